@@ -1,0 +1,1 @@
+"""The pure core: bytes, values and `now` in; decisions and texts out."""

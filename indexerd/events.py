@@ -1,0 +1,100 @@
+"""The closed vocabulary between agents' parsers and the core.
+
+An adapter's whole job is to say, line by line: this node, that parent, this kind, the leaf is
+now here. Everything above the adapters knows trees of these, never an agent's own format.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+
+class Kind(IntEnum):
+    """What a node of the session tree is."""
+
+    OTHER = 0
+    USER = 1  # typed by a human
+    ASSISTANT = 2
+    TOOL = 3  # a tool's result
+    SYSTEM = 4
+    BASH = 5  # a command that the human ran
+    CUSTOM = 6  # said by an extension, shown to the model as user text
+    COMPACTION = 7
+    BRANCH_SUMMARY = 8
+    SETTING = 9  # model, thinking level, tools
+    LABEL = 10
+    NAME = 11
+
+
+class Turn(IntEnum):
+    """How the agent's turn stands after a node."""
+
+    OPEN = 0  # the agent is at work, or waits for a tool
+    ENDED = 1
+    FAILED = 2  # ended by an error or an abort; a retry may follow
+
+
+# A node's code is one byte: kind in the low 4 bits, turn in the next 2, then one flag.
+KIND_MASK = 0x0F
+TURN_SHIFT = 4
+TURN_MASK = 0x30
+MESSAGE = 0x40  # counts as a message of the session, whatever its kind
+
+
+def code(kind: Kind, *, turn: Turn = Turn.OPEN, message: bool = False) -> int:
+    """Pack a node's kind, turn mark and message flag into its one-byte code."""
+    return kind | (turn << TURN_SHIFT) | (MESSAGE if message else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a session file says of itself before its first entry."""
+
+    session_id: str
+    cwd: str
+    created_at: str  # ISO-8601 as written
+    version: int
+    parent: str | None = None  # path of the parent session file, verbatim
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One use of a tool, as far as facts about a session need it."""
+
+    name: str
+    path: str | None = None  # the file it is about, verbatim
+    detail: str = ""  # a command line or a query, for a notable use
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One node, read in full. Texts are as the agent stored them, scrubbed of lone surrogates."""
+
+    id: str
+    kind: Kind
+    type: str
+    role: str | None
+    timestamp: str
+    texts: tuple[str, ...] = ()
+    tools: tuple[ToolCall, ...] = ()
+    model: str | None = None
+    details: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The text blocks: each trimmed, empty ones dropped, joined by a newline (S0.12)."""
+        return "\n".join(part for part in (text.strip() for text in self.texts) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of a session's conversation, already redacted: food for a local model."""
+
+    messages: tuple[tuple[str, str], ...]  # ("user" | "assistant", text), oldest first
+    files_read: tuple[str, ...] = ()
+    files_modified: tuple[str, ...] = ()
+    tools_used: dict[str, int] = field(default_factory=dict)
+    cwd: str = ""
+    previous_summary: str | None = None  # of an earlier run, where history was cut

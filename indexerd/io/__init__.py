@@ -1,0 +1,1 @@
+"""The edges: one device per file."""

@@ -1,0 +1,1 @@
+"""Models behind one Protocol; each provider one file, the fake among them."""

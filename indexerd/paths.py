@@ -1,0 +1,140 @@
+"""Where things are: XDG places, the socket, and the way from a session id to its meta file.
+
+Standard library only (platformdirs is asked on macOS where no XDG variable is set), because
+agents' hooks import this before anything else. Environment and home are arguments.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from indexerd.errors import UsageError
+
+SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+META_SUFFIX = ".meta.json"
+USER_SUFFIX = ".user.json"
+# sun_path holds 108 bytes on Linux and 104 on macOS, its closing NUL included.
+SOCKET_PATH_MAX = 103 if sys.platform == "darwin" else 107
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The daemon's own files and directories."""
+
+    config_file: Path
+    config_explicit: bool  # named by flag or variable: must then exist
+    state_dir: Path
+    data_dir: Path
+    socket: Path
+
+    @property
+    def ledger(self) -> Path:
+        """Cursors and session states: a cache."""
+        return self.state_dir / "ledger.sqlite"
+
+    @property
+    def catalog(self) -> Path:
+        """Rows and text for lookups: a cache."""
+        return self.state_dir / "catalog.sqlite"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the one daemon of this state directory; never unlinked."""
+        return self.state_dir / "indexerd.lock"
+
+    @property
+    def log(self) -> Path:
+        """The structured log."""
+        return self.state_dir / "log.jsonl"
+
+    @property
+    def telemetry(self) -> Path:
+        """One row per model attempt."""
+        return self.state_dir / "telemetry.jsonl"
+
+    @property
+    def budget(self) -> Path:
+        """Calls, tokens and dollars, reserved and settled."""
+        return self.state_dir / "budget.jsonl"
+
+
+def places(
+    env: Mapping[str, str] = os.environ, *, config: str | None = None, home: Path | None = None
+) -> Places:
+    """Find every place from flags, variables and defaults, in that order."""
+    home = home or Path(env.get("HOME") or "~").expanduser()
+    named = config or env.get("INDEXERD_CONFIG") or ""
+    state = _place(env, "INDEXERD_STATE_DIR", "XDG_STATE_HOME", home / ".local/state", "state")
+    data = _place(env, "INDEXERD_DATA_DIR", "XDG_DATA_HOME", home / ".local/share", "data")
+    config_dir = _place(env, "", "XDG_CONFIG_HOME", home / ".config", "config")
+    return Places(
+        config_file=_absolute(named, home) if named else config_dir / "indexerd.toml",
+        config_explicit=bool(named),
+        state_dir=state,
+        data_dir=data,
+        socket=_socket(env, state, home),
+    )
+
+
+def _absolute(text: str, home: Path) -> Path:
+    if text == "~" or text.startswith("~/"):
+        return home / text[2:]
+    return Path(text).absolute()
+
+
+def _place(env: Mapping[str, str], own: str, xdg: str, default: Path, kind: str) -> Path:
+    if own and env.get(own):
+        return Path(env[own]).absolute()
+    base = env.get(xdg, "")
+    if base.startswith("/"):  # the XDG rule: relative values are ignored
+        return Path(base) / "indexerd"
+    if sys.platform == "darwin":
+        import platformdirs  # noqa: PLC0415 - only where XDG says nothing, and only on macOS
+
+        return Path(getattr(platformdirs, f"user_{kind}_dir")("indexerd"))
+    return default / "indexerd"
+
+
+def _socket(env: Mapping[str, str], state: Path, home: Path) -> Path:
+    if env.get("INDEXERD_SOCKET"):
+        return _absolute(env["INDEXERD_SOCKET"], home)
+    runtime = env.get("XDG_RUNTIME_DIR", "")
+    if runtime.startswith("/"):
+        return Path(runtime) / "indexerd" / "indexerd.sock"
+    return state / "indexerd.sock"
+
+
+def is_session_id(text: str) -> bool:
+    """Say whether an id may be part of a file name (the allowed form, whole, and no other)."""
+    return SESSION_ID.fullmatch(text) is not None
+
+
+def meta_name(session_id: str) -> str:
+    """File name of a session's meta file; an id that is not of the allowed form is refused."""
+    if not is_session_id(session_id):
+        raise UsageError("not a session id", hint="ids match [A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+    return session_id + META_SUFFIX
+
+
+def user_name(session_id: str) -> str:
+    """File name of the sidecar with the user's own title and labels."""
+    return meta_name(session_id).removesuffix(META_SUFFIX) + USER_SUFFIX
+
+
+def session_id_of(name: str) -> str | None:
+    """The session id that a meta file's name stands for, or None for any other file."""
+    if not name.endswith(META_SUFFIX):
+        return None
+    session_id = name.removesuffix(META_SUFFIX)
+    return session_id if is_session_id(session_id) else None
+
+
+def within(path: str, directory: str) -> bool:
+    """Say whether `path` is `directory` or below it; both absolute, compared by their words."""
+    base = directory.rstrip("/")
+    return path.rstrip("/") == base or path.startswith(base + "/")

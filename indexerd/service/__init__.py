@@ -1,0 +1,1 @@
+"""The flow, the answers, and the life of the daemon."""

@@ -1,0 +1,312 @@
+"""One frozen tree of settings, from defaults < file < environment, that knows each value's source.
+
+The file is TOML (or JSON); camelCase keys are accepted in both. Every problem is collected
+with file, key and hint, never only the first. Reading the file is the caller's business:
+this module sees bytes and a mapping of variables.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+Roots = list[str]
+ModelKey = Annotated[str, Field(pattern=r"^[a-z0-9_-]+/\S+$")]
+Seconds = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)]
+Glob = Annotated[str, Field(min_length=1, max_length=1000)]
+
+
+class Section(BaseModel):
+    """A table of the configuration: frozen, and strict about names and types."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Index(Section):
+    """When a session is indexed, and how much of it is sent."""
+
+    quiet_seconds: Seconds = 2.0
+    error_quiet_seconds: Seconds = 15.0
+    max_wait_seconds: Annotated[float, Field(ge=1, le=86_400)] = 900.0
+    max_bytes: Annotated[int, Field(ge=1024, le=2_000_000)] = 51_200
+    max_lines: Annotated[int, Field(ge=10, le=100_000)] = 2000
+    merge_previous_summary: bool = True
+    backfill_days: Annotated[int, Field(ge=0, le=36_500)] = 30
+    concurrency: Annotated[int, Field(ge=1, le=16)] = 2
+
+
+class Budget(Section):
+    """Caps on models that leave the machine."""
+
+    daily_usd: Annotated[float, Field(ge=0, le=10_000, allow_inf_nan=False)] = 1.0
+    daily_calls: Annotated[int, Field(ge=0, le=1_000_000)] = 500
+    requests_per_minute: Annotated[int, Field(ge=1, le=10_000)] = 30
+
+
+class ModelLimits(Section):
+    """Limits of one provider call."""
+
+    timeout_seconds: Annotated[float, Field(ge=1, le=600)] = 60.0
+    max_response_bytes: Annotated[int, Field(ge=1024, le=64 * 1024 * 1024)] = 1_048_576
+
+
+def _safe_url(url: str) -> str:
+    """Refuse a base URL that would carry transcripts in the clear to another machine."""
+    if not url:
+        return url
+    parts = urlsplit(url)
+    loopback = parts.hostname in {"localhost", "127.0.0.1", "::1"}
+    if parts.hostname and (parts.scheme == "https" or (parts.scheme == "http" and loopback)):
+        return url
+    raise ValueError("must be https, or http on loopback")
+
+
+class Price(Section):
+    """What a model costs, in USD per million tokens."""
+
+    input: Annotated[float, Field(ge=0, le=10_000)]
+    output: Annotated[float, Field(ge=0, le=10_000)]
+
+
+class Provider(Section):
+    """How a provider is reached. A key is used only when it is named here, or by our variable."""
+
+    api_key_env: str = ""
+    api_key_file: str = ""
+    base_url: str = ""
+
+    _check_url = field_validator("base_url")(_safe_url)
+
+
+class OpenAIProvider(Provider):
+    """Any OpenAI-compatible server; `prices` says what its models cost."""
+
+    prices: dict[str, Price] = Field(default_factory=dict)
+
+
+class Providers(Section):
+    """The providers of `model_keys`."""
+
+    google: Provider = Provider()
+    openai: OpenAIProvider = OpenAIProvider()
+
+
+class References(Section):
+    """What `@@` may inject."""
+
+    max_refs_per_prompt: Annotated[int, Field(ge=1, le=20)] = 3
+    max_injected_bytes: Annotated[int, Field(ge=500, le=1_000_000)] = 12_000
+    scope: Literal["project", "all"] = "project"
+
+
+class Query(Section):
+    """Questions about one session."""
+
+    max_bytes: Annotated[int, Field(ge=1024, le=4_000_000)] = 160_000
+    timeout_seconds: Annotated[float, Field(ge=1, le=600)] = 30.0
+    max_calls_per_turn: Annotated[int, Field(ge=1, le=2)] = 1
+
+
+class Digest(Section):
+    """Automatic digests of long sessions."""
+
+    enabled: bool = True
+    trigger_threshold: Annotated[int, Field(ge=2, le=100_000)] = 50
+    target_compression: Annotated[float, Field(gt=0, lt=1)] = 0.3
+    preserve_recent: Annotated[int, Field(ge=0, le=10_000)] = 10
+    preserve_system: bool = True
+    model: str = ""
+
+
+class Redact(Section):
+    """What is taken out before text leaves or is stored."""
+
+    enabled: bool = True
+    extra_patterns: list[str] = Field(default_factory=list, max_length=100)
+
+    @field_validator("extra_patterns")
+    @classmethod
+    def _compiles(cls, patterns: list[str]) -> list[str]:
+        for pattern in patterns:
+            try:
+                re.compile(pattern)
+            except re.error as bad:
+                raise ValueError(f"not a regular expression: {bad}") from None
+        return patterns
+
+
+class Privacy(Section):
+    """Sessions that are never read: globs over cwd and session file."""
+
+    exclude: list[Glob] = Field(default_factory=list, max_length=1000)
+
+
+class Watch(Section):
+    """How changes are noticed."""
+
+    mode: Literal["auto", "inotify", "poll"] = "auto"
+    rescan_seconds: Annotated[float, Field(ge=0.1, le=3600)] = 30.0
+
+
+class Log(Section):
+    """The structured log."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["auto", "json", "console"] = "auto"
+
+
+class Web(Section):
+    """The web view; empty = off."""
+
+    listen: str = ""
+
+
+class Agent(Section):
+    """Where one agent's sessions are, instead of its defaults."""
+
+    roots: Roots = Field(default_factory=list)
+    meta_dir: str = ""
+
+
+class Agents(Section):
+    """The four agents."""
+
+    pi: Agent = Agent()
+    claude: Agent = Agent()
+    codex: Agent = Agent()
+    opencode: Agent = Agent()
+
+
+class Settings(Section):
+    """Everything. The five top-level fields are the mission's own (S0.25)."""
+
+    command_name: Annotated[str, Field(min_length=1, max_length=64)] = "index-session"
+    status_key: Annotated[str, Field(min_length=1, max_length=64)] = "index-session"
+    min_new_user_messages: Annotated[int, Field(ge=1, le=10_000)] = 5
+    notification_auto_clear_ms: Annotated[int, Field(ge=0, le=3_600_000)] = 3000
+    model_keys: list[ModelKey] = Field(
+        default=["google/gemini-3.5-flash-lite", "local/extractive"], min_length=1, max_length=16
+    )
+    index: Index = Index()
+    budget: Budget = Budget()
+    model: ModelLimits = ModelLimits()
+    providers: Providers = Providers()
+    references: References = References()
+    query: Query = Query()
+    digest: Digest = Digest()
+    redact: Redact = Redact()
+    privacy: Privacy = Privacy()
+    watch: Watch = Watch()
+    log: Log = Log()
+    web: Web = Web()
+    agents: Agents = Agents()
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Settings, where each value came from, and what was wrong.
+
+    With `problems` the settings are the defaults, and nothing is indexed (S0.26).
+    """
+
+    settings: Settings
+    sources: Mapping[str, str] = field(default_factory=dict)  # dotted key -> "file" or variable
+    problems: tuple[dict[str, str], ...] = ()
+
+
+_SNAKE = re.compile(r"(?<=[a-z0-9])([A-Z])")
+_FREE_KEYS = ("providers.openai.prices",)  # tables whose keys are the user's own words
+
+
+def load(data: bytes | None, path: str, env: Mapping[str, str]) -> Loaded:
+    """Build the tree from a file's bytes (None: no file) and `INDEXERD_<SECTION>__<KEY>` variables.
+
+    A number is accepted for any number field; `INDEXERD_GOOGLE_API_KEY` and the like are not
+    settings and are read by the providers alone.
+    """
+    try:
+        tree = _snake(_parse(data, path), "") if data is not None else {}
+    except ValueError as bad:
+        problem = {"file": path, "key": "", "message": str(bad), "hint": "mend the syntax"}
+        return Loaded(Settings(), {}, (problem,))
+    sources = dict.fromkeys(_leaves(tree), path)
+    for key, (variable, value) in _overrides(env).items():
+        _put(tree, key.split("."), value)
+        sources[key] = variable
+    try:
+        return Loaded(Settings.model_validate(tree), sources)
+    except ValidationError as bad:
+        problems = tuple(_problem(error, path, sources) for error in bad.errors())
+        return Loaded(Settings(), {}, problems)
+
+
+def _parse(data: bytes, path: str) -> dict[str, Any]:
+    text = data.decode("utf-8")
+    tree = json.loads(text) if path.endswith(".json") else tomllib.loads(text)
+    if not isinstance(tree, dict):
+        raise ValueError("the file must hold a table of keys")
+    return tree
+
+
+def _snake(value: Any, where: str) -> Any:
+    if not isinstance(value, dict) or where in _FREE_KEYS:
+        return value
+    found = {}
+    for key, one in value.items():
+        name = _SNAKE.sub(r"_\1", key).lower()
+        found[name] = _snake(one, f"{where}.{name}".lstrip("."))
+    return found
+
+
+def _leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterable[str]:
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key
+
+
+def _overrides(env: Mapping[str, str]) -> dict[str, tuple[str, Any]]:
+    """`INDEXERD_INDEX__QUIET_SECONDS=1` sets `index.quiet_seconds`; values are read as TOML."""
+    tops = set(Settings.model_fields)
+    found: dict[str, tuple[str, Any]] = {}
+    for variable, text in env.items():
+        if not variable.startswith("INDEXERD_"):
+            continue
+        words = variable.removeprefix("INDEXERD_").lower().split("__")
+        if words[0] not in tops:
+            continue
+        try:
+            value = tomllib.loads(f"v = {text}")["v"]
+        except tomllib.TOMLDecodeError:
+            value = text
+        found[".".join(words)] = (variable, value)
+    return found
+
+
+def _put(tree: dict[str, Any], words: list[str], value: Any) -> None:
+    for word in words[:-1]:
+        below = tree.setdefault(word, {})
+        if not isinstance(below, dict):
+            return
+        tree = below
+    tree[words[-1]] = value
+
+
+def _problem(error: Any, path: str, sources: Mapping[str, str]) -> dict[str, str]:
+    key = ".".join(str(part) for part in error["loc"])
+    kind = error["type"]
+    if kind == "extra_forbidden":
+        hint = "no such key; `indexerd config show` lists them all"
+    elif key.startswith("model_keys"):
+        hint = "a model key is written provider/model, for example google/gemini-3.5-flash-lite"
+    else:
+        hint = "see config/indexerd.toml for its type and range"
+    return {"file": sources.get(key, path), "key": key, "message": str(error["msg"]), "hint": hint}
