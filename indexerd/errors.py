@@ -71,7 +71,9 @@ class IndexerdError(Exception):
     retryable: bool = False
     exit_code: ClassVar[int] = 1
 
-    def __init__(self, message: str, *, hint: str | None = None, upstream: str | None = None):
+    def __init__(
+        self, message: str, *, hint: str | None = None, upstream: str | None = None
+    ) -> None:
         super().__init__(message)
         if hint is not None:
             self.hint = hint
@@ -121,7 +123,7 @@ class AmbiguousError(AskError):
     hint = "use the session id, or a longer part of the name"
     exit_code = 3
 
-    def __init__(self, message: str, candidates: Sequence[Mapping[str, Any]]):
+    def __init__(self, message: str, candidates: Sequence[Mapping[str, Any]]) -> None:
         super().__init__(message)
         self.candidates = [dict(one) for one in candidates]
 
@@ -156,7 +158,7 @@ class ConfigError(StateError):
     hint = "`indexerd config check` lists every problem"
     exit_code = 78
 
-    def __init__(self, problems: Sequence[Mapping[str, str]]):
+    def __init__(self, problems: Sequence[Mapping[str, str]]) -> None:
         self.problems = [dict(one) for one in problems]
         lines = "; ".join(f"{p['file']}: {p['key']}: {p['message']}" for p in self.problems)
         super().__init__(f"invalid configuration: {lines}")
@@ -265,7 +267,7 @@ class BudgetError(ModelError):
     retryable = True
     exit_code = 75
 
-    def __init__(self, message: str, *, retry_after: float = 3600.0):
+    def __init__(self, message: str, *, retry_after: float = 3600.0) -> None:
         super().__init__(message)
         self.retry_after = retry_after
 
