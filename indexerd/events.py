@@ -10,6 +10,12 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
+# What JavaScript's trim() takes off: pi trims texts with it, and Python's strip() differs.
+JS_SPACE = (
+    "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000\ufeff"
+)
+
 
 class Kind(IntEnum):
     """What a node of the session tree is."""
@@ -85,7 +91,7 @@ class Entry:
     @property
     def text(self) -> str:
         """The text blocks: each trimmed, empty ones dropped, joined by a newline (S0.12)."""
-        return "\n".join(part for part in (text.strip() for text in self.texts) if part)
+        return "\n".join(part for part in (text.strip(JS_SPACE) for text in self.texts) if part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,3 +104,14 @@ class Facts:
     tools_used: dict[str, int] = field(default_factory=dict)
     cwd: str = ""
     previous_summary: str | None = None  # of an earlier run, where history was cut
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What is sent to a model. `facts` never leaves the machine: only local models read it."""
+
+    system: str
+    user: str
+    schema: dict[str, Any] | None = None  # JSON schema of the answer, where one is wanted
+    max_output_tokens: int = 4096
+    facts: Facts | None = None

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Protocol
 
-from indexerd.events import Facts
+from indexerd.events import Prompt
+
+__all__ = ["LOCAL", "Finish", "Model", "Prompt", "Reply", "Tokens"]
 
 LOCAL = "local/"  # models under this prefix need no network, no key and no budget
 
@@ -22,17 +24,6 @@ class Finish(StrEnum):
     STOP = "stop"
     LENGTH = "length"  # cut by its output limit: counts as malformed (S0.24)
     OTHER = "other"
-
-
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """What is sent. `facts` never leaves the machine: only local models read it."""
-
-    system: str
-    user: str
-    schema: dict[str, Any] | None = None  # JSON schema of the answer, where one is wanted
-    max_output_tokens: int = 4096
-    facts: Facts | None = None
 
 
 @dataclass(frozen=True, slots=True)

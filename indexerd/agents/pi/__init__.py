@@ -1,0 +1,39 @@
+"""pi: one JSONL file a session, in `<agent dir>/sessions`, its meta files beside that."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+
+from indexerd.agents.pi.read import preview, read
+from indexerd.agents.pi.skim import skim, skim_oversize
+
+__all__ = [
+    "NAME",
+    "READS",
+    "WRITES",
+    "agent_dirs",
+    "preview",
+    "read",
+    "resume_command",
+    "skim",
+    "skim_oversize",
+]
+
+NAME = "pi"
+READS = frozenset({"read"})  # tools that read the file they name
+WRITES = frozenset({"write", "edit"})
+
+
+def resume_command(cwd: str, session_file: str) -> str:
+    """The shell command with which pi opens this session again."""
+    there = f"cd {shlex.quote(cwd)} && " if cwd else ""
+    return f"{there}pi --session {shlex.quote(session_file)}"
+
+
+def agent_dirs(env: Mapping[str, str], home: str) -> list[str]:
+    """The agent directories, by pi's own rule."""
+    given = env.get("PI_CODING_AGENT_DIR", "")
+    if given:
+        return [home + given[1:] if given == "~" or given.startswith("~/") else given]
+    return [f"{home}/.pi/agent"]

@@ -1,0 +1,256 @@
+"""Skim: every byte of a pi session once, keeping only where things are.
+
+Nothing a file holds raises here: a line that is not a JSON object is counted and skipped, as
+pi itself does. The rules of pi that matter here (formats.md §1, formats-observed.md):
+
+- the first parseable record must be a `session` header with a string id, else the file is not
+  a session; a later header is a repeat of the first and is passed over;
+- the leaf is the last entry of the file, whatever its type; only the harness's `leaf` entry
+  names another one;
+- version 1 has no ids: we make them from the entry's ordinal, so that they hold across
+  re-reads; version 2 calls custom messages `hookMessage`;
+- a line written by pi 3 begins in one fixed way, which a Struct of fixed offsets recognises
+  without parsing; anything else is parsed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from struct import Struct
+from typing import Any
+
+from indexerd.agents.pi.read import (
+    packed_code,
+    parse,
+    preview,
+    read_entry,
+    string,
+    turn_of,
+    when,
+)
+from indexerd.core.clean import clean_line, scrub
+from indexerd.core.lines import Oversize
+from indexerd.core.session import SessionState
+from indexerd.events import Header, Kind, Turn, code
+from indexerd.meta import FIRST_MESSAGE_MAX
+
+TURN_WINDOW = 512  # an assistant line's stopReason stands within its last bytes
+
+_FIRST_WITH_IDS = 2
+_CLOSE = ord("}")
+_FIXED = Struct("24s8s14s8s39x21s10s")
+_unpack = _FIXED.unpack_from
+_K_OPEN = b'{"type":"message","id":"'
+_K_PARENT = b'","parentId":"'
+_K_ROLE = b'","message":{"role":"'
+_ROLE_USER, _ROLE_ASSISTANT, _ROLE_TOOL = b'user","con', b'assistant"', b"toolResult"
+_STOP = b'"stopReason":"'
+
+_CODE_USER = code(Kind.USER, message=True)
+_CODE_TOOL = code(Kind.TOOL, message=True)
+_CODES_ASSISTANT = {turn: code(Kind.ASSISTANT, turn=turn, message=True) for turn in Turn}
+_TIMED = frozenset({_CODE_USER, *_CODES_ASSISTANT.values()})
+
+
+def skim(state: SessionState, data: bytes, base: int) -> None:
+    """Take in whole lines that stand at file offset `base`.
+
+    The fixed form proves a line's beginning, not that it is whole JSON: a torn line to which
+    the next one was glued begins just so. It shows in what follows, an entry whose parent is
+    unknown, or (the block's last line) is parsed in any case.
+    """
+    find, add, index = data.find, state.add, state.index
+    start, end = 0, len(data)
+    fast = _has_ids(state)
+    before = (0, 0)  # the line before, if it was taken on its looks
+    newest: dict[int, tuple[int, int]] = {}  # packed code -> the newest such line
+    while start < end:
+        stop = find(b"\n", start)
+        if fast and stop + 1 < end and stop - start > _FIXED.size:
+            packed = _looks(data, start, stop)
+            if packed and (state.first_user or packed != _CODE_USER):
+                _, entry_id, _, parent, _, _ = _unpack(data, start)
+                if parent not in index:
+                    _doubt(state, data[before[0] : before[1]])
+                add(entry_id, parent, packed, base + start, stop - start)
+                newest[packed] = before = (start, stop)
+                start = stop + 1
+                continue
+        held = _object(state, data[start:stop])
+        if held is not None:
+            if string(held.get("parentId")).encode("utf-8", "replace") not in index:
+                _doubt(state, data[before[0] : before[1]])
+            _take(state, held, base + start, stop - start)
+        fast, before = _has_ids(state), (0, 0)
+        start = stop + 1
+    for packed, (first, last) in newest.items():
+        if packed != _CODE_TOOL:
+            _note_activity(state, data[first:last])
+
+
+def _has_ids(state: SessionState) -> bool:
+    return state.header is not None and state.header.version >= _FIRST_WITH_IDS
+
+
+def _looks(data: bytes, start: int, stop: int) -> int:
+    """The packed code of a line that begins and ends as pi 3 writes messages, else 0."""
+    opening, _, mid, _, key, role = _unpack(data, start)
+    if opening != _K_OPEN or mid != _K_PARENT or key != _K_ROLE or data[stop - 1] != _CLOSE:
+        return 0
+    if role == _ROLE_TOOL:
+        return _CODE_TOOL
+    if role == _ROLE_USER:
+        return _CODE_USER
+    if role != _ROLE_ASSISTANT:
+        return 0
+    mark = data.rfind(_STOP, max(start, stop - TURN_WINDOW), stop)
+    if mark < 0:
+        return 0
+    word = data[mark + len(_STOP) : data.find(b'"', mark + len(_STOP))]
+    return _CODES_ASSISTANT[turn_of(word.decode("ascii", "replace"))]
+
+
+def _doubt(state: SessionState, before: bytes) -> None:
+    """Take the line before back, if it was taken on its looks and is no JSON."""
+    if not before:
+        return
+    try:
+        parse(before)
+    except ValueError:
+        state.take_back()
+
+
+def _note_activity(state: SessionState, line: bytes) -> None:
+    try:
+        held = parse(line)
+    except ValueError:
+        return
+    if isinstance(held, dict):
+        state.activity_ms = max(state.activity_ms, when(held))
+
+
+def _object(state: SessionState, line: bytes) -> dict[str, Any] | None:
+    """The JSON object that a line holds; anything else is counted, and blank lines are not."""
+    if state.header is None:
+        line = line.removeprefix(b"\xef\xbb\xbf")
+    if not line.strip():
+        return None
+    try:
+        held = parse(line)
+    except ValueError:
+        state.bad_lines += 1
+        return None
+    if isinstance(held, dict):
+        return held
+    state.bad_lines += 1
+    if held is not None and state.header is None:
+        state.foreign = True
+    return None
+
+
+def _take(state: SessionState, held: dict[str, Any], offset: int, length: int) -> None:
+    if state.header is None:
+        _header(state, held)
+    elif held.get("type") != "session":
+        _entry(state, held, offset, length)
+
+
+def _header(state: SessionState, held: dict[str, Any]) -> None:
+    """The first record: a session header, or this is no session (S1.3)."""
+    session_id = held.get("id")
+    if state.foreign or held.get("type") != "session" or not isinstance(session_id, str):
+        state.foreign = True
+        return
+    version = held.get("version")
+    parent = held.get("parentSession") or held.get("branchedFrom")
+    state.header = Header(
+        session_id=scrub(session_id),
+        cwd=scrub(string(held.get("cwd"))),
+        created_at=string(held.get("timestamp")),
+        version=version if isinstance(version, int) and not isinstance(version, bool) else 1,
+        parent=scrub(parent) if isinstance(parent, str) else None,
+    )
+
+
+def _entry(state: SessionState, held: dict[str, Any], offset: int, length: int) -> None:
+    kind_of = string(held.get("type"))
+    entry_id, parent = _ids(state, held)
+    packed = packed_code(held)
+    state.add(entry_id, parent, packed, offset, length)
+    if kind_of == "message":
+        if packed == _CODE_USER and not state.first_user:
+            state.first_user = preview(read_entry(held, "").text)
+        if packed in _TIMED:
+            state.activity_ms = max(state.activity_ms, when(held))
+    elif kind_of == "session_info":
+        state.name = clean_line(string(held.get("name")), FIRST_MESSAGE_MAX) or None
+    elif kind_of == "label":
+        _label(state, held)
+    elif kind_of == "leaf":
+        target = held.get("targetId")
+        state.move_leaf(target.encode("utf-8", "replace") if isinstance(target, str) else None)
+
+
+def _ids(state: SessionState, held: dict[str, Any]) -> tuple[bytes, bytes | None]:
+    """An entry's id and parent; those of version 1 are made from its ordinal (S1.8)."""
+    if not _has_ids(state):
+        row = len(state.ids)
+        return _made_id(row), _made_id(row - 1) if row else None
+    entry_id, parent = held.get("id"), held.get("parentId")
+    return (
+        entry_id.encode("utf-8", "replace") if isinstance(entry_id, str) else b"",
+        parent.encode("utf-8", "replace") if isinstance(parent, str) and parent else None,
+    )
+
+
+def _made_id(row: int) -> bytes:
+    return b"%08x" % row
+
+
+def _label(state: SessionState, held: dict[str, Any]) -> None:
+    target, label = held.get("targetId"), clean_line(string(held.get("label")), FIRST_MESSAGE_MAX)
+    if isinstance(target, str):
+        if label:
+            state.labels[scrub(target)] = label
+        else:
+            state.labels.pop(scrub(target), None)
+
+
+def skim_oversize(state: SessionState, line: Oversize) -> None:
+    """Take in a line too long to hold, from its two ends: the tree is whole, its text lost (F8)."""
+    state.oversized += 1
+    if state.header is None:
+        state.foreign = True
+        return
+    held: dict[str, Any] = dict(_outer_strings(line.head))
+    for key in ("id", "parentId"):
+        if key not in held:
+            held[key] = _last_text(line.tail, key)
+    role = re.search(rb'"message":\s*\{\s*"role":\s*"(\w{1,40})"', line.head)
+    held["message"] = {
+        "role": role[1].decode() if role else None,
+        "stopReason": _last_text(line.tail, "stopReason"),
+    }
+    if held.get("type") != "session":
+        entry_id, parent = _ids(state, held)
+        state.add(entry_id, parent, packed_code(held), line.offset, 0)
+
+
+_TOKEN = re.compile(rb'"((?:[^"\\]|\\.)*)"(\s*:\s*"((?:[^"\\]|\\.)*)")?|[{}\[\]]')
+
+
+def _outer_strings(head: bytes) -> Iterator[tuple[str, str]]:
+    """The string fields of the outermost object, as far as `head` goes."""
+    depth = 0
+    for token in _TOKEN.finditer(head):
+        if token[1] is None:
+            depth += 1 if token[0] in b"{[" else -1
+        elif depth == 1 and token[3] is not None:
+            yield token[1].decode("utf-8", "replace"), token[3].decode("utf-8", "replace")
+
+
+def _last_text(tail: bytes, key: str) -> str | None:
+    """The last string field of that name before the line's end."""
+    found: list[bytes] = re.findall(rb'"%s":\s*"([^"\\]{0,200})"' % key.encode(), tail)
+    return found[-1].decode("utf-8", "replace") if found else None

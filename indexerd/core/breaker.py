@@ -1,0 +1,83 @@
+"""One breaker a provider: after failures nobody knocks for a while, then exactly one does.
+
+States are a table, not a maze:
+
+    closed     --5 failures in a row-->  open
+    closed     --throttled (429)----->  open until the provider's own time
+    closed     --denied (bad key)---->  denied until a reload
+    open       --time passed--------->  half-open: one trial call
+    half-open  --success------------->  closed
+    half-open  --failure------------->  open, twice as long (at most two hours)
+
+Pure: `now` in seconds since the epoch, jitter is the caller's number in [0, 1).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from indexerd.errors import ModelUnavailableError, ProviderError
+
+FAILURES = 5
+FIRST_PAUSE = 60.0
+LONGEST_PAUSE = 2 * 3600.0
+LONGEST_WISH = 3600.0  # of a Retry-After; more is not believed
+
+
+class Breaker(msgspec.Struct):
+    """The state of one provider, as stored in the ledger."""
+
+    failures: int = 0
+    opened: int = 0  # times in a row
+    until: float = 0.0
+    denied: str = ""  # why the provider will not serve us until a reload
+    trial: bool = False  # the one call of the half-open state is under way
+
+    @property
+    def word(self) -> str:
+        """closed, open, or denied."""
+        if self.denied:
+            return "denied"
+        return "open" if self.until else "closed"
+
+    def admit(self, now: float) -> None:
+        """Let a call through, or raise: ModelUnavailableError (denied), ProviderError (open)."""
+        if self.denied:
+            raise ModelUnavailableError(f"the provider refuses us: {self.denied}")
+        if not self.until:
+            return
+        if now < self.until:
+            raise ProviderError("the provider is resting", retry_after=self.until - now)
+        if self.trial:
+            raise ProviderError("the provider is being tried", retry_after=FIRST_PAUSE)
+        self.trial = True
+
+    def succeeded(self) -> bool:
+        """A call was answered. Says whether that closed the breaker."""
+        closed = bool(self.until)
+        self.failures = self.opened = 0
+        self.until, self.trial = 0.0, False
+        return closed
+
+    def failed(self, error: ProviderError, now: float, jitter: float) -> bool:
+        """A call failed. Says whether that opened the breaker (again)."""
+        self.failures += 1
+        trial, self.trial = self.trial, False
+        if not (error.throttled or trial or self.failures >= FAILURES):
+            return False
+        self.opened += 1
+        pause = min(FIRST_PAUSE * 2.0 ** (self.opened - 1), LONGEST_PAUSE)
+        if error.retry_after is not None:
+            pause = max(pause if trial else 0.0, min(error.retry_after, LONGEST_WISH))
+        self.until = now + pause * (1.0 + 0.1 * jitter)
+        return True
+
+    def deny(self, why: str) -> bool:
+        """The provider will not serve us: closed to every session until a reload."""
+        first = not self.denied
+        self.denied, self.trial = why, False
+        return first
+
+    def abandon(self) -> None:
+        """A call ended without telling anything of the provider (it was cancelled)."""
+        self.trial = False

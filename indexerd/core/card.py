@@ -1,0 +1,99 @@
+"""What the daemon keeps in memory of every session: the facts, without the tree.
+
+A card is made from a session's state whenever its file changed, and is all that policy, rows
+and lookups need. It is frozen: the thread that reads files makes new ones, the others look.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from indexerd.core.session import NOWHERE, SessionState
+from indexerd.events import Kind, Turn
+
+
+class Card(msgspec.Struct, frozen=True, array_like=True):
+    """One session file, in facts. Times in ms since the epoch."""
+
+    agent: str
+    path: str
+    session_id: str
+    cwd: str
+    created_at: str
+    parent: str | None
+    version: int
+    activity_ms: int  # newest user or assistant message
+    mtime_ms: int
+    leaf_id: str | None
+    turn: int
+    agent_title: str | None
+    first_user: str
+    messages: int
+    users: int  # human messages on the current path
+    answered: bool
+    compacted: bool  # the newest entry is a compaction
+    rows: int
+    bad_lines: int
+    oversized: int
+    since: str | None = None  # the lastIndexedLeafId that `new_users` was counted from
+    new_users: int = 0
+
+    @property
+    def modified_ms(self) -> int:
+        """When the session last said something; else its file's time."""
+        return self.activity_ms or self.mtime_ms
+
+    @property
+    def turn_state(self) -> Turn:
+        """How the agent's turn stands."""
+        return Turn(self.turn)
+
+
+def card_of(
+    state: SessionState, *, agent: str, path: str, mtime_ms: int, since: str | None
+) -> Card | None:
+    """The card of a state, or None when the file is no session (S1.3)."""
+    header = state.header
+    if header is None:
+        return None
+    return Card(
+        agent=agent,
+        path=path,
+        session_id=header.session_id,
+        cwd=header.cwd,
+        created_at=header.created_at,
+        parent=header.parent,
+        version=header.version,
+        activity_ms=state.activity_ms,
+        mtime_ms=mtime_ms,
+        leaf_id=state.leaf_id,
+        turn=int(state.turn),
+        agent_title=state.name,
+        first_user=state.first_user,
+        messages=state.messages,
+        users=state.user_messages(),
+        answered=state.assistants > 0,
+        compacted=state.leaf != NOWHERE and state.kind(state.leaf) is Kind.COMPACTION,
+        rows=len(state),
+        bad_lines=state.bad_lines,
+        oversized=state.oversized,
+        since=since,
+        new_users=state.new_user_messages(since),
+    )
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Card)
+
+
+def pack(card: Card) -> bytes:
+    """A card as bytes, for the ledger."""
+    return _encoder.encode(card)
+
+
+def unpack(data: bytes) -> Card:
+    """The reverse of `pack`; ValueError for bytes of another build."""
+    try:
+        return _decoder.decode(data)
+    except msgspec.DecodeError as bad:
+        raise ValueError(str(bad)) from None

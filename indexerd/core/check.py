@@ -1,0 +1,113 @@
+"""Judging a model's answer: text in, `Metadata` out, or the reason why not.
+
+Accepted: bare JSON, JSON in one code fence, JSON with prose around it. The library's own view
+of the answer is not used: it hides why an answer does not fit. What is accepted is then
+cleaned (escape sequences, control and bidi characters), redacted once more, and must still fit.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from indexerd.core.clean import clean_line, clean_text, scrub
+from indexerd.meta import (
+    DESCRIPTION_MAX,
+    NAME_MAX,
+    SUMMARY_MAX,
+    TAG_MAX,
+    Metadata,
+)
+
+REPLY_MAX = 1_000_000  # characters of an answer that are looked at
+
+_FENCE = re.compile(r"\A\s*```[a-zA-Z0-9_-]*[ \t]*\n(.*?)\n?\s*```\s*\Z", re.DOTALL)
+# What a small model writes when it fills in the schema instead of reading the text.
+_PLACEHOLDERS = frozenset(
+    {"name", "title", "description", "summary", "string", "text", "...", "…", "n/a", "todo", "tag"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """An answer that does not do; `error` is written for the model to read."""
+
+    error: str
+
+
+def judge(reply: str, *, cut: bool, redact: Callable[[str], str]) -> Metadata | Rejected:
+    """Judge a reply. `cut` says that the output limit ended it: never salvaged (M10)."""
+    try:
+        return _clean(Metadata.model_validate(_scrubbed(_json_of(reply, cut=cut))), redact)
+    except RecursionError:
+        return Rejected("The JSON is nested too deeply")
+    except ValidationError as bad:
+        return Rejected("; ".join(_words(error) for error in bad.errors()[:8]))
+    except ValueError as bad:
+        return Rejected(str(bad))
+
+
+def _json_of(reply: str, *, cut: bool) -> object:
+    """The JSON value of a reply; ValueError, in words for the model, where there is none."""
+    if not reply.strip():
+        raise ValueError("Empty model output" + (" (cut by the output limit)" if cut else ""))
+    if cut:
+        raise ValueError("The reply was cut by the output limit: answer more briefly")
+    if len(reply) > REPLY_MAX:
+        raise ValueError(f"The reply is longer than {REPLY_MAX} characters")
+    try:
+        return json.loads(_object_text(reply), parse_constant=_no_constant)
+    except ValueError as bad:
+        raise ValueError(f"Not a JSON object: {bad}") from None
+
+
+def _object_text(reply: str) -> str:
+    fenced = _FENCE.match(reply)
+    text = (fenced[1] if fenced else reply).strip()
+    if text.startswith("{") and text.endswith("}"):
+        return text
+    first, last = text.find("{"), text.rfind("}")
+    return text[first : last + 1] if 0 <= first < last else text
+
+
+def _no_constant(word: str) -> float:
+    raise ValueError(f"{word} is not JSON")
+
+
+def _scrubbed(held: object) -> object:
+    if not isinstance(held, dict):
+        raise ValueError("The answer must be a JSON object")
+    return {
+        key: scrub(one)
+        if isinstance(one, str)
+        else [scrub(item) if isinstance(item, str) else item for item in one]
+        if isinstance(one, list)
+        else one
+        for key, one in held.items()
+    }
+
+
+def _clean(said: Metadata, redact: Callable[[str], str]) -> Metadata:
+    """The same, safe to store and to print; raises ValueError for what is then no answer."""
+    found = Metadata(
+        name=clean_line(redact(said.name), NAME_MAX),
+        description=clean_text(redact(said.description), DESCRIPTION_MAX),
+        summary=clean_text(redact(said.summary), SUMMARY_MAX),
+        tags=[clean_line(redact(tag), TAG_MAX) for tag in said.tags],
+    )
+    for field in ("name", "description", "summary"):
+        if getattr(found, field).strip(" .").casefold() in _PLACEHOLDERS:
+            raise ValueError(f"{field}: a placeholder is not an answer")
+    if all(tag.casefold() in _PLACEHOLDERS for tag in found.tags):
+        raise ValueError("tags: placeholders are not an answer")
+    return found
+
+
+def _words(error: object) -> str:
+    held = error if isinstance(error, dict) else {}
+    where = ".".join(str(part) for part in held.get("loc", ())) or "answer"
+    return f"{where}: {held.get('msg', 'invalid')}"

@@ -1,0 +1,95 @@
+"""When a session is indexed: a pure decision from a view of it, the limits, and `now`.
+
+The threshold counts new user messages on the current path (S0.6 to S0.10). The moment is the end
+of the agent's turn plus a quiet time; a failed turn waits longer, since a retry often follows
+(S0.2); and a session that goes on without an end, or without a pause, is taken after
+`max_wait_seconds`. All times are seconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from indexerd.events import Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The settings that matter here."""
+
+    min_new_user_messages: int
+    quiet_seconds: float
+    error_quiet_seconds: float
+    max_wait_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the decision needs to know of one session."""
+
+    has_answer: bool  # an assistant has spoken: before that no agent writes a session for good
+    new_user_messages: int
+    turn: Turn
+    changed_at: float  # when the file was last seen to change
+    open_since: float  # when the unindexed part began to wait
+    retry_at: float = 0.0  # not before this, after a failure
+    refused_at: int | None = None  # new user messages there were when a model declined
+    forced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """Index it now; `why` is "due", "max_wait" or "forced"."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Decide again at `until`."""
+
+    until: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """Nothing to do until the session changes."""
+
+    why: str
+
+
+Decision = Index | Wait | Skip
+
+
+def decide(view: View, now: float, limits: Limits) -> Decision:
+    """Index, wait or skip."""
+    if not view.has_answer:
+        return Skip("no_answer")
+    if not view.forced:
+        if view.new_user_messages < limits.min_new_user_messages:
+            return Skip("below_threshold")
+        if view.refused_at is not None and view.new_user_messages <= view.refused_at:
+            return Skip("refused")
+        if view.retry_at > now:
+            return Wait(view.retry_at, "back_off")
+    ready, why = _ready(view, limits)
+    if now < ready:
+        return Wait(ready, why)
+    return Index("forced" if view.forced else why)
+
+
+def _ready(view: View, limits: Limits) -> tuple[float, str]:
+    """The moment, and whether it is a turn's end or the end of patience."""
+    latest = view.open_since + limits.max_wait_seconds
+    if view.turn is Turn.OPEN:
+        return latest, "max_wait"
+    failed = view.turn is Turn.FAILED
+    quiet = limits.error_quiet_seconds if failed else limits.quiet_seconds
+    ended = view.changed_at + quiet
+    return (ended, "due") if ended <= latest else (latest, "max_wait")
+
+
+def back_off(failures: int) -> float:
+    """Seconds to wait after that many failures in a row: a minute, doubling, at most six hours."""
+    return min(60.0 * 2.0 ** max(0, failures - 1), 6 * 3600.0)

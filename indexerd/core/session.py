@@ -1,0 +1,312 @@
+"""The state of one session: a tree of entries, in arrays, that knows its own leaf.
+
+Adapters add entries line by line, in file order; everything else here is a question. A row is
+an entry's number in file order (its ordinal). Texts stay in the file: a row knows its offset
+and length, and whoever needs the words reads that line alone.
+
+What surprised us, and is handled: ids repeat in one file (the last one wins); parents can name
+an entry that never came, or comes later, or is the entry itself; the leaf can be moved back
+without a trace until the next entry; counts therefore fall as well as rise. A parent normally
+stands before its child, so a walk to the root ends by itself; where ids repeat or parents come
+late the walk keeps a record and stops at a cycle.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from indexerd.events import KIND_MASK, MESSAGE, TURN_MASK, TURN_SHIFT, Header, Kind, Turn
+
+ROOT = -1
+UNKNOWN = -2  # the parent is named in `_late`, and had not been seen when the entry came
+NOWHERE = -1  # no leaf: an empty session, or one whose leaf was moved before its first entry
+
+_TALKS = {Kind.USER, Kind.ASSISTANT, Kind.TOOL}
+
+
+class SessionState:
+    """Arrays of entries, the leaf, and the few facts that are not in the tree."""
+
+    def __init__(self) -> None:
+        self.header: Header | None = None
+        self.foreign = False  # the first record is no session header: not a session (S1.3)
+        self.ids: list[bytes] = []
+        self.index: dict[bytes, int] = {}
+        self.parents = array("i")
+        self.offsets = array("Q")
+        self.lengths = array("Q")
+        self.codes = bytearray()
+        self.leaf = NOWHERE
+        self.name: str | None = None  # the agent's own, newest in file order
+        self.labels: dict[str, str] = {}
+        self.first_user = ""
+        self.activity_ms = 0  # newest user or assistant message
+        self.messages = 0
+        self.users = 0  # in the whole file, every branch
+        self.assistants = 0
+        self.bad_lines = 0
+        self.oversized = 0
+        self._late: dict[int, bytes] = {}
+        self._repeats = False
+        self._user_sums = array("I")  # user messages from the root to a row; built as needed
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    # -- taking entries in ---------------------------------------------------------------
+
+    def add(
+        self, entry_id: bytes, parent: bytes | None, kind: int, offset: int, length: int
+    ) -> int:
+        """Add one entry; `kind` is its packed code. Returns its row. It becomes the leaf."""
+        row = len(self.ids)
+        above = ROOT
+        if parent is not None:
+            above = self.index.get(parent, UNKNOWN)
+            if above == UNKNOWN:
+                self._late[row] = parent
+        if entry_id in self.index:
+            self._repeats = True
+        self.ids.append(entry_id)
+        self.parents.append(above)
+        self.offsets.append(offset)
+        self.lengths.append(length)
+        self.codes.append(kind)
+        if entry_id:
+            self.index[entry_id] = row
+            self.leaf = row
+        if kind & MESSAGE:
+            self.messages += 1
+        what = kind & KIND_MASK
+        if what == Kind.USER:
+            self.users += 1
+        elif what == Kind.ASSISTANT:
+            self.assistants += 1
+        return row
+
+    def take_back(self) -> None:
+        """Undo the last `add`: its line turned out to be no JSON. Not for ids that repeat."""
+        row = len(self.ids) - 1
+        entry_id, kind = self.ids.pop(), self.codes.pop()
+        self._late.pop(row, None)
+        for numbers in (self.parents, self.offsets, self.lengths):
+            numbers.pop()
+        del self._user_sums[row:]
+        if self.index.get(entry_id) == row:
+            del self.index[entry_id]
+        self.messages -= 1 if kind & MESSAGE else 0
+        self.users -= 1 if kind & KIND_MASK == Kind.USER else 0
+        self.assistants -= 1 if kind & KIND_MASK == Kind.ASSISTANT else 0
+        self.bad_lines += 1
+        self.leaf = row - 1
+
+    def move_leaf(self, entry_id: bytes | None) -> None:
+        """Move the leaf to a known entry, or (None) before the first."""
+        self.leaf = NOWHERE if entry_id is None else self.index.get(entry_id, self.leaf)
+
+    # -- the tree ------------------------------------------------------------------------
+
+    def row(self, entry_id: str) -> int | None:
+        """The row that an id stands for now (the last one, where ids repeat)."""
+        return self.index.get(entry_id.encode("utf-8", "replace"))
+
+    def id(self, row: int) -> str:
+        """The id of a row."""
+        return self.ids[row].decode("utf-8", "replace")
+
+    @property
+    def leaf_id(self) -> str | None:
+        """The id of the leaf."""
+        return self.id(self.leaf) if self.leaf != NOWHERE else None
+
+    def kind(self, row: int) -> Kind:
+        """What a row is."""
+        return Kind(self.codes[row] & KIND_MASK)
+
+    def parent(self, row: int) -> int:
+        """The row above, or ROOT. An unknown or own parent makes a root (an orphan)."""
+        above = self.parents[row]
+        if above == UNKNOWN:
+            above = self.index.get(self._late[row], ROOT)
+        elif above >= 0 and self._repeats:
+            above = self.index[self.ids[above]]
+        return ROOT if above == row else above
+
+    @property
+    def orderly(self) -> bool:
+        """Whether every parent stands before its child, so that no walk can loop."""
+        return not self._repeats and not self._late
+
+    def up(self, row: int) -> Iterator[int]:
+        """Walk from a row to its root. A cycle ends the walk at its first repeated row."""
+        seen: set[int] | None = None if self.orderly else set()
+        while row >= 0:
+            if seen is not None:
+                if row in seen:
+                    return
+                seen.add(row)
+            yield row
+            row = self.parent(row)
+
+    def path(self, leaf: int | None = None) -> list[int]:
+        """Rows from the root to a leaf (by default the current one); a new list."""
+        rows = list(self.up(self.leaf if leaf is None else leaf))
+        rows.reverse()
+        return rows
+
+    def cycles(self) -> list[str]:
+        """Ids of entries that stand on a parent cycle (S1.7); empty for every orderly file."""
+        if self.orderly:
+            return []
+        looped: list[str] = []
+        fate: dict[int, bool] = {}  # row -> whether it is on a cycle
+        for start in range(len(self.ids)):
+            trail: list[int] = []
+            row = start
+            while row >= 0 and row not in fate:
+                fate[row] = False
+                trail.append(row)
+                row = self.parent(row)
+            if row in trail:
+                for one in trail[trail.index(row) :]:
+                    fate[one] = True
+                    looped.append(self.id(one))
+        return looped
+
+    # -- counting ------------------------------------------------------------------------
+
+    def user_messages(self, leaf: int | None = None) -> int:
+        """User messages from the root to a leaf; constant time for orderly files."""
+        at = self.leaf if leaf is None else leaf
+        if at == NOWHERE:
+            return 0
+        if not self.orderly:
+            return sum(1 for row in self.up(at) if self.codes[row] & KIND_MASK == Kind.USER)
+        sums, codes, parents = self._user_sums, self.codes, self.parents
+        for row in range(len(sums), at + 1):
+            above = parents[row]
+            own = 1 if codes[row] & KIND_MASK == Kind.USER else 0
+            sums.append(own + (sums[above] if above >= 0 else 0))
+        return sums[at]
+
+    def new_user_messages(self, since: str | None) -> int:
+        """User messages on the path after `since`; all of them where that is not on it (S0.9)."""
+        total = self.user_messages()
+        mark = self.row(since) if since else None
+        if mark is None or not self.on_path(mark):
+            return total
+        return total - self.user_messages(mark)
+
+    def on_path(self, row: int) -> bool:
+        """Whether a row lies between the root and the leaf."""
+        for one in self.up(self.leaf):
+            if one == row:
+                return True
+            if one < row and self.orderly:
+                return False
+        return False
+
+    @property
+    def turn(self) -> Turn:
+        """Whether the agent's turn has ended, by the last thing said on the path."""
+        for row in self.up(self.leaf):
+            packed = self.codes[row]
+            if packed & KIND_MASK in _TALKS:
+                if packed & KIND_MASK == Kind.ASSISTANT:
+                    return Turn((packed & TURN_MASK) >> TURN_SHIFT)
+                return Turn.OPEN
+        return Turn.OPEN
+
+    def tips(self) -> list[int]:
+        """Rows without children, in file order: the leaf of every branch."""
+        parents = {self.parent(row) for row in range(len(self.ids))}
+        return [
+            row
+            for row, entry_id in enumerate(self.ids)
+            if row not in parents and self.index.get(entry_id, row) == row
+        ]
+
+    # -- the ledger's bytes --------------------------------------------------------------
+
+    def encode(self) -> bytes:
+        """The state as bytes, for the ledger."""
+        header = self.header
+        return _encoder.encode(
+            _Stored(
+                header=None if header is None else _header_dict(header),
+                foreign=self.foreign,
+                ids=self.ids,
+                parents=self.parents.tobytes(),
+                offsets=self.offsets.tobytes(),
+                lengths=self.lengths.tobytes(),
+                codes=bytes(self.codes),
+                leaf=self.leaf,
+                facts=[getattr(self, name) for name in _FACTS],
+                labels=self.labels,
+                late=self._late,
+                repeats=self._repeats,
+            )
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> SessionState:
+        """The reverse of `encode`; raises ValueError for bytes that are not one."""
+        try:
+            held = _decoder.decode(data)
+        except msgspec.DecodeError as bad:
+            raise ValueError(f"not a session state: {bad}") from None
+        state = cls()
+        state.header = None if held.header is None else Header(**held.header)
+        state.foreign = held.foreign
+        state.ids = held.ids
+        state.parents.frombytes(held.parents)
+        state.offsets.frombytes(held.offsets)
+        state.lengths.frombytes(held.lengths)
+        state.codes = bytearray(held.codes)
+        state.leaf = held.leaf
+        for name, value in zip(_FACTS, held.facts, strict=True):
+            setattr(state, name, value)
+        state.labels = held.labels
+        state._late = held.late
+        state._repeats = held.repeats
+        state.index = {entry_id: row for row, entry_id in enumerate(state.ids) if entry_id}
+        return state
+
+
+_FACTS = (
+    "name",
+    "first_user",
+    "activity_ms",
+    "messages",
+    "users",
+    "assistants",
+    "bad_lines",
+    "oversized",
+)
+
+
+class _Stored(msgspec.Struct, array_like=True):
+    header: dict[str, Any] | None
+    foreign: bool
+    ids: list[bytes]
+    parents: bytes
+    offsets: bytes
+    lengths: bytes
+    codes: bytes
+    leaf: int
+    facts: list[Any]
+    labels: dict[str, str]
+    late: dict[int, bytes]
+    repeats: bool
+
+
+def _header_dict(header: Header) -> dict[str, Any]:
+    return {name: getattr(header, name) for name in Header.__slots__}
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(_Stored)

@@ -1,0 +1,27 @@
+"""Times as text: ISO-8601 in UTC with milliseconds and `Z`, as every file here writes them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+
+def iso_ms(text: str) -> int:
+    """Milliseconds since the epoch of an ISO-8601 time; 0 for anything else."""
+    try:
+        when = datetime.fromisoformat(text)
+        if when.tzinfo is None:
+            when = when.replace(tzinfo=UTC)
+        return max(0, round(when.timestamp() * 1000))
+    except (ValueError, OverflowError):
+        return 0
+
+
+def iso(seconds: float) -> str:
+    """The ISO-8601 form of seconds since the epoch."""
+    return iso_of_ms(round(seconds * 1000))
+
+
+def iso_of_ms(ms: int) -> str:
+    """The ISO-8601 form of milliseconds since the epoch; out of range is brought into range."""
+    whole, part = divmod(min(max(ms, 0), 253_402_300_799_999), 1000)
+    return f"{datetime.fromtimestamp(whole, UTC):%Y-%m-%dT%H:%M:%S}.{part:03d}Z"

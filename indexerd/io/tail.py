@@ -1,0 +1,191 @@
+"""Reading what was appended to a file, and nothing else.
+
+In: a path and the cursor of the last time (or None). Out: a `Read` with whole lines and the
+next cursor. The file is opened read-only, never through a symlink, never blocking on a FIFO,
+and closed again at once: thousands of sessions cost no descriptors. A reading is bounded, so
+that a huge file takes turns with the others; the partial line at its end is kept in memory by
+the caller's LineBuffer, and the cursor never points past a line that is not finished.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from indexerd.core.cursor import (
+    Cursor,
+    Look,
+    Verdict,
+    fingerprint,
+    glance,
+    head_span,
+    judge,
+    tail_start,
+)
+from indexerd.core.lines import Block, LineBuffer, Oversize
+from indexerd.errors import SessionUnreadableError
+
+CHUNK = 1 << 20
+PENDING_CHECKED = 64
+BUDGET = 16 * CHUNK  # bytes one reading takes before others get their turn
+
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+@dataclass(slots=True)
+class Read:
+    """What one reading found. `more` says that the budget ended it, not the file."""
+
+    verdict: Verdict
+    lines: list[Block | Oversize] = field(default_factory=list)
+    more: bool = False
+    bytes: int = 0
+
+
+@contextmanager
+def opened(path: str) -> Iterator[int]:
+    """A descriptor on a regular file; SessionUnreadableError for anything else."""
+    try:
+        fd = os.open(path, _FLAGS)
+    except FileNotFoundError:
+        raise
+    except OSError as bad:
+        raise SessionUnreadableError(f"cannot open: {bad.strerror}", upstream=_errno(bad)) from None
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise SessionUnreadableError("not a regular file")
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _errno(bad: OSError) -> str:
+    return os.strerror(bad.errno or 0)
+
+
+def look(path: str) -> Look | None:
+    """The file's stat, not followed through a symlink; None where there is no regular file."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        return None
+    return Look(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+class Tail:
+    """One file's reading position: the cursor, and the bytes of a line not yet finished."""
+
+    __slots__ = ("_lines", "cursor")
+
+    def __init__(self, cursor: Cursor | None = None) -> None:
+        self.cursor = cursor
+        self._lines = LineBuffer(cursor.offset if cursor else 0)
+
+    @property
+    def pending(self) -> int:
+        """Bytes of the unfinished last line that were read."""
+        return self._lines.pending
+
+    def read(self, path: str, budget: int = BUDGET) -> Read:
+        """Read what is new. FileNotFoundError when the file is gone.
+
+        A verdict that restarts comes with the lines from the file's start: whoever keeps state
+        must drop it before taking them in.
+        """
+        with opened(path) as fd:
+            try:
+                return self._read(fd, budget)
+            except OSError as bad:
+                raise SessionUnreadableError(
+                    f"cannot read: {bad.strerror}", upstream=_errno(bad)
+                ) from None
+
+    def _read(self, fd: int, budget: int) -> Read:
+        now = _look_at(fd)
+        verdict = self._verdict(fd, now)
+        if verdict is Verdict.SAME:
+            return Read(verdict)
+        if verdict is not Verdict.CONTINUE:
+            self._lines = LineBuffer(0)
+        found = Read(verdict)
+        position = self._lines.offset + self._lines.pending
+        while position < now.size and found.bytes < budget:
+            data = os.pread(fd, min(CHUNK, now.size - position), position)
+            if not data:
+                break
+            position += len(data)
+            found.bytes += len(data)
+            found.lines += self._lines.feed(data)
+        found.more = position < now.size and found.bytes >= budget
+        self.cursor = self._cursor(fd, now, seen=position)
+        return found
+
+    def _verdict(self, fd: int, now: Look) -> Verdict:
+        held = self.cursor
+        if held is None:
+            return Verdict.CONTINUE
+        reading_on = self._lines.offset + self._lines.pending < held.size
+        if glance(held, now) is Verdict.SAME and not reading_on:
+            return Verdict.SAME
+        head = os.pread(fd, held.head_len, 0)
+        start = tail_start(held.offset)
+        before = os.pread(fd, held.offset - start, start)
+        verdict = judge(held, now, head, before)
+        if verdict is Verdict.CONTINUE and self._lines.pending:
+            last = self._lines.last(PENDING_CHECKED)
+            position = self._lines.offset + self._lines.pending
+            if os.pread(fd, len(last), position - len(last)) != last:
+                return Verdict.REWRITTEN  # the unfinished line is not what it was
+        return verdict
+
+    def _cursor(self, fd: int, now: Look, *, seen: int) -> Cursor:
+        offset = self._lines.offset
+        span, start = head_span(offset), tail_start(offset)
+        unread = seen < now.size
+        return Cursor(
+            dev=now.dev,
+            ino=now.ino,
+            size=now.size,
+            mtime_ns=-1 if unread else now.mtime_ns,  # -1: the next glance must look
+            offset=offset,
+            head_len=span,
+            head_hash=fingerprint(os.pread(fd, span, 0)),
+            tail_hash=fingerprint(os.pread(fd, offset - start, start)),
+        )
+
+
+def _look_at(fd: int) -> Look:
+    found = os.fstat(fd)
+    return Look(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+def read_span(path: str, offset: int, length: int) -> bytes:
+    """One line's bytes, by where it stands."""
+    with opened(path) as fd:
+        return os.pread(fd, length, offset)
+
+
+class Lines:
+    """Many lines of one open file, by offset: what a transcript reads."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def at(self, offset: int, length: int) -> bytes:
+        """The bytes there; shorter when the file shrank meanwhile."""
+        return os.pread(self._fd, length, offset)
+
+
+@contextmanager
+def lines_of(path: str) -> Iterator[Lines]:
+    """Open a session file to read single lines; SessionUnreadableError when that fails."""
+    try:
+        with opened(path) as fd:
+            yield Lines(fd)
+    except FileNotFoundError:
+        raise SessionUnreadableError("the session file is gone") from None

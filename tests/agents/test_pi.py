@@ -1,0 +1,336 @@
+"""pi's files, as pi itself reads them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indexerd.agents.pi import read, resume_command, skim, skim_oversize
+from indexerd.core import lines as lines_module
+from indexerd.core.lines import LineBuffer, Oversize
+from indexerd.core.session import SessionState
+from indexerd.core.times import iso_of_ms
+from indexerd.events import Kind, Turn
+
+REAL = Path(__file__).parent.parent / "fixtures" / "real"
+PUBLIC = Path(__file__).parents[3] / "shared" / "fixtures" / "public" / "pi"
+
+
+def state_of(data: bytes, cuts: list[int] | None = None) -> SessionState:
+    """Feed a file's bytes in pieces, as a tailer would."""
+    state, buffer = SessionState(), LineBuffer()
+    borders = [0, *sorted(cuts or []), len(data)]
+    for start, stop in zip(borders, borders[1:], strict=False):
+        for found in buffer.feed(data[start:stop]):
+            if isinstance(found, Oversize):
+                skim_oversize(state, found)
+            else:
+                skim(state, found.data, found.offset)
+    return state
+
+
+def same(a: SessionState, b: SessionState) -> bool:
+    return a.encode() == b.encode()
+
+
+def oracle_files() -> list[Any]:
+    return [
+        pytest.param(path, id=path.name[:60])
+        for path in sorted((REAL / "pi-oracle").glob("*.json"))
+    ]
+
+
+@pytest.mark.parametrize("answer", oracle_files())
+def test_real_files_read_as_pi_reads_them(answer: Path) -> None:
+    """S1.4, S1.5, S0.10: leaf, branch, users, labels, name and list row equal pi's own answers."""
+    said = json.loads(answer.read_text())
+    if said.get("error"):
+        pytest.skip("pi itself refuses this file")
+    file = REAL / said["file"]
+    if not file.is_file():
+        pytest.skip(f"{said['file']} is not in the committed subset")
+
+    state = state_of(file.read_bytes())
+
+    assert state.header is not None
+    assert said["header"]["id"] == state.header.session_id
+    assert said["header"]["cwd"] == state.header.cwd
+    assert (-1 if said["leafOrdinal"] is None else said["leafOrdinal"]) == state.leaf
+    assert said["branchOrdinals"] == state.path()
+    assert said["entryCount"] == len(state)
+    assert said["userMessagesOnBranch"] == state.user_messages()
+    assert said["userMessagesTotal"] == state.users
+    assert said["sessionName"] == state.name
+    if said["versionOnDisk"] == 3:
+        assert said["leafId"] == state.leaf_id
+        assert said["branch"] == [state.id(row) for row in state.path()]
+        assert said["labels"] == state.labels
+    row = said["list"]
+    assert row is None or row["messageCount"] == state.messages
+    if row and row["messageCount"]:
+        assert row["modified"] == iso_of_ms(state.activity_ms)
+    leaves = {leaf["ordinal"]: leaf["userMessages"] for leaf in said["leaves"]}
+    assert leaves == {tip: state.user_messages(tip) for tip in state.tips()}
+
+
+def truth() -> list[Any]:
+    rows = json.loads((REAL / "truth-pi.json").read_text())
+    return [pytest.param(row, id=f"{row['agent']}-{row['label']}") for row in rows]
+
+
+@pytest.mark.parametrize("row", truth())
+def test_counts_names_and_parents_equal_what_was_sent(row: dict[str, Any]) -> None:
+    """Counts, names, texts and parents equal what the driver sent to pi."""
+    file = REAL / row["file"]
+    data = file.read_bytes()
+    state = state_of(data)
+
+    assert row["n_user"] == state.user_messages()
+    assert row.get("name") == state.name
+    texts = [
+        read(data[state.offsets[r] : state.offsets[r] + state.lengths[r]], state.id(r)).text
+        for r in state.path()
+        if state.kind(r) is Kind.USER
+    ]
+    assert [text.strip() for text in row["user_messages"]] == texts
+    assert (row.get("parent") is not None) == (
+        state.header is not None and state.header.parent is not None
+    )
+
+
+@pytest.mark.shared
+def test_public_files_read_as_pi_reads_them() -> None:
+    """The public collection: leaf, branch, users and names equal what pi 0.81 itself answers."""
+    if not PUBLIC.is_dir():
+        pytest.skip("the shared fixtures are not beside this checkout")
+    said = json.loads((PUBLIC / "EXPECTED.json").read_text())
+    compared = 0
+    for name, answers in said.items():
+        answer = answers.get("v0.81") if isinstance(answers, dict) else None
+        if not answer or "leafIndex" not in answer:
+            continue
+        state = state_of((PUBLIC / name).read_bytes())
+        harness = name == "synthetic/harness_leaf.jsonl"  # its `leaf` entries: we follow them
+        assert answer["entries"] == len(state), name
+        assert answer["userOnBranch"] == state.user_messages(), name
+        assert answer["name"] == state.name, name
+        if not harness:
+            assert answer["leafIndex"] == state.leaf, name
+            if "branchIndices" in answer:
+                assert answer["branchIndices"] == state.path(), name
+        if answer.get("list"):
+            assert answer["list"]["messageCount"] == state.messages, name
+        compared += 1
+    assert compared >= 12
+
+
+def line(**fields: Any) -> bytes:
+    return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
+
+
+HEADER = line(type="session", version=3, id="s1", timestamp="2026-01-01T00:00:00.000Z", cwd="/w")
+_STAMP = "2026-01-01T00:00:01.000Z"
+
+
+def message(entry_id: str, parent: str | None, role: str, text: str = "hi", **more: Any) -> bytes:
+    said = {"role": role, "content": [{"type": "text", "text": text}], **more}
+    return line(type="message", id=entry_id, parentId=parent, timestamp=_STAMP, message=said)
+
+
+def small_session() -> bytes:
+    return (
+        HEADER
+        + message("00000001", None, "user", "first ünï")
+        + message("00000002", "00000001", "assistant", "a", stopReason="toolUse")
+        + message("00000003", "00000002", "toolResult", "r")
+        + message("00000004", "00000003", "assistant", "b", stopReason="stop")
+        + message("00000005", "00000004", "user", "second")
+        + message("00000006", "00000005", "assistant", "c", stopReason="error")
+    )
+
+
+@given(st.lists(st.integers(0, len(small_session())), max_size=8))
+def test_any_split_gives_the_same_state(cuts: list[int]) -> None:
+    """F1: however the bytes arrive, even inside a character, each record counts once."""
+    assert same(state_of(small_session()), state_of(small_session(), cuts))
+
+
+def test_turns_follow_the_stop_reason() -> None:
+    """S0.1: a tool loop is open, `stop` ends the turn, an error fails it, a question opens it."""
+    data = small_session()
+    ends = [i + 1 for i, byte in enumerate(data) if byte == 10]
+    turns = [state_of(data[:end]).turn for end in ends[1:]]
+    assert [Turn.OPEN, Turn.OPEN, Turn.OPEN, Turn.ENDED, Turn.OPEN, Turn.FAILED] == turns
+
+
+def test_a_command_or_a_label_after_the_answer_does_not_reopen_the_turn() -> None:
+    """S0.1: entries that are no part of the conversation leave the turn as it was."""
+    data = small_session()[: small_session().index(b'{"type":"message","id":"00000005"')]
+    data += line(type="label", id="00000007", parentId="00000004", timestamp=_STAMP, targetId="x")
+    data += message("00000008", "00000007", "bashExecution")
+    assert Turn.ENDED is state_of(data).turn
+
+
+def test_lines_that_are_no_entries_are_counted_and_skipped() -> None:
+    """F3, F4, F5, S1.2: damage in the middle loses its own line only."""
+    bad = [
+        b"{not json\n",
+        b"[" * 100_000 + b"\n",
+        b'{"n": ' + b"9" * 5000 + b"}\n",
+        b"null\n",
+        b"[]\n",
+        b'"x"\n',
+        b"\x00" * 4096 + b"\n",
+    ]
+    tail = message("00000002", "00000001", "assistant", "line\u2028sep \u0085", stopReason="stop")
+    data = HEADER + message("00000001", None, "user") + b"".join(bad) + b"\n  \n" + tail
+
+    state = state_of(data)
+
+    assert len(bad) == state.bad_lines
+    assert [0, 1] == state.path()
+    assert Turn.ENDED is state.turn
+
+
+def test_crlf_bom_and_lone_surrogates_are_read() -> None:
+    """F3, F6, F7: line ends of another system, a byte order mark and half an emoji do no harm."""
+    data = b"\xef\xbb\xbf" + HEADER.replace(b"\n", b"\r\n")
+    data += message("00000001", None, "user", "cut \ud83d").replace(b"\n", b"\r\n")
+    data += message("00000002", "00000001", "assistant", "ok", stopReason="stop")
+
+    state = state_of(data)
+
+    assert 1 == state.user_messages()
+    assert "cut \ufffd" == state.first_user
+
+
+def test_a_torn_line_to_which_the_next_was_glued_is_no_entry() -> None:
+    """S1.2: both halves of a glued line are lost, as they are to pi."""
+    torn = message("00000003", "00000002", "user", "never finished")[:-20]
+    glued = torn + message("00000004", "00000002", "user", "lost with it")
+    data = (
+        HEADER
+        + message("00000001", None, "user")
+        + message("00000002", "00000001", "assistant", stopReason="stop")
+        + glued
+        + message("00000005", "00000004", "assistant", stopReason="stop")
+        + message("00000006", "00000005", "user")
+    )
+
+    state = state_of(data)
+
+    assert 1 == state.bad_lines
+    assert state.row("00000003") is None
+    assert [2, 3] == state.path()
+
+
+def test_a_glued_last_line_is_no_entry() -> None:
+    """S1.2: also where nothing follows that would give it away."""
+    torn = message("00000002", "00000001", "user", "never finished")[:-20]
+    data = (
+        HEADER + message("00000001", None, "user") + torn + message("00000003", "00000001", "user")
+    )
+    assert (1, 1) == (len(state_of(data)), state_of(data).bad_lines)
+
+
+def test_a_file_that_begins_with_something_else_is_no_session() -> None:
+    """S1.3: the first record must be a header with a string id."""
+    for first in (message("00000001", None, "user"), b"42\n", line(type="session", id=7)):
+        state = state_of(first + HEADER)
+        assert state.foreign
+        assert state.header is None
+
+
+def test_version_1_ids_hold_across_reads_and_versions_are_read() -> None:
+    """S1.8, S1.9, S1.12: made ids are stable; hookMessage is custom; a newer version is read."""
+    old = line(type="session", id="s", timestamp="t", cwd="/w", branchedFrom="/p.jsonl")
+    said = line(type="message", timestamp=_STAMP, message={"role": "user", "content": "hello"})
+    first, second = state_of(old + said), state_of(old + said + said)
+    assert ["00000000"] == [first.id(row) for row in first.path()]
+    assert ["00000000", "00000001"] == [second.id(row) for row in second.path()]
+    assert second.header is not None
+    assert "/p.jsonl" == second.header.parent
+
+    hook = message("00000001", None, "hookMessage")
+    assert Kind.CUSTOM is state_of(HEADER.replace(b":3,", b":2,") + hook).kind(0)
+    assert 1 == state_of(HEADER.replace(b":3,", b":9,") + message("a", None, "user")).users
+
+
+def test_harness_leaf_moves_the_leaf() -> None:
+    """formats.md 1.6: a `leaf` entry makes its target the leaf, and null means before the first."""
+    base = small_session()
+    back = line(
+        type="leaf", id="00000009", parentId="00000006", timestamp=_STAMP, targetId="00000004"
+    )
+    assert "00000004" == state_of(base + back).leaf_id
+    assert 1 == state_of(base + back).user_messages()
+    gone = line(type="leaf", id="0000000a", parentId="00000009", timestamp=_STAMP, targetId=None)
+    assert state_of(base + back + gone).leaf_id is None
+    assert 0 == state_of(base + back + gone).user_messages()
+
+
+def test_names_are_the_newest_and_can_be_cleared() -> None:
+    """S1.43: the newest session_info decides, on whatever branch; an empty name clears."""
+    info = line(
+        type="session_info", id="0000000b", parentId="00000001", timestamp=_STAMP, name="A\nb"
+    )
+    clear = line(type="session_info", id="0000000c", parentId="00000001", timestamp=_STAMP, name="")
+    assert "A b" == state_of(small_session() + info).name
+    assert state_of(small_session() + info + clear).name is None
+
+
+def test_a_line_too_long_to_hold_keeps_its_place_in_the_tree(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """F8: type, id and parent of an oversized line are taken from its ends; counts hold."""
+    monkeypatch.setattr(lines_module, "LINE_MAX", 5000)
+    monkeypatch.setattr(lines_module, "END_KEPT", 600)
+    huge = message("00000002", "00000001", "user", "x" * 20_000)
+    odd = (
+        b'{"type":"custom","customType":"c","data":{"id":"inner","blob":"'
+        + b"y" * 20_000
+        + b'"},"id":"00000003","parentId":"00000002","timestamp":"t"}\n'
+    )
+    answer = message("00000004", "00000003", "assistant", "z" * 20_000, stopReason="stop")
+    data = HEADER + message("00000001", None, "user") + huge + odd + answer
+    cuts = list(range(0, len(data), 700))
+
+    state = state_of(data, cuts)
+
+    assert 3 == state.oversized
+    assert ["00000001", "00000002", "00000003", "00000004"] == [state.id(r) for r in state.path()]
+    assert (2, Turn.ENDED) == (state.user_messages(), state.turn)
+    assert same(state, state_of(data, list(range(0, len(data), 333))))
+
+
+@given(
+    st.lists(
+        st.one_of(st.binary(max_size=200), st.from_type(dict).map(lambda d: b"{}")), max_size=20
+    )
+)
+def test_nothing_in_a_file_raises(chunks: list[bytes]) -> None:
+    """F4: arbitrary bytes after a header are counted or skipped."""
+    state_of(HEADER + b"\n".join(chunks) + b"\n")
+
+
+def test_state_survives_the_ledger() -> None:
+    """A state encoded and decoded goes on as if nothing had happened."""
+    data = small_session()
+    half = data.index(b'{"type":"message","id":"00000004"')
+    whole = state_of(data)
+
+    first = SessionState.decode(state_of(data[:half]).encode())
+    skim(first, data[half:], half)
+
+    assert same(whole, first)
+    assert whole.user_messages() == first.user_messages()
+
+
+def test_resume_command_quotes() -> None:
+    """The resume command survives spaces and quotes."""
+    assert "cd '/a b' && pi --session '/x y.jsonl'" == resume_command("/a b", "/x y.jsonl")
