@@ -2,12 +2,15 @@
 
 `Metadata` is strict (limits of S0.19): it judges what a model says, and what we write.
 `MetaFile` is lenient (interfaces.md §3): a reader checks that the twelve fields are there
-with the right types, keeps what it does not know, and cuts long texts only when used.
+with the right types, keeps what it does not know, and cuts long texts only when used. An
+optional field of another type (a newer schema's, or a slip of the hand) counts as absent: a file
+that somebody paid for is not thrown away for it. Whatever is read can be written again.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
@@ -24,6 +27,7 @@ TAGS_MIN = 3
 TAGS_MAX = 12
 FIRST_MESSAGE_MAX = 200
 META_BYTES_MAX = 4 * 1024 * 1024  # a meta file larger than this was not written by us
+NESTING_MAX = 64  # of unknown fields; beyond it pydantic could read a file but not write it again
 
 Tag = Annotated[str, StringConstraints(min_length=1, max_length=TAG_MAX)]
 
@@ -89,8 +93,13 @@ class MetaFile(_Camel):
         held = self.model_dump(mode="json", by_alias=True, exclude_none=True)
         if self.usage is not None:  # an unknown cost is said, not left out
             held["usage"]["costUsd"] = self.usage.cost_usd
+        held |= {key: None for key, one in (self.model_extra or {}).items() if one is None}
         text = json.dumps(held, indent=2, ensure_ascii=False, allow_nan=False)
         return text.encode("utf-8", "replace") + b"\n"
+
+
+# The fields of the mission's own contract: one of another type makes a file invalid.
+CONTRACT = frozenset(to_camel(name) for name in list(MetaFile.model_fields)[:12])
 
 
 def parse_meta(data: bytes, path: str) -> MetaFile:
@@ -98,23 +107,48 @@ def parse_meta(data: bytes, path: str) -> MetaFile:
     if len(data) > META_BYTES_MAX:
         raise InvalidMetaError(f"Invalid meta shape in {path}")
     try:
-        held: Any = json.loads(data.decode("utf-8"))
+        held = _decode(data)
     except (ValueError, RecursionError):
         raise InvalidMetaError(f"Invalid JSON in meta file: {path}") from None
     try:
-        return MetaFile.model_validate(_scrub(held))
-    except (ValidationError, RecursionError):
+        return _shaped(_scrub(held))
+    except ValueError:  # pydantic's ValidationError is one
         raise InvalidMetaError(f"Invalid meta shape in {path}") from None
 
 
-def _scrub(value: Any) -> Any:
-    """Replace lone surrogates, which JSON may carry and UTF-8 may not."""
+def _shaped(held: Any) -> MetaFile:
+    """Demand the contract's fields; leave out an optional one whose type is not ours."""
+    try:
+        return MetaFile.model_validate(held, by_alias=True, by_name=False)
+    except ValidationError as bad:
+        wrong = {error["loc"][0] for error in bad.errors() if error["loc"]}
+        if not wrong or not wrong.isdisjoint(CONTRACT):
+            raise
+    rest = {key: one for key, one in held.items() if key not in wrong}
+    return MetaFile.model_validate(rest, by_alias=True, by_name=False)
+
+
+def _decode(data: bytes) -> Any:
+    """Decode JSON as the standard has it: NaN and Infinity, which Python would take, are errors."""
+    return json.loads(data.decode("utf-8"), parse_constant=_no_constant)
+
+
+def _no_constant(word: str) -> None:
+    raise ValueError(f"{word} is not JSON")
+
+
+def _scrub(value: Any, depth: int = 0) -> Any:
+    """Replace what JSON may carry and a file of ours may not: lone surrogates, 1e999."""
+    if depth > NESTING_MAX:
+        raise ValueError("nested too deeply")
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
     if isinstance(value, list):
-        return [_scrub(one) for one in value]
+        return [_scrub(one, depth + 1) for one in value]
     if isinstance(value, dict):
-        return {_scrub(key): _scrub(one) for key, one in value.items()}
+        return {_scrub(key): _scrub(one, depth + 1) for key, one in value.items()}
     return value
 
 
@@ -129,12 +163,28 @@ class UserFile(_Camel):
     def to_json(self) -> bytes:
         """The sidecar's bytes, written as meta files are."""
         held = self.model_dump(mode="json", by_alias=True, exclude_none=True)
-        return json.dumps(held, indent=2, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+        text = json.dumps(held, indent=2, ensure_ascii=False, allow_nan=False)
+        return text.encode("utf-8", "replace") + b"\n"
 
 
 def parse_user(data: bytes, path: str) -> UserFile:
     """Read a user sidecar's bytes."""
+    if len(data) > META_BYTES_MAX:
+        raise InvalidMetaError(f"Invalid user file: {path}")
     try:
-        return UserFile.model_validate(_scrub(json.loads(data.decode("utf-8"))))
+        return UserFile.model_validate(_scrub(_decode(data)), by_alias=True, by_name=False)
     except (ValueError, RecursionError):
         raise InvalidMetaError(f"Invalid user file: {path}") from None
+
+
+def parse_digest(data: bytes) -> list[dict[str, Any]]:
+    """Read a digest's segments, one a line; a line that is no JSON object is left out."""
+    segments = []
+    for line in data.split(b"\n"):
+        try:
+            held = _scrub(_decode(line))
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(held, dict):
+            segments.append(held)
+    return segments

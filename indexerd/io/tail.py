@@ -28,7 +28,7 @@ from indexerd.core.cursor import (
 from indexerd.core.lines import Block, LineBuffer, Oversize
 from indexerd.errors import SessionUnreadableError
 
-CHUNK = 1 << 20
+CHUNK = 1 << 20  # large enough to be quick, small enough to stay in cache
 PENDING_CHECKED = 64
 BUDGET = 16 * CHUNK  # bytes one reading takes before others get their turn
 

@@ -38,7 +38,7 @@ from indexerd.meta import FIRST_MESSAGE_MAX
 TURN_WINDOW = 512  # an assistant line's stopReason stands within its last bytes
 
 _FIRST_WITH_IDS = 2
-_CLOSE = ord("}")
+_CLOSE = b"}}"
 _FIXED = Struct("24s8s14s8s39x21s10s")
 _unpack = _FIXED.unpack_from
 _K_OPEN = b'{"type":"message","id":"'
@@ -46,6 +46,7 @@ _K_PARENT = b'","parentId":"'
 _K_ROLE = b'","message":{"role":"'
 _ROLE_USER, _ROLE_ASSISTANT, _ROLE_TOOL = b'user","con', b'assistant"', b"toolResult"
 _STOP = b'"stopReason":"'
+_TIME = b',"timestamp":'
 
 _CODE_USER = code(Kind.USER, message=True)
 _CODE_TOOL = code(Kind.TOOL, message=True)
@@ -56,9 +57,9 @@ _TIMED = frozenset({_CODE_USER, *_CODES_ASSISTANT.values()})
 def skim(state: SessionState, data: bytes, base: int) -> None:
     """Take in whole lines that stand at file offset `base`.
 
-    The fixed form proves a line's beginning, not that it is whole JSON: a torn line to which
-    the next one was glued begins just so. It shows in what follows, an entry whose parent is
-    unknown, or (the block's last line) is parsed in any case.
+    The fixed form proves a line's beginning and end, not that it is whole JSON: a torn line to
+    which the next one was glued looks just so. It shows in what follows, an entry whose parent
+    is unknown; the block's last line, which nothing follows yet, is searched for a second one.
     """
     find, add, index = data.find, state.add, state.index
     start, end = 0, len(data)
@@ -67,9 +68,14 @@ def skim(state: SessionState, data: bytes, base: int) -> None:
     newest: dict[int, tuple[int, int]] = {}  # packed code -> the newest such line
     while start < end:
         stop = find(b"\n", start)
-        if fast and stop + 1 < end and stop - start > _FIXED.size:
+        if fast and stop - start > _FIXED.size:
             packed = _looks(data, start, stop)
-            if packed and (state.first_user or packed != _CODE_USER):
+            last = stop + 1 >= end
+            if (
+                packed
+                and (state.first_user or packed != _CODE_USER)
+                and not (last and data.find(_K_OPEN, start + 1, stop) > 0)
+            ):
                 _, entry_id, _, parent, _, _ = _unpack(data, start)
                 if parent not in index:
                     _doubt(state, data[before[0] : before[1]])
@@ -96,7 +102,7 @@ def _has_ids(state: SessionState) -> bool:
 def _looks(data: bytes, start: int, stop: int) -> int:
     """The packed code of a line that begins and ends as pi 3 writes messages, else 0."""
     opening, _, mid, _, key, role = _unpack(data, start)
-    if opening != _K_OPEN or mid != _K_PARENT or key != _K_ROLE or data[stop - 1] != _CLOSE:
+    if opening != _K_OPEN or mid != _K_PARENT or key != _K_ROLE or data[stop - 2 : stop] != _CLOSE:
         return 0
     if role == _ROLE_TOOL:
         return _CODE_TOOL
@@ -122,6 +128,12 @@ def _doubt(state: SessionState, before: bytes) -> None:
 
 
 def _note_activity(state: SessionState, line: bytes) -> None:
+    """Keep the newest time that something was said; it stands near a line's end."""
+    mark = line.rfind(_TIME, max(0, len(line) - TURN_WINDOW))
+    digits = line[mark + len(_TIME) : mark + len(_TIME) + 13]
+    if mark > 0 and digits.isdigit():
+        state.activity_ms = max(state.activity_ms, int(digits))
+        return
     try:
         held = parse(line)
     except ValueError:
