@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from indexerd.core.clean import clean_line, scrub
+from indexerd.core.redact import redact
 from indexerd.core.times import iso_ms
 from indexerd.events import KIND_MASK, Entry, Kind, ToolCall, Turn, code
 from indexerd.meta import FIRST_MESSAGE_MAX
@@ -124,9 +125,12 @@ _WRAPPED = re.compile(r"<(skill|file)\b[^>]{0,500}>.*?</\1>", re.DOTALL)
 def preview(text: str) -> str:
     """A message as one line of at most 200 characters, without skill and file wrappers."""
     head = text[:20_000]
-    return clean_line(_WRAPPED.sub(" ", head), FIRST_MESSAGE_MAX) or clean_line(
-        head, FIRST_MESSAGE_MAX
-    )
+    return safe_line(_WRAPPED.sub(" ", head)) or safe_line(head)
+
+
+def safe_line(text: str) -> str:
+    """Text as one line that may be stored and shown: without secrets, at most 200 characters."""
+    return clean_line(redact(text[:20_000]).text, FIRST_MESSAGE_MAX)
 
 
 def when(held: dict[str, Any]) -> int:

@@ -25,15 +25,15 @@ from indexerd.agents.pi.read import (
     parse,
     preview,
     read_entry,
+    safe_line,
     string,
     turn_of,
     when,
 )
-from indexerd.core.clean import clean_line, scrub
+from indexerd.core.clean import scrub
 from indexerd.core.lines import Oversize
 from indexerd.core.session import SessionState
 from indexerd.events import Header, Kind, Turn, code
-from indexerd.meta import FIRST_MESSAGE_MAX
 
 TURN_WINDOW = 512  # an assistant line's stopReason stands within its last bytes
 
@@ -70,12 +70,8 @@ def skim(state: SessionState, data: bytes, base: int) -> None:
         stop = find(b"\n", start)
         if fast and stop - start > _FIXED.size:
             packed = _looks(data, start, stop)
-            last = stop + 1 >= end
-            if (
-                packed
-                and (state.first_user or packed != _CODE_USER)
-                and not (last and data.find(_K_OPEN, start + 1, stop) > 0)
-            ):
+            glued = packed and stop + 1 >= end and data.find(_K_OPEN, start + 1, stop) > 0
+            if packed and not glued and (state.first_user or packed != _CODE_USER):
                 _, entry_id, _, parent, _, _ = _unpack(data, start)
                 if parent not in index:
                     _doubt(state, data[before[0] : before[1]])
@@ -196,7 +192,7 @@ def _entry(state: SessionState, held: dict[str, Any], offset: int, length: int) 
         if packed in _TIMED:
             state.activity_ms = max(state.activity_ms, when(held))
     elif kind_of == "session_info":
-        state.name = clean_line(string(held.get("name")), FIRST_MESSAGE_MAX) or None
+        state.name = safe_line(string(held.get("name"))) or None
     elif kind_of == "label":
         _label(state, held)
     elif kind_of == "leaf":
@@ -221,7 +217,7 @@ def _made_id(row: int) -> bytes:
 
 
 def _label(state: SessionState, held: dict[str, Any]) -> None:
-    target, label = held.get("targetId"), clean_line(string(held.get("label")), FIRST_MESSAGE_MAX)
+    target, label = held.get("targetId"), safe_line(string(held.get("label")))
     if isinstance(target, str):
         if label:
             state.labels[scrub(target)] = label

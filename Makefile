@@ -1,0 +1,51 @@
+# Two commands do all set-up on a fresh machine: `make demo` and `make test`.
+# Only Python >= 3.11 and make are needed; everything else goes into .venv.
+
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.PHONY: demo run test check bench lock clean
+
+demo: $(VENV)/.runtime  ## make sample sessions, index them, look them up; leaves nothing behind
+	$(BIN)/python -m indexerd.demo
+
+run: $(VENV)/.runtime  ## the daemon in the foreground, on your own sessions
+	$(BIN)/indexerd run
+
+test: $(VENV)/.dev  ## the whole suite
+	$(BIN)/python -m pytest -q
+
+check: $(VENV)/.dev  ## linters, types, floors
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.dev  ## measured figures, against limits of the same run
+	for script in bench/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+$(VENV)/.runtime: requirements.lock pyproject.toml
+	@test -n "$(PYTHON)" || { echo "indexerd needs Python 3.11 or newer" >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) --require-hashes -r requirements.lock
+	$(PIP) --no-deps --no-build-isolation -e .
+	touch $@
+
+$(VENV)/.dev: requirements-dev.lock $(VENV)/.runtime
+	$(PIP) --require-hashes -r requirements-dev.lock
+	touch $@
+
+lock:  ## pin all dependencies anew, with hashes and without download addresses
+	$(BIN)/python -m pip install --quiet 'pip-tools>=7.5'
+	$(BIN)/python -m piptools compile --quiet --generate-hashes --strip-extras --allow-unsafe \
+		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate --no-header \
+		-o requirements.lock pyproject.toml requirements-build.in
+	$(BIN)/python -m piptools compile --quiet --generate-hashes --strip-extras --allow-unsafe \
+		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate --no-header \
+		-c requirements.lock -o requirements-dev.lock requirements-dev.in
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build

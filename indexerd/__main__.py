@@ -1,0 +1,25 @@
+"""The `indexerd` command.
+
+What agents' hooks call runs on the standard library alone (`cli/fast.py`); everything else is
+a click command, whose module is imported only when it is the one that runs.
+"""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command line; never returns."""
+    from indexerd.cli.fast import attempt
+
+    code = attempt(sys.argv[1:])
+    if code is None:
+        from indexerd.cli.main import run
+
+        code = run(sys.argv[1:])
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""Commands that change something: index, rename. They need the daemon."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from indexerd.cli.ask import ask, show
+from indexerd.errors import UsageError
+
+if TYPE_CHECKING:
+    from indexerd.cli.main import App
+
+WAIT_SECONDS = 600.0
+
+
+@click.command()
+@click.argument("ref", required=False)
+@click.option("--force", is_flag=True, help="Below the threshold, too.")
+@click.option("--wait", is_flag=True, help="Wait until it is done.")
+@click.option("--all", "everything", is_flag=True, help="All sessions with enough new messages.")
+@click.option("--dry-run", is_flag=True, help="With --all: only count, and estimate the cost.")
+@click.pass_obj
+def index(
+    app: App, /, *, ref: str | None, force: bool, wait: bool, everything: bool, dry_run: bool
+) -> None:
+    """Index a session now, or all that are due."""
+    if everything == bool(ref):
+        raise UsageError("name a session, or give --all")
+    if everything:
+        found = ask(app, "index", {"all": True, "dryRun": dry_run}, seconds=WAIT_SECONDS)
+        if not show(app, found):
+            click.echo(_plan(found))
+        return
+    params = {"ref": ref, "force": force, "wait": wait, "cwd": str(Path.cwd())}
+    found = ask(app, "index", params, seconds=WAIT_SECONDS)
+    if not show(app, found):
+        click.echo(found["status"].replace("_", " "))
+
+
+def _plan(found: dict[str, object]) -> str:
+    if "queued" in found:
+        queued = found["queued"]
+        return f"{len(queued) if isinstance(queued, list) else 0} sessions queued"
+    cost = found["costUsd"]
+    price = "at an unknown price" if cost is None else f"for at most ${cost:.4f}"
+    return (
+        f"{found['sessions']} sessions, about {found['inputTokens']} tokens to "
+        f"{found['model'] or 'no model'}, {price}; nothing was sent"
+    )
+
+
+@click.command()
+@click.argument("ref")
+@click.argument("title")
+@click.pass_obj
+def rename(app: App, ref: str, title: str) -> None:
+    """Give a session a title of your own; an empty one takes it back."""
+    row = ask(app, "update", {"ref": ref, "title": title, "cwd": str(Path.cwd())})
+    if not show(app, row):
+        click.echo(f"{row['sessionId']}\t{row['name']}")

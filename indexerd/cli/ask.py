@@ -1,0 +1,80 @@
+"""How commands get their answers: from the daemon, or, where none runs, from what it left.
+
+Reads without a daemon come from catalog and meta files through the same code, and say so on
+stderr. What changes something needs the daemon.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from indexerd.client import Client
+from indexerd.errors import DaemonDownError
+from indexerd.paths import Places, places
+
+if TYPE_CHECKING:
+    from indexerd.cli.main import App
+    from indexerd.service.answers import Answers
+
+TIMEOUT_SECONDS = 30.0
+
+
+def where(app: App) -> Places:
+    """The places of this command."""
+    return places(config=app.config)
+
+
+def ask(app: App, method: str, params: dict[str, Any], *, seconds: float = TIMEOUT_SECONDS) -> Any:
+    """Ask the daemon; DaemonDownError where none runs."""
+    given = {key: value for key, value in params.items() if value is not None}
+    with Client(where(app).socket, timeout=seconds) as client:
+        return client.call(method, given)
+
+
+def read(app: App, method: str, params: dict[str, Any]) -> Any:
+    """Ask the daemon, or answer from what is stored."""
+    try:
+        return ask(app, method, params)
+    except DaemonDownError:
+        given = {key: value for key, value in params.items() if value is not None}
+        answers, home = _offline(app)
+        click.echo("indexerd: no daemon runs; answering from what is stored", err=True)
+        if method == "get":
+            return answers.get(given, home)
+        return getattr(answers, method)(given)
+
+
+def _offline(app: App) -> tuple[Answers, Any]:
+    from indexerd.io.catalog import Catalog
+    from indexerd.service.answers import Answers
+
+    catalog = Catalog.open(where(app).catalog, readonly=True)
+    if catalog.problem:
+        click.echo(f"indexerd: {catalog.problem}", err=True)
+    return Answers(catalog, time.time), lambda row: _meta_dir(app, row)
+
+
+def _meta_dir(app: App, row: dict[str, Any]) -> str | None:
+    """Where the session's meta file is, by the configuration."""
+    import os
+
+    from indexerd.io.stores import stores
+    from indexerd.service.config import read_config
+
+    settings = read_config(where(app), os.environ).settings
+    found = stores(settings, os.environ, Path.home())
+    store = next((one for one in found if one.holds(row["sessionFile"])), None)
+    return store.meta if store else None
+
+
+def show(app: App, result: Any) -> bool:
+    """With `--json`, print the result; says whether that was asked for."""
+    if app.json:
+        sys.stdout.write(json.dumps(result, ensure_ascii=False) + "\n")
+    return app.json

@@ -1,0 +1,129 @@
+"""`indexerd doctor`: check the set-up, piece by piece, and say what to mend."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from indexerd.cli.ask import ask, show, where
+from indexerd.errors import IndexerdError
+from indexerd.paths import SOCKET_PATH_MAX, Places
+
+if TYPE_CHECKING:
+    from indexerd.cli.main import App
+    from indexerd.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing looked at. `state` is ok, note or bad."""
+
+    name: str
+    state: str
+    found: str
+    cure: str = ""
+
+
+@click.command()
+@click.pass_obj
+def doctor(app: App) -> int:
+    """Check the set-up, and say what to mend."""
+    checks = list(_checks(app))
+    if not show(app, {"checks": [asdict(one) for one in checks]}):
+        for one in checks:
+            click.echo(f"{one.state:4}  {one.name}: {one.found}")
+            if one.cure and one.state != "ok":
+                click.echo(f"      {one.cure}")
+    return 1 if any(one.state == "bad" for one in checks) else 0
+
+
+def _checks(app: App) -> Iterator[Check]:
+    from indexerd.service.config import read_config
+
+    places = where(app)
+    loaded = read_config(places, os.environ)
+    yield Check("python", "ok", sys.version.split()[0])
+    yield _fts()
+    if loaded.problems:
+        first = loaded.problems[0]
+        found = f"{len(loaded.problems)} problems, first: {first['key']}: {first['message']}"
+        yield Check("configuration", "bad", found, "indexerd config check")
+    else:
+        there = "" if places.config_file.exists() else " (not there: defaults)"
+        yield Check("configuration", "ok", f"{places.config_file}{there}")
+    yield from _places(places)
+    yield from _stores(loaded.settings)
+    yield from _models(loaded.settings)
+    yield _daemon(app)
+
+
+def _fts() -> Check:
+    with sqlite3.connect(":memory:") as db:
+        try:
+            db.execute("CREATE VIRTUAL TABLE t USING fts5(x)")
+        except sqlite3.OperationalError:
+            return Check("sqlite", "bad", "no FTS5", "use a Python whose SQLite has FTS5")
+    return Check("sqlite", "ok", f"{sqlite3.sqlite_version} with FTS5")
+
+
+def _places(places: Places) -> Iterator[Check]:
+    for name, path in (("state", places.state_dir), ("socket", places.socket.parent)):
+        if not path.exists():
+            yield Check(name, "note", f"{path} is not there yet", "made when the daemon starts")
+        elif not os.access(path, os.W_OK):
+            yield Check(name, "bad", f"{path} is not writable", "check its owner and mode")
+        else:
+            yield Check(name, "ok", str(path))
+    if len(os.fsencode(places.socket)) > SOCKET_PATH_MAX:
+        cure = "set INDEXERD_SOCKET to a shorter path"
+        yield Check("socket path", "bad", f"longer than {SOCKET_PATH_MAX} bytes", cure)
+
+
+def _stores(settings: Settings) -> Iterator[Check]:
+    from indexerd.io.scan import scan
+    from indexerd.io.stores import stores
+
+    for store in stores(settings, os.environ, Path.home()):
+        if not Path(store.sessions).is_dir():
+            cure = "it is picked up when it appears"
+            yield Check(store.agent, "note", f"{store.sessions} is not there", cure)
+            continue
+        found = scan([store.sessions])
+        state = "bad" if found.unreadable else "ok"
+        yield Check(
+            store.agent,
+            state,
+            f"{len(found.files)} session files in {store.sessions}",
+            f"{len(found.unreadable)} directories cannot be read" if found.unreadable else "",
+        )
+
+
+def _models(settings: Settings) -> Iterator[Check]:
+    from indexerd.llm.registry import Models
+
+    models = Models(settings, os.environ)
+    for model in models.available():
+        sends = "sends redacted transcripts to its provider" if model.remote else "stays here"
+        yield Check("model", "ok", f"{model.key} ({sends})")
+    for key, why in models.missing.items():
+        yield Check("model", "note", f"{key}: {why}")
+    if not models.available():
+        yield Check("models", "bad", "none can be used", "add local/extractive to model_keys")
+
+
+def _daemon(app: App) -> Check:
+    try:
+        found = ask(app, "status", {}, seconds=5.0)
+    except IndexerdError as bad:
+        return Check("daemon", "note", str(bad), bad.hint)
+    state = "ok" if found["state"] == "ok" else "note"
+    return Check(
+        "daemon", state, f"{found['state']}, {found['sessions']} sessions", "indexerd status"
+    )

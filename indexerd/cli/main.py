@@ -1,0 +1,121 @@
+"""The command line's frame: options that every command has, lazy commands, errors, exit codes.
+
+Data goes to stdout and everything else to stderr. With `--json` stdout holds exactly the socket
+method's result, or `{"error": …}` and the error's exit code.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import click
+
+from indexerd import __version__
+from indexerd.cli.fast import complain
+from indexerd.errors import IndexerdError, UsageError
+
+Color = Literal["auto", "always", "never"]
+
+# name -> (module of this package, attribute, one line of help)
+COMMANDS: dict[str, tuple[str, str, str]] = {
+    "run": ("run", "run", "Run the daemon in the foreground; --once for a single pass."),
+    "status": ("look", "status", "Show the daemon, its watches, queue, budget and problems."),
+    "list": ("look", "list_", "List sessions, newest first."),
+    "show": ("look", "show", "Show one session: metadata and facts."),
+    "resolve": ("look", "resolve", "Say which session a reference means."),
+    "complete": ("look", "complete", "List candidates for `@@`."),
+    "search": ("look", "search", "Search names, tags, summaries and messages."),
+    "index": ("act", "index", "Index a session now, or all that are due."),
+    "rename": ("act", "rename", "Give a session a title of your own."),
+    "logs": ("logs", "logs", "Show the structured log."),
+    "config": ("config", "config", "Show and check the configuration."),
+    "doctor": ("doctor", "doctor", "Check the set-up, and say what to mend."),
+    "service": ("service", "service", "Run the daemon at every login (systemd or launchd)."),
+    "completion": ("completion", "completion", "Print a shell's completion script."),
+}
+
+EXIT_CODES = """\b
+Exit codes:
+  0 ok              2 usage              3 not found or ambiguous
+  1 other          69 daemon not running 75 try later
+ 77 permission     78 bad configuration 130 interrupted"""
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """What every command gets: the options before its name."""
+
+    config: str | None
+    json: bool
+    color: Color
+
+
+class Lazy(click.Group):
+    """A group whose commands are imported when they run."""
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        """The commands, in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
+        """Import the one command asked for."""
+        if name not in COMMANDS:
+            return None
+        module, attribute, _ = COMMANDS[name]
+        command: click.Command = getattr(
+            importlib.import_module(f"indexerd.cli.{module}"), attribute
+        )
+        return command
+
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, _, line) in COMMANDS.items()])
+
+
+@click.command(
+    cls=Lazy, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]}
+)
+@click.option("--config", metavar="PATH", help="Configuration file to use.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document.")
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto")
+@click.version_option(__version__, prog_name="indexerd")
+@click.pass_context
+def cli(ctx: click.Context, config: str | None, as_json: bool, color: Color) -> None:
+    """Session memory for people who work with AI coding agents."""
+    ctx.obj = App(config, as_json, color)
+
+
+def run(argv: list[str]) -> int:
+    """Run a command line; every error ends here, as text or JSON, and as an exit code."""
+    as_json = "--json" in argv
+    try:
+        code: Any = cli.main(_json_first(argv), prog_name="indexerd", standalone_mode=False)
+    except IndexerdError as bad:
+        return complain(bad, as_json=as_json)
+    except click.ClickException as bad:
+        return _misused(bad, as_json=as_json)
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    except BrokenPipeError:
+        return 0
+    return code if isinstance(code, int) else 0
+
+
+def _misused(bad: click.ClickException, *, as_json: bool) -> int:
+    """The command line itself was wrong, or (no arguments at all) wants explaining."""
+    if as_json and isinstance(bad, click.UsageError):
+        return complain(UsageError(bad.format_message()), as_json=True)
+    bad.show()
+    return bad.exit_code
+
+
+def _json_first(argv: list[str]) -> list[str]:
+    """`--json` is understood after the command's name, too."""
+    if "--" in argv:
+        border = argv.index("--")
+        return _json_first(argv[:border]) + argv[border:]
+    rest = [word for word in argv if word != "--json"]
+    return ["--json", *rest] if len(rest) < len(argv) else argv

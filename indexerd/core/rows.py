@@ -1,0 +1,177 @@
+"""The `Row` of interfaces.md: one session as lists, lookups and searches show it.
+
+Made from a card (the session file), a meta file and a sidecar, each of which may be missing.
+The order of names is the user's title, the meta file's name, the agent's own, the first user
+message, the file's stem (S0.46). Paths in a row are absolute, resolved against the cwd.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from indexerd.core.card import Card
+from indexerd.core.clean import clean_line, clean_text
+from indexerd.core.times import iso_of_ms
+from indexerd.events import Turn
+from indexerd.meta import (
+    DESCRIPTION_MAX,
+    FIRST_MESSAGE_MAX,
+    NAME_MAX,
+    SUMMARY_MAX,
+    TAG_MAX,
+    MetaFile,
+)
+
+PATHS_MAX = 500  # files listed in a row
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a session did with files and tools, gathered as its text was indexed."""
+
+    files_read: tuple[str, ...] = ()
+    files_modified: tuple[str, ...] = ()
+    tools_used: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A row, and the text that is searched beside it."""
+
+    row: dict[str, Any]
+    summary: str
+    aliases: tuple[str, ...]
+
+
+def row_of(
+    card: Card,
+    meta: MetaFile | None,
+    title: str | None,
+    facts: Facts,
+    *,
+    resume: Callable[[str, str], str],
+    parent_id: str | None = None,
+) -> Written:
+    """The row of a session whose file is there."""
+    stem = posixpath.basename(card.path).removesuffix(".jsonl")
+    names = _names(title, meta, card.agent_title, card.first_user, stem)
+    row = _base(names, meta, title) | {
+        "sessionId": card.session_id,
+        "agent": card.agent,
+        "sessionFile": _shown(card.path),
+        "cwd": card.cwd,
+        "createdAt": card.created_at or iso_of_ms(card.mtime_ms),
+        "modifiedAt": iso_of_ms(card.modified_ms),
+        "messageCount": card.messages,
+        "userMessageCount": card.users,
+        "newUserMessages": card.new_users,
+        "firstUserMessage": card.first_user,
+        "archived": False,
+        "gone": False,
+        "state": _state(card),
+        "resume": resume(card.cwd, card.path),
+        "leafId": card.leaf_id,
+        "filesRead": list(facts.files_read),
+        "filesModified": list(facts.files_modified),
+        "toolsUsed": dict(facts.tools_used),
+    }
+    if card.agent_title:
+        row["agentTitle"] = clean_line(card.agent_title, FIRST_MESSAGE_MAX)
+    if card.parent:
+        row["parentSessionFile"] = _shown(card.parent)
+    if parent_id:
+        row["parentSessionId"] = parent_id
+    return _written(row, meta, [title, card.agent_title])
+
+
+def gone_row(
+    old: dict[str, Any] | None, meta: MetaFile | None, title: str | None
+) -> Written | None:
+    """The row of a session whose file is gone: what was known, or what its meta file says."""
+    if old is None and meta is None:
+        return None
+    row = dict(old) if old else _from_meta(meta)
+    stem = posixpath.basename(row["sessionFile"]).removesuffix(".jsonl")
+    names = _names(title, meta, row.get("agentTitle"), row.get("firstUserMessage", ""), stem)
+    row |= _base(names, meta, title) | {"gone": True, "state": "archived"}
+    return _written(row, meta, [title, row.get("agentTitle")])
+
+
+def _from_meta(meta: MetaFile | None) -> dict[str, Any]:
+    assert meta is not None  # noqa: S101 - gone_row looked
+    return {
+        "sessionId": meta.session_id,
+        "agent": meta.agent or "pi",
+        "sessionFile": _shown(meta.session_file),
+        "cwd": _shown(meta.cwd),
+        "createdAt": meta.session_created_at or meta.created_at,
+        "modifiedAt": meta.session_modified_at or meta.updated_at,
+        "messageCount": meta.message_count or 0,
+        "userMessageCount": meta.user_message_count or 0,
+        "newUserMessages": 0,
+        "firstUserMessage": clean_line(meta.first_user_message or "", FIRST_MESSAGE_MAX),
+        "archived": False,
+        "filesRead": (meta.files_read or [])[:PATHS_MAX],
+        "filesModified": (meta.files_modified or [])[:PATHS_MAX],
+        "toolsUsed": meta.tools_used or {},
+        "resume": "",
+    }
+
+
+def _base(names: tuple[str, str], meta: MetaFile | None, title: str | None) -> dict[str, Any]:
+    name, source = names
+    found: dict[str, Any] = {
+        "name": name,
+        "nameSource": source,
+        "description": clean_text(meta.description, DESCRIPTION_MAX) if meta else "",
+        "tags": [clean_line(tag, TAG_MAX) for tag in meta.tags[:50]] if meta else [],
+        "indexed": meta is not None,
+    }
+    if meta is not None:
+        found |= {"model": clean_line(meta.model, NAME_MAX), "updatedAt": meta.updated_at}
+        if title:
+            found["metaName"] = clean_line(meta.name, NAME_MAX)
+    return found
+
+
+def _names(
+    title: str | None, meta: MetaFile | None, agent: str | None, first: str, stem: str
+) -> tuple[str, str]:
+    candidates = (
+        (title, "user"),
+        (meta.name if meta else None, "meta"),
+        (agent, "agent"),
+        (first, "first-message"),
+    )
+    for text, source in candidates:
+        name = clean_line(text or "", NAME_MAX)
+        if name:
+            return name, source
+    return clean_line(_shown(stem), NAME_MAX) or "session", "file"
+
+
+def _written(row: dict[str, Any], meta: MetaFile | None, names: Iterable[str | None]) -> Written:
+    known = [row["name"], clean_line(meta.name, NAME_MAX) if meta else "", *names]
+    aliases = dict.fromkeys(clean_line(name, NAME_MAX) for name in known if name)
+    summary = clean_text(meta.summary, SUMMARY_MAX) if meta else ""
+    return Written(row, summary, tuple(name for name in aliases if name))
+
+
+def _state(card: Card) -> str:
+    if card.turn_state is Turn.OPEN and card.answered:
+        return "active"
+    return "compacted" if card.compacted else "idle"
+
+
+def _shown(path: str) -> str:
+    """A path that JSON can hold: bytes that are no UTF-8 are escaped."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def absolute(path: str, cwd: str) -> str:
+    """A path as a tool was given it, made absolute."""
+    path = path.removeprefix("@")
+    return posixpath.normpath(posixpath.join(cwd or "/", path))

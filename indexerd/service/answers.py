@@ -1,0 +1,191 @@
+"""Answers that need no running daemon: rows, references, search, from catalog and meta files.
+
+The daemon's API and the command line without a daemon both ask here, so that they say the same.
+Nothing here scans or parses a session file, and nothing writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from indexerd.core.names import Names
+from indexerd.errors import IndexerdError, NotFoundError, UsageError
+from indexerd.io.catalog import Catalog
+
+LIMIT_MAX = 500
+
+
+class Answers:
+    """Typed question in, the result of interfaces.md out."""
+
+    def __init__(self, catalog: Catalog, clock: Callable[[], float]) -> None:
+        self._catalog = catalog
+        self._clock = clock
+        self._names: Names | None = None
+
+    @property
+    def names(self) -> Names:
+        """Every session's names, in memory; built when first asked for."""
+        if self._names is None:
+            self._names = Names.load(self._catalog.name_rows())
+        return self._names
+
+    def row_changed(self, session_id: str, row: dict[str, Any] | None) -> None:
+        """Keep the names in step with the catalog."""
+        if self._names is None:
+            return
+        if row is None:
+            self._names.forget(session_id)
+        else:
+            self._names.put(row)
+
+    def row(self, ref: str, *, cwd: str | None = None) -> dict[str, Any]:
+        """The row that a reference means."""
+        return self.by_id(self.names.resolve(ref, cwd=cwd, scope="all").session_id)
+
+    def by_id(self, session_id: str) -> dict[str, Any]:
+        """The row of a session."""
+        row = self._catalog.get(session_id)
+        if row is None:
+            raise NotFoundError(f"no session {session_id}")
+        return row
+
+    def resolve(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Which session a reference means, and how that was found."""
+        scope = _word(params, "scope", "project")
+        if scope not in ("project", "all"):
+            raise UsageError("scope is project or all")
+        match = self.names.resolve(
+            _text(params, "ref"),
+            cwd=_maybe(params, "cwd"),
+            scope="all" if scope == "all" else "project",
+        )
+        found: dict[str, Any] = {
+            "sessionId": match.session_id,
+            "name": self.by_id(match.session_id)["name"],
+            "how": match.how,
+        }
+        if match.score is not None:
+            found["score"] = round(match.score, 1)
+        return found
+
+    def complete(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Candidates for `@@`."""
+        items = self.names.complete(
+            _word(params, "prefix", ""),
+            cwd=_maybe(params, "cwd"),
+            exclude=_maybe(params, "exclude"),
+            limit=_limit(params, 20),
+            now=self._clock(),
+        )
+        return {"items": items}
+
+    def list(self, params: dict[str, Any]) -> dict[str, Any]:
+        """One page of rows, newest first."""
+        page = self._catalog.list(
+            agent=_maybe(params, "agent"),
+            cwd=_maybe(params, "cwd"),
+            since=_maybe(params, "since"),
+            archived=_flag(params, "archived"),
+            subagents=_flag(params, "subagents"),
+            limit=_limit(params, 50),
+            cursor=_maybe(params, "cursor"),
+        )
+        found: dict[str, Any] = {"sessions": page.rows}
+        if page.next_cursor:
+            found["nextCursor"] = page.next_cursor
+        return found
+
+    def search(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Hits, best first."""
+        result = self._catalog.search(
+            _text(params, "query"),
+            agent=_maybe(params, "agent"),
+            cwd=_maybe(params, "cwd"),
+            since=_maybe(params, "since"),
+            limit=_limit(params, 20),
+        )
+        found: dict[str, Any] = {"hits": result.hits}
+        if result.warnings:
+            found["warnings"] = result.warnings
+        return found
+
+    def get(self, params: dict[str, Any], meta_dir: Callable[[dict[str, Any]], str | None]) -> Any:
+        """All that is stored of one session."""
+        row = self.row(_text(params, "ref"), cwd=_maybe(params, "cwd"))
+        directory = meta_dir(row)
+        found: dict[str, Any] = {
+            "session": row,
+            "meta": None,
+            "context": {},
+            "labels": {},
+            "digest": {"segments": []},
+        }
+        if directory is None:
+            return found
+        return found | stored(row["sessionId"], Path(directory))
+
+
+def stored(session_id: str, directory: Path) -> dict[str, Any]:
+    """What meta file, sidecar and digest of a session say; what is invalid becomes a warning."""
+    from indexerd.io.metas import (  # noqa: PLC0415 - pydantic, only where a file is read
+        digest_name,
+        read_digest,
+        read_meta,
+        read_user,
+    )
+    from indexerd.paths import meta_name, user_name  # noqa: PLC0415
+
+    found: dict[str, Any] = {}
+    warnings: list[str] = []
+
+    def attempt(read: Callable[[Path], Any], name: str) -> Any:
+        try:
+            return read(directory / name)
+        except IndexerdError as bad:
+            warnings.append(str(bad))
+            return None
+
+    meta = attempt(read_meta, meta_name(session_id))
+    found["meta"] = meta.model_dump(mode="json", by_alias=True, exclude_none=True) if meta else None
+    user = attempt(read_user, user_name(session_id))
+    found["labels"] = user.labels if user else {}
+    found["context"] = user.context if user else {}
+    found["digest"] = {"segments": attempt(read_digest, digest_name(session_id)) or []}
+    if warnings:
+        found["warnings"] = warnings
+    return found
+
+
+def _text(params: dict[str, Any], key: str) -> str:
+    value = params.get(key)
+    if not isinstance(value, str) or not value:
+        raise UsageError(f"{key} is required, and is a string")
+    return value
+
+
+def _word(params: dict[str, Any], key: str, default: str) -> str:
+    return _maybe(params, key) or default
+
+
+def _maybe(params: dict[str, Any], key: str) -> str | None:
+    value = params.get(key)
+    if value is not None and not isinstance(value, str):
+        raise UsageError(f"{key} is a string")
+    return value
+
+
+def _flag(params: dict[str, Any], key: str) -> bool:
+    value = params.get(key, False)
+    if not isinstance(value, bool):
+        raise UsageError(f"{key} is true or false")
+    return value
+
+
+def _limit(params: dict[str, Any], default: int) -> int:
+    value = params.get("limit", default)
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= LIMIT_MAX:
+        raise UsageError(f"limit is a number from 1 to {LIMIT_MAX}")
+    return value

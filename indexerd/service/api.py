@@ -1,0 +1,242 @@
+"""Every method of the socket: typed question in, the result of interfaces.md §5 out.
+
+Formats nothing and prints nothing. Reads are answered from memory and catalog; they never wait
+for indexing, and only shortly for the first scan after a start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from indexerd import __version__
+from indexerd.core import wire
+from indexerd.core.clean import clean_line
+from indexerd.core.times import iso
+from indexerd.errors import IndexerdError, NotFoundError, UsageError
+from indexerd.io.metas import read_user
+from indexerd.io.writer import MetaWriter
+from indexerd.meta import NAME_MAX, UserFile
+from indexerd.paths import user_name
+from indexerd.service.answers import Answers
+from indexerd.service.health import status
+from indexerd.service.indexing import Done
+from indexerd.service.pipeline import Pipeline
+from indexerd.service.plan import plan
+from indexerd.service.treasury import Treasury
+
+FIRST_SCAN_PATIENCE = 5.0  # seconds
+PROTOCOL = 1
+_AT_ONCE = frozenset({"hello", "status", "subscribe"})
+
+
+class Peer(Protocol):
+    """Whoever asks, as far as answers care: it may want to hear of events."""
+
+    def notify(self, event: Mapping[str, Any]) -> bool:
+        """Send an event, never waiting."""
+        ...
+
+    def on_close(self, callback: Callable[[], None]) -> None:
+        """Call back once when the connection ends."""
+        ...
+
+
+Method = Callable[[dict[str, Any], Peer], Any]
+
+
+class Api:
+    """One daemon's answers."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        answers: Answers,
+        treasury: Treasury,
+        writer: MetaWriter,
+        clock: Callable[[], float],
+    ) -> None:
+        self._pipeline = pipeline
+        self._answers = answers
+        self._treasury = treasury
+        self._writer = writer
+        self._clock = clock
+        self._started = clock()
+        self._methods: dict[str, Method] = {
+            "hello": self._hello,
+            "status": self._status,
+            "list": lambda params, _: answers.list(params),
+            "get": self._get,
+            "resolve": lambda params, _: answers.resolve(params),
+            "complete": lambda params, _: answers.complete(params),
+            "search": self._search,
+            "index": self._index,
+            "subscribe": self._subscribe,
+            "update": self._update,
+        }
+
+    def handle(self, request: wire.Request, peer: Peer) -> Any:
+        """Answer one request, at once where that is possible."""
+        method = self._methods.get(request.method)
+        if method is None:
+            return wire.unknown_method(request)
+        if self._pipeline.scanned.is_set() or request.method in _AT_ONCE:
+            return method(request.params, peer)
+        return self._soon(method, request.params, peer)
+
+    async def _soon(self, method: Method, params: dict[str, Any], peer: Peer) -> Any:
+        """Wait a little for the first scan, then answer with what is known."""
+        try:
+            async with asyncio.timeout(FIRST_SCAN_PATIENCE):
+                await self._pipeline.scanned.wait()
+        except TimeoutError:
+            pass
+        found = method(params, peer)
+        return await found if isinstance(found, Awaitable) else found
+
+    # -- methods -------------------------------------------------------------------------
+
+    def _hello(self, _params: dict[str, Any], _peer: Peer) -> dict[str, Any]:
+        return {
+            "version": __version__,
+            "protocol": PROTOCOL,
+            "capabilities": sorted(self._methods),
+            "pid": os.getpid(),
+            "startedAt": iso(self._started),
+        }
+
+    def _status(self, _params: dict[str, Any], _peer: Peer) -> dict[str, Any]:
+        return status(self._pipeline, self._treasury, self._started)
+
+    def _get(self, params: dict[str, Any], _peer: Peer) -> dict[str, Any]:
+        found: dict[str, Any] = self._answers.get(params, self._meta_dir)
+        known = self._pipeline.known.get(found["session"]["sessionId"])
+        if known is not None and known.status is not None:
+            settings = self._pipeline.settings
+            found["indexing"] = known.status | {
+                "key": settings.status_key,
+                "clearAfterMs": settings.notification_auto_clear_ms,
+            }
+        return found
+
+    def _meta_dir(self, row: dict[str, Any]) -> str | None:
+        return self._pipeline.library.home(row["sessionId"])
+
+    async def _search(self, params: dict[str, Any], _peer: Peer) -> dict[str, Any]:
+        found = await asyncio.to_thread(self._answers.search, params)
+        behind = self._pipeline.library.unread
+        if behind:
+            note = f"the text of {behind} sessions is not searchable yet"
+            found.setdefault("warnings", []).append(note)
+        return found
+
+    async def _index(self, params: dict[str, Any], _peer: Peer) -> dict[str, Any]:
+        if params.get("all"):
+            return await plan(self._pipeline, self._treasury, dry_run=bool(params.get("dryRun")))
+        row = self._answers.row(_ref(params))
+        session_id = row["sessionId"]
+        known = self._pipeline.known.get(session_id)
+        if known is None:
+            raise NotFoundError("the session's file is gone", hint="its meta file still stands")
+        force = bool(params.get("force"))
+        enough = known.card.new_users >= self._pipeline.settings.min_new_user_messages
+        if session_id in self._pipeline.jobs.running and not force:
+            return {"status": "already_running"}
+        if not force and not enough:
+            return {"status": "below_threshold"}
+        waiter = self._pipeline.force(session_id)
+        if not params.get("wait"):
+            return {"status": "queued"}
+        outcome = await waiter
+        if isinstance(outcome, IndexerdError):
+            raise outcome
+        return _indexed(outcome)
+
+    def _subscribe(self, params: dict[str, Any], peer: Peer) -> dict[str, Any]:
+        wanted = params.get("events")
+        if wanted is not None and not (
+            isinstance(wanted, list) and all(isinstance(one, str) for one in wanted)
+        ):
+            raise UsageError("events is a list of event names")
+
+        def pass_on(event: dict[str, Any]) -> None:
+            if wanted is None or event["event"] in wanted:
+                peer.notify(event)
+
+        peer.on_close(self._pipeline.news.subscribe(pass_on))
+        return {"subscribed": wanted or "all"}
+
+    async def _update(self, params: dict[str, Any], _peer: Peer) -> dict[str, Any]:
+        """Set or clear the user's title, labels, hint and context sets of a session."""
+        row = self._answers.row(_ref(params))
+        session_id = row["sessionId"]
+        directory = self._meta_dir(row)
+        if directory is None:
+            raise NotFoundError("there is no place for this session's sidecar")
+        change = partial(_changed, params)
+        await asyncio.to_thread(self._write_user, Path(directory), session_id, change)
+        await self._pipeline.rewritten(session_id, directory)
+        return self._answers.by_id(session_id)
+
+    def _write_user(
+        self, directory: Path, session_id: str, change: Callable[[UserFile], UserFile]
+    ) -> None:
+        old = read_user(directory / user_name(session_id)) or UserFile()
+        self._writer.write_user(directory, session_id, change(old))
+
+
+def _indexed(done: Done) -> dict[str, Any]:
+    return {"status": "indexed", "costUsd": done.usd, "model": done.model}
+
+
+def _ref(params: dict[str, Any]) -> str:
+    ref = params.get("ref")
+    if not isinstance(ref, str) or not ref:
+        raise UsageError("ref is required, and is a string")
+    return ref
+
+
+def _changed(params: dict[str, Any], old: UserFile) -> UserFile:
+    """The sidecar with what `update` asks for; null clears."""
+    held = old.model_dump()
+    if "title" in params:
+        held["title"] = _line(params["title"], "title")
+    if "envHint" in params:
+        held["env_hint"] = _line(params["envHint"], "envHint")
+    if "label" in params:
+        label = params["label"]
+        if not isinstance(label, dict) or not isinstance(label.get("entryId"), str):
+            raise UsageError("label is {entryId, text}")
+        text = _line(label.get("text"), "label text")
+        labels = {key: one for key, one in old.labels.items() if key != label["entryId"]}
+        held["labels"] = labels | ({label["entryId"]: text} if text else {})
+    for key in ("context", "setContext"):
+        if key in params:
+            held["context"] = _context(params[key])
+    return UserFile.model_validate(held)
+
+
+def _line(value: Any, what: str) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise UsageError(f"{what} is a string, or null to clear it")
+    return clean_line(value, NAME_MAX) or None
+
+
+def _context(value: Any) -> dict[str, list[str]]:
+    if value is None:
+        return {}
+    sound = isinstance(value, dict) and all(
+        isinstance(name, str)
+        and isinstance(items, list)
+        and all(isinstance(item, str) for item in items)
+        for name, items in value.items()
+    )
+    if not sound:
+        raise UsageError("context is {set: [items]}")
+    return {str(name): list(items) for name, items in value.items()}

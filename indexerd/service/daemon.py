@@ -1,0 +1,280 @@
+"""The life of the daemon: lock, parts, socket, signals, ready, watchdog, end.
+
+The order matters. The lock comes first, so that nothing of a running daemon is touched; the
+socket answers before systemd is told READY; the watchdog is fed only after the event loop and
+the reader thread have both just done something; and on the way out the session under way is
+dropped, the ledger brought up to date, the socket removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from indexerd.errors import AccessError
+from indexerd.io.catalog import Catalog
+from indexerd.io.journal import Journal
+from indexerd.io.ledger import Ledger
+from indexerd.io.lock import hold
+from indexerd.io.logs import get_logger
+from indexerd.io.sdnotify import Notifier
+from indexerd.io.stores import stores
+from indexerd.io.telemetry import Telemetry
+from indexerd.io.watch import Watch
+from indexerd.io.writer import MetaWriter
+from indexerd.llm.registry import Models
+from indexerd.paths import Places
+from indexerd.service.answers import Answers
+from indexerd.service.api import Api
+from indexerd.service.config import read_config
+from indexerd.service.indexing import Indexer
+from indexerd.service.library import Library
+from indexerd.service.news import News
+from indexerd.service.once import Report, run_once
+from indexerd.service.pipeline import Pipeline
+from indexerd.service.treasury import Treasury
+from indexerd.settings import Loaded
+
+BREAKERS = "breaker"
+TICK_SECONDS = 10.0  # between looks at socket file, watcher and watchdog
+SWITCH_SECONDS = 0.002  # a busy reader thread lets the loop have the interpreter after this
+
+
+class Server(Protocol):
+    """The socket, as far as its life goes."""
+
+    async def start(self) -> None:
+        """Listen."""
+        ...
+
+    async def check(self) -> bool:
+        """See to it that the socket file is in place."""
+        ...
+
+    async def close(self) -> None:
+        """End."""
+        ...
+
+
+ServerOf = Callable[
+    [Path, Any, Callable[[str], None], Callable[[str, BaseException], None]], Server
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a daemon is started with."""
+
+    places: Places
+    loaded: Loaded
+    env: Mapping[str, str]
+    home: Path
+
+
+class Daemon:
+    """All parts of one process, put together."""
+
+    def __init__(self, start: Start, *, watching: bool = True) -> None:
+        places = start.places
+        make_private(places.state_dir)
+        self._start = start
+        self._lock = hold(places.lock)
+        self.log = get_logger()
+        self._models = Models(start.loaded.settings, start.env)
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="reader")
+        self._ledger = Ledger(places.ledger)
+        self._catalog = Catalog.open(places.catalog)
+        self.news = News(self.log, time.time)
+        self.treasury = Treasury(
+            Journal(places.budget),
+            lambda: self.pipeline.settings,
+            time.time,
+            self.news.say,
+        )
+        self.treasury.load(self._ledger.notes(BREAKERS))
+        self._writer = MetaWriter()
+        self.library = Library(
+            self._ledger,
+            self._catalog,
+            stores=lambda: stores(self.pipeline.settings, start.env, start.home),
+            exclude=self._excluded,
+            report=lambda session, why: self.news.say(
+                "meta.invalid", {"session": session, "reason": why}
+            ),
+        )
+        indexer = Indexer(
+            self.library,
+            reader=self._read,
+            treasury=self.treasury,
+            telemetry=Telemetry(places.telemetry),
+            writer=self._writer,
+            notify=self._retrying,
+            clock=time.time,
+        )
+        self._loop: asyncio.AbstractEventLoop | None = None
+        mode = start.loaded.settings.watch.mode if watching else "poll"
+        watch = Watch(mode, self._hinted, time.time)
+        self.pipeline = Pipeline(
+            library=self.library,
+            indexer=indexer,
+            watch=watch,
+            news=self.news,
+            reader=self._reader,
+            loaded=start.loaded,
+            models=self._models,
+            clock=time.time,
+        )
+        self.answers = Answers(self._catalog, time.time)
+        self.pipeline.on_row = self.answers.row_changed
+        self.api = Api(self.pipeline, self.answers, self.treasury, self._writer, time.time)
+
+    # -- parts' wishes -------------------------------------------------------------------
+
+    def _excluded(self) -> list[str]:
+        home = str(self._start.home)
+        globs = self.pipeline.settings.privacy.exclude
+        return [home + one[1:] if one.startswith("~/") else one for one in globs]
+
+    async def _read(self, work: Callable[..., Any], *args: Any) -> Any:
+        return await self.pipeline.read(work, *args)
+
+    def _retrying(self, _event: str, session_id: str, fields: dict[str, Any]) -> None:
+        self.news.retry(self.pipeline.known.get(session_id), session_id, fields)
+
+    def _hinted(self) -> None:
+        """Called by the watcher's thread."""
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self.pipeline.hint)
+
+    # -- life ----------------------------------------------------------------------------
+
+    async def once(self) -> Report:
+        """One pass, without socket and watcher."""
+        try:
+            self._sweep()
+            return await run_once(self.pipeline)
+        finally:
+            await self._end()
+
+    async def serve(self, server_of: ServerOf) -> int:
+        """Run until a signal; returns the exit code."""
+        self._loop = asyncio.get_running_loop()
+        sys.setswitchinterval(SWITCH_SECONDS)
+        notifier = Notifier(self._start.env)
+        stopping = asyncio.Event()
+        failed = asyncio.Event()
+        self._signals(stopping)
+        server = server_of(self._start.places.socket, self.api.handle, self._rejected, self._defect)
+        try:
+            self._sweep()
+            self.news.say("daemon.started", {"pid": os.getpid()})
+            for bad in self._start.loaded.problems:
+                self.news.say("config.invalid", {"reason": f"{bad['key']}: {bad['message']}"})
+            await server.start()
+            notifier.ready("scanning")
+            self.news.say("daemon.ready", {"path": str(self._start.places.socket)})
+            tasks = [
+                asyncio.create_task(self.pipeline.run()),
+                asyncio.create_task(self._tend(server, notifier, failed)),
+                asyncio.create_task(stopping.wait()),
+                asyncio.create_task(failed.wait()),
+            ]
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            notifier.stopping()
+            self.news.say("daemon.stopping", {})
+            for task in tasks:
+                task.cancel()
+            ends = await asyncio.gather(*tasks, return_exceptions=True)
+            for end in ends:
+                if isinstance(end, Exception):
+                    self.news.defect("daemon.stopping", "", end)
+                    return 1
+            return 1 if failed.is_set() else 0
+        finally:
+            await server.close()
+            await self._end()
+            self.news.say("daemon.stopped", {})
+
+    async def _end(self) -> None:
+        await asyncio.to_thread(self.pipeline.watch.close)
+        for provider, packed in self.treasury.stored().items():
+            await self.pipeline.read(self._ledger.note, BREAKERS, provider, packed)
+        await self.pipeline.models.aclose()
+        await self.pipeline.read(self.library.close)
+        self._reader.shutdown()
+        self._lock.release()
+
+    def _sweep(self) -> None:
+        """Remove what dead writers left (S0.37)."""
+        for store in self.library.stores():
+            if Path(store.meta).is_dir():
+                self._writer.sweep(Path(store.meta))
+
+    async def _tend(self, server: Server, notifier: Notifier, failed: asyncio.Event) -> None:
+        """Every few seconds: the reader answers, the socket file is there, the watcher lives."""
+        pause = min(TICK_SECONDS, (notifier.watchdog_seconds or TICK_SECONDS * 4) / 4)
+        while True:
+            await self.pipeline.read(int)  # returns only if the reader thread gets on
+            notifier.watchdog()
+            pipeline = self.pipeline
+            notifier.status(f"{len(pipeline.known)} sessions, {len(pipeline.jobs)} queued")
+            try:
+                await server.check()
+            except AccessError as bad:
+                self.news.say("socket.rejected", {"reason": str(bad)})
+            if pipeline.watch.failing():
+                failed.set()
+            await asyncio.sleep(pause)
+
+    # -- signals -------------------------------------------------------------------------
+
+    def _signals(self, stopping: asyncio.Event) -> None:
+        loop = asyncio.get_running_loop()
+
+        def stop() -> None:
+            if stopping.is_set():  # asked twice: at once
+                os._exit(130)
+            stopping.set()
+
+        loop.add_signal_handler(signal.SIGTERM, stop)
+        loop.add_signal_handler(signal.SIGINT, stop)
+        loop.add_signal_handler(signal.SIGHUP, lambda: loop.create_task(self.reload()))
+
+    async def reload(self) -> None:
+        """Read the configuration again; a bad one changes nothing (C3)."""
+        loaded = await asyncio.to_thread(read_config, self._start.places, self._start.env)
+        if loaded.problems:
+            for bad in loaded.problems:
+                reason = f"{bad['file']}: {bad['key']}: {bad['message']}"
+                self.news.say("config.invalid", {"reason": reason})
+            return
+        self.treasury.reset_denials()
+        await self.pipeline.reload(loaded, Models(loaded.settings, self._start.env))
+        self.news.say("daemon.config_reloaded", {})
+
+    def _rejected(self, why: str) -> None:
+        self.news.say("socket.rejected", {"reason": why})
+
+    def _defect(self, method: str, error: BaseException) -> None:
+        if isinstance(error, Exception):
+            self.news.defect("socket.rejected", method, error)
+
+
+def make_private(directory: Path) -> None:
+    """Make our own directory, for us alone."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if directory.stat().st_uid == os.getuid():
+            directory.chmod(0o700)
+    except OSError as bad:
+        raise AccessError(f"{directory}: {bad.strerror}") from None

@@ -1,0 +1,311 @@
+"""One indexing run: snapshot, prompt, model, check, write (S0.18 to S0.45).
+
+The attempt loop is here, and visible: at most three calls for malformed answers, each retry
+carrying the previous reply and what was wrong with it. A failing provider ends the run at
+once; who tries again, and when, is the pipeline's business. A model that is not to be had
+(no budget, no key, content declined) makes room for a local one, if one is configured.
+
+An answer that was paid for is never thrown away because a disk is full: it is kept here and
+written by the next run of its session, without another call (A3).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+from typing import Any
+
+from indexerd.core.check import Rejected, judge
+from indexerd.core.prompts import index_prompt, retry_prompt
+from indexerd.core.redact import compile_extra, redact
+from indexerd.core.times import iso, iso_ms, iso_of_ms
+from indexerd.core.transcript import Caps
+from indexerd.errors import (
+    BudgetError,
+    ModelError,
+    ModelUnavailableError,
+    OutputInvalidError,
+    ProviderDeniedError,
+    RefusedError,
+    WriteError,
+)
+from indexerd.events import Prompt
+from indexerd.io.telemetry import Telemetry, index_row
+from indexerd.io.writer import Conflict, MetaWriter
+from indexerd.llm.base import Finish, Model, Reply
+from indexerd.llm.registry import Models
+from indexerd.meta import FIRST_MESSAGE_MAX, Metadata, MetaFile, Usage
+from indexerd.service.library import Library
+from indexerd.service.snapshot import Snapshot, take
+from indexerd.service.treasury import Treasury
+from indexerd.settings import Settings
+
+ATTEMPTS = 3
+Reader = Callable[..., Awaitable[Any]]
+Notify = Callable[[str, str, dict[str, Any]], None]
+
+
+@dataclass(slots=True)
+class Spent:
+    """What one run cost, all attempts together."""
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    usd: float | None = 0.0
+
+    def add(self, reply: Reply, usd: float | None) -> None:
+        """Count one answered call; an unknown cost makes the sum unknown."""
+        self.calls += 1
+        self.input_tokens += reply.tokens.input or 0
+        self.output_tokens += reply.tokens.output or 0
+        self.usd = None if usd is None or self.usd is None else self.usd + usd
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A run that ended well. `adopted`: another writer was quicker, and its file stands."""
+
+    session_id: str
+    directory: str
+    usd: float | None
+    model: str = ""
+    adopted: bool = False
+
+
+@dataclass(slots=True)
+class _Run:
+    """One run on its way."""
+
+    snap: Snapshot
+    prompt: Prompt
+    spent: Spent = field(default_factory=Spent)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """An answer that could not be written yet."""
+
+    snap: Snapshot
+    meta: MetaFile
+    usd: float | None
+
+
+class Indexer:
+    """Runs jobs, one call of `run` each; several may be under way."""
+
+    def __init__(
+        self,
+        library: Library,
+        *,
+        reader: Reader,
+        treasury: Treasury,
+        telemetry: Telemetry,
+        writer: MetaWriter,
+        notify: Notify,
+        clock: Callable[[], float],
+    ) -> None:
+        self._library = library
+        self._reader = reader
+        self._treasury = treasury
+        self._telemetry = telemetry
+        self._writer = writer
+        self._notify = notify
+        self._clock = clock
+        self._held: dict[str, _Held] = {}
+
+    @property
+    def unwritten(self) -> int:
+        """Answers that wait for a disk that takes them."""
+        return len(self._held)
+
+    async def run(
+        self, session_id: str, settings: Settings, models: Models, *, local_only: bool
+    ) -> Done:
+        """Index one session now. Raises an error of the tree; the old meta file then stands."""
+        held = self._held.get(session_id)
+        if held is not None:
+            return await self._write(session_id, held)
+        run = await self.prepare(session_id, settings)
+        found, model = await self._ask(run, settings, models, local_only=local_only)
+        meta = _meta_file(run, found, model, self._clock())
+        return await self._write(session_id, _Held(run.snap, meta, run.spent.usd))
+
+    async def prepare(self, session_id: str, settings: Settings) -> _Run:
+        """Snapshot and prompt; nothing leaves the machine."""
+        caps = Caps(settings.index.max_bytes, settings.index.max_lines)
+        snap = await self._reader(take, self._library, session_id, caps, _redactor(settings))
+        facts = snap.facts
+        if not settings.index.merge_previous_summary:
+            facts = replace(facts, previous_summary=None)
+        prompt = index_prompt(
+            snap.transcript.text,
+            nonce=secrets.token_hex(8),
+            schema=Metadata.model_json_schema(),
+            previous_summary=facts.previous_summary,
+            facts=facts,
+        )
+        return _Run(snap, prompt)
+
+    # -- models --------------------------------------------------------------------------
+
+    async def _ask(
+        self, run: _Run, settings: Settings, models: Models, *, local_only: bool
+    ) -> tuple[Metadata, Model]:
+        """Ask the first usable model; where it is not to be had, a local one."""
+        usable = [one for one in models.available() if not (local_only and one.remote)]
+        if not usable:
+            raise ModelUnavailableError(_why_none(models, local_only=local_only))
+        try:
+            return await self._attempts(run, usable[0], settings), usable[0]
+        except (BudgetError, ProviderDeniedError, ModelUnavailableError, RefusedError):
+            local = next((one for one in usable[1:] if not one.remote), None)
+            if local is None:
+                raise
+        return await self._attempts(run, local, settings), local
+
+    async def _attempts(self, run: _Run, model: Model, settings: Settings) -> Metadata:
+        prompt = run.prompt
+        clean = _redactor(settings)
+        error = ""
+        for attempt in range(1, ATTEMPTS + 1):
+            if attempt > 1:
+                self._retrying(run, model, attempt, error)
+            reply = await self._call(run, model, prompt, settings, attempt)
+            verdict = judge(
+                reply.text, cut=reply.finish is Finish.LENGTH, redact=lambda text: clean(text)[0]
+            )
+            self._record(run, model, attempt, reply, verdict)
+            if isinstance(verdict, Metadata):
+                return verdict
+            error = verdict.error
+            prompt = retry_prompt(run.prompt, clean(reply.text)[0], error)
+        raise OutputInvalidError(f"Malformed model output after {ATTEMPTS} attempts: {error}")
+
+    async def _call(
+        self, run: _Run, model: Model, prompt: Prompt, settings: Settings, attempt: int
+    ) -> Reply:
+        """One booked call."""
+        ticket = await self._treasury.admit(model, prompt)
+        session_id = run.snap.card.session_id
+        started = perf_counter()
+        try:
+            reply = await model.generate(prompt, timeout=settings.model.timeout_seconds)
+        except BaseException as bad:
+            await asyncio.shield(self._treasury.failed(ticket, model, bad))
+            if isinstance(bad, ModelError):
+                row = index_row(
+                    session_id=session_id,
+                    model=model.key,
+                    success=False,
+                    timestamp=iso(self._clock()),
+                    attempt=attempt,
+                    error=str(bad),
+                    ms=round((perf_counter() - started) * 1000),
+                )
+                self._telemetry.append(row)
+            raise
+        usd = await self._treasury.settle(ticket, model, reply)
+        run.spent.add(reply, usd)
+        return reply
+
+    def _retrying(self, run: _Run, model: Model, attempt: int, error: str) -> None:
+        fields = {"attempt": attempt - 1, "of": ATTEMPTS - 1, "model": model.key, "reason": error}
+        self._notify("index.retry", run.snap.card.session_id, fields)
+
+    def _record(
+        self, run: _Run, model: Model, attempt: int, reply: Reply, verdict: Metadata | Rejected
+    ) -> None:
+        spent = run.spent
+        row = index_row(
+            session_id=run.snap.card.session_id,
+            model=model.key,
+            success=isinstance(verdict, Metadata),
+            timestamp=iso(self._clock()),
+            attempt=attempt,
+            error=verdict.error if isinstance(verdict, Rejected) else None,
+            usage={
+                "inputTokens": reply.tokens.input,
+                "outputTokens": reply.tokens.output,
+                "costUsd": spent.usd,
+            },
+            redactions=run.snap.transcript.redactions,
+            bytes=run.snap.transcript.bytes,
+        )
+        self._telemetry.append(row)
+
+    # -- writing -------------------------------------------------------------------------
+
+    async def _write(self, session_id: str, held: _Held) -> Done:
+        """Write an answer, unless another writer was quicker (the older pi extension)."""
+        directory = held.snap.directory
+        try:
+            written = await asyncio.to_thread(
+                self._writer.write_meta, directory, held.meta, expect=held.snap.stamp
+            )
+        except WriteError:
+            self._held[session_id] = held
+            raise
+        self._held.pop(session_id, None)
+        adopted = isinstance(written, Conflict)
+        return Done(session_id, str(directory), held.usd, held.meta.model, adopted)
+
+
+def _redactor(settings: Settings) -> Callable[[str], tuple[str, dict[str, int]]]:
+    """The redaction that the settings ask for."""
+    if not settings.redact.enabled:
+        return lambda text: (text, {})
+    extra = compile_extra(settings.redact.extra_patterns)
+
+    def clean(text: str) -> tuple[str, dict[str, int]]:
+        found = redact(text, extra)
+        return found.text, found.counts
+
+    return clean
+
+
+def _why_none(models: Models, *, local_only: bool) -> str:
+    missing = "; ".join(f"{key}: {why}" for key, why in models.missing.items())
+    if local_only and not missing:
+        return "the session is older than backfill_days, and no local model is configured"
+    return f"Missing configured model(s): {missing}" if missing else "no model is configured"
+
+
+def _meta_file(run: _Run, found: Metadata, model: Model, now: float) -> MetaFile:
+    """The meta file of a snapshot and the answer to it."""
+    snap, card, old = run.snap, run.snap.card, run.snap.meta
+    spent = run.spent
+    updated = iso_of_ms(max(round(now * 1000), iso_ms(old.updated_at) + 1 if old else 0))
+    return MetaFile(
+        session_id=card.session_id,
+        session_file=snap.row.get("sessionFile", card.path),
+        parent_session_file=card.parent or None,
+        name=found.name,
+        description=found.description,
+        summary=found.summary,
+        tags=found.tags,
+        cwd=card.cwd,
+        created_at=old.created_at if old else updated,
+        updated_at=updated,
+        model=model.key,
+        last_indexed_leaf_id=snap.leaf_id,
+        agent=card.agent,
+        usage=Usage(
+            input_tokens=spent.input_tokens,
+            output_tokens=spent.output_tokens,
+            cost_usd=spent.usd,
+            calls=spent.calls,
+        ),
+        message_count=card.messages,
+        user_message_count=card.users,
+        first_user_message=card.first_user[:FIRST_MESSAGE_MAX] or None,
+        files_read=list(snap.facts.files_read),
+        files_modified=list(snap.facts.files_modified),
+        tools_used=snap.facts.tools_used,
+        redactions=snap.transcript.redactions or None,
+        session_created_at=card.created_at or None,
+        session_modified_at=iso_of_ms(card.modified_ms),
+    )

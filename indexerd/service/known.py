@@ -1,0 +1,86 @@
+"""What the pipeline remembers of one session between decisions, and what failure means for it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from indexerd.core.card import Card
+from indexerd.core.policy import View, back_off
+from indexerd.errors import (
+    BudgetError,
+    IndexerdError,
+    ModelUnavailableError,
+    NotFoundError,
+    ProviderDeniedError,
+    ProviderError,
+    RefusedError,
+    SessionEmptyError,
+)
+from indexerd.service.shelf import Brief
+
+NO_MODEL_PAUSE = 3600.0  # a reload of the configuration ends it
+
+
+class Setback(msgspec.Struct, array_like=True):
+    """Failures in a row, and what waits for what; kept in the ledger."""
+
+    failures: int = 0
+    retry_at: float = 0.0
+    refused_at: int | None = None  # new user messages when a model declined
+    why: str = ""
+
+
+@dataclass(slots=True)
+class Forced:
+    """Somebody asked for this session now."""
+
+    until: float  # a session in the middle of a turn is waited for until then
+    waiters: list[asyncio.Future[Any]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Known:
+    """One session, as the loop knows it. Times in seconds since the epoch."""
+
+    card: Card
+    brief: Brief | None
+    changed_at: float
+    open_since: float
+    setback: Setback = field(default_factory=Setback)
+    forced: Forced | None = None
+    status: dict[str, Any] | None = None
+
+    def view(self) -> View:
+        """What the policy looks at."""
+        card = self.card
+        return View(
+            has_answer=card.answered,
+            new_user_messages=card.new_users,
+            turn=card.turn_state,
+            changed_at=self.changed_at,
+            open_since=self.open_since,
+            retry_at=self.setback.retry_at,
+            refused_at=self.setback.refused_at,
+            forced=self.forced is not None,
+        )
+
+
+def after(setback: Setback, error: IndexerdError, new_users: int, now: float) -> Setback:
+    """The setback after one more failure."""
+    failures, refused = setback.failures, None
+    if isinstance(error, RefusedError | SessionEmptyError | NotFoundError):
+        refused, pause = new_users, 0.0
+    elif isinstance(error, ModelUnavailableError | ProviderDeniedError):
+        pause = NO_MODEL_PAUSE
+    elif isinstance(error, BudgetError):
+        pause = error.retry_after
+    elif isinstance(error, ProviderError) and error.retry_after is not None:
+        pause = error.retry_after  # the provider's wish burns no attempt of the job (M3)
+    else:
+        failures += 1
+        pause = back_off(failures)
+    return Setback(failures, now + pause, refused, error.kind)

@@ -1,0 +1,87 @@
+"""`run --once`: scan, wait out the quiet time of ended turns, try each due session once."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from indexerd.errors import IndexerdError
+from indexerd.service.indexing import Done
+from indexerd.service.pipeline import Pipeline
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one pass did."""
+
+    sessions: int
+    indexed: tuple[Done, ...]
+    failed: tuple[tuple[str, str, bool], ...]  # session, kind, retryable
+
+    @property
+    def skipped(self) -> int:
+        """Sessions that were not due."""
+        return self.sessions - len(self.indexed) - len(self.failed)
+
+    @property
+    def exit_code(self) -> int:
+        """0 when nothing failed, 75 when all that failed may be tried again, else 1."""
+        if not self.failed:
+            return 0
+        return 75 if all(retryable for _, _, retryable in self.failed) else 1
+
+    def to_json(self) -> dict[str, Any]:
+        """The `--json` form of interfaces.md."""
+        return {
+            "sessions": self.sessions,
+            "indexed": [done.session_id for done in self.indexed],
+            "skipped": self.skipped,
+            "failed": [{"sessionId": key, "kind": kind} for key, kind, _ in self.failed],
+        }
+
+
+async def run_once(pipeline: Pipeline) -> Report:
+    """One pass over everything; a back-off is not waited for."""
+    await pipeline.start()
+    ticking = asyncio.create_task(pipeline.keep_time())
+    try:
+        await pipeline.scan()
+        while await pipeline.read(pipeline.library.read_text):
+            pass
+        await _settled(pipeline)
+    finally:
+        ticking.cancel()
+        await pipeline.stop()
+    await pipeline.read(pipeline.library.checkpoint)
+    return _report(pipeline)
+
+
+async def _settled(pipeline: Pipeline) -> None:
+    """Wait until nothing runs, and nothing waits for the end of its quiet time."""
+    while True:
+        if tasks := pipeline.tasks():
+            await asyncio.wait(tasks)
+            continue
+        due = [
+            wait.until
+            for session_id, wait in pipeline.waiting()
+            if wait.why == "due" and session_id not in pipeline.outcomes
+        ]
+        if not due or pipeline.indexing_off or not pipeline.models.available():
+            return
+        await asyncio.sleep(max(0.01, min(min(due) - pipeline.now(), 1.0)))
+
+
+def _report(pipeline: Pipeline) -> Report:
+    indexed, failed = [], []
+    for session_id, outcome in pipeline.outcomes.items():
+        if isinstance(outcome, IndexerdError):
+            failed.append((session_id, outcome.kind, outcome.retryable))
+        elif not outcome.adopted:
+            indexed.append(outcome)
+    for session_id, wait in pipeline.waiting():
+        if wait.why == "back_off" and session_id not in pipeline.outcomes:
+            why = pipeline.known[session_id].setback.why
+            failed.append((session_id, why, True))
+    return Report(len(pipeline.known), tuple(indexed), tuple(failed))

@@ -1,0 +1,383 @@
+"""The whole flow: hints and scans in, meta files out, one way.
+
+    watch -> library (tail, skim, state, catalog) -> policy -> jobs -> indexer -> library
+
+Three loops run side by side: one follows the files, one keeps the time of waiting decisions,
+one does what may wait (search text, checkpoints). Blocking work on files is done by a single
+reader thread, in bounded steps; models and writes have the event loop to themselves. Nothing
+here is stored: after a restart the same decisions follow from files, meta files and ledger.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import msgspec
+
+from indexerd.core.cursor import Verdict
+from indexerd.core.jobs import Job, Jobs
+from indexerd.core.policy import Index, Limits, Skip, Wait, decide
+from indexerd.errors import (
+    AlreadyRunningError,
+    ConfigError,
+    DeadlineError,
+    IndexerdError,
+    ModelUnavailableError,
+    NotFoundError,
+)
+from indexerd.events import Turn
+from indexerd.io.watch import Watch
+from indexerd.llm.registry import Models
+from indexerd.service.indexing import Done, Indexer
+from indexerd.service.known import Forced, Known, Setback, after
+from indexerd.service.library import Library, Update
+from indexerd.service.news import News
+from indexerd.settings import Loaded, Settings
+
+FORCE_PATIENCE = 60.0  # seconds a forced run waits for the end of a turn
+RESCAN_GAP = 1.0  # seconds between scans, whatever is hinted
+CHECKPOINT_SECONDS = 5.0
+RETRY_TOPIC = "retry"
+_T = TypeVar("_T")
+
+
+class Pipeline:
+    """The flow of one daemon, or of one `run --once`."""
+
+    def __init__(
+        self,
+        *,
+        library: Library,
+        indexer: Indexer,
+        watch: Watch,
+        news: News,
+        reader: ThreadPoolExecutor,
+        loaded: Loaded,
+        models: Models,
+        clock: Callable[[], float],
+    ) -> None:
+        self.library = library
+        self.indexer = indexer
+        self.watch = watch
+        self.news = news
+        self.loaded = loaded
+        self.models = models
+        self.known: dict[str, Known] = {}
+        self.jobs = Jobs(loaded.settings.index.concurrency)
+        self.scanned = asyncio.Event()
+        self.last_scan_at = 0.0
+        self.on_row: Callable[[str, dict[str, Any] | None], None] = lambda _id, _row: None
+        self.outcomes: dict[str, Done | IndexerdError] = {}  # of this process, newest per session
+        self._reader = reader
+        self._clock = clock
+        self._started = clock()
+        self._dirty = asyncio.Event()
+        self._wake = asyncio.Event()
+        self._idle_work = asyncio.Event()
+        self._times: list[tuple[float, str]] = []
+        self._running: dict[str, asyncio.Task[None]] = {}
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        return self.loaded.settings
+
+    @property
+    def indexing_off(self) -> bool:
+        """Whether a bad configuration keeps us from indexing (S0.26)."""
+        return bool(self.loaded.problems)
+
+    # -- loops ---------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        await self.start()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._follow())
+                group.create_task(self.keep_time())
+                group.create_task(self._background())
+        finally:
+            await self.stop()
+
+    async def start(self) -> None:
+        """Take over what ledger and catalog know."""
+        self._learn(await self.read(self.library.load))
+        for session_id, packed in (await self.read(self.library.ledger.notes, RETRY_TOPIC)).items():
+            if session_id in self.known:
+                self.known[session_id].setback = msgspec.msgpack.decode(packed, type=Setback)
+
+    async def stop(self) -> None:
+        """Let go of what is under way; an interrupted run writes nothing."""
+        running = list(self._running.values())
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    def hint(self) -> None:
+        """Something may have changed; called by the watcher's thread through the loop."""
+        self._dirty.set()
+
+    async def _follow(self) -> None:
+        loop = asyncio.get_running_loop()
+        next_scan = loop.time()
+        while True:
+            if loop.time() >= next_scan:
+                await self.scan()
+                next_scan = loop.time() + self.settings.watch.rescan_seconds
+            try:
+                async with asyncio.timeout_at(next_scan):
+                    await self._dirty.wait()
+            except TimeoutError:
+                continue
+            if await self._drain():
+                next_scan = min(next_scan, loop.time() + RESCAN_GAP)
+
+    async def scan(self) -> None:
+        """One reconciling scan: watch first, list second."""
+        stores = self.library.stores()
+        roots = [path for store in stores for path in (store.sessions, store.meta)]
+        await asyncio.to_thread(self.watch.arm, roots)
+        async for updates in self._steps(self.library.scan()):
+            self._learn(updates)
+            if self._dirty.is_set():
+                await self._drain()
+        self.last_scan_at = self._clock()
+        self.scanned.set()
+
+    async def _drain(self) -> bool:
+        """Look at what was hinted; says whether a scan is wanted."""
+        self._dirty.clear()
+        hints = self.watch.take()
+        if hints.paths:
+            async for updates in self._steps(self.library.hinted(hints.paths)):
+                self._learn(updates)
+        return hints.rescan
+
+    async def keep_time(self) -> None:
+        """Decide again on every session whose moment has come."""
+        while True:
+            now = self._clock()
+            while self._times and self._times[0][0] <= now:
+                self._consider(heapq.heappop(self._times)[1])
+            self._wake.clear()
+            # Never long: the clock may be set, and a laptop may sleep.
+            pause = min(self._times[0][0] - now, 30.0) if self._times else 30.0
+            try:
+                async with asyncio.timeout(max(pause, 0.001)):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    async def _background(self) -> None:
+        """What may wait: search text while there is some, the ledger every few seconds."""
+        await self.scanned.wait()
+        loop = asyncio.get_running_loop()
+        while True:
+            next_checkpoint = loop.time() + CHECKPOINT_SECONDS
+            more = True
+            while more and loop.time() < next_checkpoint:
+                more = await self.read(self.library.read_text)
+            await self.read(self.library.checkpoint)
+            if not self.library.unread:
+                self._idle_work.clear()
+                await self._idle_work.wait()
+
+    async def read(self, work: Callable[..., _T], *args: Any) -> _T:
+        """Do blocking work in the reader thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._reader, work, *args)
+
+    async def _steps(self, steps: Iterator[list[Update]]) -> Any:
+        while (updates := await self.read(next, steps, None)) is not None:
+            yield updates
+
+    # -- decisions -----------------------------------------------------------------------
+
+    def _learn(self, updates: list[Update]) -> None:
+        """Take in what the library found, tell whoever listens, and decide again."""
+        now = self._clock()
+        for update in updates:
+            known = self.known.get(update.session_id)
+            if update.card is None:
+                self.known.pop(update.session_id, None)
+                self.jobs.withdraw(update.session_id)
+            elif known is None:
+                seen = min(update.card.mtime_ms / 1000, now)
+                self.known[update.session_id] = Known(update.card, update.brief, seen, seen)
+            else:
+                self._grow(known, update, now)
+            if update.row is not None or update.card is None:
+                self.on_row(update.session_id, update.row)
+            if self.scanned.is_set():
+                self.news.session(update, was_known=known is not None)
+            self._consider(update.session_id)
+        if updates:
+            self._idle_work.set()
+
+    def _grow(self, known: Known, update: Update, now: float) -> None:
+        below = known.card.new_users < self.settings.min_new_user_messages
+        known.brief = update.brief
+        if update.card is not None:
+            known.card = update.card
+        if update.change is not None and update.change.verdict is not Verdict.SAME:
+            known.changed_at = now
+            if below:
+                known.open_since = now
+
+    def _limits(self) -> Limits:
+        index = self.settings.index
+        return Limits(
+            self.settings.min_new_user_messages,
+            index.quiet_seconds,
+            index.error_quiet_seconds,
+            index.max_wait_seconds,
+        )
+
+    def _consider(self, session_id: str) -> None:
+        """Decide on one session, and see to it that the decision is kept."""
+        known = self.known.get(session_id)
+        if known is None or session_id in self._running or self.indexing_off:
+            return
+        now = self._clock()
+        if known.forced and known.card.turn is Turn.OPEN.value and now >= known.forced.until:
+            self._answer(known, DeadlineError("the session is still in the middle of a turn"))
+        match decide(known.view(), now, self._limits()):
+            case Index(why):
+                forced = known.forced is not None
+                if forced or self.models.available():
+                    self.jobs.offer(Job(session_id, why, known.card.modified_ms, forced))
+                    self._pump()
+            case Wait(until):
+                if known.forced:
+                    until = min(until, known.forced.until)
+                heapq.heappush(self._times, (until, session_id))
+                self.jobs.withdraw(session_id)
+                self._wake.set()
+            case Skip(why):
+                self.jobs.withdraw(session_id)
+                if known.forced:
+                    self._answer(known, NotFoundError("the session has no answer yet", hint=why))
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return self._clock()
+
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """The jobs under way."""
+        return list(self._running.values())
+
+    def waiting(self) -> list[tuple[str, Wait]]:
+        """Sessions that only wait for their moment."""
+        now, limits = self._clock(), self._limits()
+        decisions = ((key, decide(one.view(), now, limits)) for key, one in self.known.items())
+        return [(key, one) for key, one in decisions if isinstance(one, Wait)]
+
+    # -- jobs ----------------------------------------------------------------------------
+
+    def _pump(self) -> None:
+        """Start what has its turn and finds room."""
+        while (job := self.jobs.take()) is not None:
+            task = asyncio.get_running_loop().create_task(self._job(job))
+            self._running[job.session_id] = task
+
+    async def _job(self, job: Job) -> None:
+        session_id = job.session_id
+        known = self.known.get(session_id)
+        try:
+            if known is not None:
+                await self._index(known, job)
+        finally:
+            self.jobs.done(session_id)
+            self._running.pop(session_id, None)
+        self._consider(session_id)
+        self._pump()
+
+    async def _index(self, known: Known, job: Job) -> None:
+        """Run one job to its end, and remember how it went."""
+        session_id = job.session_id
+        self.news.indexing(known, "index.started", {"reason": job.why})
+        try:
+            done = await self.indexer.run(
+                session_id, self.settings, self.models, local_only=self._is_old(known, job)
+            )
+            update = await self.read(self.library.written, session_id, done.directory)
+        except IndexerdError as bad:
+            await self._failed(known, bad)
+            return
+        except Exception as bug:  # noqa: BLE001 - a defect of ours must not end the daemon
+            self.news.defect("index.failed", session_id, bug)
+            await self._failed(known, IndexerdError(f"internal error: {type(bug).__name__}"))
+            return
+        self.outcomes[session_id] = done
+        await self._keep(known, Setback())
+        self.news.indexed(known, done)
+        self._learn([update])
+        self._answer(known, done)
+
+    def _is_old(self, known: Known, job: Job) -> bool:
+        """Whether a session rested for so long that it may not go to a remote model by itself."""
+        age = self._started - known.card.modified_ms / 1000
+        return not job.forced and age > self.settings.index.backfill_days * 86_400
+
+    async def _failed(self, known: Known, error: IndexerdError) -> None:
+        self.outcomes[known.card.session_id] = error
+        setback = after(known.setback, error, known.card.new_users, self._clock())
+        await self._keep(known, setback)
+        self.news.failed(known, error, setback.retry_at)
+        self._answer(known, error)
+
+    async def _keep(self, known: Known, setback: Setback) -> None:
+        """Remember a setback, or that there is none, over a restart."""
+        if setback == known.setback:
+            return
+        known.setback = setback
+        packed = msgspec.msgpack.encode(setback) if setback != Setback() else None
+        await self.read(self.library.ledger.note, RETRY_TOPIC, known.card.session_id, packed)
+
+    def _answer(self, known: Known, result: Done | IndexerdError) -> None:
+        """Tell whoever forced this run how it ended."""
+        forced, known.forced = known.forced, None
+        for waiter in forced.waiters if forced else ():
+            if not waiter.done():
+                waiter.set_result(result)
+
+    # -- asked for -----------------------------------------------------------------------
+
+    def force(self, session_id: str) -> asyncio.Future[Done | IndexerdError]:
+        """Index a session as soon as its turn has ended, below the threshold too.
+
+        Raises ConfigError, ModelUnavailableError, NotFoundError, or AlreadyRunningError.
+        """
+        if self.indexing_off:
+            raise ConfigError(self.loaded.problems)
+        known = self.known.get(session_id)
+        if known is None:
+            raise NotFoundError("the session's file is gone")
+        if session_id in self._running or known.forced:
+            raise AlreadyRunningError("Session indexing already in progress")
+        if not self.models.available():
+            missing = "; ".join(f"{key}: {why}" for key, why in self.models.missing.items())
+            raise ModelUnavailableError(f"Missing configured model(s): {missing}")
+        waiter: asyncio.Future[Done | IndexerdError] = asyncio.get_running_loop().create_future()
+        known.forced = Forced(self._clock() + FORCE_PATIENCE, [waiter])
+        self._consider(session_id)
+        return waiter
+
+    async def rewritten(self, session_id: str, directory: str) -> None:
+        """A sidecar of a session was written by us."""
+        self._learn([await self.read(self.library.written, session_id, directory)])
+
+    async def reload(self, loaded: Loaded, models: Models) -> None:
+        """Take new settings; what waited for a model or a price waits no longer."""
+        old, self.loaded, self.models = self.models, loaded, models
+        self.jobs.concurrency = loaded.settings.index.concurrency
+        for session_id, known in self.known.items():
+            if known.setback.why in ("model_unavailable", "budget_exhausted"):
+                await self._keep(known, Setback())
+            self._consider(session_id)
+        self._dirty.set()
+        await old.aclose()

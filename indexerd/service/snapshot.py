@@ -1,0 +1,96 @@
+"""One session at one moment, as an indexing run needs it: read once, then left alone.
+
+What arrives while the model thinks is not part of it, and counts for the next run (S0.35).
+Only the lines that the transcript needs are read, from the leaf backwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from indexerd.agents import ADAPTERS
+from indexerd.core.card import Card
+from indexerd.core.session import SessionState
+from indexerd.core.transcript import MESSAGE_MAX, Caps, Redactor, Section, Transcript, assemble
+from indexerd.errors import NotFoundError, SessionEmptyError, SessionUnreadableError
+from indexerd.events import Facts, Kind
+from indexerd.io.metas import Stamp, stamp
+from indexerd.io.tail import Lines, lines_of
+from indexerd.meta import MetaFile
+from indexerd.paths import meta_name
+from indexerd.service.library import Library
+
+_ROLES = {Kind.USER: "user", Kind.ASSISTANT: "assistant"}
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What will be described, and what was there before."""
+
+    card: Card
+    directory: Path  # of the meta file
+    leaf_id: str
+    meta: MetaFile | None
+    stamp: Stamp | None  # of the meta file, taken before it was read
+    transcript: Transcript
+    facts: Facts
+    row: dict[str, Any]
+
+
+def take(library: Library, session_id: str, caps: Caps, redact: Redactor) -> Snapshot:
+    """Take a snapshot. Runs in the reader's thread.
+
+    Raises NotFoundError, SessionUnreadableError, or SessionEmptyError where nobody said a word.
+    """
+    card, state = library.files.card(session_id), library.files.state(session_id)
+    if card is None or state is None:
+        raise NotFoundError("the session's file is gone")
+    directory = Path(library.meta_dir(card))
+    seen = stamp(directory / meta_name(session_id))
+    meta, _ = library.shelf.meta_or_problem(session_id, str(directory))
+    library.index_text(session_id)  # one step: of a live session no more is missing
+    with lines_of(card.path) as lines:
+        transcript = assemble(_newest_first(card, state, lines), caps, redact)
+    leaf_id = state.leaf_id
+    if not transcript.text or leaf_id is None:
+        raise SessionEmptyError("no user/assistant conversation to index")
+    row = library.catalog.get(session_id) or {}
+    return Snapshot(
+        card=card,
+        directory=directory,
+        leaf_id=leaf_id,
+        meta=meta,
+        stamp=seen,
+        transcript=transcript,
+        facts=_facts(transcript, row, card, meta),
+        row=row,
+    )
+
+
+def _newest_first(card: Card, state: SessionState, lines: Lines) -> Iterator[Section]:
+    """The path's messages from the leaf back; a line is read only when it is asked for."""
+    read = ADAPTERS[card.agent].read
+    for row in state.up(state.leaf):
+        role, length = _ROLES.get(state.kind(row)), state.lengths[row]
+        if role is None or not length:
+            continue
+        try:
+            entry = read(lines.at(state.offsets[row], length), state.id(row))
+        except ValueError:
+            raise SessionUnreadableError("the session file changed while it was read") from None
+        if entry.text:
+            yield Section(role, entry.text[-MESSAGE_MAX:])
+
+
+def _facts(transcript: Transcript, row: dict[str, Any], card: Card, meta: MetaFile | None) -> Facts:
+    return Facts(
+        messages=tuple((one.role, one.text) for one in transcript.sections),
+        files_read=tuple(row.get("filesRead", ())),
+        files_modified=tuple(row.get("filesModified", ())),
+        tools_used=dict(row.get("toolsUsed", {})),
+        cwd=card.cwd,
+        previous_summary=meta.summary if meta and transcript.truncated else None,
+    )

@@ -1,0 +1,204 @@
+"""Permission to call a model, and the books: budget, breaker, prices, all persisted.
+
+`admit` is asked before a request to a model that leaves the machine, and books the most that
+it may cost, on disk, before it returns; `settle` replaces that by what it did cost. A local
+model is free and never asked about. Used by the event loop; disk writes go to a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from indexerd.core.breaker import Breaker
+from indexerd.core.budget import Caps, Purse
+from indexerd.errors import (
+    BudgetError,
+    DeadlineError,
+    ModelError,
+    ProviderDeniedError,
+    ProviderError,
+)
+from indexerd.events import Prompt
+from indexerd.io.journal import Journal
+from indexerd.llm.base import Model, Reply
+from indexerd.llm.prices import cost_usd, upper_bound_usd
+from indexerd.settings import Settings
+
+BYTES_PER_TOKEN = 3.0  # of English and code 3.6 is usual: this errs upwards
+OVERHEAD_TOKENS = 500  # schema and framing
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """A booked call."""
+
+    id: str
+    provider: str
+    model: str
+    usd: float | None  # at most; None where no price is known
+
+
+def tokens_of(prompt: Prompt) -> int:
+    """Input tokens of a prompt, estimated upwards."""
+    size = len(prompt.system.encode("utf-8", "replace")) + len(
+        prompt.user.encode("utf-8", "replace")
+    )
+    return int(size / BYTES_PER_TOKEN) + OVERHEAD_TOKENS
+
+
+class Treasury:
+    """The books of one daemon."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        settings: Callable[[], Settings],
+        clock: Callable[[], float],
+        notify: Callable[[str, dict[str, Any]], None],
+    ) -> None:
+        """`notify(event, fields)` hears of budget and breaker events of the log."""
+        self._journal = journal
+        self._settings = settings
+        self._clock = clock
+        self._notify = notify
+        self.purse = Purse()
+        self.breakers: dict[str, Breaker] = {}
+
+    def load(self, breakers: dict[str, bytes]) -> None:
+        """Rebuild from the journal, and take the breakers as they were stored."""
+        self.purse = Purse.of(self._journal.rows())
+        for provider, packed in breakers.items():
+            try:
+                self.breakers[provider] = msgspec.msgpack.decode(packed, type=Breaker)
+            except msgspec.DecodeError:
+                continue
+            self.breakers[provider].trial = False
+
+    def stored(self) -> dict[str, bytes]:
+        """The breakers as bytes; a denial is not kept, a restart asks once again."""
+        return {
+            provider: msgspec.msgpack.encode(msgspec.structs.replace(one, denied="", trial=False))
+            for provider, one in self.breakers.items()
+        }
+
+    def reset_denials(self) -> None:
+        """The configuration was reloaded: whoever refused us is asked again."""
+        for breaker in self.breakers.values():
+            breaker.denied = ""
+
+    def caps(self) -> Caps:
+        """The caps in force."""
+        budget = self._settings().budget
+        return Caps(budget.daily_usd, budget.daily_calls, budget.requests_per_minute)
+
+    def estimate(self, key: str, prompt: Prompt) -> float | None:
+        """The most that a call may cost, in USD; None where no price is known."""
+        provider, _, model = key.partition("/")
+        own = self._settings().providers.openai
+        bound = upper_bound_usd(
+            provider,
+            model,
+            tokens_of(prompt),
+            prompt.max_output_tokens,
+            own.prices,
+            base_url=own.base_url,
+        )
+        return None if bound is None else float(bound)
+
+    async def admit(self, model: Model, prompt: Prompt) -> Ticket | None:
+        """Book a call; None for a local model.
+
+        Raises ProviderError (the provider rests), ModelUnavailableError (it refuses us) or
+        BudgetError (a cap is reached, or the books cannot be written).
+        """
+        if not model.remote:
+            return None
+        provider, _, name = model.key.partition("/")
+        usd = await asyncio.to_thread(self.estimate, model.key, prompt)
+        now = self._clock()
+        try:
+            self.purse.check(now, usd, self.caps())
+        except BudgetError as full:
+            self._notify("budget.exhausted", {"model": model.key, "reason": str(full)})
+            raise
+        self.breakers.setdefault(provider, Breaker()).admit(now)
+        ticket = Ticket(uuid.uuid4().hex, provider, name, usd)
+        row = {"op": "reserve", "id": ticket.id, "t": now, "usd": usd, "model": model.key}
+        self.purse.apply(row)
+        try:
+            await asyncio.to_thread(self._journal.append, row)
+        except OSError as bad:
+            self.breakers[provider].abandon()
+            raise BudgetError(f"the books cannot be written: {bad.strerror}") from None
+        self._notify("budget.reserved", {"model": model.key, "cost_usd": usd})
+        return ticket
+
+    async def settle(self, ticket: Ticket | None, model: Model, reply: Reply) -> float | None:
+        """A reply came: book what it cost, and say it in USD (None: not known)."""
+        if ticket is None:
+            return 0.0
+        if self.breakers[ticket.provider].succeeded():
+            self._notify("model.breaker_closed", {"model": model.key})
+        own = self._settings().providers.openai
+        cost = await asyncio.to_thread(
+            cost_usd, ticket.provider, reply.model, reply.tokens, own.prices, base_url=own.base_url
+        )
+        usd = None if cost is None else float(cost)
+        await self._book(ticket, usd, reply)
+        return usd
+
+    async def failed(self, ticket: Ticket | None, model: Model, error: BaseException) -> None:
+        """A call failed. What a provider says it did not do is not charged."""
+        if ticket is None:
+            return
+        breaker = self.breakers[ticket.provider]
+        if isinstance(error, ProviderDeniedError):
+            if breaker.deny(str(error)):
+                self._notify("model.breaker_open", {"model": model.key, "reason": str(error)})
+            await self._book(ticket, 0.0, None)
+        elif isinstance(error, ProviderError | DeadlineError):
+            told = error if isinstance(error, ProviderError) else ProviderError(str(error))
+            if breaker.failed(told, self._clock(), random.random()):
+                self._notify("model.breaker_open", {"model": model.key, "reason": str(error)})
+            if isinstance(error, ProviderError) and error.throttled:
+                await self._book(ticket, 0.0, None)
+        elif isinstance(error, ModelError):
+            breaker.succeeded()  # it answered; it only declined
+        else:
+            breaker.abandon()
+
+    async def _book(self, ticket: Ticket, usd: float | None, reply: Reply | None) -> None:
+        row = {
+            "op": "settle",
+            "id": ticket.id,
+            "t": self._clock(),
+            "usd": usd,
+            "inputTokens": reply.tokens.input if reply else None,
+            "outputTokens": reply.tokens.output if reply else None,
+        }
+        self.purse.apply(row)
+        try:
+            await asyncio.to_thread(self._journal.append, row)
+        except OSError as bad:  # the reservation stands: more is booked than was spent
+            self._notify("budget.unsettled", {"reason": bad.strerror or "write failed"})
+
+    def summary(self) -> dict[str, Any]:
+        """The budget as `status` shows it."""
+        caps, purse = self.caps(), self.purse
+        purse.turn_page(self._clock())
+        return {
+            "day": purse.day,
+            "usd": round(purse.usd, 6),
+            "dailyUsd": caps.daily_usd,
+            "calls": purse.calls,
+            "dailyCalls": caps.daily_calls,
+            "unpricedCalls": purse.unpriced,
+            "breakers": {name: one.word for name, one in self.breakers.items()},
+        }
