@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from indexerd.core.names import Names
+from indexerd.core.names import Names, known
 from indexerd.errors import IndexerdError, NotFoundError, UsageError
 from indexerd.io.catalog import Catalog
 
@@ -29,7 +29,7 @@ class Answers:
     def names(self) -> Names:
         """Every session's names, in memory; built when first asked for."""
         if self._names is None:
-            self._names = Names.load(self._catalog.name_rows())
+            self._names = Names.load(self._catalog.known())
         return self._names
 
     def row_changed(self, session_id: str, row: dict[str, Any] | None) -> None:
@@ -39,7 +39,7 @@ class Answers:
         if row is None:
             self._names.forget(session_id)
         else:
-            self._names.put(row)
+            self._names.put(known(row, _aliases(row)))
 
     def row(self, ref: str, *, cwd: str | None = None) -> dict[str, Any]:
         """The row that a reference means."""
@@ -68,7 +68,7 @@ class Answers:
             "how": match.how,
         }
         if match.score is not None:
-            found["score"] = round(match.score, 1)
+            found["score"] = round(match.score, 3)
         return found
 
     def complete(self, params: dict[str, Any]) -> dict[str, Any]:
@@ -126,6 +126,11 @@ class Answers:
         if directory is None:
             return found
         return found | stored(row["sessionId"], Path(directory))
+
+
+def _aliases(row: dict[str, Any]) -> tuple[str, ...]:
+    """Names a session answers to besides the one shown."""
+    return tuple(name for name in (row.get("metaName"),) if name)
 
 
 def stored(session_id: str, directory: Path) -> dict[str, Any]:

@@ -75,6 +75,7 @@ class Api:
             "complete": lambda params, _: answers.complete(params),
             "search": self._search,
             "index": self._index,
+            "as_sent": self._as_sent,
             "subscribe": self._subscribe,
             "update": self._update,
         }
@@ -155,6 +156,22 @@ class Api:
         if isinstance(outcome, IndexerdError):
             raise outcome
         return _indexed(outcome)
+
+    async def _as_sent(self, params: dict[str, Any], _peer: Peer) -> dict[str, Any]:
+        """The exact prompt that an indexing run would send now; nothing is sent."""
+        session_id = self._answers.row(_ref(params))["sessionId"]
+        pipeline = self._pipeline
+        run = await pipeline.indexer.prepare(session_id, pipeline.settings)
+        usable = pipeline.models.available()
+        return {
+            "sessionId": session_id,
+            "model": usable[0].key if usable else None,
+            "leavesTheMachine": bool(usable) and usable[0].remote,
+            "system": run.prompt.system,
+            "user": run.prompt.user,
+            "truncated": run.snap.transcript.truncated,
+            "redactions": run.snap.transcript.redactions,
+        }
 
     def _subscribe(self, params: dict[str, Any], peer: Peer) -> dict[str, Any]:
         wanted = params.get("events")

@@ -197,7 +197,9 @@ class Files:
     # -- one file ------------------------------------------------------------------------
 
     def _refresh(self, path: str) -> tuple[list[Change], int, bool]:
-        file = self._files.get(path) or self._meet(path)
+        file, moved = self._files.get(path), False
+        if file is None:
+            file, moved = self._meet(path)
         if file is None or file.excluded:
             return [], 0, False
         try:
@@ -208,7 +210,7 @@ class Files:
             file.problem = str(bad)
             return [], 0, False
         file.problem = ""
-        if verdict is Verdict.SAME or more:
+        if more or (verdict is Verdict.SAME and not moved):
             return [], size, more
         change = self._deal(file, verdict)
         return ([change] if change else []), size, False
@@ -262,27 +264,29 @@ class Files:
         owner = self._owners[card.session_id]
         return Change(card.session_id, owner.card, verdict, was, _left(state, was, verdict))
 
-    def _meet(self, path: str) -> _File | None:
-        """A path never seen: a new file, or a known one that was moved."""
+    def _meet(self, path: str) -> tuple[_File | None, bool]:
+        """A path never seen: a new file, or (True) a known one that was moved."""
         store = self._store(path)
         if store is None:
-            return None
+            return None, False
         seen = look(path)
         old = self._inodes.get((seen.dev, seen.ino)) if seen else None
         file = self._files.get(old) if old else None
-        if old and file is not None and look(old) is None:
-            del self._files[old]
-            self._awake.pop(old, None)
+        moved = file is not None and look(file.path) is None
+        if old and file is not None and moved:
             self._wake(file, old)
-            self._ledger.forget([old])
             if file.card:
                 self._disown(file, file.card.session_id)
+            del self._files[old]
+            self._awake.pop(old, None)
+            self._ledger.forget([old])
             file.path, file.agent = path, store.agent
+            self._awake[path] = file
         else:
             file = _File(path, store.agent)
         file.excluded = self._is_excluded(path, file.card)
         self._files[path] = file
-        return file
+        return file, moved
 
     def _vanish(self, path: str) -> list[Change]:
         file = self._files.pop(path, None)

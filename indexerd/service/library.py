@@ -176,8 +176,8 @@ class Library:
         )
 
     def _parent_id(self, card: Card) -> str | None:
-        parent = self.catalog.by_file(card.parent) if card.parent else None
-        return parent["sessionId"] if parent else None
+        parents = self.catalog.by_file(card.parent) if card.parent else ()
+        return str(parents[0]["sessionId"]) if parents else None
 
     # -- text ----------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ import asyncio
 import heapq
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
@@ -79,6 +80,7 @@ class Pipeline:
         self._wake = asyncio.Event()
         self._idle_work = asyncio.Event()
         self._times: list[tuple[float, str]] = []
+        self._setbacks: dict[str, Setback] = {}  # of sessions not met since the start
         self._running: dict[str, asyncio.Task[None]] = {}
 
     @property
@@ -106,10 +108,10 @@ class Pipeline:
 
     async def start(self) -> None:
         """Take over what ledger and catalog know."""
-        self._learn(await self.read(self.library.load))
         for session_id, packed in (await self.read(self.library.ledger.notes, RETRY_TOPIC)).items():
-            if session_id in self.known:
-                self.known[session_id].setback = msgspec.msgpack.decode(packed, type=Setback)
+            with suppress(msgspec.DecodeError):
+                self._setbacks[session_id] = msgspec.msgpack.decode(packed, type=Setback)
+        self._learn(await self.read(self.library.load))
 
     async def stop(self) -> None:
         """Let go of what is under way; an interrupted run writes nothing."""
@@ -207,7 +209,10 @@ class Pipeline:
                 self.jobs.withdraw(update.session_id)
             elif known is None:
                 seen = min(update.card.mtime_ms / 1000, now)
-                self.known[update.session_id] = Known(update.card, update.brief, seen, seen)
+                setback = self._setbacks.pop(update.session_id, Setback())
+                self.known[update.session_id] = Known(
+                    update.card, update.brief, seen, seen, setback
+                )
             else:
                 self._grow(known, update, now)
             if update.row is not None or update.card is None:

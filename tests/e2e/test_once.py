@@ -1,0 +1,167 @@
+"""`run --once` on real files: what is indexed, what is not, and that nothing is done twice."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from indexerd.agents.pi import skim
+from indexerd.core.session import SessionState
+from tests.e2e.world import World
+
+REAL = Path(__file__).parent.parent / "fixtures" / "real"
+
+
+def copy_real(world: World, *names: str) -> list[dict[str, object]]:
+    """Copy fixture stores into the home; what the driver sent, for each file."""
+    rows = json.loads((REAL / "truth-pi.json").read_text())
+    for name in names:
+        shutil.copytree(REAL / name / "sessions", world.pi / "sessions", dirs_exist_ok=True)
+    return [row for row in rows if row["agent"] in names]
+
+
+def header_id(row: dict[str, object]) -> str:
+    """The session id of a fixture file."""
+    first = (REAL / str(row["file"])).read_bytes().split(b"\n")[0]
+    return str(json.loads(first)["id"])
+
+
+def test_real_sessions_are_indexed_above_the_threshold_and_none_below(world: World) -> None:
+    """S0.6, S0.31-S0.33: the meta files equal what was sent to pi, for three format versions."""
+    rows = copy_real(world, "pi", "pi-0.32.3-v2", "pi-0.30.2-v1")
+    before = world.fingerprint()
+
+    report = world.run("run", "--once", "--json")
+
+    due = {header_id(row): row for row in rows if int(str(row["n_user"])) >= 5}
+    assert set(due) == set(report["indexed"])
+    assert {f"{key}.meta.json" for key in due} == {one.name for one in world.metas.iterdir()}
+    assert (len(rows), len(rows) - len(due), []) == (
+        report["sessions"],
+        report["skipped"],
+        report["failed"],
+    )
+    for session_id, row in due.items():
+        meta = world.meta(session_id)
+        assert meta is not None
+        file = world.pi / Path(*Path(str(row["file"])).parts[1:])
+        state = SessionState()
+        skim(state, file.read_bytes(), 0)
+        assert state.header is not None
+        assert str(file.resolve()) == meta["sessionFile"]
+        assert state.header.parent == meta.get("parentSessionFile")
+        assert state.header.cwd == meta["cwd"]
+        assert state.leaf_id == meta["lastIndexedLeafId"]
+        assert row["n_user"] == meta["userMessageCount"]
+        assert meta["model"] == "local/extractive"
+        assert 3 <= len(meta["tags"]) <= 12
+        found = world.run("show", session_id, "--json")["session"]
+        assert (row["n_user"], 0) == (found["userMessageCount"], found["newUserMessages"])
+        assert row.get("name") == found.get("agentTitle")
+    assert before == world.fingerprint()
+
+
+def test_a_second_run_indexes_nothing_and_caches_may_be_deleted(world: World) -> None:
+    """S0.8, V6: nothing is indexed twice; without ledger and catalog no model is called."""
+    world.scripted()
+    sessions = [world.session(turns=6) for _ in range(3)]
+    world.session(turns=4)
+
+    first = world.run("run", "--once", "--json")
+    assert {one.id for one in sessions} == set(first["indexed"])
+    assert len(world.calls()) == 3
+
+    assert world.run("run", "--once", "--json")["indexed"] == []
+    for name in ("ledger.sqlite", "catalog.sqlite"):
+        (world.state / name).unlink()
+    again = world.run("run", "--once", "--json")
+    assert (again["sessions"], again["indexed"]) == (4, [])
+    assert len(world.calls()) == 3
+    assert len(world.run("list", "--all", "--json")["sessions"]) == 4
+
+
+def test_sessions_without_an_answer_or_a_header_get_no_meta_file(world: World) -> None:
+    """S0.5, S0.17, F17: unflushed, foreign and silent files are left alone."""
+    silent = world.session()
+    for number in range(6):
+        silent.say("user", f"Hello? {number}")
+    (world.sessions / "notes.jsonl").write_text('{"type":"note"}\n' * 9)
+    (world.sessions / "empty.jsonl").touch()
+    mute = world.session()
+    for _ in range(6):
+        mute.say("user", " ")
+        mute.say("assistant", "", stopReason="stop")
+
+    report = world.run("run", "--once", "--json", code=None)
+
+    assert report["indexed"] == []
+    assert [{"sessionId": mute.id, "kind": "session_empty"}] == report["failed"]
+    assert not list(world.metas.glob("*")) if world.metas.exists() else True
+
+
+def test_only_the_current_branch_counts(world: World) -> None:
+    """S0.9, S0.10, S1.13: after a branch switch the new path alone is counted and described."""
+    world.scripted()
+    session = world.session(turns=5)
+    fork = session.last
+    for _ in range(3):
+        session.turn("The abandoned idea: zebra stripes.")
+    assert [session.id] == world.run("run", "--once", "--json")["indexed"]
+    session.last = fork
+    session.turn("Back at the fork, choose plain colours.")
+
+    row = world.run("show", session.id, "--json")["session"]
+    assert row["userMessageCount"] == 8
+    assert [session.id] == world.run("run", "--once", "--json")["indexed"]
+    meta = world.meta(session.id)
+    assert meta is not None
+    assert (6, session.last) == (meta["userMessageCount"], meta["lastIndexedLeafId"])
+
+
+def test_failures_are_reported_with_their_kind_and_exit_code(world: World) -> None:
+    """interfaces.md 4: 75 when all that failed may be tried again, 1 when something may not."""
+    world.scripted({"error": "provider"})
+    session = world.session(turns=5)
+
+    report = world.run("run", "--once", "--json", code=75)
+
+    assert [{"sessionId": session.id, "kind": "provider_unavailable"}] == report["failed"]
+    assert world.meta(session.id) is None
+    again = world.run("run", "--once", "--json", code=75)
+    assert report["failed"] == again["failed"]
+    assert len(world.calls()) == 1  # the back-off is not waited for, and nothing is sent
+
+
+def test_without_any_model_nothing_fails(world: World) -> None:
+    """S0.28: no usable model is no failure; the sessions are listed all the same."""
+    world.env["INDEXERD_MODEL_KEYS"] = '["google/gemini-3.5-flash-lite"]'
+    world.session(turns=5)
+
+    report = world.run("run", "--once", "--json")
+
+    assert (report["indexed"], report["failed"], report["sessions"]) == ([], [], 1)
+
+
+def test_old_sessions_stay_on_this_machine(world: World) -> None:
+    """interfaces.md 2: older than `backfill_days` means a local model, until used again."""
+    world.scripted()
+    world.env["INDEXERD_MODEL_KEYS"] = '["scripted/test", "local/extractive"]'
+    old = world.session(turns=0)
+    for number in range(5):
+        stamp = 1_600_000_000_000 + number
+        old.entry(
+            "message", message={"role": "user", "content": f"Ask {number}", "timestamp": stamp}
+        )
+        answer = {"role": "assistant", "content": "Yes.", "timestamp": stamp, "stopReason": "stop"}
+        old.entry("message", message=answer)
+    new = world.session(turns=5)
+
+    report = world.run("run", "--once", "--json")
+
+    assert {old.id, new.id} == set(report["indexed"])
+    assert [(world.meta(one.id) or {})["model"] for one in (old, new)] == [
+        "local/extractive",
+        "scripted/test",
+    ]
+    assert len(world.calls()) == 1

@@ -1,0 +1,214 @@
+"""A home of its own for the real program: sessions, daemon, command line, all as processes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from indexerd.client import Client
+from indexerd.errors import IndexerdError
+
+PATIENCE = 20.0  # seconds any one thing may take before a test fails
+
+
+def until(found: Callable[[], Any], what: str = "it", patience: float = PATIENCE) -> Any:
+    """Poll until there is an answer; fail with `what` when the time is over."""
+    end = time.monotonic() + patience
+    while time.monotonic() < end:
+        answer = found()
+        if answer:
+            return answer
+        time.sleep(0.02)
+    raise AssertionError(f"{what} did not happen within {patience} s")
+
+
+class Session:
+    """A pi session file, written entry by entry as pi writes it."""
+
+    def __init__(self, folder: Path, cwd: str = "/w", session_id: str | None = None) -> None:
+        self.id = session_id or str(uuid.uuid4())
+        self.path = folder / f"2026-11-21T10-00-00-000Z_{self.id}.jsonl"
+        folder.mkdir(parents=True, exist_ok=True)
+        self.last: str | None = None
+        self.turns = 0
+        self._append(
+            {"type": "session", "version": 3, "id": self.id, "timestamp": _iso(), "cwd": cwd}
+        )
+
+    def entry(self, kind: str, **fields: Any) -> str:
+        """Append one entry below the last."""
+        entry = {"type": kind, "id": uuid.uuid4().hex[:8], "parentId": self.last}
+        self._append({**entry, "timestamp": _iso(), **fields})
+        self.last = str(entry["id"])
+        return self.last
+
+    def say(self, role: str, text: str, **more: Any) -> str:
+        said = {"role": role, "content": [{"type": "text", "text": text}], **more}
+        return self.entry("message", message=said | {"timestamp": int(time.time() * 1000)})
+
+    def turn(self, question: str | None = None, answer: str = "Done.", stop: str = "stop") -> str:
+        """One question and its answer."""
+        self.turns += 1
+        asked = f"Question {self.turns}: please adjust widget number {self.turns}."
+        text = question or f"{asked} Session: {self.id}"
+        self.say("user", text)
+        return self.say("assistant", answer, stopReason=stop)
+
+    def talk(self, turns: int) -> None:
+        for _ in range(turns):
+            self.turn()
+
+    def _append(self, entry: dict[str, Any]) -> None:
+        with self.path.open("ab") as file:
+            file.write(json.dumps(entry, separators=(",", ":")).encode() + b"\n")
+
+
+def _iso() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class World:
+    """One home directory and everything that runs in it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.pi = root / "home/.pi/agent"
+        self.sessions = self.pi / "sessions/--w--"
+        self.metas = self.pi / "sessions-meta"
+        self.state = root / "state/indexerd"
+        self.config = root / "config/indexerd/indexerd.toml"
+        self.socket = root / "s.sock"
+        self.script = root / "script.jsonl"
+        self.env = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(root / "home"),
+            "XDG_CONFIG_HOME": str(root / "config"),
+            "XDG_STATE_HOME": str(root / "state"),
+            "XDG_DATA_HOME": str(root / "data"),
+            "INDEXERD_SOCKET": str(self.socket),
+            "INDEXERD_MODEL_KEYS": '["local/extractive"]',
+            "INDEXERD_INDEX__QUIET_SECONDS": "0.3",
+            "INDEXERD_INDEX__ERROR_QUIET_SECONDS": "1.0",
+            "INDEXERD_WATCH__RESCAN_SECONDS": "1.0",
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+        }
+        (root / "home").mkdir(parents=True)
+
+    def install_pi(self) -> None:
+        """Make the directories that pi has from its first start on."""
+        self.sessions.mkdir(parents=True)
+
+    # -- set-up --------------------------------------------------------------------------
+
+    def session(self, turns: int = 0, **options: Any) -> Session:
+        session = Session(self.sessions, **options)
+        session.talk(turns)
+        return session
+
+    def scripted(self, *lines: dict[str, Any], remote: bool = True) -> None:
+        """Use the scripted model; its calls are counted over every process."""
+        rows = [{"remote": remote, "session": "Session: (\\S+)"}, *lines]
+        self.script.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        self.env["INDEXERD_SCRIPTED"] = str(self.script)
+        self.env["INDEXERD_MODEL_KEYS"] = '["scripted/test"]'
+
+    def calls(self) -> list[dict[str, Any]]:
+        """Every call of the scripted model so far."""
+        path = Path(f"{self.script}.calls")
+        if not path.exists():
+            return []
+        return [json.loads(line) for line in path.read_text().splitlines()]
+
+    # -- running -------------------------------------------------------------------------
+
+    def run(self, *argv: str, code: int | None = 0, cwd: Path | None = None) -> Any:
+        """Run a command to its end; `--json` output comes parsed."""
+        done = subprocess.run(
+            [sys.executable, "-m", "indexerd", *argv],
+            env=self.env,
+            cwd=cwd or self.root,
+            capture_output=True,
+            timeout=50,
+            check=False,
+        )
+        assert code is None or done.returncode == code, (done.returncode, done.stdout, done.stderr)
+        self.stderr = done.stderr.decode()
+        self.code = done.returncode
+        text = done.stdout.decode()
+        return json.loads(text) if "--json" in argv else text
+
+    @contextmanager
+    def daemon(self, *argv: str, ready: bool = True) -> Iterator[subprocess.Popen[bytes]]:
+        """A running daemon; ended, and its exit code checked, when the block ends."""
+        log = (self.root / "stderr").open("ab")
+        process = subprocess.Popen(
+            [sys.executable, "-m", "indexerd", "run", *argv],
+            env=self.env,
+            stderr=log,
+            cwd=self.root,
+        )
+        try:
+            if ready:
+                until(lambda: self._answers(process), "the daemon's start")
+            yield process
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                assert process.wait(10) == 0
+        finally:
+            log.close()
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+    def _answers(self, process: subprocess.Popen[bytes]) -> bool:
+        assert process.poll() is None, (self.root / "stderr").read_text()
+        try:
+            self.call("hello")
+        except IndexerdError:
+            return False
+        return True
+
+    def call(self, method: str, **params: Any) -> Any:
+        """One request to the daemon."""
+        with Client(self.socket, timeout=20) as client:
+            return client.call(method, params)
+
+    # -- looking -------------------------------------------------------------------------
+
+    def meta(self, session_id: str) -> dict[str, Any] | None:
+        path = self.metas / f"{session_id}.meta.json"
+        try:
+            found: dict[str, Any] = json.loads(path.read_bytes())
+        except (FileNotFoundError, ValueError):
+            return None
+        return found
+
+    def wait_meta(self, session_id: str, check: Callable[[dict[str, Any]], Any] = bool) -> Any:
+        def found() -> Any:
+            meta = self.meta(session_id)
+            return meta if meta and check(meta) else None
+
+        return until(found, f"the meta file of {session_id}")
+
+    def telemetry(self) -> list[dict[str, Any]]:
+        path = self.state / "telemetry.jsonl"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [json.loads(line) for line in lines]
+
+    def fingerprint(self) -> dict[str, tuple[str, int]]:
+        """Hash and mtime of every session file: nothing we do may change them."""
+        return {
+            str(path): (hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_mtime_ns)
+            for path in sorted(self.pi.glob("sessions/**/*.jsonl"))
+        }
