@@ -32,8 +32,10 @@ text, prompts, replies or keys: they end up in logs. Standard library only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+TYPE_CHECKING = False  # `typing` costs a hook 20 ms, and is needed for annotations only
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any, ClassVar
 
 RPC_CODES: dict[str, int] = {
     kind: 1001 + n

@@ -48,6 +48,17 @@ class _Camel(BaseModel):
         strict=True, frozen=True, extra="allow", alias_generator=to_camel, populate_by_name=True
     )
 
+    def encoded(self) -> bytes:
+        """Encode as JSON without the fields that are absent; unknown ones stay, null or not."""
+        unknown = self.model_extra or {}
+        held = {
+            key: one
+            for key, one in self.model_dump(mode="json", by_alias=True).items()
+            if one is not None or key in unknown
+        }
+        text = json.dumps(held, indent=2, ensure_ascii=False, allow_nan=False)
+        return text.encode("utf-8", "replace") + b"\n"
+
 
 class Usage(_Camel):
     """What one indexing run cost, all its attempts together; `None` = not known."""
@@ -90,12 +101,7 @@ class MetaFile(_Camel):
 
     def to_json(self) -> bytes:
         """The file's bytes: two-space JSON, UTF-8, a newline at the end, absent fields omitted."""
-        held = self.model_dump(mode="json", by_alias=True, exclude_none=True)
-        if self.usage is not None:  # an unknown cost is said, not left out
-            held["usage"]["costUsd"] = self.usage.cost_usd
-        held |= {key: None for key, one in (self.model_extra or {}).items() if one is None}
-        text = json.dumps(held, indent=2, ensure_ascii=False, allow_nan=False)
-        return text.encode("utf-8", "replace") + b"\n"
+        return self.encoded()
 
 
 # The fields of the mission's own contract: one of another type makes a file invalid.
@@ -162,9 +168,7 @@ class UserFile(_Camel):
 
     def to_json(self) -> bytes:
         """The sidecar's bytes, written as meta files are."""
-        held = self.model_dump(mode="json", by_alias=True, exclude_none=True)
-        text = json.dumps(held, indent=2, ensure_ascii=False, allow_nan=False)
-        return text.encode("utf-8", "replace") + b"\n"
+        return self.encoded()
 
 
 def parse_user(data: bytes, path: str) -> UserFile:

@@ -67,11 +67,11 @@ def places(
     env: Mapping[str, str] = os.environ, *, config: str | None = None, home: Path | None = None
 ) -> Places:
     """Find every place from flags, variables and defaults, in that order."""
-    home = home or Path(env.get("HOME") or "~").expanduser()
+    home = home or _home(env)
     named = config or env.get("INDEXERD_CONFIG") or ""
-    state = _place(env, "INDEXERD_STATE_DIR", "XDG_STATE_HOME", home / ".local/state", "state")
-    data = _place(env, "INDEXERD_DATA_DIR", "XDG_DATA_HOME", home / ".local/share", "data")
-    config_dir = _place(env, "", "XDG_CONFIG_HOME", home / ".config", "config")
+    state = _place(env, "INDEXERD_STATE_DIR", "XDG_STATE_HOME", home, ".local/state")
+    data = _place(env, "INDEXERD_DATA_DIR", "XDG_DATA_HOME", home, ".local/share")
+    config_dir = _place(env, "", "XDG_CONFIG_HOME", home, ".config")
     return Places(
         config_file=_absolute(named, home) if named else config_dir / "indexerd.toml",
         config_explicit=bool(named),
@@ -81,23 +81,34 @@ def places(
     )
 
 
+def _home(env: Mapping[str, str]) -> Path:
+    named = env.get("HOME", "")
+    if named.startswith("/"):
+        return Path(named)
+    try:
+        return Path("~").expanduser().absolute()
+    except RuntimeError:
+        raise UsageError("cannot find the home directory", hint="set HOME") from None
+
+
 def _absolute(text: str, home: Path) -> Path:
     if text == "~" or text.startswith("~/"):
-        return home / text[2:]
+        return home / text[2:].lstrip("/")
     return Path(text).absolute()
 
 
-def _place(env: Mapping[str, str], own: str, xdg: str, default: Path, kind: str) -> Path:
+def _place(env: Mapping[str, str], own: str, xdg: str, home: Path, default: str) -> Path:
     if own and env.get(own):
-        return Path(env[own]).absolute()
+        return _absolute(env[own], home)
     base = env.get(xdg, "")
     if base.startswith("/"):  # the XDG rule: relative values are ignored
         return Path(base) / "indexerd"
     if sys.platform == "darwin":
         import platformdirs  # noqa: PLC0415 - only where XDG says nothing, and only on macOS
 
+        kind = {".config": "config", ".local/share": "data", ".local/state": "state"}[default]
         return Path(getattr(platformdirs, f"user_{kind}_dir")("indexerd"))
-    return default / "indexerd"
+    return home / default / "indexerd"
 
 
 def _socket(env: Mapping[str, str], state: Path, home: Path) -> Path:

@@ -12,6 +12,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -62,10 +63,19 @@ def _safe_url(url: str) -> str:
     if not url:
         return url
     parts = urlsplit(url)
-    loopback = parts.hostname in {"localhost", "127.0.0.1", "::1"}
-    if parts.hostname and (parts.scheme == "https" or (parts.scheme == "http" and loopback)):
-        return url
-    raise ValueError("must be https, or http on loopback")
+    safe = parts.scheme == "https" or (parts.scheme == "http" and _loopback(parts.hostname))
+    if not parts.hostname or not safe:
+        raise ValueError("must be https, or http on loopback")
+    if parts.port == 0:  # one that is no number, or too large, raises by itself
+        raise ValueError("port 0 cannot be reached")
+    return url
+
+
+def _loopback(host: str | None) -> bool:
+    try:
+        return host == "localhost" or ip_address(host or "").is_loopback
+    except ValueError:  # a name
+        return False
 
 
 class Price(Section):
@@ -137,7 +147,7 @@ class Redact(Section):
         for pattern in patterns:
             try:
                 re.compile(pattern)
-            except re.error as bad:
+            except (re.error, OverflowError, RecursionError) as bad:
                 raise ValueError(f"not a regular expression: {bad}") from None
         return patterns
 
@@ -217,10 +227,11 @@ class Loaded:
     """
 
     settings: Settings
-    sources: Mapping[str, str] = field(default_factory=dict)  # dotted key -> "file" or variable
+    sources: Mapping[str, str] = field(default_factory=dict)  # dotted key -> file or variable
     problems: tuple[dict[str, str], ...] = ()
 
 
+SHOWN_MAX = 200  # characters of a key or a message
 _SNAKE = re.compile(r"(?<=[a-z0-9])([A-Z])")
 _FREE_KEYS = ("providers.openai.prices",)  # tables whose keys are the user's own words
 
@@ -233,10 +244,10 @@ def load(data: bytes | None, path: str, env: Mapping[str, str]) -> Loaded:
     """
     try:
         tree = _snake(_parse(data, path), "") if data is not None else {}
-    except ValueError as bad:
-        problem = {"file": path, "key": "", "message": str(bad), "hint": "mend the syntax"}
+        sources = dict.fromkeys(_leaves(tree), path)
+    except (ValueError, RecursionError) as bad:
+        problem = {"file": path, "key": "", "message": _shown(str(bad)), "hint": "mend the syntax"}
         return Loaded(Settings(), {}, (problem,))
-    sources = dict.fromkeys(_leaves(tree), path)
     for key, (variable, value) in _overrides(env).items():
         _put(tree, key.split("."), value)
         sources[key] = variable
@@ -248,7 +259,7 @@ def load(data: bytes | None, path: str, env: Mapping[str, str]) -> Loaded:
 
 
 def _parse(data: bytes, path: str) -> dict[str, Any]:
-    text = data.decode("utf-8")
+    text = data.decode("utf-8-sig")  # some editors begin a file with a byte order mark
     tree = json.loads(text) if path.endswith(".json") else tomllib.loads(text)
     if not isinstance(tree, dict):
         raise ValueError("the file must hold a table of keys")
@@ -261,7 +272,10 @@ def _snake(value: Any, where: str) -> Any:
     found = {}
     for key, one in value.items():
         name = _SNAKE.sub(r"_\1", key).lower()
-        found[name] = _snake(one, f"{where}.{name}".lstrip("."))
+        below = f"{where}.{name}".lstrip(".")
+        if name in found:
+            raise ValueError(f"{below} is given twice, in two spellings")
+        found[name] = _snake(one, below)
     return found
 
 
@@ -281,32 +295,50 @@ def _overrides(env: Mapping[str, str]) -> dict[str, tuple[str, Any]]:
         if not variable.startswith("INDEXERD_"):
             continue
         words = variable.removeprefix("INDEXERD_").lower().split("__")
-        if words[0] not in tops:
-            continue
+        if words[0] not in tops and len(words) == 1:
+            continue  # INDEXERD_SOCKET and the like; a misspelt section is a problem
         try:
             value = tomllib.loads(f"v = {text}")["v"]
-        except tomllib.TOMLDecodeError:
+        except (tomllib.TOMLDecodeError, RecursionError):
             value = text
         found[".".join(words)] = (variable, value)
     return found
 
 
 def _put(tree: dict[str, Any], words: list[str], value: Any) -> None:
+    """Set a value; below something that is no table it becomes an unknown key, and so a problem."""
+    table = tree
     for word in words[:-1]:
-        below = tree.setdefault(word, {})
+        below = table.setdefault(word, {})
         if not isinstance(below, dict):
+            tree[".".join(words)] = value
             return
-        tree = below
-    tree[words[-1]] = value
+        table = below
+    table[words[-1]] = value
 
 
 def _problem(error: Any, path: str, sources: Mapping[str, str]) -> dict[str, str]:
     key = ".".join(str(part) for part in error["loc"])
-    kind = error["type"]
-    if kind == "extra_forbidden":
-        hint = "no such key; `indexerd config show` lists them all"
+    if error["type"] == "extra_forbidden":
+        message, hint = "no such key", "`indexerd config show` lists them all"
     elif key.startswith("model_keys"):
+        message = "not a model key" if "." in key else str(error["msg"])
         hint = "a model key is written provider/model, for example google/gemini-3.5-flash-lite"
     else:
+        message = str(error["msg"]).removeprefix("Value error, ")
         hint = "see config/indexerd.toml for its type and range"
-    return {"file": sources.get(key, path), "key": key, "message": str(error["msg"]), "hint": hint}
+    file = _source(key, sources) or path
+    return {"file": file, "key": _shown(key), "message": _shown(message), "hint": hint}
+
+
+def _source(key: str, sources: Mapping[str, str]) -> str | None:
+    """Where a faulty key came from: what set it, or the table around it, or a part of it."""
+    words = key.split(".")
+    above = (".".join(words[:count]) for count in range(len(words), 0, -1))
+    around = next((sources[one] for one in above if one in sources), None)
+    return around or next((sources[one] for one in sources if one.startswith(f"{key}.")), None)
+
+
+def _shown(text: str) -> str:
+    """A user's own words, fit for a terminal and a log: one line, no escapes, not endless."""
+    return "".join(c if c.isprintable() else "\ufffd" for c in text)[:SHOWN_MAX]

@@ -152,7 +152,7 @@ class Api:
         waiter = self._pipeline.force(session_id)
         if not params.get("wait"):
             return {"status": "queued"}
-        outcome = await waiter
+        outcome = await asyncio.shield(waiter)
         if isinstance(outcome, IndexerdError):
             raise outcome
         return _indexed(outcome)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import sys
 import time
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from indexerd.errors import AccessError
+from indexerd.errors import AccessError, IndexerdError
 from indexerd.io.catalog import Catalog
 from indexerd.io.journal import Journal
 from indexerd.io.ledger import Ledger
@@ -45,6 +46,7 @@ from indexerd.service.treasury import Treasury
 from indexerd.settings import Loaded
 
 BREAKERS = "breaker"
+FILES_WANTED = 4096
 TICK_SECONDS = 10.0  # between looks at socket file, watcher and watchdog
 SWITCH_SECONDS = 0.002  # a busy reader thread lets the loop have the interpreter after this
 
@@ -170,6 +172,7 @@ class Daemon:
         """Run until a signal; returns the exit code."""
         self._loop = asyncio.get_running_loop()
         sys.setswitchinterval(SWITCH_SECONDS)
+        raise_file_limit()
         notifier = Notifier(self._start.env)
         stopping = asyncio.Event()
         failed = asyncio.Event()
@@ -230,7 +233,7 @@ class Daemon:
             notifier.status(f"{len(pipeline.known)} sessions, {len(pipeline.jobs)} queued")
             try:
                 await server.check()
-            except AccessError as bad:
+            except IndexerdError as bad:  # something stands in our place: tried again later
                 self.news.say("socket.rejected", {"reason": str(bad)})
             if pipeline.watch.failing():
                 failed.set()
@@ -278,3 +281,12 @@ def make_private(directory: Path) -> None:
             directory.chmod(0o700)
     except OSError as bad:
         raise AccessError(f"{directory}: {bad.strerror}") from None
+
+
+def raise_file_limit() -> None:
+    """Allow as many open files as the system lets us: launchd's default is too low for us."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES_WANTED if hard == resource.RLIM_INFINITY else min(FILES_WANTED, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -1,0 +1,312 @@
+"""Look-ups: names, rows, full text. Prints a table; nothing outside a scratch directory is touched.
+
+    python bench/bench_lookup.py [--sessions 10000] [--messages 218000] [--queries 500] [--seed 1]
+
+Every figure stands beside its limit, measured in the same run: fuzzy names against rapidfuzz's
+WRatio over all names, building against nothing but the same texts through a bare FTS5 table.
+All data is made up here, the same for the same seed: names as people give them, messages of
+words with the frequencies of a natural language. Latencies are p50 / p99 in milliseconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sqlite3
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from rapidfuzz import fuzz, process
+
+from indexerd.core.names import Names
+from indexerd.core.names_fuzzy import folded
+from indexerd.core.times import iso
+from indexerd.errors import AmbiguousError, NotFoundError
+from indexerd.io.catalog import Catalog, SearchText
+
+
+def _words(text: str) -> list[str]:
+    return text.split()
+
+
+VERBS = _words(
+    "fix add refactor investigate implement debug review migrate document improve optimize remove"
+    " update design explore plan write test rename upgrade"
+)
+NOUNS = _words(
+    "login button auth token session parser cache database migration index search settings"
+    " dashboard export import report invoice payment webhook queue worker scheduler logging metrics"
+    " config CLI API endpoint schema validation form modal tooltip sidebar theme onboarding email"
+    " template notification upload download image thumbnail chart table filter pagination"
+    " permission role user profile password oauth docker deployment pipeline release changelog docs"
+    " benchmark memory leak race deadlock timeout retry backoff error crash windows macos linux"
+    " path unicode encoding locale currency rounding date timezone calendar"
+)
+COMMON = _words(
+    "the to of and a in is it that for this with on we as be are not can you if or from"
+)
+SYLLABLES = _words("ba ce di fo gu ha je ki lo mu na pe qui ro sa te vi wo xa yu zen tor lin mar")
+
+
+class Maker:
+    """Made-up names and texts."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        own = {"".join(self.random.choices(SYLLABLES, k=n)) for n in (2, 3, 4) for _ in range(9000)}
+        self.rare = sorted(own)
+        self.random.shuffle(self.rare)
+        self.words = [*COMMON, *NOUNS, *VERBS, *self.rare]
+        self.weights = list(accumulate(1 / (n + 2.7) for n in range(len(self.words))))
+
+    def name(self) -> str:
+        r = self.random
+        words = [r.choice(VERBS)]
+        words += [
+            r.choice(NOUNS) if r.random() < 0.7 else r.choice(self.rare[:6000])
+            for _ in range(r.choice((1, 2, 2, 3, 3, 4)))
+        ]
+        if r.random() < 0.3:
+            words += [r.choice(("for", "in", "with")), r.choice(NOUNS), r.choice(self.rare[:6000])]
+        if r.random() < 0.15:
+            words.append(str(r.randint(1, 9999)))
+        return " ".join(words).capitalize()
+
+    def text(self, size: int) -> str:
+        return " ".join(
+            self.random.choices(self.words, cum_weights=self.weights, k=max(3, size // 6))
+        )
+
+    def message(self) -> str:
+        return self.text(int(min(20_000, self.random.lognormvariate(5.4, 1.1))))
+
+    def mistyped(self, text: str) -> str:
+        letters = list(text)
+        for _ in range(self.random.choice((1, 1, 2))):
+            at = self.random.randrange(len(letters))
+            chance = self.random.random()
+            if chance < 0.3:
+                letters[at] = self.random.choice("abcdefghijklmnop")
+            elif chance < 0.6 and len(letters) > 3:
+                del letters[at]
+            else:
+                letters.insert(at, self.random.choice("aeiou"))
+        return "".join(letters)
+
+
+def row(maker: Maker, n: int) -> dict[str, Any]:
+    name = maker.name()
+    return {
+        "sessionId": str(uuid.UUID(int=maker.random.getrandbits(128))),
+        "agent": maker.random.choice(("pi", "claude", "codex")),
+        "sessionFile": f"/home/user/.pi/agent/sessions/p{n % 400}/{n}.jsonl",
+        "cwd": f"/home/user/src/project-{n % 400}",
+        "name": name,
+        "nameSource": "meta",
+        "description": maker.text(250),
+        "tags": maker.random.sample(NOUNS, 5),
+        "createdAt": iso(1_700_000_000 + n * 900),
+        "modifiedAt": iso(1_700_000_000 + n * 900 + 500),
+        "messageCount": 22,
+        "userMessageCount": 9,
+        "newUserMessages": 0,
+        "firstUserMessage": maker.text(150),
+        "archived": False,
+        "gone": False,
+        "indexed": True,
+        "state": "idle",
+        "filesRead": [
+            f"/home/user/src/project-{n % 400}/src/{w}.py" for w in maker.rare[n : n + 8]
+        ],
+        "filesModified": [],
+        "toolsUsed": {"read": 8, "bash": 3},
+        "resume": "pi --session x",
+    }
+
+
+def at(values: Sequence[float], share: float) -> float:
+    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
+
+
+def show(label: str, text: str) -> None:
+    print(f"  {label:34s} {text}", flush=True)
+
+
+def latency(label: str, ask: Callable[[Any], Any], queries: Sequence[Any]) -> list[Any]:
+    taken, answers = [], []
+    for query in queries:
+        start = time.perf_counter()
+        answers.append(ask(query))
+        taken.append((time.perf_counter() - start) * 1e3)
+    show(label, f"{at(taken, 0.5):8.3f} / {at(taken, 0.99):8.3f} ms   n={len(taken)}")
+    return answers
+
+
+def timed(label: str, act: Callable[[], Any], amount: float = 0, unit: str = "") -> Any:
+    start = time.perf_counter()
+    result = act()
+    taken = time.perf_counter() - start
+    show(label, f"{taken * 1e3:8.1f} ms" + (f"   {amount / taken:8.1f} {unit}" if amount else ""))
+    return result
+
+
+def names_part(maker: Maker, catalog: Catalog, queries: int) -> None:
+    rows = timed("rows for names, from the catalog", catalog.known)
+    names = timed("Names.load", lambda: Names.load(rows))
+    timed("Names.warm (first fuzzy look-up)", names.warm)
+    keys = [folded(one.name) for one in rows]
+    picked = [maker.random.choice(rows) for _ in range(queries)]
+
+    def resolve(ref: str) -> tuple[str, str | None]:
+        try:
+            found = names.resolve(ref, scope="all")
+        except AmbiguousError:
+            return "ambiguous", None
+        except NotFoundError:
+            return "not found", None
+        return found.how, found.session_id
+
+    latency("resolve: id", resolve, [one.session_id for one in picked])
+    latency("resolve: id prefix", resolve, [one.session_id[:12] for one in picked])
+    latency("resolve: exact name", resolve, [one.name for one in picked])
+    kinds = {
+        "mistyped": [maker.mistyped(folded(one.name)) for one in picked],
+        "two words": [" ".join(folded(one.name).split()[:2]) for one in picked],
+    }
+    for kind, refs in kinds.items():
+        answers = latency(f"resolve: {kind}", resolve, refs)
+        ways: dict[str, int] = {}
+        for (how, session_id), one in zip(answers, picked, strict=True):
+            fits = how == "fuzzy" and session_id != one.session_id
+            way = "fuzzy, another" if fits else how
+            ways[way] = ways.get(way, 0) + 1
+        show("", f"{ways}")
+        near = latency(f"nearest: {kind}", lambda ref: names.nearest(ref, 1), refs)
+        some = refs[:100]
+        full = latency(
+            "  limit: WRatio over all names",
+            lambda ref: process.extract(folded(ref), keys, scorer=fuzz.WRatio, limit=5),
+            some,
+        )
+        best = [round(one[0][1] / 100, 3) for one in full]
+        same = sum(1 for n, b in zip(near, best, strict=False) if n and n[0][1] >= b)
+        show("  same best score", f"{same} of {len(some)}")
+    latency("complete", lambda one: names.complete(one.name[:4], cwd=one.cwd, now=1.8e9), picked)
+    latency("complete, all, empty", lambda _: names.complete("", now=1.8e9), picked[:100])
+
+
+def rows_part(maker: Maker, catalog: Catalog, ids: Sequence[str], queries: int) -> None:
+    some = maker.random.choices(ids, k=queries)
+    latency("get", catalog.get, some)
+    latency("list, first page of all", lambda _: catalog.list(), some[:200])
+    latency(
+        "list, first page of a project",
+        lambda n: catalog.list(cwd=f"/home/user/src/project-{n}"),
+        range(200),
+    )
+    cursor = catalog.list(limit=1000).next_cursor
+    latency("list, a page in the middle", lambda _: catalog.list(cursor=cursor), some[:200])
+
+
+def search_part(maker: Maker, catalog: Catalog, queries: int) -> None:
+    r = maker.random
+    rare = r.choices(maker.rare[500:12_000], k=queries)
+    asked = {
+        "rare word": rare,
+        "two words": [f"{r.choice(NOUNS)} {r.choice(maker.rare[:400])}" for _ in range(queries)],
+        "common words": r.choices([*COMMON[:12], *NOUNS[:30], "the token", "in the"], k=queries),
+        "phrase": [f'"{r.choice(COMMON)} {r.choice(NOUNS)}"' for _ in range(queries)],
+        "beginning of a word": [word[:5] for word in rare],
+        "nothing has it": [f"{word}qqq" for word in rare],
+    }
+    for kind, some in asked.items():
+        answers = latency(f"search: {kind}", catalog.search, some)
+        show("", f"{sum(len(one.hits) for one in answers) / len(answers):.1f} hits")
+    latency(
+        "search: common, in one project",
+        lambda word: catalog.search(word, cwd="/home/user/src/project-7"),
+        asked["common words"][:100],
+    )
+    latency("search: re:", catalog.search, [rf"re:\b{word}\s+\w+ing" for word in rare[:20]])
+
+
+def bare(path: Path, texts: Sequence[str]) -> None:
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA synchronous = NORMAL")
+    db.execute("CREATE VIRTUAL TABLE f USING fts5 (text)")
+    db.execute("BEGIN")
+    db.executemany("INSERT INTO f VALUES (?)", ((text,) for text in texts))
+    db.execute("COMMIT")
+    db.close()
+
+
+def build_part(
+    maker: Maker, directory: Path, sessions: int, messages: int
+) -> tuple[Catalog, list[str]]:
+    rows = [row(maker, n) for n in range(sessions)]
+    summaries = [maker.text(700) for _ in rows]
+    each = max(1, messages // sessions)
+    texts = [[maker.message() for _ in range(each)] for _ in rows]
+    size = sum(len(text) for one in texts for text in one)
+    catalog = Catalog.open(directory / "catalog.sqlite")
+    filled = [(one, SearchText(text)) for one, text in zip(rows, summaries, strict=True)]
+    timed("put all rows", lambda: catalog.put(filled), sessions, "rows/s")
+    timed("put all rows again, unchanged", lambda: catalog.put(filled), sessions, "rows/s")
+
+    def add_all() -> None:
+        for first in range(0, sessions, 400):
+            with catalog.batch():
+                for n in range(first, min(first + 400, sessions)):
+                    items = [(f"{n:x}-{k:x}", "user", "", text) for k, text in enumerate(texts[n])]
+                    catalog.add_messages(rows[n]["sessionId"], items, mark=str(n))
+
+    timed(f"add {each * sessions} messages", add_all, size / 1e6, "MB/s")
+    timed(
+        "  limit: the same texts, bare FTS5",
+        lambda: bare(directory / "bare.sqlite", [text for one in texts for text in one]),
+        size / 1e6,
+        "MB/s",
+    )
+    latency(
+        "add one message",
+        lambda n: catalog.add_messages(
+            rows[n]["sessionId"], [(f"new-{n}", "user", "", texts[n][0])]
+        ),
+        range(200),
+    )
+    files = sum(one.stat().st_size for one in directory.glob("catalog.sqlite*"))
+    show(
+        "size of the file",
+        f"{files / 1e6:8.1f} MB, {files / size:.2f} x the {size / 1e6:.1f} MB of messages",
+    )
+    return catalog, [one["sessionId"] for one in rows]
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--sessions", type=int, default=10_000)
+    options.add_argument("--messages", type=int, default=218_000)
+    options.add_argument("--queries", type=int, default=500)
+    options.add_argument("--seed", type=int, default=1)
+    chosen = options.parse_args()
+    maker = Maker(chosen.seed)
+    with tempfile.TemporaryDirectory(prefix="bench-lookup-") as scratch:
+        print(f"{chosen.sessions} sessions, {chosen.messages} messages")
+        catalog, ids = build_part(maker, Path(scratch), chosen.sessions, chosen.messages)
+        rows_part(maker, catalog, ids, chosen.queries)
+        names_part(maker, catalog, chosen.queries)
+        search_part(maker, catalog, chosen.queries)
+        catalog.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,278 @@
+"""The socket's language: one JSON document a line, JSON-RPC 2.0. Bytes in, values out.
+
+In: a line as received (its newline may be there or not). Out: a `Request`, or the `Failure`
+to answer with; and the other way round, answers and events as lines. `parse` never raises,
+whatever the bytes: RecursionError is not a ValueError, stdlib `json` lets NaN, 1e999 and lone
+surrogates through, and msgspec refuses escaped lone surrogates that agents do write. So
+msgspec reads first, and what it refuses the standard library gets to judge, strictly.
+
+Decided here: of doubled keys the last one counts; positional params are refused (-32602);
+batches are refused (-32600): requests may be pipelined instead; `id` is a string, a number or
+null, and a request without one is a notification, which is never answered.
+Lines that go out are valid UTF-8 JSON without NaN, and hold no newline but the last byte.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, NoReturn, TypeAlias
+
+import msgspec
+
+from indexerd.errors import RPC_CODES, IndexerdError, UsageError
+
+LINE_MAX = 1024 * 1024  # bytes of one request line, its newline not counted
+ID_MAX = 256  # characters of a request's id, which is echoed
+_SHOWN = 64  # characters of a method's name that an error message repeats
+
+Id: TypeAlias = str | int | float | None
+
+
+class Fault(IntEnum):
+    """JSON-RPC's own codes, for what is wrong with the request as such."""
+
+    PARSE = -32700
+    INVALID_REQUEST = -32600
+    UNKNOWN_METHOD = -32601
+    INVALID_PARAMS = -32602
+    INTERNAL = -32603
+
+
+_WORDS = {
+    Fault.PARSE: "parse error",
+    Fault.INVALID_REQUEST: "invalid request",
+    Fault.UNKNOWN_METHOD: "unknown method",
+    Fault.INVALID_PARAMS: "invalid params",
+    Fault.INTERNAL: "internal error",
+}
+
+
+class Request(msgspec.Struct, frozen=True):
+    """One call. `params` is always an object; absent and null ones are empty.
+
+    A Struct because it is made for every request, in a seventh of a dataclass's time.
+    """
+
+    id: Id
+    method: str
+    params: dict[str, Any]
+    is_notification: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A fault to answer with. `id` is null where the request's own could not be read."""
+
+    id: Id
+    fault: Fault
+    message: str
+    hint: str = "see docs/PROTOCOL.md"
+
+    def to_line(self) -> bytes:
+        """The answer's line."""
+        kind = "internal" if self.fault is Fault.INTERNAL else "usage"
+        data = {"kind": kind, "hint": self.hint, "retryable": False}
+        return _error(self.id, self.fault, self.message, data)
+
+
+def parse(line: bytes | bytearray) -> Request | Failure:
+    """Read one line. Never raises."""
+    if len(line) > LINE_MAX + 1:
+        return too_long()
+    try:
+        held = _load(line)
+    except (ValueError, RecursionError):
+        return Failure(None, Fault.PARSE, "not a JSON document")
+    if isinstance(held, dict):
+        return _request(held)
+    if isinstance(held, list):
+        message = "batches are not supported: send one request a line"
+        return Failure(None, Fault.INVALID_REQUEST, message)
+    return Failure(None, Fault.INVALID_REQUEST, "a request is a JSON object")
+
+
+def result(id: Id, value: Any) -> bytes:  # noqa: A002 - the protocol's own word
+    """Answer a request. What is not JSON raises TypeError, endless nesting RecursionError."""
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}\n' % (_dump(id), _dump(value))
+
+
+def failure(id: Id, error: IndexerdError | Fault) -> bytes:  # noqa: A002 - as above
+    """Answer a request with an error of the tree, or with a fault that says no more.
+
+    Wrong arguments (UsageError) are JSON-RPC's "invalid params"; every other error has the
+    code of its kind. `data` holds kind and hint in both cases.
+    """
+    if isinstance(error, Fault):
+        return Failure(id, error, _WORDS[error], "see `indexerd logs`").to_line()
+    invalid = isinstance(error, UsageError)
+    code = Fault.INVALID_PARAMS if invalid else RPC_CODES.get(error.kind, RPC_CODES["internal"])
+    return _error(id, code, str(error), error.data())
+
+
+def event(params: Mapping[str, Any]) -> bytes:
+    """Write a notification for a subscriber. Raises as `result` does."""
+    return b'{"jsonrpc":"2.0","method":"event","params":%b}\n' % _dump(dict(params))
+
+
+def unknown_method(request: Request) -> Failure:
+    """Say that there is no such method: what a handler returns for it."""
+    message = f"unknown method: {request.method[:_SHOWN]!r}"
+    return Failure(request.id, Fault.UNKNOWN_METHOD, message, "`hello` lists the capabilities")
+
+
+def invalid_params(request: Request, message: str) -> Failure:
+    """Say what is wrong with the params: what a handler may return instead of UsageError."""
+    return Failure(request.id, Fault.INVALID_PARAMS, message)
+
+
+def too_long() -> Failure:
+    """Say that a line is longer than LINE_MAX; the connection ends with it."""
+    return Failure(None, Fault.INVALID_REQUEST, f"a request line is at most {LINE_MAX} bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a peer may take; the defaults are the protocol's own figures."""
+
+    line_bytes: int = LINE_MAX
+    half_line_seconds: float = 5.0
+    connections: int = 768  # leaves files to work with under the usual limit of 1,024
+    in_flight: int = 32  # requests of one connection that are not answered yet
+    lines_a_turn: int = 16  # then the loop serves the others
+    junk_lines: int = 8  # in a row
+    unsent_bytes: int = 256 * 1024  # above it no further request of that peer is taken up
+    stall_seconds: float = 10.0  # without a byte taken by the peer
+    lag_events: int = 1000  # events written while above unsent_bytes
+    grace_seconds: float = 2.0  # for requests under way when the server closes
+
+
+LIMITS = Limits()
+
+
+class Lines:
+    """Cuts a stream of bytes at newlines (0x0A and nothing else), holding one line's worth.
+
+    A line longer than `limit` is never handed out: `too_long` says that one stands in front.
+    """
+
+    def __init__(self, limit: int = LINE_MAX) -> None:
+        self._limit = limit
+        self._held = bytearray()
+        self._end = -1  # where the line in front ends; -1: not here yet
+
+    def feed(self, data: bytes) -> None:
+        """Take in what arrived."""
+        looked = len(self._held)
+        self._held += data
+        if self._end < 0:
+            self._end = self._held.find(b"\n", looked)
+
+    def take(self) -> bytes | None:
+        """Hand out the next complete line without its newline, or None."""
+        if self._end < 0 or self._end > self._limit:
+            return None
+        line = bytes(self._held[: self._end])
+        del self._held[: self._end + 1]
+        self._end = self._held.find(b"\n")
+        return line
+
+    def rest(self) -> bytes:
+        """Hand out what no newline ended, at the end of the stream."""
+        line = bytes(self._held)
+        self.clear()
+        return line
+
+    def clear(self) -> None:
+        """Forget everything held."""
+        self._held.clear()
+        self._end = -1
+
+    @property
+    def ready(self) -> bool:
+        """Whether `take` has a line."""
+        return 0 <= self._end <= self._limit
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether all that is held is the beginning of a line."""
+        return self._end < 0 and len(self._held) > 0
+
+    @property
+    def too_long(self) -> bool:
+        """Whether the line in front is longer than the limit, complete or not."""
+        return (len(self._held) if self._end < 0 else self._end) > self._limit
+
+
+def _request(held: dict[str, Any]) -> Request | Failure:
+    has_id = "id" in held
+    asked = held.get("id")
+    if not _is_id(asked):
+        message = f"id must be a string of at most {ID_MAX} characters, a number or null"
+        return Failure(None, Fault.INVALID_REQUEST, message)
+    if held.get("jsonrpc") != "2.0":
+        return Failure(asked, Fault.INVALID_REQUEST, 'jsonrpc must be "2.0"')
+    method = held.get("method")
+    if not isinstance(method, str) or not method:
+        return Failure(asked, Fault.INVALID_REQUEST, "method must be a string")
+    params = held.get("params")
+    if params is None:
+        params = {}
+    if not isinstance(params, dict):
+        return Failure(asked, Fault.INVALID_PARAMS, "params must be an object")
+    return Request(asked, method, params, is_notification=not has_id)
+
+
+def _is_id(value: Any) -> bool:
+    if isinstance(value, str):
+        return len(value) <= ID_MAX
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def _error(id: Id, code: int, message: str, data: Mapping[str, Any]) -> bytes:  # noqa: A002
+    told = {"code": int(code), "message": message, "data": data}
+    return b'{"jsonrpc":"2.0","id":%b,"error":%b}\n' % (_dump(id), _dump(told))
+
+
+_decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
+
+
+def _load(line: bytes | bytearray) -> Any:
+    try:
+        return _decode(line)
+    except ValueError:  # every error of msgspec's is one, and so is a bad UTF-8 byte
+        held = json.loads(line.decode("utf-8"), parse_constant=_refuse, parse_float=_finite)
+        return _scrub(held)
+
+
+def _refuse(word: str) -> NoReturn:
+    raise ValueError(f"not JSON: {word}")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError("a number out of range")
+    return number
+
+
+def _dump(value: Any) -> bytes:
+    try:
+        return _encode(value)  # writes NaN and infinity as null
+    except UnicodeEncodeError:
+        return _encode(_scrub(value))
+
+
+def _scrub(value: Any) -> Any:
+    """Replace lone surrogates, which JSON may escape and UTF-8 cannot hold."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, Mapping):
+        return {_scrub(key): _scrub(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_scrub(one) for one in value]
+    return value

@@ -1,0 +1,77 @@
+"""Calls of the real Gemini model to the fake server, with canaries in all that must stay unsaid."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import google.genai  # noqa: F401 - warm, so that short deadlines are about the server
+
+from indexerd.errors import ModelError
+from indexerd.llm.base import Prompt, Reply, Tokens
+from indexerd.llm.gemini import Gemini
+from indexerd.meta import Metadata
+from indexerd.settings import ModelLimits
+from tests.fakes.gemini_server import GeminiServer
+
+KEY = "key-canary-0123456789"
+USER = "transcript-canary"
+PROMPT = Prompt("system-canary", USER, Metadata.model_json_schema(), max_output_tokens=777)
+MODEL = "gemini-3.5-flash-lite"
+USED = Tokens(1200, 300)
+
+
+def model(url: str, **limits: Any) -> Gemini:
+    """A model at a fake server."""
+    return Gemini(MODEL, KEY, url, ModelLimits(**limits))
+
+
+def run(one: Gemini, work: Coroutine[Any, Any, Any]) -> Any:
+    """Run some work in a loop of its own, and close the model there."""
+
+    async def whole() -> Any:
+        try:
+            return await work
+        finally:
+            await one.aclose()
+
+    return asyncio.run(whole())
+
+
+def ask(url: str, prompt: Prompt = PROMPT, timeout: float = 10.0) -> Reply:
+    """Make one call."""
+    one = model(url)
+    answered: Reply = run(one, one.generate(prompt, timeout=timeout))
+    return answered
+
+
+def outcomes(server: GeminiServer, faults: list[str], timeout: float = 10.0) -> dict[str, Any]:
+    """Ask once for each fault, with one client; each must cost exactly one request."""
+    one = model(server.url)
+    found: dict[str, Any] = {}
+
+    async def each() -> None:
+        for fault in faults:
+            before = server.hits
+            server.script(fault)
+            try:
+                found[fault] = await one.generate(PROMPT, timeout=timeout)
+            except ModelError as bad:
+                found[fault] = bad
+            assert server.hits - before == 1, fault
+
+    run(one, each())
+    carried = [fault for fault, bad in found.items() if getattr(bad, "__context__", None)]
+    assert not carried, "the SDK's error, with its body, travels along"
+    return found
+
+
+def kinds(found: dict[str, Any]) -> dict[str, str]:
+    """Name the type of each outcome."""
+    return {fault: type(one).__name__ for fault, one in found.items()}
+
+
+def names(server: GeminiServer, *prefixes: str) -> list[str]:
+    """List the faults that begin so."""
+    return [fault for fault in server.faults() if fault.startswith(prefixes)]

@@ -1,0 +1,512 @@
+"""The blocking client, against scripted servers and against real ones in processes of their own.
+
+The latter also show what only a process can: umask, descriptors, memory, SIGSTOP, sudden death.
+"""
+
+import contextlib
+import json
+import os
+import resource
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indexerd import client, errors
+from indexerd.client import Client, call_once
+from indexerd.core import wire
+from indexerd.io import peers
+
+ROOT = Path(__file__).parents[1]
+SECONDS = 20.0  # after which a test gives up; nothing here takes a tenth of it
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=20),
+    lambda below: st.lists(below, max_size=4) | st.dictionaries(st.text(), below, max_size=4),
+    max_leaves=20,
+)
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    """A private directory with a short name."""
+    made = Path(tempfile.mkdtemp(prefix="ixd", dir="/tmp"))
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def scripted(path: Path, play: Callable[[socket.socket], None]) -> Iterator[str]:
+    """A server for one connection, which does as it is told."""
+
+    def run() -> None:
+        with contextlib.suppress(OSError), listener.accept()[0] as peer:
+            peer.settimeout(SECONDS)
+            play(peer)
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.settimeout(SECONDS)
+        listener.bind(os.fspath(path))
+        listener.listen()
+        thread = threading.Thread(target=run)
+        thread.start()
+        yield os.fspath(path)
+        thread.join(SECONDS)
+
+
+def answers(*lines: bytes) -> Callable[[socket.socket], None]:
+    """Answer each request with the next line."""
+
+    def play(peer: socket.socket) -> None:
+        for line in lines:
+            assert peer.recv(1 << 16).endswith(b"\n")
+            peer.sendall(line)
+
+    return play
+
+
+def failing(path: Path, *lines: bytes) -> errors.IndexerdError:
+    """The error of a call that is answered with these lines."""
+    with scripted(path, answers(*lines)) as where, pytest.raises(errors.IndexerdError) as raised:
+        call_once(where, "get", {"ref": "x"}, SECONDS)
+    return raised.value
+
+
+# What comes back.
+
+
+def test_a_result_comes_back_as_it_is(directory: Path) -> None:
+    """One connection, several calls, any JSON."""
+    with process(directory) as server, Client(server.path, SECONDS) as daemon:
+        for params in ({}, {"a": [1, 2.5, None, True]}, {"text": 'ü\n"\u2028\U0001f600'}):
+            assert daemon.call("echo", params) == params
+        assert daemon.call("echo") == {}
+        assert call_once(server.path, "echo", {"n": 1}, SECONDS) == {"n": 1}
+        long = {"text": "x" * 1_000_000}
+        assert daemon.call("echo", long) == long
+
+
+def tree(root: type[errors.IndexerdError]) -> list[type[errors.IndexerdError]]:
+    """A class and everything below it."""
+    return [root, *(one for below in root.__subclasses__() for one in tree(below))]
+
+
+def make(kind: type[errors.IndexerdError]) -> errors.IndexerdError:
+    """One error of a class."""
+    if issubclass(kind, errors.AmbiguousError):
+        return kind("several", [{"sessionId": "a"}, {"sessionId": "b"}])
+    if issubclass(kind, errors.ConfigError):
+        return kind([{"file": "f", "key": "k", "message": "m", "hint": "h"}])
+    return kind("what happened")
+
+
+@pytest.mark.parametrize("kind", tree(errors.IndexerdError), ids=lambda kind: kind.__name__)
+def test_errors_of_the_tree_come_back(directory: Path, kind: type[errors.IndexerdError]) -> None:
+    """Kind, text, hint, candidates and exit code hold on both sides of the socket."""
+    error = make(kind)
+    error.hint = "a hint of its own"
+    error.retryable = not error.retryable
+    error.upstream = "E42"
+    found = failing(directory / "s", wire.failure(1, error))
+    assert str(found) == str(error)
+    assert found.data() == error.data()
+    assert found.exit_code == error.exit_code
+    assert found.kind == error.kind
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "exit_code"),
+    [
+        (wire.unknown_method(wire.Request(1, "new", {})).to_line(), errors.UsageError, 2),
+        (wire.too_long().to_line(), errors.UsageError, 2),
+        (wire.failure(1, wire.Fault.INTERNAL), errors.IndexerdError, 1),
+        (
+            b'{"jsonrpc":"2.0","id":1,"error":{"code":1099,"message":"?","data":{"kind":"new"}}}\n',
+            errors.IndexerdError,
+            1,
+        ),
+        (b'{"jsonrpc":"2.0","id":1,"error":{"code":-1}}\n', errors.IndexerdError, 1),
+    ],
+)
+def test_faults_and_unknown_kinds_are_errors_of_the_tree(
+    directory: Path, line: bytes, kind: type[errors.IndexerdError], exit_code: int
+) -> None:
+    """A daemon that is older or newer than the client is no reason for a traceback."""
+    found = failing(directory / "s", line)
+    assert type(found) is kind
+    assert found.exit_code == exit_code
+
+
+# When nothing comes back.
+
+
+def test_nobody_there_is_a_daemon_that_is_down(directory: Path) -> None:
+    """ENOENT, ENOTDIR, a plain file, a stale socket, a daemon that hangs up at once."""
+    (directory / "file").write_text("x")
+    with socket.socket(socket.AF_UNIX) as stale:
+        stale.bind(os.fspath(directory / "stale"))
+    for name in ("none", "file/below", "file", "stale"):
+        with pytest.raises(errors.DaemonDownError) as raised:
+            call_once(directory / name, "hello", timeout=SECONDS)
+        assert raised.value.exit_code == 69
+
+
+@pytest.mark.parametrize("said", [b"", b'{"jsonrpc":"2.0","id":1,"resu'])
+def test_a_daemon_that_hangs_up_is_down(directory: Path, said: bytes) -> None:
+    """Without an answer, or in the middle of one (S3, S8: turned away; a crash)."""
+    with scripted(directory / "s", answers(said)) as path, Client(path, SECONDS) as daemon:
+        for _ in range(2):
+            with pytest.raises(errors.DaemonDownError):
+                daemon.call("hello")
+
+
+@pytest.mark.parametrize("said", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"[1]\n", b"\xff\n", b"\n"])
+def test_what_is_no_daemon_of_ours_is_said(directory: Path, said: bytes) -> None:
+    """Some other program behind the path."""
+    found = failing(directory / "s", said)
+    assert type(found) is errors.DaemonDownError
+    assert "no daemon of ours" in str(found)
+
+
+def test_an_answer_without_end_is_not_kept(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is received has a bound."""
+    monkeypatch.setattr(client, "_REPLY_MAX", 100_000)
+    found = failing(directory / "s", b"x" * 1_000_000)
+    assert type(found) is errors.DaemonDownError
+
+
+def test_time_runs_out(directory: Path) -> None:
+    """A daemon that is silent, drips, or is stopped: DeadlineError, and the connection ends."""
+
+    def drip(peer: socket.socket) -> None:
+        while True:
+            peer.sendall(b" ")
+            threading.Event().wait(0.01)
+
+    for name, play in (("silent", lambda peer: peer.recv(1000) and peer.recv(1)), ("drip", drip)):
+        with scripted(directory / name, play) as path, Client(path, 0.1) as daemon:
+            with pytest.raises(errors.DeadlineError):
+                daemon.call("hello")
+            with pytest.raises(errors.DaemonDownError):
+                daemon.call("hello")
+    with process(directory) as server, stopped(server.pid), pytest.raises(errors.DeadlineError):
+        call_once(server.path, "echo", timeout=0.1)
+
+
+def test_a_crowd_at_the_door_is_waited_out(directory: Path) -> None:
+    """A full backlog refuses at once (EAGAIN): it is tried again until the time is over."""
+    path = os.fspath(directory / "s")
+    with socket.socket(socket.AF_UNIX) as listener, contextlib.ExitStack() as stack:
+        listener.bind(path)
+        listener.listen(0)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                one = stack.enter_context(socket.socket(socket.AF_UNIX))
+                one.settimeout(0)
+                one.connect(path)
+        with pytest.raises(errors.DeadlineError):
+            Client(path, 0.05)
+
+        def let_one_in() -> None:
+            listener.accept()[0].close()
+
+        timer = threading.Timer(0.05, let_one_in)
+        timer.start()
+        Client(path, SECONDS).close()
+        timer.join()
+
+
+def test_what_cannot_be_sent_is_said_here(directory: Path) -> None:
+    """S5, and params that are not JSON or too many: nothing is sent, the connection is usable."""
+    with pytest.raises(errors.UsageError) as raised:
+        Client(directory / ("x" * 200))
+    assert "INDEXERD_SOCKET" in raised.value.hint
+    with process(directory) as server, Client(server.path, SECONDS) as daemon:
+        for odd in (object(), float("nan"), {1, 2}, "x" * (1024 * 1024)):
+            with pytest.raises(errors.UsageError):
+                daemon.call("echo", {"odd": odd})
+        assert daemon.call("echo", {"still": "here"}) == {"still": "here"}
+
+
+AS_NOBODY = """
+import os, sys
+from indexerd import client, errors
+os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)
+try:
+    client.call_once(sys.argv[1], "echo")
+except errors.IndexerdError as error:
+    print(type(error).__name__, error.exit_code)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
+def test_no_access_is_said(directory: Path) -> None:
+    """S3: EACCES is not "the daemon is down"; a connection turned away by its uid is."""
+    with process(directory) as server:
+        command = [sys.executable, "-c", AS_NOBODY, os.fspath(server.path)]
+        run = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+        assert run.stdout == "AccessError 77\n"
+        for each in (directory, server.path.parent):
+            each.chmod(0o755)
+        server.path.chmod(0o666)
+        run = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+        assert run.stdout == "DaemonDownError 69\n"
+
+
+# Events.
+
+
+def test_events_are_yielded_in_order_and_none_is_lost(directory: Path) -> None:
+    """Also those that come before the answer to a call; the end of the daemon ends them."""
+    told = [wire.event({"event": "status.changed", "n": n}) for n in range(6)]
+    script = answers(
+        told[0] + told[1] + wire.result(1, {}) + told[2],
+        told[3] + wire.result(2, "pong") + told[4] + told[5],
+    )
+    with scripted(directory / "s", script) as path, Client(path, SECONDS) as daemon:
+        events = daemon.events(["status.changed"])
+        assert [next(events)["n"] for _ in range(2)] == [0, 1]
+        assert daemon.call("ping") == "pong"
+        assert [next(events)["n"] for _ in range(4)] == [2, 3, 4, 5]
+        with pytest.raises(errors.DaemonDownError):
+            next(events)
+
+
+def test_waiting_for_an_event_may_have_an_end(directory: Path) -> None:
+    """A timeout while nothing happens leaves the connection usable."""
+    script = answers(wire.result(1, {}) + b'{"half', b' of":1}\n' + wire.result(2, "pong"))
+    with scripted(directory / "s", script) as path, Client(path, SECONDS) as daemon:
+        with pytest.raises(errors.DeadlineError):
+            next(daemon.events(timeout=0.05))
+        assert daemon.call("ping") == "pong"
+
+
+# What it costs.
+
+
+def test_importing_the_client_brings_next_to_nothing() -> None:
+    """Hooks start fast: no json, re, enum, typing, socket, nor anything that is not Python's."""
+    program = (
+        "import os, sys, time; had = set(sys.modules); import indexerd.client;"
+        "print(*sys.modules.keys() - had)"
+    )
+    command = [sys.executable, "-S", "-c", program]
+    run = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    allowed = {"indexerd", "indexerd.client", "__future__", "errno", "_json", "_socket"}
+    assert set(run.stdout.split()) <= allowed
+
+
+@given(JSON)
+def test_the_short_way_to_json_says_what_json_says(value: Any) -> None:
+    """CPython's own functions, taken directly, agree with `json`; and so does doing without."""
+    assert client._loads(json.dumps(value) + " \r") == value
+    assert json.loads(client._dumps({"v": value})) == {"v": value}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(client, "_scan", None)
+        patch.setattr(client, "_encode", None)
+        assert client._loads(json.dumps(value)) == value
+        assert json.loads(client._dumps({"v": value})) == {"v": value}
+
+
+@given(st.text(max_size=30))
+def test_what_is_not_json_is_nothing(text: str) -> None:
+    """Without `json` loaded CPython's scanner cannot say what is wrong; nothing escapes us."""
+    try:
+        expected = json.loads(text)
+    except ValueError:
+        expected = None
+    if expected is None:
+        assert not isinstance(client._loads(text), dict)
+    else:
+        assert client._loads(text) == expected
+
+
+# Servers in processes of their own.
+
+
+def test_six_hundred_clients_at_once(directory: Path) -> None:
+    """S8: at least 512 are served, each with its own answer."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 1000:
+        pytest.skip("this system allows too few open files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1000), hard))
+    with process(directory) as server, contextlib.ExitStack() as stack:
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        crowd = [stack.enter_context(Client(server.path, SECONDS)) for _ in range(600)]
+        assert [one.call("echo", {"n": n})["n"] for n, one in enumerate(crowd)] == list(range(600))
+
+
+def test_no_descriptor_left_does_not_spin(directory: Path) -> None:
+    """S8: EMFILE on accept: old connections are served, new ones wait, the processor rests."""
+    with process(directory, files=40) as server, contextlib.ExitStack() as stack:
+        first = stack.enter_context(Client(server.path, SECONDS))
+        assert first.call("echo") == {}
+        crowd = [stack.enter_context(Client(server.path, SECONDS)) for _ in range(60)]
+        before = wait_for_refusals(first, 1)
+        after = wait_for_refusals(first, before["rejected"]["no_files"] + 2)
+        busy = (after["cpu"] - before["cpu"]) / (after["clock"] - before["clock"])
+        assert busy < 0.5
+        for one in crowd[:40]:
+            one.close()
+        assert crowd[-1].call("echo") == {}
+
+
+def wait_for_refusals(daemon: Client, count: int) -> dict[str, Any]:
+    """Poll until so many accepts have failed."""
+    deadline = time.monotonic() + SECONDS
+    waiting = threading.Event()
+    while True:
+        told: dict[str, Any] = daemon.call("stats")
+        if told["rejected"].get("no_files", 0) >= count:
+            return told
+        assert time.monotonic() < deadline
+        waiting.wait(0.02)
+
+
+def test_ten_megabytes_without_newline(directory: Path) -> None:
+    """S7: one error reply, then the end, also for a client that sends all before it reads."""
+    with process(directory) as server:
+        before = server.resident()
+        with socket.socket(socket.AF_UNIX) as one:
+            one.settimeout(SECONDS)
+            one.connect(os.fspath(server.path))
+            one.sendall(b"x" * 10_000_000)
+            said = b"".join(iter(lambda: one.recv(1000), b""))
+        assert said == wire.too_long().to_line()
+        assert call_once(server.path, "stats")["rejected"] == {"too_long": 1}
+        assert server.resident() - before < 8 * 1024 * 1024
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o777])
+def test_directory_and_socket_are_private_under_any_umask(directory: Path, umask: int) -> None:
+    """S2: directories 0700, socket 0600; neither more, nor so little that we lock ourselves out."""
+    with process(directory, path=directory / "new" / "d" / "s.sock", umask=umask) as server:
+        for each in (server.path.parent.parent, server.path.parent):
+            assert stat.S_IMODE(each.stat().st_mode) == 0o700
+        assert stat.S_IMODE(server.path.lstat().st_mode) == 0o600
+        assert call_once(server.path, "echo") == {}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the private directory covers it")
+def test_the_socket_is_private_from_its_first_moment(directory: Path) -> None:
+    """S2: no window: it is 0600 before anything is done to its file (see the server's hook)."""
+    with process(directory, umask=0) as server:
+        assert call_once(server.path, "modes") == [0o600]
+
+
+def test_a_live_socket_is_never_stolen(directory: Path) -> None:
+    """S4: a second server gives up, even while the first is stopped; the first goes on."""
+    with process(directory) as server:
+        with pytest.raises(errors.AlreadyRunningError):
+            peers.bind(server.path, 1)
+        with stopped(server.pid), pytest.raises(errors.AlreadyRunningError):
+            peers.bind(server.path, 1)
+        assert call_once(server.path, "echo") == {}
+
+
+def test_a_stale_socket_is_replaced(directory: Path) -> None:
+    """S4: a server that was killed leaves its file; the next one takes the place."""
+    with process(directory) as server, Client(server.path, SECONDS) as daemon:
+        server.kill()
+        assert stat.S_ISSOCK(server.path.lstat().st_mode)
+        with pytest.raises(errors.DaemonDownError):
+            daemon.call("echo")
+    with process(directory) as server:
+        assert call_once(server.path, "echo") == {}
+
+
+@contextlib.contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    """Hold a process."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+SERVER = """
+import asyncio, os, resource, sys, time
+from pathlib import Path
+from indexerd.surfaces.unix import UnixServer
+
+path, umask, files = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+if files:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+os.umask(umask)
+
+modes = []
+
+def look(event, args):
+    if event == "os.chmod" and str(args[0]) == str(path):
+        modes.append(path.lstat().st_mode & 0o7777)
+
+sys.addaudithook(look)
+
+async def main():
+    def handle(request, peer):
+        if request.method == "stats":
+            cpu, clock = time.process_time(), time.monotonic()
+            return {"rejected": server.rejected, "cpu": cpu, "clock": clock}
+        if request.method == "modes":
+            return modes
+        return request.params
+    server = UnixServer(path, handle, lambda why: None)
+    await server.start()
+    print("ready", flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+class Process:
+    """A running server."""
+
+    def __init__(self, path: Path, made: "subprocess.Popen[str]") -> None:
+        self.path = path
+        self.pid = made.pid
+        self._made = made
+
+    def kill(self) -> None:
+        """End it with no time to clean up."""
+        self._made.kill()
+        self._made.wait(SECONDS)
+
+    def resident(self) -> int:
+        """Bytes in memory."""
+        pages = Path(f"/proc/{self.pid}/statm").read_text().split()[1]
+        return int(pages) * resource.getpagesize()
+
+
+@contextlib.contextmanager
+def process(
+    directory: Path, *, path: Path | None = None, umask: int = 0o022, files: int = 0
+) -> Iterator[Process]:
+    """Start a server in a process; it says so once it answers (V5)."""
+    path = path or directory / "d" / "s.sock"
+    command = [sys.executable, "-c", SERVER, os.fspath(path), str(umask), str(files)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as made:
+        try:
+            assert made.stdout is not None
+            assert made.stdout.readline() == "ready\n"
+            yield Process(path, made)
+        finally:
+            made.kill()

@@ -1,0 +1,85 @@
+"""The sample configuration says what the settings are: every key, its default, one comment."""
+
+import re
+import tomllib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from annotated_types import Ge, Gt, Le, Lt
+from pydantic import BaseModel
+
+from indexerd.io import packaged
+from indexerd.settings import Settings, load
+
+TEXT = packaged.read_text(packaged.CONFIG)
+
+
+def keys(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every key of the settings, dotted, and its field."""
+    for name, field in model.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from keys(kind, f"{prefix}{name}.")
+        else:
+            yield prefix + name, field
+
+
+def comments(text: str) -> dict[str, str]:
+    """Each key of a TOML text, dotted, and the comment beside it."""
+    found, table = {}, ""
+    for line in text.splitlines():
+        if header := re.fullmatch(r"\[([a-z.]+)\]", line):
+            table = header[1] + "."
+        elif pair := re.match(r'([a-z_]+) = (?:"[^"]*"|\[[^\]]*\]|[^#"\[]*?) # (.+)', line):
+            found[table + pair[1]] = pair[2]
+    return found
+
+
+KEYS = dict(keys(Settings))
+COMMENTS = comments(TEXT)
+
+
+def test_the_file_is_the_defaults() -> None:
+    """It parses to exactly the defaults, without a problem."""
+    loaded = load(TEXT.encode(), "indexerd.toml", {})
+
+    assert loaded.problems == ()
+    assert loaded.settings == Settings()
+
+
+def test_every_key_is_there_once_with_a_comment() -> None:
+    """No key is missing, none is invented, each has its one line of explanation."""
+    assert list(COMMENTS) == list(KEYS)
+    assert set(load(TEXT.encode(), "indexerd.toml", {}).sources) | {"providers.openai.prices"} == (
+        set(KEYS)
+    )
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_comment_says_the_range(key: str) -> None:
+    """Numbers have their range in the comment, as the settings hold it, and a unit or a thing."""
+    field = KEYS[key]
+    bounds = [one for one in field.metadata if isinstance(one, (Ge, Gt, Le, Lt))]
+    written = {float(one) for one in re.findall(r"\d+(?:\.\d+)?", COMMENTS[key])}
+
+    assert len(bounds) == (2 if field.annotation in (int, float) else 0)
+    for bound in bounds:
+        assert getattr(bound, type(bound).__name__.lower()) in written, (key, bound)
+
+
+def test_examples_in_comments_are_valid() -> None:
+    """What a comment shows commented out can be uncommented."""
+    example = re.search(r"^# (prices = .+)$", TEXT, re.MULTILINE)
+    assert example is not None
+    prices = tomllib.loads(example[1])["prices"]
+    text = TEXT.replace("prices = {} #", f"{example[1]} #")
+    loaded = load(text.encode(), "indexerd.toml", {})
+
+    assert loaded.problems == ()
+    assert loaded.settings.providers.openai.model_dump()["prices"] == prices
+
+
+def test_lines_fit_a_screen() -> None:
+    """A sample is read in a terminal: at most 100 columns."""
+    assert [line for line in TEXT.splitlines() if len(line) > 100] == []

@@ -1,0 +1,320 @@
+"""Settings from file and environment: each problem named, each value's source known (C1-C5)."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indexerd.settings import Loaded, Settings, load
+
+FILE = "/home/ada/.config/indexerd/indexerd.toml"
+FLOATS = (
+    "index.quiet_seconds",
+    "index.error_quiet_seconds",
+    "index.max_wait_seconds",
+    "budget.daily_usd",
+    "model.timeout_seconds",
+    "query.timeout_seconds",
+    "digest.target_compression",
+    "watch.rescan_seconds",
+)
+
+
+def toml(text: str, **env: str) -> Loaded:
+    """Load a TOML text."""
+    return load(text.encode(), FILE, env)
+
+
+def faults(loaded: Loaded) -> dict[str, str]:
+    """What was wrong: key and message; any problem makes the settings the defaults (S0.26)."""
+    assert loaded.settings == Settings()
+    assert loaded.problems
+    for one in loaded.problems:
+        assert set(one) == {"file", "key", "message", "hint"}
+        assert one["file"]
+        assert one["message"]
+        assert one["hint"]
+    return {one["key"]: one["message"] for one in loaded.problems}
+
+
+def test_no_file_is_the_defaults() -> None:
+    """C1: nothing configured is a sound configuration, and nothing has a source."""
+    assert load(None, FILE, {}) == Loaded(Settings(), {}, ())
+    assert toml("") == Loaded(Settings(), {}, ())
+
+
+def test_the_five_fields_of_the_contract() -> None:
+    """S0.25: names and defaults are the mission's."""
+    held = Settings().model_dump()
+    assert {name: held[name] for name in list(held)[:5]} == {
+        "command_name": "index-session",
+        "status_key": "index-session",
+        "min_new_user_messages": 5,
+        "notification_auto_clear_ms": 3000,
+        "model_keys": ["google/gemini-3.5-flash-lite", "local/extractive"],
+    }
+
+
+def test_every_problem_is_listed() -> None:
+    """C2: not the first problem only; each with file, key and hint."""
+    found = toml(
+        'nonsense = 1\nmin_new_user_messages = "5"\n[budget]\ndaily_usd = -1\n[foo]\nx = 1'
+    )
+
+    assert set(faults(found)) == {"nonsense", "min_new_user_messages", "budget.daily_usd", "foo"}
+    assert {one["file"] for one in found.problems} == {FILE}
+    assert faults(found)["nonsense"] == "no such key"
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("min_new_user_messages = 5.0", "min_new_user_messages"),
+        ("min_new_user_messages = true", "min_new_user_messages"),
+        ("min_new_user_messages = 0", "min_new_user_messages"),
+        ("min_new_user_messages = 99999999999999999999", "min_new_user_messages"),
+        ("command_name = 1979-05-27", "command_name"),
+        ('command_name = ""', "command_name"),
+        ("index = 5", "index"),
+        ("[index]\nmerge_previous_summary = 1", "index.merge_previous_summary"),
+        ("[index]\nquiet_seconds.x = 1", "index.quiet_seconds"),
+        ("[index]\nconcurrency = 17", "index.concurrency"),
+        ('[watch]\nmode = "magic"', "watch.mode"),
+        ('[references]\nscope = "team"', "references.scope"),
+        ('[agents.pi]\nroots = "~/.pi/agent"', "agents.pi.roots"),
+        ("[agents.cursor]\nroots = []", "agents.cursor"),
+        ("[providers.openai.prices.m]\ninput = -1\noutput = 1", "providers.openai.prices.m.input"),
+        ("[providers.openai.prices.m]\ninput = 1", "providers.openai.prices.m.output"),
+        ("[query]\nmax_calls_per_turn = 3", "query.max_calls_per_turn"),
+    ],
+)
+def test_wrong_type_or_range(text: str, key: str) -> None:
+    """C2: what is not of the documented type and range is refused by its own key."""
+    assert list(faults(toml(text))) == [key]
+
+
+@pytest.mark.parametrize("key", FLOATS)
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "-0.5"])
+def test_no_number_is_endless(key: str, value: str) -> None:
+    """C2: nan and the infinities are refused for every number, from a file and a variable."""
+    table, name = key.split(".")
+    variable = f"INDEXERD_{table}__{name}".upper()
+
+    assert list(faults(toml(f"[{table}]\n{name} = {value}"))) == [key]
+    assert list(faults(load(None, FILE, {variable: value}))) == [key]
+
+
+def test_whole_numbers_are_numbers() -> None:
+    """`900` is as good as `900.0`, as interfaces.md writes it."""
+    found = toml("[index]\nmax_wait_seconds = 60\n[budget]\ndaily_usd = 2")
+
+    assert found.problems == ()
+    assert (found.settings.index.max_wait_seconds, found.settings.budget.daily_usd) == (60.0, 2.0)
+
+
+def test_camel_case_in_toml_and_json() -> None:
+    """Both spellings are the same key, in both formats, down to the leaves."""
+    held = {
+        "minNewUserMessages": 7,
+        "providers": {"google": {"apiKeyEnv": "GEMINI_API_KEY"}},
+        "index": {"quietSeconds": 1.5},
+    }
+    as_json = load(json.dumps(held).encode(), "/x/indexerd.json", {})
+    as_toml = toml(
+        "minNewUserMessages = 7\n[providers.google]\napiKeyEnv = 'GEMINI_API_KEY'\n"
+        "[index]\nquietSeconds = 1.5"
+    )
+
+    assert as_json.problems == as_toml.problems == ()
+    assert as_json.settings == as_toml.settings
+    assert as_toml.settings.min_new_user_messages == 7
+    assert as_toml.settings.providers.google.api_key_env == "GEMINI_API_KEY"
+    assert as_toml.sources["index.quiet_seconds"] == FILE
+
+
+def test_model_names_keep_their_spelling() -> None:
+    """The names under `prices` are the user's own and no keys."""
+    found = toml('[providers.openai.prices]\n"Qwen2.5-Coder" = {input = 0, output = 1}')
+
+    assert found.problems == ()
+    assert list(found.settings.providers.openai.prices) == ["Qwen2.5-Coder"]
+
+
+def test_one_key_in_two_spellings_is_a_problem() -> None:
+    """Which of two values is meant cannot be guessed."""
+    found = faults(toml("[index]\nquietSeconds = 3\nquiet_seconds = 4"))
+    assert found == {"": "index.quiet_seconds is given twice, in two spellings"}
+
+
+def test_a_variable_wins_and_is_named() -> None:
+    """The order is defaults < file < environment, and each value knows where it came from."""
+    env = {
+        "INDEXERD_INDEX__QUIET_SECONDS": "7",
+        "INDEXERD_MODEL_KEYS": '["local/extractive"]',
+        "INDEXERD_LOG__LEVEL": "debug",
+        "INDEXERD_SOCKET": "/run/x",
+        "INDEXERD_GOOGLE_API_KEY": "secret",
+    }
+    found = toml("[index]\nquiet_seconds = 3\nmax_lines = 20", **env)
+
+    assert found.problems == ()
+    held = found.settings
+    assert (held.index.quiet_seconds, held.index.max_lines, held.log.level) == (7.0, 20, "debug")
+    assert held.model_keys == ["local/extractive"]
+    assert dict(found.sources) == {
+        "index.quiet_seconds": "INDEXERD_INDEX__QUIET_SECONDS",
+        "index.max_lines": FILE,
+        "model_keys": "INDEXERD_MODEL_KEYS",
+        "log.level": "INDEXERD_LOG__LEVEL",
+    }
+    assert "secret" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "key"),
+    [
+        ("INDEXERD_INDEX__QUIET_SECONDS", "soon", "index.quiet_seconds"),
+        ("INDEXERD_MODEL_KEYS", '["gemini"]', "model_keys.0"),
+        ("INDEXERD_INDEX__NOPE", "1", "index.nope"),
+        ("INDEXERD_INDXE__QUIET_SECONDS", "1", "indxe"),
+        ("INDEXERD_INDEX", "5", "index"),
+        ("INDEXERD_MODEL_KEYS", "[" * 50_000, "model_keys"),
+    ],
+)
+def test_a_faulty_variable_is_named_as_the_source(variable: str, value: str, key: str) -> None:
+    """C2: the problem points at the variable, and not at a file that has nothing wrong."""
+    found = load(b"", FILE, {variable: value})
+
+    assert list(faults(found)) == [key]
+    assert [one["file"] for one in found.problems] == [variable]
+
+
+def test_a_variable_below_a_value_is_a_problem() -> None:
+    """A variable that names no key is not passed over in silence."""
+    found = toml("[index]\nquiet_seconds = 3", INDEXERD_INDEX__QUIET_SECONDS__X="1")
+    assert list(faults(found)) == ["index.quiet_seconds.x"]
+
+
+@pytest.mark.parametrize(
+    ("data", "path"),
+    [
+        (b"[index", FILE),
+        (b"a = 1\na = 2", FILE),
+        (b"\xff\xfe", FILE),
+        (b"a = " + b"[" * 50_000, FILE),
+        (b".".join([b"a"] * 5000) + b" = 1", FILE),
+        (b"{", "/x/indexerd.json"),
+        (b"[1]", "/x/indexerd.json"),
+        (b"null", "/x/indexerd.json"),
+        (b'{"a":' * 50_000, "/x/indexerd.json"),
+    ],
+)
+def test_a_file_that_cannot_be_read_at_all(data: bytes, path: str) -> None:
+    """C2: bad syntax, bad bytes and absurd depth are one problem, and never an exception."""
+    found = load(data, path, {})
+
+    assert list(faults(found)) == [""]
+    assert found.problems[0]["file"] == path
+
+
+def test_a_byte_order_mark_is_no_problem() -> None:
+    """Some editors begin every file with one."""
+    assert toml('\ufeffstatus_key = "x"').settings.status_key == "x"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://example.com",
+        "http://localhost.example.com",
+        "http://localhost@example.com",
+        "http://192.168.1.5:11434",
+        "http://[::1",
+        "http://",
+        "https://",
+        "ftp://localhost",
+        "//localhost",
+        "localhost:11434",
+        "http://localhost:99999",
+        "http://localhost:0",
+    ],
+)
+@pytest.mark.parametrize("provider", ["google", "openai"])
+def test_transcripts_do_not_travel_in_the_clear(provider: str, url: str) -> None:
+    """C5: a base URL that is neither https nor loopback is refused."""
+    found = toml(f"[providers.{provider}]\nbase_url = {json.dumps(url)}")
+    assert list(faults(found)) == [f"providers.{provider}.base_url"]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "https://example.com/v1",
+        "http://localhost:11434/v1",
+        "http://127.0.0.1:8080",
+        "http://127.1.2.3",
+        "http://[::1]:8080",
+    ],
+)
+def test_safe_addresses_are_taken(url: str) -> None:
+    """C5: https anywhere, http on this machine."""
+    found = toml(f"[providers.openai]\nbase_url = {json.dumps(url)}")
+
+    assert found.problems == ()
+    assert found.settings.providers.openai.base_url == url
+
+
+@pytest.mark.parametrize("bad", ["gemini-3.5", "google/", "/x", "google/a b", "Google/x", ""])
+def test_a_model_without_provider_is_flagged(bad: str) -> None:
+    """S0.29: it would silently never match; the hint says how one is written."""
+    found = toml(f'model_keys = ["local/extractive", {json.dumps(bad)}]')
+
+    assert list(faults(found)) == ["model_keys.1"]
+    assert "provider/model" in found.problems[0]["hint"]
+
+
+def test_no_model_at_all_is_flagged() -> None:
+    """An empty list would mean that nothing is ever indexed."""
+    assert list(faults(toml("model_keys = []"))) == ["model_keys"]
+
+
+@pytest.mark.parametrize("pattern", ["(", "[", "a{99999999999999999999}", "(" * 3000, "(?P<1>x)"])
+def test_a_pattern_that_does_not_compile(pattern: str) -> None:
+    """A redaction that cannot run must not look as if it did."""
+    found = toml(f"[redact]\nextra_patterns = [{json.dumps(pattern)}]")
+    assert list(faults(found)) == ["redact.extra_patterns"]
+
+
+def test_problems_are_fit_to_print() -> None:
+    """X9: a key of the user's own making reaches a terminal and a log: no escapes, no flood."""
+    found = toml('"x\\u001b[31m\\u202e\\n" = 1\n' + "k" * 5000 + " = 2")
+
+    for one in found.problems:
+        assert all(text.isprintable() for text in one.values())
+        assert all(len(text) <= 200 for text in one.values())
+
+
+leaves = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
+names = st.sampled_from([*Settings.model_fields, "quietSeconds", "x"]) | st.text(max_size=6)
+trees = st.recursive(
+    leaves, lambda below: st.lists(below, max_size=3) | st.dictionaries(names, below, max_size=4)
+)
+
+
+@given(st.dictionaries(names, trees, max_size=5), st.dictionaries(names, leaves, max_size=3))
+def test_no_configuration_raises(tree: dict[str, Any], variables: dict[str, Any]) -> None:
+    """Whatever a file and the environment hold, the answer is settings or problems."""
+    env = {f"INDEXERD_{name.upper()}__X": str(value) for name, value in variables.items()}
+    found = load(json.dumps(tree).encode(), "/x/indexerd.json", env)
+
+    assert isinstance(found.settings, Settings)
+    assert not found.problems or found.settings == Settings()
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_raise(data: bytes) -> None:
+    """Nor do arbitrary bytes."""
+    assert isinstance(load(data, FILE, {}).settings, Settings)
