@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 from pydantic.alias_generators import to_camel
+from pydantic_core import to_json
 
 from indexerd.errors import InvalidMetaError
 
@@ -56,8 +57,11 @@ class _Camel(BaseModel):
             for key, one in self.model_dump(mode="json", by_alias=True).items()
             if one is not None or key in unknown
         }
-        text = json.dumps(held, indent=2, ensure_ascii=False, allow_nan=False)
-        return text.encode("utf-8", "replace") + b"\n"
+        try:
+            data = to_json(held, indent=2, inf_nan_mode="null")
+        except ValueError:  # a lone surrogate, as in a path that is not UTF-8
+            data = to_json(_scrub(held), indent=2, inf_nan_mode="null")
+        return data + b"\n"
 
 
 class Usage(_Camel):

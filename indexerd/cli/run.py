@@ -29,6 +29,7 @@ def run(app: App, once: bool) -> int:
     from indexerd.service.config import read_config
     from indexerd.service.daemon import Daemon, Start, make_private
 
+    os.umask(0o077)
     places = where(app)
     loaded = read_config(places, os.environ)
     settings = loaded.settings

@@ -9,6 +9,9 @@ States are a table, not a maze:
     half-open  --success------------->  closed
     half-open  --failure------------->  open, twice as long (at most two hours)
 
+Several calls may be under way when it opens. What they bring home later neither closes it, nor
+shortens the pause, nor doubles it: only the trial decides.
+
 Pure: `now` in seconds since the epoch, jitter is the caller's number in [0, 1).
 """
 
@@ -22,6 +25,7 @@ FAILURES = 5
 FIRST_PAUSE = 60.0
 LONGEST_PAUSE = 2 * 3600.0
 LONGEST_WISH = 3600.0  # of a Retry-After; more is not believed
+_AHEAD = 1.2 * LONGEST_PAUSE  # `until` is never further ahead, unless the clock was set back (V8)
 
 
 class Breaker(msgspec.Struct):
@@ -46,7 +50,7 @@ class Breaker(msgspec.Struct):
             raise ModelUnavailableError(f"the provider refuses us: {self.denied}")
         if not self.until:
             return
-        if now < self.until:
+        if self._resting(now):
             raise ProviderError("the provider is resting", retry_after=self.until - now)
         if self.trial:
             raise ProviderError("the provider is being tried", retry_after=FIRST_PAUSE)
@@ -54,6 +58,8 @@ class Breaker(msgspec.Struct):
 
     def succeeded(self) -> bool:
         """A call was answered. Says whether that closed the breaker."""
+        if self.until and not self.trial:
+            return False
         closed = bool(self.until)
         self.failures = self.opened = 0
         self.until, self.trial = 0.0, False
@@ -65,18 +71,23 @@ class Breaker(msgspec.Struct):
         trial, self.trial = self.trial, False
         if not (error.throttled or trial or self.failures >= FAILURES):
             return False
-        self.opened += 1
-        pause = min(FIRST_PAUSE * 2.0 ** (self.opened - 1), LONGEST_PAUSE)
+        late = not trial and self._resting(now)
+        self.opened += 0 if late else 1
+        pause = min(FIRST_PAUSE * 2.0 ** min(self.opened - 1, 16), LONGEST_PAUSE)
         if error.retry_after is not None:
             pause = max(pause if trial else 0.0, min(error.retry_after, LONGEST_WISH))
-        self.until = now + pause * (1.0 + 0.1 * jitter)
-        return True
+        until = now + pause * (1.0 + 0.1 * jitter)
+        self.until = max(self.until, until) if late else until
+        return not late
 
     def deny(self, why: str) -> bool:
         """The provider will not serve us: closed to every session until a reload."""
         first = not self.denied
         self.denied, self.trial = why, False
         return first
+
+    def _resting(self, now: float) -> bool:
+        return 0 < self.until - now <= _AHEAD
 
     def abandon(self) -> None:
         """A call ended without telling anything of the provider (it was cancelled)."""

@@ -3,20 +3,23 @@
 A reservation is made, and stored, before a request leaves; it books the most the call may
 cost. Settling replaces that by what it did cost, where the provider said so. A reservation
 that was never settled (a crash, a deadline, a reply without usage) stays booked in full, so a
-day is never under-counted. The day is the UTC date, and never goes back: a clock set a day
-ahead and back again resets the count once, not twice.
+day is never under-counted. The day is the UTC date, and does not go back: a clock set a day
+ahead and back again resets the count once, not twice. After a clock that was further ahead the
+date goes back, but the count stays: else the books would be open until that day came.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 from indexerd.errors import BudgetError
 
 MINUTE = 60.0
+_LAST_MOMENT = 253_402_300_800.0  # the year 10000: no date has more digits
+_MOST_USD = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +57,14 @@ class Purse:
         """Rebuild from stored rows; a row of a wrong shape is passed over."""
         purse = cls()
         for row in rows:
-            when, ticket = row.get("t"), row.get("id")
-            if isinstance(when, int | float) and isinstance(ticket, str):
+            if _is_row(row):
                 purse.apply(row)
         return purse
 
     def apply(self, row: Mapping[str, Any]) -> None:
         """Book one row."""
         when, ticket, usd = float(row["t"]), str(row["id"]), row.get("usd")
-        self._turn_page(when)
+        self.turn_page(when)
         if row.get("op") == "reserve":
             self.calls += 1
             self.unpriced += usd is None
@@ -72,14 +74,17 @@ class Purse:
         elif ticket in self._booked and usd is not None:
             self.usd += float(usd) - self._booked.pop(ticket)
 
-    def _turn_page(self, when: float) -> None:
+    def turn_page(self, when: float) -> None:
+        """Begin a new day's account, if `when` is in a later day than any before."""
         day = day_of(when)
         if day > self.day:
             self.day, self.calls, self.usd, self.unpriced, self._booked = day, 0, 0.0, 0, {}
+        elif day < self.day and _days_between(day, self.day) > 1:
+            self.day = day
 
     def check(self, now: float, usd: float | None, caps: Caps) -> None:
         """Raise BudgetError when one more call of at most `usd` would pass a cap."""
-        self._turn_page(now)
+        self.turn_page(now)
         if self.calls + 1 > caps.daily_calls:
             raise BudgetError(
                 f"{self.calls} of {caps.daily_calls} calls are used today",
@@ -100,3 +105,23 @@ class Purse:
 
     def _until_tomorrow(self, now: float) -> float:
         return max(60.0, 86_400.0 - now % 86_400.0)
+
+
+def _days_between(day: str, later: str) -> int:
+    return (date.fromisoformat(later) - date.fromisoformat(day)).days
+
+
+def _is_row(row: Mapping[str, Any]) -> bool:
+    """Whether a stored row is one of ours: a NaN in it would open every cap."""
+    usd = row.get("usd")
+    return (
+        row.get("op") in ("reserve", "settle")
+        and isinstance(row.get("id"), str)
+        and _is_amount(row.get("t"), _LAST_MOMENT)
+        and (usd is None or _is_amount(usd, _MOST_USD))
+    )
+
+
+def _is_amount(value: Any, limit: float) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and 0 <= value < limit

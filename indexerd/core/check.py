@@ -1,14 +1,15 @@
 """Judging a model's answer: text in, `Metadata` out, or the reason why not.
 
-Accepted: bare JSON, JSON in one code fence, JSON with prose around it. The library's own view
-of the answer is not used: it hides why an answer does not fit. What is accepted is then
-cleaned (escape sequences, control and bidi characters), redacted once more, and must still fit.
+Accepted: bare JSON, JSON in a code fence, JSON with prose around it; always one object, from the
+first `{` to the last `}`. The library's own view of the answer is not used: it hides why an
+answer does not fit. What is accepted is then cleaned (escape sequences, control and bidi
+characters), redacted before and after that, since an invisible character inside a secret hides
+it, and must still fit.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -25,10 +26,10 @@ from indexerd.meta import (
 
 REPLY_MAX = 1_000_000  # characters of an answer that are looked at
 
-_FENCE = re.compile(r"\A\s*```[a-zA-Z0-9_-]*[ \t]*\n(.*?)\n?\s*```\s*\Z", re.DOTALL)
-# What a small model writes when it fills in the schema instead of reading the text.
+# What a small model writes when it fills in the schema instead of reading the text; full stops
+# around it do not count.
 _PLACEHOLDERS = frozenset(
-    {"name", "title", "description", "summary", "string", "text", "...", "…", "n/a", "todo", "tag"}
+    {"", "name", "title", "description", "summary", "string", "text", "…", "n/a", "todo", "tag"}
 )
 
 
@@ -66,12 +67,8 @@ def _json_of(reply: str, *, cut: bool) -> object:
 
 
 def _object_text(reply: str) -> str:
-    fenced = _FENCE.match(reply)
-    text = (fenced[1] if fenced else reply).strip()
-    if text.startswith("{") and text.endswith("}"):
-        return text
-    first, last = text.find("{"), text.rfind("}")
-    return text[first : last + 1] if 0 <= first < last else text
+    first, last = reply.find("{"), reply.rfind("}")
+    return reply[first : last + 1] if 0 <= first < last else reply.strip()
 
 
 def _no_constant(word: str) -> float:
@@ -93,16 +90,21 @@ def _scrubbed(held: object) -> object:
 
 def _clean(said: Metadata, redact: Callable[[str], str]) -> Metadata:
     """The same, safe to store and to print; raises ValueError for what is then no answer."""
+
+    def safe(text: str, clean: Callable[[str, int], str], limit: int) -> str:
+        plain = redact(text)
+        return clean(redact(clean(plain, len(plain))), limit)
+
     found = Metadata(
-        name=clean_line(redact(said.name), NAME_MAX),
-        description=clean_text(redact(said.description), DESCRIPTION_MAX),
-        summary=clean_text(redact(said.summary), SUMMARY_MAX),
-        tags=[clean_line(redact(tag), TAG_MAX) for tag in said.tags],
+        name=safe(said.name, clean_line, NAME_MAX),
+        description=safe(said.description, clean_text, DESCRIPTION_MAX),
+        summary=safe(said.summary, clean_text, SUMMARY_MAX),
+        tags=[safe(tag, clean_line, TAG_MAX) for tag in said.tags],
     )
     for field in ("name", "description", "summary"):
         if getattr(found, field).strip(" .").casefold() in _PLACEHOLDERS:
             raise ValueError(f"{field}: a placeholder is not an answer")
-    if all(tag.casefold() in _PLACEHOLDERS for tag in found.tags):
+    if all(tag.strip(" .").casefold() in _PLACEHOLDERS for tag in found.tags):
         raise ValueError("tags: placeholders are not an answer")
     return found
 

@@ -86,11 +86,6 @@ def judge(cursor: Cursor, look: Look, head: bytes, tail: bytes) -> Verdict:
     return Verdict.CONTINUE
 
 
-def head_span(offset: int) -> int:
-    """How many first bytes a cursor at `offset` fingerprints."""
-    return min(HEAD_BYTES, offset)
-
-
 def tail_start(offset: int) -> int:
     """Where the fingerprinted bytes before `offset` begin."""
     return max(0, offset - TAIL_BYTES)

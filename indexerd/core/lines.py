@@ -3,7 +3,8 @@
 Goals: every byte is looked at once, a partial line is never handed out, and memory is bounded
 whatever a line's length. A line ends at byte 0x0A and nowhere else: U+2028 and a bare carriage
 return are legal inside JSON strings. A line longer than `LINE_MAX` is not kept: its two ends
-are (that is where an entry's type, id and parent stand), and its text is lost to us.
+are (that is where an entry's type, id and parent stand), and its text is lost to us. Which lines
+that befalls depends on their length alone, never on how the bytes were dealt out.
 
 Operations: `feed(data)` returns what became complete; `offset` is the file position just after
 the last newline handed out, the only position worth remembering across a restart.
@@ -13,8 +14,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-LINE_MAX = 8 * 1024 * 1024
-END_KEPT = 64 * 1024
+LINE_MAX = 8 * 1024 * 1024  # bytes, newline not counted
+END_KEPT = 64 * 1024  # more than a cursor's fingerprints need
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,46 +55,55 @@ class LineBuffer:
 
     def last(self, count: int) -> bytes:
         """The last bytes, at most `count`, of the line not yet finished."""
-        return (self._tail if self._head is not None else b"".join(self._parts[-1:]))[-count:]
+        if self._head is not None:
+            return self._tail[-count:]
+        held = b""
+        for part in reversed(self._parts):
+            if len(held) >= count:
+                break
+            held = part[-count:] + held
+        return held[-count:]
 
     def feed(self, data: bytes) -> list[Block | Oversize]:
         """Take the next bytes of the file; return the lines that they complete."""
         found: list[Block | Oversize] = []
-        if self._head is not None:
-            end = data.find(b"\n") + 1
+        start = 0
+        while self._size + len(data) - start > LINE_MAX:  # the next line may be too long
+            end = data.find(b"\n", start) + 1
+            self._take(data[start : end or len(data)], whole=end > 0)
             if not end:
-                self._stretch(data)
                 return found
-            self._stretch(data[:end])
-            found.append(Oversize(self.offset, self._size, self._head, self._tail))
-            self._restart(self.offset + self._size)
-            data = data[end:]
+            found.append(self._finish())
+            start = end
         end = data.rfind(b"\n") + 1
-        if end:
-            whole = b"".join((*self._parts, data[:end])) if self._parts else data[:end]
-            found.append(Block(whole, self.offset))
-            self._restart(self.offset + len(whole))
-            data = data[end:]
-        if data:
-            self._parts.append(data)
-            self._size += len(data)
-            if self._size > LINE_MAX:
-                self._overflow()
+        if end > start:
+            self._take(data[start:end], whole=True)
+            found.append(self._finish())
+            start = end
+        if start < len(data):
+            self._take(data[start:], whole=False)
         return found
 
-    def _restart(self, offset: int) -> None:
-        self.offset = offset
-        self._parts = []
-        self._size = 0
-        self._head = None
-        self._tail = b""
+    def _take(self, data: bytes, *, whole: bool) -> None:
+        self._size += len(data)
+        if self._head is None:
+            self._parts.append(data)
+            if self._size - whole > LINE_MAX:
+                self._overflow()
+        else:
+            self._tail = (self._tail + data)[-END_KEPT:]
 
     def _overflow(self) -> None:
-        whole = b"".join(self._parts)
-        self._head = whole[:END_KEPT]
-        self._tail = whole[-END_KEPT:]
-        self._parts = []
+        line = b"".join(self._parts)
+        self._head, self._tail, self._parts = line[:END_KEPT], line[-END_KEPT:], []
 
-    def _stretch(self, data: bytes) -> None:
-        self._size += len(data)
-        self._tail = (self._tail + data)[-END_KEPT:]
+    def _finish(self) -> Block | Oversize:
+        """Hand out what is held: it ends with a newline."""
+        held: Block | Oversize
+        if self._head is not None:
+            held = Oversize(self.offset, self._size, self._head, self._tail)
+        else:
+            held = Block(b"".join(self._parts), self.offset)
+        self.offset += self._size
+        self._parts, self._size, self._head, self._tail = [], 0, None, b""
+        return held

@@ -3,7 +3,8 @@
 The threshold counts new user messages on the current path (S0.6 to S0.10). The moment is the end
 of the agent's turn plus a quiet time; a failed turn waits longer, since a retry often follows
 (S0.2); and a session that goes on without an end, or without a pause, is taken after
-`max_wait_seconds`. All times are seconds since the epoch.
+`max_wait_seconds`. All times are seconds since the epoch. A time that lies further ahead than it
+can have been set comes from before the clock was set back, and has passed (V8).
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from indexerd.events import Turn
+
+PAUSE_MAX = 2 * 86_400.0  # no back-off is longer: a budget opens again at midnight
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,25 +74,26 @@ def decide(view: View, now: float, limits: Limits) -> Decision:
             return Skip("below_threshold")
         if view.refused_at is not None and view.new_user_messages <= view.refused_at:
             return Skip("refused")
-        if view.retry_at > now:
+        if 0 < view.retry_at - now <= PAUSE_MAX:
             return Wait(view.retry_at, "back_off")
-    ready, why = _ready(view, limits)
+    ready, why = _ready(view, now, limits)
     if now < ready:
         return Wait(ready, why)
     return Index("forced" if view.forced else why)
 
 
-def _ready(view: View, limits: Limits) -> tuple[float, str]:
+def _ready(view: View, now: float, limits: Limits) -> tuple[float, str]:
     """The moment, and whether it is a turn's end or the end of patience."""
     latest = view.open_since + limits.max_wait_seconds
     if view.turn is Turn.OPEN:
         return latest, "max_wait"
     failed = view.turn is Turn.FAILED
     quiet = limits.error_quiet_seconds if failed else limits.quiet_seconds
-    ended = view.changed_at + quiet
+    ended = view.changed_at + quiet if view.changed_at <= now else now
     return (ended, "due") if ended <= latest else (latest, "max_wait")
 
 
 def back_off(failures: int) -> float:
     """Seconds to wait after that many failures in a row: a minute, doubling, at most six hours."""
-    return min(60.0 * 2.0 ** max(0, failures - 1), 6 * 3600.0)
+    doublings = min(max(0, failures - 1), 16)  # a float ends at 1023 of them
+    return min(60.0 * 2.0**doublings, 6 * 3600.0)

@@ -2,7 +2,8 @@
 
 The transcript stands between two lines that carry a nonce which its author could not know, so
 a forged end mark inside it ends nothing (X8). The retry carries the previous reply and what
-was wrong with it (S0.22). Guidance on tags is S0.20.
+was wrong with it (S0.22). Guidance on tags is S0.20. A summary that another hand wrote may be of
+any length: no more of it is shown than a summary of ours may hold.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from indexerd.core.clean import scrub
 from indexerd.events import Facts, Prompt
+from indexerd.meta import SUMMARY_MAX
 
 REPLY_SHOWN = 4000  # characters of a malformed reply that the retry carries
 
@@ -59,14 +62,14 @@ def index_prompt(
         f"<conversation>\n[begin {nonce}]\n{transcript}\n[end {nonce}]\n</conversation>",
     ]
     if previous_summary:
-        parts.append(_MERGE.format(summary=previous_summary))
+        parts.append(_MERGE.format(summary=previous_summary[:SUMMARY_MAX]))
     parts.append(_FIELDS)
     return Prompt(system=SYSTEM, user="\n\n".join(parts), schema=schema, facts=facts)
 
 
 def retry_prompt(base: Prompt, reply: str, error: str) -> Prompt:
     """The same prompt again, with the malformed reply and what was wrong with it."""
-    shown = reply[:REPLY_SHOWN]
+    shown = scrub(reply[:REPLY_SHOWN])
     user = (
         f"{base.user}\n\nYour previous reply was rejected.\n\n<previous_reply>\n{shown}\n"
         f"</previous_reply>\n\n<error>\n{error}\n</error>\n\n"

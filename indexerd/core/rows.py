@@ -2,7 +2,8 @@
 
 Made from a card (the session file), a meta file and a sidecar, each of which may be missing.
 The order of names is the user's title, the meta file's name, the agent's own, the first user
-message, the file's stem (S0.46). Paths in a row are absolute, resolved against the cwd.
+message, the file's stem (S0.46). Paths in a row are absolute, resolved against the cwd. Session
+and meta files may have been written by any hand: no text of theirs goes into a row unbounded.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from indexerd.core.card import Card
 from indexerd.core.clean import clean_line, clean_text
-from indexerd.core.times import iso_of_ms
+from indexerd.core.times import iso_ms, iso_of_ms
 from indexerd.events import Turn
 from indexerd.meta import (
     DESCRIPTION_MAX,
@@ -26,6 +28,9 @@ from indexerd.meta import (
 )
 
 PATHS_MAX = 500  # files listed in a row
+TAGS_SHOWN = 50
+PATH_MAX = 4096  # characters; no path of a file system is longer
+WORD_MAX = 128  # characters of an id, a time, the name of an agent or a tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +67,8 @@ def row_of(
         "sessionId": card.session_id,
         "agent": card.agent,
         "sessionFile": _shown(card.path),
-        "cwd": card.cwd,
-        "createdAt": card.created_at or iso_of_ms(card.mtime_ms),
+        "cwd": _shown(card.cwd),
+        "createdAt": iso_of_ms(iso_ms(card.created_at) or card.mtime_ms),
         "modifiedAt": iso_of_ms(card.modified_ms),
         "messageCount": card.messages,
         "userMessageCount": card.users,
@@ -73,7 +78,7 @@ def row_of(
         "gone": False,
         "state": _state(card),
         "resume": resume(card.cwd, card.path),
-        "leafId": card.leaf_id,
+        "leafId": card.leaf_id and card.leaf_id[:WORD_MAX],
         "filesRead": list(facts.files_read),
         "filesModified": list(facts.files_modified),
         "toolsUsed": dict(facts.tools_used),
@@ -81,7 +86,7 @@ def row_of(
     if card.agent_title:
         row["agentTitle"] = clean_line(card.agent_title, FIRST_MESSAGE_MAX)
     if card.parent:
-        row["parentSessionFile"] = _shown(card.parent)
+        row["parentSessionFile"] = _absolute(card.parent, card.cwd)
     if parent_id:
         row["parentSessionId"] = parent_id
     return _written(row, meta, [title, card.agent_title])
@@ -94,6 +99,8 @@ def gone_row(
     if old is None and meta is None:
         return None
     row = dict(old) if old else _from_meta(meta)
+    for key in ("model", "updatedAt", "metaName"):
+        row.pop(key, None)
     stem = posixpath.basename(row["sessionFile"]).removesuffix(".jsonl")
     names = _names(title, meta, row.get("agentTitle"), row.get("firstUserMessage", ""), stem)
     row |= _base(names, meta, title) | {"gone": True, "state": "archived"}
@@ -104,19 +111,24 @@ def _from_meta(meta: MetaFile | None) -> dict[str, Any]:
     assert meta is not None  # noqa: S101 - gone_row looked
     return {
         "sessionId": meta.session_id,
-        "agent": meta.agent or "pi",
+        "agent": clean_line(meta.agent or "", WORD_MAX) or "pi",
         "sessionFile": _shown(meta.session_file),
         "cwd": _shown(meta.cwd),
-        "createdAt": meta.session_created_at or meta.created_at,
-        "modifiedAt": meta.session_modified_at or meta.updated_at,
+        "createdAt": clean_line(meta.session_created_at or meta.created_at, WORD_MAX),
+        "modifiedAt": clean_line(meta.session_modified_at or meta.updated_at, WORD_MAX),
         "messageCount": meta.message_count or 0,
         "userMessageCount": meta.user_message_count or 0,
         "newUserMessages": 0,
         "firstUserMessage": clean_line(meta.first_user_message or "", FIRST_MESSAGE_MAX),
         "archived": False,
-        "filesRead": (meta.files_read or [])[:PATHS_MAX],
-        "filesModified": (meta.files_modified or [])[:PATHS_MAX],
-        "toolsUsed": meta.tools_used or {},
+        "filesRead": [_absolute(path, meta.cwd) for path in (meta.files_read or [])[:PATHS_MAX]],
+        "filesModified": [
+            _absolute(path, meta.cwd) for path in (meta.files_modified or [])[:PATHS_MAX]
+        ],
+        "toolsUsed": {
+            clean_line(name, WORD_MAX): count
+            for name, count in list((meta.tools_used or {}).items())[:PATHS_MAX]
+        },
         "resume": "",
     }
 
@@ -127,14 +139,22 @@ def _base(names: tuple[str, str], meta: MetaFile | None, title: str | None) -> d
         "name": name,
         "nameSource": source,
         "description": clean_text(meta.description, DESCRIPTION_MAX) if meta else "",
-        "tags": [clean_line(tag, TAG_MAX) for tag in meta.tags[:50]] if meta else [],
+        "tags": _tags(meta.tags) if meta else [],
         "indexed": meta is not None,
     }
     if meta is not None:
-        found |= {"model": clean_line(meta.model, NAME_MAX), "updatedAt": meta.updated_at}
+        found |= {
+            "model": clean_line(meta.model, NAME_MAX),
+            "updatedAt": clean_line(meta.updated_at, WORD_MAX),
+        }
         if title:
             found["metaName"] = clean_line(meta.name, NAME_MAX)
     return found
+
+
+def _tags(tags: Iterable[str]) -> list[str]:
+    plain = (clean_line(tag, TAG_MAX) for tag in islice(tags, TAGS_SHOWN))
+    return [tag for tag in plain if tag]
 
 
 def _names(
@@ -168,7 +188,12 @@ def _state(card: Card) -> str:
 
 def _shown(path: str) -> str:
     """A path that JSON can hold: bytes that are no UTF-8 are escaped."""
-    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    whole = path[:PATH_MAX].encode("utf-8", "surrogateescape")
+    return whole.decode("utf-8", "backslashreplace")
+
+
+def _absolute(path: str, cwd: str) -> str:
+    return _shown(absolute(path[:PATH_MAX], cwd[:PATH_MAX]))
 
 
 def absolute(path: str, cwd: str) -> str:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from typing import Any
+from itertools import takewhile
 
 import msgspec
 
@@ -52,10 +52,14 @@ class SessionState:
         self.oversized = 0
         self._late: dict[int, bytes] = {}
         self._repeats = False
+        self._was = NOWHERE  # the leaf before the last entry
         self._user_sums = array("I")  # user messages from the root to a row; built as needed
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def __bool__(self) -> bool:
+        return True  # a session without entries is a state all the same
 
     # -- taking entries in ---------------------------------------------------------------
 
@@ -76,6 +80,7 @@ class SessionState:
         self.offsets.append(offset)
         self.lengths.append(length)
         self.codes.append(kind)
+        self._was = self.leaf
         if entry_id:
             self.index[entry_id] = row
             self.leaf = row
@@ -102,7 +107,7 @@ class SessionState:
         self.users -= 1 if kind & KIND_MASK == Kind.USER else 0
         self.assistants -= 1 if kind & KIND_MASK == Kind.ASSISTANT else 0
         self.bad_lines += 1
-        self.leaf = row - 1
+        self.leaf = self._was
 
     def move_leaf(self, entry_id: bytes | None) -> None:
         """Move the leaf to a known entry, or (None) before the first."""
@@ -195,11 +200,13 @@ class SessionState:
 
     def new_user_messages(self, since: str | None) -> int:
         """User messages on the path after `since`; all of them where that is not on it (S0.9)."""
-        total = self.user_messages()
         mark = self.row(since) if since else None
         if mark is None or not self.on_path(mark):
-            return total
-        return total - self.user_messages(mark)
+            return self.user_messages()
+        if self.orderly:
+            return self.user_messages() - self.user_messages(mark)
+        after = takewhile(lambda row: row != mark, self.up(self.leaf))
+        return sum(1 for row in after if self.codes[row] & KIND_MASK == Kind.USER)
 
     def on_path(self, row: int) -> bool:
         """Whether a row lies between the root and the leaf."""
@@ -234,10 +241,9 @@ class SessionState:
 
     def encode(self) -> bytes:
         """The state as bytes, for the ledger."""
-        header = self.header
         return _encoder.encode(
             _Stored(
-                header=None if header is None else _header_dict(header),
+                header=self.header,
                 foreign=self.foreign,
                 ids=self.ids,
                 parents=self.parents.tobytes(),
@@ -245,7 +251,7 @@ class SessionState:
                 lengths=self.lengths.tobytes(),
                 codes=bytes(self.codes),
                 leaf=self.leaf,
-                facts=[getattr(self, name) for name in _FACTS],
+                facts=tuple(getattr(self, name) for name in _FACTS),
                 labels=self.labels,
                 late=self._late,
                 repeats=self._repeats,
@@ -260,7 +266,7 @@ class SessionState:
         except msgspec.DecodeError as bad:
             raise ValueError(f"not a session state: {bad}") from None
         state = cls()
-        state.header = None if held.header is None else Header(**held.header)
+        state.header = held.header
         state.foreign = held.foreign
         state.ids = held.ids
         state.parents.frombytes(held.parents)
@@ -273,6 +279,10 @@ class SessionState:
         state.labels = held.labels
         state._late = held.late
         state._repeats = held.repeats
+        arrays = (state.parents, state.offsets, state.lengths, state.codes)
+        fit = all(len(one) == len(state.ids) for one in arrays)
+        if not fit or not NOWHERE <= held.leaf < len(state.ids):
+            raise ValueError("not a session state: its parts do not fit together")
         state.index = {entry_id: row for row, entry_id in enumerate(state.ids) if entry_id}
         return state
 
@@ -290,7 +300,7 @@ _FACTS = (
 
 
 class _Stored(msgspec.Struct, array_like=True):
-    header: dict[str, Any] | None
+    header: Header | None
     foreign: bool
     ids: list[bytes]
     parents: bytes
@@ -298,14 +308,10 @@ class _Stored(msgspec.Struct, array_like=True):
     lengths: bytes
     codes: bytes
     leaf: int
-    facts: list[Any]
+    facts: tuple[str | None, str, int, int, int, int, int, int]
     labels: dict[str, str]
     late: dict[int, bytes]
     repeats: bool
-
-
-def _header_dict(header: Header) -> dict[str, Any]:
-    return {name: getattr(header, name) for name in Header.__slots__}
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -22,6 +22,10 @@ EMPTY = "no user/assistant conversation to index"
 
 # Of one message no more than this is looked at: it is far beyond any cap, and bounds the work.
 MESSAGE_MAX = 4 * 1024 * 1024
+# Read beyond the cap, counted after redaction: of a secret that begins in a message before those
+# read, no more than this can stand at the beginning, and it is cut away.
+BEYOND_BYTES = 4096
+BEYOND_LINES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,37 +110,43 @@ Redactor = Callable[[str], tuple[str, dict[str, int]]]
 def assemble(newest_first: Iterable[Section], caps: Caps, redact: Redactor) -> Transcript:
     """Take sections newest first until the cap is passed, redact, cut, mark.
 
-    The iterable is consumed only as far as needed. Redaction can shrink a text: then more is
-    taken until the redacted text passes the cap, or nothing is left.
+    The iterable is consumed only as far as needed. Redaction can shrink a text: then twice as
+    much is taken, until the redacted text passes the cap, or nothing is left.
     """
     source = iter(newest_first)
     taken: list[Section] = []
     text, counts = "", dict[str, int]()
-    target = caps.max_bytes
+    wanted = limit = Caps(caps.max_bytes + BEYOND_BYTES, caps.max_lines + BEYOND_LINES)
     more = True
-    while more and not caps.passed(text):
-        more = _take(source, taken, caps, target)
+    while more and not wanted.passed(text):
+        more = _take(source, taken, limit)
         text, counts = redact(render(reversed(taken)))
-        target *= 2
+        limit = Caps(2 * limit.max_bytes, 2 * limit.max_lines)
     cut = truncate_tail(text, caps.max_bytes, caps.max_lines)
     kept = f"{cut.text}\n\n{MARKER}" if cut.truncated else cut.text
     return Transcript(kept, cut.truncated, counts, _sections(text))
 
 
-def _take(source: Iterable[Section], taken: list[Section], caps: Caps, target: int) -> bool:
-    """Take sections until `target` bytes or the line cap is passed; False at the source's end."""
-    size = sum(len(one.text.encode("utf-8", "replace")) + 13 for one in taken)
-    lines = sum(one.text.count("\n") + 2 for one in taken)
+def _take(source: Iterable[Section], taken: list[Section], limit: Caps) -> bool:
+    """Take sections until their text passes the limit; False at the source's end."""
+    costs = [_cost(one) for one in taken]
+    size, newlines = (sum(each) - 2 for each in zip((0, 0), *costs, strict=True))
     for section in source:
         if not section.text:
             continue
         one = Section(section.role, section.text[-MESSAGE_MAX:])
         taken.append(one)
-        size += len(one.text.encode("utf-8", "replace")) + 13
-        lines += one.text.count("\n") + 2
-        if size > target + 4096 or lines > caps.max_lines + 2:
+        more_bytes, more_newlines = _cost(one)
+        size, newlines = size + more_bytes, newlines + more_newlines
+        if size > limit.max_bytes or newlines >= limit.max_lines:
             return True
     return False
+
+
+def _cost(one: Section) -> tuple[int, int]:
+    """Bytes and newlines of a section's text and of the blank line that splits it off."""
+    said = LABELS[one.role] + one.text
+    return len(said.encode("utf-8", "replace")) + 2, said.count("\n") + 2
 
 
 def _sections(redacted: str) -> tuple[Section, ...]:

@@ -37,6 +37,7 @@ class Ledger:
             self._db = self._open()
 
     def _open(self) -> sqlite3.Connection:
+        self._path.touch(mode=0o600)  # SQLite gives its side files the same mode
         db = sqlite3.connect(self._path, check_same_thread=False, isolation_level=None)
         try:
             db.execute("PRAGMA journal_mode=WAL")

@@ -188,8 +188,10 @@ class DirectoryLocks:
     @contextlib.contextmanager
     def hold(self, fd: int, directory: Path) -> Iterator[None]:
         """Hold the directory open as `fd`; WriteError when another one keeps it too long."""
-        with self._guard:
-            threads = self._threads.setdefault(directory, threading.Lock())
+        threads = self._threads.get(directory)
+        if threads is None:
+            with self._guard:
+                threads = self._threads.setdefault(directory, threading.Lock())
         deadline = time.monotonic() + self._wait
         if not threads.acquire(timeout=self._wait):
             raise _busy(directory)

@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TextIO, cast
 
@@ -213,7 +214,12 @@ def _number(value: float) -> float | str:
 
 
 def _text(text: str) -> str:
-    safe = escape_path(redact(text[:_READ_MAX]).text)
+    return _safe(text[:_READ_MAX])
+
+
+@lru_cache(256)  # the same sessions, paths and keys are said over and over
+def _safe(text: str) -> str:
+    safe = escape_path(redact(text).text)
     return safe if len(safe) <= TEXT_MAX else safe[: TEXT_MAX - 1] + "…"
 
 

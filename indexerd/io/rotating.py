@@ -74,12 +74,15 @@ class RotatingFile:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return
-        if not os.path.samestat(os.fstat(file), os.lstat(self.path)):
-            return
-        for number in range(self.keep, 0, -1):
-            newer = self._old(number - 1) if number > 1 else self.path
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file), os.lstat(self.path)):
+                self._move_on()
+
+    def _move_on(self) -> None:
+        for number in range(self.keep, 1, -1):
             with suppress(FileNotFoundError):
-                newer.replace(self._old(number))
+                self._old(number - 1).replace(self._old(number))
+        self.path.replace(self._old(1))
 
     def _old(self, number: int) -> Path:
         return self.path.with_name(f"{self.path.name}.{number}")

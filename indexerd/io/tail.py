@@ -5,6 +5,9 @@ next cursor. The file is opened read-only, never through a symlink, never blocki
 and closed again at once: thousands of sessions cost no descriptors. A reading is bounded, so
 that a huge file takes turns with the others; the partial line at its end is kept in memory by
 the caller's LineBuffer, and the cursor never points past a line that is not finished.
+
+A cursor's fingerprints are taken from the very bytes that were handed out, never read a second
+time: a file rewritten between two reads would otherwise vouch for lines that it no longer holds.
 """
 
 from __future__ import annotations
@@ -16,12 +19,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from indexerd.core.cursor import (
+    HEAD_BYTES,
+    TAIL_BYTES,
     Cursor,
     Look,
     Verdict,
     fingerprint,
     glance,
-    head_span,
     judge,
     tail_start,
 )
@@ -95,23 +99,25 @@ class Tail:
         """Read what is new. FileNotFoundError when the file is gone.
 
         A verdict that restarts comes with the lines from the file's start: whoever keeps state
-        must drop it before taking them in.
+        must drop it before taking them in. A reading that fails has taken nothing: the next one
+        begins at the cursor again.
         """
         with opened(path) as fd:
             try:
                 return self._read(fd, budget)
             except OSError as bad:
+                self._lines = LineBuffer(self.cursor.offset if self.cursor else 0)
                 raise SessionUnreadableError(
                     f"cannot read: {bad.strerror}", upstream=_errno(bad)
                 ) from None
 
     def _read(self, fd: int, budget: int) -> Read:
         now = _look_at(fd)
-        verdict = self._verdict(fd, now)
+        verdict, head, before = self._compare(fd, now)
         if verdict is Verdict.SAME:
             return Read(verdict)
         if verdict is not Verdict.CONTINUE:
-            self._lines = LineBuffer(0)
+            self._lines, head, before = LineBuffer(0), b"", b""
         found = Read(verdict)
         position = self._lines.offset + self._lines.pending
         while position < now.size and found.bytes < budget:
@@ -122,16 +128,30 @@ class Tail:
             found.bytes += len(data)
             found.lines += self._lines.feed(data)
         found.more = position < now.size and found.bytes >= budget
-        self.cursor = self._cursor(fd, now, seen=position)
+        for piece in found.lines:
+            first, last = _ends(piece)
+            head = (head + first)[:HEAD_BYTES]
+            before = (before + last)[-TAIL_BYTES:]
+        self.cursor = Cursor(
+            dev=now.dev,
+            ino=now.ino,
+            size=now.size,
+            mtime_ns=-1 if position < now.size else now.mtime_ns,  # -1: the next glance must look
+            offset=self._lines.offset,
+            head_len=len(head),
+            head_hash=fingerprint(head),
+            tail_hash=fingerprint(before),
+        )
         return found
 
-    def _verdict(self, fd: int, now: Look) -> Verdict:
+    def _compare(self, fd: int, now: Look) -> tuple[Verdict, bytes, bytes]:
+        """The verdict, and the bytes that the cursor's fingerprints are of."""
         held = self.cursor
         if held is None:
-            return Verdict.CONTINUE
+            return Verdict.CONTINUE, b"", b""
         reading_on = self._lines.offset + self._lines.pending < held.size
         if glance(held, now) is Verdict.SAME and not reading_on:
-            return Verdict.SAME
+            return Verdict.SAME, b"", b""
         head = os.pread(fd, held.head_len, 0)
         start = tail_start(held.offset)
         before = os.pread(fd, held.offset - start, start)
@@ -140,23 +160,15 @@ class Tail:
             last = self._lines.last(PENDING_CHECKED)
             position = self._lines.offset + self._lines.pending
             if os.pread(fd, len(last), position - len(last)) != last:
-                return Verdict.REWRITTEN  # the unfinished line is not what it was
-        return verdict
+                verdict = Verdict.REWRITTEN  # the unfinished line is not what it was
+        return verdict, head, before
 
-    def _cursor(self, fd: int, now: Look, *, seen: int) -> Cursor:
-        offset = self._lines.offset
-        span, start = head_span(offset), tail_start(offset)
-        unread = seen < now.size
-        return Cursor(
-            dev=now.dev,
-            ino=now.ino,
-            size=now.size,
-            mtime_ns=-1 if unread else now.mtime_ns,  # -1: the next glance must look
-            offset=offset,
-            head_len=span,
-            head_hash=fingerprint(os.pread(fd, span, 0)),
-            tail_hash=fingerprint(os.pread(fd, offset - start, start)),
-        )
+
+def _ends(piece: Block | Oversize) -> tuple[bytes, bytes]:
+    """As much of a piece's beginning and end as fingerprints can need."""
+    if isinstance(piece, Block):
+        return piece.data[:HEAD_BYTES], piece.data[-TAIL_BYTES:]
+    return piece.head[:HEAD_BYTES], piece.tail[-TAIL_BYTES:]
 
 
 def _look_at(fd: int) -> Look:

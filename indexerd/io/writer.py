@@ -58,6 +58,7 @@ CREATE_TRIES = 1000
 DURABLE_KEPT = 4096  # names remembered as durable; forgetting one costs one fsync
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _OWN_TEMP = re.compile(rf"\.({SESSION_ID.pattern})\.([0-9]{{1,19}})\.[0-9]{{1,19}}\.tmp")
 # What upstream's extension writes before its rename: `<file>.<pid>.<milliseconds>.tmp`.
 _UPSTREAM_TEMP = re.compile(
@@ -124,7 +125,8 @@ class MetaWriter:
     ) -> Written | Conflict:
         """Write `<id>.meta.json`; with `expect`, only if the file is still that version.
 
-        `expect=None` means that there was no file.
+        `expect=None` means that there was no file. A file that holds this very content is no
+        conflict, whatever its version: so a write that failed half-way may simply be repeated.
         """
         path = directory / meta_name(meta.session_id)
         return self._put(path, _encoded(meta.to_json, path), expect)
@@ -180,36 +182,34 @@ class MetaWriter:
             raise error
         with _reported(path), self._locked(path.parent, create=True) as fd:
             found = _version(fd, path)
-            if expect is not ... and found != expect:
+            if found is not None and found.size == len(data) and _reads_as(fd, path.name, data):
+                if path not in self._doubtful:
+                    self._secure(fd, path, found)
+                    return Written(path, len(data), changed=False, stamp=found)
+                expect = found  # ours already, renamed before an fsync failed: not a conflict
+            elif expect is not ... and found != expect:
                 return Conflict(path, found)
-            if found is not None and self._holds(fd, path, found, data):
-                return Written(path, len(data), changed=False, stamp=found)
             return self._replace(fd, path, data, expect)
 
-    def _holds(self, fd: int, path: Path, found: Stamp, data: bytes) -> bool:
-        """Say whether the file holds `data` already, and durably."""
-        if found.size != len(data) or path in self._doubtful:
-            return False
+    def _secure(self, fd: int, path: Path, found: Stamp) -> None:
+        """Make durable what was found equal, unless this process has done so before."""
+        if self._durable.get(path) == found:
+            return
+        target = os.open(path.name, OPEN_FLAGS, dir_fd=fd)
         try:
-            target = os.open(path.name, OPEN_FLAGS, dir_fd=fd)
-        except OSError:
-            return False  # a link, or unreadable: it is replaced
-        try:
-            same = _reads_as(target, data)
-            if same and self._durable.get(path) != found:
-                self._doubtful.add(path)
-                sync(target)
-                sync_directory(fd)
-                self._settled(path, found)
+            self._doubtful.add(path)
+            sync(target)
+            sync_directory(fd)
+            self._settled(path, found)
         finally:
             os.close(target)
-        return same
 
     def _replace(self, fd: int, path: Path, data: bytes, expect: Expected) -> Written | Conflict:
         with _temp(fd, path, data) as (temp, stamp):
             if expect is not ...:
                 found = _version(fd, path)
                 if found != expect:
+                    _discard(fd, temp)
                     return Conflict(path, found)
             self._doubtful.add(path)
             os.rename(temp, path.name, src_dir_fd=fd, dst_dir_fd=fd)
@@ -226,9 +226,13 @@ class MetaWriter:
     @contextlib.contextmanager
     def _locked(self, directory: Path, *, create: bool = False) -> Iterator[int]:
         """Open a directory and hold it against every other writer."""
-        if create and not directory.is_dir():
+        try:
+            fd = os.open(directory, _DIRECTORY)
+        except FileNotFoundError:
+            if not create:
+                raise
             make_directory(directory)
-        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            fd = os.open(directory, _DIRECTORY)
         try:
             with self._locks.hold(fd, directory):
                 yield fd
@@ -262,21 +266,22 @@ def _sure(result: Written | Conflict) -> Written:
 
 @contextlib.contextmanager
 def _temp(fd: int, path: Path, data: bytes) -> Iterator[tuple[str, Stamp]]:
-    """Write a durable temporary file beside the target; remove it unless it was renamed."""
+    """Write a durable temporary file beside the target; remove it when the block fails."""
     name, temp = _create(fd, path)
     try:
         try:
-            _write_all(temp, data)
-            sync(temp)
-            found = os.fstat(temp)
+            stamp = _fill(temp, data)
         finally:
             os.close(temp)  # before the rename: a network file system may fail only here
-        if found.st_size != len(data):
-            raise OSError(errno.EIO, "the file came out shorter than what was written")
-        yield name, Stamp.of(found)
-    finally:
-        with contextlib.suppress(OSError):  # renamed; or it stays for `sweep`, which tries again
-            os.unlink(name, dir_fd=fd)
+        yield name, stamp
+    except BaseException:
+        _discard(fd, name)
+        raise
+
+
+def _discard(fd: int, name: str) -> None:
+    with contextlib.suppress(OSError):  # it stays for `sweep`, which tries again
+        os.unlink(name, dir_fd=fd)
 
 
 _numbers = itertools.count(1)
@@ -292,20 +297,33 @@ def _create(fd: int, path: Path) -> tuple[str, int]:
     raise FileExistsError(errno.EEXIST, "the directory is full of temporary files of our name")
 
 
-def _reads_as(fd: int, data: bytes) -> bool:
+def _reads_as(fd: int, name: str, data: bytes) -> bool:
+    """Say whether a file holds this; one that cannot be read, or is a link, does not."""
     try:
-        return os.read(fd, len(data) + 1) == data
-    except OSError:  # a file that cannot be read is one to be written anew
+        target = os.open(name, OPEN_FLAGS, dir_fd=fd)
+    except OSError:
         return False
+    try:
+        return os.read(target, len(data) + 1) == data
+    except OSError:
+        return False
+    finally:
+        os.close(target)
 
 
-def _write_all(fd: int, data: bytes) -> None:
+def _fill(fd: int, data: bytes) -> Stamp:
+    """Write everything, durably, and look whether it is there."""
     rest = memoryview(data)
     while rest:
         written = os.write(fd, rest)
         if written == 0:
             raise OSError(errno.EIO, "the system takes no more bytes, and does not say why")
         rest = rest[written:]
+    sync(fd)
+    found = os.fstat(fd)
+    if found.st_size != len(data):
+        raise OSError(errno.EIO, "the file came out shorter than what was written")
+    return Stamp.of(found)
 
 
 def _version(fd: int, path: Path) -> Stamp | None:

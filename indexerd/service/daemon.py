@@ -219,7 +219,7 @@ class Daemon:
 
     def _sweep(self) -> None:
         """Remove what dead writers left (S0.37)."""
-        for store in self.library.stores():
+        for store in self.library.find_stores():
             if Path(store.meta).is_dir():
                 self._writer.sweep(Path(store.meta))
 
@@ -235,6 +235,7 @@ class Daemon:
                 await server.check()
             except IndexerdError as bad:  # something stands in our place: tried again later
                 self.news.say("socket.rejected", {"reason": str(bad)})
+            await asyncio.to_thread(pipeline.watch.tend)
             if pipeline.watch.failing():
                 failed.set()
             await asyncio.sleep(pause)

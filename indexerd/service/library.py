@@ -56,9 +56,10 @@ class Library:
     ) -> None:
         self.ledger = ledger
         self.catalog = catalog
-        self.stores = stores
+        self._find_stores = stores
+        self._stores: list[Store] = []
         self.shelf = Shelf(ledger, report)
-        self.files = Files(ledger, stores=stores, since=self.shelf.since, exclude=exclude)
+        self.files = Files(ledger, stores=self.stores, since=self.shelf.since, exclude=exclude)
         self.scanned: ScanResult | None = None
         self._unread: dict[str, None] = {}  # sessions whose text is not searchable yet
 
@@ -66,6 +67,7 @@ class Library:
 
     def load(self) -> list[Update]:
         """Take over what ledger and catalog know; no session file is opened."""
+        self.find_stores()
         self.files.load()
         self.shelf.load()
         cards = list(self.files.cards())
@@ -76,6 +78,15 @@ class Library:
                 card.session_id for card in sorted(cards, key=lambda one: -one.modified_ms)
             )
         return [Update(card.session_id, card, self.shelf.brief(card.session_id)) for card in cards]
+
+    def stores(self) -> list[Store]:
+        """Where sessions are, as of the last look."""
+        return self._stores
+
+    def find_stores(self) -> list[Store]:
+        """Look again where sessions are: roots come, go, and are pointed elsewhere."""
+        self._stores = self._find_stores()
+        return self._stores
 
     def meta_dir(self, card: Card) -> str:
         """Where a session's meta file belongs."""
@@ -92,10 +103,12 @@ class Library:
 
     def scan(self) -> Iterator[list[Update]]:
         """Compare every session and meta file with what is known; newest files first."""
-        stores = self.stores()
+        stores = self._stores
         result = scan([one.sessions for one in stores], skip=[one.meta for one in stores])
-        self.scanned = result
         moved = self.shelf.sweep(dict.fromkeys(one.meta for one in stores))
+        if self.scanned is None:  # a crash may have come between a meta file and the ledger
+            moved = list(dict.fromkeys([*moved, *self._miscounted()]))
+        self.scanned = result
         yield self._metas_changed(moved)
         wanted = set(self.files.differing(result.files))
         fresh = [one.path for one in sorted(result.files, key=_newest) if one.path in wanted]
@@ -120,6 +133,14 @@ class Library:
         """Our own writer has just written a session's meta file or sidecar."""
         self.shelf.reread(session_id, directory)
         return self._metas_changed([session_id])[0]
+
+    def _miscounted(self) -> list[str]:
+        """Sessions whose card was counted from another leaf than their meta file names."""
+        return [
+            card.session_id
+            for card in self.files.cards()
+            if card.since != self.shelf.since(card.session_id)
+        ]
 
     def _metas_changed(self, ids: list[str]) -> list[Update]:
         changes = {session_id: self.files.recount(session_id) for session_id in ids}

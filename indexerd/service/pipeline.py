@@ -77,6 +77,7 @@ class Pipeline:
         self._clock = clock
         self._started = clock()
         self._dirty = asyncio.Event()
+        self._rescan = False  # a hint said that hints were lost
         self._wake = asyncio.Event()
         self._idle_work = asyncio.Event()
         self._times: list[tuple[float, str]] = []
@@ -131,34 +132,40 @@ class Pipeline:
             if loop.time() >= next_scan:
                 await self.scan()
                 next_scan = loop.time() + self.settings.watch.rescan_seconds
+            if self._rescan:
+                self._rescan = False
+                next_scan = min(next_scan, loop.time() + RESCAN_GAP)
             try:
                 async with asyncio.timeout_at(next_scan):
                     await self._dirty.wait()
             except TimeoutError:
                 continue
-            if await self._drain():
-                next_scan = min(next_scan, loop.time() + RESCAN_GAP)
+            await self._drain()
 
     async def scan(self) -> None:
         """One reconciling scan: watch first, list second."""
-        stores = self.library.stores()
+        stores = await self.read(self.library.find_stores)
         roots = [path for store in stores for path in (store.sessions, store.meta)]
         await asyncio.to_thread(self.watch.arm, roots)
+        self.watch.take()  # what it hinted so far, the scan sees
         async for updates in self._steps(self.library.scan()):
             self._learn(updates)
             if self._dirty.is_set():
                 await self._drain()
         self.last_scan_at = self._clock()
-        self.scanned.set()
+        if not self.scanned.is_set():
+            self.scanned.set()
+            for session_id in list(self.known):
+                self._consider(session_id)
 
-    async def _drain(self) -> bool:
-        """Look at what was hinted; says whether a scan is wanted."""
+    async def _drain(self) -> None:
+        """Look at what was hinted."""
         self._dirty.clear()
         hints = self.watch.take()
+        self._rescan = self._rescan or hints.rescan
         if hints.paths:
             async for updates in self._steps(self.library.hinted(hints.paths)):
                 self._learn(updates)
-        return hints.rescan
 
     async def keep_time(self) -> None:
         """Decide again on every session whose moment has come."""
@@ -246,6 +253,8 @@ class Pipeline:
         """Decide on one session, and see to it that the decision is kept."""
         known = self.known.get(session_id)
         if known is None or session_id in self._running or self.indexing_off:
+            return
+        if not self.scanned.is_set():  # what the ledger says may be out of date
             return
         now = self._clock()
         if known.forced and known.card.turn is Turn.OPEN.value and now >= known.forced.until:

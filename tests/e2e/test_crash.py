@@ -8,7 +8,7 @@ import signal
 import time
 from collections import Counter
 
-from tests.e2e.world import World, until
+from tests.e2e.world import Session, World, until
 
 
 def test_kill_in_a_loop_loses_nothing_and_repeats_nothing_stored(world: World) -> None:
@@ -19,6 +19,8 @@ def test_kill_in_a_loop_loses_nothing_and_repeats_nothing_stored(world: World) -
     """
     world.scripted({"delay": 0.15})
     world.env["INDEXERD_INDEX__QUIET_SECONDS"] = "0"
+    world.env["INDEXERD_BUDGET__REQUESTS_PER_MINUTE"] = "1000"
+    world.env["INDEXERD_BUDGET__DAILY_USD"] = "100"
     sessions = [world.session(turns=5) for _ in range(12)]
     before = world.fingerprint()
     dice = random.Random(7)
@@ -48,8 +50,8 @@ def test_kill_in_a_loop_loses_nothing_and_repeats_nothing_stored(world: World) -
     assert before == world.fingerprint()
 
 
-def _all(world: World, sessions: list[object]) -> bool:
-    return all(world.meta(one.id) for one in sessions)  # type: ignore[attr-defined]  # Session
+def _all(world: World, sessions: list[Session]) -> bool:
+    return all(world.meta(one.id) for one in sessions)
 
 
 def test_a_growing_session_survives_kills_of_the_reader(world: World) -> None:

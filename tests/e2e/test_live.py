@@ -43,10 +43,10 @@ def test_no_run_starts_in_a_tool_loop(world: World) -> None:
             session.say("assistant", "Looking.", stopReason="toolUse")
             session.say("toolResult", "result")
         until(
-            lambda: world.call("get", ref=session.id)["session"]["userMessageCount"] == 5,
+            lambda: world.row(session.id).get("userMessageCount") == 5,
             "the question in the row",
         )
-        assert world.call("get", ref=session.id)["session"]["state"] == "active"
+        assert world.row(session.id)["state"] == "active"
         until(lambda: world.call("status")["queued"] == 0, "an empty queue")
         assert world.calls() == []
         session.say("assistant", "Done.", stopReason="stop")
@@ -137,18 +137,13 @@ def test_roots_that_come_late_go_and_come_back(bare_world: World) -> None:
         world.wait_meta(first.id)
         first.path.unlink()
         first.path.parent.rmdir()
-        until(lambda: _row(world, first.id)["gone"], "the row marked gone")
+        until(lambda: world.row(first.id)["gone"], "the row marked gone")
         second = world.session(turns=5)
         world.wait_meta(second.id)
         assert first.id == world.call("resolve", ref=first.id)["sessionId"]
         assert [second.id] == [row["sessionId"] for row in world.call("list")["sessions"]]
         both = world.call("list", archived=True)["sessions"]
         assert {first.id, second.id} == {row["sessionId"] for row in both}
-
-
-def _row(world: World, session_id: str) -> dict[str, object]:
-    found: dict[str, object] = world.call("get", ref=session_id)["session"]
-    return found
 
 
 def test_a_migration_in_place_and_a_move_cost_nothing_but_a_reading(world: World) -> None:
@@ -159,18 +154,16 @@ def test_a_migration_in_place_and_a_move_cost_nothing_but_a_reading(world: World
         world.wait_meta(session.id)
         moved = session.path.with_name("moved.jsonl")
         session.path.rename(moved)
-        until(
-            lambda: str(_row(world, session.id)["sessionFile"]).endswith("moved.jsonl"), "the move"
-        )
+        until(lambda: str(world.row(session.id)["sessionFile"]).endswith("moved.jsonl"), "the move")
         moved.rename(session.path)
         data = session.path.read_bytes().replace(b'"version":3', b'"version": 3, "x":1')
         session.path.write_bytes(data)
         until(
-            lambda: str(_row(world, session.id)["sessionFile"]).endswith(session.path.name),
+            lambda: str(world.row(session.id)["sessionFile"]).endswith(session.path.name),
             "the move back",
         )
         assert len(world.call("list", archived=True)["sessions"]) == 1
-        assert _row(world, session.id)["userMessageCount"] == 5
+        assert world.row(session.id)["userMessageCount"] == 5
     assert len(world.calls()) == 1
 
 
@@ -213,10 +206,10 @@ def test_the_users_title_wins(world: World) -> None:
         world.run("rename", session.id, "My own title")
         assert session.id in world.run("resolve", "my-own-title")
         assert (
-            _row(world, session.id)["name"],
-            _row(world, session.id)["nameSource"],
+            world.row(session.id)["name"],
+            world.row(session.id)["nameSource"],
         ) == ("My own title", "user")
         assert session.id == world.call("resolve", ref=meta["name"])["sessionId"]
         world.run("rename", session.id, "")
-        assert meta["name"] == _row(world, session.id)["name"]
+        assert meta["name"] == world.row(session.id)["name"]
         assert before == session.path.read_bytes()

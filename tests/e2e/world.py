@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from indexerd.client import Client
-from indexerd.errors import IndexerdError
+from indexerd.errors import IndexerdError, NotFoundError
 
 PATIENCE = 20.0  # seconds any one thing may take before a test fails
 
@@ -192,6 +192,14 @@ class World:
             found: dict[str, Any] = json.loads(path.read_bytes())
         except (FileNotFoundError, ValueError):
             return None
+        return found
+
+    def row(self, session_id: str) -> dict[str, Any]:
+        """The session's row; empty while the daemon does not know it."""
+        try:
+            found: dict[str, Any] = self.call("get", ref=session_id)["session"]
+        except NotFoundError:
+            return {}
         return found
 
     def wait_meta(self, session_id: str, check: Callable[[dict[str, Any]], Any] = bool) -> Any:

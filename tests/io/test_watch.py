@@ -70,11 +70,11 @@ def test_only_our_names(ear, tmp_path):
     heard = ear(tmp_path)
     for name in ("a.txt", ".x.meta.json", "x.meta.json.tmp", "b.json", ".jsonl", ".s.jsonl"):
         append(tmp_path / name)
-    append(tmp_path / ".hidden" / "s.jsonl")
-    append(tmp_path / ".hidden" / "deep" / "s.jsonl")
+    (tmp_path / ".later").mkdir()
+    for name in (".hidden/s.jsonl", ".hidden/deep/s.jsonl", ".later/s.jsonl"):
+        append(tmp_path / name)
     wanted = [tmp_path / name for name in ("s.jsonl", "s.meta.json", "s.user.json")]
-    for path in wanted:
-        append(path)
+    list(map(append, wanted))
     heard.settle(tmp_path)
     assert heard.paths == {str(path) for path in wanted}
 

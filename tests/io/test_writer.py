@@ -21,7 +21,7 @@ from indexerd.errors import UsageError, WriteError
 from indexerd.io import metas
 from indexerd.io.lock import sync
 from indexerd.io.writer import Conflict, MetaWriter, Written
-from indexerd.meta import META_BYTES_MAX, Usage, UserFile
+from indexerd.meta import META_BYTES_MAX, UserFile
 from tests.io.writer_driver import ROOT, SESSION, Driver, assert_intact, files, meta, path_in
 
 DEAD_PID = 4_194_999  # above Linux's highest pid, so that no process has it
@@ -219,11 +219,12 @@ def test_no_id_leaves_the_directory(text: str) -> None:
 def test_content_that_readers_would_refuse_is_not_written(held: Path) -> None:
     """Too many bytes, or a number that JSON has not, is an error before anything is touched."""
     vast = meta().model_copy(update={"summary": "x" * META_BYTES_MAX})
-    odd = meta().model_copy(update={"usage": Usage(cost_usd=float("nan"))})
-    for content in (vast, odd):
-        with pytest.raises(WriteError) as caught:
-            MetaWriter().write_meta(held, content)
-        assert not caught.value.retryable
+    with pytest.raises(WriteError, match="more than a reader takes") as caught:
+        MetaWriter().write_meta(held, vast)
+    assert not caught.value.retryable
+    with pytest.raises(WriteError, match="cannot be put into JSON") as caught:
+        MetaWriter().write_digest(held, SESSION, [{"id": "d", "n": float("nan")}])
+    assert not caught.value.retryable
     assert_intact(held)
 
 

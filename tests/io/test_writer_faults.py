@@ -127,6 +127,14 @@ def test_failed_fsync_of_the_directory_is_an_error_and_writes_anew(
     assert_intact(held, 1)
 
 
+def test_write_that_failed_half_way_is_no_conflict_with_itself(driver: Driver, held: Path) -> None:
+    """A3, Q4: the kept answer is written again with the old expectation, and made durable."""
+    answer, calls = driver.traced("fsync:error=EIO:when=2", "insist", held)
+    assert answer["result"] == ["WriteError", "Written"]
+    assert sum("O_CREAT" in call for call in calls) == 2
+    assert_intact(held, 1)
+
+
 def test_failed_fsync_of_equal_content_writes_anew(driver: Driver, held: Path) -> None:
     """A5: content found equal but not proven durable is written again after a failed fsync."""
     answer, calls = driver.traced("fsync:error=EIO:when=1", "again", held)
@@ -301,4 +309,7 @@ def test_concurrent_writers_lose_nothing(driver: Driver, tmp_path: Path) -> None
     assert failed == []
     assert seen == sorted(seen)
     assert len(set(seen)) > 2
-    assert_intact(tmp_path, 100)
+    assert files(tmp_path) == [path_in(tmp_path).name]
+    last = metas.read_meta(path_in(tmp_path))
+    assert last is not None
+    assert last.last_indexed_leaf_id == "100"

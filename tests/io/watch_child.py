@@ -6,6 +6,7 @@ on stderr, and otherwise nothing may be there. Limits are those of a user namesp
 """
 
 import ctypes
+import logging
 import os
 import random
 import resource
@@ -82,6 +83,12 @@ def instances(root):
         limit("instances", 10)
         ear.until(lambda: ear.hears_after_arm(root))
         assert (ear.watch.health().mode, ear.codes()) == ("inotify", [])
+        limit("instances", 0)
+        kill(ear, ear.reader(), root)
+        ear.watch.take()
+        ear.watch.tend()
+        assert ear.watch.take().rescan
+        assert (ear.watch.health().mode, ear.codes()) == ("poll", ["watch_instances"])
 
 
 def no_descriptors(root):
@@ -167,7 +174,7 @@ def overflow(root):
         append(path)
     with Ear(root) as ear:
         with ear.reader()._lock:  # it stands still, as under SIGSTOP
-            for _ in range((min(size, 40_000) + 6000) // 50):
+            for _ in range((size + 6000) // 50):
                 for path in paths:
                     os.utime(path)
             (root / "new").mkdir()
@@ -236,6 +243,7 @@ def fifty_watchers(root):
         with Ear(root) as ear:
             ear.watch.close()
     assert (sorted(descriptors()), threading.active_count()) == (before, threads)
+    assert logging.getLogger("watchdog.observers.inotify_c").filters == []
 
 
 def churn(root):
@@ -308,6 +316,12 @@ def storm(root):
                 told()
         ear.until(told)
         assert ear.watch.health().rebuilds == 0
+        ear.watch.arm([str(inside)])
+        books, last = ear.reader()._watch_for_wd, ear.watch._driver._last_id
+        assert {len(one.callbacks) for one in books.values()} == {1}
+        assert len(books) == ear.watch.health().watched
+        ear.watch.arm([str(inside)])
+        assert ear.watch._driver._last_id == last  # without news it does not even look
 
 
 def close_while_arming(root):

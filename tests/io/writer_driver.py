@@ -174,6 +174,18 @@ def again(job: dict[str, Any]) -> list[dict[str, Any]]:
     return [attempt(writer, job) for _ in range(3)]
 
 
+def insist(job: dict[str, Any]) -> list[str]:
+    """Write the same content twice, expecting each time the version seen at the start."""
+    directory, writer = Path(job["dir"]), MetaWriter()
+    expect, said = metas.stamp(path_in(directory)), []
+    for _ in range(2):
+        try:
+            said.append(type(writer.write_meta(directory, meta(1), expect=expect)).__name__)
+        except WriteError:
+            said.append("WriteError")
+    return said
+
+
 def full(job: dict[str, Any]) -> list[dict[str, Any]]:
     """Fill the disk, write, make room, and write the kept content again."""
     directory, writer = Path(job["dir"]), MetaWriter()
@@ -206,7 +218,10 @@ def grow(job: dict[str, Any]) -> int:
                 expect = metas.stamp(path_in(directory))
                 held = metas.read_meta(path_in(directory))
                 generation = int(held.last_indexed_leaf_id) + 1 if held else 1
-                result = writer.write_meta(directory, meta(generation), expect=expect)
+                # Signed, because equal content of two writers would be no conflict.
+                by = f"{os.getpid()}-{threading.get_ident()}"
+                signed = meta(generation).model_copy(update={"name": by})
+                result = writer.write_meta(directory, signed, expect=expect)
                 if not isinstance(result, Conflict):
                     break
                 conflicts.append(result)

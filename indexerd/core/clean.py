@@ -1,0 +1,146 @@
+"""Untrusted text, made safe to store, to send and to print.
+
+In: text that a model, a transcript, a file name or another program chose. Out: text without
+terminal escapes, control and invisible characters, lone surrogates; within a length.
+
+Order matters. A whole escape sequence goes first and single characters after it: taking ESC
+alone out of `ESC ]0;pwn BEL` would leave `]0;pwn` behind. Then go the Unicode categories Cc,
+Cf, Cs, Co, Zl and Zp, which hold bidi controls, zero-width and tag characters. Only the two
+joiners, ZWJ and ZWNJ, may stay, where scripts and emoji need them: alone, between two letters,
+marks or symbols outside ASCII. Every function is idempotent and linear in its input.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+_FORBIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
+_JOINERS = "\u200c\u200d"
+_CLUSTER_MAX = 32  # a longer cluster than this is noise, and is cut anywhere
+
+_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_SURROGATE = re.compile("[\ud800-\udfff]")
+# An unterminated control string ends where its line ends, as it would be unwise to let one
+# forged opener swallow a whole text; so the body always matches, and the time is linear.
+_ESCAPES = re.compile(
+    r"(?:\x1b[PX\]^_]|[\x90\x98\x9d\x9e\x9f])[^\x07\x1b\x9c\n\r]*+(?:\x07|\x1b\\|\x9c)?"
+    r"|(?:\x1b\[|\x9b)[0-?]*+[ -/]*+[@-~]?"
+    r"|\x1b[ -/]*+[0-~]?"
+)
+_JOINER_RUN = re.compile(f"[{_JOINERS}]+")
+_BLANK_LINES = re.compile(r"\n{4,}")
+
+
+def scrub(text: str) -> str:
+    """Replace each lone surrogate by U+FFFD; a pair that JSON kept apart becomes its character."""
+    if text.isascii() or _SURROGATE.search(text) is None:
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def clean_line(text: str, limit: int) -> str:
+    """One line of at most `limit` characters, with every run of white space a single space."""
+    plain = " ".join(_ESCAPES.sub("", text).split())
+    # Characters that vanish may have stood between two spaces, or at an end.
+    return _cut(" ".join(_visible(plain, "").split()), limit)
+
+
+def clean_text(text: str, limit: int) -> str:
+    r"""At most `limit` characters that keep their lines.
+
+    `\n` and `\t` stay, other line ends become `\n`, and other white space a space. Indentation
+    is kept, runs of spaces inside a line are folded, and spaces before a line's end go; at most
+    two blank lines stand in a row.
+    """
+    lines = _ESCAPES.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+    lines = _visible(_spaced(lines), "\n\t")
+    lines = "\n".join(_fold(line) for line in lines.split("\n"))
+    return _cut(_BLANK_LINES.sub("\n\n\n", lines).strip(), limit)
+
+
+def escape_path(path: str) -> str:
+    r"""A file name to look at: control, invisible and undecodable bytes are shown as `\x1b`.
+
+    Bytes that the file system could not decode (Python keeps them as lone surrogates) are
+    shown as the byte they are. The result is for eyes and logs, never for opening a file.
+    """
+    if path.isprintable():
+        return path
+    return "".join(_shown(char) if _is_forbidden(char) else char for char in path)
+
+
+def _is_forbidden(char: str) -> bool:
+    return unicodedata.category(char) in _FORBIDDEN
+
+
+def _shown(char: str) -> str:
+    point = ord(char)
+    if "\udc80" <= char <= "\udcff":  # the way `surrogateescape` keeps an undecodable byte
+        return f"\\x{point & 0xFF:02x}"
+    if char in _SHORT:
+        return _SHORT[char]
+    if char <= "\xff":
+        return f"\\x{point:02x}"
+    return f"\\u{point:04x}" if char <= "\uffff" else f"\\U{point:08x}"
+
+
+def _visible(text: str, kept: str) -> str:
+    """Take the forbidden categories out, but for `kept` and joiners that join something."""
+    if text.isprintable():
+        return text
+    gone = {
+        ord(char): None for char in set(text) if char not in kept + _JOINERS and _is_forbidden(char)
+    }
+    return _JOINER_RUN.sub(_joiner, text.translate(gone))
+
+
+def _joiner(run: re.Match[str]) -> str:
+    before, after = run.start() - 1, run.end()
+    if len(run[0]) > 1 or before < 0 or after >= len(run.string):
+        return ""
+    return run[0] if _joinable(run.string[before]) and _joinable(run.string[after]) else ""
+
+
+def _joinable(char: str) -> bool:
+    return char > "\x7f" and unicodedata.category(char)[0] in "LMS"
+
+
+def _spaced(text: str) -> str:
+    """Turn white space other than line feed and tab into plain spaces."""
+    others = {ord(char): " " for char in set(text) if char.isspace() and char not in "\n\t "}
+    return text.translate(others) if others else text
+
+
+def _fold(line: str) -> str:
+    """Fold the runs of spaces inside one line; what it begins with is its indentation."""
+    line = line.rstrip()
+    words = line.lstrip(" \t")
+    return line[: len(line) - len(words)] + re.sub(r" {2,}", " ", words)
+
+
+def _cut(text: str, limit: int) -> str:
+    """Cut to `limit` characters, before a character's marks rather than between them."""
+    if len(text) <= limit:
+        return text
+    if limit <= 0:
+        return ""
+    end = limit
+    while end > limit - _CLUSTER_MAX and end > 0 and _continues(text, end):
+        end -= 1
+    if end <= 0 or _continues(text, end):
+        end = limit
+    return text[:end].rstrip().rstrip(_JOINERS)
+
+
+def _continues(text: str, at: int) -> bool:
+    """Say whether the character at `at` belongs to the one before it."""
+    char = text[at]
+    return (
+        char in _JOINERS
+        or text[at - 1] in _JOINERS
+        or unicodedata.category(char)[0] == "M"
+        or "\U0001f3fb" <= char <= "\U0001f3ff"  # skin tones
+    )

@@ -1,0 +1,391 @@
+"""Which session a reference means: an index of ids and names, held in memory.
+
+In: what is known of each session (`Known`, from catalog rows), one by one or all at once. Out:
+one `Match`, or NotFoundError, or AmbiguousError with candidates; never a guess.
+
+The order (S0.49): exact id, id prefix that only one session has, exact name, fuzzy name. Names
+are compared in one form, NFKC, lower case, words joined by a space, so `confirm-button-refactor`
+is "Confirm button refactor"; where two names differ in signs only, the one written as in the
+reference wins. Two sessions of the same name are ambiguous unless exactly one of them is live
+(neither gone, archived, nor a sub-agent's). Sessions that are not live do resolve.
+
+With a cwd and the scope "project", three rings are asked, the next only where the one before
+has nothing that fits: sessions in cwd and below; then those in directories above it (an agent
+started at the root of a repository); then all others (S0.68). An exact id fits anywhere, and an
+exact name anywhere stands before a fuzzy one nearby.
+
+A fuzzy name is taken if only one session's names account for every word of the reference
+(`Judge`); of several, one that is nearly the whole reference and clearly nearer than
+the next. Completions follow the same rings, and leave out sessions that are not live.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Mapping, Sequence
+from heapq import nlargest
+from typing import Any, Literal, NamedTuple
+
+from indexerd.core.names_fuzzy import Near, Nearness, folded, plain
+from indexerd.core.times import iso_ms, iso_of_ms
+from indexerd.errors import AmbiguousError, NotFoundError, UsageError
+
+REF_MAX = 512  # characters of a reference
+PREFIX_MIN = 6  # characters of an id
+CANDIDATES_MAX = 10
+LABEL_MAX = 60  # characters of a completion's label
+_NEARLY, _CLEARLY = 90.0, 10.0  # of 100: one of several is meant
+
+_BAD = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+_BLANKS = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]+")
+
+_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+
+Scope = Literal["project", "all"]
+How = Literal["id", "prefix", "name", "fuzzy"]
+
+
+class Known(NamedTuple):
+    """What the index holds of a session."""
+
+    session_id: str
+    name: str  # as displayed
+    aliases: tuple[str, ...]  # every name it answers to, the displayed one included
+    cwd: str
+    modified: int  # milliseconds since the epoch
+    named: bool  # the name was given by somebody, and not only taken from a message or a file
+    live: bool  # neither gone nor archived, and not a sub-agent's
+
+
+class Match(NamedTuple):
+    """The session meant. `score` (0 to 1) is there for fuzzy names only."""
+
+    session_id: str
+    how: How
+    score: float | None = None
+
+
+def known(row: Mapping[str, Any], aliases: Iterable[str] = ()) -> Known:
+    """What the index holds of a row; the row's own names are aliases anyway."""
+    name = str(row.get("name") or "")
+    own = (name, str(row.get("agentTitle") or ""), *aliases)
+    return Known(
+        session_id=str(row["sessionId"]),
+        name=name,
+        aliases=tuple(dict.fromkeys(one for one in own if one)),
+        cwd=sys.intern(str(row.get("cwd") or "")),
+        modified=iso_ms(str(row.get("modifiedAt") or "")),
+        named=row.get("nameSource") in {"user", "meta", "agent"},
+        live=not (row.get("archived") or row.get("gone") or row.get("subagent")),
+    )
+
+
+class Names:
+    """The index. Not for several threads at once."""
+
+    def __init__(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        self._slots: list[Known | None] = []
+        self._ids: dict[str, list[int]] = {}  # lower case
+        self._sorted: list[str] = []
+        self._exact: dict[str, list[int]] = {}
+        self._near = Nearness()
+
+    @classmethod
+    def load(cls, rows: Iterable[Known]) -> Names:
+        """Build the index of many sessions at once."""
+        names = cls()
+        for row in rows:
+            names._add(row)
+        names._sorted = sorted(names._ids)
+        return names
+
+    def __len__(self) -> int:
+        return sum(map(len, self._ids.values()))
+
+    def get(self, session_id: str) -> Known | None:
+        """What is held of a session."""
+        slot = self._slot(session_id)
+        return None if slot is None else self._slots[slot]
+
+    def put(self, row: Known) -> None:
+        """Add a session, or take over what changed in it."""
+        slot = self._slot(row.session_id)
+        held = None if slot is None else self._slots[slot]
+        if slot is not None and held is not None:
+            if held.aliases == row.aliases:
+                self._slots[slot] = row
+                return
+            self.forget(row.session_id)
+        lower = row.session_id.lower()
+        if lower not in self._ids:
+            insort(self._sorted, lower)
+        self._add(row)
+
+    def forget(self, session_id: str) -> None:
+        """Drop a session; one that is not there is no error."""
+        slot = self._slot(session_id)
+        held = None if slot is None else self._slots[slot]
+        if slot is None or held is None:
+            return
+        self._slots[slot] = None
+        lower = session_id.lower()
+        _drop(self._ids, lower, slot)
+        if lower not in self._ids:
+            del self._sorted[bisect_left(self._sorted, lower)]
+        for key in {folded(alias) for alias in held.aliases}:
+            _drop(self._exact, key, slot)
+        if len(self._slots) > 2 * len(self._sorted) + CANDIDATES_MAX:
+            self._rebuild()
+
+    def _rebuild(self) -> None:
+        held = [row for row in self._slots if row is not None]
+        self._clear()
+        for row in held:
+            self._add(row)
+        self._sorted = sorted(self._ids)
+
+    def _add(self, row: Known) -> None:
+        slot = len(self._slots)
+        self._slots.append(row)
+        lower = row.session_id.lower()
+        self._ids.setdefault(row.session_id if lower == row.session_id else lower, []).append(slot)
+        for key in dict.fromkeys(map(folded, row.aliases)):
+            if key:
+                self._exact.setdefault(key, []).append(slot)
+                self._near.add(key, slot)
+
+    def _slot(self, session_id: str) -> int | None:
+        for slot in self._ids.get(session_id.lower(), ()):
+            row = self._slots[slot]
+            if row is not None and row.session_id == session_id:
+                return slot
+        return None
+
+    def warm(self, names: int | None = None) -> bool:
+        """Make `names` more names ready for fuzzy look-ups (all, if None); True when all are.
+
+        The first fuzzy look-up does what is left: some 50 ms for 10,000 names.
+        """
+        return self._near.warm(names)
+
+    def resolve(self, ref: str, *, cwd: str | None = None, scope: Scope = "project") -> Match:
+        """Find the one session that is meant.
+
+        Raises UsageError (no reference at all), NotFoundError, AmbiguousError.
+        """
+        ref = _checked(ref)
+        here = (cwd or None) if scope == "project" else None
+        by_id = self._by_id(ref)
+        if len(by_id) == 1:
+            return self._match(by_id[0], "id")
+        prefixed = self._nearest_ring(self._by_prefix(ref), here)
+        if len(prefixed) == 1:
+            return self._match(prefixed[0], "prefix")
+        same = self._nearest_ring(self._by_name(ref), here)
+        if same:
+            return self._match(self._one_of(same), "name")
+        if by_id or prefixed:
+            raise self._ambiguous([(slot, None) for slot in by_id or prefixed])
+        return self._fuzzy(ref, here)
+
+    def _match(self, slot: int, how: How, score: float | None = None) -> Match:
+        return Match(self._row(slot).session_id, how, score)
+
+    def _row(self, slot: int) -> Known:
+        row = self._slots[slot]
+        if row is None:
+            raise NotFoundError("the session was forgotten meanwhile")
+        return row
+
+    def _by_id(self, ref: str) -> list[int]:
+        slots = self._ids.get(ref.lower(), [])
+        return [slot for slot in slots if self._row(slot).session_id == ref] or slots
+
+    def _by_prefix(self, ref: str, least: int = PREFIX_MIN) -> list[int]:
+        if len(ref) < least:
+            return []
+        lower, found = ref.lower(), []
+        for at in range(bisect_left(self._sorted, lower), len(self._sorted)):
+            if not self._sorted[at].startswith(lower):
+                break
+            found += self._ids[self._sorted[at]]
+        return found
+
+    def _by_name(self, ref: str) -> list[int]:
+        slots = self._exact.get(folded(ref), [])
+        if len(slots) < 2:  # noqa: PLR2004 - nothing to choose from
+            return slots
+        written = plain(ref)
+        as_written = [s for s in slots if any(plain(a) == written for a in self._row(s).aliases)]
+        return as_written or slots
+
+    def _nearest_ring(self, slots: Sequence[int], here: str | None) -> list[int]:
+        """Of some sessions those of the nearest ring."""
+        if here is None or not slots:
+            return list(slots)
+        rings = [_ring(here, self._row(slot).cwd) for slot in slots]
+        return [slot for slot, ring in zip(slots, rings, strict=True) if ring == min(rings)]
+
+    def _one_of(self, slots: Sequence[int]) -> int:
+        """The only one, or the only live one."""
+        if len(slots) > 1:
+            live = [slot for slot in slots if self._row(slot).live]
+            if len(live) != 1:
+                raise self._ambiguous([(slot, None) for slot in slots])
+            return live[0]
+        return slots[0]
+
+    def _ambiguous(self, found: Sequence[tuple[int, float | None]]) -> AmbiguousError:
+        ordered = sorted(
+            found, key=lambda one: (-(one[1] or 0), -self._row(one[0]).modified, one[0])
+        )
+        candidates = [self._candidate(*one) for one in ordered[:CANDIDATES_MAX]]
+        return AmbiguousError(f"{len(found)} sessions fit this reference", candidates)
+
+    def _candidate(self, slot: int, score: float | None) -> dict[str, Any]:
+        row = self._row(slot)
+        found: dict[str, Any] = {
+            "sessionId": row.session_id,
+            "name": row.name,
+            "cwd": row.cwd,
+            "modifiedAt": iso_of_ms(row.modified),
+        }
+        return found if score is None else found | {"score": score}
+
+    def _fuzzy(self, ref: str, here: str | None) -> Match:
+        key = folded(ref)
+        shared = self._near.shared(key)
+        for ring in (None,) if here is None else (_BELOW, _ABOVE, _ELSEWHERE):
+            found = self._fitting(key, shared, here, ring)
+            if len(found) == 1:
+                return self._match(found[0].owner, "fuzzy", _share(found[0].score))
+            if found:
+                return self._nearly(key, found)
+        raise NotFoundError("no session fits this reference")
+
+    def _fitting(
+        self, key: str, shared: Mapping[int, int], here: str | None, ring: int | None
+    ) -> list[Near]:
+        """Of every session in a ring that could be meant the name that comes nearest."""
+        rings: dict[str, int] = {}
+
+        def allowed(slot: int) -> bool:
+            row = self._slots[slot]
+            if row is None or here is None:
+                return row is not None
+            if row.cwd not in rings:
+                rings[row.cwd] = _ring(here, row.cwd)
+            return rings[row.cwd] == ring
+
+        judge = self._near.judge(key)
+        found: dict[int, Near] = {}
+        for near in self._near.nearest(key, shared, allowed):
+            if near.owner not in found and judge.covers(near.key):
+                found[near.owner] = near
+        return list(found.values())
+
+    def _nearly(self, key: str, found: Sequence[Near]) -> Match:
+        """Of several the one that is nearly the whole reference, and clearly nearer."""
+        from rapidfuzz import fuzz  # noqa: PLC0415 - hooks load this module and need it rarely
+
+        whole = [(fuzz.ratio(key, near.key), near.owner) for near in found]
+        best = max(ratio for ratio, _ in whole)
+        top = [owner for ratio, owner in whole if ratio > best - _CLEARLY]
+        if best >= _NEARLY and len(top) == 1:
+            return self._match(top[0], "fuzzy", _share(best))
+        raise self._ambiguous([(near.owner, _share(near.score)) for near in found])
+
+    def nearest(self, ref: str, limit: int = CANDIDATES_MAX) -> list[tuple[str, float]]:
+        """Ids of the sessions whose names look most like a reference, with scores from 0 to 1."""
+        found: dict[str, float] = {}
+        key = folded(ref)
+        shared = self._near.shared(key)
+        for near in self._near.nearest(key, shared, lambda at: self._slots[at] is not None):
+            found.setdefault(self._row(near.owner).session_id, _share(near.score))
+        return list(found.items())[:limit]
+
+    def complete(
+        self,
+        prefix: str = "",
+        *,
+        cwd: str | None = None,
+        exclude: str | None = None,
+        limit: int = 20,
+        now: float,
+    ) -> list[dict[str, Any]]:
+        """What `@@prefix` could become, newest first (S0.59); `now` in seconds since the epoch."""
+        begun = self._begun(prefix.strip())
+        rows = [row for row in begun if row and row.live and row.session_id != exclude]
+        if cwd and rows:
+            rings = {one: _ring(cwd, one) for one in {row.cwd for row in rows}}
+            nearest = min(rings.values())
+            rows = [row for row in rows if rings[row.cwd] == nearest]
+        newest = nlargest(limit, rows, key=lambda row: row.modified)
+        return [_item(row, now) for row in newest]
+
+    def _begun(self, prefix: str) -> Iterable[Known | None]:
+        """Sessions whose id, or a word of whose names, begins so."""
+        if not prefix:
+            return self._slots
+        slots = self._by_prefix(prefix, 1) + self._near.begun(folded(prefix))
+        return [self._slots[slot] for slot in dict.fromkeys(slots)]
+
+
+_BELOW, _ABOVE, _ELSEWHERE = 0, 1, 2
+
+
+def _ring(here: str, cwd: str) -> int:
+    if not cwd:
+        return _ELSEWHERE
+    here, cwd = here.rstrip("/") + "/", cwd.rstrip("/") + "/"
+    if cwd.startswith(here):
+        return _BELOW
+    return _ABOVE if here.startswith(cwd) else _ELSEWHERE
+
+
+def _share(score: float) -> float:
+    return round(score / 100, 3)
+
+
+def _drop(held: dict[str, list[int]], key: str, slot: int) -> None:
+    slots = held.get(key, [])
+    if slot in slots:
+        slots.remove(slot)
+    if not slots:
+        held.pop(key, None)
+
+
+def _checked(ref: str) -> str:
+    ref = ref.strip()
+    if not ref or len(ref) > REF_MAX or _BAD.search(ref):
+        raise UsageError(
+            "not a reference to a session",
+            hint=f"an id, the first {PREFIX_MIN} or more characters of one, or a name",
+        )
+    return ref
+
+
+def _item(row: Known, now: float) -> dict[str, Any]:
+    label = _BLANKS.sub(" ", row.name).strip() or row.session_id
+    return {
+        "sessionId": row.session_id,
+        "label": label if len(label) <= LABEL_MAX else label[: LABEL_MAX - 1].rstrip() + "…",
+        "age": _age(now - row.modified / 1000, row.modified),
+        "named": row.named,
+        "insert": f"@@{row.session_id} ",
+    }
+
+
+def _age(seconds: float, modified: int) -> str:
+    """How long ago: now, 5m, 3h, 2d, and after a week the date."""
+    if seconds < _MINUTE:
+        return "now"
+    for unit, letter, upto in ((_MINUTE, "m", _HOUR), (_HOUR, "h", _DAY), (_DAY, "d", 7 * _DAY)):
+        if seconds < upto:
+            return f"{int(seconds // unit)}{letter}"
+    return iso_of_ms(modified)[:10]

@@ -1,0 +1,199 @@
+"""What a search asks for: the words of a query, and how they are found again in a text.
+
+In: what a user typed. Out: an `Asked` with terms (an FTS5 expression is made from them, into
+which no character of the user's gets unquoted) or a vetted pattern (`re:`). `parse` never
+raises; what cannot be searched for is said in `problem`.
+
+A bare word is a term; so is a `"quoted phrase"`. `a_b.py` is the phrase a, b, py. Chinese,
+Japanese, Korean, Thai, Lao, Khmer and Burmese have no spaces that SQLite's tokenizer could cut
+at, so `segment` puts a zero-width space around each such character before a text is stored,
+and a run of them in a query is a phrase of characters. `shown` takes the spaces out again.
+A change to `segment` or `MATCH_TOKENIZER` needs a new catalog version.
+
+A query without one letter or digit (`=>`) is searched for as it stands, like a pattern.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from indexerd.core.query_pattern import Pattern, escaped, vetted
+
+MATCH_TOKENIZER = "unicode61 remove_diacritics 2"
+QUERY_MAX = 1000  # characters of a query that are looked at
+TERMS_MAX = 16
+PREFIX_MIN = 3  # shorter beginnings stand in half of all words
+SNIPPET_MAX = 200
+_BODY_MAX = 160  # characters of a snippet without its marks
+_MARKS_MAX = 15
+_SPANS_MAX = 40
+
+_UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff"
+    "\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
+)
+_CUT = "\u200b"
+_CUTS = re.compile(rf"(?<=[{_UNSPACED}])(?=\w)|(?<=\w)(?=[{_UNSPACED}])")
+_WORD = re.compile(r"[^\W_]+")
+_PARTS = re.compile(r'"([^"]*)"|(\S+)')
+_BLANKS = re.compile(
+    r"[\s\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]+"
+)  # control and direction characters, too: a snippet is shown on terminals
+
+
+def scrub(text: str) -> str:
+    """Replace lone surrogates, which SQLite refuses."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+def segment(text: str) -> str:
+    """The form in which a text is stored for search; pure ASCII stays as it is."""
+    if text.isascii():
+        return text
+    return _CUTS.sub(_CUT, unicodedata.normalize("NFC", scrub(text).replace(_CUT, "")))
+
+
+def shown(text: str) -> str:
+    """A stored text without its cuts."""
+    return text.replace(_CUT, "")
+
+
+_ALPHABETS = 0x2000  # Latin, Greek, Cyrillic: the tokenizer drops their diacritics
+
+
+class _Folding(dict[int, int]):
+    """Character to folded character, one to one, so that places stay where they are."""
+
+    def __missing__(self, code: int) -> int:
+        char = chr(code)
+        lower = char.lower()
+        if code < _ALPHABETS:
+            whole = unicodedata.normalize("NFD", lower)
+            if all(unicodedata.combining(one) for one in whole[1:]):
+                lower = whole[:1]
+        self[code] = ord(lower) if len(lower) == 1 else code
+        return self[code]
+
+
+_folding = _Folding()
+
+
+def fold(text: str) -> str:
+    """Lower case without diacritics; exactly as long as `text`."""
+    return text.lower() if text.isascii() else text.translate(_folding)
+
+
+class Finder:
+    """Finds the terms of a query in a stored text. `widen`: the last word may go on."""
+
+    def __init__(self, terms: Sequence[str], *, widen: bool) -> None:
+        self._terms = [
+            re.compile(_expression(fold(term), open_end=widen and n == len(terms) - 1))
+            for n, term in enumerate(terms)
+        ]
+
+    def counts(self, text: str) -> list[int]:
+        """How often each term stands in `text`."""
+        folded = fold(text)
+        return [sum(1 for _ in term.finditer(folded)) for term in self._terms]
+
+    def snippet(self, text: str) -> str:
+        """At most SNIPPET_MAX characters around the best place, found words in « »."""
+        folded = fold(text)
+        spans: list[tuple[int, int, int]] = []
+        for n, term in enumerate(self._terms):
+            for found, _ in zip(term.finditer(folded), range(_SPANS_MAX), strict=False):
+                spans.append((*found.span(), n))
+        return excerpt(text, spans)
+
+
+def _expression(term: str, *, open_end: bool) -> str:
+    """The term as whole words. Its letters come first: that is what `re` can look for fast."""
+    first, *others = [re.escape(word) for word in _WORD.findall(term)]
+    whole = "".join([rf"{first}(?<![^\W_]{first})", *(rf"[\W_]+{word}" for word in others)])
+    return whole if open_end else whole + r"(?![^\W_])"
+
+
+def excerpt(text: str, spans: Sequence[tuple[int, int, int]]) -> str:
+    """Cut and mark `text` around spans (start, end, which term); blanks become one space."""
+    ordered = sorted(spans)
+    start, best = 0, 0
+    for begin, _, _ in ordered[:_SPANS_MAX]:
+        kinds = {n for lo, hi, n in ordered if lo >= begin and hi <= begin + _BODY_MAX * 3 // 4}
+        if len(kinds) > best:
+            start, best = begin, len(kinds)
+    lo = max(0, min(start - _BODY_MAX // 4, len(text) - _BODY_MAX))
+    lo = _word_edge(text, lo, start)
+    hi = min(len(text), lo + _BODY_MAX)
+    pieces: list[str] = []
+    at = lo
+    for begin, end, _ in ordered:
+        if begin < at or begin >= hi or len(pieces) >= _MARKS_MAX * 2:
+            continue
+        pieces += [text[at:begin], f"«{text[begin : min(end, hi)]}»"]
+        at = min(end, hi)
+    body = _BLANKS.sub(" ", shown("".join(pieces) + text[at:hi])).strip()
+    return ("…" if lo > 0 else "") + body + ("…" if hi < len(text) else "")
+
+
+def _word_edge(text: str, lo: int, limit: int) -> int:
+    """The next beginning of a word at or after `lo`, but not after `limit`."""
+    if lo == 0 or lo >= limit:
+        return min(lo, limit)
+    space = re.compile(r"\s").search(text, lo - 1, limit)
+    return space.end() if space else lo
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One query. Of `terms` and `pattern` at most one is there."""
+
+    terms: tuple[str, ...] = ()
+    open_end: bool = False  # the last term may be the beginning of a word
+    pattern: Pattern | None = None
+    problem: str | None = None
+
+    def match(self, *, column: str | None = None, widen: bool = False) -> str:
+        """The FTS5 expression: every term, in one column or in any."""
+        words = [f'"{term}"' for term in self.terms]
+        if widen:
+            words[-1] += " *"
+        joined = " AND ".join(words)
+        return f"{{{column}}} : ({joined})" if column else joined
+
+    def finder(self, *, widen: bool = False) -> Finder:
+        """What finds the terms again in a stored text."""
+        return Finder(self.terms, widen=widen)
+
+
+def parse(query: str) -> Asked:
+    """Read what a user typed."""
+    text = unicodedata.normalize("NFC", scrub(query[:QUERY_MAX]).replace("\0", " ")).strip()
+    cut = "the query is too long: only its beginning counts" if len(query) > QUERY_MAX else None
+    if text.startswith("re:"):
+        return _pattern(text[3:].strip())
+    if not text:
+        return Asked(problem="there is nothing to search for")
+    if text.count('"') % 2:  # an unbalanced quote is a character like any other
+        text = text.replace('"', " ")
+    parts = [(quoted or bare, bool(bare)) for quoted, bare in _PARTS.findall(text)]
+    kept = [(part, bare) for part, bare in parts if _WORD.search(part)]
+    if not kept:
+        return Asked(pattern=escaped(text), problem=cut)
+    if len(kept) > TERMS_MAX:
+        kept, cut = kept[:TERMS_MAX], "too many words: only the first of them count"
+    last, bare = kept[-1]
+    words = _WORD.findall(segment(last))
+    open_end = bare and len(words[-1]) >= PREFIX_MIN and last[-1:].isalnum()
+    terms = tuple(segment(part).replace('"', " ") for part, _ in kept)
+    return Asked(terms=terms, open_end=open_end, problem=cut)
+
+
+def _pattern(text: str) -> Asked:
+    try:
+        return Asked(pattern=vetted(text))
+    except ValueError as refused:
+        return Asked(problem=f"re: {refused}")

@@ -1,0 +1,400 @@
+r"""Secrets out of text, before it is cut, sent, stored or logged (S2.21, X5-X7).
+
+In: any text. Out: the same text with each secret replaced by `[redacted:<kind>]`, and counts by
+kind. Redacting twice changes nothing; prose, commit hashes, UUIDs and `token = get_token()` stay.
+
+Linear: a rule runs only if one of its keywords occurs; its pattern begins with a literal; what
+follows is bounded or possessive, and nothing is demanded after an unbounded run, so that no
+byte is read again for each start. Finds that overlap become one, named by the most specific.
+
+Secrets come quoted, JSON-escaped, as variables, headers, flags. A private key may have lost its
+first or last line, or hold a section label (`User: `) where two messages meet.
+
+User patterns may be slow, so what they see is bounded: one line at a time, as if it were the
+whole text, and a long line in overlapping windows of `WINDOW` characters. A secret is found
+whole if it lies within one line and is at most `WINDOW - STEP` long.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from indexerd.errors import ConfigError
+
+WINDOW = 1024
+STEP = 768
+_PRIVATE_KEY, _CUSTOM = (-1, "private-key"), (1000, "custom")
+_ROUNDS = 4  # a replacement may uncover another secret; the last round finds nothing
+_Span = tuple[int, int, tuple[int, str]]  # start, end, (rank, kind): the lower rank names it
+_MARKER = re.compile(r"\[redacted:[a-z0-9-]+\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Redacted:
+    """The safe text, and how many secrets of each kind were taken out of it."""
+
+    text: str
+    counts: dict[str, int]
+
+
+def redact(text: str, extra: Sequence[re.Pattern[str]] = ()) -> Redacted:
+    """Replace every secret by `[redacted:<kind>]`; finds of `extra` are of kind `custom`."""
+    counts: dict[str, int] = {}
+    for _ in range(_ROUNDS):
+        spans = _merged([*_private_keys(text), *_by_rules(text), *_custom(text, extra)])
+        if not spans:
+            break
+        parts, done = [], 0
+        for start, end, (_rank, kind) in spans:
+            counts[kind] = counts.get(kind, 0) + 1
+            parts += [text[done:start], f"[redacted:{kind}]"]
+            done = end
+        text = "".join(parts) + text[done:]
+    return Redacted(text, counts)
+
+
+def compile_extra(patterns: Sequence[str]) -> tuple[re.Pattern[str], ...]:
+    """Compile the user's patterns.
+
+    Raises ConfigError, naming each pattern by its place, for one that is not a regular
+    expression, that fits the empty text, or that repeats a repetition (`(a+)+`), whose time
+    can double with every character.
+    """
+    faults = {f"redact.extra_patterns[{n}]": _fault(one) for n, one in enumerate(patterns)}
+    problems = [
+        {"file": "", "key": key, "message": fault, "hint": "it is read by Python's `re`"}
+        for key, fault in faults.items()
+        if fault
+    ]
+    if problems:
+        raise ConfigError(problems)
+    return tuple(re.compile(one) for one in patterns)
+
+
+def _fault(pattern: str) -> str:
+    try:
+        if re.compile(pattern).search(""):
+            return "fits the empty text"
+    except (re.error, OverflowError, RecursionError):
+        return "is not a regular expression"
+    bare = re.sub(r"\[\^?\]?[^\]]*\]", "c", re.sub(r"\\.", "e", pattern, flags=re.DOTALL))
+    while group := re.search(r"\(([^()]*)\)", bare):
+        loops = re.search(r"[*+\0]|\{\d*,", group[1])
+        if loops and re.match(r"[*+]|\{\d*,", bare[group.end() :]):
+            return "repeats a repetition"
+        bare = bare[: group.start()] + ("\0" if loops else "c") + bare[group.end() :]
+    return ""
+
+
+def _merged(spans: list[_Span]) -> list[_Span]:
+    found: list[_Span] = []
+    for start, end, named in sorted(spans):
+        if found and start < found[-1][1]:
+            first, last, other = found.pop()
+            found.append((first, max(last, end), min(other, named)))
+        else:
+            found.append((start, end, named))
+    return found
+
+
+def _custom(text: str, patterns: Sequence[re.Pattern[str]]) -> Iterator[_Span]:
+    bare = _MARKER.sub(lambda marker: "\n" * len(marker[0]), text) if patterns else ""
+    for piece in re.finditer(r"[^\n]+", bare):
+        for at in range(piece.start(), max(piece.end() - WINDOW + STEP, piece.start() + 1), STEP):
+            seen = text[at : min(at + WINDOW, piece.end())]
+            for pattern in patterns:
+                for found in pattern.finditer(seen):
+                    if found[0]:
+                        yield at + found.start(), at + found.end(), _CUSTOM
+
+
+# -- what a value looks like ------------------------------------------------------------------
+
+_SHORTEST, _SHORTEST_BARE = 4, 6  # characters, quoted and in running text
+_SHORTEST_BELOW = 8  # on the line after its name
+_JUDGED = 100  # characters of a value that are looked at
+_WORDS_MAX = 6  # of a pass phrase
+
+_REFERENCE = re.compile(  # what stands for a secret, or for its type
+    r"""(?ix) \$[({].* | \$[a-z_]+ | \$(?-i:[A-Z0-9_]+) | %[a-z_]+% | %\(?[a-z_]*\)?s | \{.*\}
+    | <.* | .*(?:\.\.\.|…) | [.*•-]+ | x{3,} | (?:your|change|insert|example|placeholder)[\s_-]?.*
+    | (?:process\.env|os\.environ|env|secrets|settings|config|self|this|args)\b[.\[(].*
+    | pass(?:word|wd|phrase) | secret | token | api[_-]?key | bearer | basic | credentials?
+    | str(?:ing)? | text | bytes | bool(?:ean)? | number | any | object | null | none | nil
+    | undefined | true | false | required | optional | empty | unknown | hidden | invalid
+    | u?int\d+ | float\d+ | (?:base|sha-?|md|utf-?|aes-?|[hrep]s|oauth|argon|x)\d+(?:[-_\s].*)?
+    | [a-z][a-z0-9+.-]*://.* | (?:~|\.{1,2})?/(?-i:[a-z_.][a-z0-9_.-]*|Users|Library)(?:/.*)?"""
+)
+_CODE = re.compile(r"(?i)[a-z_]\w*(?:(?:\.|->|::)[a-z_]\w*)+|\w+_(?:token|secret|password|key)")
+_NUMBER = re.compile(
+    r"[v~^<>=+-]*\d[\d._,:eExXT/+-]*(?:[a-zA-Z%]{0,3}|-[a-z]+)|(?:0x|#)[0-9a-fA-F]{1,8}"
+)
+_SLUG = re.compile(r"[A-Za-z]{1,11}|[A-Za-z]+(?:[-_.][A-Za-z]+)+")
+_ODD = re.compile(r"[0-9!@#$%^*+~](?:(?<=[0-9])|(?<=[\w.-].)(?=[\w.-]))")
+_PROSE = re.compile(
+    r"(?i)[.?!:]$|\b(?:the|an?|is|are|was|your|my|to|must|please|enter|and|or|of|for|not|with)\b"
+)
+
+
+def _mixed(value: str) -> bool:
+    return re.search(r"[0-9]", value) is not None and re.search(r"[A-Za-z]", value) is not None
+
+
+def _random(value: str) -> bool:
+    """Say whether a token's rest is no name: it has digits, or is longer than words are."""
+    return _mixed(value) or re.search(r"[A-Za-z0-9]{20}", value) is not None
+
+
+def _base64(value: str) -> bool:
+    """Say whether letters are mixed as base64 mixes them, and words do not."""
+    return re.search(r"[a-z][A-Z]|[0-9=]", value) is not None and value.lower() != value
+
+
+def _held(value: str) -> bool:
+    """Say whether a value stands for itself: no reference, type, path or earlier marker."""
+    value = _MARKER.sub("", value[:_JUDGED]).strip()
+    return len(value) >= _SHORTEST and not _REFERENCE.fullmatch(value)
+
+
+def _bare(value: str) -> bool:
+    """Judge a bare value in running text: it must look like nothing that a person writes."""
+    value = value[:_JUDGED].rstrip(".,:")
+    if len(value) < _SHORTEST_BARE or not _ODD.search(value):
+        return False
+    return not (_NUMBER.fullmatch(value) or _CODE.fullmatch(value)) and _held(value)
+
+
+def _credential(value: str) -> bool:
+    """Judge what follows `Authorization:` and its scheme."""
+    return _held(value) and (_random(value) or _base64(value))
+
+
+# -- rules, the specific ones first -----------------------------------------------------------
+
+_TOKENS = (  # kind, what it begins with, what follows
+    ("anthropic-key", "sk-ant-", r"[\w-]{12,}+"),
+    ("github-token", "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_", r"\w{20,}+"),
+    ("gitlab-token", "glpat- gldt- glrt- glrtr- glcbt- glptt- glft- glsoat-", r"[\w.=-]{16,}+"),
+    ("slack-token", "xoxa- xoxb- xoxc- xoxd- xoxe- xoxo- xoxp- xoxr- xoxs- xapp-", r"[\w-]{8,}+"),
+    ("webhook", "hooks.slack.com/services/ hooks.slack.com/workflows/", r"[\w/+-]{8,}+"),
+    ("webhook", "/api/webhooks/", r"\d{6,24}/[\w-]{16,}+"),
+    ("stripe-key", "sk_live_ sk_test_ rk_live_ rk_test_ whsec_", r"[\w+/=]{10,}+"),
+    ("google-key", "AIza", r"[\w-]{30,}+"),
+    ("google-key", "AQ.Ab GOCSPX- ya29. 1//0", r"[\w.-]{16,}+"),
+    ("huggingface-token", "hf_ api_org_", r"[A-Za-z0-9]{20,}+"),
+    ("npm-token", "npm_", r"[A-Za-z0-9]{20,}+"),
+    ("pypi-token", "pypi-Ag", r"[\w-]{16,}+"),
+    ("aws-secret", "AKIA ASIA", r"[A-Z0-9]{16}[\s,:;|\"'/\\]{1,4}[\w/+]{40}(?![\w/+])"),
+    ("aws-key-id", "AKIA ASIA ABIA ACCA", r"[A-Z0-9]{16}(?![A-Za-z0-9])"),
+    ("age-key", "AGE-SECRET-KEY-1 AGE-SECRET-KEY-PQ-1", r"[A-Z0-9]{16,}+"),
+    ("vendor-token", "SG.", r"[\w-]{16,64}\.[\w-]{16,}+"),
+    ("vendor-token", "dop_v1_ doo_v1_ dor_v1_ hvs. hvb. dckr_pat_ lin_api_ ntn_", r"[\w-]{20,}+"),
+    ("vendor-token", "shpat_ shpca_ shppa_ shpss_ gsk_ xai- pplx- r8_ ATATT3", r"[\w=-]{20,}+"),
+    ("vendor-token", "sntrys_ sntryu_ PMAK- dp.pt. dp.st. figd_ glsa_ glc_", r"[\w=-]{20,}+"),
+    ("vendor-token", "tskey- nvapi- sbp_ sb_secret_ rubygems_ dapi", r"[\w-]{20,}+"),
+)
+_LEFT = r"{0}(?:(?<![A-Za-z0-9_-]{0})|(?<=\\[nrt]{0})|(?<=[0-9\[]m{0}))"  # not inside a word
+_GAP = r"(?:\s|\\[nrt]){1,8}+"  # white space, as it is or JSON-escaped
+_USER = r"[^\s/?:@\[\"'<>`\\]"
+_TO_HOST = r"(?P<v>[^\s/?\"'<>`\\]{1,512})@"
+_WORD = r"(?P<v>[^\s\x1b\"'\\]{4,}+)"
+_NAME = r"(?:[a-z0-9]{1,20}[-_]){0,3}(?:pass(?:word|wd|phrase)?|token|secret|api[-_]?key)"
+_COOKIE = r"(?P<v>[\w.-]{1,64}=[^\s\x1b\"'\\,\[]{12,}+)"
+_Q = r"[\"'\\]{0,4}"  # quotes, perhaps escaped
+_CRED = r"(?P<v>[^\s\x1b\"'\\,;<>{}$\[\]]{6,}+)"
+_Judge = Callable[[str], bool]
+_Shapes = tuple[tuple[str, str, str, _Judge], ...]
+# kind, keywords, pattern (its group `v` is the secret, if it has one), what is genuine
+_SHAPES: _Shapes = (
+    ("openai-key", "sk-", _LEFT.format("sk-") + r"[\w-]{20,}+", _mixed),
+    ("jwt", "eyJ", _LEFT.format("eyJ") + r"[\w-]{8,}+\.[\w-]{8,}+(?:\.[\w-]*+){0,3}", bool),
+    ("vendor-token", ":AA", r":AA(?<=\d:AA)[\w-]{30,}+", bool),  # Telegram
+    ("url-password", r":// :\/\/", rf":\\?/\\?/{_USER}{{0,256}}+:{_TO_HOST}", _held),
+    ("url-password", "://", rf"://(?P<v>{_USER}{{20,256}}+)@", _bare),
+)
+_AUTH = rf"authorization{_Q}[ \t]{{0,4}}[:=](?:{_GAP})?f?{_Q}"
+_NETRC = rf"machine{_GAP}[^\s\\]{{1,200}}{_GAP}login{_GAP}[^\s\\]{{1,200}}{_GAP}password{_GAP}"
+_FOLDED: _Shapes = (  # the same, on lower-cased text
+    ("authorization", "authorization", rf"{_AUTH}(?:[a-z]{{3,9}}{_GAP})?{_CRED}", _credential),
+    ("authorization", "bearer", rf"bearer{_GAP}(?P<v>[a-z0-9._~+/=-]{{16,}}+)", _bare),
+    ("authorization", "basic ", r"basic (?P<v>[a-z0-9+/]{12,}+={0,2})", _base64),
+    ("cookie", "cookie", rf"cookie{_Q}: {{0,4}}{_Q}{_COOKIE}", _mixed),
+    ("signature", "sig", r"[?&;][a-z-]{0,20}?sig(?:nature)?=(?P<v>[a-z0-9%+/=_-]{20,}+)", bool),
+    ("password", "machine", _NETRC + _WORD, _held),
+    ("password", "--", rf"--{_NAME}\s{{1,4}}[\"']?{_WORD}", _bare),
+    ("password", "sshpass", rf"sshpass +-p *[\"']?{_WORD}", _held),
+    ("password", "curl wget", rf"\s(?:-u|--user)[ =][\"']?[^\s:\"'/]{{1,99}}:{_WORD}", _held),
+    ("password", "</", rf"<(?:[\w.-]{{1,40}}:)?{_NAME}>(?P<v>[^<>\s]{{4,200}})</", _held),
+)
+_STARTS = tuple(
+    (kind, starts, f"(?:{'|'.join(map(re.escape, starts.split()))}){rest}", _random)
+    for kind, starts, rest in _TOKENS
+)
+_RULES, _FOLDED_RULES = (
+    [
+        ((n, kind), keys.split(), re.compile(shape, re.ASCII), judge)
+        for n, (kind, keys, shape, judge) in all_
+    ]
+    for all_ in (enumerate(_STARTS + _SHAPES), enumerate(_FOLDED, 100))
+)
+
+
+def _by_rules(text: str) -> Iterator[_Span]:
+    lowered = text.replace("\u0130", "i").lower()  # the only letter that grows when lowered
+    for searched, rules in ((text, _RULES), (lowered, _FOLDED_RULES)):
+        for named, keywords, pattern, genuine in rules:
+            if any(keyword in searched for keyword in keywords):
+                for found in pattern.finditer(searched):
+                    start, end = found.span(found.lastgroup or 0)
+                    if genuine(text[start:end]):
+                        yield start, end, named
+    yield from _assignments(text, lowered)
+
+
+# -- name = value -----------------------------------------------------------------------------
+
+_KEYS = ("access", "account", "api", "auth", "encryption", "master", "private", "signing")
+_NAMED = re.compile(
+    r"(?P<key>pass(?:word|wd|phrase|code)|pass(?=[\"'`\\]{0,3}[ \t]?[:=]>?[ \t]?[\"'`\\])"
+    r"|_pass(?![a-z])|-pass(?![a-z])|pwd|secret[_-]?(?:access[_-]?)?key|secret|token"
+    rf"|{'|'.join(f'{word}[_-]?key' for word in _KEYS)}|credentials?|_auth(?:token)?(?![\w-]))"
+    r"(?P<tail>[\w.-]{0,40}+)(?:\\{0,8}[\"'`]\]?|\*\*)?[ \t]{0,8}"
+    r"(?P<sep>:[ \t]{0,4}(?!pass|pwd|secret|token)[a-z_][\w.\[\]| ]{0,40}?=(?![=~>])"
+    r"|=>|:=|[!=]?={1,2}|:(?!:)|,(?=[ \t]?[\"'])|\||\((?=[\"'`\\])|(?:is|was)(?::|(?=\s)))"
+    r"(?P<gap>(?:\*\*)?(?:\s|\\[nrt]|[|>]-?(?=\s)){0,20}+)",
+    re.ASCII,
+)
+_VALUE = re.compile(
+    r"[FfBbRrUu]{0,2}(?:\"(?P<double>(?:[^\"\\\n]|\\[^\n])*+)|'(?P<single>(?:[^'\\\n]|\\[^\n])*+)"
+    r"|`(?P<back>[^`\n]*+)|\\\"(?P<once>(?:[^\"\\\n]|\\\\\\[\"\\]|\\(?!\")[^\n])*+)"
+    r"|\\{1,8}(?P<mark>[\"'])(?P<more>(?:(?!(?P=mark))[^\n])*+))"
+    r"|(?P<bare>[^\s\x1b\"'`,;&|<>(){}\[\]\\]{4,128}+)"
+)
+_REST = re.compile(r"[^\s\x1b\"'`,;&|<>(){}\[\]\\]*+")
+_ABOUT = re.compile(  # a name that ends so is about a secret, and does not hold it
+    r"(?i:age|algorithm|arn|budget|count|dir|endpoint|env|error|expir\w+|field|file|format|helper"
+    r"|hint|index|label|length|limits?|manager|message|names?|path|pattern|policy|prompt|provider"
+    r"|ref|required|size|state|status|store|ttl|types?|uri|url|usage|used|variable|version)\d*\Z"
+)
+
+
+def _assignments(text: str, lowered: str) -> Iterator[_Span]:
+    done = 0
+    for named in _NAMED.finditer(lowered):
+        name = text[named.start() : named.end("tail")]
+        kind = _named_kind(named["key"], name) if named.end() >= done else ""
+        value = _VALUE.match(text, named.end()) if kind else None
+        if value and value.lastgroup and _is_value(kind, name, named, value):
+            start, done = value.span(value.lastgroup)
+            rest = _REST.match(text, done) if value.lastgroup == "bare" else None
+            done = rest.end() if rest else done
+            yield start, done, (200, kind)
+
+
+def _named_kind(key: str, name: str) -> str:
+    """Tell what a name is the name of: `""` for a plural, another word, or what is about it."""
+    tail = name[len(key) :]
+    if tail[:1].isalpha() and name[len(key) - 1].islower() == tail[0].islower():
+        return ""
+    if _ABOUT.match(re.split(r"[_.-]|(?<=[a-z])(?=[A-Z])", tail)[-1]):
+        return ""
+    if "pass" in key or key == "pwd":
+        return "password"
+    if key.endswith("key") and "secret" not in key:
+        return "api-key"
+    return "token" if key == "token" else "secret"
+
+
+def _is_value(kind: str, name: str, named: re.Match[str], value: re.Match[str]) -> bool:
+    text = value[value.lastgroup or 0]
+    if named["sep"] == "(" and named["tail"]:
+        return False  # a method of the secret
+    if value.lastgroup != "bare" and named["sep"] not in ",|":
+        return _is_quoted_value(kind, text.rstrip("\\"))
+    if value.string[value.end() : value.end() + 1] in ("(", "["):
+        return False  # a call
+    if kind == "password" and text.isdigit():
+        return len(text) >= _SHORTEST_BARE
+    if name.isupper() and named["sep"] == "=" and not named["gap"]:  # as a shell writes it
+        return _held(text) and not _NUMBER.fullmatch(text) and not _CODE.fullmatch(text)
+    return _bare(text) and (not named["gap"].strip(" \t") or len(text) >= _SHORTEST_BELOW)
+
+
+def _is_quoted_value(kind: str, text: str) -> bool:
+    if not _held(text):
+        return False
+    words = len(text[:_JUDGED].split())
+    if words > 1:
+        return kind in {"password", "secret"} and words <= _WORDS_MAX and not _PROSE.search(text)
+    plain = len(text) < _SHORTEST_BARE or _NUMBER.fullmatch(text) or _SLUG.fullmatch(text)
+    return kind == "password" or not plain
+
+
+# -- private keys -----------------------------------------------------------------------------
+
+_KEY_SPAN = 20_000  # characters between the first and the last line of one key
+_EDGE = re.compile(
+    r"(?P<begin>-----? ?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}|PuTTY-User-Key-File-\d)"
+    r"|(?P<end>-----? ?END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}|Private-MAC: [0-9a-f]*+)"
+)
+_LINE_END = re.compile(r"\n|\\[nr]")
+_DATA_LINE = 16  # characters; shorter ones are data only beside a longer one
+_BODY = re.compile(  # data, a header, or nothing, behind a label, a quote or a line number
+    r"[\s>|\"'`,\\-]*+(?:(?:\[[\w.-]{1,128}\] )?(?:User|Assistant): ?)?"
+    r"(?:\d{1,6}(?:[:|→\t ]|\\t)++)?[\s\"'`]*+"
+    r"(?:(?P<data>[A-Za-z0-9+/]++={0,2}(?: [A-Za-z0-9+/]{16,}+={0,2})*+)"
+    r"|(?:Proc-Type|DEK-Info|Comment|Version|Hash|Encryption|\w{4,10}-Lines|Argon2-\w+): .*+)?"
+    r"[\s\"'`,;+\\)]*+"
+)
+_NEAR = re.compile(r"[\s\"'`,\\]*+(?P<data>={0,2}[A-Za-z0-9+/]{16,}+={0,2})")  # read either way
+
+
+def _private_keys(text: str) -> Iterator[_Span]:
+    """Find keys from first to last line; one that has lost either, as far as its data goes."""
+    if "PRIVATE KEY" not in text and "PuTTY-" not in text:
+        return
+    opened: re.Match[str] | None = None
+    floor = 0
+    for edge in [*_EDGE.finditer(text), None]:
+        if opened is not None:
+            limit = edge.start() if edge else len(text)
+            whole = edge and edge["end"] and limit - opened.end() < _KEY_SPAN
+            data = (0, edge.end()) if edge and whole else _data(text, opened.end(), limit, 1)
+            floor = max(opened.end(), data[1])
+            if data[1]:
+                yield opened.start(), data[1], _PRIVATE_KEY
+            opened = None
+            if whole:
+                continue
+        if edge is not None and edge["begin"]:
+            opened = edge
+        elif edge is not None:
+            start, end = _data(text, floor, edge.start(), -1)
+            if end:
+                yield start, edge.end(), _PRIVATE_KEY
+            floor = edge.end()
+
+
+def _data(text: str, start: int, end: int, step: int) -> tuple[int, int]:
+    """Span of the key's farthest data line, read forth from `start` or back from `end`."""
+    if step > 0:
+        end = min(end, start + _KEY_SPAN)
+    else:
+        start = max(start, end - _KEY_SPAN)
+    eols = [eol.span() for eol in _LINE_END.finditer(text, start, end)]
+    lines = zip([start, *(e for _, e in eols)], [*(b for b, _ in eols), end], strict=True)
+    farthest, beside = (0, 0), False
+    for first, last in list(lines)[::step]:
+        body = _BODY.fullmatch(text, first, last)
+        if body is None:  # the line where the data meets other text
+            if near := _NEAR.match(text[first:last][::step]):
+                a, b = near.span("data")
+                farthest = (first + a, first + b) if step > 0 else (last - b, last - a)
+            break
+        long = len(body["data"] or "") >= _DATA_LINE
+        if body["data"] and (long or beside):
+            farthest = body.span("data")
+        beside = long
+    return farthest

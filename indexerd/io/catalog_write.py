@@ -1,0 +1,232 @@
+"""What goes into the catalog: rows with their texts, and messages.
+
+In: an open transaction's connection and the values. All of it is idempotent: what is there
+already, byte for byte, is not written again. Indexes read their words from the tables beside
+them, so every text is taken out of its index before its row changes (`_unindex`).
+
+A message's number holds its session's number above 20 bits, so that the messages of a session
+lie together and come in order. Sessions put in together are numbered in the order of their last
+change, so that on the whole a higher number is a newer session.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+from indexerd.core.names import known
+from indexerd.core.names_fuzzy import folded
+from indexerd.core.query import scrub, segment
+from indexerd.core.times import iso_ms
+
+TEXT_MAX = 65_536  # bytes of a message, or of a summary, that are indexed
+SESSION_SHIFT = 20
+MESSAGES_MAX = 1 << SESSION_SHIFT  # of a session; further ones are not found
+
+Message = tuple[str, str, str, str]  # entry id, role, timestamp, text
+
+
+@dataclass(frozen=True, slots=True)
+class SearchText:
+    """What a row does not hold, but is found by. `aliases`: all names the session answers to."""
+
+    summary: str = ""
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    session_id: str
+    modified: int
+    values: tuple[Any, ...]  # as in _SET
+    row: str
+    texts: tuple[str, ...]  # as in _ABOUT
+    row_seal: bytes
+    text_seal: bytes
+
+
+_SET = "agent, cwd, file, modified, created, archived, gone, subagent, name, named, aliases"
+_ABOUT = "name, tags, description, summary"
+
+
+def put_rows(db: sqlite3.Connection, rows: Iterable[tuple[Mapping[str, Any], SearchText]]) -> int:
+    """Add or change rows; says how many were not the same before."""
+    items = sorted((_item(row, text) for row, text in rows), key=lambda one: one.modified)
+    return sum(_put(db, item) for item in items)
+
+
+def _item(row: Mapping[str, Any], text: SearchText) -> _Item:
+    held = known(row, text.aliases)
+    names = [scrub(name) for name in held.aliases]
+    aliases = "" if names == [scrub(held.name)] else json.dumps(names)
+    cwd = scrub(held.cwd)
+    values = (
+        scrub(str(row.get("agent") or "")),
+        cwd.rstrip("/") or cwd[:1],
+        scrub(str(row.get("sessionFile") or "")),
+        held.modified,
+        iso_ms(str(row.get("createdAt") or "")),
+        *(bool(row.get(key)) for key in ("archived", "gone", "subagent")),
+        scrub(held.name),
+        held.named,
+        aliases,
+    )
+    tags = row.get("tags")
+    texts = (
+        "\n".join(names),
+        ", ".join(map(str, tags)) if isinstance(tags, list | tuple) else "",
+        str(row.get("description") or ""),
+        text.summary,
+    )
+    whole = json.dumps(row, separators=(",", ":"))
+    return _Item(
+        session_id=scrub(held.session_id),
+        modified=held.modified,
+        values=values,
+        row=whole,
+        texts=(*(segment(cut(one)) for one in texts), "\n".join(map(folded, names))),
+        row_seal=_digest(whole, aliases),
+        text_seal=_digest(*texts),
+    )
+
+
+def cut(text: str) -> str:
+    """At most TEXT_MAX bytes of a text."""
+    text = text[:TEXT_MAX]
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "replace")[:TEXT_MAX].decode("utf-8", "ignore")
+
+
+def _digest(*texts: str, size: int = 16) -> bytes:
+    joined = "\0".join(texts).encode("utf-8", "surrogatepass")
+    return blake2b(joined, digest_size=size).digest()
+
+
+def _put(db: sqlite3.Connection, item: _Item) -> bool:
+    held = db.execute(
+        "SELECT no, row_seal, text_seal FROM session WHERE id = ?", (item.session_id,)
+    ).fetchone()
+    no, row_seal, text_seal = held or (_number(db, item.session_id), None, None)
+    if row_seal == item.row_seal and text_seal == item.text_seal:
+        return False
+    if row_seal != item.row_seal:
+        fields = ", ".join(f"{name} = ?" for name in _SET.split(", "))
+        db.execute(
+            f"UPDATE session SET {fields}, row_seal = ? WHERE no = ?",  # noqa: S608 - our own names
+            (*item.values, item.row_seal, no),
+        )
+        db.execute("INSERT OR REPLACE INTO record VALUES (?, ?)", (no, item.row))
+    if text_seal != item.text_seal:
+        _unindex_about(db, no)
+        db.execute("INSERT OR REPLACE INTO about VALUES (?, ?, ?, ?, ?, ?)", (no, *item.texts))
+        db.execute(
+            f"INSERT INTO about_words (rowid, {_ABOUT}) VALUES (?, ?, ?, ?, ?)",  # noqa: S608 - ours
+            (no, *item.texts[:-1]),
+        )
+        db.execute("INSERT INTO about_letters (rowid, nearly) VALUES (?, ?)", (no, item.texts[-1]))
+        db.execute("UPDATE session SET text_seal = ? WHERE no = ?", (item.text_seal, no))
+    return True
+
+
+def _unindex_about(db: sqlite3.Connection, no: int) -> None:
+    for index, fields in (("about_words", _ABOUT), ("about_letters", "nearly")):
+        db.execute(
+            f"INSERT INTO {index} ({index}, rowid, {fields})"  # noqa: S608 - our own names
+            f" SELECT 'delete', no, {fields} FROM about WHERE no = ?",
+            (no,),
+        )
+
+
+def _number(db: sqlite3.Connection, session_id: str) -> int:
+    """The number of a session, made up where there is none."""
+    session_id = scrub(session_id)
+    found = db.execute("SELECT no FROM session WHERE id = ?", (session_id,)).fetchone()
+    if found:
+        return int(found[0])
+    made = db.execute("INSERT INTO session (id) VALUES (?)", (session_id,)).lastrowid
+    return made or 0
+
+
+def messages_of(no: int) -> tuple[int, int]:
+    """The first and last number that a message of a session may have."""
+    return no << SESSION_SHIFT, (no << SESSION_SHIFT) + MESSAGES_MAX - 1
+
+
+def add_messages(
+    db: sqlite3.Connection, session_id: str, items: Iterable[Message], mark: str | None
+) -> int:
+    """Add what is not there already; says how many."""
+    no = _number(db, session_id)
+    first, last = messages_of(no)
+    top = db.execute("SELECT max(id) FROM message WHERE id BETWEEN ? AND ?", (first, last))
+    start = (top.fetchone()[0] or first) + 1
+    new: dict[int, tuple[str, str, str, str]] = {}
+    for n, (entry, role, at, text) in enumerate(items):
+        words = segment(cut(text))
+        if words.strip():
+            copy = _copy(entry or f"{session_id}\0{start + n}", words)
+            new.setdefault(copy, (scrub(entry), scrub(role), scrub(at), words))
+    held = db.execute(
+        "SELECT copy FROM message WHERE copy IN (SELECT value FROM json_each(?))"
+        " AND id BETWEEN ? AND ?",
+        (json.dumps([*new]), first, last),
+    )
+    for (copy,) in held.fetchall():
+        del new[copy]
+    numbered = list(zip(range(start, last + 1), new.items(), strict=False))
+    db.executemany(
+        "INSERT INTO message VALUES (?, ?, ?, ?, ?, ?)",
+        [(key, copy, *values) for key, (copy, values) in numbered],
+    )
+    db.executemany(
+        "INSERT INTO message_words (rowid, text) VALUES (?, ?)",
+        [(key, values[-1]) for key, (_, values) in numbered],
+    )
+    if mark is not None:
+        set_mark(db, session_id, mark)
+    return len(numbered)
+
+
+def _copy(entry: str, text: str) -> int:
+    """The same number for the same entry and text in any session."""
+    return int.from_bytes(_digest(entry, text, size=8), "big", signed=True)
+
+
+def drop_messages(db: sqlite3.Connection, session_id: str) -> None:
+    """Drop a session's messages and its mark."""
+    span = messages_of(_number(db, session_id))
+    db.execute(
+        "INSERT INTO message_words (message_words, rowid, text)"
+        " SELECT 'delete', id, text FROM message WHERE id BETWEEN ? AND ?",
+        span,
+    )
+    db.execute("DELETE FROM message WHERE id BETWEEN ? AND ?", span)
+    db.execute("UPDATE session SET mark = NULL WHERE id = ?", (scrub(session_id),))
+
+
+def forget(db: sqlite3.Connection, session_id: str) -> None:
+    """Drop a session with all that is held of it."""
+    found = db.execute("SELECT no FROM session WHERE id = ?", (scrub(session_id),)).fetchone()
+    if found is None:
+        return
+    no = found[0]
+    drop_messages(db, session_id)
+    _unindex_about(db, no)
+    for table in ("about", "record", "session"):
+        db.execute(f"DELETE FROM {table} WHERE no = ?", (no,))  # noqa: S608 - our own names
+
+
+def set_mark(db: sqlite3.Connection, session_id: str, mark: str | None) -> None:
+    """Keep how far the caller has come with a session's messages."""
+    db.execute("UPDATE session SET mark = ? WHERE no = ?", (mark, _number(db, session_id)))
+
+
+def get_mark(db: sqlite3.Connection, session_id: str) -> str | None:
+    """What was kept last."""
+    found = db.execute("SELECT mark FROM session WHERE id = ?", (scrub(session_id),)).fetchone()
+    return found[0] if found else None

@@ -1,0 +1,236 @@
+"""The reconciling stat scan: the truth that file events only hint at.
+
+In: directories in which agents keep session files. Out: every regular file of the wanted
+suffix below them, as (path, dev, ino, size, mtime), and what could not be looked at.
+
+Never: opens a file, follows a symbolic link below a root (a root itself may be one), enters a
+directory twice, raises for what it finds. A path is text with surrogate escapes, as `os.fsdecode`
+makes it, so that names of any bytes survive.
+
+What surprised us: on ext4 a deleted and recreated directory gets its old inode number back, so
+(dev, ino) alone never proves that something is the same. A name can be listed in a directory
+and still not be statted (read without search permission): such a directory is unreadable.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from indexerd.paths import within
+
+MAX_DEPTH = 32  # levels below a root; agents use four at most
+MAX_FILES = 500_000
+MAX_NAMED = 100  # paths listed in a result; the rest is only counted
+
+Identity = tuple[int, int]  # (dev, ino)
+
+
+class Found(NamedTuple):
+    """One regular file. A tuple, because there are tens of thousands of them at each scan."""
+
+    path: str
+    dev: int
+    ino: int
+    size: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Roots:
+    """Roots as they are on disk now: by real path, without those that lie within another."""
+
+    real: dict[str, Identity] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()  # as asked for
+    denied: tuple[str, ...] = ()  # real paths that could not be looked at
+    refused: tuple[tuple[str, str], ...] = ()  # (as asked for, why)
+
+
+@dataclass(frozen=True, slots=True)
+class ScanResult:
+    """What one scan saw.
+
+    A known file that is not in `files` is gone only if it lies neither under a path of
+    `unreadable` nor under a missing root, and the scan is not `partial`.
+    """
+
+    files: list[Found]
+    directories: int  # entered
+    skipped: int  # links, pipes, sockets, devices, directories with the wanted suffix
+    unreadable: tuple[str, ...]  # the first MAX_NAMED of them
+    missing: tuple[str, ...]
+    refused: tuple[tuple[str, str], ...]
+    partial: bool  # something was left out that no list here names: a bound was met
+
+
+def enters(name: str) -> bool:
+    """Say whether a directory of this name below a root is looked into."""
+    return not name.startswith(".") and not name.endswith(".jsonl")
+
+
+def resolve(roots: Iterable[str]) -> Roots:
+    """Find the real directories that `roots` stand for; none is named twice or inside another."""
+    real: dict[str, Identity] = {}
+    missing: list[str] = []
+    denied: list[str] = []
+    refused: list[tuple[str, str]] = []
+    seen: set[Identity] = set()
+    for root in dict.fromkeys(roots):
+        try:
+            path = os.path.realpath(root)
+            status = os.stat(path)  # noqa: PTH116 - paths here are text with surrogate escapes
+        except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a NUL in it
+            missing.append(root)
+            continue
+        except OSError:  # no permission, a dead mount, a loop of links
+            denied.append(path)
+            continue
+        reason = _refusal(root, path, status)
+        if reason:
+            refused.append((root, reason))
+        elif (status.st_dev, status.st_ino) not in seen:
+            seen.add((status.st_dev, status.st_ino))
+            real[path] = (status.st_dev, status.st_ino)
+    outer = {path: one for path, one in real.items() if not any(_covers(o, path) for o in real)}
+    return Roots(outer, tuple(missing), tuple(denied), tuple(refused))
+
+
+def _refusal(root: str, path: str, status: os.stat_result) -> str:
+    """Why a root is not taken, or nothing."""
+    if not root:
+        return "the path is empty"
+    if path == "/":
+        return "the root of the file system is not a session directory"
+    if path == os.path.realpath(os.path.expanduser("~")):  # noqa: PTH111 - as above
+        return "the home directory is not a session directory"
+    if not stat.S_ISDIR(status.st_mode):
+        return "not a directory"
+    return ""
+
+
+def _covers(outer: str, path: str) -> bool:
+    """Say whether a scan of `outer` comes by `path` anyway."""
+    if outer == path or not within(path, outer):
+        return False
+    names = path[len(outer) :].strip("/").split("/")
+    return len(names) <= MAX_DEPTH and all(enters(name) for name in names)
+
+
+def scan(
+    roots: Iterable[str], *, suffix: str | tuple[str, ...] = ".jsonl", skip: Collection[str] = ()
+) -> ScanResult:
+    """Stat every file that ends in `suffix` below `roots`; order is not defined.
+
+    `skip` holds absolute directories that are not entered (the daemon's own output). Names that
+    start with a dot are passed over, files as well as directories.
+    """
+    found = resolve(roots)
+    walk = _Walk(suffix, frozenset(os.path.realpath(path) for path in skip))
+    for path in found.real:
+        walk.below(path)
+    for path in found.denied:
+        walk.deny(path)
+    return ScanResult(
+        files=walk.files,
+        directories=walk.directories,
+        skipped=walk.skipped,
+        unreadable=tuple(walk.unreadable),
+        missing=found.missing,
+        refused=found.refused,
+        partial=walk.partial,
+    )
+
+
+def tree(top: str, before: Callable[[str], bool]) -> Iterator[tuple[str, list[str]]]:
+    """Yield each directory of a tree with the names of all in it that is no directory.
+
+    `before(path)` is called ahead of listing a directory: a watcher watches first and lists
+    second. Where it says no, that directory is left out with all below it.
+    """
+    stack = [(top, 0)]
+    while stack:
+        path, depth = stack.pop()
+        names: list[str] = []
+        if depth > MAX_DEPTH or not before(path):
+            continue
+        try:
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    if not entry.is_dir(follow_symlinks=False):
+                        names.append(entry.name)
+                    elif enters(entry.name):
+                        stack.append((entry.path, depth + 1))
+        except OSError:  # vanished, or may not be read: the scan says which
+            continue
+        yield path, names
+
+
+class _Walk:
+    """One scan in progress."""
+
+    def __init__(self, suffix: str | tuple[str, ...], skip: frozenset[str]) -> None:
+        self.files: list[Found] = []
+        self.directories = 0
+        self.skipped = 0
+        self.unreadable: dict[str, None] = {}
+        self.partial = False
+        self._suffix = suffix
+        self._skip = skip
+
+    def below(self, root: str) -> None:
+        """Walk one tree without recursion; a link is never followed, so there are no loops."""
+        stack = [(root, 0)]
+        while stack:
+            path, depth = stack.pop()
+            if path in self._skip:
+                continue
+            if depth > MAX_DEPTH or len(self.files) >= MAX_FILES:
+                self.partial = True
+                continue
+            try:
+                stack.extend([(inner, depth + 1) for inner in self._look(path)])
+            except (FileNotFoundError, NotADirectoryError):
+                continue  # vanished, or was replaced, since it was listed
+            except OSError:
+                self.deny(path)
+
+    def deny(self, path: str) -> None:
+        """Note a directory whose content is unknown."""
+        if len(self.unreadable) < MAX_NAMED:
+            self.unreadable[path] = None
+        elif path not in self.unreadable:
+            self.partial = True
+
+    def _look(self, path: str) -> list[str]:
+        """Take the files of one directory; return the directories in it."""
+        inner: list[str] = []
+        suffix = self._suffix
+        with os.scandir(path) as entries:
+            self.directories += 1
+            for entry in entries:
+                name = entry.name
+                if name.startswith("."):
+                    continue
+                if name.endswith(suffix):
+                    self._take(entry, path)
+                elif entry.is_dir(follow_symlinks=False) and enters(name):
+                    inner.append(entry.path)
+        return inner
+
+    def _take(self, entry: os.DirEntry[str], directory: str) -> None:
+        try:
+            status = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:
+            return  # deleted since it was listed (F18)
+        except OSError:
+            self.deny(directory)
+            return
+        if stat.S_ISREG(status.st_mode):
+            self.files.append(
+                Found(entry.path, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+            )
+        else:
+            self.skipped += 1

@@ -1,0 +1,506 @@
+"""The log: what a line holds, what it never holds, and that nothing about it stops the program."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from indexerd.errors import WriteError
+from indexerd.io.logs import LINE_MAX, TEXT_MAX, Event, Throttle, configure, get_logger
+from indexerd.io.rotating import RotatingFile
+
+NAMES = """
+daemon.started|ready|stopping|stopped watch.armed|degraded|overflow|rescan
+session.discovered|appended|reset|removed|bad_line|quarantined
+index.queued|started|attempt|retry|succeeded|failed|skipped meta.written|invalid
+model.breaker_open|breaker_closed budget.reserved|exhausted socket.rejected config.invalid
+"""
+CANARY = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
+
+
+@pytest.fixture(autouse=True)
+def _configured_for_one_test() -> Iterator[None]:
+    held = structlog.get_config()
+    yield
+    structlog.configure(**held)
+
+
+class Written:
+    """A configured log in memory and in a file."""
+
+    def __init__(self, directory: Path, level: str = "debug", fmt: str = "json") -> None:
+        self.path = directory / "log.jsonl"
+        self.stream = io.StringIO()
+        configure(level, fmt, log_file=self.path, stderr=self.stream, env={})
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.path.read_text().splitlines()]
+
+
+def test_every_event_of_the_contract_has_its_constant() -> None:
+    """interfaces.md §6: the names other programs read are all there, and one stands for one."""
+    expected = {
+        f"{word}.{name}"
+        for group in NAMES.split()
+        for word, names in [group.split(".")]
+        for name in names.split("|")
+    }
+
+    assert expected <= set(Event)
+    assert set(Event) - expected == {
+        "daemon.config_reloaded",
+        "session.moved",
+        "meta.removed",
+        "watch.limit",
+        "budget.unsettled",
+    }
+
+
+@pytest.mark.shared
+def test_the_list_of_names_is_that_of_the_contract() -> None:
+    """The names above are those of the shared text, where it lies beside the checkout."""
+    text = Path(__file__).parents[3] / "shared" / "interfaces.md"
+    if not text.exists():
+        pytest.skip("no shared documents here")
+    section = text.read_text().split("## 6.")[1]
+
+    for group in NAMES.split():
+        assert f"`{group}`" in section
+
+
+def test_a_line_begins_with_time_level_and_event(tmp_path: Path) -> None:
+    """interfaces.md §6, S0.45: JSON with ts, level, event and the facts, the same on both."""
+    log = Written(tmp_path)
+
+    get_logger().info(Event.META_WRITTEN, session="abc", bytes=12, cost_usd=None)
+
+    (line,) = log.lines
+    assert list(line) == ["ts", "level", "event", "session", "bytes", "cost_usd"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line["ts"])
+    assert (line["level"], line["event"]) == ("info", "meta.written")
+    assert log.stream.getvalue() == log.path.read_text()
+
+
+def test_levels_are_kept_and_a_logger_follows_a_new_configuration(tmp_path: Path) -> None:
+    """[log] level: what is below is not written; a logger taken early follows a reload."""
+    logger = get_logger()
+    log = Written(tmp_path, level="warning")
+
+    logger.info(Event.DAEMON_READY)
+    logger.log(30, Event.WATCH_LIMIT)
+    configure("debug", "json", log_file=log.path, stderr=log.stream, env={})
+    logger.debug(Event.INDEX_QUEUED)
+
+    assert [line["event"] for line in log.lines] == ["watch.limit", "index.queued"]
+
+
+def test_nothing_is_written_before_it_is_configured() -> None:
+    """Data on stdout stays data: a command that logs without a set-up prints nothing."""
+    code = "from indexerd.io.logs import get_logger; get_logger().error('daemon.stopped', a=1)"
+
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+
+    assert (ran.stdout, ran.stderr) == (b"", b"")
+
+
+def test_rich_is_not_imported_and_is_importable_after() -> None:
+    """performance.md: structlog without rich is a third of its cost; others may still want it."""
+    code = (
+        "import sys, indexerd.io.logs as logs\n"
+        "assert 'rich' not in sys.modules\n"
+        "logs.configure('info', 'console', log_file=None, stderr=sys.stderr)\n"
+        "logs.get_logger().info('daemon.ready', path='/x')\n"
+        "assert 'rich' not in sys.modules\n"
+        "import rich\n"
+    )
+
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+
+    assert b"daemon.ready" in ran.stderr
+    assert not ran.stderr.startswith(b"{")
+
+
+def test_text_is_escaped_redacted_and_cut(tmp_path: Path) -> None:
+    """X11, W14: control characters, secrets and long texts do not reach the log as they are."""
+    log = Written(tmp_path)
+
+    get_logger().info(
+        Event.SESSION_BAD_LINE,
+        path=b"/a\n\xff\x1b[31m".decode("utf-8", "surrogateescape"),
+        reason=f"key {CANARY} refused",
+        model="m" * 5000,
+        raw=b"\x00bytes",
+    )
+
+    (line,) = log.lines
+    assert line["path"] == "/a\\n\\xff\\x1b[31m"
+    assert line["reason"] == "key [redacted:github-token] refused"
+    assert line["model"] == "m" * (TEXT_MAX - 1) + "…"
+    assert line["raw"] == "\\x00bytes"
+
+
+values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(alphabet=st.characters(exclude_categories=()), max_size=700)
+    | st.binary(max_size=40)
+    | st.just(object()),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=9), inner, max_size=4)
+    ),
+    max_leaves=8,
+)
+facts = st.dictionaries(
+    st.text(alphabet="abcdefgh_", min_size=3, max_size=80).filter(str.isidentifier),
+    values,
+    max_size=30,
+)
+
+
+@settings(max_examples=60)
+@given(facts)
+def test_any_facts_make_one_short_line_of_json(
+    tmp_path_factory: pytest.TempPathFactory, facts: Any
+) -> None:
+    """§6: whatever is handed in, the line is strict JSON, printable, and fits into a pipe."""
+    log = Written(tmp_path_factory.mktemp("log"))
+
+    get_logger().info(Event.INDEX_FAILED, **facts)
+
+    text = log.path.read_bytes()
+    assert text.count(b"\n") == 1
+    assert len(text) <= LINE_MAX + 1
+    assert not re.search("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e]", text.decode()[:-1])
+    assert log.lines[0]["event"] == "index.failed"
+
+
+def test_a_traceback_tells_places_and_no_values(tmp_path: Path) -> None:
+    """X11: neither locals nor the words of foreign errors, which may quote a reply."""
+    log = Written(tmp_path)
+    secret_text = "what the session said"
+
+    def parse(text: str) -> None:
+        raise ValueError(f"Failed to parse response. Raw response: {text}")
+
+    try:
+        try:
+            parse(secret_text)
+        except ValueError as bad:
+            raise WriteError("the disk is full") from bad
+    except WriteError:
+        get_logger().exception(Event.INDEX_FAILED, reason="defect")
+    get_logger().error(Event.INDEX_FAILED, exc_info=OSError(28, "No space", secret_text))
+
+    assert secret_text not in log.path.read_text() + log.stream.getvalue()
+    first, second = log.lines
+    assert first["level"] == "error"
+    assert first["error"] == "WriteError: the disk is full"
+    assert "ValueError" in first["trace"]
+    assert re.fullmatch(r"io/test_logs\.py:\d+ parse", first["trace"][-1])
+    assert second["error"] == "OSError: ENOSPC"
+
+
+def test_console_is_for_terminals_unless_asked_for(tmp_path: Path) -> None:
+    """[log] format: auto is JSON away from a terminal; console is one line for eyes, file JSON."""
+    auto = Written(tmp_path, fmt="auto")
+    get_logger().info(Event.DAEMON_READY)
+    console = Written(tmp_path, fmt="console")
+    get_logger().info(Event.DAEMON_STOPPED, path="/x y")
+
+    assert json.loads(auto.stream.getvalue())["event"] == "daemon.ready"
+    shown = console.stream.getvalue()
+    assert "daemon.stopped" in shown
+    assert not shown.startswith("{")
+    assert "\x1b" not in shown
+    assert shown.count("\n") == 1
+    assert [line["event"] for line in console.lines] == ["daemon.ready", "daemon.stopped"]
+
+
+def test_a_terminal_gets_the_console_form() -> None:
+    """[log] format = auto: on a terminal a line is for people, and NO_COLOR is heard."""
+    code = (
+        "import sys; from indexerd.io import logs\n"
+        "logs.configure('info', 'auto', log_file=None, stderr=sys.stderr)\n"
+        "logs.get_logger().info('daemon.ready')\n"
+    )
+    for variable, coloured in ((None, True), ("1", False)):
+        env = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "TERM")}
+        env |= {"TERM": "xterm"} | ({"NO_COLOR": variable} if variable else {})
+        ours, theirs = os.openpty()
+        subprocess.run([sys.executable, "-c", code], stderr=theirs, env=env, check=True)
+        os.close(theirs)
+        shown = os.read(ours, 4096)
+        os.close(ours)
+
+        assert b"daemon.ready" in shown
+        assert (b"\x1b[" in shown) is coloured
+
+
+DRIVER = """
+import os, sys
+from pathlib import Path
+from indexerd.io import logs
+logs.configure("info", "json", log_file=Path(sys.argv[1]), stderr=sys.stderr)
+for number in range(int(sys.argv[2])):
+    logs.get_logger().info("daemon.ready", number=number, reason="r" * 200)
+print("alive")
+"""
+
+
+def drive(path: Path, count: int, **how: Any) -> subprocess.CompletedProcess[bytes]:
+    """A real process that logs `count` lines and then says on stdout that it lives."""
+    command = [sys.executable, "-c", DRIVER, str(path), str(count)]
+    return subprocess.run(command, stdout=subprocess.PIPE, timeout=30, check=False, **how)
+
+
+def test_the_journal_gets_its_levels(tmp_path: Path) -> None:
+    """§6: `<N>` leads a line only where JOURNAL_STREAM names this very stream."""
+    for matches in (True, False):
+        reader, writer = os.pipe()
+        held = os.fstat(writer)
+        env = os.environ | {"JOURNAL_STREAM": f"{held.st_dev}:{held.st_ino + (not matches)}"}
+        drive(tmp_path / "log.jsonl", 1, stderr=writer, env=env)
+        os.close(writer)
+        line = os.read(reader, 4096)
+        os.close(reader)
+
+        assert line.startswith(b'<6>{"ts"' if matches else b'{"ts"')
+    assert b"<" not in (tmp_path / "log.jsonl").read_bytes()
+
+
+def test_a_gone_reader_changes_nothing(tmp_path: Path) -> None:
+    """V9: EPIPE on stderr costs the lines there; the file has them, the program goes on."""
+    reader, writer = os.pipe()
+    os.close(reader)
+
+    ran = drive(tmp_path / "log.jsonl", 3, stderr=writer)
+    os.close(writer)
+
+    assert (ran.returncode, ran.stdout) == (0, b"alive\n")
+    assert len((tmp_path / "log.jsonl").read_text().splitlines()) == 3
+
+
+def test_a_closed_stderr_changes_nothing(tmp_path: Path) -> None:
+    """V9: started with stderr closed, nothing is written into whatever has its number now."""
+    path = tmp_path / "log.jsonl"
+    command = f'exec "$0" -c "$1" {path} 3 2>&-'
+
+    ran = subprocess.run(
+        ["sh", "-c", command, sys.executable, DRIVER],
+        stdout=subprocess.PIPE,
+        timeout=30,
+        check=False,
+    )
+
+    assert (ran.returncode, ran.stdout) == (0, b"alive\n")
+    assert len(path.read_text().splitlines()) == 3
+
+
+def test_a_reader_that_stopped_reading_does_not_stop_us(tmp_path: Path) -> None:
+    """V9: a full pipe loses lines on stderr, whole ones, and the program does not wait for it."""
+    reader, writer = os.pipe()
+
+    ran = drive(tmp_path / "log.jsonl", 600, stderr=writer)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        got = pipe.read()
+
+    assert (ran.returncode, ran.stdout) == (0, b"alive\n")
+    assert len((tmp_path / "log.jsonl").read_text().splitlines()) == 600
+    assert 0 < len(got.splitlines()) < 600
+    assert all(json.loads(line) for line in got.splitlines())
+
+
+def test_a_descriptor_that_became_another_file_is_left_alone(tmp_path: Path) -> None:
+    """V9: if stderr was closed behind our back, its number may now be somebody's database."""
+    other = tmp_path / "precious"
+    with (tmp_path / "stderr").open("w") as stream:
+        configure("info", "json", log_file=None, stderr=stream, env={})
+        get_logger().info(Event.DAEMON_READY)
+        taken = os.open(other, os.O_WRONLY | os.O_CREAT)
+        os.dup2(taken, stream.fileno())
+        os.close(taken)
+        get_logger().info(Event.DAEMON_STOPPED)
+
+    assert other.read_bytes() == b""
+    assert (tmp_path / "stderr").read_text().count("\n") == 1
+
+
+def test_an_unwritable_log_changes_nothing(tmp_path: Path) -> None:
+    """S0.45: a directory, a FIFO, a symlink or /dev/null's child in the log's place costs it."""
+    (tmp_path / "directory").mkdir()
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "target").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    for path in (tmp_path / "directory", tmp_path / "fifo", tmp_path / "link", Path("/dev/null/x")):
+        stream = io.StringIO()
+        configure("info", "json", log_file=path, stderr=stream, env={})
+        get_logger().info(Event.DAEMON_READY)
+        assert "daemon.ready" in stream.getvalue()
+    assert (tmp_path / "target").read_bytes() == b""
+
+
+def test_other_libraries_records_do_not_reach_stderr() -> None:
+    """X11: a library's warning, which may quote what it was given, is not printed beside us."""
+    code = (
+        "import sys, logging; from indexerd.io import logs\n"
+        "logs.configure('debug', 'json', log_file=None, stderr=sys.stderr)\n"
+        "logging.getLogger('some.library').error('raw response: words of the session')\n"
+    )
+
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+
+    assert ran.stderr == b""
+
+
+def test_events_can_be_captured() -> None:
+    """style.md §3.10: tests of other modules assert on events with capture_logs."""
+    with structlog.testing.capture_logs() as seen:
+        get_logger().info(Event.INDEX_STARTED, session="abc")
+
+    assert seen == [{"event": "index.started", "session": "abc", "log_level": "info"}]
+
+
+def test_a_throttle_lets_one_through_a_minute_for_each_key() -> None:
+    """F4: at most one bad_line for a file in a minute, and the next says how many there were."""
+    throttle = Throttle(60)
+
+    assert throttle.admit("a", 0.0) == 0
+    assert throttle.admit("b", 1.0) == 0
+    assert [throttle.admit("a", now) for now in (1.0, 30.0, 59.9)] == [None, None, None]
+    assert throttle.admit("a", 60.0) == 3
+    assert throttle.admit("a", 61.0) is None
+    assert throttle.admit("a", 5.0) == 1  # a clock that went back mutes nothing for ever
+
+
+def test_a_throttle_does_not_grow() -> None:
+    """F4: a million files cost no memory; the key seen longest ago is forgotten."""
+    throttle = Throttle(60, keys=3)
+    for key in "abcd":
+        throttle.admit(key, 0.0)
+
+    assert throttle.admit("d", 1.0) is None
+    assert throttle.admit("a", 1.0) == 0
+
+
+def test_files_are_rotated_and_two_old_ones_kept(tmp_path: Path) -> None:
+    """§6: no file exceeds its limit, the newest lines stay in order, older ones are dropped."""
+    file = RotatingFile(tmp_path / "x.jsonl", limit=100, keep=2)
+    for number in range(60):
+        assert file.append(b"line %03d" % number)
+
+    names = ["x.jsonl.2", "x.jsonl.1", "x.jsonl"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
+    lines = [line for name in names for line in (tmp_path / name).read_text().splitlines()]
+    assert lines == [f"line {number:03}" for number in range(60 - len(lines), 60)]
+    assert all((tmp_path / name).stat().st_size <= 100 for name in names)
+
+
+def test_files_are_private_whatever_the_umask(tmp_path: Path) -> None:
+    """S2.22, A8: 0600 in a 0700 directory under umask 000, and a wider old file is narrowed."""
+    old = tmp_path / "old.jsonl"
+    old.write_bytes(b"")
+    old.chmod(0o644)
+    before = os.umask(0)
+    try:
+        assert RotatingFile(tmp_path / "new" / "x.jsonl", limit=100).append(b"x")
+        assert RotatingFile(old, limit=100).append(b"x")
+    finally:
+        os.umask(before)
+
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "new" / "x.jsonl").stat().st_mode) == 0o600
+    assert stat.S_IMODE(old.stat().st_mode) == 0o600
+
+
+def test_a_torn_line_spoils_no_other(tmp_path: Path) -> None:
+    """F2: after a crash inside a write, the next line begins on its own."""
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(b'whole\n{"tor')
+
+    assert RotatingFile(path, limit=1000).append(b"next")
+    assert path.read_bytes() == b'whole\n{"tor\nnext\n'
+
+
+def test_a_removed_or_moved_file_begins_anew(tmp_path: Path) -> None:
+    """V6: logrotate, or a removed state directory, needs no signal."""
+    path = tmp_path / "state" / "x.jsonl"
+    file = RotatingFile(path, limit=1000)
+    file.append(b"one")
+    path.rename(tmp_path / "moved")
+    file.append(b"two")
+    path.unlink()
+    path.parent.rmdir()
+    file.append(b"three")
+
+    assert (tmp_path / "moved").read_bytes() == b"one\n"
+    assert path.read_bytes() == b"three\n"
+
+
+def test_a_full_disk_loses_the_line_and_says_so(tmp_path: Path) -> None:
+    """S0.45, A3: a write that fails is answered by False, not by an error."""
+    code = (
+        "import resource, signal, sys; from pathlib import Path\n"
+        "from indexerd.io.rotating import RotatingFile\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (20, 20))\n"
+        "file = RotatingFile(Path(sys.argv[1]), limit=1000)\n"
+        "print([file.append(b'0123456789') for _ in range(3)])\n"
+    )
+
+    ran = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "x")],
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+
+    assert ran.stdout == "[True, False, False]\n"
+
+
+def test_writers_in_threads_and_processes_never_mix_lines(tmp_path: Path) -> None:
+    """§6: four threads and two processes, with rotations between: every line there is whole."""
+    path = tmp_path / "x.jsonl"
+    code = (
+        "import sys, threading; from pathlib import Path\n"
+        "from indexerd.io.rotating import RotatingFile\n"
+        "file = RotatingFile(Path(sys.argv[1]), limit=20_000)\n"
+        "def work():\n"
+        "    for n in range(100): assert file.append(b'<' + b'%03d' % n * 30 + b'>')\n"
+        "threads = [threading.Thread(target=work) for _ in range(4)]\n"
+        "[t.start() for t in threads]; [t.join() for t in threads]\n"
+    )
+    other = subprocess.Popen([sys.executable, "-c", code, str(path)])
+    file = RotatingFile(path, limit=20_000)
+
+    def work() -> None:
+        for number in range(100):
+            assert file.append(b"<" + b"%03d" % number * 30 + b">")
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert other.wait(30) == 0
+    found = [line for one in tmp_path.iterdir() for line in one.read_bytes().splitlines()]
+    assert len(found) > 200
+    assert all(re.fullmatch(rb"<(\d{3})\1{29}>", line) for line in found)
