@@ -32,13 +32,14 @@ _ASKING, _LEADING_ON = ("?", "\uff1f"), (":", "\uff1a")
 
 
 def _pattern(text: str, flags: int = re.IGNORECASE) -> re.Pattern[str]:
-    return re.compile("".join(line.strip() for line in text.split("\n")), flags)
+    joined = "".join(line.strip() for line in text.split("\n"))
+    return re.compile(joined.replace("'", "['\u2019]"), flags)
 
 
 def _cue(words: str) -> re.Pattern[str]:
-    """What gives a sentence in small letters away: words `||` parts of scripts without spaces."""
+    """What gives a `Line.low` away: words `||` parts of scripts without spaces."""
     spaced, _, unspaced = words.partition("||")
-    return _pattern(rf"\b(?:{spaced})(?!\w)|{unspaced}", 0)
+    return _pattern(rf" (?:{spaced})(?!\w)|{unspaced}", 0)  # with first letters: much quicker
 
 
 _PADDING = _pattern(r"""(?:(?:
@@ -55,10 +56,10 @@ _PADDING = _pattern(r"""(?:(?:
     |help (?:me|us)(?: to)?|make it so(?: that)? we|it would be (?:nice|good|great) to
     |the user (?:wants?|wanted|asked)(?: \w+)? to|there(?:'s| is| are)|es gibt|kannst du|würdest du
     |i (?:have|see|found|noticed|get|keep getting)|k[oö]nn?te?(?:st|n)? (?:du|sie|wir|ihr)|lass uns
-    |hilf mir(?: dabei)?|ich (?:möchte|will|brauche|habe)|wir (?:müssen|sollten|wollen|haben)
-    |(?:peux|pourrais)-tu|(?:pouvez|pourriez)-vous|tu peux|s'il (?:te|vous) pla[iî]t|il (?:faut|y a)
-    |j'aimerais|je (?:veux|voudrais)|puedes|podrías|quiero|necesit(?:o|amos)|tenemos que
-    |hay(?: que)?|ayúdame a|vamos a|continue from [0-9a-f-]{36}(?: and)?)(?=[\s,:])
+    |ich (?:möchte|will|brauche|habe)|wir (?:müssen|sollten|wollen|haben)|(?:peux|pourrais)-tu
+    |(?:pouvez|pourriez)-vous|tu peux|s'il (?:te|vous) pla[iî]t|il (?:faut|y a)|je (?:veux|voudrais)
+    |j'aimerais|puedes|podrías|quiero|necesit(?:o|amos)|tenemos que|hay(?: que)?|ayúdame a|vamos a
+    |continue from [0-9a-f-]{36}(?: and)?)(?=[\s,:])
     |请[你您]?|帮我|帮忙|麻烦[你您]|[你您]好|我想要?|我需要|能不能|好的|谢谢|继续|こんにちは|すみません
     |ありがとう(?:ございます)?|続けて(?:ください)?)[\s,;:.!、。\uff0c\uff01\u2013\u2014-]*){0,8}""")
 _POLITE_END = _pattern(r"""(?:[\s,]+(?:please|pls|thanks|thank you|thx|bitte|danke|merci|gracias
@@ -74,27 +75,28 @@ _VERBS = word_set("""add analyze build change check clean convert create debug d
 _IT = {"it", "this", "that", "them"}
 _URL = re.compile(r"\b[a-z]+://(?:[^\s/]+/)*?((?:[^\s/]+/)?[^\s/]+)/?(?=\s|$)")
 _PATH = re.compile(r"(?<!\S)@?(?:[\w.~@-]*/){2,}([\w.@-]+)")
-_DECIDED = _cue(r"""decided|decision(?::| is| was| to)|cho(?:se|osing|sen)|opt(?:ed|ing) (?:for|to)
-    |(?:will|'ll) use|(?:going|go|went) with|settl(?:ed?|ing) on|let(?:'s| us) (?:use|keep|drop|go)
+_DECIDED = _cue(r"""decided|decision(?::| is| was)|cho(?:se|osing|sen)|opt(?:ed|ing) (?:for|to)
+    |(?:\w+'ll|will) use|(?:going|go|went) with|settl(?:ed?|ing) on|let(?:'s| us) (?:use|keep|drop)
     |agreed|the (?:fix|solution|plan) (?:is|was)|root cause (?:is|was)|stick(?:ing)? with|ruled out
-    |switch(?:ed|ing)? (?:\w+ )?(?:to|from)|rejected|instead of|we should(?:n't)?|we won't|geeinigt
-    |entschieden|beschlossen|wir (?:nehmen|verwenden|bleiben)|(?:nehmen|verwenden) wir|(?:an)?statt
-    |umgestellt auf|décid\w+|choisi|utilisons|au lieu de|decid(?:ido|imos)|elegimos|vamos a usar
-    |usaremos|en (?:lugar|vez) de||ことにし|に決め|を採用|にします|方針|决定|采用|改用|而不是""")
+    |switch(?:ed|ing)? (?:\w+ )?(?:to|from)|instead of|we should(?:n't)?|we won't|rejected|geeinigt
+    |beschlossen|entschieden|(?:an)?statt|wir (?:nehmen|verwenden)|nehmen wir|umgestellt auf|choisi
+    |décid\w+|utilisons|au lieu de|decid(?:ido|imos)|elegimos|vamos a usar|en (?:lugar|vez) de
+    ||ことにし|に決め|を採用|にします|方針|决定|采用|改用|而不是""")
 _ADVISED = _cue(r"""should (?:not )?(?:be|use|stay|live|go)|prefer|rather than|instead|sollten
     |recommend|suggest|no longer|replac(?:ed?|ing)\b.{1,60}\b(?:with|by)|stattdessen|plutôt que
     |devrions|la (?:cause|causa|solution|solución)|deberíamos|(?:die )?ursache (?:ist|war)
-    ||代わりに|べき|应该|建议|原因|^(?:(?:yes|no|ja|nein|oui|non|sí)[,:.]? |[^:]{1,20}: )?
+    ||代わりに|べき|应该|建议|原因""")
+_ORDERED = _pattern(r"""\s(?:(?:yes|no|ja|nein|oui|non)[,:.]?\s|[^:]{1,20}:\s)?
     (?:use|keep|cap|inject|store|avoid|retry|limit|nimm|verwende|utilise|usa)\s""")
 _CHOICE = _cue(r"""(?:should (?:we|i|it)|which|what about|how (?:do|should) (?:we|i)|sollt?en wir
     |welche\w*|was ist mit|faut-il|quel(?:le)?|deberíamos|cuál)\b.*\?||どう|哪个|怎么""")
 _RESULT = _cue(r"""fixed|added|implemented|created|wrote|updated|removed|renamed|moved|migrated
-    |refactored|deployed|merged|committed|pushed|resolved|completed?|done|finished|work(?:s|ing)
-    |green|pass(?:e[sd])?|restored|verified|confirmed|shipped|rolled back|installed|turned out
-    |changed|replaced|extracted|split|converted|behoben|korrigiert|hinzugefügt|umgesetzt|erledigt
-    |fertig|erstellt|geändert|entfernt|läuft|laufen|gelöst|(?:corrig|ajout|cré|termin)é\w*|résolu
-    |(?:corregi|añadi|crea|actualiza)d\w*|pasan||しました|完了|済み|完成|修复|成功|已""")
-_PLAN = _pattern(r"""(?:(?:ok(?:ay)?|now|first|next|then|good|great|perfect|also|so|jetzt|zuerst
+    |green|refactored|deployed|merged|committed|pushed|resolved|completed?|done|finished|work(?:s|ing)
+    |pass(?:e[sd])?|restored|verified|confirmed|shipped|rolled back|installed|turned out|changed
+    |replaced|extracted|split|behoben|korrigiert|hinzugefügt|umgesetzt|erledigt|fertig|erstellt
+    |geändert|läuft|laufen|gelöst|(?:corrig|ajout|cré|termin)é\w*|résolu|pasan
+    |(?:corregi|añadi|crea|actualiza)d\w*||しました|完了|済み|完成|修复|成功|已""")
+_PLAN = _pattern(r"""\s*(?:(?:ok(?:ay)?|now|first|next|then|good|great|perfect|also|so|jetzt|zuerst
     |ahora)[\s,.!:]+)*(?:(?:let me|let's|i'll|i will|i'm (?:going|now)|next(?=[ ,:])|looking at
     |i (?:need|want|have) to|we (?:need|still)|now (?:i|add|update|create|let|check|the tests)
     |checking|reading|waiting|ich (?:werde|schaue|lese|prüfe|sehe)|als nächstes|lass mich
@@ -180,14 +182,16 @@ def _read(messages: Sequence[tuple[str, str]]) -> Turns:
             break
         user = role == "user"
         said = phrases.sentences(text, headings=user)
-        pairs = enumerate(itertools.zip_longest(said, said[1:], fillvalue=""))
-        turns.append([Line(a, a.lower(), topic_runs(a), b, at, n, user) for n, (a, b) in pairs])
+        rows = enumerate(itertools.zip_longest(said, said[1:], fillvalue=""))
+        turns.append(
+            [Line(a, f" {a.lower()}", topic_runs(a), b, at, n, user) for n, (a, b) in rows]
+        )
     return sorted((turn for turn in turns if turn), key=lambda turn: turn[0].turn)
 
 
 def _unpadded(text: str) -> str:
     """Leave greetings, politeness and articles out; addresses and paths keep their last part."""
-    text = plain(text).lstrip("¿¡@ ").replace("\u2019", "'")
+    text = plain(text).lstrip("¿¡@ ")
     if "/" in text:
         text = " ".join(_PATH.sub(r"\1", _URL.sub(r"\1", text)).split())
     text = _PADDING.sub("", text, count=1) or text
@@ -295,7 +299,8 @@ def _decisions(turns: Turns, main: Line | None) -> list[str]:
     asked = ""
     for turn in turns:
         for line in turn:
-            score = 3.0 * bool(_DECIDED.search(line.low)) + 2.0 * bool(_ADVISED.search(line.low))
+            advised = _ADVISED.search(line.low) or _ORDERED.match(line.low)
+            score = 3.0 * bool(_DECIDED.search(line.low)) + 2.0 * bool(advised)
             score += 2.0 * (not line.user and line.place == 0 and bool(_CHOICE.search(asked)))
             score -= 1.5 * bool(_PLAN.match(line.low)) + 1.5 * line.text.endswith(_LEADING_ON)
             if score > 1 and line is not main and not line.text.endswith(_ASKING):

@@ -86,7 +86,7 @@ _WRAPPERS = word_set("""skill skills file files system-reminder environment_cont
 _HAN = "\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
 _DENSE = re.compile(f"[{_UNSPACED}\u3040-\u30ff{_HAN}\uff66-\uff9f]")
-_DENSE_BORDER = re.compile("[\u3001\u3002\uff0c\uff1b\uff01\uff1f,;!?]")
+_COMMA = re.compile("[\u3001\u3002\uff0c\uff1b\uff01\uff1f,;!?]")
 _RUNS = re.compile(  # words of such scripts: katakana, kanji; Chinese between its particles
     f"[\u30a1-\u30fa\u30fc]{{2,12}}|(?:(?![\u7684\u4e86\u662f\u5728\u548c\u6211\u4f60\u628a\u8bf7\u5c31])"
     f"[{_HAN}]){{2,12}}|[{_UNSPACED}]{{4,16}}|[A-Za-z][A-Za-z0-9_.]{{1,30}}"
@@ -151,7 +151,7 @@ def sentences(text: str, *, headings: bool = True) -> list[str]:
     if not text.replace("\n", "").isprintable():
         text = clean_text(text, len(text))
     found: list[str] = []
-    for block in _blocks(_unwrapped(text), headings=headings):
+    for block in _blocks(_unwrapped(text) if "<" in text else text, headings=headings):
         lines = [tidy(piece) for piece in _split(block[:BLOCK_MAX])]
         found += [line for line in lines if _LETTER.search(line)]
         if len(found) >= SENTENCES_MAX:
@@ -295,17 +295,14 @@ def words(text: str) -> list[str]:
 
 def topic_runs(text: str) -> list[list[str]]:
     """The words that carry a topic, in lower case; a run is what stands together."""
+    text = _REDACTED.sub(" ; ", text) if "edacted:" in text.lower() else text
     runs: list[list[str]] = [[]]
-    for token in _TOKEN.findall(_REDACTED.sub(" ; ", text) if "edacted:" in text.lower() else text):
-        if token not in _STOP:
-            easy = len(token) > 2 and token.islower() and token.isalpha() and token.isascii()  # noqa: PLR2004 - as said at _STOP
-            found = [token[:_WORD_MAX]] if easy else _topic(token.strip("`"))
-            if len(found) == 1:
-                runs[-1].append(found[0])
-                continue
-            runs += [[one] for one in found]
-        if runs[-1]:
-            runs.append([])
+    for token in _TOKEN.findall(text):
+        found = [] if token in _STOP else _topic(token.strip("`"))
+        if len(found) == 1:
+            runs[-1] += found
+        elif found or runs[-1]:
+            runs += [*([one] for one in found), []]
     return [run for run in runs if run]
 
 
@@ -327,7 +324,7 @@ def _topic(word: str) -> list[str]:
 def headline(text: str) -> str:
     """Cut a request without its padding to a name: 5 to 8 words, at a clause's border."""
     if dense(text):
-        end = _DENSE_BORDER.search(text, DENSE_NAME_CHARS // 3, DENSE_NAME_CHARS + 1)
+        end = _COMMA.search(text, DENSE_NAME_CHARS // 3, DENSE_NAME_CHARS + 1)
         return _finished(text[: end.start() if end else DENSE_NAME_CHARS])
     parts = text.split(" ")
     if len(parts) > NAME_WORDS:

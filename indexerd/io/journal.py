@@ -53,7 +53,7 @@ class Journal:
         for line in data.split(b"\n")[1 if start else 0 :]:
             try:
                 row = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
             if isinstance(row, dict):
                 yield row

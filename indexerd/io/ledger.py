@@ -3,20 +3,31 @@
 A cursor and the state it belongs to are written in one transaction, so that what was counted
 and where reading stopped never disagree. Losing the file costs a re-read, never data and never
 a model call (S0 truth order: session file > meta file > ledger > catalog). Used by one thread.
+
+A file that is damaged, or of another version, is made anew, also where the damage shows only
+later: the caller then finds less than there was, and reads it again. A file that is merely in
+use, or a disk that is full, is no damage: nothing is dropped for it, and WriteError or
+AccessError says so.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from indexerd.core.cursor import Cursor
+from indexerd.errors import AccessError, WriteError
 
 VERSION = 1
+
+_T = TypeVar("_T")
+_DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+_ACCESS = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM}
 
 _SCHEMA = """
 CREATE TABLE files_1 (path BLOB PRIMARY KEY, cursor BLOB, card BLOB, state BLOB) WITHOUT ROWID;
@@ -32,9 +43,11 @@ class Ledger:
         self.rebuilt = False
         try:
             self._db = self._open()
-        except sqlite3.DatabaseError:
-            self._set_aside()
-            self._db = self._open()
+        except sqlite3.DatabaseError as bad:
+            # SQLITE_ERROR: "no such table", in a file of another version.
+            if _code(bad) not in {*_DAMAGE, sqlite3.SQLITE_ERROR}:
+                raise _ours(bad) from bad
+            self._renew()
 
     def _open(self) -> sqlite3.Connection:
         self._path.touch(mode=0o600)  # SQLite gives its side files the same mode
@@ -54,57 +67,85 @@ class Ledger:
             raise
         return db
 
-    def _set_aside(self) -> None:
+    def _renew(self) -> None:
         """A file that is damaged, or of another version, is a cache like any other: start anew."""
         for suffix in ("", "-wal", "-shm"):
             with suppress(FileNotFoundError):
                 (self._path.parent / (self._path.name + suffix)).unlink()
+        try:
+            self._db = self._open()
+        except sqlite3.DatabaseError as bad:
+            raise _ours(bad) from bad
+
+    def _mending(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Do work on the file; where that finds it damaged, do it on a new one."""
+        try:
+            try:
+                return work(self._db)
+            except sqlite3.DatabaseError as bad:
+                if _code(bad) not in _DAMAGE:
+                    raise
+            self._db.close()
+            self._renew()
+            return work(self._db)
+        except sqlite3.DatabaseError as bad:
+            raise _ours(bad) from bad
 
     def cards(self) -> Iterator[tuple[str, Cursor, bytes]]:
         """Every file's cursor and card; states stay where they are."""
-        for path, cursor, card in self._db.execute("SELECT path, cursor, card FROM files_1"):
+        sql = "SELECT path, cursor, card FROM files_1"
+        for path, cursor, card in self._mending(lambda db: db.execute(sql).fetchall()):
             with suppress(msgspec.DecodeError):
                 yield _text(path), _cursor(cursor), card
 
     def state(self, path: str) -> bytes | None:
         """One file's session state."""
-        row = self._db.execute("SELECT state FROM files_1 WHERE path=?", (_key(path),)).fetchone()
+        sql = "SELECT state FROM files_1 WHERE path=?"
+        row = self._mending(lambda db: db.execute(sql, (_key(path),)).fetchone())
         return row[0] if row else None
 
     def put(self, files: Iterable[tuple[str, Cursor, bytes, bytes | None]]) -> None:
         """Write (path, cursor, card, state) in one transaction; a state of None stays as it was."""
-        with self._transaction():
-            for path, cursor, card, state in files:
-                key, packed = _key(path), msgspec.msgpack.encode(cursor)
-                if state is None:
-                    self._db.execute(
-                        "UPDATE files_1 SET cursor=?, card=? WHERE path=?", (packed, card, key)
-                    )
-                else:
-                    self._db.execute(
-                        "INSERT OR REPLACE INTO files_1 VALUES (?, ?, ?, ?)",
-                        (key, packed, card, state),
-                    )
+        rows = [
+            (msgspec.msgpack.encode(cursor), card, state, _key(path))
+            for path, cursor, card, state in files
+        ]
+
+        def work(db: sqlite3.Connection) -> None:
+            with _Transaction(db):
+                for cursor, card, state, key in rows:
+                    if state is None:
+                        sql = "UPDATE files_1 SET cursor=?, card=? WHERE path=?"
+                        db.execute(sql, (cursor, card, key))
+                    else:
+                        sql = "INSERT OR REPLACE INTO files_1 VALUES (?, ?, ?, ?)"
+                        db.execute(sql, (key, cursor, card, state))
+
+        self._mending(work)
 
     def forget(self, paths: Iterable[str]) -> None:
         """Drop files."""
-        with self._transaction():
-            self._db.executemany("DELETE FROM files_1 WHERE path=?", [(_key(p),) for p in paths])
+        keys = [(_key(path),) for path in paths]
+
+        def work(db: sqlite3.Connection) -> None:
+            with _Transaction(db):
+                db.executemany("DELETE FROM files_1 WHERE path=?", keys)
+
+        self._mending(work)
 
     def note(self, topic: str, key: str, value: bytes | None) -> None:
         """Keep a small value (back-off, breaker) under a topic; None drops it."""
         if value is None:
-            self._db.execute("DELETE FROM notes_1 WHERE topic=? AND key=?", (topic, key))
+            drop = "DELETE FROM notes_1 WHERE topic=? AND key=?"
+            self._mending(lambda db: db.execute(drop, (topic, key)))
         else:
-            self._db.execute("INSERT OR REPLACE INTO notes_1 VALUES (?, ?, ?)", (topic, key, value))
+            keep = "INSERT OR REPLACE INTO notes_1 VALUES (?, ?, ?)"
+            self._mending(lambda db: db.execute(keep, (topic, key, value)))
 
     def notes(self, topic: str) -> dict[str, bytes]:
         """All values under a topic."""
-        rows = self._db.execute("SELECT key, value FROM notes_1 WHERE topic=?", (topic,))
-        return dict(rows.fetchall())
-
-    def _transaction(self) -> _Transaction:
-        return _Transaction(self._db)
+        sql = "SELECT key, value FROM notes_1 WHERE topic=?"
+        return dict(self._mending(lambda db: db.execute(sql, (topic,)).fetchall()))
 
     def close(self) -> None:
         """Fold the log into the file and let go."""
@@ -121,7 +162,21 @@ class _Transaction:
         self._db.execute("BEGIN IMMEDIATE")
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._db.execute("COMMIT" if kind is None else "ROLLBACK")
+        try:
+            if kind is None:
+                self._db.execute("COMMIT")
+        finally:
+            if self._db.in_transaction:  # SQLite may have rolled back by itself
+                self._db.execute("ROLLBACK")
+
+
+def _code(bad: sqlite3.Error) -> int:
+    return getattr(bad, "sqlite_errorcode", sqlite3.SQLITE_MISUSE) & 0xFF
+
+
+def _ours(bad: sqlite3.Error) -> AccessError | WriteError:
+    kind = AccessError if _code(bad) in _ACCESS else WriteError
+    return kind(f"the ledger cannot be used now: {bad}")
 
 
 _cursor = msgspec.msgpack.Decoder(Cursor).decode

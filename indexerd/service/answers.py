@@ -43,7 +43,8 @@ class Answers:
 
     def row(self, ref: str, *, cwd: str | None = None) -> dict[str, Any]:
         """The row that a reference means."""
-        return self.by_id(self.names.resolve(ref, cwd=cwd, scope="all").session_id)
+        row = self._catalog.get(ref)  # the catalog knows a new session a moment earlier
+        return row or self.by_id(self.names.resolve(ref, cwd=cwd, scope="all").session_id)
 
     def by_id(self, session_id: str) -> dict[str, Any]:
         """The row of a session."""

@@ -140,6 +140,7 @@ class Api:
             return await plan(self._pipeline, self._treasury, dry_run=bool(params.get("dryRun")))
         row = self._answers.row(_ref(params))
         session_id = row["sessionId"]
+        await self._pipeline.read(int)  # let the loop learn what the catalog knows already
         known = self._pipeline.known.get(session_id)
         if known is None:
             raise NotFoundError("the session's file is gone", hint="its meta file still stands")

@@ -26,6 +26,7 @@ TYPED = st.text(st.characters(), max_size=60) | st.text('ab "*:^(){}-+\0_.\u0e01
 
 
 def stored(*texts: str) -> sqlite3.Connection:
+    """Texts in a table like the catalog's."""
     db = sqlite3.connect(":memory:")
     db.execute(f"CREATE VIRTUAL TABLE t USING fts5 (text, tokenize='{MATCH_TOKENIZER}')")
     db.executemany("INSERT INTO t VALUES (?)", [(segment(text),) for text in texts])
@@ -33,6 +34,7 @@ def stored(*texts: str) -> sqlite3.Connection:
 
 
 def found(query: str, *texts: str, widen: bool = False) -> list[str]:
+    """Which of some texts a query finds."""
     db = stored(*texts)
     try:
         match = parse(query).match(column="text", widen=widen)
@@ -303,7 +305,7 @@ def test_whatever_is_let_through_ends(text: str) -> None:
 
 
 def test_classes_of_characters_are_those_of_re() -> None:
-    """The bound stands on this: \\d, \\w and \\s split all characters as the vetting thinks."""
+    r"""The bound stands on this: \d, \w and \\s split all characters as the vetting thinks."""
     letter, digit, space = re.compile(r"\w"), re.compile(r"\d"), re.compile(r"\s")
     for code in range(0x3000):
         char, kind = chr(code), query_pattern._class_of(code)

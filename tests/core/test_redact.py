@@ -23,24 +23,18 @@ WORD = "Xq7Rk2Vn9"  # what every canary below holds, and no marker does
 
 
 def noise(name: str, length: int) -> str:
-    """Letters and digits that look random and are the same in every run; WORD is in the middle."""
-    text = hashlib.sha512(name.encode()).hexdigest() * (length // 128 + 1)
-    return (
-        text[: (length - len(WORD)) // 2]
-        + WORD
-        + text[: length - (length - len(WORD)) // 2 - len(WORD)]
-    )
+    """Letters and digits that look random and are the same in every run, with WORD inside."""
+    text = hashlib.sha512(name.encode()).hexdigest()
+    return (text[: length // 2] + WORD + text)[:length]
 
 
 def pem(kind: str = "RSA ") -> str:
     """A private key of 20 lines, WORD in each; no real one."""
     data = [(WORD + base64.b64encode(bytes([n] * 48)).decode())[:64] for n in range(20)]
-    return "\n".join(
-        [f"-----BEGIN {kind}PRIVATE KEY-----", *data, f"-----END {kind}PRIVATE KEY-----"]
-    )
+    first, last = f"-----BEGIN {kind}PRIVATE KEY-----", f"-----END {kind}PRIVATE KEY-----"
+    return "\n".join([first, *data, last])
 
 
-JWT = f"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0{WORD}.{noise('jwt', 40)}"
 CANARIES = {
     "private-key": pem(),
     "anthropic-key": "sk-ant-api03-" + noise("anthropic", 80),
@@ -55,7 +49,7 @@ CANARIES = {
     "pypi-token": "pypi-AgEIcHlwaS5vcmc" + noise("pypi", 60),
     "aws-key-id": "AKIA" + "XQ7RK2VN9ABCDEF2",
     "aws-secret": "AKIAIOSFODNN7EXAMPLE : " + noise("aws", 40),
-    "jwt": JWT,
+    "jwt": f"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.{noise('jwt', 40)}",
     "age-key": "AGE-SECRET-KEY-1" + noise("age", 58).upper(),
     "vendor-token": "glsa_" + noise("grafana", 32),
     "webhook": "https://hooks.slack.com/services/T00/B00/" + noise("hook", 24),
@@ -70,7 +64,6 @@ CANARIES = {
 }
 CLOTHES: dict[str, Callable[[str], str]] = {
     "in a sentence": lambda text: f"Please use {text} from now on.",
-    "alone": lambda text: text,
     "on its own lines": lambda text: f"Before.\n\n{text}\n\nAfter.",
     "in a section": lambda text: f"User: here it is\n{text}\n\nAssistant: thank you, noted",
     "in a fence": lambda text: f"```sh\n{text}\n```\n",
@@ -97,12 +90,10 @@ def test_a_canary_is_caught_in_all_its_clothes(kind: str, clothes: str) -> None:
 HELD = f"{WORD}!x"
 ASSIGNMENTS = [
     f'password = "{HELD}"',
-    f"password: '{HELD}'",
     f"password: {HELD}",
     f"password:\n  {HELD}",
     f"password: |\n  {HELD}",
     f"password={HELD}",
-    f"export PGPASSWORD={HELD}",
     f'{{"password": "{HELD}"}}',
     f'{{\\"password\\": \\"{HELD}\\"}}',
     f'{{\\\\\\"password\\\\\\": \\\\\\"{HELD}\\\\\\"}}',
@@ -116,20 +107,17 @@ ASSIGNMENTS = [
     f'String dbPassword = "{HELD}";',
     f'setenv("DB_PASSWORD", "{HELD}")',
     f'.withPassword("{HELD}")',
-    f'if password == "{HELD}":',
     f'auth: {{ user: "me", pass: "{HELD}" }}',
     f"SMTP_PASS={HELD}",
     f"**Password:** {HELD}",
     f"| password | {HELD} |",
     f"my password is {HELD}",
     f"tool --db-password {HELD} --verbose",
-    f"tool --password={HELD}",
     f"curl -u me:{HELD} https://example.com",
     f"sshpass -p '{HELD}' ssh host",
     f"<password>{HELD}</password>",
     f"Server=db;User Id=me;Password={HELD};Encrypt=true",
     f"https://example.com/cb?access_token={HELD}&state=1",
-    f"machine example.com login me password {HELD}",
     f"machine example.com\n  login me\n  password {HELD}",
     f"machine example.com\\nlogin me\\npassword {HELD}\\n",
     f"//registry.example.org/:_authToken={HELD}",
@@ -223,51 +211,30 @@ def test_naming_a_key_is_not_showing_one() -> None:
 
 ORDINARY = """\
 password: str
-password: Optional[str] = None
+password: Optional[str] = None, secret: SecretStr
 def login(user: str, password: str) -> Token:
 token = get_token()
 token = self.tokenizer.encode(text)
-const token = await getToken(id1);
-max_tokens=4096
-"token_count": 81234,
-12345 tokens in, 678 tokens out
-token budget: 16384
+max_tokens=4096, "token_count": 81234,
 token_limit = 200_000
-commit 145f9d4b3a0c2d1e5f60718293a4b5c6d7e8f901
-id 550e8400-e29b-41d4-a716-446655440000
-password = os.environ["DB_PASSWORD"]
+commit 145f9d4b3a0c2d1e5f60718293a4b5c6d7e8f901 of 550e8400-e29b-41d4-a716-446655440000
 PASSWORD=$PASSWORD
-password=${DB_PASSWORD}
-api_key = settings.api_key
-api_key=api_key
 api_key_env = "GEMINI_API_KEY"
 password_file = "/run/secrets/db1"
-token_url: "https://example.com/oauth2/token"
-secret: SecretStr
-secretName: my-tls
 The password: it is stored hashed with argon2id.
 The password is 8-characters long; the token is expired.
 ["username", "password", "token"]
-if token == "identifier":
-tokenizer: "cl100k_base"
 PWD=/home/user1/work
 Token: '#d0d0d0',
 <input type="password" name="password1">
 PASS: test_login_1
 Authorization: Bearer $TOKEN
-Authorization: Bearer <token>
 headers = {"Authorization": f"Bearer {token}"}
 bearer authentication is used, and basic functionality
-http://localhost:3000/path@2
-git@github.com:user/repo.git
-postgres://user:password@localhost/db
-postgres://$USER:$PASSWORD@localhost/db
-sk-loading-indicator-container-large
-disk-a1b2c3d4e5f6g7h8i9j0k1l2
-AKIA and ASIA are prefixes
+git@github.com:user/repo.git and postgres://user:password@localhost/db
+sk-loading-indicator-container-large disk-a1b2c3d4e5f6g7h8i9j0k1l2
 ${{ secrets.GITHUB_TOKEN }}
-password: ********
-api_key: your-api-key-here
+password: ********, api_key: your-api-key-here
 docker run -u 1000:1000 image
 [redacted:password] = [redacted:token]
 """

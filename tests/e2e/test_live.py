@@ -132,7 +132,7 @@ def test_roots_that_come_late_go_and_come_back(bare_world: World) -> None:
     world.pi.parent.mkdir(parents=True)
     os.symlink(real, world.pi)
     with world.daemon():
-        assert len(world.call("status")["watches"]["missing"]) >= 1
+        until(lambda: world.call("status")["watches"]["missing"], "the missing root")
         first = world.session(turns=5)
         world.wait_meta(first.id)
         first.path.unlink()

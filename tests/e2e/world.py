@@ -99,7 +99,7 @@ class World:
             "INDEXERD_SOCKET": str(self.socket),
             "INDEXERD_MODEL_KEYS": '["local/extractive"]',
             "INDEXERD_INDEX__QUIET_SECONDS": "0.3",
-            "INDEXERD_INDEX__ERROR_QUIET_SECONDS": "1.0",
+            "INDEXERD_INDEX__ERROR_QUIET_SECONDS": "4.0",
             "INDEXERD_WATCH__RESCAN_SECONDS": "1.0",
             "PYTHONPATH": str(Path(__file__).parents[2]),
         }
