@@ -1,11 +1,10 @@
 """Metadata of a session without a model: `extract(facts)`, what `local/extractive` answers.
 
 In: what was said, oldest first and redacted, and what is known of files and tools. Out: valid
-`Metadata` for any input. Every sentence in it was said in the session (shortened at most) or is
-in the summary that it continues; our own words are labels such as "Asked:". It never invents,
-and looks at `TEXT_MAX` characters at most. What surprised us: half of what users type is no
-request ("ok, go on"), and half of what agents say tells no result but announces work ("Now let
-me look at..."); a few words of each language tell them apart.
+`Metadata` for any input. Its sentences were said in the session (shortened at most) or stand in
+the summary that it continues; our own words are labels such as "Asked:". It never invents. What
+surprised us: half of what users type is no request ("ok, go on"), and half of what agents say
+tells no result but announces work ("Let me look at..."); a few words tell them apart.
 """
 
 from __future__ import annotations
@@ -58,8 +57,7 @@ _PADDING = _pattern(r"""(?:(?:
     |i (?:have|see|found|noticed|get|keep getting)|k[oö]nn?te?(?:st|n)? (?:du|sie|wir|ihr)|lass uns
     |ich (?:möchte|will|brauche|habe)|wir (?:müssen|sollten|wollen|haben)|(?:peux|pourrais)-tu
     |(?:pouvez|pourriez)-vous|tu peux|s'il (?:te|vous) pla[iî]t|il (?:faut|y a)|je (?:veux|voudrais)
-    |j'aimerais|puedes|podrías|quiero|necesit(?:o|amos)|tenemos que|hay(?: que)?|ayúdame a|vamos a
-    |continue from [0-9a-f-]{36}(?: and)?)(?=[\s,:])
+    |puedes|podrías|quiero|necesito|tenemos que|hay|continue from [0-9a-f-]{36}(?: and)?)(?=[\s,:])
     |请[你您]?|帮我|帮忙|麻烦[你您]|[你您]好|我想要?|我需要|能不能|好的|谢谢|继续|こんにちは|すみません
     |ありがとう(?:ございます)?|続けて(?:ください)?)[\s,;:.!、。\uff0c\uff01\u2013\u2014-]*){0,8}""")
 _POLITE_END = _pattern(r"""(?:[\s,]+(?:please|pls|thanks|thank you|thx|bitte|danke|merci|gracias
@@ -136,6 +134,8 @@ def extract(facts: Facts) -> Metadata:
     main = _main(asks, turns)
     before = _sections(facts.previous_summary or "")
     lead, results = _results(turns)
+    results = [f"Earlier: {one}" for one in before["outcome"][-2:]] + results
+    decisions = _merged(before["key decisions"], _decisions(turns, main), 6, 6)
     steps = _steps(turns)
     files = {
         "Changed": _paths(facts.files_modified, facts.cwd),
@@ -144,10 +144,8 @@ def extract(facts: Facts) -> Metadata:
     name = _name([*before["goal"][:1], *([_task(main)] if main else [])], turns, facts, files)
     sections = {
         "Goal": _merged(before["goal"], _goal(asks, main), 1, 3) or [name],
-        "Key Decisions": _merged(before["key decisions"], _decisions(turns, main), 6, 6)
-        or [_NOTHING],
-        "Outcome": [f"Earlier: {one}" for one in before["outcome"][-2:]] + results
-        or [_NOTHING] * (not steps),
+        "Key Decisions": decisions or [_NOTHING],
+        "Outcome": results or [_NOTHING] * (not steps),
         "Next Steps": steps,
         "Files": [
             f"{label}: {_listed([f'`{clip(one, 100)}`' for one in paths], 8)}"
@@ -169,11 +167,10 @@ def extract(facts: Facts) -> Metadata:
 
 def _read(messages: Sequence[tuple[str, str]]) -> Turns:
     """Sentences of each message that has any; where there is too much, the middle is left out."""
-    count = len(messages)
-    late = range(count - 1, max(_OPENING, count - _LATEST) - 1, -1)
+    places = list(range(len(messages)))
     turns: list[list[Line]] = []
     left = TEXT_MAX
-    for at in (*range(min(count, _OPENING)), *late):
+    for at in places[:_OPENING] + places[_OPENING:][: -_LATEST - 1 : -1]:
         role, text = messages[at]
         if len(text) > _HEAD + _TAIL:
             text = f"{text[:_HEAD]}\n\n{text[-_TAIL:]}"
@@ -182,10 +179,8 @@ def _read(messages: Sequence[tuple[str, str]]) -> Turns:
             break
         user = role == "user"
         said = phrases.sentences(text, headings=user)
-        rows = enumerate(itertools.zip_longest(said, said[1:], fillvalue=""))
-        turns.append(
-            [Line(a, f" {a.lower()}", topic_runs(a), b, at, n, user) for n, (a, b) in rows]
-        )
+        both = enumerate(zip(said, [*said[1:], ""], strict=False))
+        turns += [[Line(a, f" {a.lower()}", topic_runs(a), b, at, n, user) for n, (a, b) in both]]
     return sorted((turn for turn in turns if turn), key=lambda turn: turn[0].turn)
 
 
@@ -248,7 +243,7 @@ def _name(wanted: Iterable[str], turns: Turns, facts: Facts, files: Files) -> st
         [one.text for one in lines if sum(map(len, one.runs)) > 1][:1],
         [f"Changes to {_base(one)}" for one in files["Changed"][:1]],
         [one.text for one in lines[:_OPENING]],
-        [f"Conversation in {_base(clean_line(facts.cwd[-400:], 400))}"],
+        [f"Conversation in {one}" for one in [_base(clean_line(facts.cwd[-400:], 400))] if one],
     ):
         name = phrases.headline(_unpadded(text))
         if any(char.isalpha() for char in name):

@@ -54,7 +54,7 @@ _ENGLISH = word_set("""
     compute continue correct create current day default detail different easy end ensure error
     example existing explain feel file final find fine first fix follow found full give good great
     happen hello help hey hope idea implement important include issue job know last later leave line
-    list little long look main mean minute move name nice note number old open option part pass
+    list little long look main mean minute name nice note number old open option part pass
     perfect pick plan point print problem question ran read ready real reason related remove rename
     request right run running second section session set show side simple single small start state
     step stop tell test thank think thought ticket time today try turn understand update user verify
@@ -101,14 +101,15 @@ _BULLETS = re.compile(
     rf"|{_PICTURE}{{1,4}})\s+){{1,3}}"
 )
 _NOISE = re.compile(
-    r"""Traceback\ \(|File\ "|at\ [\w.$<>/\[\]]{1,200}\s?\(|\^+$|\[?\d{4}-\d\d-\d\d[T ]\d\d:
-    |\[?\d\d:\d\d:\d\d|[A-Z][a-z]{2}\ [ \d]\d\ \d\d:\d\d:|\[?(?:ERROR|WARN(?:ING)?|INFO|DEBUG|TRACE
-    |FATAL|npm\ ERR!)\b[\]: |]|(?:\$|%|>>>|\.\.\.|PS\ [A-Z]:\S*)\s|diff\ --git|index\ [0-9a-f]{7}
-    |(?:[-+]{3}|@@)\s|\|.*\||[-+=|_*~\#.]{3,}$|Caused\ by:|panic:|goroutine\ \d|error(?:\[\w+\])?:
-    |-->\ |FAILED\ |E\s{3}|[\w.]{0,80}(?:Error|Exception|Panic):|\d{1,3}(?:\.\d{1,3}){3}\ -
-    |(?:import|package|using)\ [\w.{}*/'", :]+;?$|from\ \S+\ import\ |def\ \w+\(|class\ \w+\s?[:({]
-    |(?:const|let|var)\ [\w{}, ]+\s?=|(?:export|public|private|static|async)\ .*[{;]$
-    |func(?:tion)?\ \w*\(|fn\ \w+|\#include|\[[^\]]{1,120}\]$|Caveat:\ The\ messages\ below|!\w
+    r"""Traceback\ \(|File\ "|at\ [\w$<>\[\]]{1,80}[./][\w.$<>/\[\]]{1,200}\s?\(|\^+$
+    |\[?\d{4}-\d\d-\d\d[T ]\d\d:|\[?\d\d:\d\d:\d\d|[A-Z][a-z]{2}\ [ \d]\d\ \d\d:\d\d:|goroutine\ \d
+    |\[?(?:ERROR|WARN(?:ING)?|INFO|DEBUG|TRACE|FATAL|npm\ ERR!)\b[\]: |]|(?:\$|>>>|PS\ [A-Z]:\S*)\s
+    |diff\ --git|index\ [0-9a-f]{7}|(?:[-+]{3}|@@)\s|\|.*\||[-+=|_*~\#.]{3,}$|Caused\ by:|panic:
+    |error(?:\[\w+\])?:|-->\ |FAILED\ |E\s{3}|[\w.]{0,80}(?:Error|Exception|Panic):|!\w|\#include
+    |\d{1,3}(?:\.\d{1,3}){3}\ -|import\ (?:\w+\.\w|\w+\ as\ |.*['"{;])|using\ [\w.]+;$
+    |from\ \S+\ import\ |def\ \w+\(|class\ \w+\s?[:({]|(?:const|let|var)\ [\w{}, ]+\s?=
+    |(?:export|public|private|static|async)\ .*[{;]$|func(?:tion)?\ \w*\(|fn\ \w+\(
+    |\[[^\]]{1,120}\]$|Caveat:\ The\ messages\ below
     |/(?!(?:tmp|etc|var|home|usr|dev|opt|proc)\b)[A-Za-z][\w:-]*(?:\s|$)""",
     re.VERBOSE,
 )
@@ -119,7 +120,7 @@ _END = re.compile(  # a plain character class first: that is what makes the sear
     r"[\"'\u2019\u201d\u00bb\u300d\u300f)\]`*]{0,3}"
 )
 _NO_END = re.compile(  # abbreviations, numbers, and marks that are talked about
-    r"(?:(?:^|[\s(])(?:\d{1,3}|(?:\w\.)+\w|[^\W\d_]|vs|etc|bzw|usw|ca|nr|vgl|approx|dr|mrs?|cf|fig)\."
+    r"(?:(?:^\d{1,3}|(?:^|[\s(])(?:(?:\w\.)+\w|[^\W\d_]|vs|etc|bzw|usw|ca|nr|vgl|approx|dr|mrs?))\."
     r"|(?:^|[^\w)\]\"'\u2019\u201d%`])[.!?\u2026]|`[.!?]`)$",
     re.IGNORECASE,
 )
@@ -154,9 +155,8 @@ def sentences(text: str, *, headings: bool = True) -> list[str]:
     for block in _blocks(_unwrapped(text) if "<" in text else text, headings=headings):
         lines = [tidy(piece) for piece in _split(block[:BLOCK_MAX])]
         found += [line for line in lines if _LETTER.search(line)]
-        if len(found) >= SENTENCES_MAX:
-            break
-    return found[:SENTENCES_MAX]
+    over = max(0, len(found) - SENTENCES_MAX)  # the middle of a long message counts least
+    return found[: SENTENCES_MAX // 2] + found[SENTENCES_MAX // 2 + over :]
 
 
 def error_line(text: str) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from indexerd.events import Turn
+from indexerd.settings import Settings
 
 PAUSE_MAX = 2 * 86_400.0  # no back-off is longer: a budget opens again at midnight
 
@@ -24,6 +25,17 @@ class Limits:
     quiet_seconds: float
     error_quiet_seconds: float
     max_wait_seconds: float
+
+    @classmethod
+    def of(cls, settings: Settings) -> Limits:
+        """Take them from the settings in force."""
+        index = settings.index
+        return cls(
+            settings.min_new_user_messages,
+            index.quiet_seconds,
+            index.error_quiet_seconds,
+            index.max_wait_seconds,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,6 +153,7 @@ class Asked:
 
     terms: tuple[str, ...] = ()
     open_end: bool = False  # the last term may be the beginning of a word
+    quoted: bool = False  # some of it is meant to the letter
     pattern: Pattern | None = None
     problem: str | None = None
 
@@ -189,7 +190,8 @@ def parse(query: str) -> Asked:
     words = _WORD.findall(segment(last))
     open_end = bare and len(words[-1]) >= PREFIX_MIN and last[-1:].isalnum()
     terms = tuple(segment(part).replace('"', " ") for part, _ in kept)
-    return Asked(terms=terms, open_end=open_end, problem=cut)
+    quoted = not all(bare for _, bare in kept)
+    return Asked(terms=terms, open_end=open_end, quoted=quoted, problem=cut)
 
 
 def _pattern(text: str) -> Asked:

@@ -217,6 +217,11 @@ class SessionState:
                 return False
         return False
 
+    def left(self, leaf_id: str | None) -> bool:
+        """Whether a former leaf is known, and no more on the path: the branch was left."""
+        row = self.row(leaf_id) if leaf_id else None
+        return row is not None and not self.on_path(row)
+
     @property
     def turn(self) -> Turn:
         """Whether the agent's turn has ended, by the last thing said on the path."""

@@ -9,8 +9,10 @@ is found, names are searched for typing errors.
 A score is the field's weight, times how well the text fits (BM25 over the candidates, brought
 into 0.5 to 1), times 0.85 to 1 for how lately the session was used. SQLite's own bm25() counts
 every text that has a word, 26 to 185 ms for the commonest in 218,000 messages; so candidates
-are bounded instead: a field's are the newest 100 that match. Of messages the newest 2000 are
-looked at, and the last 30 sessions used; 200 of these are compared, each session in turn.
+are bounded instead: a field's are the newest 100 that match. Of messages the newest 500 are
+looked at, then, as long as they are of few sessions, the next 500 below the last of these, and
+so on; then those of the 30 sessions last used. Each session in turn, 200 for a page of 20 hits
+are compared.
 
 A message that was copied into forks is shown once, in the oldest session that has it.
 Patterns look at names and all else first, then at messages from new to old, until there are
@@ -44,8 +46,9 @@ WEIGHTS = {
 }
 _FIELDS = ("name", "tags", "description", "summary")
 _FIELD_MAX = 100  # candidates of a field
-_LOOKED_AT = 2000  # matching messages
-_COMPARED = 200  # messages
+_ROUND, _ROUNDS = 500, 8  # matching messages looked at in one go; how often
+_SESSIONS = 5  # with matching messages, for each hit asked for
+_COMPARED = 10  # messages, for each hit asked for
 _LATELY = 30  # sessions last used that are looked at anyway
 _FEW = 60  # sessions in scope that are looked at one by one
 _EACH = 20  # messages of a session looked at by itself
@@ -57,6 +60,7 @@ _PLAIN = 0.75  # what a place is worth that no words were counted in
 _PLACE_MIN = 3  # characters that may stand anywhere in an id or a directory
 _HALF_LIFE_MS = 30 * 86_400_000
 _ALIKE_MAX, _ALIKE_MIN = 50, 75.0  # names compared for typing errors; rapidfuzz's WRatio
+_NUMBER_MAX = (1 << 63) - 1
 _K1, _B = 1.2, 0.75
 
 
@@ -88,7 +92,7 @@ def search(
         look.by_pattern(asked.pattern, time.monotonic() + patience)
     elif asked.terms:
         look.by_words(asked)
-        if not look.found:
+        if not look.found and not asked.quoted:
             look.by_letters(asked)
     warnings = (asked.problem, look.warning)
     return SearchResult(tuple(look.hits()), tuple(one for one in warnings if one))
@@ -202,22 +206,28 @@ class _Look:
         else:
             of_session = self._newest_messages(match)
         turns = sorted((n, -key) for keys in of_session.values() for n, key in enumerate(keys))
-        return self._originals([-key for _, key in turns[:_COMPARED]])
+        return self._originals([-key for _, key in turns[: _COMPARED * self.limit]])
 
     def _newest_messages(self, match: str) -> dict[int, list[int]]:
+        """Of each session that has some, the newest matching messages, sessions from new to old."""
         sql = (
-            "SELECT rowid FROM message_words WHERE message_words MATCH :match AND (:scope IS NULL"
-            " OR +(rowid >> :shift) IN (SELECT value FROM json_each(:scope)))"
+            "SELECT rowid FROM message_words WHERE message_words MATCH :match AND rowid < :below"
+            " AND (:scope IS NULL OR +(rowid >> :shift) IN (SELECT value FROM json_each(:scope)))"
             " ORDER BY rowid DESC LIMIT :most"
         )
-        rows = self._all(sql, match=match, shift=SESSION_SHIFT, most=_LOOKED_AT)
-        of_session: dict[int, list[int]] = {}
-        for (key,) in rows:
-            of_session.setdefault(key >> SESSION_SHIFT, []).append(key)
-        if len(rows) == _LOOKED_AT:  # there may be more: at least those of sessions in use
-            for no in self._used_lately():
-                if no not in of_session:
-                    of_session[no] = self._messages_in(no, match)
+        below, of_session = _NUMBER_MAX, dict[int, list[int]]()
+        for _ in range(_ROUNDS):
+            rows = self._all(sql, match=match, below=below, shift=SESSION_SHIFT, most=_ROUND)
+            for (key,) in rows:
+                of_session.setdefault(key >> SESSION_SHIFT, []).append(key)
+            if len(rows) < _ROUND:
+                return of_session
+            if len(of_session) >= _SESSIONS * self.limit:
+                break
+            below, _ = messages_of(rows[-1][0] >> SESSION_SHIFT)  # enough of that session
+        for no in self._used_lately():
+            if no not in of_session:
+                of_session[no] = self._messages_in(no, match)
         return of_session
 
     def _messages_in(self, no: int, match: str) -> list[int]:
@@ -227,7 +237,7 @@ class _Look:
             " AND rowid BETWEEN :first AND :last ORDER BY rowid LIMIT :most"
         )
         first, last = messages_of(no)
-        rows = self._all(sql, match=match, first=first, last=last, most=_LOOKED_AT)
+        rows = self._all(sql, match=match, first=first, last=last, most=_ROUND)
         return [key for (key,) in reversed(rows[-_EACH:])]
 
     def _used_lately(self) -> list[int]:

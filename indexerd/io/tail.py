@@ -33,7 +33,7 @@ from indexerd.core.lines import Block, LineBuffer, Oversize
 from indexerd.errors import SessionUnreadableError
 
 CHUNK = 1 << 20  # large enough to be quick, small enough to stay in cache
-PENDING_CHECKED = 64
+PENDING_CHECKED = TAIL_BYTES  # of an unfinished line, before it is read on
 BUDGET = 16 * CHUNK  # bytes one reading takes before others get their turn
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

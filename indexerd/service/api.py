@@ -66,6 +66,7 @@ class Api:
         self._writer = writer
         self._clock = clock
         self._started = clock()
+        self._updating = asyncio.Lock()
         self._methods: dict[str, Method] = {
             "hello": self._hello,
             "status": self._status,
@@ -196,8 +197,9 @@ class Api:
         if directory is None:
             raise NotFoundError("there is no place for this session's sidecar")
         change = partial(_changed, params)
-        await asyncio.to_thread(self._write_user, Path(directory), session_id, change)
-        await self._pipeline.rewritten(session_id, directory)
+        async with self._updating:  # read, change, write: one at a time
+            await asyncio.to_thread(self._write_user, Path(directory), session_id, change)
+            await self._pipeline.rewritten(session_id, directory)
         return self._answers.by_id(session_id)
 
     def _write_user(

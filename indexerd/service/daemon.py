@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from indexerd.errors import AccessError, IndexerdError
+from indexerd.errors import AccessError, IndexerdError, WriteError
 from indexerd.io.catalog import Catalog
 from indexerd.io.journal import Journal
 from indexerd.io.ledger import Ledger
 from indexerd.io.lock import hold
-from indexerd.io.logs import get_logger
+from indexerd.io.logs import Event, get_logger
 from indexerd.io.sdnotify import Notifier
 from indexerd.io.stores import stores
 from indexerd.io.telemetry import Telemetry
@@ -37,6 +37,7 @@ from indexerd.paths import Places
 from indexerd.service.answers import Answers
 from indexerd.service.api import Api
 from indexerd.service.config import read_config
+from indexerd.service.health import status
 from indexerd.service.indexing import Indexer
 from indexerd.service.library import Library
 from indexerd.service.news import News
@@ -89,6 +90,7 @@ class Daemon:
         places = start.places
         make_private(places.state_dir)
         self._start = start
+        self._started = time.time()
         self._lock = hold(places.lock)
         self.log = get_logger()
         self._models = Models(start.loaded.settings, start.env)
@@ -110,7 +112,7 @@ class Daemon:
             stores=lambda: stores(self.pipeline.settings, start.env, start.home),
             exclude=self._excluded,
             report=lambda session, why: self.news.say(
-                "meta.invalid", {"session": session, "reason": why}
+                Event.META_INVALID, {"session": session, "reason": why}
             ),
         )
         indexer = Indexer(
@@ -119,7 +121,7 @@ class Daemon:
             treasury=self.treasury,
             telemetry=Telemetry(places.telemetry),
             writer=self._writer,
-            notify=self._retrying,
+            notify=self._attempted,
             clock=time.time,
         )
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -149,8 +151,11 @@ class Daemon:
     async def _read(self, work: Callable[..., Any], *args: Any) -> Any:
         return await self.pipeline.read(work, *args)
 
-    def _retrying(self, _event: str, session_id: str, fields: dict[str, Any]) -> None:
-        self.news.retry(self.pipeline.known.get(session_id), session_id, fields)
+    def _attempted(self, event: Event, session_id: str, fields: dict[str, Any]) -> None:
+        if event is Event.INDEX_RETRY:
+            self.news.retry(self.pipeline.known.get(session_id), session_id, fields)
+        else:
+            self.news.say(event, {"session": session_id, **fields})
 
     def _hinted(self) -> None:
         """Called by the watcher's thread."""
@@ -180,12 +185,12 @@ class Daemon:
         server = server_of(self._start.places.socket, self.api.handle, self._rejected, self._defect)
         try:
             self._sweep()
-            self.news.say("daemon.started", {"pid": os.getpid()})
+            self.news.say(Event.DAEMON_STARTED, {"pid": os.getpid()})
             for bad in self._start.loaded.problems:
-                self.news.say("config.invalid", {"reason": f"{bad['key']}: {bad['message']}"})
+                self.news.say(Event.CONFIG_INVALID, {"reason": f"{bad['key']}: {bad['message']}"})
             await server.start()
             notifier.ready("scanning")
-            self.news.say("daemon.ready", {"path": str(self._start.places.socket)})
+            self.news.say(Event.DAEMON_READY, {"path": str(self._start.places.socket)})
             tasks = [
                 asyncio.create_task(self.pipeline.run()),
                 asyncio.create_task(self._tend(server, notifier, failed)),
@@ -194,19 +199,19 @@ class Daemon:
             ]
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             notifier.stopping()
-            self.news.say("daemon.stopping", {})
+            self.news.say(Event.DAEMON_STOPPING, {})
             for task in tasks:
                 task.cancel()
             ends = await asyncio.gather(*tasks, return_exceptions=True)
             for end in ends:
                 if isinstance(end, Exception):
-                    self.news.defect("daemon.stopping", "", end)
+                    self.news.defect(Event.DAEMON_STOPPING, "", end)
                     return 1
             return 1 if failed.is_set() else 0
         finally:
             await server.close()
             await self._end()
-            self.news.say("daemon.stopped", {})
+            self.news.say(Event.DAEMON_STOPPED, {})
 
     async def _end(self) -> None:
         await asyncio.to_thread(self.pipeline.watch.close)
@@ -220,8 +225,11 @@ class Daemon:
     def _sweep(self) -> None:
         """Remove what dead writers left (S0.37)."""
         for store in self.library.find_stores():
-            if Path(store.meta).is_dir():
-                self._writer.sweep(Path(store.meta))
+            try:
+                if Path(store.meta).is_dir():
+                    self._writer.sweep(Path(store.meta))
+            except WriteError as bad:  # it cannot be written now; reading goes on
+                self.news.say(Event.WATCH_DEGRADED, {"path": store.meta, "reason": str(bad)})
 
     async def _tend(self, server: Server, notifier: Notifier, failed: asyncio.Event) -> None:
         """Every few seconds: the reader answers, the socket file is there, the watcher lives."""
@@ -230,11 +238,13 @@ class Daemon:
             await self.pipeline.read(int)  # returns only if the reader thread gets on
             notifier.watchdog()
             pipeline = self.pipeline
+            found = status(pipeline, self.treasury, self._started)
+            self.news.status(found["state"])
             notifier.status(f"{len(pipeline.known)} sessions, {len(pipeline.jobs)} queued")
             try:
                 await server.check()
             except IndexerdError as bad:  # something stands in our place: tried again later
-                self.news.say("socket.rejected", {"reason": str(bad)})
+                self.news.say(Event.SOCKET_REJECTED, {"reason": str(bad)})
             await asyncio.to_thread(pipeline.watch.tend)
             if pipeline.watch.failing():
                 failed.set()
@@ -260,18 +270,18 @@ class Daemon:
         if loaded.problems:
             for bad in loaded.problems:
                 reason = f"{bad['file']}: {bad['key']}: {bad['message']}"
-                self.news.say("config.invalid", {"reason": reason})
+                self.news.say(Event.CONFIG_INVALID, {"reason": reason})
             return
         self.treasury.reset_denials()
         await self.pipeline.reload(loaded, Models(loaded.settings, self._start.env))
-        self.news.say("daemon.config_reloaded", {})
+        self.news.say(Event.DAEMON_CONFIG_RELOADED, {})
 
     def _rejected(self, why: str) -> None:
-        self.news.say("socket.rejected", {"reason": why})
+        self.news.say(Event.SOCKET_REJECTED, {"reason": why})
 
     def _defect(self, method: str, error: BaseException) -> None:
         if isinstance(error, Exception):
-            self.news.defect("socket.rejected", method, error)
+            self.news.defect(Event.SOCKET_REJECTED, method, error)
 
 
 def make_private(directory: Path) -> None:

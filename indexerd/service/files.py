@@ -262,7 +262,8 @@ class Files:
             return self._lost(was) if was else None
         self._claim(file)
         owner = self._owners[card.session_id]
-        return Change(card.session_id, owner.card, verdict, was, _left(state, was, verdict))
+        branched = verdict is Verdict.CONTINUE and was is not None and state.left(was.leaf_id)
+        return Change(card.session_id, owner.card, verdict, was, branched)
 
     def _meet(self, path: str) -> tuple[_File | None, bool]:
         """A path never seen: a new file, or (True) a known one that was moved."""
@@ -391,11 +392,3 @@ class Files:
             for glob in self._exclude()
             for name in names
         )
-
-
-def _left(state: SessionState, was: Card | None, verdict: Verdict) -> bool:
-    """Whether the path was left since the last card: its leaf is not above the new one."""
-    if was is None or was.leaf_id is None or verdict is not Verdict.CONTINUE:
-        return False
-    row = state.row(was.leaf_id)
-    return row is not None and not state.on_path(row)

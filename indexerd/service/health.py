@@ -18,6 +18,7 @@ def status(pipeline: Pipeline, treasury: Treasury, started: float) -> dict[str, 
     problems = list(_problems(pipeline, started))
     off = pipeline.indexing_off or not pipeline.models.available()
     health = pipeline.watch.health()
+    ours = {store.meta for store in pipeline.library.stores()}  # made when first written to
     return {
         "state": "indexing-off" if off else "degraded" if problems else "ok",
         "sessions": len(pipeline.known),
@@ -35,7 +36,7 @@ def status(pipeline: Pipeline, treasury: Treasury, started: float) -> dict[str, 
         "watches": {
             "mode": health.mode,
             "watched": health.watched,
-            "missing": [escape_path(path) for path in health.missing],
+            "missing": [escape_path(path) for path in health.missing if path not in ours],
             "overflows": health.overflows,
             "rebuilds": health.rebuilds,
         },

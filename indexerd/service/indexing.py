@@ -33,11 +33,12 @@ from indexerd.errors import (
     WriteError,
 )
 from indexerd.events import Prompt
+from indexerd.io.logs import Event
 from indexerd.io.telemetry import Telemetry, index_row
 from indexerd.io.writer import Conflict, MetaWriter
 from indexerd.llm.base import Finish, Model, Reply
 from indexerd.llm.registry import Models
-from indexerd.meta import FIRST_MESSAGE_MAX, Metadata, MetaFile, Usage
+from indexerd.meta import FIRST_MESSAGE_MAX, SCHEMA_VERSION, Metadata, MetaFile, Usage
 from indexerd.service.library import Library
 from indexerd.service.snapshot import Snapshot, take
 from indexerd.service.treasury import Treasury
@@ -45,7 +46,7 @@ from indexerd.settings import Settings
 
 ATTEMPTS = 3
 Reader = Callable[..., Awaitable[Any]]
-Notify = Callable[[str, str, dict[str, Any]], None]
+Notify = Callable[[Event, str, dict[str, Any]], None]
 
 
 @dataclass(slots=True)
@@ -209,12 +210,15 @@ class Indexer:
                 self._telemetry.append(row)
             raise
         usd = await self._treasury.settle(ticket, model, reply)
+        ms = round((perf_counter() - started) * 1000)
+        told = {"model": model.key, "attempt": attempt, "cost_usd": usd, "ms": ms}
+        self._notify(Event.INDEX_ATTEMPT, session_id, told)
         run.spent.add(reply, usd)
         return reply
 
     def _retrying(self, run: _Run, model: Model, attempt: int, error: str) -> None:
         fields = {"attempt": attempt - 1, "of": ATTEMPTS - 1, "model": model.key, "reason": error}
-        self._notify("index.retry", run.snap.card.session_id, fields)
+        self._notify(Event.INDEX_RETRY, run.snap.card.session_id, fields)
 
     def _record(
         self, run: _Run, model: Model, attempt: int, reply: Reply, verdict: Metadata | Rejected
@@ -280,6 +284,8 @@ def _meta_file(run: _Run, found: Metadata, model: Model, now: float) -> MetaFile
     spent = run.spent
     updated = iso_of_ms(max(round(now * 1000), iso_ms(old.updated_at) + 1 if old else 0))
     return MetaFile(
+        **((old.model_extra or {}) if old else {}),  # what others added is theirs
+        schema_version=max(SCHEMA_VERSION, old.schema_version if old else 0),
         session_id=card.session_id,
         session_file=snap.row.get("sessionFile", card.path),
         parent_session_file=card.parent or None,

@@ -7,12 +7,15 @@ transcript, never a prompt or a reply.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
+from indexerd.core.card import Card
 from indexerd.core.cursor import Verdict
 from indexerd.core.times import iso
 from indexerd.errors import IndexerdError
+from indexerd.io.logs import Event, Throttle
+from indexerd.io.watch import Health
 from indexerd.llm.prices import format_usd
 from indexerd.service.indexing import Done
 from indexerd.service.known import Known
@@ -29,14 +32,24 @@ class Log(Protocol):
 
 DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
 _LEVELS = {
-    "index.failed": WARNING,
-    "meta.invalid": WARNING,
-    "model.breaker_open": WARNING,
-    "budget.exhausted": WARNING,
-    "budget.unsettled": WARNING,
-    "budget.reserved": DEBUG,
-    "session.appended": DEBUG,
+    Event.INDEX_FAILED: WARNING,
+    Event.META_INVALID: WARNING,
+    Event.MODEL_BREAKER_OPEN: WARNING,
+    Event.BUDGET_EXHAUSTED: WARNING,
+    Event.BUDGET_UNSETTLED: WARNING,
+    Event.CONFIG_INVALID: WARNING,
+    Event.WATCH_DEGRADED: WARNING,
+    Event.WATCH_LIMIT: WARNING,
+    Event.WATCH_OVERFLOW: WARNING,
+    Event.SESSION_BAD_LINE: WARNING,
+    Event.BUDGET_RESERVED: DEBUG,
+    Event.INDEX_ATTEMPT: DEBUG,
+    Event.INDEX_QUEUED: DEBUG,
+    Event.SESSION_APPENDED: DEBUG,
+    Event.WATCH_RESCAN: DEBUG,
 }
+_LIMITS = frozenset({"watch_limit", "watch_instances"})
+BAD_LINE_SECONDS = 60.0  # one word a file and minute (F4)
 Listener = Callable[[dict[str, Any]], None]
 
 
@@ -47,6 +60,9 @@ class News:
         self._log = log
         self._clock = clock
         self._listeners: dict[int, Listener] = {}
+        self._bad_lines = Throttle(BAD_LINE_SECONDS)
+        self._health: Health | None = None
+        self._state = ""
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Have a listener called with every event; returns what ends that."""
@@ -58,7 +74,7 @@ class News:
 
         return end
 
-    def say(self, event: str, fields: dict[str, Any]) -> None:
+    def say(self, event: Event, fields: dict[str, Any]) -> None:
         """To the log alone."""
         self._log.log(_LEVELS.get(event, INFO), event, **fields)
 
@@ -70,60 +86,93 @@ class News:
         for listener in list(self._listeners.values()):
             listener(said)
 
+    # -- files ---------------------------------------------------------------------------
+
     def session(self, update: Update, *, was_known: bool) -> None:
         """A session changed on disk."""
         change, card, session_id = update.change, update.card, update.session_id
         if card is None:
-            self.say("session.removed", {"session": session_id})
+            self.say(Event.SESSION_REMOVED, {"session": session_id})
             self.tell("session.removed", session_id, {})
             return
         if change is None or change.verdict is Verdict.SAME:
             if was_known:
                 self.tell("session.updated", session_id, {"sessionFile": card.path})
             return
-        word = "session.appended" if was_known else "session.discovered"
-        self.say("session.reset" if change.verdict.restart else word, {"session": session_id})
+        word = Event.SESSION_APPENDED if was_known else Event.SESSION_DISCOVERED
+        if change.verdict.restart:
+            word = Event.SESSION_RESET
+        self.say(word, {"session": session_id, "path": card.path})
+        self._bad(card, change.was)
         for event, fields in _session_events(update, was_known=was_known):
             self.tell(event, session_id, {"sessionFile": card.path, **fields})
 
-    def indexing(self, known: Known, event: str, fields: dict[str, Any]) -> None:
+    def _bad(self, card: Card, was: Card | None) -> None:
+        new = card.bad_lines - (was.bad_lines if was else 0)
+        if new > 0 and self._bad_lines.admit(card.path, self._clock()) is not None:
+            fields = {"session": card.session_id, "path": card.path, "count": card.bad_lines}
+            self.say(Event.SESSION_BAD_LINE, fields)
+
+    def watching(self, health: Health) -> None:
+        """How the watcher does, told where it is another than before."""
+        old, self._health = self._health, health
+        if old is None or (old.mode, old.watched) != (health.mode, health.watched):
+            fields: dict[str, Any] = {"mode": health.mode, "count": health.watched}
+            self.say(Event.WATCH_ARMED, fields)
+        if health.overflows > (old.overflows if old else 0):
+            self.say(Event.WATCH_OVERFLOW, {"count": health.overflows})
+        known = {one.code for one in old.problems} if old else set()
+        for one in health.problems:
+            if one.code not in known:
+                event = Event.WATCH_LIMIT if one.code in _LIMITS else Event.WATCH_DEGRADED
+                self.say(event, {"reason": one.cause, "hint": one.cure})
+
+    def status(self, state: str) -> None:
+        """The daemon's own state; subscribers hear of it when it changes."""
+        if self._state and state != self._state:
+            self.tell("status.changed", None, {"state": state, "previous": self._state})
+        self._state = state
+
+    # -- runs ----------------------------------------------------------------------------
+
+    def indexing(self, known: Known, why: str) -> None:
         """A run begins."""
         self._status(known, "indexing", "⏳ indexing...")
-        self.say(event, {"session": known.card.session_id, **fields})
-        self.tell(event, known.card.session_id, fields)
+        self.say(Event.INDEX_STARTED, {"session": known.card.session_id, "reason": why})
+        self.tell("index.started", known.card.session_id, {"reason": why})
 
     def retry(self, known: Known | None, session_id: str, fields: dict[str, Any]) -> None:
         """A malformed answer is asked for again."""
         if known:
             text = f"⏳ indexing... (retry {fields['attempt']}/{fields['of']})"
             self._status(known, "indexing", text)
-        self.say("index.retry", {"session": session_id, **fields})
+        self.say(Event.INDEX_RETRY, {"session": session_id, **fields})
         self.tell("index.retry", session_id, fields)
 
     def indexed(self, known: Known, done: Done) -> None:
         """A run ended well."""
         if done.adopted:
             known.status = None
-            self.say("index.skipped", {"session": done.session_id, "reason": "written elsewhere"})
+            fields = {"session": done.session_id, "reason": "written elsewhere"}
+            self.say(Event.INDEX_SKIPPED, fields)
             return
         self._status(known, "succeeded", f"✅ session indexed ({format_usd(done.usd)})")
-        self.say("meta.written", {"session": done.session_id})
-        fields = {"model": done.model, "costUsd": done.usd}
-        self.say(
-            "index.succeeded",
-            {"session": done.session_id, "model": done.model, "cost_usd": done.usd},
-        )
-        self.tell("index.succeeded", done.session_id, fields)
+        self.say(Event.META_WRITTEN, {"session": done.session_id, "path": done.directory})
+        spent = {"model": done.model, "cost_usd": done.usd}
+        self.say(Event.INDEX_SUCCEEDED, {"session": done.session_id, **spent})
+        told = {"model": done.model, "costUsd": done.usd}
+        self.tell("index.succeeded", done.session_id, told)
 
     def failed(self, known: Known, error: IndexerdError, retry_at: float) -> None:
         """A run failed."""
         session_id = known.card.session_id
         self._status(known, "failed", f"❌ index failed: {error}")
-        self.say("index.failed", {"session": session_id, "reason": str(error), "kind": error.kind})
-        fields = {"kind": error.kind, "message": str(error), "retryable": error.retryable}
-        self.tell("index.failed", session_id, fields | {"retryAt": iso(retry_at)})
+        fields = {"session": session_id, "reason": str(error), "kind": error.kind}
+        self.say(Event.INDEX_FAILED, fields)
+        told = {"kind": error.kind, "message": str(error), "retryable": error.retryable}
+        self.tell("index.failed", session_id, told | {"retryAt": iso(retry_at)})
 
-    def defect(self, event: str, session_id: str, bug: Exception) -> None:
+    def defect(self, event: Event, session_id: str, bug: Exception) -> None:
         """Something is wrong with this program."""
         self._log.log(ERROR, event, session=session_id, reason="defect", exc_info=bug)
 
@@ -131,19 +180,21 @@ class News:
         known.status = {"state": state, "text": text, "at": iso(self._clock())}
 
 
-def _session_events(update: Update, *, was_known: bool) -> list[tuple[str, dict[str, Any]]]:
+def _session_events(update: Update, *, was_known: bool) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What a changed file means to a subscriber (S1.45)."""
     change, card = update.change, update.card
     if change is None or card is None:
-        return []
+        return
     if not was_known:
-        return [("session.created", {})]
-    events: list[tuple[str, dict[str, Any]]] = [("session.updated", {"messages": card.messages})]
+        yield "session.created", {}
+        return
+    yield "session.updated", {"messages": card.messages}
     was = change.was
-    if was and change.branched:
-        events.append(("session.branched", {"leafId": card.leaf_id, "previous": was.leaf_id}))
-    if was and card.compacted and not was.compacted:
-        events.append(("session.compacted", {"leafId": card.leaf_id}))
-    if was and was.agent_title != card.agent_title:
-        fields = {"name": card.agent_title, "previous": was.agent_title}
-        events.append(("session.renamed", fields))
-    return events
+    if was is None:
+        return
+    if change.branched:
+        yield "session.branched", {"leafId": card.leaf_id, "previous": was.leaf_id}
+    if card.compacted and not was.compacted:
+        yield "session.compacted", {"leafId": card.leaf_id}
+    if was.agent_title != card.agent_title:
+        yield "session.renamed", {"name": card.agent_title, "previous": was.agent_title}

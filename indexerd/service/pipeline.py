@@ -31,6 +31,7 @@ from indexerd.errors import (
     NotFoundError,
 )
 from indexerd.events import Turn
+from indexerd.io.logs import Event
 from indexerd.io.watch import Watch
 from indexerd.llm.registry import Models
 from indexerd.service.indexing import Done, Indexer
@@ -147,12 +148,14 @@ class Pipeline:
         stores = await self.read(self.library.find_stores)
         roots = [path for store in stores for path in (store.sessions, store.meta)]
         await asyncio.to_thread(self.watch.arm, roots)
+        self.news.watching(self.watch.health())
         self.watch.take()  # what it hinted so far, the scan sees
         async for updates in self._steps(self.library.scan()):
             self._learn(updates)
             if self._dirty.is_set():
                 await self._drain()
         self.last_scan_at = self._clock()
+        self.news.say(Event.WATCH_RESCAN, {"count": len(self.known)})
         if not self.scanned.is_set():
             self.scanned.set()
             for session_id in list(self.known):
@@ -240,15 +243,6 @@ class Pipeline:
             if below:
                 known.open_since = now
 
-    def _limits(self) -> Limits:
-        index = self.settings.index
-        return Limits(
-            self.settings.min_new_user_messages,
-            index.quiet_seconds,
-            index.error_quiet_seconds,
-            index.max_wait_seconds,
-        )
-
     def _consider(self, session_id: str) -> None:
         """Decide on one session, and see to it that the decision is kept."""
         known = self.known.get(session_id)
@@ -259,10 +253,11 @@ class Pipeline:
         now = self._clock()
         if known.forced and known.card.turn is Turn.OPEN.value and now >= known.forced.until:
             self._answer(known, DeadlineError("the session is still in the middle of a turn"))
-        match decide(known.view(), now, self._limits()):
+        match decide(known.view(), now, Limits.of(self.settings)):
             case Index(why):
                 forced = known.forced is not None
                 if forced or self.models.available():
+                    self.news.say(Event.INDEX_QUEUED, {"session": session_id, "reason": why})
                     self.jobs.offer(Job(session_id, why, known.card.modified_ms, forced))
                     self._pump()
             case Wait(until):
@@ -286,7 +281,7 @@ class Pipeline:
 
     def waiting(self) -> list[tuple[str, Wait]]:
         """Sessions that only wait for their moment."""
-        now, limits = self._clock(), self._limits()
+        now, limits = self._clock(), Limits.of(self.settings)
         decisions = ((key, decide(one.view(), now, limits)) for key, one in self.known.items())
         return [(key, one) for key, one in decisions if isinstance(one, Wait)]
 
@@ -313,7 +308,7 @@ class Pipeline:
     async def _index(self, known: Known, job: Job) -> None:
         """Run one job to its end, and remember how it went."""
         session_id = job.session_id
-        self.news.indexing(known, "index.started", {"reason": job.why})
+        self.news.indexing(known, job.why)
         try:
             done = await self.indexer.run(
                 session_id, self.settings, self.models, local_only=self._is_old(known, job)
@@ -323,7 +318,7 @@ class Pipeline:
             await self._failed(known, bad)
             return
         except Exception as bug:  # noqa: BLE001 - a defect of ours must not end the daemon
-            self.news.defect("index.failed", session_id, bug)
+            self.news.defect(Event.INDEX_FAILED, session_id, bug)
             await self._failed(known, IndexerdError(f"internal error: {type(bug).__name__}"))
             return
         self.outcomes[session_id] = done

@@ -27,6 +27,7 @@ from indexerd.errors import (
 )
 from indexerd.events import Prompt
 from indexerd.io.journal import Journal
+from indexerd.io.logs import Event
 from indexerd.llm.base import Model, Reply
 from indexerd.llm.prices import cost_usd, upper_bound_usd
 from indexerd.settings import Settings
@@ -61,7 +62,7 @@ class Treasury:
         journal: Journal,
         settings: Callable[[], Settings],
         clock: Callable[[], float],
-        notify: Callable[[str, dict[str, Any]], None],
+        notify: Callable[[Event, dict[str, Any]], None],
     ) -> None:
         """`notify(event, fields)` hears of budget and breaker events of the log."""
         self._journal = journal
@@ -126,7 +127,7 @@ class Treasury:
         try:
             self.purse.check(now, usd, self.caps())
         except BudgetError as full:
-            self._notify("budget.exhausted", {"model": model.key, "reason": str(full)})
+            self._notify(Event.BUDGET_EXHAUSTED, {"model": model.key, "reason": str(full)})
             raise
         self.breakers.setdefault(provider, Breaker()).admit(now)
         ticket = Ticket(uuid.uuid4().hex, provider, name, usd)
@@ -137,7 +138,7 @@ class Treasury:
         except OSError as bad:
             self.breakers[provider].abandon()
             raise BudgetError(f"the books cannot be written: {bad.strerror}") from None
-        self._notify("budget.reserved", {"model": model.key, "cost_usd": usd})
+        self._notify(Event.BUDGET_RESERVED, {"model": model.key, "cost_usd": usd})
         return ticket
 
     async def settle(self, ticket: Ticket | None, model: Model, reply: Reply) -> float | None:
@@ -145,7 +146,7 @@ class Treasury:
         if ticket is None:
             return 0.0
         if self.breakers[ticket.provider].succeeded():
-            self._notify("model.breaker_closed", {"model": model.key})
+            self._notify(Event.MODEL_BREAKER_CLOSED, {"model": model.key})
         own = self._settings().providers.openai
         cost = await asyncio.to_thread(
             cost_usd, ticket.provider, reply.model, reply.tokens, own.prices, base_url=own.base_url
@@ -161,12 +162,12 @@ class Treasury:
         breaker = self.breakers[ticket.provider]
         if isinstance(error, ProviderDeniedError):
             if breaker.deny(str(error)):
-                self._notify("model.breaker_open", {"model": model.key, "reason": str(error)})
+                self._notify(Event.MODEL_BREAKER_OPEN, {"model": model.key, "reason": str(error)})
             await self._book(ticket, 0.0, None)
         elif isinstance(error, ProviderError | DeadlineError):
             told = error if isinstance(error, ProviderError) else ProviderError(str(error))
             if breaker.failed(told, self._clock(), random.random()):
-                self._notify("model.breaker_open", {"model": model.key, "reason": str(error)})
+                self._notify(Event.MODEL_BREAKER_OPEN, {"model": model.key, "reason": str(error)})
             if isinstance(error, ProviderError) and error.throttled:
                 await self._book(ticket, 0.0, None)
         elif isinstance(error, ModelError):
@@ -187,7 +188,7 @@ class Treasury:
         try:
             await asyncio.to_thread(self._journal.append, row)
         except OSError as bad:  # the reservation stands: more is booked than was spent
-            self._notify("budget.unsettled", {"reason": bad.strerror or "write failed"})
+            self._notify(Event.BUDGET_UNSETTLED, {"reason": bad.strerror or "write failed"})
 
     def summary(self) -> dict[str, Any]:
         """The budget as `status` shows it."""

@@ -1,0 +1,297 @@
+"""io/catalog_search: what a search finds, in which order, and what it says of it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from indexerd.core.query import SNIPPET_MAX
+from indexerd.core.times import iso_of_ms
+from indexerd.errors import UsageError
+from indexerd.io.catalog import Catalog, SearchText
+from tests.io.catalog_rows import BASE_MS, SHOP, fill, hits, row, say, scratch
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the catalog is."""
+    return tmp_path / "catalog.sqlite"
+
+
+@pytest.fixture
+def catalog(path: Path) -> Iterator[Catalog]:
+    """An empty catalog."""
+    found = Catalog.open(path)
+    yield found
+    found.close()
+
+
+# Search.
+
+
+def test_every_text_of_a_session_is_searched(catalog: Catalog) -> None:
+    """S1.44: names of all kinds, tags, description, summary, messages, id and directory."""
+    one = row(
+        "0198-abcd-walnut",
+        cwd="/srv/orchid",
+        tags=["tulip"],
+        description="A daisy",
+        agentTitle="Iris",
+    )
+    catalog.put([(one, SearchText("Some clover", ("My rose", "Violet")))])
+    fill(catalog, row("other", name="Nothing", cwd="/srv/weeds"))
+    say(catalog, "0198-abcd-walnut", "a poppy here")
+    places = {
+        "iris": "name",
+        "rose": "name",
+        "violet": "name",
+        "tulip": "tags",
+        "daisy": "description",
+        "clover": "summary",
+        "poppy": "message",
+        "abcd-waln": "id",
+        "/orch": "cwd",
+        "rchi": "cwd",
+    }
+    assert {query: hits(catalog, query) for query in places} == {
+        query: [(one["sessionId"], place)] for query, place in places.items()
+    }
+
+
+def test_all_words_must_be_in_one_place(catalog: Catalog) -> None:
+    """S1.44: a word in the name and another in the summary are not a hit."""
+    fill(catalog, row("a", name="red apple", description="green pear"))
+    say(catalog, "a", "blue plum", "grey fig")
+    assert hits(catalog, "apple red") == [("a", "name")]
+    assert hits(catalog, "plum blue") == [("a", "message")]
+    assert hits(catalog, "red pear") == []
+    assert hits(catalog, "blue fig") == []
+
+
+def test_names_stand_before_all_else(catalog: Catalog) -> None:
+    """Best first: name, tags, description, summary, message, whatever is newer."""
+    fill(catalog, row("message", 9, name="x"))
+    catalog.put([(row("summary", 8, name="x"), SearchText("walrus"))])
+    fill(
+        catalog,
+        row("description", 7, name="x", description="walrus"),
+        row("tags", 6, name="x", tags=["walrus"]),
+        row("name", 5, name="walrus"),
+    )
+    say(catalog, "message", "walrus " * 20)
+    found = catalog.search("walrus").hits
+    assert [hit["sessionId"] for hit in found] == [
+        "name",
+        "tags",
+        "description",
+        "summary",
+        "message",
+    ]
+    scores = [hit["score"] for hit in found]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_more_and_newer_counts(catalog: Catalog) -> None:
+    """Of two messages the one with more of the words comes first, of two alike the newer."""
+    year = 525_600
+    fill(catalog, row("old", -2 * year), row("new", 0), row("much", -2 * year))
+    say(catalog, "old", "one walrus was seen among many other animals today")
+    say(catalog, "new", "one walrus was seen among many other animals there")
+    say(catalog, "much", "walrus walrus walrus walrus walrus walrus walrus walrus")
+    assert [one for one, _ in hits(catalog, "walrus")] == ["much", "new", "old"]
+
+
+def test_one_session_does_not_fill_the_list(catalog: Catalog) -> None:
+    """At most one field and one message of each session, even where one talks of nothing else."""
+    fill(catalog, row("quiet", 1), row("loud", 2, name="walrus", description="walrus"))
+    say(catalog, "quiet", "a walrus")
+    say(catalog, "loud", *(f"walrus {n}" for n in range(3000)))
+    found = hits(catalog, "walrus")
+    assert sorted(found) == [("loud", "message"), ("loud", "name"), ("quiet", "message")]
+
+
+def test_a_session_in_use_is_found_however_common_the_word(catalog: Catalog) -> None:
+    """Only the newest matches are looked at, but sessions used lately are looked at anyway."""
+    fill(catalog, row("first", 1, name="x"))
+    say(catalog, "first", "the walrus and the carpenter")
+    for n in range(40):
+        fill(catalog, row(f"s{n}", n + 2, name="x"))
+        say(catalog, f"s{n}", *(f"walrus {n} {k}" for k in range(60)))
+    fill(catalog, row("first", 1000, name="x"))
+    assert ("first", "message") in hits(catalog, "walrus", limit=100)
+
+
+def test_a_search_filters_like_a_list(catalog: Catalog) -> None:
+    """Agent, directory and time narrow a search, and common words do not hide what is left."""
+    fill(catalog, row("it", 1, cwd="/srv/it", agent="codex"))
+    say(catalog, "it", "common word")
+    for n in range(70):
+        fill(catalog, row(f"s{n}", n + 2))
+        say(catalog, f"s{n}", *(f"common word {n} {k}" for k in range(40)))
+    assert hits(catalog, "common word", cwd="/srv") == [("it", "message")]
+    assert hits(catalog, "common word", agent="codex") == [("it", "message")]
+    late = iso_of_ms(BASE_MS + 71 * 60_000)
+    assert hits(catalog, "common word", since=late) == [("s69", "message")]
+    assert len(hits(catalog, "common word", cwd=SHOP, limit=100)) == 70
+    assert len(hits(catalog, "common word", agent="pi", limit=5)) == 5
+    assert hits(catalog, "re:common w", agent="codex") == [("it", "message")]
+    with pytest.raises(UsageError):
+        catalog.search("x", since="never")
+
+
+def test_a_hit_says_where_it_is(catalog: Catalog) -> None:
+    """A hit of a message has its entry, role and time, and shows the words in context."""
+    fill(catalog, row("a", name="Shown name"))
+    text = (
+        "Long ago. " * 40 + "Then the Café token expired\nand \x1b[31mall was lost. " + "End. " * 90
+    )
+    catalog.add_messages("a", [("e9", "assistant", "2026-01-01T00:00:00.000Z", text)])
+    (hit,) = catalog.search("cafe token").hits
+    assert (hit["sessionId"], hit["name"], hit["field"]) == ("a", "Shown name", "message")
+    assert (hit["entryId"], hit["role"], hit["at"]) == (
+        "e9",
+        "assistant",
+        "2026-01-01T00:00:00.000Z",
+    )
+    assert "«Café» «token» expired and" in hit["snippet"]
+    assert len(hit["snippet"]) <= SNIPPET_MAX
+    assert "\x1b" not in hit["snippet"]
+    assert hit["score"] > 0
+
+
+def test_a_word_being_typed_finds_longer_ones(catalog: Catalog) -> None:
+    """S1.44: the last word may be a beginning; whole words still come first."""
+    fill(catalog, row("begins", 9, name="configuration"), row("whole", 1, name="config"))
+    assert [one for one, _ in hits(catalog, "config")] == ["whole", "begins"]
+    assert hits(catalog, "configu") == [("begins", "name")]
+    assert hits(catalog, '"configu"') == []
+
+
+def test_typing_errors_find_names(catalog: Catalog) -> None:
+    """S1.44: where nothing matches, names that look alike are shown, and it is said."""
+    fill(catalog, row("a", name="Confirm button refactor"), row("b", name="Invoice export"))
+    found = catalog.search("confrim buton")
+    assert [(hit["sessionId"], hit["field"]) for hit in found.hits] == [("a", "name")]
+    assert found.hits[0]["snippet"] == "Confirm button refactor"
+    assert found.warnings
+    assert catalog.search("confirm button").warnings == ()
+    assert catalog.search("qqqqqqq").hits == ()
+
+
+def test_text_without_spaces_is_found(catalog: Catalog) -> None:
+    """Parts of Chinese, Japanese and Korean names and messages are found, two characters too."""
+    fill(catalog, row("name", name="検索機能を追加"), row("message"))
+    say(catalog, "message", "我们添加了搜索功能。")
+    assert hits(catalog, "機能") == [("name", "name")]
+    assert hits(catalog, "搜索") == [("message", "message")]
+    assert catalog.search("搜索").hits[0]["snippet"] == "我们添加了«搜索»功能。"
+    assert catalog.search("機能").hits[0]["name"] == "検索機能を追加"
+
+
+def test_patterns_search_everything(catalog: Catalog) -> None:
+    """S1.44: `re:` looks at ids, names, texts, directories and messages, without regard to case."""
+    fill(
+        catalog, row("0198-walnut", 1, name="Fix #123", cwd="/srv/orchid-7"), row("b", 2, name="x")
+    )
+    say(catalog, "b", "version v2.13 and 検索機能")
+    assert hits(catalog, r"re:fix #\d{3}") == [("0198-walnut", "name")]
+    assert hits(catalog, r"re:V\d\.\d+") == [("b", "message")]
+    assert hits(catalog, r"re:索機") == [("b", "message")]
+    assert hits(catalog, r"re:orchid-\d$") == [("0198-walnut", "cwd")]
+    assert hits(catalog, r"re:^0198-wal") == [("0198-walnut", "id")]
+    assert "«v2.13»" in catalog.search(r"re:v\d\.\d+").hits[0]["snippet"]
+    assert hits(catalog, "#") == [("0198-walnut", "name")]
+
+
+@pytest.mark.parametrize("query", ["re:[", "re:(a+)+$", "re:", "re:" + "a" * 999])
+def test_a_bad_pattern_gives_no_hits_and_a_reason(catalog: Catalog, query: str) -> None:
+    """S1.44: bad and dangerous expressions find nothing, say why, and cost nothing."""
+    fill(catalog, row("a", name="a" * 100))
+    found = catalog.search(query)
+    assert found.hits == ()
+    assert found.warnings[0].startswith("re: ")
+
+
+def test_a_pattern_s_time_is_bounded(catalog: Catalog) -> None:
+    """A pattern over everything stops when the caller's patience ends, and says so."""
+    fill(catalog, row("a", name="x"))
+    say(catalog, "a", *(f"text {n}" for n in range(50)))
+    assert catalog.search("re:nothing.like.this", patience=5.0).warnings == ()
+    for query in ("re:nothing.like.this", "re:[yz]{3}"):
+        assert catalog.search(query, patience=0.0).warnings
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.text(st.characters(), max_size=40) | st.text('ab "*:^(){}-+~\0_.re:検', max_size=25))
+@example('" OR name MATCH "x')
+@example("NEAR(a b)")
+@example("a AND")
+@example("re:\ud800")
+@example("'; DROP TABLE session; --")
+def test_whatever_is_typed_is_answered(query: str) -> None:
+    """Any text is a search: no error of SQLite's, or of anybody's, comes out."""
+    found = _shared().search(query, patience=0.2)
+    for hit in found.hits:
+        assert len(hit["snippet"]) <= SNIPPET_MAX
+        assert hit["sessionId"]
+
+
+_SHARED: list[Catalog] = []
+
+
+def _shared() -> Catalog:
+    if not _SHARED:
+        directory = tempfile.mkdtemp()
+        found = Catalog.open(Path(directory) / "catalog.sqlite")
+        fill(found, row("a", name="ab 検索", tags=["re", "x"]), row("b", name="b-a_re:x"))
+        say(found, "a", "a b ab re", "検 a.b")
+        _SHARED.append(found)
+    return _SHARED[0]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _close_shared() -> Iterator[None]:
+    yield
+    for found in _SHARED:
+        found.close()
+    _SHARED.clear()
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["put", "say", "drop", "forget"]),
+            st.sampled_from("abc"),
+            st.lists(st.sampled_from(["oak", "elm", "ash", "検索"]), min_size=1, max_size=3),
+        ),
+        max_size=25,
+    )
+)
+def test_the_index_follows_every_change(steps: list[tuple[str, str, list[str]]]) -> None:
+    """After any changes a search finds what is there, and nothing that was there before."""
+    names: dict[str, list[str]] = {}
+    said: dict[str, set[str]] = {one: set() for one in "abc"}
+    with scratch() as catalog:
+        for n, (act, one, words) in enumerate(steps):
+            if act == "put":
+                fill(catalog, row(one, name=" ".join(words), cwd="/"))
+                names[one] = words
+            elif act == "say":
+                catalog.add_messages(one, [(f"{n}", "user", "", " ".join(words))])
+                said[one].update(words)
+            else:
+                said[one] = set()
+                catalog.drop_messages(one)
+                if act == "forget":
+                    catalog.forget(one)
+                    names.pop(one, None)
+        for word in ("oak", "elm", "ash", "検索"):
+            wanted = {(one, "name") for one, words in names.items() if word in words}
+            wanted |= {(one, "message") for one in names if word in said[one]}
+            assert set(hits(catalog, word)) == wanted
