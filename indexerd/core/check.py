@@ -3,8 +3,8 @@
 Accepted: bare JSON, JSON in a code fence, JSON with prose around it; always one object, from the
 first `{` to the last `}`. The library's own view of the answer is not used: it hides why an
 answer does not fit. What is accepted is then cleaned (escape sequences, control and bidi
-characters), redacted before and after that, since an invisible character inside a secret hides
-it, and must still fit.
+characters), and only then redacted once more, since an invisible character inside a secret
+would hide it; and it must still fit.
 """
 
 from __future__ import annotations
@@ -92,8 +92,7 @@ def _clean(said: Metadata, redact: Callable[[str], str]) -> Metadata:
     """The same, safe to store and to print; raises ValueError for what is then no answer."""
 
     def safe(text: str, clean: Callable[[str, int], str], limit: int) -> str:
-        plain = redact(text)
-        return clean(redact(clean(plain, len(plain))), limit)
+        return clean(redact(clean_text(text, len(text))), limit)
 
     found = Metadata(
         name=safe(said.name, clean_line, NAME_MAX),

@@ -23,7 +23,7 @@ from indexerd.meta import SUMMARY_MAX, TAGS_MIN, Metadata
 
 TEXT_MAX = 120_000  # characters looked at
 ITEM_MAX = 240  # of one bullet
-_HEAD, _TAIL = 16_000, 8_000  # of one message
+_HEAD, _TAIL = 16_000, 8_000  # of one message, in characters
 _OPENING, _LATEST = 20, 500  # messages: the first ones, and the last ones
 _LEAST = 12  # characters of a sentence that tells something
 _NOTHING = "Nothing explicit was found."
@@ -38,26 +38,27 @@ def _pattern(text: str, flags: int = re.IGNORECASE) -> re.Pattern[str]:
 def _cue(words: str) -> re.Pattern[str]:
     """What gives a `Line.low` away: words `||` parts of scripts without spaces."""
     spaced, _, unspaced = words.partition("||")
-    return _pattern(rf" (?:{spaced})(?!\w)|{unspaced}", 0)  # with first letters: much quicker
+    return _pattern(rf"\x20(?:{spaced})(?!\w)|{unspaced}", 0)  # a space first is much quicker
 
 
 _PADDING = _pattern(r"""(?:(?:
-    (?:hi|hello|hey|hallo|moin|guten \w+|good (?:morning|evening)|bonjour|salut|hola|buen[oa]s \w+)
+    (?:hi|hello|hey|hallo|moin|guten \w+|good (?:morning|day)|bonjour|salut|hola|ciao|buen[oa]s \w+)
     (?: (?:there|all|team|claude|pi|codex|zusammen|again))?(?=[\s,!.:;-])
     |(?:great|perfect|cool|nice|good|right|no|yes|yeah|sure|ja|nein|gut|super|prima|oui|non|s[ií]
     |vale|thanks|danke|merci|gracias|sorry|something else|(?:new|next) (?:task|topic))(?=[,!.:;])
     |(?:ok(?:ay)?|alright|so+|now|then|also|and|but|btw|by the way|actually|nun|jetzt|alors|ahora
-    |please|pls|kindly|just|maybe|bitte|mir|uns|mal|por favor|stp|svp|(?:would|do) you mind|try to
+    |please|pls|plz|kindly|just|maybe|bitte|mir|uns|mal|por favor|stp|svp|would you mind|try to
     |(?:could|can|would|will) (?:you|we|u)|how about (?:you|we)|go ahead and|i(?:'ll| will|'ve)
     |i(?:'d| would|'ll) (?:like|love)(?: (?:for )?you)?(?: to)?|i think|let(?:'?s| us| me)
     |i (?:want|need|wish)(?: you)?(?: to)?|i(?:'m| am) (?:trying|going|looking|hoping) to
     |(?:we|you) (?:need|want|have|should|must|could)(?: to)?|(?:your|the|my) (?:task|goal) is to
-    |help (?:me|us)(?: to)?|make it so(?: that)? we|it would be (?:nice|good|great) to
-    |the user (?:wants?|wanted|asked)(?: \w+)? to|there(?:'s| is| are)|es gibt|kannst du|würdest du
-    |i (?:have|see|found|noticed|get|keep getting)|k[oö]nn?te?(?:st|n)? (?:du|sie|wir|ihr)|lass uns
-    |ich (?:möchte|will|brauche|habe)|wir (?:müssen|sollten|wollen|haben)|(?:peux|pourrais)-tu
-    |(?:pouvez|pourriez)-vous|tu peux|s'il (?:te|vous) pla[iî]t|il (?:faut|y a)|je (?:veux|voudrais)
-    |puedes|podrías|quiero|necesito|tenemos que|hay|continue from [0-9a-f-]{36}(?: and)?)(?=[\s,:])
+    |help (?:me|us)(?: to)?|make it so(?: that)? we|it would be (?:nice|good|great) to|kannst du
+    |the user (?:wants?|wanted|asked)(?: \w+)? to|there(?:'s| is| are)|es gibt|würdest du|lass uns
+    |i (?:have|see|found|noticed|get|keep getting)|k[oö]nn?te?(?:st|n)? (?:du|sie|wir|ihr)
+    |ich (?:möchte|will|brauche|habe)(?:, dass du)?|wir (?:müssen|sollten|wollen|haben)|tu peux
+    |(?:peux|pourrais)-tu|(?:pouvez|pourriez)-vous|s'il (?:te|vous) pla[iî]t|il (?:faut|y a)
+    |je (?:veux|voudrais)|j'aimerais|puedes|podrías|quiero|necesito|hay|puoi|potresti
+    |continue from [0-9a-f-]{36}(?: and)?)(?=[\s,:])
     |请[你您]?|帮我|帮忙|麻烦[你您]|[你您]好|我想要?|我需要|能不能|好的|谢谢|继续|こんにちは|すみません
     |ありがとう(?:ございます)?|続けて(?:ください)?)[\s,;:.!、。\uff0c\uff01\u2013\u2014-]*){0,8}""")
 _POLITE_END = _pattern(r"""(?:[\s,]+(?:please|pls|thanks|thank you|thx|bitte|danke|merci|gracias
@@ -71,8 +72,8 @@ _VERBS = word_set("""add analyze build change check clean convert create debug d
     document drop explain extract find fix handle implement improve investigate make merge migrate
     move refactor remove rename replace review rewrite run set solve split test update write""")
 _IT = {"it", "this", "that", "them"}
-_URL = re.compile(r"\b[a-z]+://(?:[^\s/]+/)*?((?:[^\s/]+/)?[^\s/]+)/?(?=\s|$)")
-_PATH = re.compile(r"(?<!\S)@?(?:[\w.~@-]*/){2,}([\w.@-]+)")
+_PATH = re.compile(r"(?<!\S)@?(?:[\w.~@:-]*/){2,}?((?:[a-z]+/(?=\d))?[\w.@-]+)(?![\w/])")
+_SETTING = _pattern(r"\s*(?:i'm|i am|we're|we are) (?:working|building|using)|\s*(?:i|we) use ")
 _DECIDED = _cue(r"""decided|decision(?::| is| was)|cho(?:se|osing|sen)|opt(?:ed|ing) (?:for|to)
     |(?:\w+'ll|will) use|(?:going|go|went) with|settl(?:ed?|ing) on|let(?:'s| us) (?:use|keep|drop)
     |agreed|the (?:fix|solution|plan) (?:is|was)|root cause (?:is|was)|stick(?:ing)? with|ruled out
@@ -133,15 +134,15 @@ def extract(facts: Facts) -> Metadata:
     asks = _asks(turns)
     main = _main(asks, turns)
     before = _sections(facts.previous_summary or "")
-    lead, results = _results(turns)
-    results = [f"Earlier: {one}" for one in before["outcome"][-2:]] + results
+    lead, results = _results(turns, [f"Earlier: {one}" for one in before["outcome"][-2:]])
     decisions = _merged(before["key decisions"], _decisions(turns, main), 6, 6)
     steps = _steps(turns)
     files = {
         "Changed": _paths(facts.files_modified, facts.cwd),
         "Read": _paths(facts.files_read, facts.cwd),
     }
-    name = _name([*before["goal"][:1], *([_task(main)] if main else [])], turns, facts, files)
+    wanted = before["goal"][:1] + ([_task(main)] if main else [])
+    name = _name(wanted, turns, facts, files)
     sections = {
         "Goal": _merged(before["goal"], _goal(asks, main), 1, 3) or [name],
         "Key Decisions": decisions or [_NOTHING],
@@ -153,11 +154,10 @@ def extract(facts: Facts) -> Metadata:
             if paths
         ],
     }
-    asked = "".join(before["goal"][:1]) or (main.text if main else "")
     users = sum(role == "user" for role, _ in facts.messages)
     return Metadata(
         name=name,
-        description=_description(asked, lead, steps, users, files),
+        description=_description([*wanted, ""][0], lead, steps, users, files),
         summary="\n\n".join(
             "\n- ".join([f"## {title}", *items]) for title, items in sections.items() if items
         )[:SUMMARY_MAX],
@@ -174,8 +174,7 @@ def _read(messages: Sequence[tuple[str, str]]) -> Turns:
         role, text = messages[at]
         if len(text) > _HEAD + _TAIL:
             text = f"{text[:_HEAD]}\n\n{text[-_TAIL:]}"
-        left -= len(text)
-        if left < 0:
+        if (left := left - len(text)) < 0:
             break
         user = role == "user"
         said = phrases.sentences(text, headings=user)
@@ -188,7 +187,7 @@ def _unpadded(text: str) -> str:
     """Leave greetings, politeness and articles out; addresses and paths keep their last part."""
     text = plain(text).lstrip("¿¡@ ")
     if "/" in text:
-        text = " ".join(_PATH.sub(r"\1", _URL.sub(r"\1", text)).split())
+        text = _PATH.sub(r"\1", text)
     text = _PADDING.sub("", text, count=1) or text
     text = text[:-40] + _POLITE_END.sub("", _POLITE_END.sub("", text[-40:]))
     article = _ARTICLE.match(text)
@@ -209,8 +208,9 @@ def _is_request(line: Line) -> bool:
 def _asks(turns: Turns) -> list[Line]:
     """The request of each of the user's messages that has one; else what has a topic at all."""
     mine = [turn for turn in turns if turn[0].user]
-    firm = [next((one for one in turn if _is_request(one)), None) for turn in mine]
-    return [one for one in firm if one] or [turn[0] for turn in mine if turn[0].runs]
+    firm = [[one for one in turn[:40] if _is_request(one)] for turn in mine]
+    best = [min(turn, key=lambda one: bool(_SETTING.match(one.low))) for turn in firm if turn]
+    return best or [turn[0] for turn in mine if turn[0].runs]
 
 
 def _main(asks: Sequence[Line], turns: Turns) -> Line | None:
@@ -242,20 +242,20 @@ def _name(wanted: Iterable[str], turns: Turns, facts: Facts, files: Files) -> st
         (phrases.error_line(text[:_HEAD]) for _, text in facts.messages[:_OPENING]),
         [one.text for one in lines if sum(map(len, one.runs)) > 1][:1],
         [f"Changes to {_base(one)}" for one in files["Changed"][:1]],
-        [one.text for one in lines[:_OPENING]],
+        [one.text for one in lines[:_OPENING] if one.runs],
+        [f"Conversation: {one.text}" for one in lines if one.runs][:1],
         [f"Conversation in {one}" for one in [_base(clean_line(facts.cwd[-400:], 400))] if one],
     ):
         name = phrases.headline(_unpadded(text))
-        if any(char.isalpha() for char in name):
-            return name if " " in name or dense(name) else f"Conversation: {name}"
-    return "Conversation without words"
+        if (" " in name or dense(name)) and any(char.isalpha() for char in name):
+            return name
+    return "Conversation without a topic"
 
 
 def _tells(line: Line) -> bool:
     """Say whether a sentence is the agent's, and neither asks nor announces."""
-    if line.user or len(line.text) < _LEAST or not line.runs:
-        return False
-    return not line.text.endswith(_LEADING_ON + _ASKING) and not _PLAN.match(line.low)
+    told = not line.user and len(line.text) >= _LEAST and bool(line.runs)
+    return told and not line.text.endswith(_LEADING_ON + _ASKING) and not _PLAN.match(line.low)
 
 
 def _distinct(texts: Iterable[str], limit: int) -> list[str]:
@@ -284,9 +284,9 @@ def _merged(old: Sequence[str], new: Sequence[str], first: int, last: int) -> li
 
 
 def _goal(asks: Sequence[Line], main: Line | None) -> list[str]:
-    first = [clip(f"{one.text} {one.after}".strip(), ITEM_MAX) for one in asks[:1]]
+    first = [f"{one.text} {one.after * (not one.text[-1].isalnum())}".strip() for one in asks[:1]]
     later = [(len(one.runs) + 9.0 * (one is main), one) for one in asks[1:] if one.runs]
-    return _distinct([*first, *_best(later, 3)], 4)
+    return _distinct([*(clip(one, ITEM_MAX) for one in first), *_best(later, 3)], 4)
 
 
 def _decisions(turns: Turns, main: Line | None) -> list[str]:
@@ -304,11 +304,11 @@ def _decisions(turns: Turns, main: Line | None) -> list[str]:
     return _best(scored, 5)
 
 
-def _results(turns: Turns) -> tuple[str, list[str]]:
+def _results(turns: Turns, before: list[str]) -> tuple[str, list[str]]:
     """The sentence that says best what came of it, and up to four that say it at all."""
     told = [one for turn in turns for one in turn if _tells(one)]
     if not told:
-        return "", []
+        return "", before
     scored = [(bool(_RESULT.search(one.low)) + one.turn / 1e6, one) for one in told]
     final = [(2 + score, one) for score, one in scored if one.turn == told[-1].turn]
     final = [one for one in final if not _OPEN.search(one[1].low)] or final
@@ -317,7 +317,7 @@ def _results(turns: Turns) -> tuple[str, list[str]]:
     lead = best[0][1].text
     if best[0][0] < 3 and lead[-1].isalnum():  # noqa: PLR2004 - no result; a list is told whole
         lead = "; ".join(one.text for _, one in final)
-    return lead, _best([*best, *early], 4)
+    return lead, before + _best([*best, *early], 4)
 
 
 def _steps(turns: Turns) -> list[str]:

@@ -2,10 +2,9 @@ r"""Plain words out of messy messages: sentences, topic words, headlines, key ph
 
 In: any text that a person or a model wrote, Markdown, pasted logs and damage included. Out: its
 sentences as they were written, without marks that are no words, and phrases cut from them. Work
-is linear and bounded: a block counts with `BLOCK_MAX` characters, a message with `SENTENCES_MAX`
-sentences, and no pattern looks ahead without a limit. What surprised us: closing tags are often
-missing (the text was cut), so a wrapper without an end hides nothing; and a line of Japanese,
-Chinese or Thai is one word to `\w`.
+is linear and bounded: `SENTENCES_MAX` a message, of `SENTENCE_MAX` characters each, and no pattern
+looks ahead without a limit. What surprised us: closing tags are often missing (the text was cut),
+so a wrapper without an end hides nothing; and a line of Chinese or Thai is one word to `\w`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from indexerd.core.clean import clean_text
 
-BLOCK_MAX = 4_000
+SENTENCE_MAX = 4_000
 SENTENCES_MAX = 300
 NAME_WORDS = 8
 NAME_CHARS = 100
@@ -36,7 +35,7 @@ _PREPOSITIONS = word_set("""in on at to for with from by into onto over under vi
     using without through across per against inside von vom mit für im auf aus bei zu zum zur über
     unter nach vor durch ohne gegen pour dans avec sur par chez entre sans con para sin desde""")
 _OF = word_set("of de du des del")  # what follows belongs to the noun before
-_MINOR = word_set("""a an the is are was be has have my our your its their this not should can will
+_MINOR = word_set("""a an the is are was be has have my our your its their this not can will instead
     der die das den dem ein eine einen als wie ist le la les un une au est el los una al es""")
 _NEVER_LAST = _CLAUSES | _PREPOSITIONS | _OF | _MINOR  # in a headline
 _BORDERS = {**dict.fromkeys(_OF, 0.5), **dict.fromkeys(_PREPOSITIONS, 1.0)}
@@ -58,7 +57,7 @@ _ENGLISH = word_set("""
     perfect pick plan point print problem question ran read ready real reason related remove rename
     request right run running second section session set show side simple single small start state
     step stop tell test thank think thought ticket time today try turn understand update user verify
-    week work write amazing rather both
+    week work write amazing rather both should https http www
 """)
 _OTHERS = word_set("""
     see seen three thanks danke kannst gestellt peux-tu alle allem allen alles andere auch beim bin
@@ -153,7 +152,7 @@ def sentences(text: str, *, headings: bool = True) -> list[str]:
         text = clean_text(text, len(text))
     found: list[str] = []
     for block in _blocks(_unwrapped(text) if "<" in text else text, headings=headings):
-        lines = [tidy(piece) for piece in _split(block[:BLOCK_MAX])]
+        lines = [tidy(piece[:SENTENCE_MAX]) for piece in _split(block)]
         found += [line for line in lines if _LETTER.search(line)]
     over = max(0, len(found) - SENTENCES_MAX)  # the middle of a long message counts least
     return found[: SENTENCES_MAX // 2] + found[SENTENCES_MAX // 2 + over :]
@@ -208,7 +207,7 @@ def _blocks(text: str, *, headings: bool) -> Iterator[str]:
 
 def _wraps(held: str, following: str) -> bool:
     long = len(held) > 1.5 * _WORD_MAX  # shorter lines were not wrapped by an editor
-    ended = held[-1] in ".!?:;\u3002\uff01\uff1f" or len(held) > BLOCK_MAX
+    ended = held[-1] in ".!?:;\u3002\uff01\uff1f" or len(held) > SENTENCE_MAX
     return not ended and (following[0].islower() or (long and following[0].isalpha()))
 
 
@@ -313,7 +312,8 @@ def _topic(word: str) -> list[str]:
         return [run for run in found if run not in _STOP]
     low = word.lower()
     if not low.isalpha():
-        if " " in low or ".." in low or sum(map(str.isdigit, low)) > 4 or not low[:1].isalnum():  # noqa: PLR2004 - a date, an id
+        numbers = sum(map(str.isdigit, low)) > 4 or _JIRA.fullmatch(word)  # noqa: PLR2004 - a date, an id
+        if numbers or " " in low or ".." in low or not low[:1].isalnum():
             return []
         low = _ELIDED.sub("", low.rstrip(".'/\u2019-+").replace("\u2019", "'").rpartition("/")[2])
     if len(low) < 3 and not (len(low) == 2 and word.isupper()):  # noqa: PLR2004 - as said at _STOP

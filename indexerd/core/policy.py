@@ -101,7 +101,7 @@ def _ready(view: View, now: float, limits: Limits) -> tuple[float, str]:
         return latest, "max_wait"
     failed = view.turn is Turn.FAILED
     quiet = limits.error_quiet_seconds if failed else limits.quiet_seconds
-    ended = view.changed_at + quiet if view.changed_at <= now else now
+    ended = view.changed_at + quiet if view.changed_at <= now + quiet else now
     return (ended, "due") if ended <= latest else (latest, "max_wait")
 
 

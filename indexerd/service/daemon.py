@@ -44,7 +44,7 @@ from indexerd.service.news import News
 from indexerd.service.once import Report, run_once
 from indexerd.service.pipeline import Pipeline
 from indexerd.service.treasury import Treasury
-from indexerd.settings import Loaded
+from indexerd.settings import Loaded, Settings
 
 BREAKERS = "breaker"
 FILES_WANTED = 4096
@@ -81,6 +81,7 @@ class Start:
     loaded: Loaded
     env: Mapping[str, str]
     home: Path
+    set_logging: Callable[[Settings], None]
 
 
 class Daemon:
@@ -273,6 +274,7 @@ class Daemon:
                 self.news.say(Event.CONFIG_INVALID, {"reason": reason})
             return
         self.treasury.reset_denials()
+        self._start.set_logging(loaded.settings)
         await self.pipeline.reload(loaded, Models(loaded.settings, self._start.env))
         self.news.say(Event.DAEMON_CONFIG_RELOADED, {})
 

@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
-from types import ModuleType
+
+from msgspec.structs import replace
 
 from indexerd.agents import ADAPTERS
 from indexerd.core.card import Card, card_of, pack, unpack
@@ -83,9 +84,6 @@ class Files:
 
     # -- questions -----------------------------------------------------------------------
 
-    def __contains__(self, path: str) -> bool:
-        return path in self._files
-
     def card(self, session_id: str) -> Card | None:
         """The card of a session's owner."""
         owner = self._owners.get(session_id)
@@ -108,10 +106,6 @@ class Files:
             if owner is not None:
                 found[session_id] = [owner.path, *sorted(paths - {owner.path})]
         return found
-
-    def adapter(self, card: Card) -> ModuleType:
-        """The agent's parser."""
-        return ADAPTERS[card.agent]
 
     def state(self, session_id: str) -> SessionState | None:
         """The tree of a session, awake or out of the ledger; read anew where that fails."""
@@ -212,8 +206,11 @@ class Files:
         file.problem = ""
         if more or (verdict is Verdict.SAME and not moved):
             return [], size, more
-        change = self._deal(file, verdict)
-        return ([change] if change else []), size, False
+        was, change = file.card, self._deal(file, verdict)
+        changes = [change] if change else []
+        if was and change and change.session_id != was.session_id:  # another session's file now
+            changes.insert(0, self._lost(was))
+        return changes, size, False
 
     def _read(self, file: _File) -> tuple[Verdict, int, bool]:
         """Read what is new and take it into the state."""
@@ -251,6 +248,8 @@ class Files:
             mtime_ms=max(cursor.mtime_ns, 0) // 1_000_000,
             since=self._since(session_id),
         )
+        if card is None and was is not None and _blank(state):  # emptied, to be written anew
+            card = replace(was, path=file.path, since=self._since(was.session_id), new_users=0)
         if card is not None and not is_session_id(card.session_id):
             card, file.problem = None, "the session id is not of the allowed form"
         if self._is_excluded(file.path, card):
@@ -392,3 +391,8 @@ class Files:
             for glob in self._exclude()
             for name in names
         )
+
+
+def _blank(state: SessionState) -> bool:
+    """Whether a file has no header yet, as while pi migrates it (S1.11): no reason to forget."""
+    return state.header is None and not state.foreign and not state.bad_lines

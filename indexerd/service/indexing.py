@@ -87,6 +87,16 @@ class _Run:
 
 
 @dataclass(frozen=True, slots=True)
+class _Attempt:
+    """One answered call."""
+
+    model: str
+    number: int
+    reply: Reply
+    usd: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class _Held:
     """An answer that could not be written yet."""
 
@@ -175,11 +185,12 @@ class Indexer:
         for attempt in range(1, ATTEMPTS + 1):
             if attempt > 1:
                 self._retrying(run, model, attempt, error)
-            reply = await self._call(run, model, prompt, settings, attempt)
+            made = await self._call(run, model, prompt, settings, attempt)
+            reply = made.reply
             verdict = judge(
                 reply.text, cut=reply.finish is Finish.LENGTH, redact=lambda text: clean(text)[0]
             )
-            self._record(run, model, attempt, reply, verdict)
+            self._record(run, made, verdict)
             if isinstance(verdict, Metadata):
                 return verdict
             error = verdict.error
@@ -188,7 +199,7 @@ class Indexer:
 
     async def _call(
         self, run: _Run, model: Model, prompt: Prompt, settings: Settings, attempt: int
-    ) -> Reply:
+    ) -> _Attempt:
         """One booked call."""
         ticket = await self._treasury.admit(model, prompt)
         session_id = run.snap.card.session_id
@@ -214,27 +225,25 @@ class Indexer:
         told = {"model": model.key, "attempt": attempt, "cost_usd": usd, "ms": ms}
         self._notify(Event.INDEX_ATTEMPT, session_id, told)
         run.spent.add(reply, usd)
-        return reply
+        return _Attempt(model.key, attempt, reply, usd)
 
     def _retrying(self, run: _Run, model: Model, attempt: int, error: str) -> None:
         fields = {"attempt": attempt - 1, "of": ATTEMPTS - 1, "model": model.key, "reason": error}
         self._notify(Event.INDEX_RETRY, run.snap.card.session_id, fields)
 
-    def _record(
-        self, run: _Run, model: Model, attempt: int, reply: Reply, verdict: Metadata | Rejected
-    ) -> None:
-        spent = run.spent
+    def _record(self, run: _Run, made: _Attempt, verdict: Metadata | Rejected) -> None:
+        tokens = made.reply.tokens
         row = index_row(
             session_id=run.snap.card.session_id,
-            model=model.key,
+            model=made.model,
             success=isinstance(verdict, Metadata),
             timestamp=iso(self._clock()),
-            attempt=attempt,
+            attempt=made.number,
             error=verdict.error if isinstance(verdict, Rejected) else None,
             usage={
-                "inputTokens": reply.tokens.input,
-                "outputTokens": reply.tokens.output,
-                "costUsd": spent.usd,
+                "inputTokens": tokens.input,
+                "outputTokens": tokens.output,
+                "costUsd": made.usd,
             },
             redactions=run.snap.transcript.redactions,
             bytes=run.snap.transcript.bytes,

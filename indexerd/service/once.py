@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
+from indexerd.core.policy import Limits, Wait, decide
 from indexerd.errors import IndexerdError
 from indexerd.service.indexing import Done
 from indexerd.service.pipeline import Pipeline
@@ -65,12 +66,19 @@ async def _settled(pipeline: Pipeline) -> None:
             continue
         due = [
             wait.until
-            for session_id, wait in pipeline.waiting()
+            for session_id, wait in _waiting(pipeline)
             if wait.why == "due" and session_id not in pipeline.outcomes
         ]
         if not due or pipeline.indexing_off or not pipeline.models.available():
             return
         await asyncio.sleep(max(0.01, min(min(due) - pipeline.now(), 1.0)))
+
+
+def _waiting(pipeline: Pipeline) -> list[tuple[str, Wait]]:
+    """Sessions that only wait for their moment."""
+    now, limits = pipeline.now(), Limits.of(pipeline.settings)
+    decisions = ((key, decide(one.view(), now, limits)) for key, one in pipeline.known.items())
+    return [(key, one) for key, one in decisions if isinstance(one, Wait)]
 
 
 def _report(pipeline: Pipeline) -> Report:
@@ -80,7 +88,7 @@ def _report(pipeline: Pipeline) -> Report:
             failed.append((session_id, outcome.kind, outcome.retryable))
         elif not outcome.adopted:
             indexed.append(outcome)
-    for session_id, wait in pipeline.waiting():
+    for session_id, wait in _waiting(pipeline):
         if wait.why == "back_off" and session_id not in pipeline.outcomes:
             why = pipeline.known[session_id].setback.why
             failed.append((session_id, why, True))

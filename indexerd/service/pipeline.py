@@ -11,7 +11,6 @@ here is stored: after a restart the same decisions follow from files, meta files
 from __future__ import annotations
 
 import asyncio
-import heapq
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -22,6 +21,7 @@ import msgspec
 from indexerd.core.cursor import Verdict
 from indexerd.core.jobs import Job, Jobs
 from indexerd.core.policy import Index, Limits, Skip, Wait, decide
+from indexerd.core.reminders import Reminders
 from indexerd.errors import (
     AlreadyRunningError,
     ConfigError,
@@ -29,6 +29,7 @@ from indexerd.errors import (
     IndexerdError,
     ModelUnavailableError,
     NotFoundError,
+    SessionEmptyError,
 )
 from indexerd.events import Turn
 from indexerd.io.logs import Event
@@ -43,6 +44,7 @@ from indexerd.settings import Loaded, Settings
 FORCE_PATIENCE = 60.0  # seconds a forced run waits for the end of a turn
 RESCAN_GAP = 1.0  # seconds between scans, whatever is hinted
 CHECKPOINT_SECONDS = 5.0
+LONGEST_PAUSE = 30.0  # seconds between two looks at the clock
 RETRY_TOPIC = "retry"
 _T = TypeVar("_T")
 
@@ -81,7 +83,7 @@ class Pipeline:
         self._rescan = False  # a hint said that hints were lost
         self._wake = asyncio.Event()
         self._idle_work = asyncio.Event()
-        self._times: list[tuple[float, str]] = []
+        self._reminders = Reminders()
         self._setbacks: dict[str, Setback] = {}  # of sessions not met since the start
         self._running: dict[str, asyncio.Task[None]] = {}
 
@@ -174,11 +176,12 @@ class Pipeline:
         """Decide again on every session whose moment has come."""
         while True:
             now = self._clock()
-            while self._times and self._times[0][0] <= now:
-                self._consider(heapq.heappop(self._times)[1])
+            for session_id in self._reminders.due(now):
+                self._consider(session_id)
             self._wake.clear()
             # Never long: the clock may be set, and a laptop may sleep.
-            pause = min(self._times[0][0] - now, 30.0) if self._times else 30.0
+            next_at = self._reminders.next_at
+            pause = LONGEST_PAUSE if next_at is None else min(next_at - now, LONGEST_PAUSE)
             try:
                 async with asyncio.timeout(max(pause, 0.001)):
                     await self._wake.wait()
@@ -215,8 +218,7 @@ class Pipeline:
         for update in updates:
             known = self.known.get(update.session_id)
             if update.card is None:
-                self.known.pop(update.session_id, None)
-                self.jobs.withdraw(update.session_id)
+                self._forget(update.session_id)
             elif known is None:
                 seen = min(update.card.mtime_ms / 1000, now)
                 setback = self._setbacks.pop(update.session_id, Setback())
@@ -232,6 +234,17 @@ class Pipeline:
             self._consider(update.session_id)
         if updates:
             self._idle_work.set()
+
+    def _forget(self, session_id: str) -> None:
+        """A session's file is gone; should it come back, what failed has not been forgotten."""
+        self.jobs.withdraw(session_id)
+        known = self.known.pop(session_id, None)
+        if known is None:
+            return
+        if known.setback != Setback():
+            self._setbacks[session_id] = known.setback
+        if session_id not in self._running:
+            self._answer(known, NotFoundError("the session's file is gone"))
 
     def _grow(self, known: Known, update: Update, now: float) -> None:
         below = known.card.new_users < self.settings.min_new_user_messages
@@ -250,26 +263,36 @@ class Pipeline:
             return
         if not self.scanned.is_set():  # what the ledger says may be out of date
             return
-        now = self._clock()
-        if known.forced and known.card.turn is Turn.OPEN.value and now >= known.forced.until:
-            self._answer(known, DeadlineError("the session is still in the middle of a turn"))
-        match decide(known.view(), now, Limits.of(self.settings)):
+        match decide(known.view(), self._clock(), Limits.of(self.settings)):
             case Index(why):
-                forced = known.forced is not None
-                if forced or self.models.available():
-                    self.news.say(Event.INDEX_QUEUED, {"session": session_id, "reason": why})
-                    self.jobs.offer(Job(session_id, why, known.card.modified_ms, forced))
-                    self._pump()
+                self._offer(known, why)
             case Wait(until):
-                if known.forced:
-                    until = min(until, known.forced.until)
-                heapq.heappush(self._times, (until, session_id))
                 self.jobs.withdraw(session_id)
-                self._wake.set()
+                self._wait(known, until)
             case Skip(why):
                 self.jobs.withdraw(session_id)
                 if known.forced:
-                    self._answer(known, NotFoundError("the session has no answer yet", hint=why))
+                    self._answer(known, SessionEmptyError(f"there is no answer in it yet ({why})"))
+
+    def _offer(self, known: Known, why: str) -> None:
+        """Queue a session, unless it came by itself and no model could take it."""
+        session_id, forced = known.card.session_id, known.forced is not None
+        if forced or self.models.available():
+            self.news.say(Event.INDEX_QUEUED, {"session": session_id, "reason": why})
+            self.jobs.offer(Job(session_id, why, known.card.modified_ms, forced))
+            self._pump()
+
+    def _wait(self, known: Known, until: float) -> None:
+        """Look again later; whoever forced a run is not kept waiting for ever."""
+        if known.forced:
+            if known.card.turn_state is Turn.OPEN and self._clock() >= known.forced.until:
+                error = DeadlineError("the session is still in the middle of a turn")
+                self._answer(known, error)
+                self._consider(known.card.session_id)
+                return
+            until = min(until, known.forced.until)
+        if self._reminders.remind(known.card.session_id, until):
+            self._wake.set()
 
     def now(self) -> float:
         """Seconds since the epoch."""
@@ -278,12 +301,6 @@ class Pipeline:
     def tasks(self) -> list[asyncio.Task[None]]:
         """The jobs under way."""
         return list(self._running.values())
-
-    def waiting(self) -> list[tuple[str, Wait]]:
-        """Sessions that only wait for their moment."""
-        now, limits = self._clock(), Limits.of(self.settings)
-        decisions = ((key, decide(one.view(), now, limits)) for key, one in self.known.items())
-        return [(key, one) for key, one in decisions if isinstance(one, Wait)]
 
     # -- jobs ----------------------------------------------------------------------------
 
