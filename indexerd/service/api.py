@@ -163,7 +163,7 @@ class Api:
         """The exact prompt that an indexing run would send now; nothing is sent."""
         session_id = self._answers.row(_ref(params))["sessionId"]
         pipeline = self._pipeline
-        run = await pipeline.indexer.prepare(session_id, pipeline.settings)
+        run = await pipeline.runner.indexer.prepare(session_id, pipeline.settings)
         usable = pipeline.models.available()
         return {
             "sessionId": session_id,

@@ -25,7 +25,7 @@ def status(pipeline: Pipeline, treasury: Treasury, started: float) -> dict[str, 
         "queued": len(pipeline.jobs),
         "indexing": len(pipeline.jobs.running),
         "running": sorted(pipeline.jobs.running),
-        "unwritten": pipeline.indexer.unwritten,
+        "unwritten": pipeline.runner.indexer.unwritten,
         "textPending": pipeline.library.unread,
         "lastScanAt": iso(pipeline.last_scan_at) if pipeline.last_scan_at else None,
         "models": {
@@ -69,8 +69,8 @@ def _problems(pipeline: Pipeline, started: float) -> Iterator[dict[str, Any]]:
     scanned = pipeline.library.scanned
     for root, why in scanned.refused if scanned else ():
         yield _problem("root_refused", f"{escape_path(root)}: {why}", since, "name another root")
-    if pipeline.indexer.unwritten:
-        cause = f"{pipeline.indexer.unwritten} answers wait for a disk that takes them"
+    if pipeline.runner.indexer.unwritten:
+        cause = f"{pipeline.runner.indexer.unwritten} answers wait for a disk that takes them"
         yield _problem("write_failed", cause, since, "free some space; they are written then")
 
 

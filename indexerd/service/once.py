@@ -67,7 +67,7 @@ async def _settled(pipeline: Pipeline) -> None:
         due = [
             wait.until
             for session_id, wait in _waiting(pipeline)
-            if wait.why == "due" and session_id not in pipeline.outcomes
+            if wait.why == "due" and session_id not in pipeline.runner.outcomes
         ]
         if not due or pipeline.indexing_off or not pipeline.models.available():
             return
@@ -83,13 +83,13 @@ def _waiting(pipeline: Pipeline) -> list[tuple[str, Wait]]:
 
 def _report(pipeline: Pipeline) -> Report:
     indexed, failed = [], []
-    for session_id, outcome in pipeline.outcomes.items():
+    for session_id, outcome in pipeline.runner.outcomes.items():
         if isinstance(outcome, IndexerdError):
             failed.append((session_id, outcome.kind, outcome.retryable))
         elif not outcome.adopted:
             indexed.append(outcome)
     for session_id, wait in _waiting(pipeline):
-        if wait.why == "back_off" and session_id not in pipeline.outcomes:
+        if wait.why == "back_off" and session_id not in pipeline.runner.outcomes:
             why = pipeline.known[session_id].setback.why
             failed.append((session_id, why, True))
     return Report(len(pipeline.known), tuple(indexed), tuple(failed))

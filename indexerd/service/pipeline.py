@@ -13,10 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import Any, TypeVar
-
-import msgspec
 
 from indexerd.core.cursor import Verdict
 from indexerd.core.jobs import Job, Jobs
@@ -36,16 +33,16 @@ from indexerd.io.logs import Event
 from indexerd.io.watch import Watch
 from indexerd.llm.registry import Models
 from indexerd.service.indexing import Done, Indexer
-from indexerd.service.known import Forced, Known, Setback, after
+from indexerd.service.known import Forced, Known
 from indexerd.service.library import Library, Update
 from indexerd.service.news import News
+from indexerd.service.runner import Runner, answer
 from indexerd.settings import Loaded, Settings
 
 FORCE_PATIENCE = 60.0  # seconds a forced run waits for the end of a turn
 RESCAN_GAP = 1.0  # seconds between scans, whatever is hinted
 CHECKPOINT_SECONDS = 5.0
 LONGEST_PAUSE = 30.0  # seconds between two looks at the clock
-RETRY_TOPIC = "retry"
 _T = TypeVar("_T")
 
 
@@ -65,7 +62,9 @@ class Pipeline:
         clock: Callable[[], float],
     ) -> None:
         self.library = library
-        self.indexer = indexer
+        self.runner = Runner(
+            indexer=indexer, library=library, news=news, read=self.read, clock=clock
+        )
         self.watch = watch
         self.news = news
         self.loaded = loaded
@@ -75,16 +74,13 @@ class Pipeline:
         self.scanned = asyncio.Event()
         self.last_scan_at = 0.0
         self.on_row: Callable[[str, dict[str, Any] | None], None] = lambda _id, _row: None
-        self.outcomes: dict[str, Done | IndexerdError] = {}  # of this process, newest per session
         self._reader = reader
         self._clock = clock
-        self._started = clock()
         self._dirty = asyncio.Event()
         self._rescan = False  # a hint said that hints were lost
         self._wake = asyncio.Event()
         self._idle_work = asyncio.Event()
         self._reminders = Reminders()
-        self._setbacks: dict[str, Setback] = {}  # of sessions not met since the start
         self._running: dict[str, asyncio.Task[None]] = {}
 
     @property
@@ -112,9 +108,7 @@ class Pipeline:
 
     async def start(self) -> None:
         """Take over what ledger and catalog know."""
-        for session_id, packed in (await self.read(self.library.ledger.notes, RETRY_TOPIC)).items():
-            with suppress(msgspec.DecodeError):
-                self._setbacks[session_id] = msgspec.msgpack.decode(packed, type=Setback)
+        await self.runner.load()
         self._learn(await self.read(self.library.load))
 
     async def stop(self) -> None:
@@ -221,7 +215,7 @@ class Pipeline:
                 self._forget(update.session_id)
             elif known is None:
                 seen = min(update.card.mtime_ms / 1000, now)
-                setback = self._setbacks.pop(update.session_id, Setback())
+                setback = self.runner.setback(update.session_id)
                 self.known[update.session_id] = Known(
                     update.card, update.brief, seen, seen, setback
                 )
@@ -241,10 +235,9 @@ class Pipeline:
         known = self.known.pop(session_id, None)
         if known is None:
             return
-        if known.setback != Setback():
-            self._setbacks[session_id] = known.setback
+        self.runner.remember(known)
         if session_id not in self._running:
-            self._answer(known, NotFoundError("the session's file is gone"))
+            answer(known, NotFoundError("the session's file is gone"))
 
     def _grow(self, known: Known, update: Update, now: float) -> None:
         below = known.card.new_users < self.settings.min_new_user_messages
@@ -272,7 +265,7 @@ class Pipeline:
             case Skip(why):
                 self.jobs.withdraw(session_id)
                 if known.forced:
-                    self._answer(known, SessionEmptyError(f"there is no answer in it yet ({why})"))
+                    answer(known, SessionEmptyError(f"there is no answer in it yet ({why})"))
 
     def _offer(self, known: Known, why: str) -> None:
         """Queue a session, unless it came by itself and no model could take it."""
@@ -287,7 +280,7 @@ class Pipeline:
         if known.forced:
             if known.card.turn_state is Turn.OPEN and self._clock() >= known.forced.until:
                 error = DeadlineError("the session is still in the middle of a turn")
-                self._answer(known, error)
+                answer(known, error)
                 self._consider(known.card.session_id)
                 return
             until = min(until, known.forced.until)
@@ -315,61 +308,14 @@ class Pipeline:
         known = self.known.get(session_id)
         try:
             if known is not None:
-                await self._index(known, job)
+                update = await self.runner.run(known, job, self.settings, self.models)
+                if update is not None:
+                    self._learn([update])
         finally:
             self.jobs.done(session_id)
             self._running.pop(session_id, None)
         self._consider(session_id)
         self._pump()
-
-    async def _index(self, known: Known, job: Job) -> None:
-        """Run one job to its end, and remember how it went."""
-        session_id = job.session_id
-        self.news.indexing(known, job.why)
-        try:
-            done = await self.indexer.run(
-                session_id, self.settings, self.models, local_only=self._is_old(known, job)
-            )
-            update = await self.read(self.library.written, session_id, done.directory)
-        except IndexerdError as bad:
-            await self._failed(known, bad)
-            return
-        except Exception as bug:  # noqa: BLE001 - a defect of ours must not end the daemon
-            self.news.defect(Event.INDEX_FAILED, session_id, bug)
-            await self._failed(known, IndexerdError(f"internal error: {type(bug).__name__}"))
-            return
-        self.outcomes[session_id] = done
-        await self._keep(known, Setback())
-        self.news.indexed(known, done)
-        self._learn([update])
-        self._answer(known, done)
-
-    def _is_old(self, known: Known, job: Job) -> bool:
-        """Whether a session rested for so long that it may not go to a remote model by itself."""
-        age = self._started - known.card.modified_ms / 1000
-        return not job.forced and age > self.settings.index.backfill_days * 86_400
-
-    async def _failed(self, known: Known, error: IndexerdError) -> None:
-        self.outcomes[known.card.session_id] = error
-        setback = after(known.setback, error, known.card.new_users, self._clock())
-        await self._keep(known, setback)
-        self.news.failed(known, error, setback.retry_at)
-        self._answer(known, error)
-
-    async def _keep(self, known: Known, setback: Setback) -> None:
-        """Remember a setback, or that there is none, over a restart."""
-        if setback == known.setback:
-            return
-        known.setback = setback
-        packed = msgspec.msgpack.encode(setback) if setback != Setback() else None
-        await self.read(self.library.ledger.note, RETRY_TOPIC, known.card.session_id, packed)
-
-    def _answer(self, known: Known, result: Done | IndexerdError) -> None:
-        """Tell whoever forced this run how it ended."""
-        forced, known.forced = known.forced, None
-        for waiter in forced.waiters if forced else ():
-            if not waiter.done():
-                waiter.set_result(result)
 
     # -- asked for -----------------------------------------------------------------------
 
@@ -401,9 +347,8 @@ class Pipeline:
         """Take new settings; what waited for a model or a price waits no longer."""
         old, self.loaded, self.models = self.models, loaded, models
         self.jobs.concurrency = loaded.settings.index.concurrency
-        for session_id, known in self.known.items():
-            if known.setback.why in ("model_unavailable", "budget_exhausted"):
-                await self._keep(known, Setback())
+        for session_id, known in list(self.known.items()):
+            await self.runner.forgive(known)
             self._consider(session_id)
         self._dirty.set()
         await old.aclose()

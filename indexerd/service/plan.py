@@ -28,7 +28,7 @@ async def plan(pipeline: Pipeline, treasury: Treasury, *, dry_run: bool) -> dict
     priced = True
     for session_id in due:
         try:
-            run = await pipeline.indexer.prepare(session_id, pipeline.settings)
+            run = await pipeline.runner.indexer.prepare(session_id, pipeline.settings)
         except IndexerdError:
             unreadable += 1
             continue

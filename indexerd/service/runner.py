@@ -1,0 +1,120 @@
+"""One job from its start to its consequences: run it, and remember how it went.
+
+A run that ends well clears the session's setback; a failure deepens it, and the ledger keeps
+it over a restart. Whoever forced the run is told in either case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from indexerd.core.jobs import Job
+from indexerd.errors import IndexerdError
+from indexerd.io.logs import Event
+from indexerd.llm.registry import Models
+from indexerd.service.indexing import Done, Indexer
+from indexerd.service.known import Known, Setback, after
+from indexerd.service.library import Library, Update
+from indexerd.service.news import News
+from indexerd.settings import Settings
+
+TOPIC = "retry"
+DAY = 86_400
+_UNTIL_RELOAD = frozenset({"model_unavailable", "budget_exhausted"})
+
+
+class Runner:
+    """Runs jobs; several may be under way."""
+
+    def __init__(
+        self,
+        *,
+        indexer: Indexer,
+        library: Library,
+        news: News,
+        read: Callable[..., Awaitable[Any]],
+        clock: Callable[[], float],
+    ) -> None:
+        self.indexer = indexer
+        self.outcomes: dict[str, Done | IndexerdError] = {}  # of this process, newest per session
+        self._library = library
+        self._news = news
+        self._read = read
+        self._clock = clock
+        self._started = clock()
+        self._setbacks: dict[str, Setback] = {}  # of sessions not met since the start
+
+    async def load(self) -> None:
+        """Take over the setbacks that the ledger kept."""
+        for session_id, packed in (await self._read(self._library.ledger.notes, TOPIC)).items():
+            with suppress(msgspec.DecodeError):
+                self._setbacks[session_id] = msgspec.msgpack.decode(packed, type=Setback)
+
+    def setback(self, session_id: str) -> Setback:
+        """The setback of a session that is met for the first time."""
+        return self._setbacks.pop(session_id, Setback())
+
+    def remember(self, known: Known) -> None:
+        """A session went; should it come back, its setback is still known."""
+        if known.setback != Setback():
+            self._setbacks[known.card.session_id] = known.setback
+
+    async def run(
+        self, known: Known, job: Job, settings: Settings, models: Models
+    ) -> Update | None:
+        """Run one job to its end; what changed, or None after a failure."""
+        session_id = job.session_id
+        self._news.indexing(known, job.why)
+        local_only = not job.forced and self._is_old(known, settings)
+        try:
+            done = await self.indexer.run(session_id, settings, models, local_only=local_only)
+            update: Update = await self._read(self._library.written, session_id, done.directory)
+        except IndexerdError as bad:
+            await self._failed(known, bad)
+            return None
+        except Exception as bug:  # noqa: BLE001 - a defect of ours must not end the daemon
+            self._news.defect(Event.INDEX_FAILED, session_id, bug)
+            await self._failed(known, IndexerdError(f"internal error: {type(bug).__name__}"))
+            return None
+        self.outcomes[session_id] = done
+        await self._keep(known, Setback())
+        self._news.indexed(known, done)
+        answer(known, done)
+        return update
+
+    def _is_old(self, known: Known, settings: Settings) -> bool:
+        """Whether a session rested for so long that it may not go to a remote model by itself."""
+        age = self._started - known.card.modified_ms / 1000
+        return age > settings.index.backfill_days * DAY
+
+    async def _failed(self, known: Known, error: IndexerdError) -> None:
+        self.outcomes[known.card.session_id] = error
+        setback = after(known.setback, error, known.card.new_users, self._clock())
+        await self._keep(known, setback)
+        self._news.failed(known, error, setback.retry_at)
+        answer(known, error)
+
+    async def _keep(self, known: Known, setback: Setback) -> None:
+        """Remember a setback, or that there is none, over a restart."""
+        if setback == known.setback:
+            return
+        known.setback = setback
+        packed = msgspec.msgpack.encode(setback) if setback != Setback() else None
+        await self._read(self._library.ledger.note, TOPIC, known.card.session_id, packed)
+
+    async def forgive(self, known: Known) -> None:
+        """The configuration changed: what waited for a model or a price waits no longer."""
+        if known.setback.why in _UNTIL_RELOAD:
+            await self._keep(known, Setback())
+
+
+def answer(known: Known, result: Done | IndexerdError) -> None:
+    """Tell whoever forced a run how it ended."""
+    forced, known.forced = known.forced, None
+    for waiter in forced.waiters if forced else ():
+        if not waiter.done():
+            waiter.set_result(result)
