@@ -11,6 +11,13 @@ import sys
 
 def main() -> None:
     """Run the command line; never returns."""
+    from indexerd.cli.streams import guarded, prepare
+
+    prepare()
+    sys.exit(guarded(_run))
+
+
+def _run() -> int:
     from indexerd.cli.fast import attempt
 
     code = attempt(sys.argv[1:])
@@ -18,7 +25,7 @@ def main() -> None:
         from indexerd.cli.main import run
 
         code = run(sys.argv[1:])
-    sys.exit(code)
+    return code
 
 
 if __name__ == "__main__":

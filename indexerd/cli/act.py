@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from indexerd.cli.ask import ask, show
+from indexerd.cli.ask import ask, project, show
+from indexerd.cli.fast import lines
+from indexerd.cli.streams import put, safe
 from indexerd.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,12 +33,25 @@ def index(
     if everything:
         found = ask(app, "index", {"all": True, "dryRun": dry_run}, seconds=WAIT_SECONDS)
         if not show(app, found):
-            click.echo(_plan(found))
+            put([_plan(found)])
         return
-    params = {"ref": ref, "force": force, "wait": wait, "cwd": str(Path.cwd())}
+    params = {"ref": ref, "force": force, "wait": wait, "cwd": project()}
     found = ask(app, "index", params, seconds=WAIT_SECONDS)
     if not show(app, found):
-        click.echo(found["status"].replace("_", " "))
+        put([found["status"].replace("_", " ")])
+
+
+@click.command()
+@click.argument("ref")
+@click.option("--wait", is_flag=True, help="Wait until it is done.")
+@click.option("--force", is_flag=True, hidden=True, help="Implied.")
+@click.pass_obj
+def forced(app: App, /, *, ref: str, wait: bool, force: bool) -> None:  # noqa: ARG001 - implied
+    """Index a session now, below the threshold too."""
+    params = {"ref": ref, "force": True, "wait": wait, "cwd": project()}
+    found = ask(app, "index", params, seconds=WAIT_SECONDS)
+    if not show(app, found):
+        put([found["status"].replace("_", " ")])
 
 
 def _plan(found: dict[str, object]) -> str:
@@ -48,7 +62,7 @@ def _plan(found: dict[str, object]) -> str:
     price = "at an unknown price" if cost is None else f"for at most ${cost:.4f}"
     return (
         f"{found['sessions']} sessions, about {found['inputTokens']} tokens to "
-        f"{found['model'] or 'no model'}, {price}; nothing was sent"
+        f"{safe(found['model'] or 'no model')}, {price}; nothing was sent"
     )
 
 
@@ -58,6 +72,6 @@ def _plan(found: dict[str, object]) -> str:
 @click.pass_obj
 def rename(app: App, ref: str, title: str) -> None:
     """Give a session a title of your own; an empty one takes it back."""
-    row = ask(app, "update", {"ref": ref, "title": title, "cwd": str(Path.cwd())})
+    row = ask(app, "update", {"ref": ref, "title": title, "cwd": project()})
     if not show(app, row):
-        click.echo(f"{row['sessionId']}\t{row['name']}")
+        put(lines(row))

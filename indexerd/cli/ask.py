@@ -6,14 +6,14 @@ stderr. What changes something needs the daemon.
 
 from __future__ import annotations
 
-import json
-import sys
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from indexerd.cli.streams import json_text, put
 from indexerd.client import Client
 from indexerd.errors import DaemonDownError
 from indexerd.paths import Places, places
@@ -28,6 +28,17 @@ TIMEOUT_SECONDS = 30.0
 def where(app: App) -> Places:
     """The places of this command."""
     return places(config=app.config)
+
+
+def project(named: str | None = None) -> str | None:
+    """The directory that a question is about, absolute: the one named, or the current one.
+
+    None where the current one was removed: then all projects are meant.
+    """
+    try:
+        return str(Path(os.path.abspath(named or ".")))  # noqa: PTH100 - Path.absolute keeps `..`
+    except FileNotFoundError:
+        return None
 
 
 def ask(app: App, method: str, params: dict[str, Any], *, seconds: float = TIMEOUT_SECONDS) -> Any:
@@ -62,8 +73,6 @@ def _offline(app: App) -> tuple[Answers, Any]:
 
 def _meta_dir(app: App, row: dict[str, Any]) -> str | None:
     """Where the session's meta file is, by the configuration."""
-    import os
-
     from indexerd.io.stores import stores
     from indexerd.service.config import read_config
 
@@ -76,5 +85,5 @@ def _meta_dir(app: App, row: dict[str, Any]) -> str | None:
 def show(app: App, result: Any) -> bool:
     """With `--json`, print the result; says whether that was asked for."""
     if app.json:
-        sys.stdout.write(json.dumps(result, ensure_ascii=False) + "\n")
+        put([json_text(result)])
     return app.json

@@ -12,6 +12,7 @@ import click
 from indexerd.cli import render
 from indexerd.cli.ask import show as show_json
 from indexerd.cli.ask import where
+from indexerd.cli.streams import put
 from indexerd.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def path(app: App) -> None:
     """Print the configuration file's path, whether it exists or not."""
     file = where(app).config_file
     if not show_json(app, {"path": str(file), "exists": file.exists()}):
-        click.echo(file)
+        put([render.exact(str(file))])
 
 
 @config.command()
@@ -64,7 +65,7 @@ def check(app: App) -> None:
                 click.echo(f"  hint: {bad['hint']}", err=True)
         raise ConfigError(loaded.problems)
     if not show_json(app, {"ok": True, "path": str(where(app).config_file)}):
-        click.echo("the configuration is sound")
+        put(["the configuration is sound"])
 
 
 def leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from indexerd.cli.ask import ask, show, where
+from indexerd.cli.streams import put, safe
 from indexerd.errors import IndexerdError
 from indexerd.paths import SOCKET_PATH_MAX, Places
 
@@ -38,9 +39,9 @@ def doctor(app: App) -> int:
     checks = list(_checks(app))
     if not show(app, {"checks": [asdict(one) for one in checks]}):
         for one in checks:
-            click.echo(f"{one.state:4}  {one.name}: {one.found}")
+            put([f"{one.state:4}  {one.name}: {safe(one.found, 2000)}"])
             if one.cure and one.state != "ok":
-                click.echo(f"      {one.cure}")
+                put([f"      {safe(one.cure)}"])
     return 1 if any(one.state == "bad" for one in checks) else 0
 
 

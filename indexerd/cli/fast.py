@@ -6,14 +6,17 @@ answer is None, and the full command line takes over with the same meaning.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from typing import Any
 
+from indexerd.cli.streams import json_text, put, safe
 from indexerd.client import call_once
 from indexerd.errors import DaemonDownError, IndexerdError
 from indexerd.paths import places
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 TIMEOUT_SECONDS = 10.0
 _COMMANDS = frozenset({"resolve", "complete"})
@@ -28,23 +31,32 @@ def attempt(argv: list[str]) -> int | None:
         return None
     as_json = len(plain) < len(argv)
     word = plain[1] if len(plain) > 1 else ""
-    params = {"cwd": os.getcwd(), ("ref" if plain[0] == "resolve" else "prefix"): word}  # noqa: PTH109 - pathlib costs its import
+    params = {("ref" if plain[0] == "resolve" else "prefix"): word} | _here()
     try:
         found = call_once(places().socket, plain[0], params, TIMEOUT_SECONDS)
     except DaemonDownError:
         return None
     except IndexerdError as bad:
         return complain(bad, as_json=as_json)
-    sys.stdout.write((json.dumps(found, ensure_ascii=False) if as_json else _plain(found)) + "\n")
+    put([json_text(found)] if as_json else lines(found))
     return 0
 
 
-def _plain(found: dict[str, Any]) -> str:
+def _here() -> dict[str, str]:
+    try:
+        return {"cwd": os.getcwd()}  # noqa: PTH109 - pathlib costs its import
+    except OSError:  # removed under our feet: all projects are meant
+        return {}
+
+
+def lines(found: dict[str, Any]) -> list[str]:
+    """What `resolve` and `complete` print for people and simple scripts: columns with tabs."""
+    rows: list[tuple[str, ...]]
     if "items" in found:
-        return "\n".join(
-            f"{one['insert'].strip()}\t{one['label']}\t{one['age']}" for one in found["items"]
-        )
-    return f"{found['sessionId']}\t{found['name']}"
+        rows = [(one["insert"].strip(), one["label"], one["age"]) for one in found["items"]]
+    else:
+        rows = [(found["sessionId"], found["name"])]
+    return ["\t".join(safe(cell) for cell in row) for row in rows]
 
 
 def complain(bad: IndexerdError, *, as_json: bool) -> int:
@@ -56,13 +68,13 @@ def complain(bad: IndexerdError, *, as_json: bool) -> int:
         "retryable": bad.retryable,
     }
     candidates = getattr(bad, "candidates", None)
-    if candidates:
-        told["candidates"] = candidates
+    more = {"candidates": candidates, "problems": getattr(bad, "problems", None)}
+    told |= {key: value for key, value in more.items() if value}
     if as_json:
-        sys.stdout.write(json.dumps({"error": told}, ensure_ascii=False) + "\n")
+        put([json_text({"error": told})])
     else:
-        sys.stderr.write(f"indexerd: {bad}\n")
+        sys.stderr.write(f"indexerd: {safe(bad, 2000)}\n")
         for one in candidates or ():
-            sys.stderr.write(f"  {one.get('sessionId')}  {one.get('name')}\n")
-        sys.stderr.write(f"hint: {bad.hint}\n")
+            sys.stderr.write(f"  {safe(one.get('sessionId'))}  {safe(one.get('name'))}\n")
+        sys.stderr.write(f"hint: {safe(bad.hint)}\n")
     return bad.exit_code

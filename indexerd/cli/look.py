@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from indexerd.cli import render
-from indexerd.cli.ask import ask, read
+from indexerd.cli.ask import ask, project, read
 from indexerd.cli.ask import show as show_json
+from indexerd.cli.fast import lines
+from indexerd.cli.streams import put, safe
 from indexerd.core.times import iso, iso_ms
 from indexerd.errors import UsageError
 
@@ -59,8 +60,8 @@ def status(app: App) -> None:
         ]
     )
     for problem in found["problems"]:
-        click.echo(f"\n{problem['code']} since {problem['since']}")
-        render.paragraph(f"  {problem['cause']}\n  cure: {problem['cure']}")
+        put(["", f"{safe(problem['code'])} since {safe(problem['since'])}"])
+        render.paragraph(f"{problem['cause']}\ncure: {problem['cure']}", indent="  ")
 
 
 @click.command("list")
@@ -74,10 +75,10 @@ def status(app: App) -> None:
 @click.pass_obj
 def list_(app: App, /, **options: Any) -> None:
     """List sessions, newest first: of the current project, unless --all."""
-    cwd = options["cwd"] or (None if options["everywhere"] else str(Path.cwd()))
+    everywhere = options["everywhere"] and not options["cwd"]
     params = {
         "agent": options["agent"],
-        "cwd": str(Path(cwd).absolute()) if cwd else None,
+        "cwd": None if everywhere else project(options["cwd"]),
         "since": since(options["after"]),
         "limit": options["limit"],
         "archived": options["archived"],
@@ -93,40 +94,46 @@ def list_(app: App, /, **options: Any) -> None:
             row["agent"],
             str(row["userMessageCount"]),
             row["name"] + (" (gone)" if row["gone"] else ""),
-            row["cwd"],
+            render.exact(row["cwd"]),
         )
         for row in found["sessions"]
     ]
     render.table(app, ("session", "active", "agent", "asks", "name", "directory"), rows)
     if not rows:
-        click.echo("no sessions here; --all lists every project's", err=True)
+        here = "" if everywhere else " here; --all lists every project's"
+        click.echo(f"no sessions{here}", err=True)
 
 
 @click.command()
 @click.argument("ref")
-@click.option("--as-sent", is_flag=True, help="The exact redacted prompt that would leave.")
+@click.option(
+    "--as-sent",
+    is_flag=True,
+    help="The exact redacted prompt that would leave. Control "
+    "characters are shown; with --json they are as they would be sent.",
+)
 @click.pass_obj
 def show(app: App, ref: str, as_sent: bool) -> None:
     """Show one session: metadata and facts."""
     if as_sent:
-        found = ask(app, "as_sent", {"ref": ref, "cwd": str(Path.cwd())})
+        found = ask(app, "as_sent", {"ref": ref, "cwd": project()})
         if not show_json(app, found):
-            click.echo(f"{found['system']}\n\n{found['user']}")
+            put([render.exact(f"{found['system']}\n\n{found['user']}")])
         return
-    found = read(app, "get", {"ref": ref, "cwd": str(Path.cwd())})
+    found = read(app, "get", {"ref": ref, "cwd": project()})
     if show_json(app, found):
         return
     row, meta = found["session"], found["meta"]
-    click.echo(click.style(row["name"], bold=render.pretty(app)))
+    render.heading(app, row["name"])
     if row["description"]:
         render.paragraph(row["description"])
-    click.echo()
+    put([""])
     render.facts(
         [
             ("session", row["sessionId"]),
             ("agent", row["agent"]),
-            ("directory", row["cwd"]),
-            ("file", row["sessionFile"] + (" (gone)" if row["gone"] else "")),
+            ("directory", render.exact(row["cwd"])),
+            ("file", render.exact(row["sessionFile"]) + (" (gone)" if row["gone"] else "")),
             ("active", f"{row['modifiedAt']} ({render.age(row['modifiedAt'])})"),
             ("messages", f"{row['messageCount']}, {row['userMessageCount']} of them yours"),
             ("not indexed yet", f"{row['newUserMessages']} of yours"),
@@ -135,12 +142,12 @@ def show(app: App, ref: str, as_sent: bool) -> None:
             ("read", ", ".join(row["filesRead"][:20])),
             ("tools", ", ".join(f"{name} x{n}" for name, n in row["toolsUsed"].items())),
             ("named by", (meta or {}).get("model") or row["nameSource"]),
-            ("parent", row.get("parentSessionFile")),
-            ("resume", row["resume"]),
+            ("parent", render.exact(row.get("parentSessionFile") or "")),
+            ("resume", render.exact(row["resume"] or "")),
         ]
     )
     if meta:
-        click.echo()
+        put([""])
         render.paragraph(meta["summary"])
 
 
@@ -152,9 +159,9 @@ def show(app: App, ref: str, as_sent: bool) -> None:
 def resolve(app: App, ref: str, cwd: str | None, everywhere: bool) -> None:
     """Say which session a reference means: id, prefix, name, or something like it."""
     scope = "all" if everywhere else "project"
-    found = read(app, "resolve", {"ref": ref, "cwd": cwd or str(Path.cwd()), "scope": scope})
+    found = read(app, "resolve", {"ref": ref, "cwd": project(cwd), "scope": scope})
     if not show_json(app, found):
-        click.echo(f"{found['sessionId']}\t{found['name']}")
+        put(lines(found))
 
 
 @click.command()
@@ -164,11 +171,10 @@ def resolve(app: App, ref: str, cwd: str | None, everywhere: bool) -> None:
 @click.pass_obj
 def complete(app: App, prefix: str, cwd: str | None, limit: int) -> None:
     """List candidates for `@@`, newest first."""
-    params = {"prefix": prefix, "cwd": cwd or str(Path.cwd()), "limit": limit}
+    params = {"prefix": prefix, "cwd": project(cwd), "limit": limit}
     found = read(app, "complete", params)
     if not show_json(app, found):
-        for one in found["items"]:
-            click.echo(f"{one['insert'].strip()}\t{one['label']}\t{one['age']}")
+        put(lines(found))
 
 
 @click.command()
@@ -182,14 +188,20 @@ def search(
     app: App, /, *, query: str, agent: str | None, cwd: str | None, after: str | None, limit: int
 ) -> None:
     """Search names, tags, summaries and messages; "a phrase", re:pattern."""
-    params = {"query": query, "agent": agent, "cwd": cwd, "since": since(after), "limit": limit}
+    params = {
+        "query": query,
+        "agent": agent,
+        "cwd": project(cwd) if cwd else None,
+        "since": since(after),
+        "limit": limit,
+    }
     found = read(app, "search", params)
     if show_json(app, found):
         return
     for hit in found["hits"]:
-        click.echo(click.style(hit["name"], bold=render.pretty(app)) + f"  {hit['sessionId']}")
-        render.paragraph(f"  {hit['field']}: {hit['snippet']}")
+        render.heading(app, hit["name"], f"  {hit['sessionId']}")
+        render.paragraph(f"{hit['field']}: {hit['snippet']}", indent="  ")
     for warning in found.get("warnings", ()):
-        click.echo(f"indexerd: {warning}", err=True)
+        click.echo(f"indexerd: {safe(warning)}", err=True)
     if not found["hits"]:
         click.echo("nothing found", err=True)

@@ -14,7 +14,8 @@ import click
 
 from indexerd import __version__
 from indexerd.cli.fast import complain
-from indexerd.errors import IndexerdError, UsageError
+from indexerd.cli.streams import INTERRUPTED
+from indexerd.errors import AccessError, IndexerdError, UsageError
 
 Color = Literal["auto", "always", "never"]
 
@@ -35,6 +36,9 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "service": ("service", "service", "Run the daemon at every login (systemd or launchd)."),
     "completion": ("completion", "completion", "Print a shell's completion script."),
 }
+
+# The alias that `command_name` gives to a forced run, as the older extension's command (S0.3).
+FORCED = ("act", "forced", "Index a session now, below the threshold too.")
 
 EXIT_CODES = """\b
 Exit codes:
@@ -59,11 +63,11 @@ class Lazy(click.Group):
         """The commands, in the order of the table."""
         return list(COMMANDS)
 
-    def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """Import the one command asked for."""
-        if name not in COMMANDS:
+        if name not in COMMANDS and not _is_alias(ctx, name):
             return None
-        module, attribute, _ = COMMANDS[name]
+        module, attribute, _ = COMMANDS.get(name, FORCED)
         command: click.Command = getattr(
             importlib.import_module(f"indexerd.cli.{module}"), attribute
         )
@@ -75,12 +79,29 @@ class Lazy(click.Group):
             formatter.write_dl([(name, line) for name, (_, _, line) in COMMANDS.items()])
 
 
+def _is_alias(ctx: click.Context, name: str) -> bool:
+    """Whether the configuration calls a forced run by this name."""
+    import os
+
+    from indexerd.paths import places
+    from indexerd.service.config import read_config
+
+    where = places(config=ctx.params.get("config"))
+    return name == read_config(where, os.environ).settings.command_name
+
+
 @click.command(
     cls=Lazy, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]}
 )
 @click.option("--config", metavar="PATH", help="Configuration file to use.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document.")
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto")
+@click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    show_default=True,
+    help="Colours, and tables as on a terminal.",
+)
 @click.version_option(__version__, prog_name="indexerd")
 @click.pass_context
 def cli(ctx: click.Context, config: str | None, as_json: bool, color: Color) -> None:
@@ -90,17 +111,22 @@ def cli(ctx: click.Context, config: str | None, as_json: bool, color: Color) -> 
 
 def run(argv: list[str]) -> int:
     """Run a command line; every error ends here, as text or JSON, and as an exit code."""
-    as_json = "--json" in argv
+    words = _json_first(argv)
+    as_json = words[:1] == ["--json"]
     try:
-        code: Any = cli.main(_json_first(argv), prog_name="indexerd", standalone_mode=False)
+        code: Any = cli.main(words, prog_name="indexerd", standalone_mode=False)
     except IndexerdError as bad:
         return complain(bad, as_json=as_json)
     except click.ClickException as bad:
         return _misused(bad, as_json=as_json)
     except (click.Abort, KeyboardInterrupt):
-        return 130
-    except BrokenPipeError:
-        return 0
+        return INTERRUPTED
+    except PermissionError as bad:
+        return complain(AccessError(f"{bad.filename}: {bad.strerror}"), as_json=as_json)
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # click's answer to a reader that left
+            return 0
+        raise
     return code if isinstance(code, int) else 0
 
 

@@ -1,61 +1,93 @@
-"""Tables and facts for people. rich is imported only for a terminal; pipes get plain columns."""
+r"""Tables and facts for people. rich is imported only for a terminal; pipes get plain columns.
+
+What is printed here is other people's words: nothing of it reaches the terminal as it is. Names
+lose what could act on it; paths, commands and prompts, which must stay true, show it as `\x1b`.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
+import textwrap
 import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from indexerd.core.clean import clean_line, clean_text
+from indexerd.cli.streams import put, safe
+from indexerd.core.clean import clean_text, escape_path
 from indexerd.core.times import iso_ms
 
 if TYPE_CHECKING:
     from indexerd.cli.main import App
 
 _UNITS = ((86_400 * 365, "y"), (86_400, "d"), (3600, "h"), (60, "m"))
+_NARROW = 12  # columns up to this width are never cut: the wide ones share the rest
+_ID = 14  # columns for a session's id where space is short: its beginning is reference enough
 
 
-def pretty(app: App) -> bool:
-    """Whether the output is for a person at a terminal."""
+def aligned(app: App) -> bool:
+    """Whether tables are for a person at a terminal, and cut to its width."""
+    return app.color == "always" or sys.stdout.isatty()
+
+
+def coloured(app: App) -> bool:
+    """Whether escape sequences of ours are wanted."""
     if app.color != "auto":
         return app.color == "always"
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return sys.stdout.isatty() and not plain
 
 
 def table(app: App, headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print rows: aligned and coloured on a terminal, tab-separated elsewhere."""
-    cleaned = [[clean_line(str(cell), 400) for cell in row] for row in rows]
-    if not pretty(app):
-        for row in cleaned:
-            click.echo("\t".join(row))
+    cells = [[safe(cell) for cell in row] for row in rows]
+    if not aligned(app):
+        put("\t".join(row) for row in cells)
         return
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    colours = coloured(app)
+    console = Console(
+        color_system="standard" if colours else None, force_terminal=colours, highlight=False
+    )
+    widths = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]
+    tight = sum(widths) + 2 * len(widths) > console.width
     grid = Table(box=None, header_style="dim", pad_edge=False)
-    for header in headers:
-        grid.add_column(header, overflow="ellipsis", no_wrap=True)
-    for row in cleaned:
-        grid.add_row(*(Text(cell) for cell in row))
-    Console(no_color=app.color == "never", highlight=False).print(grid)
+    for header, width in zip(headers, widths, strict=True):
+        short = _ID if tight and header == "session" else None
+        grid.add_column(header, no_wrap=bool(short) or width <= _NARROW, max_width=short)
+    for row in cells:
+        grid.add_row(*(Text(cell, no_wrap=True, overflow="ellipsis") for cell in row))
+    console.print(grid)
+
+
+def heading(app: App, name: str, more: str = "") -> None:
+    """Print a name that stands out, and what belongs beside it."""
+    text = click.style(safe(name), bold=True) if coloured(app) else safe(name)
+    put([text + more])
 
 
 def facts(pairs: Iterable[tuple[str, Any]]) -> None:
     """Print named facts, one a line; empty ones are left out."""
     shown = [(name, value) for name, value in pairs if value not in (None, "", [], {})]
     width = max((len(name) for name, _ in shown), default=0)
-    for name, value in shown:
-        click.echo(f"{name.ljust(width)}  {clean_line(str(value), 2000)}")
+    put(f"{name.ljust(width)}  {safe(value, 4000)}" for name, value in shown)
 
 
-def paragraph(text: str) -> None:
+def paragraph(text: str, indent: str = "") -> None:
     """Print text of somebody else's making: without escape sequences."""
-    click.echo(clean_text(text, 20_000))
+    put([textwrap.indent(clean_text(text, 20_000), indent)])
+
+
+def exact(text: str) -> str:
+    """Text that must stay true: what could act on a terminal is shown; lines and tabs stay."""
+    if text.isprintable():
+        return text
+    return "\n".join("\t".join(map(escape_path, line.split("\t"))) for line in text.split("\n"))
 
 
 def age(iso: str) -> str:

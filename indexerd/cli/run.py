@@ -18,6 +18,7 @@ from indexerd.errors import ConfigError
 if TYPE_CHECKING:
     from indexerd.cli.main import App
     from indexerd.service.once import Report
+    from indexerd.settings import Settings
 
 
 @click.command()
@@ -32,11 +33,14 @@ def run(app: App, once: bool) -> int:
     os.umask(0o077)
     places = where(app)
     loaded = read_config(places, os.environ)
-    settings = loaded.settings
     make_private(places.state_dir)
-    level = "warning" if once and settings.log.level == "info" else settings.log.level
-    logs.configure(level, settings.log.format, log_file=places.log, stderr=sys.stderr)
-    start = Start(places, loaded, os.environ, Path.home())
+
+    def set_logging(settings: Settings) -> None:
+        level = "warning" if once and settings.log.level == "info" else settings.log.level
+        logs.configure(level, settings.log.format, log_file=places.log, stderr=sys.stderr)
+
+    set_logging(loaded.settings)
+    start = Start(places, loaded, os.environ, Path.home(), set_logging)
     daemon = Daemon(start, watching=not once)
     if not once:
         return asyncio.run(daemon.serve(_server))

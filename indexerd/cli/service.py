@@ -98,11 +98,11 @@ def _starts(path: Path) -> bool:
 
 def _print(app: App, done: Outcome, word: str) -> None:
     from indexerd.cli import render
+    from indexerd.cli.streams import put
 
     if show_json(app, done.data()):
         return
-    click.echo(f"{word}: {done.path}")
-    click.echo("running" if done.running else "not running")
+    put([f"{word}: {done.path}", "running" if done.running else "not running"])
     render.facts(done.details.items())
     for note in done.notes:
         click.echo(note, err=True)

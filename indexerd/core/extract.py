@@ -297,9 +297,9 @@ def _decisions(turns: Turns, main: Line | None) -> list[str]:
             advised = _ADVISED.search(line.low) or _ORDERED.match(line.low)
             score = 3.0 * bool(_DECIDED.search(line.low)) + 2.0 * bool(advised)
             score += 2.0 * (not line.user and line.place == 0 and bool(_CHOICE.search(asked)))
-            score -= 1.5 * bool(_PLAN.match(line.low)) + 1.5 * line.text.endswith(_LEADING_ON)
-            if score > 1 and line is not main and not line.text.endswith(_ASKING):
-                scored.append((score, line))
+            if score and line is not main and not line.text.endswith(_ASKING):
+                score -= 1.5 * bool(_PLAN.match(line.low)) + 1.5 * line.text.endswith(_LEADING_ON)
+                scored += [(score, line)] * (score > 1)
         asked = turn[-1].low if turn[0].user else ""
     return _best(scored, 5)
 

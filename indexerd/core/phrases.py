@@ -9,6 +9,7 @@ so a wrapper without an end hides nothing; and a line of Chinese or Thai is one 
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -40,8 +41,7 @@ _MINOR = word_set("""a an the is are was be has have my our your its their this 
 _NEVER_LAST = _CLAUSES | _PREPOSITIONS | _OF | _MINOR  # in a headline
 _BORDERS = {**dict.fromkeys(_OF, 0.5), **dict.fromkeys(_PREPOSITIONS, 1.0)}
 _BORDERS |= dict.fromkeys(_CLAUSES, 2.5)  # how well a headline may end before such a word
-# Words that make no topic, in the languages people most often write to agents in: of grammar, and
-# of work itself. Those of one or two small letters are not listed.
+# Words of grammar and of work itself, which make no topic; those under three letters never do.
 _ENGLISH = word_set("""
     above again all almost already also always any anything away back been being below best better
     cannot could did does done down during each else even ever every everything few get getting
@@ -297,7 +297,7 @@ def topic_runs(text: str) -> list[list[str]]:
     text = _REDACTED.sub(" ; ", text) if "edacted:" in text.lower() else text
     runs: list[list[str]] = [[]]
     for token in _TOKEN.findall(text):
-        found = [] if token in _STOP else _topic(token.strip("`"))
+        found = () if token in _STOP else _topic(token)
         if len(found) == 1:
             runs[-1] += found
         elif found or runs[-1]:
@@ -305,20 +305,21 @@ def topic_runs(text: str) -> list[list[str]]:
     return [run for run in runs if run]
 
 
-def _topic(word: str) -> list[str]:
+@functools.lru_cache(maxsize=4096)  # the same words come again and again
+def _topic(token: str) -> tuple[str, ...]:
     """The word in its plain form, if it has a topic; of an unspaced script, the words within."""
+    word = token.strip("`")
     if not word.isascii() and _DENSE.search(word):
         found = (run for run in _RUNS.findall(word) if len(run) < 7 or run[0] < "\u3400")  # noqa: PLR2004 - a clause
-        return [run for run in found if run not in _STOP]
+        return tuple(run for run in found if run not in _STOP)
     low = word.lower()
     if not low.isalpha():
         numbers = sum(map(str.isdigit, low)) > 4 or _JIRA.fullmatch(word)  # noqa: PLR2004 - a date, an id
         if numbers or " " in low or ".." in low or not low[:1].isalnum():
-            return []
+            return ()
         low = _ELIDED.sub("", low.rstrip(".'/\u2019-+").replace("\u2019", "'").rpartition("/")[2])
-    if len(low) < 3 and not (len(low) == 2 and word.isupper()):  # noqa: PLR2004 - as said at _STOP
-        return []
-    return [] if low in _STOP or low.isdecimal() or len(low) > _WORD_MAX else [low]
+    short = len(low) < 3 and not (len(low) == 2 and word.isupper())  # noqa: PLR2004 - as for _STOP
+    return () if short or low in _STOP or low.isdecimal() or len(low) > _WORD_MAX else (low,)
 
 
 def headline(text: str) -> str:
@@ -365,8 +366,9 @@ def key_phrases(said: Iterable[tuple[Sequence[list[str]], int]], limit: int) -> 
     counts: Counter[tuple[str, ...]] = Counter()
     for runs, weight in said:
         for run in runs:
-            for size in (1, 2, 3):
-                for at in range(len(run) - size + 1):
+            for at, word in enumerate(run):
+                counts[(word,)] += weight
+                for size in (2, 3)[: len(run) - at - 1]:
                     counts[tuple(run[at : at + size])] += weight
 
     def score(phrase: tuple[str, ...]) -> float:

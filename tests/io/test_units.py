@@ -369,7 +369,7 @@ def test_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = CliRunner()
     app = App(None, json=True, color="never")
 
-    done = run.invoke(service, ["install"], obj=app)
+    done = run.invoke(service, ["install", "--program", str(program)], obj=app)
     assert done.exit_code == 69
     said = json.loads(done.stdout)
     assert (said["installed"], said["running"], said["changed"]) == (True, False, True)

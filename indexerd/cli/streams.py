@@ -1,0 +1,78 @@
+r"""stdout and stderr as they come: closed, full, read by somebody who has left, not UTF-8.
+
+In: what a command prints. Out: the same, in a form that every terminal and every encoding takes,
+and a program that ends quietly with a true exit code. Standard library only, and little of it:
+agents' hooks import this at every prompt.
+
+Names, titles and paths are other people's words. JSON keeps them exactly, with every character
+that could act on a terminal written as `\uXXXX`; lines for people have them taken out.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+INTERRUPTED = 130
+_UTF8 = ("utf-8", "utf8")
+
+
+def prepare() -> None:
+    """See to it that both streams are there, and that no character is one too many for them."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by whoever started us
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115 - pathlib costs its import; open until the end
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def guarded(work: Callable[[], int]) -> int:
+    """Run, and flush what was printed. A reader that has gone is no error; a full disk is one."""
+    try:
+        code = work()
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        code = 0
+    except OSError as bad:
+        code = 1
+        sys.stderr.write(f"indexerd: {bad.filename or 'the output'}: {bad.strerror}\n")
+    else:
+        return code
+    # What Python still holds would fail once more at its end, with a message of Python's own.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code
+
+
+def put(lines: Iterable[str]) -> None:
+    """Print lines to stdout, now."""
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    sys.stdout.flush()
+
+
+def json_text(value: Any) -> str:
+    """One line of JSON: the same value, harmless to look at, and within the stream's encoding."""
+    import json
+
+    narrow = (sys.stdout.encoding or "").lower() not in _UTF8
+    text = json.dumps(value, ensure_ascii=narrow)
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
+
+
+def safe(text: object, limit: int = 400) -> str:
+    """One line for people, of at most `limit` characters."""
+    plain = str(text)
+    if not plain.isprintable():
+        from indexerd.core.clean import clean_line
+
+        return clean_line(plain, limit)
+    return plain if len(plain) <= limit else plain[: limit - 1] + "…"
