@@ -17,7 +17,7 @@ from indexerd.core.redact import redact
 from indexerd.core.rows import Facts, Written, absolute, gone_row, row_of
 from indexerd.core.session import SessionState
 from indexerd.errors import SessionUnreadableError
-from indexerd.events import Entry, Kind
+from indexerd.events import Entry, Kind, ToolCall
 from indexerd.io.catalog import Catalog, SearchText
 from indexerd.io.ledger import Ledger
 from indexerd.io.scan import ScanResult, scan
@@ -191,7 +191,7 @@ class Library:
             card,
             meta,
             title,
-            _facts(old),
+            facts_of(old),
             resume=ADAPTERS[card.agent].resume_command,
             parent_id=self._parent_id(card),
         )
@@ -257,7 +257,8 @@ class Library:
         old = self.catalog.get(session_id)
         if old is None:
             return
-        facts = _gather(Facts() if anew else _facts(old), card, entries)
+        calls = [call for entry in entries for call in entry.tools]
+        facts = gather(Facts() if anew else facts_of(old), card, calls)
         row = old | {
             "filesRead": list(facts.files_read),
             "filesModified": list(facts.files_modified),
@@ -307,7 +308,8 @@ def _entries(card: Card, state: SessionState, rows: Iterable[int], lines: Lines)
             continue
 
 
-def _facts(row: dict[str, Any] | None) -> Facts:
+def facts_of(row: dict[str, Any] | None) -> Facts:
+    """The facts that a row holds."""
     if row is None:
         return Facts()
     return Facts(
@@ -317,12 +319,12 @@ def _facts(row: dict[str, Any] | None) -> Facts:
     )
 
 
-def _gather(facts: Facts, card: Card, entries: Iterable[Entry]) -> Facts:
-    """Add what entries did: files read (and not modified), files modified, uses per tool."""
+def gather(facts: Facts, card: Card, calls: Iterable[ToolCall]) -> Facts:
+    """Add what tools did: files read (and not modified), files modified, uses per tool."""
     agent = ADAPTERS[card.agent]
     read, modified = dict.fromkeys(facts.files_read), dict.fromkeys(facts.files_modified)
     used = dict(facts.tools_used)
-    for call in (call for entry in entries for call in entry.tools if call.name):
+    for call in (call for call in calls if call.name):
         name = call.name[:80]
         if name in used or len(used) < FACTS_MAX:
             used[name] = used.get(name, 0) + 1

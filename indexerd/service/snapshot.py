@@ -12,16 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from indexerd.agents import ADAPTERS
+from indexerd.core import rows
 from indexerd.core.card import Card
 from indexerd.core.session import SessionState
 from indexerd.core.transcript import MESSAGE_MAX, Caps, Redactor, Section, Transcript, assemble
 from indexerd.errors import NotFoundError, SessionEmptyError, SessionUnreadableError
-from indexerd.events import Facts, Kind
+from indexerd.events import Facts, Kind, ToolCall
 from indexerd.io.metas import Stamp, stamp
 from indexerd.io.tail import Lines, lines_of
 from indexerd.meta import MetaFile
 from indexerd.paths import meta_name
-from indexerd.service.library import Library
+from indexerd.service.library import Library, facts_of, gather
 
 _ROLES = {Kind.USER: "user", Kind.ASSISTANT: "assistant"}
 
@@ -52,8 +53,11 @@ def take(library: Library, session_id: str, caps: Caps, redact: Redactor) -> Sna
     seen = stamp(directory / meta_name(session_id))
     meta, _ = library.shelf.meta_or_problem(session_id, str(directory))
     library.index_text(session_id)  # one step: of a live session no more is missing
+    covered = _covered(state, meta)
+    calls: list[ToolCall] = []
     with lines_of(card.path) as lines:
-        transcript = assemble(_newest_first(card, state, lines), caps, redact)
+        source = _newest_first(card, state, lines, calls, covered)
+        transcript = assemble(source, caps, redact)
     leaf_id = state.leaf_id
     if not transcript.text or leaf_id is None:
         raise SessionEmptyError("no user/assistant conversation to index")
@@ -65,13 +69,18 @@ def take(library: Library, session_id: str, caps: Caps, redact: Redactor) -> Sna
         meta=meta,
         stamp=seen,
         transcript=transcript,
-        facts=_facts(transcript, row, card, meta),
+        facts=_facts(transcript, card, meta, _done(state, card, meta, row, calls)),
         row=row,
     )
 
 
-def _newest_first(card: Card, state: SessionState, lines: Lines) -> Iterator[Section]:
-    """The path's messages from the leaf back; a line is read only when it is asked for."""
+def _newest_first(
+    card: Card, state: SessionState, lines: Lines, calls: list[ToolCall], covered: int
+) -> Iterator[Section]:
+    """The path's messages from the leaf back; a line is read only when it is asked for.
+
+    The tools used in what was read, after the row that is covered, are put into `calls`.
+    """
     read = ADAPTERS[card.agent].read
     for row in state.up(state.leaf):
         role, length = _ROLES.get(state.kind(row)), state.lengths[row]
@@ -81,16 +90,48 @@ def _newest_first(card: Card, state: SessionState, lines: Lines) -> Iterator[Sec
             entry = read(lines.at(state.offsets[row], length), state.id(row))
         except ValueError:
             raise SessionUnreadableError("the session file changed while it was read") from None
+        if row > covered:
+            calls += entry.tools
         if entry.text:
             yield Section(role, entry.text[-MESSAGE_MAX:])
 
 
-def _facts(transcript: Transcript, row: dict[str, Any], card: Card, meta: MetaFile | None) -> Facts:
+def _covered(state: SessionState, meta: MetaFile | None) -> int:
+    """The row up to which the meta file's facts hold for this path; -1 where they do not."""
+    row = state.row(meta.last_indexed_leaf_id) if meta else None
+    return row if row is not None and state.on_path(row) else -1
+
+
+def _done(
+    state: SessionState,
+    card: Card,
+    meta: MetaFile | None,
+    row: dict[str, Any],
+    calls: list[ToolCall],
+) -> rows.Facts:
+    """What was done on this path: of a session with branches, not what others did (S1.13).
+
+    Without branches the row's facts are the path's. With them, those of the meta file hold as
+    far as it covers the path; the rest is what was read just now.
+    """
+    if len(state.tips()) == 1:
+        return facts_of(row)
+    before = rows.Facts()
+    if meta is not None and _covered(state, meta) >= 0:
+        before = rows.Facts(
+            tuple(meta.files_read or ()),
+            tuple(meta.files_modified or ()),
+            tuple((meta.tools_used or {}).items()),
+        )
+    return gather(before, card, calls)
+
+
+def _facts(transcript: Transcript, card: Card, meta: MetaFile | None, done: rows.Facts) -> Facts:
     return Facts(
         messages=tuple((one.role, one.text) for one in transcript.sections),
-        files_read=tuple(row.get("filesRead", ())),
-        files_modified=tuple(row.get("filesModified", ())),
-        tools_used=dict(row.get("toolsUsed", {})),
+        files_read=done.files_read,
+        files_modified=done.files_modified,
+        tools_used=dict(done.tools_used),
         cwd=card.cwd,
         previous_summary=meta.summary if meta and transcript.truncated else None,
     )

@@ -56,6 +56,8 @@ def test_real_sessions_are_indexed_above_the_threshold_and_none_below(world: Wor
         assert row["n_user"] == meta["userMessageCount"]
         assert meta["model"] == "local/extractive"
         assert 3 <= len(meta["tags"]) <= 12
+        read = {f"{meta['cwd']}/{path}" for path in row["files_read"]}  # type: ignore[attr-defined]
+        assert read == set(meta["filesRead"]) | (read & set(meta["filesModified"]))
         found = world.run("show", session_id, "--json")["session"]
         assert (row["n_user"], 0) == (found["userMessageCount"], found["newUserMessages"])
         assert row.get("name") == found.get("agentTitle")
@@ -165,3 +167,27 @@ def test_old_sessions_stay_on_this_machine(world: World) -> None:
         "scripted/test",
     ]
     assert len(world.calls()) == 1
+
+
+def test_files_of_an_abandoned_branch_are_not_this_sessions(world: World) -> None:
+    """S1.13: what tools did on a branch that was left is no fact of the current one."""
+    session = world.session(turns=4)
+    fork = session.last
+    use = {"type": "toolCall", "id": "c1", "name": "edit", "arguments": {"path": "src/left.py"}}
+    session.entry("message", message={"role": "assistant", "content": [use], "stopReason": "stop"})
+    session.last = fork
+    kept = use | {"id": "c2", "name": "read", "arguments": {"path": "src/kept.py"}}
+    session.entry("message", message={"role": "assistant", "content": [kept], "stopReason": "stop"})
+    session.turn()
+    world.run("run", "--once")
+    meta = world.meta(session.id)
+    assert meta is not None
+    assert (["/w/src/kept.py"], [], {"read": 1}) == (
+        meta["filesRead"],
+        meta["filesModified"],
+        meta["toolsUsed"],
+    )
+    session.entry("message", message={"role": "assistant", "content": [kept], "stopReason": "stop"})
+    session.talk(5)
+    world.run("run", "--once")
+    assert {"read": 2} == (world.meta(session.id) or {})["toolsUsed"]

@@ -24,6 +24,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ import pytest
 from indexerd.errors import NotFoundError
 from tests.e2e.world import World, until
 
-RIG = Path(os.environ.get("INDEXERD_RIG") or "/nonexistent")
+RIG = Path(os.environ.get("INDEXERD_RIG") or "/nonexistent").absolute()
 NODE = RIG / "node/node_modules/node/bin/node"
 PI = RIG / "clients/pi/node_modules/@earendil-works/pi-coding-agent/dist/index.js"
 FIXTURES = Path(__file__).parents[1] / "fixtures/real"
@@ -42,9 +43,6 @@ QUIET = 0.3  # seconds, as in world.py
 pytestmark = pytest.mark.skipif(
     not os.environ.get("INDEXERD_RIG"), reason="INDEXERD_RIG names no directory with the real pi"
 )
-
-
-# -- the rig ---------------------------------------------------------------------------------
 
 
 def command(world: World, *argv: str | Path, **options: Any) -> subprocess.Popen[str]:
@@ -59,7 +57,7 @@ class Live:
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
-        self._process = process
+        self.process = process
         self._lines = (json.loads(line) for line in process.stdout)
         first = next(self._lines)
         self.id, self.path = str(first["id"]), Path(first["file"])
@@ -72,47 +70,37 @@ class Live:
                 self.seen.append(entry)
                 yield entry
 
-    def turns(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Each answer with its number; pi stands still while the caller looks at it."""
-        number = 0
+    def answers(self) -> Iterator[dict[str, Any]]:
+        """Each turn's end; pi stands still while the caller looks at it."""
         for entry in self.entries():
             if entry.get("role") == "assistant":
-                number += 1
-                self.hold()
-                yield number, entry
-                self._process.send_signal(signal.SIGCONT)
-
-    def hold(self) -> None:
-        """Stop pi where it stands."""
-        self._process.send_signal(signal.SIGSTOP)
-
-    @property
-    def ended(self) -> bool:
-        """Whether pi has written its last."""
-        return self._process.poll() is not None
+                self.process.send_signal(signal.SIGSTOP)
+                yield entry
+                self.process.send_signal(signal.SIGCONT)
 
     def users(self, leaf: str, since: str | None) -> int:
         """User messages on the path to `leaf`, after `since` where that is on it."""
         by_id = {entry["id"]: entry for entry in self.seen}
-        path: list[dict[str, Any]] = []
-        at: str | None = leaf
-        while at is not None:
-            path.insert(0, by_id[at])
-            at = by_id[at]["parentId"]
+        path = [by_id[leaf]]
+        while above := path[-1]["parentId"]:
+            path.append(by_id[above])
         ids = [entry["id"] for entry in path]
-        start = ids.index(since) + 1 if since in ids else 0
-        return sum(1 for entry in path[start:] if entry.get("role") == "user")
+        new = path[: ids.index(since)] if since in ids else path
+        return sum(1 for entry in new if entry.get("role") == "user")
 
 
 @contextmanager
 def live(world: World, *options: str) -> Iterator[Live]:
     """Run pi_live in pi's own directory; it is ended with the block."""
-    argv = [RIG / "pi_live.mjs", "--agent-dir", world.pi, "--cwd", "/w", *options]
-    with command(world, *argv, stdout=subprocess.PIPE) as process:
+    with command(world, *_pi_live(world), *options, stdout=subprocess.PIPE) as process:
         try:
             yield Live(process)
         finally:
             process.kill()
+
+
+def _pi_live(world: World) -> tuple[str | Path, ...]:
+    return RIG / "pi_live.mjs", "--agent-dir", world.pi, "--cwd", "/w"
 
 
 def oracle(world: World, *files: Path) -> list[dict[str, Any]]:
@@ -120,16 +108,14 @@ def oracle(world: World, *files: Path) -> list[dict[str, Any]]:
     answer = world.root / "oracle.json"
     with answer.open("w") as out:
         assert command(world, RIG / "pi_oracle.mjs", *files, stdout=out).wait(50) == 0
-    flat = TREE.sub(b"", answer.read_bytes())  # nested as deep as the session is long
-    found = json.loads(flat)
+    found = json.loads(TREE.sub(b"", answer.read_bytes()))  # it nests as deep as the branch is long
     return found if isinstance(found, list) else [found]
 
 
-# A number written by hand into a test may be wrong twice; so pi alone says what is right.
-def expected(said: dict[str, Any]) -> dict[str, Any]:
-    """The row's fields as pi's list and its reading of the branch have them."""
+def agree(world: World, said: dict[str, Any]) -> None:
+    """Wait until the daemon says of a session what pi's list and its reading of the branch say."""
     listed, files, cwd = said["list"], said["fileListsAll"], said["header"]["cwd"]
-    return {
+    wanted = {
         "agentTitle": listed["name"],
         "messageCount": listed["messageCount"],
         "firstUserMessage": " ".join(listed["firstMessage"].split())[:200],
@@ -142,13 +128,8 @@ def expected(said: dict[str, Any]) -> dict[str, Any]:
         "filesModified": [f"{cwd}/{path}" for path in files["modifiedFiles"]],
     }
 
-
-def agree(world: World, said: dict[str, Any]) -> None:
-    """Wait until the daemon says of a session what pi says."""
-    wanted, session_id = expected(said), said["header"]["id"]
-
     def found() -> dict[str, Any]:
-        row = world.row(session_id)
+        row = world.row(said["header"]["id"])
         return {key: row.get(key) for key in wanted}
 
     try:
@@ -164,6 +145,17 @@ def count_turns(world: World, **rule: Any) -> None:
     world.script.write_text(f"{json.dumps(head)}\n{json.dumps(rule)}\n")
 
 
+def wait_leaf(world: World, session_id: str, leaf: str) -> Any:
+    """Wait for the meta file that covers a leaf."""
+    return world.wait_meta(session_id, lambda meta: meta["lastIndexedLeafId"] == leaf)
+
+
+def let_pass(seconds: float) -> None:
+    """Wait for something that must not happen."""
+    end = time.monotonic() + seconds
+    until(lambda: time.monotonic() > end, "the time")
+
+
 def asked(world: World) -> list[int]:
     """The newest answer of each call's prompt."""
     return [int(call["session"]) for call in world.calls()]
@@ -173,9 +165,6 @@ def logged(world: World, event: str) -> Counter[str]:
     """How often the log names an event, by session."""
     lines = (json.loads(line) for line in (world.state / "log.jsonl").read_text().splitlines())
     return Counter(line["session"] for line in lines if line["event"] == event)
-
-
-# -- turns -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("least", [1, 3])
@@ -188,17 +177,17 @@ def test_each_due_turn_of_the_real_pi_is_one_call(world: World, least: int) -> N
     lags: list[float] = []
     options = ("--k", "12", "--delay", "1000", "--branch-every", "5")
     with world.daemon(), live(world, *options) as pi:
-        for number, entry in pi.turns():
+        for number, entry in enumerate(pi.answers(), 1):
             leaf = entry["id"]
             if pi.users(leaf, since) < least:
-                over = time.monotonic() + QUIET * 2
-                until(lambda over=over: time.monotonic() > over, "the quiet time")
+                let_pass(QUIET * 2)
                 continue
-            meta = world.wait_meta(pi.id, lambda one, leaf=leaf: one["lastIndexedLeafId"] == leaf)
+            meta = wait_leaf(world, pi.id, leaf)
             seen = (world.metas / f"{pi.id}.meta.json").stat().st_mtime
             lags.append(seen - entry["t"] / 1000)
             due.append(number)
             since = leaf
+            assert meta["userMessageCount"] == pi.users(leaf, None)
         said = oracle(world, pi.path)[0]
         agree(world, said)
         listed = [row for row in world.call("list")["sessions"] if row["sessionId"] == pi.id]
@@ -206,56 +195,52 @@ def test_each_due_turn_of_the_real_pi_is_one_call(world: World, least: int) -> N
     assert due == asked(world)
     assert len(due) > 12 // (2 * least)
     if due[-1] == 12:
-        assert said["leafId"] == meta["lastIndexedLeafId"]
-        assert said["userMessagesOnBranch"] == meta["userMessageCount"]
+        judged = said["leafId"], said["userMessagesOnBranch"]
+        assert judged == (meta["lastIndexedLeafId"], meta["userMessageCount"])
     print(f"\nturn end to meta file, {len(lags)} turns, quiet time {QUIET} s included:")
     print(f"  p50 {statistics.median(lags):.3f} s, max {max(lags):.3f} s")
 
 
-VARIANTS = {
-    "plain": (),
-    "tools": ("--tools", "--big", "3000"),
-    "compact": ("--compact-every", "3"),
-    "label": ("--label-every", "2"),
-    "name": ("--name-every", "3"),
-    "all": ("--tools", "--compact-every", "4", "--label-every", "3", "--name-every", "3"),
-}
+VARIANTS: list[tuple[str, ...]] = [
+    (),
+    ("--tools", "--big", "3000"),
+    ("--compact-every", "3"),
+    ("--label-every", "2"),
+    ("--name-every", "3"),
+    ("--tools", "--compact-every", "4", "--label-every", "3", "--name-every", "3"),
+]
 
 
 def test_rows_are_what_pi_lists(world: World) -> None:
     """S0.7, S1.1, S1.4, S1.13: six pis at once, each resumed by another: rows as pi lists them."""
     world.env["INDEXERD_MIN_NEW_USER_MESSAGES"] = "1000"
     with world.daemon():
-        files = _together(world, [(*more, "--k", "8") for more in VARIANTS.values()])
+        files = _together(world, [(*more, "--k", "8") for more in VARIANTS])
         for said in oracle(world, *files):
             agree(world, said)
-        again = zip(VARIANTS.values(), files, strict=True)
+        again = zip(VARIANTS, files, strict=True)
         _together(world, [(*more, "--k", "5", "--resume", str(file)) for more, file in again])
-        rows = []
         for said in oracle(world, *files):
             agree(world, said)
-            row = world.row(said["header"]["id"])
-            rows.append((row["name"], said["sessionName"] or said["list"]["firstMessage"]))
-        assert [named for _, named in rows] == [name for name, _ in rows]
+            name = said["sessionName"] or said["list"]["firstMessage"]
+            assert name == world.row(said["header"]["id"])["name"]
         assert len(world.call("list", archived=True)["sessions"]) == len(VARIANTS)
     assert not world.metas.exists() or not list(world.metas.iterdir())
 
 
 def _together(world: World, runs: list[tuple[str, ...]]) -> list[Path]:
     """Run several pi_lives at once, to their ends."""
-    argv = [RIG / "pi_live.mjs", "--agent-dir", world.pi, "--cwd", "/w", "--delay", "20"]
+    argv = (*_pi_live(world), "--delay", "20", "--branch-every", "4", "--seed")
     started = [
-        command(world, *argv, "--branch-every", "4", "--seed", str(n), *run, stdout=subprocess.PIPE)
-        for n, run in enumerate(runs)
+        command(world, *argv, str(seed), *run, stdout=subprocess.PIPE)
+        for seed, run in enumerate(runs)
     ]
     told = [process.communicate(timeout=40)[0] for process in started]
     assert [process.returncode for process in started] == [0] * len(runs)
     return [Path(json.loads(one.splitlines()[0])["file"]) for one in told]
 
 
-# -- migration -------------------------------------------------------------------------------
-
-OPEN = f"""
+SLOWLY = f"""
 import fs from "node:fs";
 import {{ syncBuiltinESMExports }} from "node:module";
 const [pause, ...files] = process.argv.slice(1), write = fs.writeFileSync;
@@ -268,6 +253,7 @@ syncBuiltinESMExports();
 const {{ SessionManager }} = await import({json.dumps(str(PI))});
 for (const file of files) SessionManager.open(file);
 """
+OPEN = ("--input-type=module", "-e", SLOWLY)  # then: ms before each line of a rewriting, files
 
 
 @pytest.mark.parametrize("pause", [0, 100], ids=["quick", "slow"])
@@ -290,33 +276,30 @@ def test_pi_migrates_files_in_place(
     rewritten = files[1:2] if pause else files
     with world.daemon():
         until(lambda: len(world.calls()) == 3 and _resting(world), "the first runs")
-        before = {one: world.meta(one) for one in ids}
-        process = command(world, "--input-type=module", "-e", OPEN, str(pause), *rewritten)
-
-        def done() -> bool:
-            assert ids == {row["sessionId"] for row in world.call("list")["sessions"]}
-            return process.poll() is not None
-
-        until(done, "the migration")
+        before = _metas(world)
+        with command(world, *OPEN, str(pause), *rewritten) as process:
+            while process.poll() is None:
+                assert ids == {row["sessionId"] for row in world.call("list")["sessions"]}
         assert process.returncode == 0
         said = oracle(world, *rewritten)
         for one in said:
             agree(world, one)
-        indexed = [one for one in said if before[one["header"]["id"]]]
-        wanted = 3 + calls_each * len(indexed)
-        over = time.monotonic() + QUIET * 3
-        until(lambda: time.monotonic() > over and _resting(world), "the last runs")
-        assert wanted == len(world.calls())
-        for one in indexed if calls_each else ():
-            meta = world.meta(one["header"]["id"])
-            assert meta
-            assert one["leafId"] == meta["lastIndexedLeafId"]
+        let_pass(QUIET * 3)
+        until(lambda: _resting(world), "the last runs")
         assert ids == {row["sessionId"] for row in world.call("list", archived=True)["sessions"]}
-        for one in ids:
-            was, now = before[one], world.meta(one)
-            assert (was and was["createdAt"]) == (now and now["createdAt"])
+    leaves = {one["header"]["id"]: one["leafId"] for one in said if one["header"]["id"] in before}
+    assert 3 + calls_each * len(leaves) == len(world.calls())
+    after = _metas(world)
+    assert leaves.items() <= {key: one["lastIndexedLeafId"] for key, one in after.items()}.items()
+    kept = [after[key]["createdAt"] for key in before]
+    assert kept == [one["createdAt"] for one in before.values()]
     assert Counter(one["header"]["id"] for one in said) == logged(world, "session.reset")
     assert not logged(world, "session.removed")
+
+
+def _metas(world: World) -> dict[str, dict[str, Any]]:
+    found = (json.loads(path.read_bytes()) for path in world.metas.glob("*.meta.json"))
+    return {meta["sessionId"]: meta for meta in found}
 
 
 def _resting(world: World) -> bool:
@@ -331,15 +314,12 @@ def test_an_emptied_file_is_a_new_session_of_pi(world: World) -> None:
             list(pi.entries())
         world.wait_meta(pi.id)
         pi.path.write_bytes(b"")
-        until(lambda: world.row(pi.id).get("newUserMessages") == 0, "the empty file")
+        until(lambda: logged(world, "session.reset")[pi.id], "the empty file")
         assert not world.row(pi.id)["gone"]
-        assert command(world, "--input-type=module", "-e", OPEN, "0", pi.path).wait(20) == 0
+        assert command(world, *OPEN, "0", pi.path).wait(20) == 0
         until(lambda: world.row(pi.id)["gone"], "the old session to be gone")
-        new = json.loads(pi.path.read_bytes())["id"]
+        new = str(json.loads(pi.path.read_bytes())["id"])
         assert new == world.row(new)["sessionId"]
-
-
-# -- bursts and kills ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -355,13 +335,13 @@ def test_a_burst_is_right_in_the_end(world: World, options: tuple[str, ...]) -> 
             list(pi.entries())
         said = oracle(world, pi.path)[0]
         agree(world, said)
+        meta = wait_leaf(world, pi.id, said["leafId"])
         taken = _rchar(read) - before
-        meta = world.wait_meta(pi.id)
-        assert said["leafId"] == meta["lastIndexedLeafId"]
         assert said["userMessagesOnBranch"] == meta["userMessageCount"]
     assert asked(world) == [int(options[0])]
     size, count = pi.path.stat().st_size, len(pi.seen)
     print(f"\n{count} appends, {size / 1e6:.1f} MB; the daemon read {taken / 1e6:.1f} MB")
+    assert taken < 3 * size + 32_768 * count  # fingerprints, text and caches; never the file again
 
 
 def _rchar(io: Path) -> int:
@@ -375,12 +355,10 @@ def test_killed_while_pi_writes(world: World) -> None:
     dice = random.Random(11)
     stored: list[tuple[int, str]] = []  # calls until a kill, and the leaf that was stored then
     with live(world, "--k", "12", "--delay", "1200", "--branch-every", "4") as pi:
-        while not pi.ended:
-            count = len(world.calls())
+        while pi.process.poll() is None:
             with world.daemon() as process:
-                until(lambda count=count: len(world.calls()) > count or pi.ended, "a call")
-                end = time.monotonic() + dice.random() * 0.6
-                until(lambda end=end: time.monotonic() > end, "the moment")
+                until(partial(_more_calls, world, pi, len(world.calls())), "a call")
+                let_pass(dice.random() * 0.6)
                 process.send_signal(signal.SIGKILL)
                 process.wait()
             meta = world.meta(pi.id)
@@ -391,7 +369,7 @@ def test_killed_while_pi_writes(world: World) -> None:
     said = oracle(world, pi.path)[0]
     with world.daemon():
         agree(world, said)
-        meta = world.wait_meta(pi.id, lambda one: one["lastIndexedLeafId"] == said["leafId"])
+        meta = wait_leaf(world, pi.id, said["leafId"])
         assert said["userMessagesOnBranch"] == meta["userMessageCount"]
     answers = [entry["id"] for entry in pi.seen if entry.get("role") == "assistant"]
     calls = asked(world)
@@ -402,11 +380,15 @@ def test_killed_while_pi_writes(world: World) -> None:
     print(f"\n{len(stored)} kills, calls for turns {calls}")
 
 
+def _more_calls(world: World, pi: Live, count: int) -> bool:
+    return len(world.calls()) > count or pi.process.poll() is not None
+
+
 def test_a_forced_run_whose_file_vanishes_is_answered(world: World) -> None:
     """S0.4: who waits for the end of a turn is told when the session is deleted instead."""
     with world.daemon(), live(world, "--k", "3", "--delay", "600") as pi:
         next(entry for entry in pi.entries() if entry.get("role") == "user" and entry["bytes"])
-        pi.hold()
+        pi.process.send_signal(signal.SIGSTOP)
         until(lambda: world.row(pi.id).get("userMessageCount") == 2, "the open turn")
         with ThreadPoolExecutor(1) as pool:
             waiting = pool.submit(world.call, "index", ref=pi.id, force=True, wait=True)
