@@ -229,7 +229,8 @@ class Names:
         if here is None or not slots:
             return list(slots)
         rings = [_ring(here, self._row(slot).cwd) for slot in slots]
-        return [slot for slot, ring in zip(slots, rings, strict=True) if ring == min(rings)]
+        nearest = min(rings)
+        return [slot for slot, ring in zip(slots, rings, strict=True) if ring == nearest]
 
     def _one_of(self, slots: Sequence[int]) -> int:
         """The only one, or the only live one."""

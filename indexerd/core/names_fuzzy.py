@@ -3,7 +3,7 @@
 In: names in folded form (`folded`), each with its owner, a number. Out: the nearest of
 them, scored from 0 to 100 by rapidfuzz's WRatio. Comparing a reference with every name takes
 18 ms for 10,000; so names are found by their words, words by their triples of letters (pairs,
-too, in short words and where one letter is a word), and only the best 150 are compared in full.
+too, in short words and where one letter is a word), and only the best 100 are compared in full.
 
 `Judge` decides: a name could be meant only if it accounts for every word of the
 reference, by the same word, by one that begins so, or by one that is a slip of the finger away,
@@ -24,8 +24,9 @@ from typing import NamedTuple
 
 ALIAS_MAX = 400  # characters of a name that are looked at
 _WORDS_TRIED = 60  # words of all names that a reference is compared with, best first
-_POSTINGS_MAX = 5000  # names looked at for their words
-_KEPT = 150  # names compared in full
+_POSTINGS_MAX = 2500  # names looked at for their words
+_ASIDES_MAX = 2  # further words of very many names that are looked for in those found
+_KEPT = 100  # names compared in full
 _SHORT = 5  # words up to this length have pairs of letters in the index
 _BEGIN_MIN = 3  # letters that may stand for the word that they begin
 _SLIP_MIN, _TWO_SLIPS_MIN, _ALONE_MIN = 4, 8, 6  # letters of a word that may be mistyped
@@ -106,17 +107,18 @@ class Nearness:
             for gram in _grams(word):
                 similar.update(self._grams.get(gram, ()))
         counts: dict[int, int] = {}
-        looked_at = 0
+        looked_at, asides = 0, _ASIDES_MAX
         for word, weight in similar.most_common(_WORDS_TRIED):
             names = self._words[word]
-            if looked_at and looked_at + len(names) > _POSTINGS_MAX:
-                for at in counts:  # a word of very many names only tells those found apart
+            if not looked_at or looked_at + len(names) <= _POSTINGS_MAX:
+                looked_at += len(names)
+                for at in names:
+                    counts[at] = counts.get(at, 0) + weight
+            elif asides:  # a word of very many names only tells those found apart
+                asides -= 1
+                for at in counts:
                     if word in self._keys[at]:
                         counts[at] += weight
-                continue
-            looked_at += len(names)
-            for at in names:
-                counts[at] = counts.get(at, 0) + weight
         return counts
 
     def begun(self, key: str) -> list[int]:

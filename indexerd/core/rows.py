@@ -31,6 +31,7 @@ PATHS_MAX = 500  # files listed in a row
 TAGS_SHOWN = 50
 PATH_MAX = 4096  # characters; no path of a file system is longer
 WORD_MAX = 128  # characters of an id, a time, the name of an agent or a tool
+LOOKED_AT = 20_000  # characters of any text: far beyond every limit, and bounds the work
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ def row_of(
         "toolsUsed": dict(facts.tools_used),
     }
     if card.agent_title:
-        row["agentTitle"] = clean_line(card.agent_title, FIRST_MESSAGE_MAX)
+        row["agentTitle"] = _line(card.agent_title, FIRST_MESSAGE_MAX)
     if card.parent:
         row["parentSessionFile"] = _absolute(card.parent, card.cwd)
     if parent_id:
@@ -111,22 +112,22 @@ def _from_meta(meta: MetaFile | None) -> dict[str, Any]:
     assert meta is not None  # noqa: S101 - gone_row looked
     return {
         "sessionId": meta.session_id,
-        "agent": clean_line(meta.agent or "", WORD_MAX) or "pi",
+        "agent": _line(meta.agent or "", WORD_MAX) or "pi",
         "sessionFile": _shown(meta.session_file),
         "cwd": _shown(meta.cwd),
-        "createdAt": clean_line(meta.session_created_at or meta.created_at, WORD_MAX),
-        "modifiedAt": clean_line(meta.session_modified_at or meta.updated_at, WORD_MAX),
+        "createdAt": _line(meta.session_created_at or meta.created_at, WORD_MAX),
+        "modifiedAt": _line(meta.session_modified_at or meta.updated_at, WORD_MAX),
         "messageCount": meta.message_count or 0,
         "userMessageCount": meta.user_message_count or 0,
         "newUserMessages": 0,
-        "firstUserMessage": clean_line(meta.first_user_message or "", FIRST_MESSAGE_MAX),
+        "firstUserMessage": _line(meta.first_user_message or "", FIRST_MESSAGE_MAX),
         "archived": False,
         "filesRead": [_absolute(path, meta.cwd) for path in (meta.files_read or [])[:PATHS_MAX]],
         "filesModified": [
             _absolute(path, meta.cwd) for path in (meta.files_modified or [])[:PATHS_MAX]
         ],
         "toolsUsed": {
-            clean_line(name, WORD_MAX): count
+            _line(name, WORD_MAX): count
             for name, count in list((meta.tools_used or {}).items())[:PATHS_MAX]
         },
         "resume": "",
@@ -138,22 +139,22 @@ def _base(names: tuple[str, str], meta: MetaFile | None, title: str | None) -> d
     found: dict[str, Any] = {
         "name": name,
         "nameSource": source,
-        "description": clean_text(meta.description, DESCRIPTION_MAX) if meta else "",
+        "description": _text(meta.description, DESCRIPTION_MAX) if meta else "",
         "tags": _tags(meta.tags) if meta else [],
         "indexed": meta is not None,
     }
     if meta is not None:
         found |= {
-            "model": clean_line(meta.model, NAME_MAX),
-            "updatedAt": clean_line(meta.updated_at, WORD_MAX),
+            "model": _line(meta.model, NAME_MAX),
+            "updatedAt": _line(meta.updated_at, WORD_MAX),
         }
         if title:
-            found["metaName"] = clean_line(meta.name, NAME_MAX)
+            found["metaName"] = _line(meta.name, NAME_MAX)
     return found
 
 
 def _tags(tags: Iterable[str]) -> list[str]:
-    plain = (clean_line(tag, TAG_MAX) for tag in islice(tags, TAGS_SHOWN))
+    plain = (_line(tag, TAG_MAX) for tag in islice(tags, TAGS_SHOWN))
     return [tag for tag in plain if tag]
 
 
@@ -167,17 +168,25 @@ def _names(
         (first, "first-message"),
     )
     for text, source in candidates:
-        name = clean_line(text or "", NAME_MAX)
+        name = _line(text or "", NAME_MAX)
         if name:
             return name, source
-    return clean_line(_shown(stem), NAME_MAX) or "session", "file"
+    return _line(_shown(stem), NAME_MAX) or "session", "file"
 
 
 def _written(row: dict[str, Any], meta: MetaFile | None, names: Iterable[str | None]) -> Written:
-    known = [row["name"], clean_line(meta.name, NAME_MAX) if meta else "", *names]
-    aliases = dict.fromkeys(clean_line(name, NAME_MAX) for name in known if name)
-    summary = clean_text(meta.summary, SUMMARY_MAX) if meta else ""
+    known = [row["name"], _line(meta.name, NAME_MAX) if meta else "", *names]
+    aliases = dict.fromkeys(_line(name, NAME_MAX) for name in known if name)
+    summary = _text(meta.summary, SUMMARY_MAX) if meta else ""
     return Written(row, summary, tuple(name for name in aliases if name))
+
+
+def _line(text: str, limit: int) -> str:
+    return clean_line(text[:LOOKED_AT], limit)
+
+
+def _text(text: str, limit: int) -> str:
+    return clean_text(text[:LOOKED_AT], limit)
 
 
 def _state(card: Card) -> str:
@@ -199,4 +208,4 @@ def _absolute(path: str, cwd: str) -> str:
 def absolute(path: str, cwd: str) -> str:
     """A path as a tool was given it, made absolute."""
     path = path.removeprefix("@")
-    return posixpath.normpath(posixpath.join(cwd or "/", path))
+    return posixpath.normpath(posixpath.join("/", cwd, path))

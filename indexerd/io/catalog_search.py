@@ -48,7 +48,7 @@ _FIELDS = ("name", "tags", "description", "summary")
 _FIELD_MAX = 100  # candidates of a field
 _ROUND, _ROUNDS = 500, 8  # matching messages looked at in one go; how often
 _SESSIONS = 5  # with matching messages, for each hit asked for
-_COMPARED = 10  # messages, for each hit asked for
+_COMPARED, _COMPARED_MORE = 100, 5  # messages; more for each hit asked for
 _LATELY = 30  # sessions last used that are looked at anyway
 _FEW = 60  # sessions in scope that are looked at one by one
 _EACH = 20  # messages of a session looked at by itself
@@ -197,7 +197,7 @@ class _Look:
             " ORDER BY rowid DESC LIMIT :most"
         )
         match = asked.match(column=name, widen=widen)
-        rows = self._all(sql, match=match, scored=_SCORED, most=_FIELD_MAX)
+        rows = self._all(sql, match=match, scored=_SCORED, most=max(_FIELD_MAX, self.limit))
         return [(no, no, text) for no, text in rows]
 
     def _message_texts(self, match: str) -> list[tuple[int, int, str]]:
@@ -205,11 +205,16 @@ class _Look:
             of_session = {no: self._messages_in(no, match) for no in self.scope}
         else:
             of_session = self._newest_messages(match)
-        turns = sorted((n, -key) for keys in of_session.values() for n, key in enumerate(keys))
-        return self._originals([-key for _, key in turns[: _COMPARED * self.limit]])
+        turns = sorted(
+            (turn, place, key)
+            for place, keys in enumerate(of_session.values())
+            for turn, key in enumerate(keys)
+        )
+        most = _COMPARED + _COMPARED_MORE * self.limit
+        return self._originals([key for _, _, key in turns[:most]])
 
     def _newest_messages(self, match: str) -> dict[int, list[int]]:
-        """Of each session that has some, the newest matching messages, sessions from new to old."""
+        """Sessions' newest matching messages, those of the newest sessions that have some."""
         sql = (
             "SELECT rowid FROM message_words WHERE message_words MATCH :match AND rowid < :below"
             " AND (:scope IS NULL OR +(rowid >> :shift) IN (SELECT value FROM json_each(:scope)))"
@@ -225,10 +230,9 @@ class _Look:
             if len(of_session) >= _SESSIONS * self.limit:
                 break
             below, _ = messages_of(rows[-1][0] >> SESSION_SHIFT)  # enough of that session
-        for no in self._used_lately():
-            if no not in of_session:
-                of_session[no] = self._messages_in(no, match)
-        return of_session
+        lately = self._used_lately()
+        first = {no: of_session.get(no) or self._messages_in(no, match) for no in lately}
+        return first | of_session
 
     def _messages_in(self, no: int, match: str) -> list[int]:
         """One session's matching messages, newest first; FTS5 finds its way only upwards."""
@@ -276,7 +280,7 @@ class _Look:
             " AND (:scope IS NULL OR no IN (SELECT value FROM json_each(:scope)))"
             " ORDER BY modified DESC LIMIT :most"
         )
-        for no, session_id, cwd in self._all(sql, word=words[0], most=_FIELD_MAX):
+        for no, session_id, cwd in self._all(sql, word=words[0], most=max(_FIELD_MAX, self.limit)):
             for column, text in (("id", session_id), ("cwd", cwd)):
                 if all(word in text.lower() for word in words):
                     self.add(_Found(no, column, no, _PLAIN, _marked(text, words)))
@@ -352,10 +356,12 @@ class _Look:
         best = sorted(self.found.values(), key=lambda one: (-one.score, -one.no, one.field))
         for one in best[: self.limit]:
             sql = "SELECT id, name FROM session WHERE no = ?"
-            session_id, name = self.db.execute(sql, (one.no,)).fetchone() or ("", "")
+            session = self.db.execute(sql, (one.no,)).fetchone()
+            if session is None:  # forgotten meanwhile
+                continue
             hit = {
-                "sessionId": session_id,
-                "name": name,
+                "sessionId": session[0],
+                "name": session[1],
                 "field": one.field,
                 "snippet": one.snippet(),
                 "score": round(one.score, 4),

@@ -134,11 +134,16 @@ def _put(db: sqlite3.Connection, item: _Item) -> bool:
 
 
 def _unindex_about(db: sqlite3.Connection, no: int) -> None:
-    for index, fields in (("about_words", _ABOUT), ("about_letters", "nearly")):
+    held = db.execute(f"SELECT {_ABOUT}, nearly FROM about WHERE no = ?", (no,)).fetchone()  # noqa: S608 - ours
+    if held is not None:
         db.execute(
-            f"INSERT INTO {index} ({index}, rowid, {fields})"  # noqa: S608 - our own names
-            f" SELECT 'delete', no, {fields} FROM about WHERE no = ?",
-            (no,),
+            f"INSERT INTO about_words (about_words, rowid, {_ABOUT})"  # noqa: S608 - our own names
+            " VALUES ('delete', ?, ?, ?, ?, ?)",
+            (no, *held[:-1]),
+        )
+        db.execute(
+            "INSERT INTO about_letters (about_letters, rowid, nearly) VALUES ('delete', ?, ?)",
+            (no, held[-1]),
         )
 
 
@@ -161,12 +166,13 @@ def add_messages(
     db: sqlite3.Connection, session_id: str, items: Iterable[Message], mark: str | None
 ) -> int:
     """Add what is not there already; says how many."""
+    given = list(items)  # before anything is written: it may raise
     no = _number(db, session_id)
     first, last = messages_of(no)
     top = db.execute("SELECT max(id) FROM message WHERE id BETWEEN ? AND ?", (first, last))
     start = (top.fetchone()[0] or first) + 1
     new: dict[int, tuple[str, str, str, str]] = {}
-    for n, (entry, role, at, text) in enumerate(items):
+    for n, (entry, role, at, text) in enumerate(given):
         words = segment(cut(text))
         if words.strip():
             copy = _copy(entry or f"{session_id}\0{start + n}", words)
@@ -200,10 +206,9 @@ def _copy(entry: str, text: str) -> int:
 def drop_messages(db: sqlite3.Connection, session_id: str) -> None:
     """Drop a session's messages and its mark."""
     span = messages_of(_number(db, session_id))
-    db.execute(
-        "INSERT INTO message_words (message_words, rowid, text)"
-        " SELECT 'delete', id, text FROM message WHERE id BETWEEN ? AND ?",
-        span,
+    held = db.execute("SELECT id, text FROM message WHERE id BETWEEN ? AND ?", span)
+    db.executemany(
+        "INSERT INTO message_words (message_words, rowid, text) VALUES ('delete', ?, ?)", held
     )
     db.execute("DELETE FROM message WHERE id BETWEEN ? AND ?", span)
     db.execute("UPDATE session SET mark = NULL WHERE id = ?", (scrub(session_id),))

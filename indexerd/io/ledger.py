@@ -50,7 +50,10 @@ class Ledger:
             self._renew()
 
     def _open(self) -> sqlite3.Connection:
-        self._path.touch(mode=0o600)  # SQLite gives its side files the same mode
+        try:
+            self._path.touch(mode=0o600)  # SQLite gives its side files the same mode
+        except OSError as bad:
+            raise AccessError(f"the ledger cannot be opened: {bad.strerror}") from bad
         db = sqlite3.connect(self._path, check_same_thread=False, isolation_level=None)
         try:
             db.execute("PRAGMA journal_mode=WAL")

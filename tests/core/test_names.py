@@ -190,6 +190,17 @@ def test_a_word_of_another_name_is_no_slip() -> None:
     names = index(session(1, "Debug auth"), session(2, "OAuth rate chart"))
     with pytest.raises(NotFoundError):
         names.resolve("debug oauth")
+    names = index(session(1, "Debug oauth flow"), session(2, "Auth rate chart"))
+    with pytest.raises(NotFoundError):
+        names.resolve("debug auth")
+
+
+def test_a_number_does_not_stand_for_one_that_it_begins() -> None:
+    """Numbers must be the same as a whole: issue 123 is not issue 1234."""
+    names = index(session(1, "Crash of issue 1234"))
+    with pytest.raises(NotFoundError):
+        names.resolve("issue 123")
+    assert names.resolve("issue 1234").how == "fuzzy"
 
 
 def test_at_most_ten_candidates_are_listed() -> None:

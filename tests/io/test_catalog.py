@@ -265,6 +265,16 @@ def test_messages_and_their_mark_go_together(catalog: Catalog) -> None:
     assert hits(catalog, "world") == []
 
 
+def test_words_of_dropped_messages_are_forgotten(catalog: Catalog) -> None:
+    """A message that takes the place of a dropped one is not found by the words of that one."""
+    fill(catalog, row("a"))
+    say(catalog, "a", "walrus here", "walrus there")
+    catalog.drop_messages("a")
+    say(catalog, "a", "carpenter here", "carpenter there")
+    assert hits(catalog, "walrus") == []
+    assert hits(catalog, "carpenter there") == [("a", "message")]
+
+
 def test_a_message_told_twice_is_kept_once(catalog: Catalog) -> None:
     """A caller that begins again after a crash does no harm."""
     fill(catalog, row("a"))
@@ -288,7 +298,7 @@ def test_only_the_beginning_of_a_huge_message_is_indexed(catalog: Catalog) -> No
     """One message cannot fill the catalog: what is beyond 64 KiB is not found."""
     fill(catalog, row("a"), row("b"))
     say(catalog, "a", "first " + "x " * (TEXT_MAX // 2) + "behind")
-    say(catalog, "b", "erste " + "検" * TEXT_MAX + " hinten")
+    say(catalog, "b", "erste " + "検" * (TEXT_MAX // 2) + " hinten")
     assert hits(catalog, "first") == [("a", "message")]
     assert hits(catalog, "behind") == []
     assert hits(catalog, "erste") == [("b", "message")]

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from indexerd.errors import AccessError, StateError
+from indexerd.errors import AccessError, StateError, WriteError
 from indexerd.io.catalog import Catalog
 from tests.io.catalog_rows import fill, hits, ids, row
 
@@ -142,6 +142,31 @@ def test_damage_that_shows_late_is_made_good_at_the_next_start(path: Path) -> No
     fourth = Catalog.open(path)
     assert not fourth.rebuilt
     fourth.close()
+
+
+def test_a_full_disk_loses_no_more_than_what_was_being_put(path: Path) -> None:
+    """W: a write that SQLite refuses is a WriteError; what was there before is there still."""
+    catalog = Catalog.open(path)
+    fill(catalog, row("a"))
+    pages = catalog._writer.execute("PRAGMA page_count").fetchone()[0]
+    catalog._writer.execute(f"PRAGMA max_page_count = {pages + 2}")
+    big = [row(f"s{n}", description="word " * 2000) for n in range(50)]
+    with pytest.raises(WriteError):
+        fill(catalog, *big)
+
+    def swallow() -> None:
+        with catalog.batch():
+            fill(catalog, row("b"))
+            with pytest.raises(WriteError):
+                fill(catalog, *big)
+
+    with pytest.raises(WriteError):
+        swallow()
+    assert ids(catalog) == ["a"]
+    catalog._writer.execute("PRAGMA max_page_count = 1000000")
+    fill(catalog, *big)
+    assert catalog.count() == 51
+    catalog.close()
 
 
 def test_a_place_that_cannot_be_used_is_an_access_error(tmp_path: Path) -> None:

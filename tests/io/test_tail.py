@@ -1,12 +1,14 @@
-"""Reading what was appended, from real files that grow, shrink, change and vanish."""
+"""Reading what was appended: real files that grow, vanish, fail, or are no files at all.
+
+Files that change in other ways than by growing are in test_tail_model.py.
+"""
 
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -117,157 +119,7 @@ def test_a_half_line_is_known_again_after_a_restart_without_change(file: Path) -
     assert (second.verdict, second.bytes, after.pending) == (Verdict.SAME, 0, 5)
 
 
-Change = Callable[[Path], None]
 WAS = ONE + TWO + THREE
-
-
-def truncate_smaller(path: Path) -> None:
-    """Cut to the first line, in place."""
-    os.truncate(path, len(ONE))
-
-
-def truncate_and_grow(path: Path) -> None:
-    """Cut to nothing and write more than there was, before anyone looks."""
-    os.truncate(path, 0)
-    append(path, b'{"type":"session","id":"b"}\n' * 9)
-
-
-def rewrite_in_place(path: Path) -> None:
-    """As pi's migration does: the same inode, other bytes, longer."""
-    path.write_bytes(WAS.replace(b'"id":"a"', b'"id":"a","version":3'))
-
-
-def rewrite_same_size(path: Path) -> None:
-    """As long as before, one byte another, another mtime (omp's title line)."""
-    stamp = path.stat().st_mtime_ns
-    path.write_bytes(WAS.replace(b'"id":"a"', b'"id":"z"'))
-    os.utime(path, ns=(stamp, stamp + 1))
-
-
-def rename_over(path: Path) -> None:
-    """Another file takes the name."""
-    other = path.with_name("other")
-    other.write_bytes(b'{"type":"session","id":"b"}\n' * 9)
-    other.replace(path)
-
-
-def delete_and_recreate(path: Path) -> None:
-    """The name comes back, as a rule with the same inode on ext4."""
-    path.unlink()
-    path.write_bytes(b'{"type":"session","id":"b"}\n' * 9)
-
-
-@pytest.mark.parametrize(
-    ("change", "verdicts"),
-    [
-        (truncate_smaller, {Verdict.TRUNCATED}),
-        (truncate_and_grow, {Verdict.REWRITTEN}),
-        (rewrite_in_place, {Verdict.REWRITTEN}),
-        (rewrite_same_size, {Verdict.REWRITTEN}),
-        (rename_over, {Verdict.REPLACED}),
-        (delete_and_recreate, {Verdict.REWRITTEN, Verdict.REPLACED}),
-    ],
-)
-@pytest.mark.parametrize("restarted", [False, True])
-@pytest.mark.parametrize("half", [b"", b'{"half'])
-def test_a_file_that_does_not_continue_is_read_from_its_start(
-    file: Path, change: Change, verdicts: set[Verdict], half: bytes, *, restarted: bool
-) -> None:
-    """F10 to F13: whatever was done to it, all its lines now come, and none from before."""
-    file.write_bytes(WAS + half)
-    tail = Tail()
-    tail.read(str(file))
-    if restarted:
-        tail = reborn(tail)
-
-    change(file)
-    read = tail.read(str(file))
-
-    assert read.verdict in verdicts
-    assert lines(read) == cut(file.read_bytes())
-    assert read.lines[0].offset == 0
-    append(file, THREE)
-    more = tail.read(str(file))
-    assert (more.verdict, lines(more)) == (Verdict.CONTINUE, [THREE])
-
-
-@pytest.mark.parametrize("restarted", [False, True])
-def test_an_unfinished_last_line_that_was_rewritten(file: Path, *, restarted: bool) -> None:
-    """F11: only the partial line changed, in place; nothing of its old beginning is used."""
-    file.write_bytes(ONE + b'{"old')
-    tail = Tail()
-    tail.read(str(file))
-    if restarted:
-        tail = reborn(tail)
-
-    with file.open("r+b") as out:
-        out.seek(len(ONE))
-        out.write(b'{"new":1}\n')
-    read = tail.read(str(file))
-
-    assert lines(read)[-1] == b'{"new":1}\n'
-    assert read.verdict.restart == (not restarted)  # a new process never saw the old beginning
-
-
-def test_a_partial_line_is_recognised_by_more_than_its_last_byte(file: Path) -> None:
-    """F11: it came byte by byte, and was then rewritten so that its last byte is the same."""
-    file.write_bytes(ONE)
-    tail = Tail()
-    tail.read(str(file))
-    for byte in b'{"old"':
-        append(file, bytes([byte]))
-        tail.read(str(file))
-
-    os.truncate(file, len(ONE))
-    append(file, b'{"new":1}\n')
-    read = tail.read(str(file))
-
-    assert (read.verdict, lines(read)) == (Verdict.REWRITTEN, [ONE, b'{"new":1}\n'])
-
-
-def test_a_partial_line_that_was_cut_off(file: Path) -> None:
-    """A torn line was taken away in place: what is there now is all there is."""
-    file.write_bytes(ONE + b'{"torn')
-    tail = Tail()
-    tail.read(str(file))
-
-    os.truncate(file, len(ONE) + 2)
-    append(file, b"}\n")
-    read = tail.read(str(file))
-
-    assert lines(read) == [ONE, b'{"}\n']
-    assert read.verdict.restart
-
-
-def test_replaced_by_rename_200_times(file: Path) -> None:
-    """F13: each time the new content, wholly; no descriptor is left open."""
-    tail = Tail()
-    open_before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
-    for n in range(200):
-        other = file.with_name("new")
-        content = [b'{"id":"%d"}\n' % n, b'{"n":%d}\n' % n]
-        other.write_bytes(b"".join(content))
-        other.replace(file)
-        read = tail.read(str(file))
-        assert lines(read) == content
-        assert read.verdict is (Verdict.REPLACED if n else Verdict.CONTINUE)
-    if open_before:
-        assert len(os.listdir("/proc/self/fd")) == open_before
-
-
-def test_a_copy_put_in_the_files_place_goes_on(file: Path) -> None:
-    """F14: other inode, same bytes, more of them: restored from a backup, read on."""
-    file.write_bytes(WAS)
-    tail = Tail()
-    tail.read(str(file))
-
-    copy = file.with_name("copy")
-    shutil.copyfile(file, copy)
-    append(copy, b'{"id":"d"}\n')
-    copy.replace(file)
-    read = tail.read(str(file))
-
-    assert (read.verdict, lines(read)) == (Verdict.CONTINUE, [b'{"id":"d"}\n'])
 
 
 @pytest.mark.parametrize("year", [1970, 2099])
@@ -356,20 +208,6 @@ def test_a_file_that_vanishes_while_it_is_open_is_read_to_its_end(file: Path) ->
         assert lines(tail._read(fd, tail_module.BUDGET)) == cut(WAS)
     with pytest.raises(FileNotFoundError):
         tail.read(str(file))
-
-
-def test_a_descriptor_is_closed_after_a_failure_too(tmp_path: Path) -> None:
-    """X3: thousands of refused directories cost no descriptors."""
-    for _ in range(3):
-        with pytest.raises(SessionUnreadableError), opened(str(tmp_path)):
-            pass
-    with opened(_touched(tmp_path / "f")) as fd:
-        assert fd < 50
-
-
-def _touched(path: Path) -> str:
-    path.touch()
-    return str(path)
 
 
 def test_a_budget_ends_a_reading_and_the_next_one_goes_on(
