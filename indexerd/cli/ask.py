@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from indexerd.cli.streams import json_text, put
+from indexerd.cli.streams import json_text, put, safe
 from indexerd.client import Client
 from indexerd.errors import DaemonDownError
 from indexerd.paths import Places, places
@@ -65,9 +65,13 @@ def _offline(app: App) -> tuple[Answers, Any]:
     from indexerd.io.catalog import Catalog
     from indexerd.service.answers import Answers
 
-    catalog = Catalog.open(where(app).catalog, readonly=True)
-    if catalog.problem:
-        click.echo(f"indexerd: {catalog.problem}", err=True)
+    path = where(app).catalog
+    catalog = Catalog.open(path, readonly=True)
+    if not path.exists():
+        hint = "`indexerd run --once` reads your sessions"
+        click.echo(f"indexerd: nothing is stored yet: {hint}", err=True)
+    elif catalog.problem:
+        click.echo(f"indexerd: {safe(catalog.problem)}", err=True)
     return Answers(catalog, time.time), lambda row: _meta_dir(app, row)
 
 

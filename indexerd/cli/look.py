@@ -94,7 +94,7 @@ def list_(app: App, /, **options: Any) -> None:
             row["agent"],
             str(row["userMessageCount"]),
             row["name"] + (" (gone)" if row["gone"] else ""),
-            render.exact(row["cwd"]),
+            render.place(app, row["cwd"]),
         )
         for row in found["sessions"]
     ]

@@ -7,6 +7,7 @@ method's result, or `{"error": …}` and the error's exit code.
 from __future__ import annotations
 
 import importlib
+import sys
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -111,6 +112,7 @@ def cli(ctx: click.Context, config: str | None, as_json: bool, color: Color) -> 
 
 def run(argv: list[str]) -> int:
     """Run a command line; every error ends here, as text or JSON, and as an exit code."""
+    stdout = sys.stdout
     words = _json_first(argv)
     as_json = words[:1] == ["--json"]
     try:
@@ -123,10 +125,10 @@ def run(argv: list[str]) -> int:
         return INTERRUPTED
     except PermissionError as bad:
         return complain(AccessError(f"{bad.filename}: {bad.strerror}"), as_json=as_json)
-    except SystemExit as end:
-        if isinstance(end.__context__, BrokenPipeError):  # click's answer to a reader that left
-            return 0
-        raise
+    except SystemExit:
+        if sys.stdout is stdout:
+            raise
+        return 0  # click has put its own in the place of a stream whose reader has gone
     return code if isinstance(code, int) else 0
 
 

@@ -18,6 +18,7 @@ import click
 from indexerd.cli.streams import put, safe
 from indexerd.core.clean import clean_text, escape_path
 from indexerd.core.times import iso_ms
+from indexerd.paths import within
 
 if TYPE_CHECKING:
     from indexerd.cli.main import App
@@ -88,6 +89,14 @@ def exact(text: str) -> str:
     if text.isprintable():
         return text
     return "\n".join("\t".join(map(escape_path, line.split("\t"))) for line in text.split("\n"))
+
+
+def place(app: App, path: str) -> str:
+    """A directory for a list: on a terminal with `~` for the user's home, else as it is."""
+    home = os.environ.get("HOME", "").rstrip("/")
+    if home and aligned(app) and within(path, home):
+        path = "~" + path[len(home) :]
+    return exact(path)
 
 
 def age(iso: str) -> str:

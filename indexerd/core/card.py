@@ -37,6 +37,7 @@ class Card(msgspec.Struct, frozen=True, array_like=True):
     oversized: int
     since: str | None = None  # the lastIndexedLeafId that `new_users` was counted from
     new_users: int = 0
+    looped: bool = False  # parents run in a circle somewhere (S1.7)
 
     @property
     def modified_ms(self) -> int:
@@ -75,6 +76,7 @@ def card_of(
         answered=state.assistants > 0,
         compacted=state.leaf != NOWHERE and state.kind(state.leaf) is Kind.COMPACTION,
         rows=len(state),
+        looped=bool(state.cycles()),
         bad_lines=state.bad_lines,
         oversized=state.oversized,
         since=since,
@@ -87,13 +89,13 @@ _decoder = msgspec.msgpack.Decoder(Card)
 
 
 def pack(card: Card) -> bytes:
-    """A card as bytes, for the ledger."""
-    return _encoder.encode(card)
+    """A card as bytes, for the ledger; without its path, which need not be text."""
+    return _encoder.encode(msgspec.structs.replace(card, path=""))
 
 
-def unpack(data: bytes) -> Card:
+def unpack(data: bytes, path: str) -> Card:
     """The reverse of `pack`; ValueError for bytes of another build."""
     try:
-        return _decoder.decode(data)
+        return msgspec.structs.replace(_decoder.decode(data), path=path)
     except msgspec.DecodeError as bad:
         raise ValueError(str(bad)) from None

@@ -33,6 +33,7 @@ class SessionState:
 
     def __init__(self) -> None:
         self.header: Header | None = None
+        self.strict = False  # every line is parsed: one was found to be what it did not look like
         self.foreign = False  # the first record is no session header: not a session (S1.3)
         self.ids: list[bytes] = []
         self.index: dict[bytes, int] = {}
@@ -293,6 +294,7 @@ class SessionState:
 
 
 _FACTS = (
+    "strict",
     "name",
     "first_user",
     "activity_ms",
@@ -313,7 +315,7 @@ class _Stored(msgspec.Struct, array_like=True):
     lengths: bytes
     codes: bytes
     leaf: int
-    facts: tuple[str | None, str, int, int, int, int, int, int]
+    facts: tuple[bool, str | None, str, int, int, int, int, int, int]
     labels: dict[str, str]
     late: dict[int, bytes]
     repeats: bool

@@ -115,6 +115,7 @@ class Daemon:
             report=lambda session, why: self.news.say(
                 Event.META_INVALID, {"session": session, "reason": why}
             ),
+            defect=self._set_aside,
         )
         indexer = Indexer(
             self.library,
@@ -151,6 +152,9 @@ class Daemon:
 
     async def _read(self, work: Callable[..., Any], *args: Any) -> Any:
         return await self.pipeline.read(work, *args)
+
+    def _set_aside(self, path: str, bug: Exception) -> None:
+        self.news.defect(Event.SESSION_QUARANTINED, "", bug, path=path)
 
     def _attempted(self, event: Event, session_id: str, fields: dict[str, Any]) -> None:
         if event is Event.INDEX_RETRY:

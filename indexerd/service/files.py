@@ -5,37 +5,35 @@ another than before. One thread uses this; nobody else touches a state. States a
 memory for the sessions written to lately, all others sleep in the ledger: what lives in memory
 follows what is active, not what exists.
 
-One session id can be claimed by several files. One of them owns it: the one with the newest
-message, and the smaller path where that is a tie. The owner stays until another is ahead by a
-minute, so that two writers on two copies do not make it flip to and fro.
+Nothing a file is called or holds may end the daemon: a defect that a file provokes sets that
+file aside until it changes. A file that the user excluded is not followed, and nothing of it
+is kept.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatch
 
 from msgspec.structs import replace
 
 from indexerd.agents import ADAPTERS
-from indexerd.core.card import Card, card_of, pack, unpack
+from indexerd.core.card import Card, card_of, unpack
 from indexerd.core.cursor import Look, Verdict, glance
 from indexerd.core.lines import Oversize
 from indexerd.core.session import SessionState
-from indexerd.errors import SessionUnreadableError
+from indexerd.errors import IndexerdError, SessionUnreadableError
 from indexerd.io.ledger import Ledger
 from indexerd.io.scan import Found
 from indexerd.io.stores import Store
 from indexerd.io.tail import Tail, look
 from indexerd.paths import is_session_id
+from indexerd.service.memory import Memory, Tracked
+from indexerd.service.owners import Owners
 
-STATES_KEPT = 48  # sessions whose tree stays in memory
-ROWS_KEPT = 400_000  # and entries of all these together
 BATCH_BYTES = 16 * 1024 * 1024  # read before the caller gets its turn
-OWNER_MARGIN_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +47,6 @@ class Change:
     branched: bool = False  # the old leaf is not on the new path
 
 
-@dataclass(slots=True)
-class _File:
-    path: str
-    agent: str
-    tail: Tail = field(default_factory=Tail)
-    card: Card | None = None
-    state: SessionState | None = None
-    dirty: bool = False  # the ledger does not know this yet
-    excluded: bool = False
-    problem: str = ""
-
-
 class Files:
     """All session files of all stores."""
 
@@ -71,79 +57,106 @@ class Files:
         stores: Callable[[], list[Store]],
         since: Callable[[str], str | None],
         exclude: Callable[[], list[str]],
+        defect: Callable[[str, Exception], None],
     ) -> None:
+        """`defect(path, bug)` hears of files that are set aside."""
         self._ledger = ledger
         self._stores = stores
         self._since = since
         self._exclude = exclude
-        self._files: dict[str, _File] = {}
-        self._owners: dict[str, _File] = {}
-        self._twins: dict[str, set[str]] = {}  # session id -> paths, where there are several
+        self._defect = defect
+        self._files: dict[str, Tracked] = {}
+        self.owners: Owners[Tracked] = Owners()
+        self.hidden: set[str] = set()  # sessions that the user excluded
+        self._globs: list[str] = []
         self._inodes: dict[tuple[int, int], str] = {}
-        self._awake: OrderedDict[str, _File] = OrderedDict()
+        self._memory = Memory(ledger)
 
     # -- questions -----------------------------------------------------------------------
 
     def card(self, session_id: str) -> Card | None:
         """The card of a session's owner."""
-        owner = self._owners.get(session_id)
+        owner = self.owners.get(session_id)
         return owner.card if owner else None
-
-    def cards(self) -> Iterator[Card]:
-        """The card of every session."""
-        return (file.card for file in self._owners.values() if file.card)
 
     def problems(self) -> dict[str, str]:
         """Files that could not be read, and why."""
         files = list(self._files.values())  # another thread may ask while this one reads
-        return {file.path: file.problem for file in files if file.problem}
-
-    def twins(self) -> dict[str, list[str]]:
-        """Session ids claimed by several files, the owner first."""
-        found = {}
-        for session_id, paths in list(self._twins.items()):
-            owner = self._owners.get(session_id)
-            if owner is not None:
-                found[session_id] = [owner.path, *sorted(paths - {owner.path})]
-        return found
+        problems = ((file.path, file.unreadable or file.problem) for file in files)
+        return {path: problem for path, problem in problems if problem}
 
     def state(self, session_id: str) -> SessionState | None:
         """The tree of a session, awake or out of the ledger; read anew where that fails."""
-        owner = self._owners.get(session_id)
+        owner = self.owners.get(session_id)
         if owner is None:
             return None
-        if owner.state is None and not self._wake(owner):
-            with suppress(SessionUnreadableError, FileNotFoundError):
-                self._read(owner)
+        if owner.state is None and not self._memory.wake(owner) and not self._read_all(owner):
+            return None
         return owner.state
+
+    def reread(self, session_id: str) -> list[Change]:
+        """A line that was taken on its looks is no JSON: read its file anew, parsing each one."""
+        owner = self.owners.get(session_id)
+        if owner is None or (owner.state is not None and owner.state.strict):
+            return []
+        owner.tail, owner.state = Tail(), SessionState()
+        owner.state.strict = True
+        return self._deal(owner, Verdict.REWRITTEN) if self._read_all(owner) else []
+
+    def _read_all(self, file: Tracked) -> bool:
+        more = True
+        while more:
+            try:
+                _, _, more = self._read(file)
+            except (SessionUnreadableError, FileNotFoundError):
+                return False
+        return True
 
     # -- taking changes in ---------------------------------------------------------------
 
     def load(self) -> None:
         """Take over what the ledger knows; nothing is read."""
+        self._globs = self._exclude()
+        dropped = []
         for path, cursor, packed in self._ledger.cards():
             store = self._store(path)
             if store is None:
                 continue
             with suppress(ValueError):
-                file = _File(path, store.agent, Tail(cursor))
-                file.card = unpack(packed) if packed else None
-                file.excluded = self._is_excluded(path, file.card)
-                self._files[path] = file
+                card = unpack(packed, path) if packed else None
+                if self.excludes(path, card.cwd if card else ""):
+                    self.hidden |= {card.session_id} if card else set()
+                    dropped.append(path)
+                    continue
+                file = self._files[path] = Tracked(path, store.agent, Tail(cursor), card)
                 self._inodes[cursor.dev, cursor.ino] = path
-                self._claim(file)
+                self.owners.claim(file)
+        self._ledger.forget(dropped)
+
+    def reconsider(self) -> list[Change]:
+        """The globs may have changed: drop what is excluded now, follow what is not any more."""
+        globs, self._globs = self._globs, self._exclude()
+        changes: list[Change] = []
+        for file in list(self._files.values()) if globs != self._globs else ():
+            excluded = self.excludes(file.path, file.card.cwd if file.card else file.cwd)
+            if file.excluded and not excluded:
+                del self._files[file.path]  # met anew by the scan that follows
+            elif excluded and not file.excluded:
+                changes += self._hide(file)
+        return changes
 
     def differing(self, found: Iterable[Found]) -> list[str]:
         """Of a scan, the paths whose stat is not the cursor's."""
         paths = []
         for one in found:
             file = self._files.get(one.path)
-            if file is None or file.problem or file.tail.cursor is None:
+            seen = Look(one.dev, one.ino, one.size, one.mtime_ns)
+            if file is None:
                 paths.append(one.path)
-            elif not file.excluded:
-                seen = Look(one.dev, one.ino, one.size, one.mtime_ns)
-                if glance(file.tail.cursor, seen) is not Verdict.SAME:
-                    paths.append(one.path)
+            elif file.excluded or file.aside == seen:
+                continue
+            elif file.unreadable or not _same(file, seen):
+                paths.append(one.path)
         return paths
 
     def missing(self, found: Iterable[Found], unseen: Callable[[str], bool]) -> list[str]:
@@ -153,8 +166,11 @@ class Files:
 
     def refresh(self, paths: Iterable[str]) -> Iterator[list[Change]]:
         """Look at paths, those that exist first; yields in batches of a bounded read."""
-        present = [path for path in paths if look(path) is not None]
-        gone = [path for path in paths if look(path) is None]
+        present: list[str] = []
+        gone: list[str] = []
+        for path in paths:
+            there = look(path) is not None and self._store(path) is not None
+            (present if there else gone).append(path)
         batch: list[Change] = []
         amount = 0
         while present:
@@ -166,27 +182,27 @@ class Files:
                 if more:
                     again.append(path)
                 if amount >= BATCH_BYTES:
-                    self._rest()
+                    self._memory.rest()
                     yield batch
                     batch, amount = [], 0
             present = again
         for path in gone:
             batch += self._vanish(path)
-        self._rest()
+        self._memory.rest()
         yield batch
 
     def recount(self, session_id: str) -> Change | None:
         """Count again after the meta file changed."""
-        owner = self._owners.get(session_id)
+        owner = self.owners.get(session_id)
         if owner is None or owner.card is None or owner.card.since == self._since(session_id):
             return None
         if self.state(session_id) is None:
             return None
-        return self._deal(owner, Verdict.SAME)
+        return next(iter(self._deal(owner, Verdict.SAME)), None)
 
     def checkpoint(self) -> None:
         """Bring the ledger up to date."""
-        self._store_files([file for file in self._awake.values() if file.dirty])
+        self._memory.checkpoint()
 
     # -- one file ------------------------------------------------------------------------
 
@@ -194,27 +210,33 @@ class Files:
         file, moved = self._files.get(path), False
         if file is None:
             file, moved = self._meet(path)
-        if file is None or file.excluded:
+        if file is None or file.excluded or (file.aside and file.aside == look(path)):
             return [], 0, False
         try:
             verdict, size, more = self._read(file)
+            if more or (verdict is Verdict.SAME and not (moved or file.unreadable)):
+                return [], size, more
+            file.unreadable, file.aside = "", None
+            return self._deal(file, verdict), size, False
         except FileNotFoundError:
             return self._vanish(path), 0, False
         except SessionUnreadableError as bad:
-            file.problem = str(bad)
-            return [], 0, False
-        file.problem = ""
-        if more or (verdict is Verdict.SAME and not moved):
-            return [], size, more
-        was, change = file.card, self._deal(file, verdict)
-        changes = [change] if change else []
-        if was and change and change.session_id != was.session_id:  # another session's file now
-            changes.insert(0, self._lost(was))
-        return changes, size, False
+            file.unreadable = str(bad)
+        except IndexerdError:
+            raise  # of the ledger, not of this file
+        except Exception as bug:  # noqa: BLE001 - one odd file must not end the daemon (V7)
+            self._set_aside(file, bug)
+        return [], 0, False
 
-    def _read(self, file: _File) -> tuple[Verdict, int, bool]:
+    def _set_aside(self, file: Tracked, bug: Exception) -> None:
+        file.problem = f"set aside until it changes: {type(bug).__name__}"
+        file.aside, file.tail, file.state, file.dirty = look(file.path), Tail(), None, False
+        self._memory.drop(file.path)
+        self._defect(file.path, bug)
+
+    def _read(self, file: Tracked) -> tuple[Verdict, int, bool]:
         """Read what is new and take it into the state."""
-        if file.state is None and file.tail.cursor is not None and not self._wake(file):
+        if file.state is None and file.tail.cursor is not None and not self._memory.wake(file):
             file.tail = Tail()
         read = file.tail.read(file.path)
         if read.verdict is Verdict.SAME:
@@ -228,43 +250,61 @@ class Files:
             else:
                 agent.skim(file.state, piece.data, piece.offset)
         file.dirty = True
-        self._awake[file.path] = file
-        self._awake.move_to_end(file.path)
+        self._memory.keep(file)
         cursor = file.tail.cursor
         if cursor is not None:
             self._inodes[cursor.dev, cursor.ino] = file.path
         return read.verdict, read.bytes, read.more
 
-    def _deal(self, file: _File, verdict: Verdict) -> Change | None:
-        """Make the file's new card; say what it changes for its session."""
+    def _deal(self, file: Tracked, verdict: Verdict) -> list[Change]:
+        """Make the file's new card; say what it changes, for its session and a former one."""
         state, cursor, was = file.state, file.tail.cursor, file.card
         if state is None or cursor is None:
-            return None
-        session_id = state.header.session_id if state.header else ""
+            return []
+        header = state.header
+        if header is not None and self.excludes(file.path, header.cwd):
+            return self._hide(file)
         card = card_of(
             state,
             agent=file.agent,
             path=file.path,
             mtime_ms=max(cursor.mtime_ns, 0) // 1_000_000,
-            since=self._since(session_id),
+            since=self._since(header.session_id) if header else None,
         )
         if card is None and was is not None and _blank(state):  # emptied, to be written anew
             card = replace(was, path=file.path, since=self._since(was.session_id), new_users=0)
+        file.problem = ""
         if card is not None and not is_session_id(card.session_id):
             card, file.problem = None, "the session id is not of the allowed form"
-        if self._is_excluded(file.path, card):
-            card, file.excluded, file.state = None, True, SessionState()
         file.card, file.dirty = card, True
+        changes = []
         if was is not None and (card is None or card.session_id != was.session_id):
-            self._disown(file, was.session_id)
-        if card is None:
-            return self._lost(was) if was else None
-        self._claim(file)
-        owner = self._owners[card.session_id]
-        branched = verdict is Verdict.CONTINUE and was is not None and state.left(was.leaf_id)
-        return Change(card.session_id, owner.card, verdict, was, branched)
+            self.owners.disown(file, was.session_id)
+            changes.append(self._lost(was))
+            was = None
+        if card is not None:
+            self.hidden.discard(card.session_id)
+            self.owners.claim(file)
+            left = verdict is Verdict.CONTINUE and was is not None and state.left(was.leaf_id)
+            owner = self.card(card.session_id)
+            changes.append(Change(card.session_id, owner, verdict, was, left))
+        return changes
 
-    def _meet(self, path: str) -> tuple[_File | None, bool]:
+    def _hide(self, file: Tracked) -> list[Change]:
+        """The user excluded this file: forget all that is known of it."""
+        was, header = file.card, file.state.header if file.state else None
+        file.excluded, file.cwd = True, was.cwd if was else header.cwd if header else ""
+        file.card, file.state, file.dirty, file.tail = None, None, False, Tail()
+        self._memory.drop(file.path)
+        self._ledger.forget([file.path])
+        session_id = was.session_id if was else header.session_id if header else ""
+        self.hidden.add(session_id)
+        if was is None:
+            return []
+        self.owners.disown(file, session_id)
+        return [self._lost(was)]
+
+    def _meet(self, path: str) -> tuple[Tracked | None, bool]:
         """A path never seen: a new file, or (True) a known one that was moved."""
         store = self._store(path)
         if store is None:
@@ -274,17 +314,17 @@ class Files:
         file = self._files.get(old) if old else None
         moved = file is not None and look(file.path) is None
         if old and file is not None and moved:
-            self._wake(file, old)
+            self._memory.wake(file, old)
             if file.card:
-                self._disown(file, file.card.session_id)
+                self.owners.disown(file, file.card.session_id)
             del self._files[old]
-            self._awake.pop(old, None)
+            self._memory.drop(old)
             self._ledger.forget([old])
             file.path, file.agent = path, store.agent
-            self._awake[path] = file
+            self._memory.keep(file)
         else:
-            file = _File(path, store.agent)
-        file.excluded = self._is_excluded(path, file.card)
+            file = Tracked(path, store.agent)
+        file.excluded = self.excludes(path, file.card.cwd if file.card else "")
         self._files[path] = file
         return file, moved
 
@@ -292,105 +332,35 @@ class Files:
         file = self._files.pop(path, None)
         if file is None:
             return []
-        self._awake.pop(path, None)
+        self._memory.drop(path)
         self._ledger.forget([path])
         cursor = file.tail.cursor
         if cursor is not None and self._inodes.get((cursor.dev, cursor.ino)) == path:
             del self._inodes[cursor.dev, cursor.ino]
         if file.card is None:
             return []
-        self._disown(file, file.card.session_id)
+        self.owners.disown(file, file.card.session_id)
         return [self._lost(file.card)]
 
     def _lost(self, was: Card) -> Change:
-        owner = self._owners.get(was.session_id)
-        return Change(was.session_id, owner.card if owner else None, Verdict.SAME, was)
-
-    # -- owners --------------------------------------------------------------------------
-
-    def _claim(self, file: _File) -> None:
-        """Let a file stand for its session, if it is the best one."""
-        card = file.card
-        if card is None:
-            return
-        owner = self._owners.get(card.session_id)
-        if owner is None or owner is file:
-            self._owners[card.session_id] = file
-            return
-        self._twins.setdefault(card.session_id, {owner.path}).add(file.path)
-        ahead = card.activity_ms - (owner.card.activity_ms if owner.card else 0)
-        if ahead > OWNER_MARGIN_MS or (ahead == 0 and file.path < owner.path):
-            self._owners[card.session_id] = file
-
-    def _disown(self, file: _File, session_id: str) -> None:
-        """A file stands for a session no more; another may."""
-        twins = self._twins.get(session_id, set())
-        twins.discard(file.path)
-        if self._owners.get(session_id) is file:
-            del self._owners[session_id]
-            for path in sorted(twins):
-                if path in self._files:
-                    self._claim(self._files[path])
-        if len(twins) < 2:  # noqa: PLR2004 - one file is no twin
-            self._twins.pop(session_id, None)
-
-    # -- memory and ledger ---------------------------------------------------------------
-
-    def _wake(self, file: _File, path: str | None = None) -> bool:
-        """Bring a file's state back from the ledger; says whether it is there."""
-        if file.state is not None:
-            return True
-        stored = self._ledger.state(path or file.path)
-        if stored is None:
-            return False
-        try:
-            file.state = SessionState.decode(stored)
-        except ValueError:
-            return False
-        self._awake[file.path] = file
-        return True
-
-    def _rest(self) -> None:
-        """Let the sessions that were silent longest sleep in the ledger."""
-        rows = sum(len(file.state) for file in self._awake.values() if file.state)
-        leaving: list[_File] = []
-        while self._awake and (len(self._awake) > STATES_KEPT or rows > ROWS_KEPT):
-            _, file = self._awake.popitem(last=False)
-            leaving.append(file)
-            rows -= len(file.state) if file.state else 0
-        self._store_files([file for file in leaving if file.dirty])
-        for file in leaving:
-            if not file.tail.pending:
-                file.state = None
-
-    def _store_files(self, files: list[_File]) -> None:
-        if not files:
-            return
-        rows = [
-            (
-                file.path,
-                file.tail.cursor,
-                pack(file.card) if file.card else b"",
-                file.state.encode() if file.state else None,
-            )
-            for file in files
-            if file.tail.cursor is not None
-        ]
-        self._ledger.put(rows)
-        for file in files:
-            file.dirty = False
+        return Change(was.session_id, self.card(was.session_id), Verdict.SAME, was)
 
     def _store(self, path: str) -> Store | None:
         return next((store for store in self._stores() if store.holds(path)), None)
 
-    def _is_excluded(self, path: str, card: Card | None) -> bool:
+    def excludes(self, path: str, cwd: str) -> bool:
         """Whether the user excluded this file, or the directory its session ran in."""
-        names = [path, card.cwd] if card else [path]
+        names = [name for name in (path, cwd) if name]
         return any(
             fnmatch(name, glob) or fnmatch(name, glob.rstrip("/") + "/*")
-            for glob in self._exclude()
+            for glob in self._globs
             for name in names
         )
+
+
+def _same(file: Tracked, seen: Look) -> bool:
+    cursor = file.tail.cursor
+    return cursor is not None and glance(cursor, seen) is Verdict.SAME
 
 
 def _blank(state: SessionState) -> bool:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
+from indexerd.core.card import Card
 from indexerd.core.clean import escape_path
 from indexerd.core.times import iso
 from indexerd.service.pipeline import Pipeline
 from indexerd.service.treasury import Treasury
 
+NEWEST_VERSION = 3  # of pi's format
 SHOWN = 20  # paths and sessions named in one problem
 
 
@@ -44,8 +47,18 @@ def status(pipeline: Pipeline, treasury: Treasury, started: float) -> dict[str, 
     }
 
 
-def _problems(pipeline: Pipeline, started: float) -> Iterator[dict[str, Any]]:
+Problems = Iterator[dict[str, Any]]
+
+
+def _problems(pipeline: Pipeline, started: float) -> Problems:
     since = iso(started)
+    yield from _set_up(pipeline, since)
+    yield from _disk(pipeline, since)
+    yield from _roots(pipeline, since)
+    yield from _sessions(pipeline, since)
+
+
+def _set_up(pipeline: Pipeline, since: str) -> Problems:
     for bad in pipeline.loaded.problems:
         cause = f"{bad['file']}: {bad['key']}: {bad['message']}"
         yield _problem("config_invalid", cause, since, bad["hint"])
@@ -53,25 +66,51 @@ def _problems(pipeline: Pipeline, started: float) -> Iterator[dict[str, Any]]:
         missing = "; ".join(f"{key}: {why}" for key, why in pipeline.models.missing.items())
         cure = "configure a key, or add local/extractive to model_keys, and reload"
         yield _problem("model_unavailable", missing, since, cure)
+
+
+def _disk(pipeline: Pipeline, since: str) -> Problems:
+    if pipeline.trouble:
+        cure = "free some space, or see who locks the file; it is tried again all the time"
+        yield _problem("state_unwritable", pipeline.trouble, since, cure)
+    if pipeline.runner.indexer.unwritten:
+        cause = f"{pipeline.runner.indexer.unwritten} answers wait for a disk that takes them"
+        yield _problem("write_failed", cause, since, "free some space; they are written then")
+
+
+def _roots(pipeline: Pipeline, since: str) -> Problems:
     for one in pipeline.watch.health().problems:
         yield _problem(one.code, one.cause, iso(one.since), one.cure)
-    unreadable = pipeline.library.files.problems()
-    for path, why in list(unreadable.items())[:SHOWN]:
+    scanned = pipeline.library.scanned
+    for root, why in scanned.refused if scanned else ():
+        yield _problem("root_refused", f"{escape_path(root)}: {why}", since, "name another root")
+    for path in (scanned.unreadable if scanned else ())[:SHOWN]:
+        cure = "check the directory's mode and owner; it is looked at again at every scan"
+        yield _problem("unreadable", f"{escape_path(path)} cannot be read", since, cure)
+
+
+def _sessions(pipeline: Pipeline, since: str) -> Problems:
+    files = pipeline.library.files
+    for path, why in list(files.problems().items())[:SHOWN]:
         cure = "check the file's mode and owner; it is looked at again at every scan"
         yield _problem("unreadable", f"{escape_path(path)}: {why}", since, cure)
-    for session_id, paths in list(pipeline.library.files.twins().items())[:SHOWN]:
+    for session_id, paths in list(files.owners.twins().items())[:SHOWN]:
         names = ", ".join(escape_path(path) for path in paths)
         cause = f"several files claim session {session_id}; the first counts: {names}"
         yield _problem("duplicate_session", cause, since, "remove the copies that are not wanted")
     for why in list(pipeline.library.shelf.problems().values())[:SHOWN]:
         cure = "`indexerd index REF --force` writes it anew"
         yield _problem("invalid_meta", why, since, cure)
-    scanned = pipeline.library.scanned
-    for root, why in scanned.refused if scanned else ():
-        yield _problem("root_refused", f"{escape_path(root)}: {why}", since, "name another root")
-    if pipeline.runner.indexer.unwritten:
-        cause = f"{pipeline.runner.indexer.unwritten} answers wait for a disk that takes them"
-        yield _problem("write_failed", cause, since, "free some space; they are written then")
+    odd = (one for one in files.owners.cards() if one.looped or one.version > NEWEST_VERSION)
+    yield from (_odd(card, since) for card in islice(odd, SHOWN))
+
+
+def _odd(card: Card, since: str) -> dict[str, Any]:
+    """A session that is read as well as can be (S1.7, S1.12)."""
+    if card.looped:
+        cause = f"session {card.session_id}: parents run in a circle"
+        return _problem("parent_cycle", cause, since, "the path is cut where it would repeat")
+    cause = f"session {card.session_id}: format version {card.version} is newer than we know"
+    return _problem("newer_version", cause, since, "look for a newer indexerd")
 
 
 def _problem(code: str, cause: str, since: str, cure: str) -> dict[str, Any]:

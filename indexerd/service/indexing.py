@@ -37,7 +37,6 @@ from indexerd.io.logs import Event
 from indexerd.io.telemetry import Telemetry, index_row
 from indexerd.io.writer import Conflict, MetaWriter
 from indexerd.llm.base import Finish, Model, Reply
-from indexerd.llm.registry import Models
 from indexerd.meta import FIRST_MESSAGE_MAX, SCHEMA_VERSION, Metadata, MetaFile, Usage
 from indexerd.service.library import Library
 from indexerd.service.snapshot import Snapshot, take
@@ -133,15 +132,16 @@ class Indexer:
         """Answers that wait for a disk that takes them."""
         return len(self._held)
 
-    async def run(
-        self, session_id: str, settings: Settings, models: Models, *, local_only: bool
-    ) -> Done:
-        """Index one session now. Raises an error of the tree; the old meta file then stands."""
+    async def run(self, session_id: str, settings: Settings, models: list[Model]) -> Done:
+        """Index one session now, by the first of `models` that is to be had.
+
+        Raises an error of the tree; the old meta file then stands.
+        """
         held = self._held.get(session_id)
         if held is not None:
             return await self._write(session_id, held)
         run = await self.prepare(session_id, settings)
-        found, model = await self._ask(run, settings, models, local_only=local_only)
+        found, model = await self._ask(run, settings, models)
         meta = _meta_file(run, found, model, self._clock())
         return await self._write(session_id, _Held(run.snap, meta, run.spent.usd))
 
@@ -164,16 +164,15 @@ class Indexer:
     # -- models --------------------------------------------------------------------------
 
     async def _ask(
-        self, run: _Run, settings: Settings, models: Models, *, local_only: bool
+        self, run: _Run, settings: Settings, models: list[Model]
     ) -> tuple[Metadata, Model]:
-        """Ask the first usable model; where it is not to be had, a local one."""
-        usable = [one for one in models.available() if not (local_only and one.remote)]
-        if not usable:
-            raise ModelUnavailableError(_why_none(models, local_only=local_only))
+        """Ask the first model; where it is not to be had, a local one."""
+        if not models:
+            raise ModelUnavailableError("no configured model can be used")
         try:
-            return await self._attempts(run, usable[0], settings), usable[0]
+            return await self._attempts(run, models[0], settings), models[0]
         except (BudgetError, ProviderDeniedError, ModelUnavailableError, RefusedError):
-            local = next((one for one in usable[1:] if not one.remote), None)
+            local = next((one for one in models[1:] if not one.remote), None)
             if local is None:
                 raise
         return await self._attempts(run, local, settings), local
@@ -278,13 +277,6 @@ def _redactor(settings: Settings) -> Callable[[str], tuple[str, dict[str, int]]]
         return found.text, found.counts
 
     return clean
-
-
-def _why_none(models: Models, *, local_only: bool) -> str:
-    missing = "; ".join(f"{key}: {why}" for key, why in models.missing.items())
-    if local_only and not missing:
-        return "the session is older than backfill_days, and no local model is configured"
-    return f"Missing configured model(s): {missing}" if missing else "no model is configured"
 
 
 def _meta_file(run: _Run, found: Metadata, model: Model, now: float) -> MetaFile:

@@ -19,9 +19,12 @@ from indexerd.errors import (
     ProviderError,
     RefusedError,
     SessionEmptyError,
+    SessionUnreadableError,
+    WriteError,
 )
 from indexerd.service.shelf import Brief
 
+SOON = 2.0  # seconds
 NO_MODEL_PAUSE = 3600.0  # a reload of the configuration ends it
 
 
@@ -80,6 +83,9 @@ def after(setback: Setback, error: IndexerdError, new_users: int, now: float) ->
         pause = error.retry_after
     elif isinstance(error, ProviderError) and error.retry_after is not None:
         pause = error.retry_after  # the provider's wish burns no attempt of the job (M3)
+    elif isinstance(error, WriteError | SessionUnreadableError):
+        failures += 1  # nothing was paid, or what was paid is kept: soon again
+        pause = min(SOON * 2.0 ** min(failures - 1, 10), back_off(1) * 5)
     else:
         failures += 1
         pause = back_off(failures)

@@ -16,15 +16,17 @@ from indexerd.core.card import Card
 from indexerd.core.redact import redact
 from indexerd.core.rows import Facts, Written, absolute, gone_row, row_of
 from indexerd.core.session import SessionState
-from indexerd.errors import SessionUnreadableError
+from indexerd.errors import NotFoundError, SessionUnreadableError
 from indexerd.events import Entry, Kind, ToolCall
 from indexerd.io.catalog import Catalog, SearchText
 from indexerd.io.ledger import Ledger
 from indexerd.io.scan import ScanResult, scan
 from indexerd.io.stores import Store
 from indexerd.io.tail import Lines, lines_of
+from indexerd.meta import MetaFile
 from indexerd.paths import within
 from indexerd.service.files import Change, Files
+from indexerd.service.owners import MARGIN_MS
 from indexerd.service.shelf import Brief, Shelf
 
 FACTS_MAX = 500  # files listed per session
@@ -53,13 +55,16 @@ class Library:
         stores: Callable[[], list[Store]],
         exclude: Callable[[], list[str]],
         report: Callable[[str, str], None],
+        defect: Callable[[str, Exception], None],
     ) -> None:
         self.ledger = ledger
         self.catalog = catalog
         self._find_stores = stores
         self._stores: list[Store] = []
         self.shelf = Shelf(ledger, report)
-        self.files = Files(ledger, stores=self.stores, since=self.shelf.since, exclude=exclude)
+        self.files = Files(
+            ledger, stores=self.stores, since=self.shelf.since, exclude=exclude, defect=defect
+        )
         self.scanned: ScanResult | None = None
         self._unread: dict[str, None] = {}  # sessions whose text is not searchable yet
 
@@ -70,7 +75,8 @@ class Library:
         self.find_stores()
         self.files.load()
         self.shelf.load()
-        cards = list(self.files.cards())
+        cards = list(self.files.owners.cards())
+        self._publish(self.files.hidden)
         if self.catalog.rebuilt:
             ids = {card.session_id for card in cards} | set(self.shelf.ids())
             self._publish(ids)
@@ -90,7 +96,10 @@ class Library:
 
     def meta_dir(self, card: Card) -> str:
         """Where a session's meta file belongs."""
-        return next(one.meta for one in self.stores() if one.holds(card.path))
+        store = next((one for one in self.stores() if one.holds(card.path)), None)
+        if store is None:
+            raise NotFoundError("the session's directory is no root any more")
+        return store.meta
 
     def home(self, session_id: str) -> str | None:
         """The directory in which a session's meta file and sidecar are, or belong."""
@@ -105,15 +114,17 @@ class Library:
         """Compare every session and meta file with what is known; newest files first."""
         stores = self._stores
         result = scan([one.sessions for one in stores], skip=[one.meta for one in stores])
-        moved = self.shelf.sweep(dict.fromkeys(one.meta for one in stores))
+        moved = self.shelf.sweep(dict.fromkeys(one.meta for one in stores), self._belongs)
         if self.scanned is None:  # a crash may have come between a meta file and the ledger
             moved = list(dict.fromkeys([*moved, *self._miscounted()]))
         self.scanned = result
         yield self._metas_changed(moved)
+        yield self._updates({one.session_id: one for one in self.files.reconsider()})
         wanted = set(self.files.differing(result.files))
         fresh = [one.path for one in sorted(result.files, key=_newest) if one.path in wanted]
         gone = self.files.missing(result.files, lambda path: _unseen(result, path))
         yield from self._files_changed([*fresh, *gone])
+        self.files.owners.margin_ms = MARGIN_MS  # from now on an owner stays for a while
 
     def hinted(self, paths: Iterable[str]) -> Iterator[list[Update]]:
         """Look at the paths of a watcher's hints."""
@@ -134,11 +145,15 @@ class Library:
         self.shelf.reread(session_id, directory)
         return self._metas_changed([session_id])[0]
 
+    def _belongs(self, session_id: str) -> str | None:
+        card = self.files.card(session_id)
+        return self.meta_dir(card) if card else None
+
     def _miscounted(self) -> list[str]:
         """Sessions whose card was counted from another leaf than their meta file names."""
         return [
             card.session_id
-            for card in self.files.cards()
+            for card in self.files.owners.cards()
             if card.since != self.shelf.since(card.session_id)
         ]
 
@@ -186,7 +201,7 @@ class Library:
         old = self.catalog.get(session_id)
         title = brief.title if brief else None
         if card is None:
-            return gone_row(old, meta, title)
+            return None if self._is_hidden(session_id, meta) else gone_row(old, meta, title)
         return row_of(
             card,
             meta,
@@ -195,6 +210,12 @@ class Library:
             resume=ADAPTERS[card.agent].resume_command,
             parent_id=self._parent_id(card),
         )
+
+    def _is_hidden(self, session_id: str, meta: MetaFile | None) -> bool:
+        """Whether the user excluded a session, of which perhaps only the meta file is left."""
+        if session_id in self.files.hidden:
+            return True
+        return meta is not None and self.files.excludes(meta.session_file, meta.cwd)
 
     def _parent_id(self, card: Card) -> str | None:
         parents = self.catalog.by_file(card.parent) if card.parent else ()
@@ -268,6 +289,12 @@ class Library:
             meta = self.shelf.meta(session_id)
             names = tuple(name for name in (row["name"], row.get("metaName")) if name)
             self.catalog.put([(row, SearchText(meta.summary if meta else "", names))])
+
+    def reread(self, session_id: str) -> bool:
+        """Read a session anew, parsing every line; False where that was done before."""
+        changes = self.files.reread(session_id)
+        self._publish(change.session_id for change in changes)
+        return bool(changes)
 
     # -- the ledger ----------------------------------------------------------------------
 

@@ -172,9 +172,10 @@ class News:
         told = {"kind": error.kind, "message": str(error), "retryable": error.retryable}
         self.tell("index.failed", session_id, told | {"retryAt": iso(retry_at)})
 
-    def defect(self, event: Event, session_id: str, bug: Exception) -> None:
+    def defect(self, event: Event, session_id: str, bug: Exception, *, path: str = "") -> None:
         """Something is wrong with this program."""
-        self._log.log(ERROR, event, session=session_id, reason="defect", exc_info=bug)
+        where = {"session": session_id} | ({"path": path} if path else {})
+        self._log.log(ERROR, event, **where, reason="defect", exc_info=bug)
 
     def _status(self, known: Known, state: str, text: str) -> None:
         known.status = {"state": state, "text": text, "at": iso(self._clock())}

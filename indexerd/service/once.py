@@ -64,6 +64,8 @@ async def _settled(pipeline: Pipeline) -> None:
         if tasks := pipeline.tasks():
             await asyncio.wait(tasks)
             continue
+        if pipeline.decide_due():
+            continue
         due = [
             wait.until
             for session_id, wait in _waiting(pipeline)

@@ -11,7 +11,7 @@ here is stored: after a restart the same decisions follow from files, meta files
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -27,10 +27,12 @@ from indexerd.errors import (
     ModelUnavailableError,
     NotFoundError,
     SessionEmptyError,
+    StateError,
 )
 from indexerd.events import Turn
 from indexerd.io.logs import Event
 from indexerd.io.watch import Watch
+from indexerd.llm.base import Model
 from indexerd.llm.registry import Models
 from indexerd.service.indexing import Done, Indexer
 from indexerd.service.known import Forced, Known
@@ -42,6 +44,7 @@ from indexerd.settings import Loaded, Settings
 FORCE_PATIENCE = 60.0  # seconds a forced run waits for the end of a turn
 RESCAN_GAP = 1.0  # seconds between scans, whatever is hinted
 CHECKPOINT_SECONDS = 5.0
+DAY = 86_400
 LONGEST_PAUSE = 30.0  # seconds between two looks at the clock
 _T = TypeVar("_T")
 
@@ -73,9 +76,11 @@ class Pipeline:
         self.jobs = Jobs(loaded.settings.index.concurrency)
         self.scanned = asyncio.Event()
         self.last_scan_at = 0.0
+        self.trouble = ""  # what is wrong with our own disk
         self.on_row: Callable[[str, dict[str, Any] | None], None] = lambda _id, _row: None
         self._reader = reader
         self._clock = clock
+        self._started = clock()
         self._dirty = asyncio.Event()
         self._rescan = False  # a hint said that hints were lost
         self._wake = asyncio.Event()
@@ -127,7 +132,7 @@ class Pipeline:
         next_scan = loop.time()
         while True:
             if loop.time() >= next_scan:
-                await self.scan()
+                await self._guarded(self.scan())
                 next_scan = loop.time() + self.settings.watch.rescan_seconds
             if self._rescan:
                 self._rescan = False
@@ -137,7 +142,18 @@ class Pipeline:
                     await self._dirty.wait()
             except TimeoutError:
                 continue
-            await self._drain()
+            await self._guarded(self._drain())
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do work that needs our own disk; where that fails, go on, and say so in `status`."""
+        try:
+            await work
+        except StateError as bad:
+            if not self.trouble:
+                self.news.say(Event.WATCH_DEGRADED, {"reason": str(bad)})
+            self.trouble, self._rescan = str(bad), True
+        else:
+            self.trouble = ""
 
     async def scan(self) -> None:
         """One reconciling scan: watch first, list second."""
@@ -188,13 +204,18 @@ class Pipeline:
         loop = asyncio.get_running_loop()
         while True:
             next_checkpoint = loop.time() + CHECKPOINT_SECONDS
-            more = True
-            while more and loop.time() < next_checkpoint:
-                more = await self.read(self.library.read_text)
-            await self.read(self.library.checkpoint)
-            if not self.library.unread:
+            await self._guarded(self._catch_up(next_checkpoint))
+            if self.trouble:
+                await asyncio.sleep(CHECKPOINT_SECONDS)
+            elif not self.library.unread:
                 self._idle_work.clear()
                 await self._idle_work.wait()
+
+    async def _catch_up(self, until: float) -> None:
+        more = True
+        while more and asyncio.get_running_loop().time() < until:
+            more = await self.read(self.library.read_text)
+        await self.read(self.library.checkpoint)
 
     async def read(self, work: Callable[..., _T], *args: Any) -> _T:
         """Do blocking work in the reader thread."""
@@ -270,10 +291,16 @@ class Pipeline:
     def _offer(self, known: Known, why: str) -> None:
         """Queue a session, unless it came by itself and no model could take it."""
         session_id, forced = known.card.session_id, known.forced is not None
-        if forced or self.models.available():
+        if forced or self._takers(known):
             self.news.say(Event.INDEX_QUEUED, {"session": session_id, "reason": why})
             self.jobs.offer(Job(session_id, why, known.card.modified_ms, forced))
             self._pump()
+
+    def _takers(self, known: Known) -> list[Model]:
+        """The models that may take a session by itself: an old one stays on this machine."""
+        age = self._started - known.card.modified_ms / 1000
+        old = age > self.settings.index.backfill_days * DAY
+        return [one for one in self.models.available() if not (old and one.remote)]
 
     def _wait(self, known: Known, until: float) -> None:
         """Look again later; whoever forced a run is not kept waiting for ever."""
@@ -286,6 +313,12 @@ class Pipeline:
             until = min(until, known.forced.until)
         if self._reminders.remind(known.card.session_id, until):
             self._wake.set()
+
+    def decide_due(self) -> bool:
+        """Decide on every session not tried yet whose moment has come; says whether one runs."""
+        for session_id in self.known.keys() - self.runner.outcomes.keys():
+            self._consider(session_id)
+        return bool(self._running)
 
     def now(self) -> float:
         """Seconds since the epoch."""
@@ -308,7 +341,8 @@ class Pipeline:
         known = self.known.get(session_id)
         try:
             if known is not None:
-                update = await self.runner.run(known, job, self.settings, self.models)
+                usable = self.models.available() if job.forced else self._takers(known)
+                update = await self.runner.run(known, job, self.settings, usable)
                 if update is not None:
                     self._learn([update])
         finally:
@@ -350,5 +384,6 @@ class Pipeline:
         for session_id, known in list(self.known.items()):
             await self.runner.forgive(known)
             self._consider(session_id)
+        self._rescan = True  # roots and exclusions may be others
         self._dirty.set()
         await old.aclose()

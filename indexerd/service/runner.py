@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from indexerd.core.jobs import Job
-from indexerd.errors import IndexerdError
+from indexerd.errors import IndexerdError, StateError
 from indexerd.io.logs import Event
-from indexerd.llm.registry import Models
+from indexerd.llm.base import Model
 from indexerd.service.indexing import Done, Indexer
 from indexerd.service.known import Known, Setback, after
 from indexerd.service.library import Library, Update
@@ -23,7 +23,6 @@ from indexerd.service.news import News
 from indexerd.settings import Settings
 
 TOPIC = "retry"
-DAY = 86_400
 _UNTIL_RELOAD = frozenset({"model_unavailable", "budget_exhausted"})
 
 
@@ -45,14 +44,15 @@ class Runner:
         self._news = news
         self._read = read
         self._clock = clock
-        self._started = clock()
         self._setbacks: dict[str, Setback] = {}  # of sessions not met since the start
 
     async def load(self) -> None:
         """Take over the setbacks that the ledger kept."""
         for session_id, packed in (await self._read(self._library.ledger.notes, TOPIC)).items():
             with suppress(msgspec.DecodeError):
-                self._setbacks[session_id] = msgspec.msgpack.decode(packed, type=Setback)
+                setback = msgspec.msgpack.decode(packed, type=Setback)
+                if setback.why not in _UNTIL_RELOAD:  # a restart reloads, too
+                    self._setbacks[session_id] = setback
 
     def setback(self, session_id: str) -> Setback:
         """The setback of a session that is met for the first time."""
@@ -64,14 +64,13 @@ class Runner:
             self._setbacks[known.card.session_id] = known.setback
 
     async def run(
-        self, known: Known, job: Job, settings: Settings, models: Models
+        self, known: Known, job: Job, settings: Settings, models: list[Model]
     ) -> Update | None:
         """Run one job to its end; what changed, or None after a failure."""
         session_id = job.session_id
         self._news.indexing(known, job.why)
-        local_only = not job.forced and self._is_old(known, settings)
         try:
-            done = await self.indexer.run(session_id, settings, models, local_only=local_only)
+            done = await self.indexer.run(session_id, settings, models)
             update: Update = await self._read(self._library.written, session_id, done.directory)
         except IndexerdError as bad:
             await self._failed(known, bad)
@@ -86,11 +85,6 @@ class Runner:
         answer(known, done)
         return update
 
-    def _is_old(self, known: Known, settings: Settings) -> bool:
-        """Whether a session rested for so long that it may not go to a remote model by itself."""
-        age = self._started - known.card.modified_ms / 1000
-        return age > settings.index.backfill_days * DAY
-
     async def _failed(self, known: Known, error: IndexerdError) -> None:
         self.outcomes[known.card.session_id] = error
         setback = after(known.setback, error, known.card.new_users, self._clock())
@@ -104,7 +98,8 @@ class Runner:
             return
         known.setback = setback
         packed = msgspec.msgpack.encode(setback) if setback != Setback() else None
-        await self._read(self._library.ledger.note, TOPIC, known.card.session_id, packed)
+        with suppress(StateError):  # the ledger is a cache: without it, it is tried again
+            await self._read(self._library.ledger.note, TOPIC, known.card.session_id, packed)
 
     async def forgive(self, known: Known) -> None:
         """The configuration changed: what waited for a model or a price waits no longer."""

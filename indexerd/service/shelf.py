@@ -68,30 +68,35 @@ class Shelf:
         """Sessions that have a meta file or a sidecar."""
         return self._briefs.keys()
 
-    def sweep(self, directories: Iterable[str]) -> list[str]:
-        """Compare every directory with what is remembered; the sessions that differ."""
-        seen: dict[str, dict[str, tuple[int, int]]] = {}
-        homes: dict[str, str] = {}
+    def sweep(self, directories: Iterable[str], belongs: Callable[[str], str | None]) -> list[str]:
+        """Compare every directory with what is remembered; the sessions that differ.
+
+        Where several hold files of one session, that of `belongs(session_id)` counts.
+        """
+        seen: dict[str, dict[str, dict[str, tuple[int, int]]]] = {}
         blind: set[str] = set()  # cannot be read now: what is remembered of them stays
         for directory in directories:
+            if Path(directory).exists() and not Path(directory).is_dir():
+                blind.add(directory)
+                continue
             try:
                 for one in scan(Path(directory)):
-                    seen.setdefault(one.session_id, {})[one.kind] = (one.mtime_ns, one.size)
-                    homes.setdefault(one.session_id, directory)
+                    homes = seen.setdefault(one.session_id, {})
+                    homes.setdefault(directory, {})[one.kind] = (one.mtime_ns, one.size)
             except AccessError:
                 blind.add(directory)
-        changed = [
-            session_id
-            for session_id, stamps in seen.items()
-            if not self._knows(session_id, stamps.get("meta"), stamps.get("user"))
-        ]
-        changed += [
-            session_id
-            for session_id, brief in self._briefs.items()
-            if session_id not in seen and brief.directory not in blind
-        ]
-        for session_id in changed:
-            self.reread(session_id, homes.get(session_id))
+        changed = []
+        for session_id, homes in seen.items():
+            home = belongs(session_id) if len(homes) > 1 else None
+            directory = home if home in homes else next(iter(homes))
+            stamps = homes[directory]
+            if not self._knows(session_id, stamps.get("meta"), stamps.get("user")):
+                changed.append(session_id)
+                self.reread(session_id, directory)
+        for session_id, brief in list(self._briefs.items()):
+            if session_id not in seen and brief.directory not in blind:
+                changed.append(session_id)
+                self.reread(session_id, None)
         return changed
 
     def _knows(
@@ -148,10 +153,14 @@ class Shelf:
     @staticmethod
     def meta_or_problem(session_id: str, directory: str) -> tuple[MetaFile | None, str]:
         """Read a meta file; what is wrong with it, in upstream's words, where it is invalid."""
+        path = Path(directory) / f"{session_id}{META_SUFFIX}"
         try:
-            return read_meta(Path(directory) / f"{session_id}{META_SUFFIX}"), ""
+            meta = read_meta(path)
         except (InvalidMetaError, AccessError) as bad:
             return None, str(bad)
+        if meta is not None and meta.session_id != session_id:
+            return None, f"Invalid meta shape in {path}"  # it speaks of another session
+        return meta, ""
 
     @staticmethod
     def user(session_id: str, directory: str) -> UserFile | None:

@@ -16,9 +16,15 @@ from indexerd.core import rows
 from indexerd.core.card import Card
 from indexerd.core.session import SessionState
 from indexerd.core.transcript import MESSAGE_MAX, Caps, Redactor, Section, Transcript, assemble
-from indexerd.errors import NotFoundError, SessionEmptyError, SessionUnreadableError
+from indexerd.errors import (
+    AccessError,
+    InvalidMetaError,
+    NotFoundError,
+    SessionEmptyError,
+    SessionUnreadableError,
+)
 from indexerd.events import Facts, Kind, ToolCall
-from indexerd.io.metas import Stamp, stamp
+from indexerd.io.metas import Stamp, read_meta, stamp
 from indexerd.io.tail import Lines, lines_of
 from indexerd.meta import MetaFile
 from indexerd.paths import meta_name
@@ -51,13 +57,18 @@ def take(library: Library, session_id: str, caps: Caps, redact: Redactor) -> Sna
         raise NotFoundError("the session's file is gone")
     directory = Path(library.meta_dir(card))
     seen = stamp(directory / meta_name(session_id))
-    meta, _ = library.shelf.meta_or_problem(session_id, str(directory))
+    meta = _old_meta(library, session_id, directory)
     library.index_text(session_id)  # one step: of a live session no more is missing
     covered = _covered(state, meta)
     calls: list[ToolCall] = []
-    with lines_of(card.path) as lines:
-        source = _newest_first(card, state, lines, calls, covered)
-        transcript = assemble(source, caps, redact)
+    try:
+        with lines_of(card.path) as lines:
+            source = _newest_first(card, state, lines, calls, covered)
+            transcript = assemble(source, caps, redact)
+    except ValueError:
+        if library.reread(session_id):  # a line was not what it looked like: parse them all
+            return take(library, session_id, caps, redact)
+        raise SessionUnreadableError("the session file changed while it was read") from None
     leaf_id = state.leaf_id
     if not transcript.text or leaf_id is None:
         raise SessionEmptyError("no user/assistant conversation to index")
@@ -69,9 +80,29 @@ def take(library: Library, session_id: str, caps: Caps, redact: Redactor) -> Sna
         meta=meta,
         stamp=seen,
         transcript=transcript,
-        facts=_facts(transcript, card, meta, _done(state, card, meta, row, calls)),
+        facts=_facts(transcript, card, meta, _done(state, card, meta, row, calls), redact),
         row=row,
     )
+
+
+def _old_meta(library: Library, session_id: str, directory: Path) -> MetaFile | None:
+    """The meta file there is, here or (a moved session) where it was written.
+
+    One that is invalid counts as none. One that cannot be read is an AccessError, and a
+    directory that is none too: nothing is paid for what could not be stored (S0.40).
+    """
+    if directory.exists() and not directory.is_dir():
+        raise AccessError(f"{directory} is no directory", hint="move it out of the way")
+    brief = library.shelf.brief(session_id)
+    homes = dict.fromkeys([directory, *([Path(brief.directory)] if brief else [])])
+    for home in homes:
+        try:
+            meta = read_meta(home / meta_name(session_id))
+        except InvalidMetaError:
+            meta = None
+        if meta is not None:
+            return meta
+    return None
 
 
 def _newest_first(
@@ -86,10 +117,7 @@ def _newest_first(
         role, length = _ROLES.get(state.kind(row)), state.lengths[row]
         if role is None or not length:
             continue
-        try:
-            entry = read(lines.at(state.offsets[row], length), state.id(row))
-        except ValueError:
-            raise SessionUnreadableError("the session file changed while it was read") from None
+        entry = read(lines.at(state.offsets[row], length), state.id(row))
         if row > covered:
             calls += entry.tools
         if entry.text:
@@ -126,12 +154,19 @@ def _done(
     return gather(before, card, calls)
 
 
-def _facts(transcript: Transcript, card: Card, meta: MetaFile | None, done: rows.Facts) -> Facts:
+def _facts(
+    transcript: Transcript,
+    card: Card,
+    meta: MetaFile | None,
+    done: rows.Facts,
+    redact: Redactor,
+) -> Facts:
     return Facts(
         messages=tuple((one.role, one.text) for one in transcript.sections),
         files_read=done.files_read,
         files_modified=done.files_modified,
         tools_used=dict(done.tools_used),
         cwd=card.cwd,
-        previous_summary=meta.summary if meta and transcript.truncated else None,
+        # Another hand may have written it, and redacted nothing.
+        previous_summary=redact(meta.summary)[0] if meta and transcript.truncated else None,
     )

@@ -394,7 +394,7 @@ def test_a_card_is_made_of_a_state() -> None:
     assert (made.users, made.new_users, made.messages, made.rows) == (2, 1, 3, 4)
     assert (made.answered, made.compacted, made.turn_state) == (True, True, Turn.OPEN)
     assert (made.leaf_id, made.modified_ms) == ("c", 7)
-    assert unpack(pack(made)) == made
+    assert unpack(pack(made), made.path) == made
     for bad in (b"", b"\xc1", pack(made)[:-3], b"\x90"):
         with pytest.raises(ValueError):
-            unpack(bad)
+            unpack(bad, "")

@@ -84,11 +84,11 @@ def test_a_growing_session_survives_kills_of_the_reader(world: World) -> None:
 
 def test_an_answer_is_kept_until_the_disk_takes_it(world: World) -> None:
     """A3: the meta directory cannot be written: the answer waits, and no second call is made."""
-    world.scripted()
-    world.metas.parent.mkdir(parents=True, exist_ok=True)
-    world.metas.write_text("in the way")
+    world.scripted({"delay": 1.0})
     session = world.session(turns=5)
     with world.daemon():
+        until(world.calls, "the call")
+        world.metas.write_text("in the way")
         until(lambda: world.call("status")["unwritten"] == 1, "the answer to wait")
         problems = {one["code"] for one in world.call("status")["problems"]}
         assert "write_failed" in problems
@@ -97,3 +97,17 @@ def test_an_answer_is_kept_until_the_disk_takes_it(world: World) -> None:
         assert done["status"] == "indexed"
         assert world.meta(session.id)
     assert len(world.calls()) == 1
+
+
+def test_nothing_is_paid_for_what_could_not_be_stored(world: World) -> None:
+    """S0.40: a file in the meta directory's place is said to be a problem before any call."""
+    world.scripted()
+    world.metas.write_text("in the way")
+    session = world.session(turns=5)
+    report = world.run("run", "--once", "--json", code=1)
+    assert [{"sessionId": session.id, "kind": "permission"}] == report["failed"]
+    assert [] == world.calls()
+    world.metas.unlink()
+    with world.daemon():
+        done = world.call("index", ref=session.id, force=True, wait=True)
+        assert done["status"] == "indexed"

@@ -148,8 +148,10 @@ def test_a_full_disk_loses_no_more_than_what_was_being_put(path: Path) -> None:
     """W: a write that SQLite refuses is a WriteError; what was there before is there still."""
     catalog = Catalog.open(path)
     fill(catalog, row("a"))
-    pages = catalog._writer.execute("PRAGMA page_count").fetchone()[0]
-    catalog._writer.execute(f"PRAGMA max_page_count = {pages + 2}")
+    writer = catalog._writer
+    assert writer is not None
+    pages = writer.execute("PRAGMA page_count").fetchone()[0]
+    writer.execute(f"PRAGMA max_page_count = {pages + 2}")
     big = [row(f"s{n}", description="word " * 2000) for n in range(50)]
     with pytest.raises(WriteError):
         fill(catalog, *big)
@@ -163,7 +165,7 @@ def test_a_full_disk_loses_no_more_than_what_was_being_put(path: Path) -> None:
     with pytest.raises(WriteError):
         swallow()
     assert ids(catalog) == ["a"]
-    catalog._writer.execute("PRAGMA max_page_count = 1000000")
+    writer.execute("PRAGMA max_page_count = 1000000")
     fill(catalog, *big)
     assert catalog.count() == 51
     catalog.close()

@@ -35,6 +35,10 @@ from indexerd.core.lines import Oversize
 from indexerd.core.session import SessionState
 from indexerd.events import Header, Kind, Turn, code
 
+WORD_MAX = 64  # characters of a time that are kept
+PATH_MAX = 8192
+VERSION_MAX = 1_000_000
+ENDS_LOOKED_AT = 4096  # bytes of an oversized line's beginning in which its own fields stand
 TURN_WINDOW = 512  # an assistant line's stopReason stands within its last bytes
 
 _FIRST_WITH_IDS = 2
@@ -63,7 +67,7 @@ def skim(state: SessionState, data: bytes, base: int) -> None:
     """
     find, add, index = data.find, state.add, state.index
     start, end = 0, len(data)
-    fast = _has_ids(state)
+    fast = _fast(state)
     before = (0, 0)  # the line before, if it was taken on its looks
     newest: dict[int, tuple[int, int]] = {}  # packed code -> the newest such line
     while start < end:
@@ -84,11 +88,15 @@ def skim(state: SessionState, data: bytes, base: int) -> None:
             if string(held.get("parentId")).encode("utf-8", "replace") not in index:
                 _doubt(state, data[before[0] : before[1]])
             _take(state, held, base + start, stop - start)
-        fast, before = _has_ids(state), (0, 0)
+        fast, before = _fast(state), (0, 0)
         start = stop + 1
     for packed, (first, last) in newest.items():
         if packed != _CODE_TOOL:
             _note_activity(state, data[first:last])
+
+
+def _fast(state: SessionState) -> bool:
+    return _has_ids(state) and not state.strict
 
 
 def _has_ids(state: SessionState) -> bool:
@@ -173,11 +181,11 @@ def _header(state: SessionState, held: dict[str, Any]) -> None:
     version = held.get("version")
     parent = held.get("parentSession") or held.get("branchedFrom")
     state.header = Header(
-        session_id=scrub(session_id),
-        cwd=scrub(string(held.get("cwd"))),
-        created_at=string(held.get("timestamp")),
-        version=version if isinstance(version, int) and not isinstance(version, bool) else 1,
-        parent=scrub(parent) if isinstance(parent, str) else None,
+        session_id=scrub(session_id[:PATH_MAX]),
+        cwd=scrub(string(held.get("cwd"))[:PATH_MAX]),
+        created_at=scrub(string(held.get("timestamp")))[:WORD_MAX],
+        version=version if type(version) is int and 0 <= version <= VERSION_MAX else 1,
+        parent=scrub(parent[:PATH_MAX]) if isinstance(parent, str) else None,
     )
 
 
@@ -231,7 +239,7 @@ def skim_oversize(state: SessionState, line: Oversize) -> None:
     if state.header is None:
         state.foreign = True
         return
-    held: dict[str, Any] = dict(_outer_strings(line.head))
+    held: dict[str, Any] = dict(_outer_strings(line.head[:ENDS_LOOKED_AT]))
     for key in ("id", "parentId"):
         if key not in held:
             held[key] = _last_text(line.tail, key)
@@ -245,7 +253,7 @@ def skim_oversize(state: SessionState, line: Oversize) -> None:
         state.add(entry_id, parent, packed_code(held), line.offset, 0)
 
 
-_TOKEN = re.compile(rb'"((?:[^"\\]|\\.)*)"(\s*:\s*"((?:[^"\\]|\\.)*)")?|[{}\[\]]')
+_TOKEN = re.compile(rb'"((?:[^"\\]|\\.)*+)"(\s*:\s*"((?:[^"\\]|\\.)*+)")?|[{}\[\]]')
 
 
 def _outer_strings(head: bytes) -> Iterator[tuple[str, str]]:

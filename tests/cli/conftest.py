@@ -1,0 +1,16 @@
+"""One home with one daemon, for all tests of one file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cli.home import Home
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+    """A home with a running daemon."""
+    with Home(tmp_path_factory.mktemp("cli")).running() as home:
+        yield home

@@ -1,0 +1,150 @@
+"""One home for the command line's tests: sessions of some projects, a daemon, a scripted model.
+
+What is due is indexed at the start, but for one session: its provider fails once, so that it
+waits for a minute. Afterwards nothing is indexed unless a test asks for it. Every session has its
+own day in the past: their order and their ages stay as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.world import Session, World, until
+
+HOSTILE = "\x1b]0;pwn\x07\x1b[31mRed\x9b2J \u202eteam\u200b\U000e0041\x90q\x9c"
+SECRET = "sk-ant-api03-" + "A1b2C3d4E5f6G7h8" * 5 + "-AA"
+DAY = 86_400
+INDEXERD = [sys.executable, "-m", "indexerd"]
+
+
+def meta(name: str, summary: str = "## Goal\n- All of it.") -> str:
+    """What a model answers."""
+    tags = ["one", "two", "three"]
+    said = {"name": name, "description": "It was done.", "summary": summary, "tags": tags}
+    return json.dumps(said)
+
+
+def talk(session: Session, days: float, *turns: tuple[str, str], title: str = "") -> Session:
+    """Append turns, and a title of pi's own, as if that many days ago."""
+    moment = time.time() - days * DAY - 1800
+    stamp = datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")
+    stamp = stamp.replace("+00:00", "Z")
+    for question, answer in turns:
+        for role, text in (("user", question), ("assistant", answer)):
+            message: dict[str, Any] = {"role": role, "content": [{"type": "text", "text": text}]}
+            message |= {"timestamp": int(moment * 1000)}
+            message |= {"stopReason": "stop"} if role == "assistant" else {}
+            session.entry("message", message=message, timestamp=stamp)
+    if title:
+        session.entry("session_info", name=title, timestamp=stamp)
+    return session
+
+
+class Home:
+    """The sessions, by name; every command of a test runs here."""
+
+    def __init__(self, root: Path) -> None:
+        root = root.resolve()
+        self.world = world = World(root)
+        self.shop, self.other = root / "work/shop", root / "work/other"
+        self.api = self.shop / "api"
+        self.api.mkdir(parents=True)
+        self.other.mkdir()
+        world.install_pi()
+        world.env["INDEXERD_WATCH__RESCAN_SECONDS"] = "30"
+        world.scripted(
+            {"match": "forecast", "text": meta("Design the forecast cache"), "tokens": [100, 20]},
+            {"match": "short-lived", "text": meta("A short-lived session")},
+            {"match": "please be hostile", "text": meta(HOSTILE, f"## Goal\n- {HOSTILE}\n")},
+            {"match": "topic that is due", "error": "provider", "times": 1},
+            {"match": "the model is down", "error": "provider"},
+            {"match": "nothing decent", "error": "refused"},
+        )
+        five = [(f"And point {number}?", "Done.") for number in range(4)]
+        asked = (f"Cache the forecast. The key is {SECRET}", "A table with an expiry time.")
+        self.cache = self.session(1, "c0ffee01", self.shop, asked, *five)
+        retry = ("Tune the loop.", "Tuned.")
+        self.retry = self.session(2, "c0ffee02", self.api, retry, title="Tune the retry loop")
+        self.twins = [
+            self.session(day, f"b1a5ed0{day}", self.other, ("Ship it.", "Shipped."), title="Deploy")
+            for day in (3, 4)
+        ]
+        self.gone = self.session(5, "dead0001", self.shop, ("A short-lived idea.", "Yes."), *five)
+        self.due = self.session(6, "d0e00001", self.other, ("A topic that is due.", "Ok."), *five)
+        self.down = self.session(7, "d0a10001", self.other, ("Here the model is down.", "Oh."))
+        self.declined = self.session(8, "dec10001", self.other, ("Ask nothing decent.", "No."))
+        self.pet = self.session(9, "9e700001", self.other, ("Feed the parrot.", "Fed."))
+        poison = (f"please be hostile {HOSTILE}", f"poisoned answer {HOSTILE}")
+        folder = Path(f"{self.other}/{HOSTILE}")
+        self.evil = self.session(10, "e0110001", folder, poison, title=HOSTILE)
+        old = ("An old question.", "An old answer.")
+        self.old = self.session(400, "01d00001", self.shop, old, title="From another year")
+
+    def session(
+        self, days: float, head: str, cwd: Path, *turns: tuple[str, str], title: str = ""
+    ) -> Session:
+        session_id = f"{head}-0000-4000-8000-000000000000"
+        session = Session(self.world.sessions, cwd=str(cwd), session_id=session_id)
+        return talk(session, days, *turns, title=title)
+
+    @contextmanager
+    def running(self) -> Iterator[Home]:
+        """With a daemon that knows everything, and has indexed what the tests want indexed."""
+        world = self.world
+        with world.daemon():
+            world.call("index", ref=self.evil.id, force=True, wait=True)
+            for session in (self.cache, self.gone):
+                world.wait_meta(session.id)
+            until(lambda: len(world.calls()) == 4, "the call that fails")
+            self.gone.path.unlink()
+            until(lambda: world.row(self.gone.id)["gone"], "the end of a session")
+            yield self
+
+    def ix(
+        self, *argv: str, env: Mapping[str, str] | None = None, cwd: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command; its output as text, with what is no UTF-8 kept as surrogates."""
+        return subprocess.run(
+            [*INDEXERD, *argv],
+            env={**self.world.env, **(env or {})},
+            cwd=cwd or self.world.root,
+            capture_output=True,
+            encoding="utf-8",
+            errors="surrogateescape",
+            timeout=50,
+            check=False,
+        )
+
+    def json(self, *argv: str, code: int = 0, **options: Any) -> Any:
+        """Run a command with --json; its one document, and nothing beside it."""
+        done = self.ix(*argv, "--json", **options)
+        assert done.returncode == code, (argv, done)
+        assert done.stdout.count("\n") == 1
+        return json.loads(done.stdout)
+
+
+def ids(sessions: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The ids of rows, in their order."""
+    return [row["sessionId"] for row in sessions]
+
+
+def forbidden(text: str) -> set[str]:
+    """The characters of an output that could act on a terminal, or hide there."""
+    import unicodedata
+
+    bad = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
+    return {char for char in set(text) - {"\n", "\t"} if unicodedata.category(char) in bad}
+
+
+def nowhere(home: Home) -> dict[str, str]:
+    """An environment in which no daemon answers; everything stored is there."""
+    return {"INDEXERD_SOCKET": os.fspath(home.world.root / "nobody.sock")}

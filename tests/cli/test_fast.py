@@ -1,0 +1,112 @@
+"""What agents' hooks call runs on the standard library, and says what the full command says."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.home import INDEXERD, Home, nowhere
+
+ROOT = Path(__file__).parents[2]
+HEAVY = {
+    "click", "google", "httpx2", "msgspec", "platformdirs", "pydantic", "rapidfuzz", "rich",
+    "structlog", "watchdog",
+}  # fmt: skip
+OURS = {
+    "indexerd", "indexerd.__main__", "indexerd.cli", "indexerd.cli.fast", "indexerd.cli.streams",
+    "indexerd.client", "indexerd.errors", "indexerd.paths",
+}  # fmt: skip
+FULL = ["--color", "never"]  # the same command, in a form that the fast path leaves alone
+
+ASKED = {
+    "found by its id": ["resolve", "c0ffee01-0000-4000-8000-000000000000"],
+    "found by something like its name": ["resolve", "forecast"],
+    "not found": ["resolve", "zebra"],
+    "ambiguous": ["resolve", "deploy"],
+    "no reference": ["resolve", ""],
+    "too long a reference": ["resolve", "x" * 100_000],
+    "candidates": ["complete"],
+    "candidates of a prefix": ["complete", "tune"],
+    "no candidates": ["complete", "zebra"],
+}
+
+
+def imports(home: Home, *argv: str) -> set[str]:
+    """Every module that a Python process imports, those of an empty one left out."""
+
+    def told(*words: str) -> set[str]:
+        done = subprocess.run(
+            [sys.executable, "-X", "importtime", *words],
+            env=home.world.env,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+        lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
+        return {line.rpartition("|")[2].strip() for line in lines[1:]}
+
+    return told("-m", "indexerd", *argv) - told("-c", "pass")
+
+
+@pytest.mark.parametrize("name", ["found by its id", "not found", "ambiguous", "candidates"])
+@pytest.mark.parametrize("as_json", [False, True], ids=["plain", "json"])
+def test_hooks_import_the_standard_library_only(home: Home, name: str, *, as_json: bool) -> None:
+    """interfaces.md 4: nothing of anybody else's, and of ours only what the question needs."""
+    loaded = imports(home, *ASKED[name], *(["--json"] if as_json else []))
+
+    assert {one.partition(".")[0] for one in loaded} & HEAVY == set()
+    foreign = {one.partition(".")[0] for one in loaded} - set(sys.stdlib_module_names)
+    assert foreign - {"org"} == {"indexerd"}  # the standard `copy` looks for Jython's org.python
+    assert {one for one in loaded if one.startswith("indexerd")} <= OURS
+
+
+def test_the_full_command_is_heavier(home: Home) -> None:
+    """The list of imports is a true one: the full form needs click."""
+    assert "click" in imports(home, *FULL, *ASKED["not found"])
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_it_says_what_the_full_command_says(home: Home, name: str) -> None:
+    """Output, complaints and exit code are the same, as lines and as JSON."""
+    for argv in (ASKED[name], [*ASKED[name], "--json"]):
+        fast, full = home.ix(*argv), home.ix(*FULL, *argv)
+        assert (fast.returncode, fast.stdout, fast.stderr) == (
+            full.returncode,
+            full.stdout,
+            full.stderr,
+        )
+
+
+@pytest.mark.parametrize("name", ["found by something like its name", "not found", "ambiguous"])
+def test_without_a_daemon_the_full_command_takes_over(home: Home, name: str) -> None:
+    """The same answer from what is stored, with a note on stderr."""
+    answered = home.ix(*ASKED[name])
+    alone = home.ix(*ASKED[name], env=nowhere(home))
+
+    assert (answered.returncode, answered.stdout) == (alone.returncode, alone.stdout)
+    assert alone.stderr.startswith("indexerd: no daemon runs")
+    assert alone.stderr.endswith(answered.stderr)
+
+
+def test_other_forms_are_left_to_the_full_command(home: Home) -> None:
+    """Options, too many words, help: nothing is guessed at."""
+    elsewhere = ["resolve", "c0ffee", "--cwd", str(home.api)]
+    assert home.ix(*elsewhere).stdout.startswith(home.retry.id)
+    assert home.ix("complete", "--limit", "1").stdout.count("\n") == 1
+    assert home.ix("resolve", "tune", "loop").returncode == 2
+    assert "Usage: indexerd resolve" in home.ix("resolve", "--help").stdout
+
+
+def test_the_modules_of_hooks_need_no_more_by_themselves() -> None:
+    """Importing the client alone brings neither typing nor json nor pathlib."""
+    script = "import sys, indexerd.client; print(*sorted(sys.modules))"
+    done = subprocess.run(
+        [INDEXERD[0], "-S", "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    loaded = set(done.stdout.split())
+    assert loaded & {"typing", "json", "pathlib", "re", "asyncio"} == set()

@@ -1,0 +1,281 @@
+"""The shape of the code: sizes, names, floors, who writes, what is imported, the tree of errors."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from indexerd import errors
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "indexerd"
+FILES = {path.relative_to(PACKAGE).as_posix(): path for path in sorted(PACKAGE.rglob("*.py"))}
+TREES = {name: ast.parse(path.read_bytes()) for name, path in FILES.items()}
+LINES_MAX = 400
+FUNCTION_MAX = 50
+VAGUE = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "base_utils"}
+
+# Who may put one file into the place of another, and why.
+MAY_REPLACE = {
+    "io/writer.py": "meta files and sidecars: the one writer",
+    "io/units.py": "the service file, written as carefully",
+    "io/rotating.py": "the log's files move on by one",
+    "io/catalog_file.py": "a damaged catalog is put aside",
+}
+# Who may open a file for writing, and why. No session file is among what they write.
+MAY_WRITE = {
+    "io/writer.py": "meta files and sidecars: the one writer",
+    "io/units.py": "the service file",
+    "io/rotating.py": "log and telemetry",
+    "io/journal.py": "the budget's journal",
+    "io/lock.py": "the lock of the state directory",
+    "io/catalog_file.py": "the catalog, made private before SQLite opens it",
+    "io/ledger.py": "the ledger, made private before SQLite opens it",
+    "llm/scripted.py": "the fake model counts its calls, in tests",
+    "cli/streams.py": "/dev/null in the place of a stream that is gone",
+    "demo.py": "sample sessions, in a temporary home",
+}
+READERS = ("agents/", "core/", "service/", "surfaces/", "io/tail.py", "io/scan.py", "io/metas.py")
+
+
+def calls(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
+    """Every call of a module, with the last word of what is called."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Attribute):
+                yield node.func.attr, node
+            elif isinstance(node.func, ast.Name):
+                yield node.func.id, node
+
+
+def found(judge: Callable[[ast.AST], bool]) -> set[str]:
+    """The modules that a judge finds guilty."""
+    return {name for name, tree in TREES.items() if judge(tree)}
+
+
+# -- sizes and names -----------------------------------------------------------------------------
+
+
+def test_files_are_small() -> None:
+    """No file has more than 400 lines."""
+    sizes = {name: len(path.read_text().splitlines()) for name, path in FILES.items()}
+    assert {name: size for name, size in sizes.items() if size > LINES_MAX} == {}
+
+
+def test_functions_are_small() -> None:
+    """No function has more than 50 lines, its docstring included."""
+    large = {
+        f"{name}: {node.name}": node.end_lineno - node.lineno + 1
+        for name, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.end_lineno is not None
+        and node.end_lineno - node.lineno + 1 > FUNCTION_MAX
+    }
+    assert large == {}
+
+
+def test_modules_are_named_for_what_they_own() -> None:
+    """No utils, no helpers, no manager."""
+    assert {name for name in FILES if VAGUE & set(name.removesuffix(".py").split("/"))} == set()
+
+
+def test_every_module_opens_with_its_contract() -> None:
+    """A docstring, everywhere."""
+    assert {name for name, tree in TREES.items() if not ast.get_docstring(tree)} == set()
+
+
+# -- errors --------------------------------------------------------------------------------------
+
+
+def swallows(tree: ast.AST) -> bool:
+    """Whether a module has a bare `except`, or drops whatever happens without a word."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ExceptHandler):
+            if node.type is None:
+                return True
+            wide = {one.id for one in ast.walk(node.type) if isinstance(one, ast.Name)}
+            silent = all(
+                isinstance(step, ast.Pass | ast.Continue)
+                or (isinstance(step, ast.Expr) and isinstance(step.value, ast.Constant))
+                for step in node.body
+            )
+            if silent and wide & {"Exception", "BaseException"}:
+                return True
+    return any(
+        name == "suppress" and {ast.unparse(one) for one in node.args} & {"Exception"}
+        for name, node in calls(tree)
+    )
+
+
+def test_no_error_is_swallowed() -> None:
+    """No bare `except`, no `except Exception: pass`."""
+    assert found(swallows) == set()
+    for bad in ("try: f()\nexcept: g()", "try: f()\nexcept (Exception, OSError): pass"):
+        assert swallows(ast.parse(bad))
+
+
+def test_errors_come_from_one_tree() -> None:
+    """Classes of errors are defined in errors.py alone, but for what a module keeps to itself."""
+
+    def defines(tree: ast.AST) -> bool:
+        bases = (
+            ast.unparse(base)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+            for base in node.bases
+        )
+        return any(base.endswith(("Error", "Exception")) for base in bases)
+
+    assert found(defines) == {"errors.py"}
+
+
+def test_the_tree_is_drawn_as_it_is() -> None:
+    """The head of errors.py shows every class, below its parent, with its exit code."""
+    drawn = re.findall(r"^ +[│├└─ ]*?(\w+Error)\b(?:.*exit (\d+))?", errors.__doc__, re.MULTILINE)
+
+    def grown(one: type[errors.IndexerdError]) -> Iterator[tuple[str, int]]:
+        yield one.__name__, one.exit_code
+        for below in one.__subclasses__():
+            yield from grown(below)
+
+    tree = [(name, code) for name, code in grown(errors.IndexerdError)]
+    assert [name for name, _ in tree] == [name for name, _ in drawn]
+    assert all(
+        not code or int(code) == own for (_, code), (_, own) in zip(drawn, tree, strict=True)
+    )
+
+
+# -- who writes ----------------------------------------------------------------------------------
+
+
+def replaces(tree: ast.AST) -> bool:
+    """Whether a module renames files. `Path.replace` has one argument, `str.replace` has two."""
+    for name, node in calls(tree):
+        if name in ("rename", "renames", "link", "symlink", "move", "copyfile", "copy2"):
+            return True
+        if name == "replace" and len(node.args) == 1 and not node.keywords:
+            return True
+        if name == "replace" and ast.unparse(node.func) == "os.replace":
+            return True
+    return False
+
+
+def writes(tree: ast.AST) -> bool:
+    """Whether a module opens files for writing, or changes them otherwise."""
+    flags = {"O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC", "O_APPEND"}
+    if any(isinstance(node, ast.Attribute) and node.attr in flags for node in ast.walk(tree)):
+        return True
+    for name, node in calls(tree):
+        if name in ("write_text", "write_bytes", "touch", "truncate", "ftruncate", "utime"):
+            return True
+        words = (*node.args, *(key.value for key in node.keywords))
+        modes = [str(one.value) for one in words if isinstance(one, ast.Constant)]
+        for mode in modes if name in ("open", "fdopen") else ():
+            if re.fullmatch("[rwaxbt+]+", mode) and set(mode) & set("wax+"):
+                return True
+    return False
+
+
+def test_few_may_put_a_file_in_anothers_place() -> None:
+    """Only the writer does so with what is the truth; each of the others has its reason."""
+    assert found(replaces) == MAY_REPLACE.keys()
+    for bad in (
+        "os.replace(a, b)",
+        "path.replace(other)",
+        "path.rename(other)",
+        "shutil.move(a, b)",
+    ):
+        assert replaces(ast.parse(bad))
+    for good in ("text.replace('a', 'b')", "when.replace(tzinfo=UTC)", "replace(view, now=1)"):
+        assert not replaces(ast.parse(good))
+
+
+def test_few_may_open_a_file_for_writing() -> None:
+    """S0.2: nothing that meets session files has a way to write: not parsers, core, tail, scan."""
+    assert found(writes) == MAY_WRITE.keys()
+    assert [name for name in MAY_WRITE if name.startswith(READERS)] == []
+    for bad in ("open(p, 'ab')", "p.open(mode='r+')", "p.write_text(x)", "os.open(p, os.O_RDWR)"):
+        assert writes(ast.parse(bad))
+    assert not writes(ast.parse("p.open('rb'); open(p); os.open(p, os.O_RDONLY)"))
+
+
+# -- floors and imports --------------------------------------------------------------------------
+
+
+def contracts() -> list[dict[str, list[str]]]:
+    """The contracts of import-linter."""
+    held = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    linter: list[dict[str, list[str]]] = held["tool"]["importlinter"]["contracts"]
+    return linter
+
+
+def test_imports_point_down() -> None:
+    """`lint-imports` finds every contract kept."""
+    program = Path(sys.executable).with_name("lint-imports")
+    done = subprocess.run(
+        [program, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
+    assert f"Contracts: {len(contracts())} kept, 0 broken." in done.stdout
+
+
+def test_every_module_is_on_a_floor() -> None:
+    """What is new in the package must be given its place; client and demo stand beside."""
+    floors = {one.strip() for line in contracts()[0]["layers"] for one in line.split("|")}
+    tops = {name.split("/")[0].removesuffix(".py") for name in FILES} - {"__init__"}
+    assert {f"indexerd.{name}" for name in tops} - floors == {"indexerd.client", "indexerd.demo"}
+    assert [name for name in floors if not any(name == f"indexerd.{top}" for top in tops)] == []
+
+
+def test_the_pure_floor_asks_nobody_for_the_time() -> None:
+    """core/ and agents/ have no clock, no file, no environment, no chance: all are arguments."""
+    asked = {"now", "today", "utcnow", "open", "print", "input", "getenv", "random", "uuid4"}
+    for name, tree in TREES.items():
+        if name.startswith(("core/", "agents/")):
+            assert {word for word, _ in calls(tree)} & asked == set(), name
+
+
+def loaded(statement: str) -> set[str]:
+    """The packages that a fresh interpreter has after a statement."""
+    script = f"{statement}\nimport sys\nprint(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return {name.partition(".")[0] for name in done.stdout.split()}
+
+
+HEAVY = {"google", "httpx2", "msgspec", "pydantic", "rapidfuzz", "rich", "structlog", "watchdog"}
+LIGHT = {
+    "indexerd.cli.main": {"click"},
+    "indexerd.cli.look": {"click"},
+    "indexerd.cli.act": {"click"},
+    "indexerd.cli.fast": set(),
+    "indexerd.client": set(),
+}
+
+
+@pytest.mark.parametrize("module", LIGHT)
+def test_the_command_line_starts_light(module: str) -> None:
+    """Start-up is a feature: nothing heavy before a command has run."""
+    assert loaded(f"import {module}") & (HEAVY | {"click"}) == LIGHT[module]
+
+
+def test_nothing_runs_at_import() -> None:
+    """Every module can be imported in one process, and none starts a thread or opens a socket."""
+    names = [
+        "indexerd." + name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        for name in FILES
+        if name not in ("__init__.py", "__main__.py")
+    ]
+    script = "\n".join(f"import {name}" for name in names)
+    script += "\nimport threading, gc, socket\nassert threading.active_count() == 1"
+    script += "\nassert not [one for one in gc.get_objects() if isinstance(one, socket.socket)]"
+    assert "indexerd" in loaded(script)

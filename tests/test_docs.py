@@ -1,0 +1,298 @@
+"""The documents say what the program does: help, events, problems, paths, commands, links.
+
+`UPDATE_DOCS=1 python -m pytest tests/test_docs.py` writes the generated blocks of docs/CLI.md anew.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from indexerd.cli.main import COMMANDS, cli
+from indexerd.errors import IndexerdError
+from indexerd.io.logs import Event
+from indexerd.service import news
+from tests.e2e.world import World, until
+
+ROOT = Path(__file__).parents[1]
+DOCS = {path.name: path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))}
+TEXTS = DOCS | {name: (ROOT / name).read_text() for name in ("README.md", "CHANGELOG.md")}
+SOURCES = {
+    str(path.relative_to(ROOT)): path.read_text()
+    for path in sorted((ROOT / "indexerd").rglob("*.py"))
+}
+WIDTH = 80
+HELP = re.compile(r"<!-- help:(.*?) ?-->\n(.*?)<!-- end -->", re.DOTALL)
+
+
+# -- the command line ----------------------------------------------------------------------------
+
+
+def commands(
+    command: click.Command = cli, path: tuple[str, ...] = (), parent: click.Context | None = None
+) -> Iterator[tuple[str, str]]:
+    """Every command's words, and its help as a terminal of 80 columns shows it."""
+    name = path[-1] if path else "indexerd"
+    context = click.Context(command, parent, name, terminal_width=WIDTH, **command.context_settings)
+    yield " ".join(path), command.get_help(context)
+    if isinstance(command, click.Group):
+        for below in command.list_commands(context):
+            found = command.get_command(context, below)
+            assert found is not None
+            yield from commands(found, (*path, below), context)
+
+
+def block(text: str) -> str:
+    """A help text as it stands in the document."""
+    lines = "\n".join(line.rstrip() for line in text.splitlines())
+    return f"```text\n{lines}\n```\n"
+
+
+def test_every_commands_help_is_in_the_document() -> None:
+    """Each command and sub-command once, in the program's order, word for word."""
+    expected = {words: block(text) for words, text in commands()}
+    path = ROOT / "docs/CLI.md"
+    if os.environ.get("UPDATE_DOCS"):
+
+        def renewed(found: re.Match[str]) -> str:
+            words = found[1].strip()
+            return f"<!-- help:{found[1]} -->\n{expected[words]}<!-- end -->"
+
+        path.write_text(HELP.sub(renewed, path.read_text()))
+
+    found = {words.strip(): text for words, text in HELP.findall(path.read_text())}
+    assert list(expected) == list(found)
+    assert expected == found
+
+
+def test_the_program_prints_the_same_help(tmp_path: Path) -> None:
+    """The help of the document is what a terminal of 80 columns gets."""
+    world = World(tmp_path)
+    world.env["COLUMNS"] = "80"
+    assert block(world.run("list", "--help")) == dict(HELP.findall(DOCS["CLI.md"]))[" list"]
+
+
+def test_the_programs_table_says_what_the_commands_say() -> None:
+    """The one line of `indexerd --help` begins as the command's own help does."""
+    helps = dict(commands())
+    for name, (_, _, line) in COMMANDS.items():
+        own = " ".join(helps[name].split("\n\n")[1].split())
+        assert own.startswith(line.rstrip(".")), name
+
+
+def test_the_documents_exit_codes_are_the_programs() -> None:
+    """Every code that an error of the tree has, and 0 and 130, are explained."""
+    told = {int(code) for code in re.findall(r"^\| (\d+) \|", DOCS["CLI.md"], re.MULTILINE)}
+    waiting, codes = [IndexerdError], {0, 130}
+    while waiting:
+        one = waiting.pop()
+        codes.add(one.exit_code)
+        waiting += one.__subclasses__()
+    assert codes == told
+
+
+NAMED = r"indexerd (?:--?[a-z]+ )*([a-z][a-z-]+)"
+IN_TEXT = re.compile(rf"(?:^ {{4}}|[`$] ?){NAMED}", re.MULTILINE)
+IN_SOURCE = re.compile(f"`{NAMED}")
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_documents_name_only_commands_that_exist(name: str) -> None:
+    """`indexerd WORD`, after a prompt, or in a block."""
+    assert set(IN_TEXT.findall(TEXTS[name])) <= COMMANDS.keys()
+
+
+def test_hints_and_comments_name_only_commands_that_exist() -> None:
+    """What an error advises can be typed."""
+    named = {word for source in SOURCES.values() for word in IN_SOURCE.findall(source)}
+    assert len(named) > 5
+    assert named <= COMMANDS.keys()
+
+
+def test_the_readmes_table_has_every_command() -> None:
+    """Each command of this release, with options that it takes."""
+    table = README_TABLE.findall(TEXTS["README.md"])
+    shown = {word for row in table for word in re.findall(r"`(?:indexerd )?([a-z-]+)[^`]*`", row)}
+    assert COMMANDS.keys() <= shown
+    helps = dict(commands())
+    for line in re.findall(r"indexerd ([a-z]+[^`\n]*)", TEXTS["README.md"]):
+        words = shlex.split(line.partition("#")[0].replace("\\|", " "), posix=False)
+        options = {word.strip("[]") for word in words if word.strip("[]").startswith("--")}
+        assert all(option in helps.get(words[0], "") for option in options), line
+
+
+README_TABLE = re.compile(r"^\| (`.*?) \| ", re.MULTILINE)
+
+
+# -- the log -------------------------------------------------------------------------------------
+
+ROW = re.compile(r"^\| `([a-z]+\.[a-z_]+)` \| ([a-z]+) \|(.*?)\| (.+?) \|$", re.MULTILINE)
+EVENTS = {
+    event: (level, fields, when) for event, level, fields, when in ROW.findall(DOCS["LOGS.md"])
+}
+
+
+def words_of(fields: str) -> set[str]:
+    """The names between backquotes."""
+    return set(re.findall(r"`([a-z_]+)`", fields))
+
+
+def test_every_event_is_documented_and_no_other() -> None:
+    """The table of LOGS.md is the enumeration, in its order, with the level of each."""
+    assert [event.value for event in Event] == list(EVENTS)
+    levels = {news.DEBUG: "debug", news.INFO: "info", news.WARNING: "warning", news.ERROR: "error"}
+    code = "".join(SOURCES.values())
+    for event in Event:
+        uses, defects = (code.count(f"{word}Event.{event.name}") for word in ("", "defect("))
+        level = news.ERROR if 0 < uses == defects else news._LEVELS.get(event, news.INFO)
+        assert levels[level] == EVENTS[event][0], event
+    unsaid = [event.value for event in Event if f"Event.{event.name}" not in code]
+    assert unsaid == [event for event, (_, _, when) in EVENTS.items() if when == "reserved"]
+
+
+def test_every_field_is_explained() -> None:
+    """What an event's row names, the table of fields explains."""
+    table = DOCS["LOGS.md"].partition("## Fields")[2].partition("## Events")[0]
+    explained = set().union(
+        *(words_of(cell) for cell in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE))
+    )
+    used = set().union(*(words_of(fields) for _, fields, _ in EVENTS.values()))
+    assert used <= explained
+    assert explained - used == {"error", "trace", "cut"}
+
+
+def test_every_reason_for_turning_a_peer_away_is_documented() -> None:
+    """The words of `socket.rejected` are those of the server."""
+    source = SOURCES["indexerd/surfaces/unix.py"] + SOURCES["indexerd/io/peers.py"]
+    said = set(re.findall(r'(?:reject|refuse|give_up|take_no_more)[(,] ?"([a-z_]+)"', source))
+    table = DOCS["LOGS.md"].partition("## Why a peer was turned away")[2].partition("\n## ")[0]
+    assert said == set(re.findall(r"^\| `([a-z_]+)` \|", table, re.MULTILINE))
+
+
+def test_what_a_daemon_logs_is_what_the_document_says(tmp_path: Path) -> None:
+    """Levels and fields of a daemon's own log, at work, in trouble, and reloading."""
+    world = World(tmp_path)
+    world.install_pi()
+    world.env["INDEXERD_LOG__LEVEL"] = "debug"
+    malformed = {"match": "once more", "text": "{}", "times": 1}
+    world.scripted(malformed, {"match": "hopeless", "error": "throttled"})
+    world.config.parent.mkdir(parents=True)
+    with world.daemon() as process:
+        indexed = world.session(turns=4)
+        indexed.turn("once more, please")
+        world.wait_meta(indexed.id)
+        (world.metas / f"{indexed.id}.meta.json").write_text("{}")
+        with indexed.path.open("ab") as file:
+            file.write(b"{not json}\n")
+        indexed.turn()
+        until(lambda: "session.bad_line" in said(world), "the bad line")
+        hopeless = world.session(turns=5)
+        hopeless.turn("hopeless")
+        until(lambda: "index.failed" in said(world), "the failure")
+        hopeless.path.unlink()
+        until(lambda: "session.removed" in said(world), "the end of a session")
+        world.config.write_text("nonsense = 1\n")
+        process.send_signal(1)
+        until(lambda: "config.invalid" in said(world), "the complaint")
+
+    seen = said(world)
+    assert len(seen) >= 15
+    for event, lines in seen.items():
+        level, fields, _ = EVENTS[event]
+        for line in lines:
+            assert level == line["level"]
+            assert list(line)[:3] == ["ts", "level", "event"]
+            assert set(line) - {"ts", "level", "event"} <= words_of(fields), event
+
+
+def said(world: World) -> dict[str, list[dict[str, object]]]:
+    """The lines of the daemon's log, by event."""
+    found: dict[str, list[dict[str, object]]] = {}
+    path = world.state / "log.jsonl"
+    for raw in path.read_text().splitlines() if path.exists() else ():
+        line = json.loads(raw)
+        found.setdefault(line["event"], []).append(line)
+    return found
+
+
+# -- problems ------------------------------------------------------------------------------------
+
+
+def test_every_problem_of_status_has_a_way_out() -> None:
+    """Each code that `status` may report is in TROUBLESHOOTING.md, and no other."""
+    codes = set(re.findall(r'_problem\("([a-z_]+)"', SOURCES["indexerd/service/health.py"]))
+    codes |= set(re.findall(r'"(watch_[a-z_]+)"', SOURCES["indexerd/io/watch.py"]))
+    text = DOCS["TROUBLESHOOTING.md"].partition("## What `status` reports")[2].partition("\n## ")[0]
+    assert codes == set(re.findall(r"^\| `([a-z_]+)` \|", text, re.MULTILINE))
+
+
+# -- paths, links, words -------------------------------------------------------------------------
+
+
+def test_every_path_of_the_architecture_exists() -> None:
+    """`indexerd/…` in ARCHITECTURE.md, and the parts of its floors."""
+    text = DOCS["ARCHITECTURE.md"]
+    paths = re.findall(r"`((?:indexerd|tests|docs|config|systemd)/[^`\s]*)`", text)
+    assert len(paths) > 10
+    assert [one for one in paths if not (ROOT / one).exists()] == []
+    floors = re.findall(r"^    \d \w[\w, ]*?  +(.+)$", text, re.MULTILINE)
+    assert len(floors) == 5
+    parts = [part for line in floors for part in line.split("  ") if part.strip()]
+    for part in (part.strip() for part in parts if not part.strip().startswith("no ")):
+        place = ROOT / "indexerd" / part
+        assert place.exists() or place.with_suffix(".py").exists(), part
+
+
+LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)?(?:#([^)\s]+))?\)")
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_links_resolve(name: str) -> None:
+    """Files that are linked are there, and so are the headings."""
+    base = ROOT / "docs" if name in DOCS else ROOT
+    for target, heading in LINK.findall(TEXTS[name]):
+        if target.startswith(("https://", "http://")):
+            continue
+        path = base / target if target else base / name
+        assert path.exists(), target
+        assert not heading or heading in anchors(path.read_text()), heading
+
+
+def anchors(text: str) -> set[str]:
+    """The headings of a Markdown text, as links name them."""
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title).strip().lower().replace(" ", "-") for title in titles}
+
+
+def test_every_document_is_linked_from_the_readme() -> None:
+    """Nothing is written for nobody."""
+    reached, waiting = {"README.md"}, ["README.md"]
+    while waiting:
+        for target, _ in LINK.findall(TEXTS[waiting.pop()]):
+            name = target.rpartition("/")[2]
+            if name in TEXTS and name not in reached:
+                reached.add(name)
+                waiting.append(name)
+    assert set(DOCS) <= reached
+
+
+def test_examples_of_json_are_json() -> None:
+    """What a document shows as JSON can be parsed."""
+    for name, text in TEXTS.items():
+        for example in re.findall(r"```json\n(.*?)```", text, re.DOTALL):
+            assert json.loads(example), name
+
+
+def test_examples_of_python_are_python() -> None:
+    """What a document shows as Python can be compiled."""
+    for text in TEXTS.values():
+        for example in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+            assert ast.parse(example).body

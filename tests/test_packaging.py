@@ -1,0 +1,205 @@
+"""What is shipped: the wheel, what it holds, that it runs; and the locked requirements.
+
+The wheel is built from the checkout with the hatchling that is installed: no network, no build
+environment of its own, and nothing is written into the checkout.
+"""
+
+from __future__ import annotations
+
+import configparser
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from email import message_from_bytes
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from indexerd import __version__
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+LOCKS = ("requirements.lock", "requirements-dev.lock")
+SHIPPED = ("config/indexerd.toml", "systemd/indexerd.service", "systemd/io.indexerd.plist")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this checkout."""
+    folder = tmp_path_factory.mktemp("wheel")
+    argv = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(argv, cwd=ROOT, check=True, capture_output=True)
+    (built,) = folder.iterdir()
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory in which the wheel alone is installed."""
+    folder = tmp_path_factory.mktemp("installed")
+    argv = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]
+    argv += ["--no-compile", "--disable-pip-version-check", "--target", str(folder), str(wheel)]
+    subprocess.run(argv, check=True, capture_output=True)
+    return folder
+
+
+def run(installed: Path, *argv: str, code: int = 0) -> str:
+    """Run Python with the installed package, far from the checkout; its stdout."""
+    env = {"PATH": "", "HOME": str(installed / "home"), "PYTHONPATH": str(installed)}
+    done = subprocess.run(
+        [sys.executable, "-P", *argv],
+        env=env,
+        cwd=installed,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    return done.stdout
+
+
+# -- the wheel -----------------------------------------------------------------------------------
+
+
+def test_the_wheel_holds_the_program_and_its_data(wheel: Path) -> None:
+    """Every module, the typing marker, the shipped files as in the repository; nothing else."""
+    with zipfile.ZipFile(wheel) as held:
+        names = {name for name in held.namelist() if ".dist-info/" not in name}
+        shipped = {name: held.read(f"indexerd/_data/{name}") for name in SHIPPED}
+    package = (ROOT / "indexerd").rglob("*")
+    modules = {str(path.relative_to(ROOT)) for path in package if path.suffix in (".py", ".typed")}
+    assert "indexerd/py.typed" in modules
+    assert modules | {f"indexerd/_data/{name}" for name in SHIPPED} == names
+    assert shipped == {name: (ROOT / name).read_bytes() for name in SHIPPED}
+
+
+def test_the_wheel_says_what_it_is(wheel: Path) -> None:
+    """Name, version, Python, requirements, licence and entry point are those of the project."""
+    with zipfile.ZipFile(wheel) as held:
+        named = {name.partition(".dist-info/")[2]: name for name in held.namelist()}
+        told = message_from_bytes(held.read(named["METADATA"]))
+        points = configparser.ConfigParser()
+        points.read_string(held.read(named["entry_points.txt"]).decode())
+        assert "MIT" in held.read(named["licenses/LICENSE"]).decode()
+    project = PROJECT["project"]
+    assert (told["Name"], told["Version"]) == (project["name"], __version__)
+    assert project["version"] == __version__
+    assert told["Requires-Python"] == project["requires-python"]
+    wanted = {str(Requirement(one)) for one in project["dependencies"]}
+    assert wanted == {str(Requirement(one)) for one in told.get_all("Requires-Dist", [])}
+    assert dict(points["console_scripts"]) == {"indexerd": "indexerd.__main__:main"}
+
+
+def test_the_installed_program_runs(installed: Path) -> None:
+    """`python -m indexerd`, the script, and the settings, from the wheel alone."""
+    where = run(installed, "-c", "import indexerd; print(indexerd.__file__)")
+    assert Path(where.strip()).parent == installed / "indexerd"
+    version = f"indexerd, version {__version__}\n"
+    assert version == run(installed, "-m", "indexerd", "--version")
+    assert version == run(installed, str(installed / "bin/indexerd"), "--version")
+    shown = run(installed, "-m", "indexerd", "config", "show")
+    assert 'log.level\t"info"\tdefault' in shown.splitlines()
+    assert run(installed, "-m", "indexerd", "list", "--all") == ""
+
+
+def test_the_installed_program_finds_its_data(installed: Path) -> None:
+    """The shipped files are read from the package, and the service file is filled in."""
+    script = "import sys; from indexerd.io import packaged; print(packaged.read_text(sys.argv[1]))"
+    for name in SHIPPED:
+        assert run(installed, "-c", script, name) == (ROOT / name).read_text() + "\n"
+    program = str(installed / "bin/indexerd")
+    told = run(installed, program, "service", "install", "--program", program, code=69)
+    unit = Path(told.splitlines()[0].removeprefix("installed: "))
+    assert unit.is_relative_to(installed / "home")
+    assert program in unit.read_text()
+
+
+# -- locked requirements -------------------------------------------------------------------------
+
+
+def locked(name: str) -> dict[str, tuple[str, list[str]]]:
+    """Each requirement of a lock file: its version and its hashes."""
+    text = (ROOT / name).read_text().replace("\\\n", " ")
+    found: dict[str, tuple[str, list[str]]] = {}
+    for line in text.splitlines():
+        pinned, *hashes = line.split()
+        package, version = pinned.split("==")
+        assert package not in found, f"{package} is locked twice"
+        found[package] = version, hashes
+    return found
+
+
+def requirements(name: str) -> list[Requirement]:
+    """The requirements of a file for people."""
+    lines = (ROOT / name).read_text().splitlines()
+    return [Requirement(line) for line in lines if line and not line.startswith("#")]
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_every_requirement_is_pinned_and_hashed(name: str) -> None:
+    """One version each, with SHA-256 hashes, and nothing else in the file."""
+    found = locked(name)
+    assert len(found) > 20
+    for package, (version, hashes) in found.items():
+        assert package == canonicalize_name(package)
+        assert re.fullmatch(r"[0-9][0-9a-z.+]*", version)
+        assert hashes
+        assert all(re.fullmatch("--hash=sha256:[0-9a-f]{64}", one) for one in hashes)
+
+
+@pytest.mark.parametrize("name", [*LOCKS, "requirements-build.in", "requirements-dev.in"])
+def test_no_requirement_says_where_to_download_it(name: str) -> None:
+    """No URL, no index, no option: that is the reader's own setting."""
+    text = (ROOT / name).read_text()
+    assert "://" not in text
+    assert not re.search(r"^\s*-(?!-hash=)", text, re.MULTILINE)
+
+
+def test_what_the_project_asks_for_is_locked_within_its_range() -> None:
+    """Runtime and build requirements in the one lock, those of tests and linters in the other."""
+    runtime, both = locked(LOCKS[0]), locked(LOCKS[1]) | locked(LOCKS[0])
+    asked = [Requirement(one) for one in PROJECT["project"]["dependencies"]]
+    asked += [Requirement(one) for one in PROJECT["build-system"]["requires"]]
+    asked += requirements("requirements-build.in")
+    for one in asked:
+        assert one.specifier.contains(runtime[canonicalize_name(one.name)][0]), one
+    for one in requirements("requirements-dev.in"):
+        assert one.specifier.contains(both[canonicalize_name(one.name)][0]), one
+
+
+def test_both_locks_agree() -> None:
+    """What is in both has one version."""
+    runtime, dev = locked(LOCKS[0]), locked(LOCKS[1])
+    shared = runtime.keys() & dev.keys()
+    assert {name: runtime[name] for name in shared} == {name: dev[name] for name in shared}
+
+
+def test_nothing_that_is_needed_is_missing_from_the_lock() -> None:
+    """The requirements of requirements, as far as they are installed, are locked, too."""
+    runtime = locked(LOCKS[0])
+    waiting = [Requirement(one) for one in PROJECT["project"]["dependencies"]]
+    seen: set[str] = set()
+    while waiting:
+        one = waiting.pop()
+        name = canonicalize_name(one.name)
+        extras = ["", *one.extras]
+        if one.marker and not any(one.marker.evaluate({"extra": extra}) for extra in extras):
+            continue
+        assert name in runtime, name
+        if name not in seen:
+            seen.add(name)
+            told = metadata.requires(name) or []
+            needed = [Requirement(text) for text in told]
+            waiting += [
+                below
+                for below in needed
+                if not below.marker
+                or any(below.marker.evaluate({"extra": extra}) for extra in extras)
+            ]
+    assert len(seen) > len(PROJECT["project"]["dependencies"])
