@@ -350,12 +350,20 @@ class Files:
 
     def excludes(self, path: str, cwd: str) -> bool:
         """Whether the user excluded this file, or the directory its session ran in."""
-        names = [name for name in (path, cwd) if name]
-        return any(
-            fnmatch(name, glob) or fnmatch(name, glob.rstrip("/") + "/*")
-            for glob in self._globs
-            for name in names
-        )
+        return _matches(self._globs, path, cwd)
+
+    def forbidden(self, card: Card) -> bool:
+        """Whether the settings exclude a session now, even while a reload is on its way."""
+        return _matches(self._exclude(), card.path, card.cwd)
+
+
+def _matches(globs: list[str], path: str, cwd: str) -> bool:
+    names = [name for name in (path, cwd) if name]
+    return any(
+        fnmatch(name, glob) or fnmatch(name, glob.rstrip("/") + "/*")
+        for glob in globs
+        for name in names
+    )
 
 
 def _same(file: Tracked, seen: Look) -> bool:

@@ -119,12 +119,16 @@ class Library:
             moved = list(dict.fromkeys([*moved, *self._miscounted()]))
         self.scanned = result
         yield self._metas_changed(moved)
-        yield self._updates({one.session_id: one for one in self.files.reconsider()})
+        yield self.reconsider()
         wanted = set(self.files.differing(result.files))
         fresh = [one.path for one in sorted(result.files, key=_newest) if one.path in wanted]
         gone = self.files.missing(result.files, lambda path: _unseen(result, path))
         yield from self._files_changed([*fresh, *gone])
         self.files.owners.margin_ms = MARGIN_MS  # from now on an owner stays for a while
+
+    def reconsider(self) -> list[Update]:
+        """The exclusions may have changed: drop what the user does not want read any more."""
+        return self._updates({one.session_id: one for one in self.files.reconsider()})
 
     def hinted(self, paths: Iterable[str]) -> Iterator[list[Update]]:
         """Look at the paths of a watcher's hints."""
@@ -255,6 +259,8 @@ class Library:
                 entries = list(_entries(card, state, part, lines))
         except SessionUnreadableError:
             return True
+        except ValueError:  # a line was not what it looked like: once more, parsing them all
+            return not self.reread(session_id)
         said = [
             (one.id, one.role or "", one.timestamp, redact(one.text).text)
             for one in entries
@@ -332,7 +338,8 @@ def _entries(card: Card, state: SessionState, rows: Iterable[int], lines: Lines)
         try:
             yield read(lines.at(state.offsets[row], state.lengths[row]), state.id(row))
         except ValueError:
-            continue
+            if not state.strict:
+                raise
 
 
 def facts_of(row: dict[str, Any] | None) -> Facts:

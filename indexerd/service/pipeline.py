@@ -291,6 +291,8 @@ class Pipeline:
     def _offer(self, known: Known, why: str) -> None:
         """Queue a session, unless it came by itself and no model could take it."""
         session_id, forced = known.card.session_id, known.forced is not None
+        if self.library.files.forbidden(known.card):
+            return
         if forced or self._takers(known):
             self.news.say(Event.INDEX_QUEUED, {"session": session_id, "reason": why})
             self.jobs.offer(Job(session_id, why, known.card.modified_ms, forced))
@@ -381,6 +383,7 @@ class Pipeline:
         """Take new settings; what waited for a model or a price waits no longer."""
         old, self.loaded, self.models = self.models, loaded, models
         self.jobs.concurrency = loaded.settings.index.concurrency
+        self._learn(await self.read(self.library.reconsider))  # before anything is sent
         for session_id, known in list(self.known.items()):
             await self.runner.forgive(known)
             self._consider(session_id)

@@ -60,7 +60,11 @@ class Home:
         self.api.mkdir(parents=True)
         self.other.mkdir()
         world.install_pi()
-        world.env["INDEXERD_WATCH__RESCAN_SECONDS"] = "30"
+        world.env |= {
+            "INDEXERD_WATCH__RESCAN_SECONDS": "30",
+            "INDEXERD_BUDGET__DAILY_USD": "100",
+            "INDEXERD_BUDGET__REQUESTS_PER_MINUTE": "1000",
+        }
         world.scripted(
             {"match": "forecast", "text": meta("Design the forecast cache"), "tokens": [100, 20]},
             {"match": "short-lived", "text": meta("A short-lived session")},

@@ -106,7 +106,7 @@ def test_nothing_is_paid_for_what_could_not_be_stored(world: World) -> None:
     session = world.session(turns=5)
     report = world.run("run", "--once", "--json", code=1)
     assert [{"sessionId": session.id, "kind": "permission"}] == report["failed"]
-    assert [] == world.calls()
+    assert world.calls() == []
     world.metas.unlink()
     with world.daemon():
         done = world.call("index", ref=session.id, force=True, wait=True)

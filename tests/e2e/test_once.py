@@ -182,12 +182,12 @@ def test_files_of_an_abandoned_branch_are_not_this_sessions(world: World) -> Non
     world.run("run", "--once")
     meta = world.meta(session.id)
     assert meta is not None
-    assert (["/w/src/kept.py"], [], {"read": 1}) == (
+    assert (
         meta["filesRead"],
         meta["filesModified"],
         meta["toolsUsed"],
-    )
+    ) == (["/w/src/kept.py"], [], {"read": 1})
     session.entry("message", message={"role": "assistant", "content": [kept], "stopReason": "stop"})
     session.talk(5)
     world.run("run", "--once")
-    assert {"read": 2} == (world.meta(session.id) or {})["toolsUsed"]
+    assert (world.meta(session.id) or {})["toolsUsed"] == {"read": 2}
