@@ -69,9 +69,9 @@ def _set_up(pipeline: Pipeline, since: str) -> Problems:
 
 
 def _disk(pipeline: Pipeline, since: str) -> Problems:
-    if pipeline.trouble:
+    for trouble in list(pipeline.troubles.values()):
         cure = "free some space, or see who locks the file; it is tried again all the time"
-        yield _problem("state_unwritable", pipeline.trouble, since, cure)
+        yield _problem("state_unwritable", trouble, since, cure)
     if pipeline.runner.indexer.unwritten:
         cause = f"{pipeline.runner.indexer.unwritten} answers wait for a disk that takes them"
         yield _problem("write_failed", cause, since, "free some space; they are written then")

@@ -76,7 +76,7 @@ class Pipeline:
         self.jobs = Jobs(loaded.settings.index.concurrency)
         self.scanned = asyncio.Event()
         self.last_scan_at = 0.0
-        self.trouble = ""  # what is wrong with our own disk
+        self.troubles: dict[str, str] = {}  # what is wrong with our own disk
         self.on_row: Callable[[str, dict[str, Any] | None], None] = lambda _id, _row: None
         self._reader = reader
         self._clock = clock
@@ -132,7 +132,7 @@ class Pipeline:
         next_scan = loop.time()
         while True:
             if loop.time() >= next_scan:
-                await self._guarded(self.scan())
+                await self._guarded("files", self.scan())
                 next_scan = loop.time() + self.settings.watch.rescan_seconds
             if self._rescan:
                 self._rescan = False
@@ -142,18 +142,19 @@ class Pipeline:
                     await self._dirty.wait()
             except TimeoutError:
                 continue
-            await self._guarded(self._drain())
+            await self._guarded("files", self._drain())
 
-    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _guarded(self, what: str, work: Coroutine[Any, Any, None]) -> None:
         """Do work that needs our own disk; where that fails, go on, and say so in `status`."""
         try:
             await work
         except StateError as bad:
-            if not self.trouble:
+            if what not in self.troubles:
                 self.news.say(Event.WATCH_DEGRADED, {"reason": str(bad)})
-            self.trouble, self._rescan = str(bad), True
+            self.troubles[what] = str(bad)
+            self._rescan = True
         else:
-            self.trouble = ""
+            self.troubles.pop(what, None)
 
     async def scan(self) -> None:
         """One reconciling scan: watch first, list second."""
@@ -204,8 +205,8 @@ class Pipeline:
         loop = asyncio.get_running_loop()
         while True:
             next_checkpoint = loop.time() + CHECKPOINT_SECONDS
-            await self._guarded(self._catch_up(next_checkpoint))
-            if self.trouble:
+            await self._guarded("ledger", self._catch_up(next_checkpoint))
+            if "ledger" in self.troubles:
                 await asyncio.sleep(CHECKPOINT_SECONDS)
             elif not self.library.unread:
                 self._idle_work.clear()
