@@ -38,7 +38,7 @@ $(VENV)/.dev: requirements-dev.lock $(VENV)/.runtime
 	$(PIP) --require-hashes -r requirements-dev.lock
 	touch $@
 
-lock:  ## pin all dependencies anew, with hashes and without download addresses
+lock: $(VENV)/.runtime  ## pin all dependencies anew, with hashes and without download addresses
 	$(BIN)/python -m pip install --quiet 'pip-tools>=7.5'
 	$(BIN)/python -m piptools compile --quiet --generate-hashes --strip-extras --allow-unsafe \
 		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate --no-header \

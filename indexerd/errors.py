@@ -240,10 +240,17 @@ class ProviderError(ModelError):
 
 
 class ProviderDeniedError(ModelError):
-    """The provider will not serve us until something is changed: key, model name, region."""
+    """The provider will not serve us until something is changed.
+
+    `model_only`: it is this model that it does not have; its others may do.
+    """
 
     kind = "model_unavailable"
     hint = "check the API key and the model's name, then reload the daemon"
+
+    def __init__(self, message: str, *, hint: str | None = None, model_only: bool = False) -> None:
+        super().__init__(message, hint=hint)
+        self.model_only = model_only
 
 
 class RefusedError(ModelError):
@@ -262,16 +269,20 @@ class OutputInvalidError(ModelError):
 
 
 class BudgetError(ModelError):
-    """A daily or per-minute cap is reached; ``retry_after`` says in how many seconds it opens."""
+    """A daily or per-minute cap is reached; ``retry_after`` says in how many seconds it opens.
+
+    `passing`: within a minute or so, and so no reason to settle for another model.
+    """
 
     kind = "budget_exhausted"
     hint = "raise [budget] in the configuration, or wait until tomorrow"
     retryable = True
     exit_code = 75
 
-    def __init__(self, message: str, *, retry_after: float = 3600.0) -> None:
+    def __init__(self, message: str, *, retry_after: float = 3600.0, passing: bool = False) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+        self.passing = passing
 
 
 class CallLimitError(ModelError):

@@ -66,6 +66,8 @@ def _safe_url(url: str) -> str:
     safe = parts.scheme == "https" or (parts.scheme == "http" and _loopback(parts.hostname))
     if not parts.hostname or not safe:
         raise ValueError("must be https, or http on loopback")
+    if parts.username or parts.password:
+        raise ValueError("must not hold a user name or a password")
     if parts.port == 0:  # one that is no number, or too large, raises by itself
         raise ValueError("port 0 cannot be reached")
     return url
@@ -88,7 +90,7 @@ class Price(Section):
 class Provider(Section):
     """How a provider is reached. A key is used only when it is named here, or by our variable."""
 
-    api_key_env: str = ""
+    api_key_env: Annotated[str, Field(pattern=r"^([A-Za-z_][A-Za-z0-9_]{0,127})?$")] = ""
     api_key_file: str = ""
     base_url: str = ""
 

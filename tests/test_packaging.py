@@ -10,6 +10,7 @@ import configparser
 import re
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from email import message_from_bytes
@@ -118,6 +119,19 @@ def test_the_installed_program_finds_its_data(installed: Path) -> None:
     unit = Path(told.splitlines()[0].removeprefix("installed: "))
     assert unit.is_relative_to(installed / "home")
     assert program in unit.read_text()
+
+
+def test_the_source_archive_can_be_set_up(tmp_path: Path) -> None:
+    """It holds what `make demo` and `make test` need: locks, sources, data, tests, documents."""
+    argv = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(tmp_path)]
+    subprocess.run(argv, cwd=ROOT, check=True, capture_output=True)
+    (built,) = tmp_path.iterdir()
+    with tarfile.open(built) as held:
+        names = {name.partition("/")[2] for name in held.getnames()}
+    needed = {"Makefile", "pyproject.toml", "LICENSE", "README.md", "indexerd/demo.py", *SHIPPED}
+    needed |= {*LOCKS, "requirements-build.in", "requirements-dev.in", "tests/test_packaging.py"}
+    assert needed <= names
+    assert not [name for name in names if name.startswith((".venv", ".git/"))]
 
 
 # -- locked requirements -------------------------------------------------------------------------

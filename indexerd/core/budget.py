@@ -18,6 +18,7 @@ from typing import Any
 from indexerd.errors import BudgetError
 
 MINUTE = 60.0
+SOON = 15.0  # seconds: calls under way are settled by then
 _LAST_MOMENT = 253_402_300_800.0  # the year 10000: no date has more digits
 _MOST_USD = 1e9
 
@@ -82,8 +83,11 @@ class Purse:
         elif day < self.day and _days_between(day, self.day) > 1:
             self.day = day
 
-    def check(self, now: float, usd: float | None, caps: Caps) -> None:
-        """Raise BudgetError when one more call of at most `usd` would pass a cap."""
+    def check(self, now: float, usd: float | None, caps: Caps, *, pending: float = 0.0) -> None:
+        """Raise BudgetError when one more call of at most `usd` would pass a cap.
+
+        `pending` is what calls under way have booked, in USD: most of it comes back.
+        """
         self.turn_page(now)
         if self.calls + 1 > caps.daily_calls:
             raise BudgetError(
@@ -91,16 +95,19 @@ class Purse:
                 retry_after=self._until_tomorrow(now),
             )
         if self.usd + (usd or 0.0) > caps.daily_usd:
+            passing = self.usd - pending + (usd or 0.0) <= caps.daily_usd
             raise BudgetError(
-                f"${self.usd:.4f} of ${caps.daily_usd:.2f} are used today, "
+                f"${self.usd:.4f} of ${caps.daily_usd:.2f} are booked today, "
                 f"and the call may cost ${usd or 0.0:.4f}",
-                retry_after=self._until_tomorrow(now),
+                retry_after=SOON if passing else self._until_tomorrow(now),
+                passing=passing,
             )
         recent = [t for t in self._recent if 0 <= now - t < MINUTE]
         if len(recent) >= caps.requests_per_minute:
             raise BudgetError(
                 f"{len(recent)} requests in the last minute",
                 retry_after=max(0.1, MINUTE - (now - recent[0])),
+                passing=True,
             )
 
     def _until_tomorrow(self, now: float) -> float:

@@ -232,6 +232,11 @@ _WHY = {
 }
 
 
+_THIS_REQUEST = frozenset({400, 422})
+_NO_MODEL = 404
+_REGION = "FAILED_PRECONDITION"  # of Google: not served where we are, whatever is asked
+
+
 def failure(who: str, status: int, headers: Mapping[str, str], body: Any) -> ModelError:
     """Turn an answer that is an error into ours; `body` is parsed JSON, or None."""
     if isinstance(body, list):  # Google wraps an error in a list now and then
@@ -242,8 +247,13 @@ def failure(who: str, status: int, headers: Mapping[str, str], body: Any) -> Mod
     if status == 413 or (status != 429 and _TOO_LONG.search(reason)):  # noqa: PLR2004 - HTTP
         return ContextTooLargeError(f"{who}: the request is larger than the model takes")
     if 400 <= status < 500 and status not in _PASSING:  # noqa: PLR2004 - HTTP
-        why = "the key is not valid" if _BAD_KEY in reason else _WHY.get(status, "denied")
-        return ProviderDeniedError(f"{who}: {why} ({status})")
+        bad_key = _BAD_KEY in reason
+        why = "the key is not valid" if bad_key else _WHY.get(status, "denied")
+        if (
+            status in _THIS_REQUEST and not bad_key and _REGION not in reason
+        ):  # says nothing of other requests
+            return RefusedError(f"{who}: {why} ({status})")
+        return ProviderDeniedError(f"{who}: {why} ({status})", model_only=status == _NO_MODEL)
     return ProviderError(
         f"{who}: the server answered {status}",
         retry_after=retry_after(headers, body),

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from indexerd.core.names import Names, known
+from indexerd.core.names import Names, Scope, known
 from indexerd.errors import IndexerdError, NotFoundError, UsageError
 from indexerd.io.catalog import Catalog
 
@@ -44,7 +44,8 @@ class Answers:
     def row(self, ref: str, *, cwd: str | None = None) -> dict[str, Any]:
         """The row that a reference means."""
         row = self._catalog.get(ref)  # the catalog knows a new session a moment earlier
-        return row or self.by_id(self.names.resolve(ref, cwd=cwd, scope="all").session_id)
+        scope: Scope = "project" if cwd else "all"
+        return row or self.by_id(self.names.resolve(ref, cwd=cwd, scope=scope).session_id)
 
     def by_id(self, session_id: str) -> dict[str, Any]:
         """The row of a session."""
@@ -60,7 +61,7 @@ class Answers:
             raise UsageError("scope is project or all")
         match = self.names.resolve(
             _text(params, "ref"),
-            cwd=_maybe(params, "cwd"),
+            cwd=word(params, "cwd"),
             scope="all" if scope == "all" else "project",
         )
         found: dict[str, Any] = {
@@ -76,8 +77,8 @@ class Answers:
         """Candidates for `@@`."""
         items = self.names.complete(
             _word(params, "prefix", ""),
-            cwd=_maybe(params, "cwd"),
-            exclude=_maybe(params, "exclude"),
+            cwd=word(params, "cwd"),
+            exclude=word(params, "exclude"),
             limit=_limit(params, 20),
             now=self._clock(),
         )
@@ -86,13 +87,13 @@ class Answers:
     def list(self, params: dict[str, Any]) -> dict[str, Any]:
         """One page of rows, newest first."""
         page = self._catalog.list(
-            agent=_maybe(params, "agent"),
-            cwd=_maybe(params, "cwd"),
-            since=_maybe(params, "since"),
-            archived=_flag(params, "archived"),
-            subagents=_flag(params, "subagents"),
+            agent=word(params, "agent"),
+            cwd=word(params, "cwd"),
+            since=word(params, "since"),
+            archived=flag(params, "archived"),
+            subagents=flag(params, "subagents"),
             limit=_limit(params, 50),
-            cursor=_maybe(params, "cursor"),
+            cursor=word(params, "cursor"),
         )
         found: dict[str, Any] = {"sessions": page.rows}
         if page.next_cursor:
@@ -103,9 +104,9 @@ class Answers:
         """Hits, best first."""
         result = self._catalog.search(
             _text(params, "query"),
-            agent=_maybe(params, "agent"),
-            cwd=_maybe(params, "cwd"),
-            since=_maybe(params, "since"),
+            agent=word(params, "agent"),
+            cwd=word(params, "cwd"),
+            since=word(params, "since"),
             limit=_limit(params, 20),
         )
         found: dict[str, Any] = {"hits": result.hits}
@@ -115,7 +116,7 @@ class Answers:
 
     def get(self, params: dict[str, Any], meta_dir: Callable[[dict[str, Any]], str | None]) -> Any:
         """All that is stored of one session."""
-        row = self.row(_text(params, "ref"), cwd=_maybe(params, "cwd"))
+        row = self.row(_text(params, "ref"), cwd=word(params, "cwd"))
         directory = meta_dir(row)
         found: dict[str, Any] = {
             "session": row,
@@ -173,17 +174,19 @@ def _text(params: dict[str, Any], key: str) -> str:
 
 
 def _word(params: dict[str, Any], key: str, default: str) -> str:
-    return _maybe(params, key) or default
+    return word(params, key) or default
 
 
-def _maybe(params: dict[str, Any], key: str) -> str | None:
+def word(params: dict[str, Any], key: str) -> str | None:
+    """A parameter that is a string, or absent."""
     value = params.get(key)
     if value is not None and not isinstance(value, str):
         raise UsageError(f"{key} is a string")
     return value
 
 
-def _flag(params: dict[str, Any], key: str) -> bool:
+def flag(params: dict[str, Any], key: str) -> bool:
+    """A parameter that is true or false; absent is false."""
     value = params.get(key, False)
     if not isinstance(value, bool):
         raise UsageError(f"{key} is true or false")

@@ -22,7 +22,7 @@ from indexerd.io.metas import read_user
 from indexerd.io.writer import MetaWriter
 from indexerd.meta import NAME_MAX, UserFile
 from indexerd.paths import user_name
-from indexerd.service.answers import Answers
+from indexerd.service.answers import Answers, flag, word
 from indexerd.service.health import status
 from indexerd.service.indexing import Done
 from indexerd.service.pipeline import Pipeline
@@ -137,22 +137,22 @@ class Api:
         return found
 
     async def _index(self, params: dict[str, Any], _peer: Peer) -> dict[str, Any]:
-        if params.get("all"):
-            return await plan(self._pipeline, self._treasury, dry_run=bool(params.get("dryRun")))
-        row = self._answers.row(_ref(params))
+        if flag(params, "all"):
+            return await plan(self._pipeline, self._treasury, dry_run=flag(params, "dryRun"))
+        force, wait = flag(params, "force"), flag(params, "wait")
+        row = self._answers.row(_ref(params), cwd=word(params, "cwd"))
         session_id = row["sessionId"]
         await self._pipeline.read(int)  # let the loop learn what the catalog knows already
         known = self._pipeline.known.get(session_id)
         if known is None:
             raise NotFoundError("the session's file is gone", hint="its meta file still stands")
-        force = bool(params.get("force"))
         enough = known.card.new_users >= self._pipeline.settings.min_new_user_messages
         if session_id in self._pipeline.jobs.running and not force:
             return {"status": "already_running"}
         if not force and not enough:
             return {"status": "below_threshold"}
         waiter = self._pipeline.force(session_id)
-        if not params.get("wait"):
+        if not wait:
             return {"status": "queued"}
         outcome = await asyncio.shield(waiter)
         if isinstance(outcome, IndexerdError):
@@ -161,7 +161,7 @@ class Api:
 
     async def _as_sent(self, params: dict[str, Any], _peer: Peer) -> dict[str, Any]:
         """The exact prompt that an indexing run would send now; nothing is sent."""
-        session_id = self._answers.row(_ref(params))["sessionId"]
+        session_id = self._answers.row(_ref(params), cwd=word(params, "cwd"))["sessionId"]
         pipeline = self._pipeline
         run = await pipeline.runner.indexer.prepare(session_id, pipeline.settings)
         usable = pipeline.models.available()
@@ -187,11 +187,11 @@ class Api:
                 peer.notify(event)
 
         peer.on_close(self._pipeline.news.subscribe(pass_on))
-        return {"subscribed": wanted or "all"}
+        return {"subscribed": "all" if wanted is None else wanted}
 
     async def _update(self, params: dict[str, Any], _peer: Peer) -> dict[str, Any]:
         """Set or clear the user's title, labels, hint and context sets of a session."""
-        row = self._answers.row(_ref(params))
+        row = self._answers.row(_ref(params), cwd=word(params, "cwd"))
         session_id = row["sessionId"]
         directory = self._meta_dir(row)
         if directory is None:
@@ -200,6 +200,9 @@ class Api:
         async with self._updating:  # read, change, write: one at a time
             await asyncio.to_thread(self._write_user, Path(directory), session_id, change)
             await self._pipeline.rewritten(session_id, directory)
+        if "title" in params:
+            renamed = {"name": self._answers.by_id(session_id)["name"], "previous": row["name"]}
+            self._pipeline.news.tell("session.renamed", session_id, renamed)
         return self._answers.by_id(session_id)
 
     def _write_user(

@@ -15,7 +15,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +24,7 @@ from indexerd.errors import AccessError, IndexerdError, WriteError
 from indexerd.io.catalog import Catalog
 from indexerd.io.journal import Journal
 from indexerd.io.ledger import Ledger
-from indexerd.io.lock import hold
+from indexerd.io.lock import hold, hold_directory
 from indexerd.io.logs import Event, get_logger
 from indexerd.io.sdnotify import Notifier
 from indexerd.io.stores import stores
@@ -43,6 +42,7 @@ from indexerd.service.library import Library
 from indexerd.service.news import News
 from indexerd.service.once import Report, run_once
 from indexerd.service.pipeline import Pipeline
+from indexerd.service.reader import Reader
 from indexerd.service.treasury import Treasury
 from indexerd.settings import Loaded, Settings
 
@@ -91,67 +91,78 @@ class Daemon:
         places = start.places
         make_private(places.state_dir)
         self._start = start
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._started = time.time()
         self._lock = hold(places.lock)
         self.log = get_logger()
-        self._models = Models(start.loaded.settings, start.env)
-        self._reader = ThreadPoolExecutor(1, thread_name_prefix="reader")
+        self._reader = Reader()
         self._ledger = Ledger(places.ledger)
         self._catalog = Catalog.open(places.catalog)
         self.news = News(self.log, time.time)
         self.treasury = Treasury(
             Journal(places.budget),
-            lambda: self.pipeline.settings,
+            self._settings,
             time.time,
             self.news.say,
         )
         self.treasury.load(self._ledger.notes(BREAKERS))
         self._writer = MetaWriter()
-        self.library = Library(
+        self.library = self._library(start)
+        self._claims = self._claim_roots()
+        self.pipeline = self._pipeline(start, watching=watching)
+        self.answers = Answers(self._catalog, time.time)
+        self.pipeline.on_row = self.answers.row_changed
+        self.api = Api(self.pipeline, self.answers, self.treasury, self._writer, time.time)
+
+    def _library(self, start: Start) -> Library:
+        return Library(
             self._ledger,
             self._catalog,
-            stores=lambda: stores(self.pipeline.settings, start.env, start.home),
+            stores=lambda: stores(self._settings(), start.env, start.home),
             exclude=self._excluded,
             report=lambda session, why: self.news.say(
                 Event.META_INVALID, {"session": session, "reason": why}
             ),
             defect=self._set_aside,
         )
+
+    def _pipeline(self, start: Start, *, watching: bool) -> Pipeline:
         indexer = Indexer(
             self.library,
-            reader=self._read,
+            reader=self._reader,
             treasury=self.treasury,
-            telemetry=Telemetry(places.telemetry),
+            telemetry=Telemetry(start.places.telemetry),
             writer=self._writer,
             notify=self._attempted,
             clock=time.time,
         )
-        self._loop: asyncio.AbstractEventLoop | None = None
         mode = start.loaded.settings.watch.mode if watching else "poll"
-        watch = Watch(mode, self._hinted, time.time)
-        self.pipeline = Pipeline(
+        return Pipeline(
             library=self.library,
             indexer=indexer,
-            watch=watch,
+            watch=Watch(mode, self._hinted, time.time),
             news=self.news,
-            reader=self._reader,
+            read=self._reader,
             loaded=start.loaded,
-            models=self._models,
+            models=Models(start.loaded.settings, start.env),
             clock=time.time,
         )
-        self.answers = Answers(self._catalog, time.time)
-        self.pipeline.on_row = self.answers.row_changed
-        self.api = Api(self.pipeline, self.answers, self.treasury, self._writer, time.time)
+
+    def _claim_roots(self) -> list[int]:
+        """Two daemons with two state directories do not share a root (S0.41)."""
+        found = (hold_directory(Path(one.sessions)) for one in self.library.find_stores())
+        return [fd for fd in found if fd is not None]
+
+    def _settings(self) -> Settings:
+        pipeline: Pipeline | None = getattr(self, "pipeline", None)
+        return pipeline.settings if pipeline else self._start.loaded.settings
 
     # -- parts' wishes -------------------------------------------------------------------
 
     def _excluded(self) -> list[str]:
         home = str(self._start.home)
-        globs = self.pipeline.settings.privacy.exclude
+        globs = self._settings().privacy.exclude
         return [home + one[1:] if one.startswith("~/") else one for one in globs]
-
-    async def _read(self, work: Callable[..., Any], *args: Any) -> Any:
-        return await self.pipeline.read(work, *args)
 
     def _set_aside(self, path: str, bug: Exception) -> None:
         self.news.defect(Event.SESSION_QUARANTINED, "", bug, path=path)
@@ -193,6 +204,7 @@ class Daemon:
             self.news.say(Event.DAEMON_STARTED, {"pid": os.getpid()})
             for bad in self._start.loaded.problems:
                 self.news.say(Event.CONFIG_INVALID, {"reason": f"{bad['key']}: {bad['message']}"})
+            self._warn_of_models()
             await server.start()
             notifier.ready("scanning")
             self.news.say(Event.DAEMON_READY, {"path": str(self._start.places.socket)})
@@ -224,7 +236,9 @@ class Daemon:
             await self.pipeline.read(self._ledger.note, BREAKERS, provider, packed)
         await self.pipeline.models.aclose()
         await self.pipeline.read(self.library.close)
-        self._reader.shutdown()
+        self._reader.close()
+        for fd in self._claims:
+            os.close(fd)
         self._lock.release()
 
     def _sweep(self) -> None:
@@ -241,7 +255,8 @@ class Daemon:
         pause = min(TICK_SECONDS, (notifier.watchdog_seconds or TICK_SECONDS * 4) / 4)
         while True:
             await self.pipeline.read(int)  # returns only if the reader thread gets on
-            notifier.watchdog()
+            if not self.pipeline.stalled():
+                notifier.watchdog()
             pipeline = self.pipeline
             found = status(pipeline, self.treasury, self._started)
             self.news.status(found["state"])
@@ -282,6 +297,14 @@ class Daemon:
         await self.pipeline.reload(loaded, Models(loaded.settings, self._start.env))
         self.news.say(Event.DAEMON_CONFIG_RELOADED, {})
 
+    def _warn_of_models(self) -> None:
+        """Without a usable model nothing is indexed: say so once, naming the keys (S0.28)."""
+        models = self.pipeline.models
+        if not models.available():
+            missing = "; ".join(f"{key}: {why}" for key, why in models.missing.items())
+            reason = f"Missing configured model(s): {missing}"
+            self.news.say(Event.CONFIG_INVALID, {"reason": reason})
+
     def _rejected(self, why: str) -> None:
         self.news.say(Event.SOCKET_REJECTED, {"reason": why})
 
@@ -294,7 +317,8 @@ def make_private(directory: Path) -> None:
     """Make our own directory, for us alone."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if directory.stat().st_uid == os.getuid():
+        found = directory.stat()
+        if found.st_uid == os.getuid() and directory.name == "indexerd":  # else it may be shared
             directory.chmod(0o700)
     except OSError as bad:
         raise AccessError(f"{directory}: {bad.strerror}") from None

@@ -18,7 +18,10 @@ SHOWN = 20  # paths and sessions named in one problem
 
 def status(pipeline: Pipeline, treasury: Treasury, started: float) -> dict[str, Any]:
     """The result of the `status` method."""
+    since = iso(started)
     problems = list(_problems(pipeline, started))
+    for code, (cause, cure) in treasury.troubles().items():
+        problems.append(_problem(code, cause, since, cure))
     off = pipeline.indexing_off or not pipeline.models.available()
     health = pipeline.watch.health()
     ours = {store.meta for store in pipeline.library.stores()}  # made when first written to
@@ -54,6 +57,7 @@ def _problems(pipeline: Pipeline, started: float) -> Problems:
     since = iso(started)
     yield from _set_up(pipeline, since)
     yield from _disk(pipeline, since)
+    yield from _stalled(pipeline, since)
     yield from _roots(pipeline, since)
     yield from _sessions(pipeline, since)
 
@@ -75,6 +79,12 @@ def _disk(pipeline: Pipeline, since: str) -> Problems:
     if pipeline.runner.indexer.unwritten:
         cause = f"{pipeline.runner.indexer.unwritten} answers wait for a disk that takes them"
         yield _problem("write_failed", cause, since, "free some space; they are written then")
+
+
+def _stalled(pipeline: Pipeline, since: str) -> Problems:
+    if pipeline.stalled():
+        cause = "following the files has come to a halt, perhaps at a file system that hangs"
+        yield _problem("scan_stalled", cause, since, "see which mount does not answer; restart")
 
 
 def _roots(pipeline: Pipeline, since: str) -> Problems:

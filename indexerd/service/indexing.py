@@ -25,6 +25,7 @@ from indexerd.core.times import iso, iso_ms, iso_of_ms
 from indexerd.core.transcript import Caps
 from indexerd.errors import (
     BudgetError,
+    ContextTooLargeError,
     ModelError,
     ModelUnavailableError,
     OutputInvalidError,
@@ -166,16 +167,25 @@ class Indexer:
     async def _ask(
         self, run: _Run, settings: Settings, models: list[Model]
     ) -> tuple[Metadata, Model]:
-        """Ask the first model; where it is not to be had, a local one."""
-        if not models:
-            raise ModelUnavailableError("no configured model can be used")
-        try:
-            return await self._attempts(run, models[0], settings), models[0]
-        except (BudgetError, ProviderDeniedError, ModelUnavailableError, RefusedError):
-            local = next((one for one in models[1:] if not one.remote), None)
-            if local is None:
-                raise
-        return await self._attempts(run, local, settings), local
+        """Ask the first model that is to be had (S0.27).
+
+        One that its provider does not serve makes room for the next. Content that was declined,
+        or is too large, and a day's budget that is used up make room for a local one (M11, M16).
+        """
+        rest = list(models)
+        error: ModelError = ModelUnavailableError("no configured model can be used")
+        while rest:
+            model = rest.pop(0)
+            try:
+                return await self._attempts(run, model, settings), model
+            except (ProviderDeniedError, ModelUnavailableError) as bad:
+                error = bad
+            except (BudgetError, RefusedError, ContextTooLargeError) as bad:
+                if isinstance(bad, BudgetError) and bad.passing:
+                    raise  # a minute's wait is no reason to settle for less
+                error = bad
+                rest = [one for one in rest if not one.remote]
+        raise error
 
     async def _attempts(self, run: _Run, model: Model, settings: Settings) -> Metadata:
         prompt = run.prompt

@@ -13,6 +13,7 @@ from typing import Any
 
 from indexerd.agents import ADAPTERS
 from indexerd.core.card import Card
+from indexerd.core.clean import clean_text
 from indexerd.core.redact import redact
 from indexerd.core.rows import Facts, Written, absolute, gone_row, row_of
 from indexerd.core.session import SessionState
@@ -29,6 +30,7 @@ from indexerd.service.files import Change, Files
 from indexerd.service.owners import MARGIN_MS
 from indexerd.service.shelf import Brief, Shelf
 
+TEXT_MAX = 65_536  # characters of one message that are searchable
 FACTS_MAX = 500  # files listed per session
 TEXT_BATCH = 500  # messages taken into the search index in one step
 
@@ -262,7 +264,7 @@ class Library:
         except ValueError:  # a line was not what it looked like: once more, parsing them all
             return not self.reread(session_id)
         said = [
-            (one.id, one.role or "", one.timestamp, redact(one.text).text)
+            (one.id, one.role or "", one.timestamp, clean_text(redact(one.text).text, TEXT_MAX))
             for one in entries
             if one.text
         ]

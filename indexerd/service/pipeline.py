@@ -11,9 +11,9 @@ here is stored: after a restart the same decisions follow from files, meta files
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+import math
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from indexerd.core.cursor import Verdict
 from indexerd.core.jobs import Job, Jobs
@@ -38,6 +38,7 @@ from indexerd.service.indexing import Done, Indexer
 from indexerd.service.known import Forced, Known
 from indexerd.service.library import Library, Update
 from indexerd.service.news import News
+from indexerd.service.reader import Reader
 from indexerd.service.runner import Runner, answer
 from indexerd.settings import Loaded, Settings
 
@@ -45,8 +46,8 @@ FORCE_PATIENCE = 60.0  # seconds a forced run waits for the end of a turn
 RESCAN_GAP = 1.0  # seconds between scans, whatever is hinted
 CHECKPOINT_SECONDS = 5.0
 DAY = 86_400
+STALL_SECONDS = 60.0  # that one step of following the files may take
 LONGEST_PAUSE = 30.0  # seconds between two looks at the clock
-_T = TypeVar("_T")
 
 
 class Pipeline:
@@ -59,11 +60,12 @@ class Pipeline:
         indexer: Indexer,
         watch: Watch,
         news: News,
-        reader: ThreadPoolExecutor,
+        read: Reader,
         loaded: Loaded,
         models: Models,
         clock: Callable[[], float],
     ) -> None:
+        self.read = read
         self.library = library
         self.runner = Runner(
             indexer=indexer, library=library, news=news, read=self.read, clock=clock
@@ -78,13 +80,13 @@ class Pipeline:
         self.last_scan_at = 0.0
         self.troubles: dict[str, str] = {}  # what is wrong with our own disk
         self.on_row: Callable[[str, dict[str, Any] | None], None] = lambda _id, _row: None
-        self._reader = reader
-        self._clock = clock
+        self.now = clock  # seconds since the epoch
         self._started = clock()
         self._dirty = asyncio.Event()
         self._rescan = False  # a hint said that hints were lost
         self._wake = asyncio.Event()
         self._idle_work = asyncio.Event()
+        self._next_beat = math.inf
         self._reminders = Reminders()
         self._running: dict[str, asyncio.Task[None]] = {}
 
@@ -131,18 +133,28 @@ class Pipeline:
         loop = asyncio.get_running_loop()
         next_scan = loop.time()
         while True:
+            self._beat(STALL_SECONDS)
             if loop.time() >= next_scan:
                 await self._guarded("files", self.scan())
                 next_scan = loop.time() + self.settings.watch.rescan_seconds
             if self._rescan:
                 self._rescan = False
                 next_scan = min(next_scan, loop.time() + RESCAN_GAP)
+            self._beat(next_scan - loop.time() + STALL_SECONDS)
             try:
                 async with asyncio.timeout_at(next_scan):
                     await self._dirty.wait()
             except TimeoutError:
                 continue
             await self._guarded("files", self._drain())
+
+    def _beat(self, seconds: float) -> None:
+        """Following the files gets on; the next sign comes within so many seconds."""
+        self._next_beat = asyncio.get_running_loop().time() + seconds
+
+    def stalled(self) -> bool:
+        """Whether following the files has come to a halt: then the watchdog is not fed (V2)."""
+        return asyncio.get_running_loop().time() > self._next_beat
 
     async def _guarded(self, what: str, work: Coroutine[Any, Any, None]) -> None:
         """Do work that needs our own disk; where that fails, go on, and say so in `status`."""
@@ -163,11 +175,12 @@ class Pipeline:
         await asyncio.to_thread(self.watch.arm, roots)
         self.news.watching(self.watch.health())
         self.watch.take()  # what it hinted so far, the scan sees
-        async for updates in self._steps(self.library.scan()):
+        async for updates in self.read.steps(self.library.scan()):
+            self._beat(STALL_SECONDS)
             self._learn(updates)
             if self._dirty.is_set():
                 await self._drain()
-        self.last_scan_at = self._clock()
+        self.last_scan_at = self.now()
         self.news.say(Event.WATCH_RESCAN, {"count": len(self.known)})
         if not self.scanned.is_set():
             self.scanned.set()
@@ -180,13 +193,13 @@ class Pipeline:
         hints = self.watch.take()
         self._rescan = self._rescan or hints.rescan
         if hints.paths:
-            async for updates in self._steps(self.library.hinted(hints.paths)):
+            async for updates in self.read.steps(self.library.hinted(hints.paths)):
                 self._learn(updates)
 
     async def keep_time(self) -> None:
         """Decide again on every session whose moment has come."""
         while True:
-            now = self._clock()
+            now = self.now()
             for session_id in self._reminders.due(now):
                 self._consider(session_id)
             self._wake.clear()
@@ -218,19 +231,11 @@ class Pipeline:
             more = await self.read(self.library.read_text)
         await self.read(self.library.checkpoint)
 
-    async def read(self, work: Callable[..., _T], *args: Any) -> _T:
-        """Do blocking work in the reader thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._reader, work, *args)
-
-    async def _steps(self, steps: Iterator[list[Update]]) -> Any:
-        while (updates := await self.read(next, steps, None)) is not None:
-            yield updates
-
     # -- decisions -----------------------------------------------------------------------
 
     def _learn(self, updates: list[Update]) -> None:
         """Take in what the library found, tell whoever listens, and decide again."""
-        now = self._clock()
+        now = self.now()
         for update in updates:
             known = self.known.get(update.session_id)
             if update.card is None:
@@ -278,7 +283,7 @@ class Pipeline:
             return
         if not self.scanned.is_set():  # what the ledger says may be out of date
             return
-        match decide(known.view(), self._clock(), Limits.of(self.settings)):
+        match decide(known.view(), self.now(), Limits.of(self.settings)):
             case Index(why):
                 self._offer(known, why)
             case Wait(until):
@@ -308,7 +313,7 @@ class Pipeline:
     def _wait(self, known: Known, until: float) -> None:
         """Look again later; whoever forced a run is not kept waiting for ever."""
         if known.forced:
-            if known.card.turn_state is Turn.OPEN and self._clock() >= known.forced.until:
+            if known.card.turn_state is Turn.OPEN and self.now() >= known.forced.until:
                 error = DeadlineError("the session is still in the middle of a turn")
                 answer(known, error)
                 self._consider(known.card.session_id)
@@ -322,10 +327,6 @@ class Pipeline:
         for session_id in self.known.keys() - self.runner.outcomes.keys():
             self._consider(session_id)
         return bool(self._running)
-
-    def now(self) -> float:
-        """Seconds since the epoch."""
-        return self._clock()
 
     def tasks(self) -> list[asyncio.Task[None]]:
         """The jobs under way."""
@@ -361,20 +362,24 @@ class Pipeline:
 
         Raises ConfigError, ModelUnavailableError, NotFoundError, or AlreadyRunningError.
         """
-        if self.indexing_off:
-            raise ConfigError(self.loaded.problems)
+        self.refuse_if_off()
         known = self.known.get(session_id)
         if known is None:
             raise NotFoundError("the session's file is gone")
         if session_id in self._running or known.forced:
             raise AlreadyRunningError("Session indexing already in progress")
+        waiter: asyncio.Future[Done | IndexerdError] = asyncio.get_running_loop().create_future()
+        known.forced = Forced(self.now() + FORCE_PATIENCE, [waiter])
+        self._consider(session_id)
+        return waiter
+
+    def refuse_if_off(self) -> None:
+        """Raise what keeps every session from being indexed: ConfigError, ModelUnavailableError."""
+        if self.indexing_off:
+            raise ConfigError(self.loaded.problems)
         if not self.models.available():
             missing = "; ".join(f"{key}: {why}" for key, why in self.models.missing.items())
             raise ModelUnavailableError(f"Missing configured model(s): {missing}")
-        waiter: asyncio.Future[Done | IndexerdError] = asyncio.get_running_loop().create_future()
-        known.forced = Forced(self._clock() + FORCE_PATIENCE, [waiter])
-        self._consider(session_id)
-        return waiter
 
     async def rewritten(self, session_id: str, directory: str) -> None:
         """A sidecar of a session was written by us."""

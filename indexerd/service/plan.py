@@ -22,6 +22,7 @@ async def plan(pipeline: Pipeline, treasury: Treasury, *, dry_run: bool) -> dict
         if known.card.answered and known.card.new_users >= least
     ]
     if not dry_run:
+        pipeline.refuse_if_off()
         return {"queued": [session_id for session_id in due if _queue(pipeline, session_id)]}
     models = pipeline.models.available()
     tokens, usd, unreadable = 0, 0.0, 0

@@ -51,7 +51,7 @@ class Runner:
         for session_id, packed in (await self._read(self._library.ledger.notes, TOPIC)).items():
             with suppress(msgspec.DecodeError):
                 setback = msgspec.msgpack.decode(packed, type=Setback)
-                if setback.why not in _UNTIL_RELOAD:  # a restart reloads, too
+                if not _lifted(setback):  # a restart reloads, too
                     self._setbacks[session_id] = setback
 
     def setback(self, session_id: str) -> Setback:
@@ -103,8 +103,13 @@ class Runner:
 
     async def forgive(self, known: Known) -> None:
         """The configuration changed: what waited for a model or a price waits no longer."""
-        if known.setback.why in _UNTIL_RELOAD:
+        if _lifted(known.setback):
             await self._keep(known, Setback())
+
+
+def _lifted(setback: Setback) -> bool:
+    """Whether a reload ends it. That a model declined the content is not forgotten."""
+    return setback.why in _UNTIL_RELOAD and setback.refused_at is None
 
 
 def answer(known: Known, result: Done | IndexerdError) -> None:

@@ -22,6 +22,7 @@ from indexerd.errors import (
     BudgetError,
     DeadlineError,
     ModelError,
+    ModelUnavailableError,
     ProviderDeniedError,
     ProviderError,
 )
@@ -71,6 +72,8 @@ class Treasury:
         self._notify = notify
         self.purse = Purse()
         self.breakers: dict[str, Breaker] = {}
+        self.denied: dict[str, str] = {}  # models that their provider does not have, and its words
+        self._pending: dict[str, Ticket] = {}  # calls under way
 
     def load(self, breakers: dict[str, bytes]) -> None:
         """Rebuild from the journal, and take the breakers as they were stored."""
@@ -91,6 +94,7 @@ class Treasury:
 
     def reset_denials(self) -> None:
         """The configuration was reloaded: whoever refused us is asked again."""
+        self.denied.clear()
         for breaker in self.breakers.values():
             breaker.denied = ""
 
@@ -124,8 +128,11 @@ class Treasury:
         provider, _, name = model.key.partition("/")
         usd = await asyncio.to_thread(self.estimate, model.key, prompt)
         now = self._clock()
+        if model.key in self.denied:
+            raise ModelUnavailableError(f"{model.key}: {self.denied[model.key]}")
         try:
-            self.purse.check(now, usd, self.caps())
+            pending = sum(one.usd or 0.0 for one in self._pending.values())
+            self.purse.check(now, usd, self.caps(), pending=pending)
         except BudgetError as full:
             self._notify(Event.BUDGET_EXHAUSTED, {"model": model.key, "reason": str(full)})
             raise
@@ -138,6 +145,7 @@ class Treasury:
         except OSError as bad:
             self.breakers[provider].abandon()
             raise BudgetError(f"the books cannot be written: {bad.strerror}") from None
+        self._pending[ticket.id] = ticket
         self._notify(Event.BUDGET_RESERVED, {"model": model.key, "cost_usd": usd})
         return ticket
 
@@ -145,6 +153,7 @@ class Treasury:
         """A reply came: book what it cost, and say it in USD (None: not known)."""
         if ticket is None:
             return 0.0
+        self._pending.pop(ticket.id, None)
         if self.breakers[ticket.provider].succeeded():
             self._notify(Event.MODEL_BREAKER_CLOSED, {"model": model.key})
         own = self._settings().providers.openai
@@ -159,8 +168,14 @@ class Treasury:
         """A call failed. What a provider says it did not do is not charged."""
         if ticket is None:
             return
+        self._pending.pop(ticket.id, None)
         breaker = self.breakers[ticket.provider]
-        if isinstance(error, ProviderDeniedError):
+        if isinstance(error, ProviderDeniedError) and error.model_only:
+            breaker.succeeded()  # it answered, of one of its models
+            self.denied[model.key] = str(error)
+            self._notify(Event.MODEL_BREAKER_OPEN, {"model": model.key, "reason": str(error)})
+            await self._book(ticket, 0.0, None)
+        elif isinstance(error, ProviderDeniedError):
             if breaker.deny(str(error)):
                 self._notify(Event.MODEL_BREAKER_OPEN, {"model": model.key, "reason": str(error)})
             await self._book(ticket, 0.0, None)
@@ -189,6 +204,25 @@ class Treasury:
             await asyncio.to_thread(self._journal.append, row)
         except OSError as bad:  # the reservation stands: more is booked than was spent
             self._notify(Event.BUDGET_UNSETTLED, {"reason": bad.strerror or "write failed"})
+
+    def troubles(self) -> dict[str, tuple[str, str]]:
+        """What keeps models that leave the machine from being asked: code -> cause, cure."""
+        now, found = self._clock(), {}
+        refusing = [f"{name}: {one.denied}" for name, one in self.breakers.items() if one.denied]
+        refusing += [f"{key}: {why}" for key, why in self.denied.items()]
+        if refusing:
+            cure = "mend the key or the model's name, then reload (SIGHUP) or restart"
+            found["model_unavailable"] = "; ".join(refusing), cure
+        resting = [name for name, one in self.breakers.items() if one.until > now]
+        if resting:
+            cause = f"resting after failures: {', '.join(resting)}"
+            found["provider_unavailable"] = cause, "it is tried again by itself"
+        try:
+            self.purse.check(now, None, self.caps())
+        except BudgetError as full:
+            if not full.passing:
+                found["budget_exhausted"] = str(full), full.hint
+        return found
 
     def summary(self) -> dict[str, Any]:
         """The budget as `status` shows it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ def state_of(data: bytes, cuts: list[int] | None = None) -> SessionState:
     """Feed a file's bytes in pieces, as a tailer would."""
     state, buffer = SessionState(), LineBuffer()
     borders = [0, *sorted(cuts or []), len(data)]
-    for start, stop in zip(borders, borders[1:], strict=False):
+    for start, stop in itertools.pairwise(borders):
         for found in buffer.feed(data[start:stop]):
             if isinstance(found, Oversize):
                 skim_oversize(state, found)
@@ -35,10 +36,12 @@ def state_of(data: bytes, cuts: list[int] | None = None) -> SessionState:
 
 
 def same(a: SessionState, b: SessionState) -> bool:
+    """Whether two states are equal in everything that is kept."""
     return a.encode() == b.encode()
 
 
 def oracle_files() -> list[Any]:
+    """What pi itself says of each file."""
     return [
         pytest.param(path, id=path.name[:60])
         for path in sorted((REAL / "pi-oracle").glob("*.json"))
@@ -79,6 +82,7 @@ def test_real_files_read_as_pi_reads_them(answer: Path) -> None:
 
 
 def truth() -> list[Any]:
+    """What the driver sent to pi."""
     rows = json.loads((REAL / "truth-pi.json").read_text())
     return [pytest.param(row, id=f"{row['agent']}-{row['label']}") for row in rows]
 
@@ -130,6 +134,7 @@ def test_public_files_read_as_pi_reads_them() -> None:
 
 
 def line(**fields: Any) -> bytes:
+    """One line as pi writes it."""
     return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
 
 
@@ -138,11 +143,13 @@ _STAMP = "2026-01-01T00:00:01.000Z"
 
 
 def message(entry_id: str, parent: str | None, role: str, text: str = "hi", **more: Any) -> bytes:
+    """A message entry."""
     said = {"role": role, "content": [{"type": "text", "text": text}], **more}
     return line(type="message", id=entry_id, parentId=parent, timestamp=_STAMP, message=said)
 
 
 def small_session() -> bytes:
+    """Two turns, the first with a tool, the second failed."""
     return (
         HEADER
         + message("00000001", None, "user", "first ünï")
@@ -165,7 +172,7 @@ def test_turns_follow_the_stop_reason() -> None:
     data = small_session()
     ends = [i + 1 for i, byte in enumerate(data) if byte == 10]
     turns = [state_of(data[:end]).turn for end in ends[1:]]
-    assert [Turn.OPEN, Turn.OPEN, Turn.OPEN, Turn.ENDED, Turn.OPEN, Turn.FAILED] == turns
+    assert turns == [Turn.OPEN, Turn.OPEN, Turn.OPEN, Turn.ENDED, Turn.OPEN, Turn.FAILED]
 
 
 def test_a_command_or_a_label_after_the_answer_does_not_reopen_the_turn() -> None:
@@ -193,7 +200,7 @@ def test_lines_that_are_no_entries_are_counted_and_skipped() -> None:
     state = state_of(data)
 
     assert len(bad) == state.bad_lines
-    assert [0, 1] == state.path()
+    assert state.path() == [0, 1]
     assert Turn.ENDED is state.turn
 
 
@@ -205,8 +212,8 @@ def test_crlf_bom_and_lone_surrogates_are_read() -> None:
 
     state = state_of(data)
 
-    assert 1 == state.user_messages()
-    assert "cut \ufffd" == state.first_user
+    assert state.user_messages() == 1
+    assert state.first_user == "cut \ufffd"
 
 
 def test_a_torn_line_to_which_the_next_was_glued_is_no_entry() -> None:
@@ -224,9 +231,9 @@ def test_a_torn_line_to_which_the_next_was_glued_is_no_entry() -> None:
 
     state = state_of(data)
 
-    assert 1 == state.bad_lines
+    assert state.bad_lines == 1
     assert state.row("00000003") is None
-    assert [2, 3] == state.path()
+    assert state.path() == [2, 3]
 
 
 def test_a_glued_last_line_is_no_entry() -> None:
@@ -235,7 +242,7 @@ def test_a_glued_last_line_is_no_entry() -> None:
     data = (
         HEADER + message("00000001", None, "user") + torn + message("00000003", "00000001", "user")
     )
-    assert (1, 1) == (len(state_of(data)), state_of(data).bad_lines)
+    assert (len(state_of(data)), state_of(data).bad_lines) == (1, 1)
 
 
 def test_a_file_that_begins_with_something_else_is_no_session() -> None:
@@ -251,14 +258,14 @@ def test_version_1_ids_hold_across_reads_and_versions_are_read() -> None:
     old = line(type="session", id="s", timestamp="t", cwd="/w", branchedFrom="/p.jsonl")
     said = line(type="message", timestamp=_STAMP, message={"role": "user", "content": "hello"})
     first, second = state_of(old + said), state_of(old + said + said)
-    assert ["00000000"] == [first.id(row) for row in first.path()]
-    assert ["00000000", "00000001"] == [second.id(row) for row in second.path()]
+    assert [first.id(row) for row in first.path()] == ["00000000"]
+    assert [second.id(row) for row in second.path()] == ["00000000", "00000001"]
     assert second.header is not None
-    assert "/p.jsonl" == second.header.parent
+    assert second.header.parent == "/p.jsonl"
 
     hook = message("00000001", None, "hookMessage")
     assert Kind.CUSTOM is state_of(HEADER.replace(b":3,", b":2,") + hook).kind(0)
-    assert 1 == state_of(HEADER.replace(b":3,", b":9,") + message("a", None, "user")).users
+    assert state_of(HEADER.replace(b":3,", b":9,") + message("a", None, "user")).users == 1
 
 
 def test_harness_leaf_moves_the_leaf() -> None:
@@ -267,11 +274,11 @@ def test_harness_leaf_moves_the_leaf() -> None:
     back = line(
         type="leaf", id="00000009", parentId="00000006", timestamp=_STAMP, targetId="00000004"
     )
-    assert "00000004" == state_of(base + back).leaf_id
-    assert 1 == state_of(base + back).user_messages()
+    assert state_of(base + back).leaf_id == "00000004"
+    assert state_of(base + back).user_messages() == 1
     gone = line(type="leaf", id="0000000a", parentId="00000009", timestamp=_STAMP, targetId=None)
     assert state_of(base + back + gone).leaf_id is None
-    assert 0 == state_of(base + back + gone).user_messages()
+    assert state_of(base + back + gone).user_messages() == 0
 
 
 def test_names_are_the_newest_and_can_be_cleared() -> None:
@@ -280,7 +287,7 @@ def test_names_are_the_newest_and_can_be_cleared() -> None:
         type="session_info", id="0000000b", parentId="00000001", timestamp=_STAMP, name="A\nb"
     )
     clear = line(type="session_info", id="0000000c", parentId="00000001", timestamp=_STAMP, name="")
-    assert "A b" == state_of(small_session() + info).name
+    assert state_of(small_session() + info).name == "A b"
     assert state_of(small_session() + info + clear).name is None
 
 
@@ -302,9 +309,9 @@ def test_a_line_too_long_to_hold_keeps_its_place_in_the_tree(
 
     state = state_of(data, cuts)
 
-    assert 3 == state.oversized
-    assert ["00000001", "00000002", "00000003", "00000004"] == [state.id(r) for r in state.path()]
-    assert (2, Turn.ENDED) == (state.user_messages(), state.turn)
+    assert state.oversized == 3
+    assert [state.id(r) for r in state.path()] == ["00000001", "00000002", "00000003", "00000004"]
+    assert (state.user_messages(), state.turn) == (2, Turn.ENDED)
     assert same(state, state_of(data, list(range(0, len(data), 333))))
 
 
@@ -333,4 +340,4 @@ def test_state_survives_the_ledger() -> None:
 
 def test_resume_command_quotes() -> None:
     """The resume command survives spaces and quotes."""
-    assert "cd '/a b' && pi --session '/x y.jsonl'" == resume_command("/a b", "/x y.jsonl")
+    assert resume_command("/a b", "/x y.jsonl") == "cd '/a b' && pi --session '/x y.jsonl'"

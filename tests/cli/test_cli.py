@@ -394,16 +394,16 @@ def test_a_bad_configuration_ends_with_78(home: Home, tmp_path: Path) -> None:
 def test_config_show_says_where_each_value_came_from(home: Home, tmp_path: Path) -> None:
     """Default, file (in either spelling), variable; `config path` names the file."""
     path = tmp_path / "mine.toml"
-    path.write_text("statusKey = 'x'\n[index]\nquietSeconds = 9\n[budget]\ndaily_usd = 2.5\n")
+    path.write_text("statusKey = 'x'\n[index]\nquietSeconds = 9\n[budget]\ndaily_calls = 25\n")
     env = {"INDEXERD_CONFIG": str(path), "INDEXERD_INDEX__QUIET_SECONDS": "7"}
     shown = home.json("config", "show", env=env)
     assert shown["status_key"] == {"value": "x", "source": str(path)}
-    assert shown["budget.daily_usd"] == {"value": 2.5, "source": str(path)}
+    assert shown["budget.daily_calls"] == {"value": 25, "source": str(path)}
     seven = {"value": 7, "source": "INDEXERD_INDEX__QUIET_SECONDS"}
     assert shown["index.quiet_seconds"] == seven
     assert shown["log.level"] == {"value": "info", "source": "default"}
     rows = [line.split("\t") for line in home.ix("config", "show", env=env).stdout.splitlines()]
-    assert ["budget.daily_usd", "2.5", str(path)] in rows
+    assert ["budget.daily_calls", "25", str(path)] in rows
     assert len(shown) == len(rows)
     assert home.json("config", "path", env=env) == {"path": str(path), "exists": True}
     assert home.ix("config", "check", env=env).stdout == "the configuration is sound\n"

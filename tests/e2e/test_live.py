@@ -69,7 +69,7 @@ def test_a_failed_turn_and_its_retry_cause_one_run(world: World) -> None:
 
 def test_what_arrives_during_the_call_counts_next_time(world: World) -> None:
     """S0.35, M18: the meta file names the leaf of the snapshot; the rest waits for its own run."""
-    world.scripted({"delay": 1.0, "times": 1}, {})
+    world.scripted({"delay": 1.0})
     with world.daemon():
         session = world.session(turns=5)
         leaf = session.last

@@ -90,12 +90,15 @@ def test_throttling_carries_the_wish_within_bounds(server: GeminiServer) -> None
 def test_what_a_retry_cannot_mend_is_denied(server: GeminiServer) -> None:
     """M5: bad key, 401, 403, 404 and other 400s; a request that is too large is its own error."""
     large = ["400_too_large", "413"]
-    denied = [one for one in names(server, "400", "401", "403", "404") if one not in large]
+    refused = ["400_other", "400_list"]  # says nothing of the next request
+    others = names(server, "400", "401", "403", "404")
+    denied = [one for one in others if one not in large + refused]
 
-    found = outcomes(server, denied + large + ["limited_account"])
+    found = outcomes(server, denied + large + refused + ["limited_account"])
 
     wanted = dict.fromkeys([*denied, "limited_account"], "ProviderDeniedError")
-    assert kinds(found) == wanted | dict.fromkeys(large, "ContextTooLargeError")
+    wanted |= dict.fromkeys(large, "ContextTooLargeError") | dict.fromkeys(refused, "RefusedError")
+    assert kinds(found) == wanted
     assert "the key is not valid" in str(found["400_bad_key"])
 
 

@@ -90,7 +90,7 @@ def test_retry_after(wish: str, date: str, seconds: float | None) -> None:
         (400, "prompt is too long: 210000 tokens > 200000 maximum", ContextTooLargeError),
         (500, "Context size has been exceeded.", ContextTooLargeError),
         (429, "quota for input token count exceeded", ProviderError),
-        (400, "unknown field", ProviderDeniedError),
+        (400, "unknown field", RefusedError),
         (408, "timed out", ProviderError),
         (402, "no credit", ProviderDeniedError),
         (500, "internal", ProviderError),

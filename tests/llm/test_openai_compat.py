@@ -125,14 +125,16 @@ def test_every_failure_has_its_type(server: OpenAIServer) -> None:
             *("gzip_bomb", "huge_error", "not_utf8"),
         ],
         "ProviderDeniedError": [
-            *("401", "402", "403", "404", "400_format"),
+            *("401", "402", "403", "404"),
             *("redirect_302", "redirect_307", "redirect_308"),
         ],
         "ContextTooLargeError": [
             *("400_context_code", "400_context_vllm", "400_context_studio"),
             *("500_context_llama", "200_context"),
         ],
-        "RefusedError": ["400_filtered", "403_flagged", "content_filter", "refusal"],
+        "RefusedError": [
+            *("400_filtered", "400_format", "403_flagged", "content_filter", "refusal"),
+        ],
     }
     flat = {fault: kind for kind, faults in wanted.items() for fault in faults}
 
