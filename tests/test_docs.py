@@ -42,6 +42,7 @@ def commands(
     """Every command's words, and its help as a terminal of 80 columns shows it."""
     name = path[-1] if path else "indexerd"
     context = click.Context(command, parent, name, terminal_width=WIDTH, **command.context_settings)
+    command._help_option = None  # made for another parent, if another test ran it
     yield " ".join(path), command.get_help(context)
     if isinstance(command, click.Group):
         for below in command.list_commands(context):

@@ -43,8 +43,7 @@ def test_models_come_in_the_order_of_their_keys(tmp_path: Path) -> None:
 
 def test_every_unusable_key_has_its_reason() -> None:
     """S0.28: what is missing is named, and no secret is."""
-    google = {"api_key_env": SECRET, "api_key_file": ""}
-    chosen = settings("google/a", "openai/b", "scripted/c", "local/other", "acme/d", google=google)
+    chosen = settings("google/a", "openai/b", "scripted/c", "local/other", "acme/d")
 
     models = Models(chosen, {"GEMINI_API_KEY": SECRET})
 
@@ -63,6 +62,16 @@ def test_a_named_variable_that_is_not_set_is_named() -> None:
     models = Models(settings("google/a", google={"api_key_env": "MY_KEY"}), {})
 
     assert "MY_KEY" in models.missing["google/a"]
+
+
+def test_a_key_in_the_place_of_a_variable_is_a_problem() -> None:
+    """C2: a key pasted into `api_key_env` is refused, and not shown."""
+    tree = {"providers": {"google": {"api_key_env": SECRET}}}
+
+    (problem,) = load(json.dumps(tree).encode(), "config.json", {}).problems
+
+    assert problem["key"] == "providers.google.api_key_env"
+    assert SECRET not in str(problem)
 
 
 def test_a_refused_key_file_is_a_reason(tmp_path: Path) -> None:
