@@ -116,8 +116,10 @@ class Library:
         """Compare every session and meta file with what is known; newest files first."""
         stores = self._stores
         result = scan([one.sessions for one in stores], skip=[one.meta for one in stores])
-        moved = self.shelf.sweep(dict.fromkeys(one.meta for one in stores), self._belongs)
-        if self.scanned is None:  # a crash may have come between a meta file and the ledger
+        homes = dict.fromkeys(one.meta for one in stores)
+        moved = self.shelf.sweep(homes, self._belongs)
+        first = self.scanned is None
+        if first:  # a crash may have come between a meta file and the ledger
             moved = list(dict.fromkeys([*moved, *self._miscounted()]))
         self.scanned = result
         yield self._metas_changed(moved)
@@ -126,6 +128,8 @@ class Library:
         fresh = [one.path for one in sorted(result.files, key=_newest) if one.path in wanted]
         gone = self.files.missing(result.files, lambda path: _unseen(result, path))
         yield from self._files_changed([*fresh, *gone])
+        if first and len(homes) > 1:  # only now is it known which root a session belongs to
+            yield self._metas_changed(self.shelf.sweep(homes, self._belongs))
         self.files.owners.margin_ms = MARGIN_MS  # from now on an owner stays for a while
 
     def reconsider(self) -> list[Update]:

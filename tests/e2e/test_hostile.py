@@ -112,3 +112,26 @@ def test_a_locked_ledger_is_waited_for(world: World) -> None:
         other.close()
         until(lambda: world.call("status")["state"] == "ok", "the end of the problem")
         assert process.poll() is None
+
+
+def test_a_session_moved_to_another_root_keeps_its_meta_file(world: World) -> None:
+    """F14, S0.34: createdAt goes along, and without caches nothing is paid for again."""
+    world.scripted()
+    other = world.root / "other/agent"
+    world.config.parent.mkdir(parents=True)
+    world.config.write_text(f'[agents.pi]\nroots = ["{world.pi}", "{other}"]\n')
+    session = world.session(turns=5)
+    world.run("run", "--once")
+    first = world.meta(session.id)
+    assert first is not None
+    target = other / "sessions/--w--"
+    target.mkdir(parents=True)
+    session.path = session.path.rename(target / session.path.name)
+    session.talk(5)
+    world.run("run", "--once")
+    moved = json.loads((other / f"sessions-meta/{session.id}.meta.json").read_bytes())
+    assert (first["createdAt"], session.last) == (moved["createdAt"], moved["lastIndexedLeafId"])
+    for path in world.state.glob("*.sqlite*"):
+        path.unlink()
+    assert world.run("run", "--once", "--json")["indexed"] == []
+    assert len(world.calls()) == 2
