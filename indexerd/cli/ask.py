@@ -58,6 +58,8 @@ def read(app: App, method: str, params: dict[str, Any]) -> Any:
         click.echo("indexerd: no daemon runs; answering from what is stored", err=True)
         if method == "get":
             return answers.get(given, home)
+        if method == "as_sent":
+            return _as_sent(app, answers.row(given["ref"], cwd=given.get("cwd")))
         return getattr(answers, method)(given)
 
 
@@ -73,6 +75,14 @@ def _offline(app: App) -> tuple[Answers, Any]:
     elif catalog.problem:
         click.echo(f"indexerd: {safe(catalog.problem)}", err=True)
     return Answers(catalog, time.time), lambda row: _meta_dir(app, row)
+
+
+def _as_sent(app: App, row: dict[str, Any]) -> dict[str, Any]:
+    from indexerd.service.config import read_config
+    from indexerd.service.preview import without_daemon
+
+    settings = read_config(where(app), os.environ).settings
+    return without_daemon(row, settings, os.environ, Path.home())
 
 
 def _meta_dir(app: App, row: dict[str, Any]) -> str | None:

@@ -116,7 +116,7 @@ def list_(app: App, /, **options: Any) -> None:
 def show(app: App, ref: str, as_sent: bool) -> None:
     """Show one session: metadata and facts."""
     if as_sent:
-        found = ask(app, "as_sent", {"ref": ref, "cwd": project()})
+        found = read(app, "as_sent", {"ref": ref, "cwd": project()})
         if not show_json(app, found):
             put([render.exact(f"{found['system']}\n\n{found['user']}")])
         return

@@ -27,6 +27,7 @@ from indexerd.service.health import status
 from indexerd.service.indexing import Done
 from indexerd.service.pipeline import Pipeline
 from indexerd.service.plan import plan
+from indexerd.service.preview import as_sent
 from indexerd.service.treasury import Treasury
 
 FIRST_SCAN_PATIENCE = 5.0  # seconds
@@ -164,16 +165,7 @@ class Api:
         session_id = self._answers.row(_ref(params), cwd=word(params, "cwd"))["sessionId"]
         pipeline = self._pipeline
         run = await pipeline.runner.indexer.prepare(session_id, pipeline.settings)
-        usable = pipeline.models.available()
-        return {
-            "sessionId": session_id,
-            "model": usable[0].key if usable else None,
-            "leavesTheMachine": bool(usable) and usable[0].remote,
-            "system": run.prompt.system,
-            "user": run.prompt.user,
-            "truncated": run.snap.transcript.truncated,
-            "redactions": run.snap.transcript.redactions,
-        }
+        return as_sent(run, pipeline.models)
 
     def _subscribe(self, params: dict[str, Any], peer: Peer) -> dict[str, Any]:
         wanted = params.get("events")

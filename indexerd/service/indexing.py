@@ -78,8 +78,8 @@ class Done:
 
 
 @dataclass(slots=True)
-class _Run:
-    """One run on its way."""
+class Prepared:
+    """One run on its way: what will be sent, and what was spent so far."""
 
     snap: Snapshot
     prompt: Prompt
@@ -146,26 +146,15 @@ class Indexer:
         meta = _meta_file(run, found, model, self._clock())
         return await self._write(session_id, _Held(run.snap, meta, run.spent.usd))
 
-    async def prepare(self, session_id: str, settings: Settings) -> _Run:
+    async def prepare(self, session_id: str, settings: Settings) -> Prepared:
         """Snapshot and prompt; nothing leaves the machine."""
-        caps = Caps(settings.index.max_bytes, settings.index.max_lines)
-        snap = await self._reader(take, self._library, session_id, caps, _redactor(settings))
-        facts = snap.facts
-        if not settings.index.merge_previous_summary:
-            facts = replace(facts, previous_summary=None)
-        prompt = index_prompt(
-            snap.transcript.text,
-            nonce=secrets.token_hex(8),
-            schema=Metadata.model_json_schema(),
-            previous_summary=facts.previous_summary,
-            facts=facts,
-        )
-        return _Run(snap, prompt)
+        made: Prepared = await self._reader(prepare, self._library, session_id, settings)
+        return made
 
     # -- models --------------------------------------------------------------------------
 
     async def _ask(
-        self, run: _Run, settings: Settings, models: list[Model]
+        self, run: Prepared, settings: Settings, models: list[Model]
     ) -> tuple[Metadata, Model]:
         """Ask the first model that is to be had (S0.27).
 
@@ -187,7 +176,7 @@ class Indexer:
                 rest = [one for one in rest if not one.remote]
         raise error
 
-    async def _attempts(self, run: _Run, model: Model, settings: Settings) -> Metadata:
+    async def _attempts(self, run: Prepared, model: Model, settings: Settings) -> Metadata:
         prompt = run.prompt
         clean = _redactor(settings)
         error = ""
@@ -207,7 +196,7 @@ class Indexer:
         raise OutputInvalidError(f"Malformed model output after {ATTEMPTS} attempts: {error}")
 
     async def _call(
-        self, run: _Run, model: Model, prompt: Prompt, settings: Settings, attempt: int
+        self, run: Prepared, model: Model, prompt: Prompt, settings: Settings, attempt: int
     ) -> _Attempt:
         """One booked call."""
         ticket = await self._treasury.admit(model, prompt)
@@ -236,11 +225,11 @@ class Indexer:
         run.spent.add(reply, usd)
         return _Attempt(model.key, attempt, reply, usd)
 
-    def _retrying(self, run: _Run, model: Model, attempt: int, error: str) -> None:
+    def _retrying(self, run: Prepared, model: Model, attempt: int, error: str) -> None:
         fields = {"attempt": attempt - 1, "of": ATTEMPTS - 1, "model": model.key, "reason": error}
         self._notify(Event.INDEX_RETRY, run.snap.card.session_id, fields)
 
-    def _record(self, run: _Run, made: _Attempt, verdict: Metadata | Rejected) -> None:
+    def _record(self, run: Prepared, made: _Attempt, verdict: Metadata | Rejected) -> None:
         tokens = made.reply.tokens
         row = index_row(
             session_id=run.snap.card.session_id,
@@ -276,6 +265,23 @@ class Indexer:
         return Done(session_id, str(directory), held.usd, held.meta.model, adopted)
 
 
+def prepare(library: Library, session_id: str, settings: Settings) -> Prepared:
+    """Snapshot and prompt of one session. Blocks, in the thread that owns the library."""
+    caps = Caps(settings.index.max_bytes, settings.index.max_lines)
+    snap = take(library, session_id, caps, _redactor(settings))
+    facts = snap.facts
+    if not settings.index.merge_previous_summary:
+        facts = replace(facts, previous_summary=None)
+    prompt = index_prompt(
+        snap.transcript.text,
+        nonce=secrets.token_hex(8),
+        schema=Metadata.model_json_schema(),
+        previous_summary=facts.previous_summary,
+        facts=facts,
+    )
+    return Prepared(snap, prompt)
+
+
 def _redactor(settings: Settings) -> Callable[[str], tuple[str, dict[str, int]]]:
     """The redaction that the settings ask for."""
     if not settings.redact.enabled:
@@ -289,7 +295,7 @@ def _redactor(settings: Settings) -> Callable[[str], tuple[str, dict[str, int]]]
     return clean
 
 
-def _meta_file(run: _Run, found: Metadata, model: Model, now: float) -> MetaFile:
+def _meta_file(run: Prepared, found: Metadata, model: Model, now: float) -> MetaFile:
     """The meta file of a snapshot and the answer to it."""
     snap, card, old = run.snap, run.snap.card, run.snap.meta
     spent = run.spent

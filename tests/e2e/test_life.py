@@ -96,6 +96,9 @@ def test_reads_work_without_a_daemon(world: World) -> None:
     assert [session.id] == [row["sessionId"] for row in rows]
     assert session.id == world.run("resolve", meta["name"], "--json")["sessionId"]
     assert meta == world.run("show", session.id[:8], "--json")["meta"]
+    sent = world.run("show", session.id, "--as-sent", "--json")
+    assert "widget number 1" in sent["user"]
+    assert sent["leavesTheMachine"] is False
     assert session.id == world.run("search", "widget", "--json")["hits"][0]["sessionId"]
     assert world.run("status", "--json", code=69)["error"]["code"] == "daemon_down"
     assert world.run("resolve", "no such thing", "--json", code=3)["error"]["code"] == "not_found"
