@@ -13,7 +13,7 @@ import click
 
 from indexerd.cli import render
 from indexerd.cli.ask import show, where
-from indexerd.errors import ConfigError
+from indexerd.errors import ConfigError, IndexerdError, WriteError
 
 if TYPE_CHECKING:
     from indexerd.cli.main import App
@@ -41,7 +41,10 @@ def run(app: App, once: bool) -> int:
 
     set_logging(loaded.settings)
     start = Start(places, loaded, os.environ, Path.home(), set_logging)
-    daemon = Daemon(start, watching=not once)
+    try:
+        daemon = Daemon(start, watching=not once)
+    except WriteError as bad:  # a full disk: unlike 75, exit code 1 has systemd start us again
+        raise bad if once else IndexerdError(str(bad), hint=bad.hint) from None
     if not once:
         return asyncio.run(daemon.serve(_server))
     report = asyncio.run(daemon.once())
