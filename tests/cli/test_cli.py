@@ -339,7 +339,7 @@ def test_without_a_daemon_reads_work_and_the_rest_ends_with_69(home: Home) -> No
         assert home.world.call(method, **params) == json.loads(alone.stdout), argv
         assert (alone.returncode, "no daemon runs" in alone.stderr) == (0, True)
     assert failed(home, "status", code=69, env=env)["code"] == "daemon_down"
-    for argv in (["index", "x"], ["rename", "x", "y"], ["show", "x", "--as-sent"]):
+    for argv in (["index", "x"], ["rename", "x", "y"]):
         assert home.json(*argv, code=69, env=env)["error"]["retryable"] is True
 
 
