@@ -119,7 +119,7 @@ def _tell(home: Path, socket: Path) -> None:
     metas = home / ".pi/agent/sessions-meta"
     with Client(socket) as daemon:
         _show("Two of three sessions are long enough to be named (threshold: 5 of your messages)")
-        until("the first indexing", lambda: len(list(metas.glob("*.meta.json"))) == 2 or None)  # noqa: PLR2004
+        until("the first indexing", lambda: len(list(metas.glob("*.meta.json"))) == 2 or None)  # noqa: PLR2004 - of three
         for row in daemon.call("list", {})["sessions"]:
             _say(f"{row['name']}   [{row['nameSource']}]")
             if row["tags"]:
@@ -164,7 +164,7 @@ def main() -> int:
             "INDEXERD_INDEX__QUIET_SECONDS": "1.0",
         }
         _say(f"A home with three pi sessions, in {folder}")
-        for cwd, talk in (("/work/weather", CACHE), ("/work/weather", DEPLOY), ("/tmp", SHORT)):  # noqa: S108
+        for cwd, talk in (("/work/weather", CACHE), ("/work/weather", DEPLOY), ("/tmp", SHORT)):  # noqa: S108 - a name
             Pi(home, cwd).talk(talk)
         with (home / "stderr").open("wb") as log:
             daemon = subprocess.Popen(

@@ -232,7 +232,7 @@ def _is_id(value: Any) -> bool:
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
-def _error(id: Id, code: int, message: str, data: Mapping[str, Any]) -> bytes:  # noqa: A002
+def _error(id: Id, code: int, message: str, data: Mapping[str, Any]) -> bytes:  # noqa: A002 - as above
     told = {"code": int(code), "message": message, "data": data}
     return b'{"jsonrpc":"2.0","id":%b,"error":%b}\n' % (_dump(id), _dump(told))
 

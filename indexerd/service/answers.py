@@ -143,7 +143,7 @@ def stored(session_id: str, directory: Path) -> dict[str, Any]:
         read_meta,
         read_user,
     )
-    from indexerd.paths import meta_name, user_name  # noqa: PLC0415
+    from indexerd.paths import meta_name, user_name  # noqa: PLC0415 - as above
 
     found: dict[str, Any] = {}
     warnings: list[str] = []

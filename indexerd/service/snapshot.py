@@ -15,7 +15,15 @@ from indexerd.agents import ADAPTERS
 from indexerd.core import rows
 from indexerd.core.card import Card
 from indexerd.core.session import SessionState
-from indexerd.core.transcript import MESSAGE_MAX, Caps, Redactor, Section, Transcript, assemble
+from indexerd.core.transcript import (
+    EMPTY,
+    MESSAGE_MAX,
+    Caps,
+    Redactor,
+    Section,
+    Transcript,
+    assemble,
+)
 from indexerd.errors import (
     AccessError,
     InvalidMetaError,
@@ -71,7 +79,7 @@ def take(library: Library, session_id: str, caps: Caps, redact: Redactor) -> Sna
         raise SessionUnreadableError("the session file changed while it was read") from None
     leaf_id = state.leaf_id
     if not transcript.text or leaf_id is None:
-        raise SessionEmptyError("no user/assistant conversation to index")
+        raise SessionEmptyError(EMPTY)
     row = library.catalog.get(session_id) or {}
     return Snapshot(
         card=card,
