@@ -32,6 +32,7 @@ class Kind(IntEnum):
     SETTING = 9  # model, thinking level, tools
     LABEL = 10
     NAME = 11
+    CALL = 12  # a tool's call, or a record of what it did, on a line of its own
 
 
 class Turn(IntEnum):
@@ -63,15 +64,39 @@ class Header:
     created_at: str  # ISO-8601 as written
     version: int
     parent: str | None = None  # path of the parent session file, verbatim
+    parent_id: str | None = None  # id of the session it was forked from or started by
+    subagent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """History that stands in another file of the same agent, before this file's own lines."""
+
+    session_id: str
+    end: int  # bytes of that file that belong to the history
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One use of a tool, as far as facts about a session need it."""
+    """One use of a tool, as far as facts about a session need it. Paths are verbatim."""
 
-    name: str
-    path: str | None = None  # the file it is about, verbatim
-    detail: str = ""  # a command line or a query, for a notable use
+    name: str  # "" for a record of what a call that was counted already did
+    detail: str = ""  # a command line, a path or a query, for a notable use
+    id: str = ""  # what a result that takes it back names it by; "" where none can
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """What a model's answer cost, as the agent recorded it."""
+
+    input: int = 0  # without what was read from or written to a cache
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    cost_usd: float | None = None
+    answer: str = ""  # answers of one id are one answer: the newest counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +110,10 @@ class Entry:
     timestamp: str
     texts: tuple[str, ...] = ()
     tools: tuple[ToolCall, ...] = ()
+    failed: tuple[str, ...] = ()  # ids of calls that came to nothing
     model: str | None = None
-    details: dict[str, Any] = field(default_factory=dict)
+    tokens: Tokens | None = None
+    details: dict[str, Any] = field(default_factory=dict)  # of its kind; see core/context.py
 
     @property
     def text(self) -> str:

@@ -1,9 +1,47 @@
-"""One module per agent: where its sessions are, how a line is skimmed and read. Pure.
+"""One module or package per agent: how its session files are skimmed and read. Pure.
 
-An adapter is a module with NAME, READS, WRITES and the functions `skim`, `skim_oversize`,
-`read`, `preview` and `resume_command`; `pi` shows their contracts.
+What an agent keeps in a database reaches its adapter as lines of JSON all the same, made by
+`io`: the first says what the session is, and each further one is a message.
 """
 
-from indexerd.agents import pi
+from __future__ import annotations
 
-ADAPTERS = {pi.NAME: pi}
+from typing import Protocol
+
+from indexerd.agents import claude, codex, opencode, pi
+from indexerd.core.lines import Oversize
+from indexerd.core.session import SessionState
+from indexerd.events import Base, Entry
+
+
+class Adapter(Protocol):
+    """What a module for an agent offers."""
+
+    NAME: str
+
+    def skim(self, state: SessionState, data: bytes, base: int) -> None:
+        """Take in whole lines that stand at file offset `base`. Nothing they hold raises."""
+        ...
+
+    def skim_oversize(self, state: SessionState, line: Oversize) -> None:
+        """Take in a line too long to hold, from its two ends."""
+        ...
+
+    def read(self, line: bytes, entry_id: str) -> Entry:
+        """Parse one entry's line in full; ValueError when it holds no JSON object."""
+        ...
+
+    def base(self, line: bytes) -> Base | None:
+        """The history in another file that a file's first line says comes before its own."""
+        ...
+
+    def preview(self, text: str) -> str:
+        """A user message as one line of at most 200 characters, without what was put around it."""
+        ...
+
+    def resume_command(self, session_id: str, cwd: str, session_file: str, /) -> str:
+        """The shell command with which the agent opens this session again."""
+        ...
+
+
+ADAPTERS: dict[str, Adapter] = {one.NAME: one for one in (pi, claude, codex, opencode)}

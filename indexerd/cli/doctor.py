@@ -88,21 +88,28 @@ def _places(places: Places) -> Iterator[Check]:
 
 
 def _stores(settings: Settings) -> Iterator[Check]:
-    from indexerd.io.scan import scan
+    from indexerd.io.census import Census
     from indexerd.io.stores import stores
+    from indexerd.settings import Settings as Defaults
 
-    for store in stores(settings, os.environ, Path.home()):
-        if not Path(store.sessions).is_dir():
-            cure = "it is picked up when it appears"
-            yield Check(store.agent, "note", f"{store.sessions} is not there", cure)
+    every = stores(settings, os.environ, Path.home())
+    usual = {one.sessions for one in stores(Defaults(), {}, Path.home())}
+    for agent in dict.fromkeys(one.agent for one in every):
+        here = [one for one in every if one.agent == agent and Path(one.sessions).exists()]
+        if not here:
+            first = next(one.sessions for one in every if one.agent == agent)
+            state = "ok" if first in usual else "note"  # somebody named that place
+            yield Check(agent, state, f"{first} is not there", "it is picked up when it appears")
             continue
-        found = scan([store.sessions])
-        state = "bad" if found.unreadable else "ok"
+        census = Census()
+        census.renew(here)
+        found = census.scan(here)
+        blind = [*found.unreadable, *census.troubles.values()]
         yield Check(
-            store.agent,
-            state,
-            f"{len(found.files)} session files in {store.sessions}",
-            f"{len(found.unreadable)} directories cannot be read" if found.unreadable else "",
+            agent,
+            "bad" if blind else "ok",
+            f"{len(found.files)} sessions in {', '.join(one.sessions for one in here)}",
+            f"cannot be read: {'; '.join(blind[:3])}" if blind else "",
         )
 
 

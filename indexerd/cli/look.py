@@ -12,6 +12,7 @@ from indexerd.cli import render
 from indexerd.cli.ask import ask, project, read
 from indexerd.cli.ask import show as show_json
 from indexerd.cli.fast import lines
+from indexerd.cli.resume import typed
 from indexerd.cli.streams import put, safe
 from indexerd.core.times import iso, iso_ms
 from indexerd.errors import UsageError
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _AGO = re.compile(r"(\d{1,6})([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+SHOWN = 20  # paths of each kind; --json has them all
 
 
 def since(text: str | None) -> str | None:
@@ -51,6 +53,7 @@ def status(app: App) -> None:
         [
             ("state", found["state"]),
             ("sessions", found["sessions"]),
+            ("text pending", f"{found['textPending']} of them" if found.get("textPending") else ""),
             ("queued", f"{found['queued']} ({found['indexing']} being indexed)"),
             ("last scan", found["lastScanAt"] or "not yet"),
             ("models", ", ".join(found["models"]["usable"]) or "none"),
@@ -70,6 +73,7 @@ def status(app: App) -> None:
 @click.option("--all", "everywhere", is_flag=True, help="Of every project.")
 @click.option("--since", "after", help="Only those active since then (7d, 12h, 2026-11-01).")
 @click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
+@click.option("--cursor", help="Go on after an earlier page: its nextCursor.")
 @click.option("--archived", is_flag=True, help="Also archived ones, and those whose file is gone.")
 @click.option("--subagents", is_flag=True, help="Also sub-agents' sessions.")
 @click.pass_obj
@@ -81,6 +85,7 @@ def list_(app: App, /, **options: Any) -> None:
         "cwd": None if everywhere else project(options["cwd"]),
         "since": since(options["after"]),
         "limit": options["limit"],
+        "cursor": options["cursor"],
         "archived": options["archived"],
         "subagents": options["subagents"],
     }
@@ -93,7 +98,7 @@ def list_(app: App, /, **options: Any) -> None:
             render.age(row["modifiedAt"]),
             row["agent"],
             str(row["userMessageCount"]),
-            row["name"] + (" (gone)" if row["gone"] else ""),
+            _mark(row) + row["name"],
             render.place(app, row["cwd"]),
         )
         for row in found["sessions"]
@@ -102,6 +107,15 @@ def list_(app: App, /, **options: Any) -> None:
     if not rows:
         here = "" if everywhere else " here; --all lists every project's"
         click.echo(f"no sessions{here}", err=True)
+    if "nextCursor" in found:
+        click.echo(f"there are more; the next: --cursor {found['nextCursor']}", err=True)
+
+
+def _mark(row: dict[str, Any]) -> str:
+    """What stands before a name, so that it is never cut: such sessions are hidden by default."""
+    marks = ["gone"] if row["gone"] else ["archived"] if row["archived"] else []
+    marks += ["sub-agent"] if row.get("subagent") else []
+    return f"({', '.join(marks)}) " if marks else ""
 
 
 @click.command()
@@ -124,31 +138,83 @@ def show(app: App, ref: str, as_sent: bool) -> None:
     if show_json(app, found):
         return
     row, meta = found["session"], found["meta"]
-    render.heading(app, row["name"])
+    render.heading(app, _mark(row) + row["name"])
     if row["description"]:
         render.paragraph(row["description"])
     put([""])
-    render.facts(
-        [
-            ("session", row["sessionId"]),
-            ("agent", row["agent"]),
-            ("directory", render.exact(row["cwd"])),
-            ("file", render.exact(row["sessionFile"]) + (" (gone)" if row["gone"] else "")),
-            ("active", f"{row['modifiedAt']} ({render.age(row['modifiedAt'])})"),
-            ("messages", f"{row['messageCount']}, {row['userMessageCount']} of them yours"),
-            ("not indexed yet", f"{row['newUserMessages']} of yours"),
-            ("tags", ", ".join(row["tags"])),
-            ("modified", ", ".join(row["filesModified"][:20])),
-            ("read", ", ".join(row["filesRead"][:20])),
-            ("tools", ", ".join(f"{name} x{n}" for name, n in row["toolsUsed"].items())),
-            ("named by", (meta or {}).get("model") or row["nameSource"]),
-            ("parent", render.exact(row.get("parentSessionFile") or "")),
-            ("resume", render.exact(row["resume"] or "")),
-        ]
-    )
+    render.facts([*_place(row), *_work(row), *_ties(row, meta)])
     if meta:
         put([""])
         render.paragraph(meta["summary"])
+
+
+Facts = list[tuple[str, Any]]
+
+
+def _place(row: dict[str, Any]) -> Facts:
+    """Which session, where, and when."""
+    lasted = row.get("durationMs") or 0
+    return [
+        ("session", row["sessionId"]),
+        ("agent", row["agent"]),
+        ("directory", render.exact(row["cwd"])),
+        ("git branch", row.get("gitBranch")),
+        ("file", render.exact(row["sessionFile"]) + (" (gone)" if row["gone"] else "")),
+        ("created", row["createdAt"]),
+        ("active", f"{row['modifiedAt']} ({render.age(row['modifiedAt'])})"),
+        ("lasted", _span(lasted // 1000) if lasted else ""),
+    ]
+
+
+def _work(row: dict[str, Any]) -> Facts:
+    """What was said and done, and what it took."""
+    uses = (row.get("toolUses") or {}).items()
+    cost = row.get("costUsd")
+    return [
+        ("messages", f"{row['messageCount']}, {row['userMessageCount']} of them yours"),
+        ("not indexed yet", f"{row['newUserMessages']} of yours"),
+        ("compactions", row.get("compactions") or ""),
+        ("models", ", ".join(row.get("models") or ())),
+        ("tokens", _tokens(row.get("tokens") or {})),
+        ("cost", "" if cost is None else f"${cost:.4f}"),
+        ("tags", ", ".join(row["tags"])),
+        ("modified", _some(row["filesModified"])),
+        ("read", _some(row["filesRead"])),
+        ("tools", ", ".join(f"{name} x{n}" for name, n in row["toolsUsed"].items())),
+        ("such as", " | ".join(f"{name}: {'; '.join(some)}" for name, some in uses)),
+    ]
+
+
+def _ties(row: dict[str, Any], meta: dict[str, Any] | None) -> Facts:
+    """Who named it, where it came from, and how to go on with it."""
+    parent = [row.get("parentSessionId") or "", row.get("parentSessionFile") or ""]
+    return [
+        ("named by", (meta or {}).get("model") or row["nameSource"]),
+        ("parent", render.exact("  ".join(one for one in parent if one))),
+        ("resume", "" if row["gone"] else typed(row["resume"] or "")),
+    ]
+
+
+def _tokens(tokens: dict[str, int]) -> str:
+    """What went to and fro, where the agent recorded it."""
+    words = {"input": "in", "output": "out", "cacheRead": "read from a cache"}
+    words |= {"cacheWrite": "written to one"}
+    return ", ".join(f"{tokens[key]:,} {word}" for key, word in words.items() if tokens.get(key))
+
+
+def _some(paths: list[str]) -> str:
+    more = f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else ""
+    return ", ".join(paths[:SHOWN]) + more
+
+
+def _span(seconds: int) -> str:
+    """How long: 45 s, 12 min, 3 h 20 min, 2 d 4 h."""
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86_400
+    if days:
+        return f"{days} d {hours % 24} h"
+    if hours:
+        return f"{hours} h {minutes % 60} min"
+    return f"{minutes} min" if minutes else f"{seconds} s"
 
 
 @click.command()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from indexerd.core.session import NOWHERE, SessionState
+from indexerd.core.times import iso_ms
 from indexerd.events import Kind, Turn
 
 
@@ -38,6 +39,20 @@ class Card(msgspec.Struct, frozen=True, array_like=True):
     since: str | None = None  # the lastIndexedLeafId that `new_users` was counted from
     new_users: int = 0
     looped: bool = False  # parents run in a circle somewhere (S1.7)
+    parent_id: str | None = None
+    subagent: bool = False
+    archived: bool = False
+    git_branch: str = ""
+    compactions: int = 0
+    born_ms: int = 0  # when the file began; a copied history is older than its file
+    first: str = ""  # the first entry's id: sessions of one directory that share it are kin
+    tokens: tuple[int, int, int, int] | None = None  # where the agent itself keeps the sum
+    boxed: bool = False  # in a database: the path is the database's with the id below it
+
+    @property
+    def file(self) -> str:
+        """The file that users know: of a session in a database, that."""
+        return self.path.rpartition("/")[0] if self.boxed else self.path
 
     @property
     def modified_ms(self) -> int:
@@ -51,9 +66,20 @@ class Card(msgspec.Struct, frozen=True, array_like=True):
 
 
 def card_of(
-    state: SessionState, *, agent: str, path: str, mtime_ms: int, since: str | None
+    state: SessionState,
+    *,
+    agent: str,
+    path: str,
+    mtime_ms: int,
+    since: str | None,
+    title: str | None = None,
+    archived: bool = False,
+    boxed: bool = False,
 ) -> Card | None:
-    """The card of a state, or None when the file is no session (S1.3)."""
+    """The card of a state, or None when the file is no session (S1.3).
+
+    `title`, `archived` and `boxed` are what is known of it besides its own lines.
+    """
     header = state.header
     if header is None:
         return None
@@ -69,7 +95,7 @@ def card_of(
         mtime_ms=mtime_ms,
         leaf_id=state.leaf_id,
         turn=int(state.turn),
-        agent_title=state.name,
+        agent_title=title or state.name,
         first_user=state.first_user,
         messages=state.messages,
         users=state.user_messages(),
@@ -81,7 +107,30 @@ def card_of(
         oversized=state.oversized,
         since=since,
         new_users=state.new_user_messages(since),
+        parent_id=header.parent_id,
+        subagent=header.subagent,
+        archived=archived or state.archived,
+        git_branch=state.git_branch,
+        compactions=state.compactions,
+        born_ms=state.born_ms or iso_ms(header.created_at),
+        first=_first(state),
+        tokens=_tokens(state),
+        boxed=boxed,
     )
+
+
+def _first(state: SessionState) -> str:
+    first = state.notes.get("first")
+    return first if isinstance(first, str) else ""
+
+
+def _tokens(state: SessionState) -> tuple[int, int, int, int] | None:
+    """Input, output, cache read and cache write, where the agent keeps a running sum."""
+    held = state.notes.get("tokens")
+    if not isinstance(held, dict):
+        return None
+    given, cached, output = (held.get(key) or 0 for key in ("input", "cached", "output"))
+    return max(0, given - cached), output, cached, 0
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -31,16 +31,22 @@ PATHS_MAX = 500  # files listed in a row
 TAGS_SHOWN = 50
 PATH_MAX = 4096  # characters; no path of a file system is longer
 WORD_MAX = 128  # characters of an id, a time, the name of an agent or a tool
+TOKEN_KEYS = ("input", "output", "cacheRead", "cacheWrite")
 LOOKED_AT = 20_000  # characters of any text: far beyond every limit, and bounds the work
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a session did with files and tools, gathered as its text was indexed."""
+    """What was done on a session's path, gathered as its text was indexed."""
 
     files_read: tuple[str, ...] = ()
     files_modified: tuple[str, ...] = ()
     tools_used: tuple[tuple[str, int], ...] = ()
+    tool_uses: tuple[tuple[str, tuple[str, ...]], ...] = ()  # at most three a tool
+    models: tuple[str, ...] = ()  # in order of their last use
+    tokens: tuple[int, int, int, int] = (0, 0, 0, 0)  # input, output, cache read, cache write
+    cost_usd: float | None = None  # where the agent recorded it
+    duration_ms: int = 0  # from the first message to the last
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +64,16 @@ def row_of(
     title: str | None,
     facts: Facts,
     *,
-    resume: Callable[[str, str], str],
-    parent_id: str | None = None,
+    resume: Callable[[str, str, str], str],
+    parent: tuple[str | None, str | None] = (None, None),
 ) -> Written:
-    """The row of a session whose file is there."""
-    stem = posixpath.basename(card.path).removesuffix(".jsonl")
+    """The row of a session whose file is there. `parent`: its id, and its file."""
+    stem = posixpath.basename(card.path).removesuffix(".zst").removesuffix(".jsonl")
     names = _names(title, meta, card.agent_title, card.first_user, stem)
     row = _base(names, meta, title) | {
         "sessionId": card.session_id,
         "agent": card.agent,
-        "sessionFile": _shown(card.path),
+        "sessionFile": _shown(card.file),
         "cwd": _shown(card.cwd),
         "createdAt": iso_of_ms(iso_ms(card.created_at) or card.mtime_ms),
         "modifiedAt": iso_of_ms(card.modified_ms),
@@ -75,21 +81,27 @@ def row_of(
         "userMessageCount": card.users,
         "newUserMessages": card.new_users,
         "firstUserMessage": card.first_user,
-        "archived": False,
+        "archived": card.archived,
         "gone": False,
-        "state": _state(card),
-        "resume": resume(card.cwd, card.path),
+        "state": state_of(card),
+        "resume": resume(card.session_id, card.cwd, card.path),
         "leafId": card.leaf_id and card.leaf_id[:WORD_MAX],
-        "filesRead": list(facts.files_read),
-        "filesModified": list(facts.files_modified),
-        "toolsUsed": dict(facts.tools_used),
+        "version": card.version,
+        "compactions": card.compactions,
+        "subagent": card.subagent,
     }
+    row |= fact_fields(facts)
+    if card.tokens:
+        row["tokens"] = dict(zip(TOKEN_KEYS, card.tokens, strict=True))
+    if card.git_branch:
+        row["gitBranch"] = _line(card.git_branch, WORD_MAX)
     if card.agent_title:
         row["agentTitle"] = _line(card.agent_title, FIRST_MESSAGE_MAX)
-    if card.parent:
-        row["parentSessionFile"] = _absolute(card.parent, card.cwd)
+    parent_id, parent_file = parent
+    if card.parent or parent_file:
+        row["parentSessionFile"] = _absolute(card.parent or parent_file or "", card.cwd)
     if parent_id:
-        row["parentSessionId"] = parent_id
+        row["parentSessionId"] = parent_id[:WORD_MAX]
     return _written(row, meta, [title, card.agent_title])
 
 
@@ -104,8 +116,22 @@ def gone_row(
         row.pop(key, None)
     stem = posixpath.basename(row["sessionFile"]).removesuffix(".jsonl")
     names = _names(title, meta, row.get("agentTitle"), row.get("firstUserMessage", ""), stem)
-    row |= _base(names, meta, title) | {"gone": True, "state": "archived"}
+    row |= _base(names, meta, title) | {"gone": True, "archived": True, "state": "archived"}
     return _written(row, meta, [title, row.get("agentTitle")])
+
+
+def fact_fields(facts: Facts) -> dict[str, Any]:
+    """The facts as fields of a row."""
+    return {
+        "filesRead": list(facts.files_read),
+        "filesModified": list(facts.files_modified),
+        "toolsUsed": dict(facts.tools_used),
+        "toolUses": {name: list(uses) for name, uses in facts.tool_uses},
+        "models": list(facts.models),
+        "tokens": dict(zip(TOKEN_KEYS, facts.tokens, strict=True)),
+        "costUsd": facts.cost_usd,
+        "durationMs": facts.duration_ms,
+    }
 
 
 def _from_meta(meta: MetaFile | None) -> dict[str, Any]:
@@ -189,7 +215,10 @@ def _text(text: str, limit: int) -> str:
     return clean_text(text[:LOOKED_AT], limit)
 
 
-def _state(card: Card) -> str:
+def state_of(card: Card) -> str:
+    """The session's state, as a row says it (S3.25)."""
+    if card.archived:
+        return "archived"
     if card.turn_state is Turn.OPEN and card.answered:
         return "active"
     return "compacted" if card.compacted else "idle"

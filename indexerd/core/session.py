@@ -1,8 +1,10 @@
 """The state of one session: a tree of entries, in arrays, that knows its own leaf.
 
 Adapters add entries line by line, in file order; everything else here is a question. A row is
-an entry's number in file order (its ordinal). Texts stay in the file: a row knows its offset
-and length, and whoever needs the words reads that line alone.
+an entry's number in that order; its ordinal counts the file's other JSON objects too, except
+headers. Texts stay in the file: a row knows its offset and length, and whoever needs the words
+reads that line alone. Where a history begins in another file, its rows come first, and `parts`
+says which rows stand where.
 
 What surprised us, and is handled: ids repeat in one file (the last one wins); parents can name
 an entry that never came, or comes later, or is the entry itself; the leaf can be moved back
@@ -16,6 +18,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 from itertools import takewhile
+from typing import Any
 
 import msgspec
 
@@ -31,7 +34,9 @@ _TALKS = {Kind.USER, Kind.ASSISTANT, Kind.TOOL}
 class SessionState:
     """Arrays of entries, the leaf, and the few facts that are not in the tree."""
 
-    def __init__(self) -> None:
+    def __init__(self, file: str = "") -> None:
+        """`file`: the path of the session file; some agents' ids are in its name."""
+        self.file = file
         self.header: Header | None = None
         self.strict = False  # every line is parsed: one was found to be what it did not look like
         self.foreign = False  # the first record is no session header: not a session (S1.3)
@@ -41,6 +46,10 @@ class SessionState:
         self.offsets = array("Q")
         self.lengths = array("Q")
         self.codes = bytearray()
+        self.ordinals = array("I")
+        self.seen = 0  # JSON objects other than headers
+        self.parts: list[tuple[int, str]] = []  # (rows before which, file) of borrowed history
+        self.marks: dict[bytes, int] = {}  # names of rows that outlive a rewritten file
         self.leaf = NOWHERE
         self.name: str | None = None  # the agent's own, newest in file order
         self.labels: dict[str, str] = {}
@@ -51,6 +60,12 @@ class SessionState:
         self.assistants = 0
         self.bad_lines = 0
         self.oversized = 0
+        self.compactions = 0
+        self.archived = False  # the agent itself says so
+        self.git_branch = ""  # the newest the agent recorded
+        self.born_ms = 0  # when the file began; copies of history are older than their file
+        self.unsettled = 0  # rows at the end whose text may still change
+        self.notes: dict[str, Any] = {}  # an adapter's own memory, of what msgpack can hold
         self._late: dict[int, bytes] = {}
         self._repeats = False
         self._was = NOWHERE  # the leaf before the last entry
@@ -81,6 +96,8 @@ class SessionState:
         self.offsets.append(offset)
         self.lengths.append(length)
         self.codes.append(kind)
+        self.ordinals.append(self.seen)
+        self.seen += 1
         self._was = self.leaf
         if entry_id:
             self.index[entry_id] = row
@@ -92,6 +109,8 @@ class SessionState:
             self.users += 1
         elif what == Kind.ASSISTANT:
             self.assistants += 1
+        elif what == Kind.COMPACTION:
+            self.compactions += 1
         return row
 
     def take_back(self) -> None:
@@ -99,16 +118,40 @@ class SessionState:
         row = len(self.ids) - 1
         entry_id, kind = self.ids.pop(), self.codes.pop()
         self._late.pop(row, None)
-        for numbers in (self.parents, self.offsets, self.lengths):
+        for numbers in (self.parents, self.offsets, self.lengths, self.ordinals):
             numbers.pop()
+        self.seen -= 1
         del self._user_sums[row:]
         if self.index.get(entry_id) == row:
             del self.index[entry_id]
         self.messages -= 1 if kind & MESSAGE else 0
         self.users -= 1 if kind & KIND_MASK == Kind.USER else 0
         self.assistants -= 1 if kind & KIND_MASK == Kind.ASSISTANT else 0
+        self.compactions -= 1 if kind & KIND_MASK == Kind.COMPACTION else 0
         self.bad_lines += 1
         self.leaf = self._was
+
+    def skip(self) -> None:
+        """A JSON object that is no entry of the tree: it takes an ordinal all the same."""
+        self.seen += 1
+
+    def recode(self, row: int, kind: int) -> None:
+        """Say anew what a row is: later lines showed it in another light."""
+        old, self.codes[row] = self.codes[row], kind
+        self.messages += bool(kind & MESSAGE) - bool(old & MESSAGE)
+        for what, by in ((old & KIND_MASK, -1), (kind & KIND_MASK, 1)):
+            self.users += by if what == Kind.USER else 0
+            self.assistants += by if what == Kind.ASSISTANT else 0
+        del self._user_sums[row:]
+
+    def mark(self, name: bytes, row: int) -> None:
+        """Name a row so that it is found again when the agent rewrote the file (S3.6)."""
+        self.marks[name] = row
+
+    def borrowed(self, path: str) -> None:
+        """All rows so far stand in another file: what follows is this file's own, or another's."""
+        self.parts.append((len(self.ids), path))
+        self.header, self.seen = None, 0
 
     def move_leaf(self, entry_id: bytes | None) -> None:
         """Move the leaf to a known entry, or (None) before the first."""
@@ -118,7 +161,12 @@ class SessionState:
 
     def row(self, entry_id: str) -> int | None:
         """The row that an id stands for now (the last one, where ids repeat)."""
-        return self.index.get(entry_id.encode("utf-8", "replace"))
+        key = entry_id.encode("utf-8", "replace")
+        return self.index.get(key, self.marks.get(key))
+
+    def file_of(self, row: int) -> str:
+        """The file in which a row stands."""
+        return next((path for end, path in self.parts if row < end), self.file)
 
     def id(self, row: int) -> str:
         """The id of a row."""
@@ -126,8 +174,15 @@ class SessionState:
 
     @property
     def leaf_id(self) -> str | None:
-        """The id of the leaf."""
-        return self.id(self.leaf) if self.leaf != NOWHERE else None
+        """The id of the leaf, or the name of the last marked row before it (S3.6)."""
+        if self.leaf == NOWHERE:
+            return None
+        if self.marks:
+            names = {row: name for name, row in self.marks.items()}
+            for row in self.up(self.leaf):
+                if row in names:
+                    return names[row].decode("utf-8", "replace")
+        return self.id(self.leaf)
 
     def kind(self, row: int) -> Kind:
         """What a row is."""
@@ -256,6 +311,10 @@ class SessionState:
                 offsets=self.offsets.tobytes(),
                 lengths=self.lengths.tobytes(),
                 codes=bytes(self.codes),
+                ordinals=self.ordinals.tobytes(),
+                marks=self.marks,
+                parts=[(end, path.encode("utf-8", "surrogateescape")) for end, path in self.parts],
+                notes=self.notes,
                 leaf=self.leaf,
                 facts=tuple(getattr(self, name) for name in _FACTS),
                 labels=self.labels,
@@ -265,13 +324,13 @@ class SessionState:
         )
 
     @classmethod
-    def decode(cls, data: bytes) -> SessionState:
+    def decode(cls, data: bytes, file: str = "") -> SessionState:
         """The reverse of `encode`; raises ValueError for bytes that are not one."""
         try:
             held = _decoder.decode(data)
         except msgspec.DecodeError as bad:
             raise ValueError(f"not a session state: {bad}") from None
-        state = cls()
+        state = cls(file)
         state.header = held.header
         state.foreign = held.foreign
         state.ids = held.ids
@@ -279,13 +338,16 @@ class SessionState:
         state.offsets.frombytes(held.offsets)
         state.lengths.frombytes(held.lengths)
         state.codes = bytearray(held.codes)
+        state.ordinals.frombytes(held.ordinals)
+        state.marks, state.notes = held.marks, held.notes
+        state.parts = [(end, path.decode("utf-8", "surrogateescape")) for end, path in held.parts]
         state.leaf = held.leaf
         for name, value in zip(_FACTS, held.facts, strict=True):
             setattr(state, name, value)
         state.labels = held.labels
         state._late = held.late
         state._repeats = held.repeats
-        arrays = (state.parents, state.offsets, state.lengths, state.codes)
+        arrays = (state.parents, state.offsets, state.lengths, state.codes, state.ordinals)
         fit = all(len(one) == len(state.ids) for one in arrays)
         if not fit or not NOWHERE <= held.leaf < len(state.ids):
             raise ValueError("not a session state: its parts do not fit together")
@@ -303,6 +365,12 @@ _FACTS = (
     "assistants",
     "bad_lines",
     "oversized",
+    "seen",
+    "archived",
+    "git_branch",
+    "born_ms",
+    "unsettled",
+    "compactions",
 )
 
 
@@ -314,8 +382,12 @@ class _Stored(msgspec.Struct, array_like=True):
     offsets: bytes
     lengths: bytes
     codes: bytes
+    ordinals: bytes
+    marks: dict[bytes, int]
+    parts: list[tuple[int, bytes]]
+    notes: dict[str, Any]
     leaf: int
-    facts: tuple[bool, str | None, str, int, int, int, int, int, int]
+    facts: tuple[bool, str | None, str, int, int, int, int, int, int, int, bool, str, int, int, int]
     labels: dict[str, str]
     late: dict[int, bytes]
     repeats: bool

@@ -63,10 +63,18 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some rows, and what to ask for the next ones with; None where there are none."""
+    """Some rows, and what to ask for the next ones with; None where there are none.
 
-    rows: tuple[dict[str, Any], ...]
+    `texts` are the rows in JSON: who passes them on need not read them.
+    """
+
+    texts: tuple[str, ...]
     next_cursor: str | None = None
+
+    @property
+    def rows(self) -> tuple[dict[str, Any], ...]:
+        """The rows themselves."""
+        return tuple(json.loads(text) for text in self.texts)
 
 
 class Catalog:
@@ -207,7 +215,7 @@ class Catalog:
         following = (
             _sealed(found[limit - 1][1], found[limit - 1][2], seal) if len(found) > limit else None
         )
-        return Page(tuple(json.loads(row) for row, _, _ in found[:limit]), following)
+        return Page(tuple(text for text, _, _ in found[:limit]), following)
 
     def search(
         self,

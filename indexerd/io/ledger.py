@@ -23,15 +23,15 @@ import msgspec
 from indexerd.core.cursor import Cursor
 from indexerd.errors import AccessError, WriteError
 
-VERSION = 1
+VERSION = 2
 
 _T = TypeVar("_T")
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _ACCESS = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM}
 
 _SCHEMA = """
-CREATE TABLE files_1 (path BLOB PRIMARY KEY, cursor BLOB, card BLOB, state BLOB) WITHOUT ROWID;
-CREATE TABLE notes_1 (topic TEXT, key TEXT, value BLOB, PRIMARY KEY (topic, key)) WITHOUT ROWID;
+CREATE TABLE files_2 (path BLOB PRIMARY KEY, cursor BLOB, card BLOB, state BLOB) WITHOUT ROWID;
+CREATE TABLE notes_2 (topic TEXT, key TEXT, value BLOB, PRIMARY KEY (topic, key)) WITHOUT ROWID;
 """
 
 
@@ -96,14 +96,14 @@ class Ledger:
 
     def cards(self) -> Iterator[tuple[str, Cursor, bytes]]:
         """Every file's cursor and card; states stay where they are."""
-        sql = "SELECT path, cursor, card FROM files_1"
+        sql = "SELECT path, cursor, card FROM files_2"
         for path, cursor, card in self._mending(lambda db: db.execute(sql).fetchall()):
             with suppress(msgspec.DecodeError):
                 yield _text(path), _cursor(cursor), card
 
     def state(self, path: str) -> bytes | None:
         """One file's session state."""
-        sql = "SELECT state FROM files_1 WHERE path=?"
+        sql = "SELECT state FROM files_2 WHERE path=?"
         row = self._mending(lambda db: db.execute(sql, (_key(path),)).fetchone())
         return row[0] if row else None
 
@@ -118,10 +118,10 @@ class Ledger:
             with _Transaction(db):
                 for cursor, card, state, key in rows:
                     if state is None:
-                        sql = "UPDATE files_1 SET cursor=?, card=? WHERE path=?"
+                        sql = "UPDATE files_2 SET cursor=?, card=? WHERE path=?"
                         db.execute(sql, (cursor, card, key))
                     else:
-                        sql = "INSERT OR REPLACE INTO files_1 VALUES (?, ?, ?, ?)"
+                        sql = "INSERT OR REPLACE INTO files_2 VALUES (?, ?, ?, ?)"
                         db.execute(sql, (key, cursor, card, state))
 
         self._mending(work)
@@ -132,22 +132,22 @@ class Ledger:
 
         def work(db: sqlite3.Connection) -> None:
             with _Transaction(db):
-                db.executemany("DELETE FROM files_1 WHERE path=?", keys)
+                db.executemany("DELETE FROM files_2 WHERE path=?", keys)
 
         self._mending(work)
 
     def note(self, topic: str, key: str, value: bytes | None) -> None:
         """Keep a small value (back-off, breaker) under a topic; None drops it."""
         if value is None:
-            drop = "DELETE FROM notes_1 WHERE topic=? AND key=?"
+            drop = "DELETE FROM notes_2 WHERE topic=? AND key=?"
             self._mending(lambda db: db.execute(drop, (topic, key)))
         else:
-            keep = "INSERT OR REPLACE INTO notes_1 VALUES (?, ?, ?)"
+            keep = "INSERT OR REPLACE INTO notes_2 VALUES (?, ?, ?)"
             self._mending(lambda db: db.execute(keep, (topic, key, value)))
 
     def notes(self, topic: str) -> dict[str, bytes]:
         """All values under a topic."""
-        sql = "SELECT key, value FROM notes_1 WHERE topic=?"
+        sql = "SELECT key, value FROM notes_2 WHERE topic=?"
         return dict(self._mending(lambda db: db.execute(sql, (topic,)).fetchall()))
 
     def close(self) -> None:

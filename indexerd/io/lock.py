@@ -115,30 +115,6 @@ def hold(path: Path) -> Lock:
     return Lock(path, fd)
 
 
-def hold_directory(directory: Path) -> int | None:
-    """Claim a directory of sessions for this daemon (S0.41), without leaving anything in it.
-
-    The descriptor holds the lock until it is closed. None where the directory is missing, or its
-    file system has no locks; AlreadyRunningError where another daemon has it.
-    """
-    try:
-        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(fd)
-        raise AlreadyRunningError(
-            f"another daemon, with another state directory, follows {directory}",
-            hint="run one daemon for each directory of sessions",
-        ) from None
-    except OSError:
-        os.close(fd)
-        return None
-    return fd
-
-
 def _claim(path: Path) -> int | None:
     """Open and lock the file; None when it was deleted meanwhile, and so locks nobody out."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY

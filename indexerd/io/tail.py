@@ -41,12 +41,17 @@ _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 @dataclass(slots=True)
 class Read:
-    """What one reading found. `more` says that the budget ended it, not the file."""
+    """What one reading found. `more` says that the budget ended it, not the file.
+
+    `whole` says that the lines are all there are, although the session goes on: a database gives
+    no others. Whoever keeps state makes it anew from them.
+    """
 
     verdict: Verdict
     lines: list[Block | Oversize] = field(default_factory=list)
     more: bool = False
     bytes: int = 0
+    whole: bool = False
 
 
 @contextmanager

@@ -5,7 +5,7 @@ may have changed, a wish for a scan where something may have been missed, the wa
 Never: reads a file, raises for what the system refuses, waits without a bound.
 
 On Linux this uses watchdog's `InotifyFD` with our own callback, not `Observer`. It is not quite
-public (so: `>=7.1,<8`, and `_Stock` as the way back), but only there is a sub-directory that
+public (so: `>=7.1,<8`, and `Stock` as the way back), but only there is a sub-directory that
 cannot be watched an error (the Observer hides ENOSPC below a root and looks healthy), overflow
 a call and not a log line, and an append half the CPU. macOS has FSEvents, by the Observer.
 Surprises: a second callback of one id makes watchdog warn with all it knows, so each has its own;
@@ -18,18 +18,18 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import sys
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from watchdog import events as ev
-from watchdog.observers import Observer
 from watchdog.utils import UnsupportedLibcError
 
+from indexerd.io.hints import MEANWHILE, SUFFIXES, Hints, Inbox, Mode, Trouble
+from indexerd.io.hints import trouble as refusal
 from indexerd.io.scan import Identity, Roots, enters, resolve, tree
-from indexerd.paths import META_SUFFIX, USER_SUFFIX, within
+from indexerd.io.watch_stock import Stock
+from indexerd.paths import within
 
 try:
     from watchdog.observers import inotify_c
@@ -42,27 +42,11 @@ try:
 except (ImportError, AttributeError, UnsupportedLibcError):  # macOS, or another watchdog
     FAST = False
 
-SUFFIXES = (".jsonl", META_SUFFIX, USER_SUFFIX)
-MAX_HINTS = 50_000  # paths kept between two takes; beyond that a scan is asked for
 JOIN_SECONDS = 2.0  # a thread that has not ended by then is left alone (all are daemon threads)
 FAILING_REBUILDS, FAILING_SECONDS = 5, 300.0
-MEANWHILE = "nothing is lost: the periodic scan finds changes"
-LIMITS = {
-    errno.ENOSPC: ("watch_limit", "fs.inotify.max_user_watches", 524_288),
-    errno.EMFILE: ("watch_instances", "fs.inotify.max_user_instances", 512),
-}
-Mode = Literal["inotify", "fsevents", "poll"]
-Trouble = dict[str, tuple[str, str]]  # code -> cause, cure
 
 # What watchdog has to say, `Watch.health` says; the last-resort handler would print it too.
 logging.getLogger("watchdog").addHandler(logging.NullHandler())
-
-
-class Hints(NamedTuple):
-    """Where to look; with `rescan`, everywhere."""
-
-    paths: frozenset[str]
-    rescan: bool
 
 
 class Problem(NamedTuple):
@@ -85,54 +69,6 @@ class Health(NamedTuple):
     rebuilds: int  # of threads that died
 
 
-class _Inbox:
-    """What was hinted and not yet taken. Any thread may put, and nothing here raises."""
-
-    def __init__(self, on_dirty: Callable[[], None], suffixes: tuple[str, ...]) -> None:
-        self._on_dirty, self._suffixes = on_dirty, suffixes
-        self._lock = threading.Lock()
-        self._paths: set[str] = set()
-        self._rescan = self._rung = False
-        self.overflows, self.wake_error = 0, ""  # the latter: what on_dirty raised last, if it did
-
-    def offer(self, directory: str, name: str) -> None:
-        """Take a file's name if it is one of ours."""
-        if name.endswith(self._suffixes) and not name.startswith("."):
-            self.put(f"{directory}/{name}")
-
-    def put(self, path: str | None) -> None:
-        """Take a hint, or None for "scan everything"; wake the taker at the first."""
-        with self._lock:
-            if path is None or len(self._paths) >= MAX_HINTS:
-                self._rescan = True
-            else:
-                self._paths.add(path)
-            if self._rung:
-                return
-            self._rung = True
-        try:
-            self._on_dirty()
-            self.wake_error = ""
-        except Exception as error:  # noqa: BLE001 - theirs; it must not end a watcher's thread (W3)
-            self.wake_error = type(error).__name__
-            with self._lock:
-                self._rung = False  # nobody has heard: the next hint wakes again
-
-    def take(self) -> Hints:
-        with self._lock:
-            hints, self._paths = Hints(frozenset(self._paths), self._rescan), set()
-            self._rescan = self._rung = False
-        return hints
-
-
-def _trouble(error: OSError | RuntimeError) -> Trouble:
-    if isinstance(error, OSError) and error.errno in LIMITS and error.filename is None:
-        code, sysctl, enough = LIMITS[error.errno]
-        cure = f"sudo sysctl {sysctl}={enough}; {MEANWHILE}"
-        return {code: (f"{error.strerror} ({sysctl})", cure)}
-    return {"watch_unavailable": (f"the system refuses: {str(error)[:200]!r}", MEANWHILE)}
-
-
 class _Inotify:
     """Every directory below the roots, on one inotify descriptor, with one thread.
 
@@ -142,11 +78,12 @@ class _Inotify:
 
     mode: Mode = "inotify"
 
-    def __init__(self, inbox: _Inbox, closing: threading.Event) -> None:
+    def __init__(self, inbox: Inbox, closing: threading.Event) -> None:
         self._inbox, self._closing, self._lock = inbox, closing, threading.RLock()
         # Each watch's path, and the id of our callback there.
         self.watched: dict[inotify_c.WatchDescriptor, tuple[str, inotify_c.CallbackId]] = {}
         self._roots: dict[str, Identity] = {}
+        self._flat: dict[str, Identity] = {}
         self._doubt, self._last_id, self._new = True, 0, 0
         self.trouble: Trouble = {}
         self._met = self.trouble  # filled by _add; another one during a full walk
@@ -160,13 +97,16 @@ class _Inotify:
             self.close()
             raise
 
-    def sync(self, roots: Mapping[str, Identity]) -> None:
-        """Watch exactly what is below `roots`; return at once if nothing speaks for a change."""
+    def sync(self, roots: Mapping[str, Identity], flat: Mapping[str, Identity]) -> None:
+        """Watch what is below `roots` and in `flat`; return at once if nothing has changed."""
         with self._lock:
-            if roots == self._roots and not self._doubt:
+            if (roots, flat) == (self._roots, self._flat) and not self._doubt:
                 return
-            self._roots, self._doubt, self._met = dict(roots), False, {}
+            self._roots, self._flat = dict(roots), dict(flat)
+            self._doubt, self._met = False, {}
             last, new = self._last_id, self._new
+        for root in flat:
+            self._add(root)
         for root in roots:
             for _ in tree(root, self._add):
                 pass
@@ -201,7 +141,7 @@ class _Inotify:
                 wd = self._reader.add_callback(os.fsencode(path), mask, self, id_)
             except OSError as error:
                 if error.errno not in {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG}:
-                    self._met.update(_trouble(error))
+                    self._met.update(refusal(error))
                     self._doubt = True
                 return False
             known = self.watched.pop(wd, None)
@@ -228,6 +168,9 @@ class _Inotify:
             return
         if not event.mask & In.IN_ISDIR:
             self._inbox.offer(directory, name)
+        elif directory in self._flat:
+            if event.mask & (In.IN_CREATE | In.IN_MOVED_TO):
+                self._inbox.put(None)  # perhaps a root that was missing
         elif enters(name) and event.mask & In.IN_MOVED_FROM:
             self._lose()
         elif enters(name) and event.mask & (In.IN_CREATE | In.IN_MOVED_TO):
@@ -241,75 +184,14 @@ class _Inotify:
         """Forget a directory that is gone (called by the reader thread, and by its close)."""
         with self._lock:
             directory = self.watched.pop(wd, ("",))[0]
-        if directory in self._roots and not self._closing.is_set():
+        ours = directory in self._roots or directory in self._flat
+        if ours and not self._closing.is_set():
             self._lose()
 
     def on_queue_overflow(self) -> None:
         """Events were lost (called by the reader thread)."""
         self._inbox.overflows += 1
         self._lose()
-
-
-class _Stock(ev.FileSystemEventHandler):
-    """watchdog's own Observer: FSEvents on macOS, and the way back on Linux."""
-
-    mode: Mode = "fsevents" if sys.platform == "darwin" else "inotify"
-
-    def __init__(self, inbox: _Inbox, _closing: threading.Event) -> None:
-        if not getattr(Observer, "__module__", "").endswith((".inotify", ".fsevents")):
-            raise OSError("neither inotify nor FSEvents")  # kqueue takes a descriptor a file
-        self.watched: dict[str, Identity] = {}
-        self.trouble: Trouble = {}
-        self._inbox, self._observer = inbox, Observer()
-        self._observer.start()
-        logging.getLogger("watchdog.observers.inotify_c").addFilter(self._heard)
-
-    def alive(self) -> bool:
-        threads = [self._observer, getattr(self._observer, "_inotify_fd", self._observer)]
-        # An emitter that was told to stop has lost its root; one that was not has crashed.
-        threads += [one for one in self._observer.emitters if one.should_keep_running()]
-        return all(thread.is_alive() for thread in threads)
-
-    def sync(self, roots: Mapping[str, Identity]) -> None:
-        trouble: Trouble = {}
-        for emitter in list(self._observer.emitters):
-            root = emitter.watch.path
-            if roots.get(root) != self.watched.get(root) or not emitter.is_alive():
-                self.watched.pop(root, None)
-                self._observer.unschedule(emitter.watch)
-        kinds = [ev.FileModifiedEvent, ev.FileAttribEvent, ev.FileCreatedEvent, ev.FileMovedEvent]
-        kinds += [ev.FileDeletedEvent, ev.DirMovedEvent, ev.DirDeletedEvent]
-        for root in roots.keys() - self.watched.keys():
-            try:
-                self._observer.schedule(self, root, recursive=True, event_filter=kinds)
-                self.watched[root] = roots[root]
-                self._inbox.put(None)
-            except (OSError, RuntimeError) as error:
-                trouble.update(_trouble(error))
-        self.trouble = trouble
-
-    def close(self) -> None:
-        logging.getLogger("watchdog.observers.inotify_c").removeFilter(self._heard)
-        stopper = threading.Thread(target=self._observer.stop, daemon=True)  # it joins unbounded
-        stopper.start()
-        stopper.join(JOIN_SECONDS)
-        self._observer.join(JOIN_SECONDS)
-
-    def dispatch(self, event: ev.FileSystemEvent) -> None:
-        for path in (os.fsdecode(event.src_path), os.fsdecode(event.dest_path)):
-            root = max((r for r in tuple(self.watched) if within(path, r)), key=len, default="")
-            directory, _, name = path.rpartition("/")
-            ours = root and all(map(enters, directory[len(root) + 1 :].split("/")))
-            if ours and event.is_directory:
-                self._inbox.put(None)
-            elif ours:
-                self._inbox.offer(directory, name)
-
-    def _heard(self, record: logging.LogRecord) -> bool:
-        if "overflow" in record.getMessage():
-            self._inbox.overflows += 1
-            self._inbox.put(None)
-        return True
 
 
 class Watch:
@@ -328,10 +210,10 @@ class Watch:
         suffixes: tuple[str, ...] = SUFFIXES,
     ) -> None:
         self._mode, self._clock = mode, clock
-        self._inbox = _Inbox(on_dirty, suffixes)
+        self._inbox = Inbox(on_dirty, suffixes)
         self._arming, self._closing = threading.Lock(), threading.Event()
-        self._driver: _Inotify | _Stock | None = None
-        self._asked: tuple[str, ...] = ()
+        self._driver: _Inotify | Stock | None = None
+        self._asked: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
         self._found = Roots()
         self._blocked: Trouble = {}  # why there is no driver
         self._since: dict[str, float] = {}
@@ -339,11 +221,22 @@ class Watch:
         # Process-wide: each of these texts is new, and Python would keep them all for ever.
         warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"watchdog\.")
 
-    def arm(self, roots: Sequence[str]) -> None:
-        """Watch what `roots` are now, rebuild what died. Whatever is new asks for a scan."""
+    def arm(self, roots: Sequence[str], flat: Sequence[str] = ()) -> None:
+        """Watch what `roots` are now, rebuild what died. Whatever is new asks for a scan.
+
+        Of the directories in `flat` only their own files are watched, not what is below.
+        """
         with self._arming:
-            self._asked = tuple(roots)
-            self._found = resolve(self._asked)
+            self._asked = (tuple(roots), tuple(flat))
+            self._found = resolve(roots)
+            alone: dict[str, Identity] = {}
+            for one in flat:
+                alone |= resolve([one]).real
+            covered = (
+                root for root in alone if any(within(root, real) for real in self._found.real)
+            )
+            for root in list(covered):
+                del alone[root]
             if self._driver is not None and not self._driver.alive():
                 self._driver.close()
                 self._driver = None
@@ -352,18 +245,18 @@ class Watch:
             if self._driver is None and self._mode != "poll" and not self._closing.is_set():
                 self._blocked = {}
                 try:
-                    self._driver = (_Inotify if FAST else _Stock)(self._inbox, self._closing)
+                    self._driver = (_Inotify if FAST else Stock)(self._inbox, self._closing)
                 except (OSError, RuntimeError) as error:
-                    self._blocked = _trouble(error)
+                    self._blocked = refusal(error)
             if self._driver is not None:
-                self._driver.sync(self._found.real)
+                self._driver.sync(self._found.real, alone)
         self.health()  # dates what is wrong
 
     def tend(self) -> None:
         """Rebuild what died without waiting for the next scan; cheap."""
         driver = self._driver
         if driver is not None and not driver.alive():
-            self.arm(self._asked)
+            self.arm(*self._asked)
 
     def take(self) -> Hints:
         """Where to look since the last call."""

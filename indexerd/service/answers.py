@@ -6,13 +6,14 @@ Nothing here scans or parses a session file, and nothing writes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from indexerd.core.names import Names, Scope, known
 from indexerd.errors import IndexerdError, NotFoundError, UsageError
-from indexerd.io.catalog import Catalog
+from indexerd.io.catalog import Catalog, Page
 
 LIMIT_MAX = 500
 
@@ -86,7 +87,20 @@ class Answers:
 
     def list(self, params: dict[str, Any]) -> dict[str, Any]:
         """One page of rows, newest first."""
-        page = self._catalog.list(
+        page = self._page(params)
+        return _paged(page, page.rows)
+
+    def page(self, params: dict[str, Any]) -> dict[str, Any]:
+        """The same for a socket: rows go from the catalog into the answer as they stand.
+
+        To read and write them anew takes ten times as long, and the daemon's loop with it: 20 ms
+        for 500 rows with a hundred paths each (bench/bench_list.py).
+        """
+        page = self._page(params)
+        return _paged(page, [_spliced(text) for text in page.texts])
+
+    def _page(self, params: dict[str, Any]) -> Page:
+        return self._catalog.list(
             agent=word(params, "agent"),
             cwd=word(params, "cwd"),
             since=word(params, "since"),
@@ -95,10 +109,6 @@ class Answers:
             limit=_limit(params, 50),
             cursor=word(params, "cursor"),
         )
-        found: dict[str, Any] = {"sessions": page.rows}
-        if page.next_cursor:
-            found["nextCursor"] = page.next_cursor
-        return found
 
     def search(self, params: dict[str, Any]) -> dict[str, Any]:
         """Hits, best first."""
@@ -164,6 +174,20 @@ def stored(session_id: str, directory: Path) -> dict[str, Any]:
     if warnings:
         found["warnings"] = warnings
     return found
+
+
+def _paged(page: Page, rows: Sequence[Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {"sessions": rows}
+    return found | ({"nextCursor": page.next_cursor} if page.next_cursor else {})
+
+
+def _spliced(text: str) -> Any:
+    """A row as it stands; read, where its text is not fit for a line of the protocol."""
+    from msgspec import Raw  # noqa: PLC0415 - commands that answer without a daemon do without it
+
+    if "\\ud" in text or "\n" in text:  # perhaps half a character; no text of ours at all
+        return json.loads(text)
+    return Raw(text)
 
 
 def _text(params: dict[str, Any], key: str) -> str:

@@ -29,6 +29,7 @@ from indexerd.service.pipeline import Pipeline
 from indexerd.service.plan import plan
 from indexerd.service.preview import as_sent
 from indexerd.service.treasury import Treasury
+from indexerd.service.trees import Trees
 
 FIRST_SCAN_PATIENCE = 5.0  # seconds
 PROTOCOL = 1
@@ -81,6 +82,10 @@ class Api:
             "subscribe": self._subscribe,
             "update": self._update,
         }
+        trees = Trees(
+            pipeline.library, answers, read=pipeline.read, update=self._update, clock=clock
+        )
+        self._methods |= trees.methods()
 
     def handle(self, request: wire.Request, peer: Peer) -> Any:
         """Answer one request, at once where that is possible."""
@@ -131,7 +136,7 @@ class Api:
 
     async def _search(self, params: dict[str, Any], _peer: Peer) -> dict[str, Any]:
         found = await asyncio.to_thread(self._answers.search, params)
-        behind = self._pipeline.library.unread
+        behind = self._pipeline.library.texts.unread
         if behind:
             note = f"the text of {behind} sessions is not searchable yet"
             found.setdefault("warnings", []).append(note)

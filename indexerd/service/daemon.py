@@ -22,9 +22,10 @@ from typing import Any, Protocol
 
 from indexerd.errors import AccessError, IndexerdError, WriteError
 from indexerd.io.catalog import Catalog
+from indexerd.io.claims import hold_directory
 from indexerd.io.journal import Journal
 from indexerd.io.ledger import Ledger
-from indexerd.io.lock import hold, hold_directory
+from indexerd.io.lock import hold
 from indexerd.io.logs import Event, get_logger
 from indexerd.io.sdnotify import Notifier
 from indexerd.io.stores import stores
@@ -150,7 +151,9 @@ class Daemon:
 
     def _claim_roots(self) -> list[int]:
         """Two daemons with two state directories do not share a root (S0.41)."""
-        found = (hold_directory(Path(one.sessions)) for one in self.library.find_stores())
+        stores = self.library.find_stores()
+        metas = dict.fromkeys(one.meta for one in stores if Path(one.sessions).exists())
+        found = (hold_directory(Path(meta)) for meta in metas)
         return [fd for fd in found if fd is not None]
 
     def _settings(self) -> Settings:

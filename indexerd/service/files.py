@@ -13,25 +13,26 @@ is kept.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
-from fnmatch import fnmatch
 
 from msgspec.structs import replace
 
-from indexerd.agents import ADAPTERS
 from indexerd.core.card import Card, card_of, unpack
-from indexerd.core.cursor import Look, Verdict, glance
-from indexerd.core.lines import Oversize
+from indexerd.core.cursor import Look, Verdict
 from indexerd.core.session import SessionState
 from indexerd.errors import IndexerdError, SessionUnreadableError
 from indexerd.io.ledger import Ledger
 from indexerd.io.scan import Found
-from indexerd.io.stores import Store
-from indexerd.io.tail import Tail, look
+from indexerd.io.sources import source_of
+from indexerd.io.stores import Kind, Store
 from indexerd.paths import is_session_id
-from indexerd.service.memory import Memory, Tracked
+from indexerd.service.exclusions import Exclusions
+from indexerd.service.lineage import Lineage
+from indexerd.service.lines import SessionLines, session_lines
+from indexerd.service.memory import Inodes, Memory, Tracked
 from indexerd.service.owners import Owners
+from indexerd.service.taking import begin, besides, is_blank, rank, take_in
 
 BATCH_BYTES = 16 * 1024 * 1024  # read before the caller gets its turn
 
@@ -56,20 +57,25 @@ class Files:
         *,
         stores: Callable[[], list[Store]],
         since: Callable[[str], str | None],
+        title: Callable[[str, str], str | None],
         exclude: Callable[[], list[str]],
         defect: Callable[[str, Exception], None],
     ) -> None:
-        """`defect(path, bug)` hears of files that are set aside."""
+        """`title(agent, session_id)` knows names that an agent keeps beside its sessions.
+
+        `defect(path, bug)` hears of files that are set aside.
+        """
         self._ledger = ledger
         self._stores = stores
         self._since = since
-        self._exclude = exclude
+        self._title = title
+        self._lineage = Lineage()
+        self.exclusions = Exclusions(exclude)
         self._defect = defect
         self._files: dict[str, Tracked] = {}
         self.owners: Owners[Tracked] = Owners()
         self.hidden: set[str] = set()  # sessions that the user excluded
-        self._globs: list[str] = []
-        self._inodes: dict[tuple[int, int], str] = {}
+        self._inodes = Inodes()
         self._memory = Memory(ledger)
 
     # -- questions -----------------------------------------------------------------------
@@ -94,13 +100,20 @@ class Files:
             return None
         return owner.state
 
+    def lines(self, session_id: str) -> AbstractContextManager[SessionLines]:
+        """A session's lines, by row, open for reading; SessionUnreadableError when it is gone."""
+        owner, state = self.owners.get(session_id), self.state(session_id)
+        if owner is None or state is None:
+            raise SessionUnreadableError("the session file is gone")
+        return session_lines(owner.agent, state, self._lineage.where)
+
     def reread(self, session_id: str) -> list[Change]:
         """A line that was taken on its looks is no JSON: read its file anew, parsing each one."""
         owner = self.owners.get(session_id)
         if owner is None or (owner.state is not None and owner.state.strict):
             return []
-        owner.tail, owner.state = Tail(), SessionState()
-        owner.state.strict = True
+        owner.begin_anew()
+        owner.strict = True
         return self._deal(owner, Verdict.REWRITTEN) if self._read_all(owner) else []
 
     def _read_all(self, file: Tracked) -> bool:
@@ -116,7 +129,7 @@ class Files:
 
     def load(self) -> None:
         """Take over what the ledger knows; nothing is read."""
-        self._globs = self._exclude()
+        self.exclusions.renew()
         dropped = []
         for path, cursor, packed in self._ledger.cards():
             store = self._store(path)
@@ -124,21 +137,22 @@ class Files:
                 continue
             with suppress(ValueError):
                 card = unpack(packed, path) if packed else None
-                if self.excludes(path, card.cwd if card else ""):
+                if self.exclusions.match(path, card.cwd if card else ""):
                     self.hidden |= {card.session_id} if card else set()
                     dropped.append(path)
                     continue
-                file = self._files[path] = Tracked(path, store.agent, Tail(cursor), card)
-                self._inodes[cursor.dev, cursor.ino] = path
+                file = self._files[path] = Tracked(path, store.agent, cursor, card)
+                self._inodes.keep(file)
+                self._lineage.note(store.agent, path)
+                file.rank = rank(file.path, file.card, store)
                 self.owners.claim(file)
         self._ledger.forget(dropped)
 
     def reconsider(self) -> list[Change]:
         """The globs may have changed: drop what is excluded now, follow what is not any more."""
-        globs, self._globs = self._globs, self._exclude()
         changes: list[Change] = []
-        for file in list(self._files.values()) if globs != self._globs else ():
-            excluded = self.excludes(file.path, file.card.cwd if file.card else file.cwd)
+        for file in list(self._files.values()) if self.exclusions.renew() else ():
+            excluded = self.exclusions.match(file.path, file.card.cwd if file.card else file.cwd)
             if file.excluded and not excluded:
                 del self._files[file.path]  # met anew by the scan that follows
             elif excluded and not file.excluded:
@@ -146,8 +160,9 @@ class Files:
         return changes
 
     def differing(self, found: Iterable[Found]) -> list[str]:
-        """Of a scan, the paths whose stat is not the cursor's."""
-        paths = []
+        """Of a scan, the paths whose stat is not the cursor's, and those that waited for them."""
+        found, paths = list(found), []
+        self.acquaint(found)
         for one in found:
             file = self._files.get(one.path)
             seen = Look(one.dev, one.ino, one.size, one.mtime_ns)
@@ -155,9 +170,21 @@ class Files:
                 paths.append(one.path)
             elif file.excluded or file.aside == seen:
                 continue
-            elif file.unreadable or not _same(file, seen):
+            elif file.unreadable or not file.stands_at(seen):
                 paths.append(one.path)
         return paths
+
+    def acquaint(self, found: Iterable[Found]) -> None:
+        """These files are there: one of them may hold what another's history begins with."""
+        for one in found:
+            store = self._store(one.path)
+            if store is not None:
+                self._note(store.agent, one.path)
+
+    def _note(self, agent: str, path: str) -> None:
+        for waiting in self._lineage.note(agent, path):
+            if waiting in self._files:  # the next scan reads it, with what it begins with
+                self._files[waiting].begin_anew()
 
     def missing(self, found: Iterable[Found], unseen: Callable[[str], bool]) -> list[str]:
         """Known paths that a scan did not find, although it could have."""
@@ -169,8 +196,7 @@ class Files:
         present: list[str] = []
         gone: list[str] = []
         for path in paths:
-            there = look(path) is not None and self._store(path) is not None
-            (present if there else gone).append(path)
+            (present if self._is_there(path) else gone).append(path)
         batch: list[Change] = []
         amount = 0
         while present:
@@ -192,13 +218,18 @@ class Files:
         yield batch
 
     def recount(self, session_id: str) -> Change | None:
-        """Count again after the meta file changed."""
+        """Make a session's card anew, where its meta file or its agent's name for it changed."""
         owner = self.owners.get(session_id)
-        if owner is None or owner.card is None or owner.card.since == self._since(session_id):
+        if owner is None or owner.card is None or self._agrees(owner.agent, owner.card):
             return None
         if self.state(session_id) is None:
             return None
         return next(iter(self._deal(owner, Verdict.SAME)), None)
+
+    def _agrees(self, agent: str, card: Card) -> bool:
+        title = self._title(agent, card.session_id)
+        since = self._since(card.session_id)
+        return card.since == since and (not title or card.agent_title == title)
 
     def checkpoint(self) -> None:
         """Bring the ledger up to date."""
@@ -210,7 +241,7 @@ class Files:
         file, moved = self._files.get(path), False
         if file is None:
             file, moved = self._meet(path)
-        if file is None or file.excluded or (file.aside and file.aside == look(path)):
+        if file is None or file.excluded or (file.aside and file.aside == file.look()):
             return [], 0, False
         try:
             verdict, size, more = self._read(file)
@@ -230,30 +261,27 @@ class Files:
 
     def _set_aside(self, file: Tracked, bug: Exception) -> None:
         file.problem = f"set aside until it changes: {type(bug).__name__}"
-        file.aside, file.tail, file.state, file.dirty = look(file.path), Tail(), None, False
+        file.aside, file.dirty = file.look(), False
+        file.begin_anew()
         self._memory.drop(file.path)
         self._defect(file.path, bug)
 
     def _read(self, file: Tracked) -> tuple[Verdict, int, bool]:
         """Read what is new and take it into the state."""
         if file.state is None and file.tail.cursor is not None and not self._memory.wake(file):
-            file.tail = Tail()
+            file.begin_anew()
+        fresh = file.tail.cursor is None
         read = file.tail.read(file.path)
         if read.verdict is Verdict.SAME:
             return read.verdict, 0, False
-        if read.verdict.restart or file.state is None:
-            file.state = SessionState()
-        agent = ADAPTERS[file.agent]
-        for piece in read.lines:
-            if isinstance(piece, Oversize):
-                agent.skim_oversize(file.state, piece)
-            else:
-                agent.skim(file.state, piece.data, piece.offset)
+        if read.verdict.restart or read.whole or fresh or file.state is None:
+            file.strict = file.strict and not read.verdict.restart
+            file.state = begin(file.agent, file.path, read.lines, self._lineage)
+            file.state.strict = file.strict
+        take_in(file.agent, file.state, read.lines)
         file.dirty = True
         self._memory.keep(file)
-        cursor = file.tail.cursor
-        if cursor is not None:
-            self._inodes[cursor.dev, cursor.ino] = file.path
+        self._inodes.keep(file)
         return read.verdict, read.bytes, read.more
 
     def _deal(self, file: Tracked, verdict: Verdict) -> list[Change]:
@@ -261,8 +289,8 @@ class Files:
         state, cursor, was = file.state, file.tail.cursor, file.card
         if state is None or cursor is None:
             return []
-        header = state.header
-        if header is not None and self.excludes(file.path, header.cwd):
+        header, store = state.header, self._store(file.path)
+        if header is not None and self.exclusions.match(file.path, header.cwd):
             return self._hide(file)
         card = card_of(
             state,
@@ -270,8 +298,9 @@ class Files:
             path=file.path,
             mtime_ms=max(cursor.mtime_ns, 0) // 1_000_000,
             since=self._since(header.session_id) if header else None,
+            **(besides(store, self._title, header) if header else {}),
         )
-        if card is None and was is not None and _blank(state):  # emptied, to be written anew
+        if card is None and was is not None and is_blank(state):  # emptied, to be written anew
             card = replace(was, path=file.path, since=self._since(was.session_id), new_users=0)
         file.problem = ""
         if card is not None and not is_session_id(card.session_id):
@@ -283,18 +312,29 @@ class Files:
             changes.append(self._lost(was))
             was = None
         if card is not None:
-            self.hidden.discard(card.session_id)
-            self.owners.claim(file)
-            left = verdict is Verdict.CONTINUE and was is not None and state.left(was.leaf_id)
-            owner = self.card(card.session_id)
-            changes.append(Change(card.session_id, owner, verdict, was, left))
+            file.rank = rank(file.path, card, store) if store else ()
+            changes.append(self._own(file, card, verdict, was))
         return changes
+
+    def _own(self, file: Tracked, card: Card, verdict: Verdict, was: Card | None) -> Change:
+        """Have a file claim its session; it may take it over from another (a revert in Codex)."""
+        self.hidden.discard(card.session_id)
+        before = self.card(card.session_id)
+        self.owners.claim(file)
+        owner, state = self.card(card.session_id), file.state
+        left = False
+        if was is not None and state is not None:
+            left = verdict is Verdict.CONTINUE and state.left(was.leaf_id)
+        elif before is not None and owner is card and before.leaf_id and state is not None:
+            was, left = before, state.row(before.leaf_id) is None or state.left(before.leaf_id)
+        return Change(card.session_id, owner, verdict, was, left)
 
     def _hide(self, file: Tracked) -> list[Change]:
         """The user excluded this file: forget all that is known of it."""
         was, header = file.card, file.state.header if file.state else None
         file.excluded, file.cwd = True, was.cwd if was else header.cwd if header else ""
-        file.card, file.state, file.dirty, file.tail = None, None, False, Tail()
+        file.card, file.dirty = None, False
+        file.begin_anew()
         self._memory.drop(file.path)
         self._ledger.forget([file.path])
         session_id = was.session_id if was else header.session_id if header else ""
@@ -309,10 +349,9 @@ class Files:
         store = self._store(path)
         if store is None:
             return None, False
-        seen = look(path)
-        old = self._inodes.get((seen.dev, seen.ino)) if seen else None
+        old = self._inodes.find(store.agent, path)
         file = self._files.get(old) if old else None
-        moved = file is not None and look(file.path) is None
+        moved = file is not None and file.look() is None
         if old and file is not None and moved:
             self._memory.wake(file, old)
             if file.card:
@@ -320,11 +359,13 @@ class Files:
             del self._files[old]
             self._memory.drop(old)
             self._ledger.forget([old])
-            file.path, file.agent = path, store.agent
+            self._lineage.drop(file.agent, old)
+            file.move(path, store.agent)
             self._memory.keep(file)
         else:
             file = Tracked(path, store.agent)
-        file.excluded = self.excludes(path, file.card.cwd if file.card else "")
+        self._note(store.agent, path)
+        file.excluded = self.exclusions.match(path, file.card.cwd if file.card else "")
         self._files[path] = file
         return file, moved
 
@@ -334,9 +375,8 @@ class Files:
             return []
         self._memory.drop(path)
         self._ledger.forget([path])
-        cursor = file.tail.cursor
-        if cursor is not None and self._inodes.get((cursor.dev, cursor.ino)) == path:
-            del self._inodes[cursor.dev, cursor.ino]
+        self._lineage.drop(file.agent, path)
+        self._inodes.drop(file)
         if file.card is None:
             return []
         self.owners.disown(file, file.card.session_id)
@@ -346,31 +386,11 @@ class Files:
         return Change(was.session_id, self.card(was.session_id), Verdict.SAME, was)
 
     def _store(self, path: str) -> Store | None:
-        return next((store for store in self._stores() if store.holds(path)), None)
+        return next((store for store in self._stores() if store.takes(path)), None)
 
-    def excludes(self, path: str, cwd: str) -> bool:
-        """Whether the user excluded this file, or the directory its session ran in."""
-        return _matches(self._globs, path, cwd)
-
-    def forbidden(self, card: Card) -> bool:
-        """Whether the settings exclude a session now, even while a reload is on its way."""
-        return _matches(self._exclude(), card.path, card.cwd)
-
-
-def _matches(globs: list[str], path: str, cwd: str) -> bool:
-    names = [name for name in (path, cwd) if name]
-    return any(
-        fnmatch(name, glob) or fnmatch(name, glob.rstrip("/") + "/*")
-        for glob in globs
-        for name in names
-    )
-
-
-def _same(file: Tracked, seen: Look) -> bool:
-    cursor = file.tail.cursor
-    return cursor is not None and glance(cursor, seen) is Verdict.SAME
-
-
-def _blank(state: SessionState) -> bool:
-    """Whether a file has no header yet, as while pi migrates it (S1.11): no reason to forget."""
-    return state.header is None and not state.foreign and not state.bad_lines
+    def _is_there(self, path: str) -> bool:
+        store = self._store(path)
+        if store is None:
+            return False
+        # One in a database is looked at only once, when it is read.
+        return store.kind is Kind.DATABASE or source_of(store.agent, path).look(path) is not None

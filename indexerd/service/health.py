@@ -32,7 +32,7 @@ def status(pipeline: Pipeline, treasury: Treasury, started: float) -> dict[str, 
         "indexing": len(pipeline.jobs.running),
         "running": sorted(pipeline.jobs.running),
         "unwritten": pipeline.runner.indexer.unwritten,
-        "textPending": pipeline.library.unread,
+        "textPending": pipeline.library.texts.unread,
         "lastScanAt": iso(pipeline.last_scan_at) if pipeline.last_scan_at else None,
         "models": {
             "usable": [model.key for model in pipeline.models.available()],

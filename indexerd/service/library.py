@@ -13,26 +13,20 @@ from typing import Any
 
 from indexerd.agents import ADAPTERS
 from indexerd.core.card import Card
-from indexerd.core.clean import clean_text
-from indexerd.core.redact import redact
-from indexerd.core.rows import Facts, Written, absolute, gone_row, row_of
-from indexerd.core.session import SessionState
-from indexerd.errors import NotFoundError, SessionUnreadableError
-from indexerd.events import Entry, Kind, ToolCall
+from indexerd.core.rows import TOKEN_KEYS, Facts, Written, fact_fields, gone_row, row_of
+from indexerd.errors import NotFoundError
 from indexerd.io.catalog import Catalog, SearchText
+from indexerd.io.census import Census
 from indexerd.io.ledger import Ledger
-from indexerd.io.scan import ScanResult, scan
+from indexerd.io.scan import ScanResult
 from indexerd.io.stores import Store
-from indexerd.io.tail import Lines, lines_of
 from indexerd.meta import MetaFile
 from indexerd.paths import within
 from indexerd.service.files import Change, Files
+from indexerd.service.kin import Kin, Parent
 from indexerd.service.owners import MARGIN_MS
 from indexerd.service.shelf import Brief, Shelf
-
-TEXT_MAX = 65_536  # characters of one message that are searchable
-FACTS_MAX = 500  # files listed per session
-TEXT_BATCH = 500  # messages taken into the search index in one step
+from indexerd.service.texts import Texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +58,18 @@ class Library:
         self._find_stores = stores
         self._stores: list[Store] = []
         self.shelf = Shelf(ledger, report)
+        self.census = Census()
         self.files = Files(
-            ledger, stores=self.stores, since=self.shelf.since, exclude=exclude, defect=defect
+            ledger,
+            stores=self.stores,
+            since=self.shelf.since,
+            title=self.census.title,
+            exclude=exclude,
+            defect=defect,
         )
+        self.texts = Texts(self.files, catalog, self._publish_facts, self.reread)
         self.scanned: ScanResult | None = None
-        self._unread: dict[str, None] = {}  # sessions whose text is not searchable yet
+        self._kin = Kin()
 
     # -- what is known -------------------------------------------------------------------
 
@@ -78,13 +79,14 @@ class Library:
         self.files.load()
         self.shelf.load()
         cards = list(self.files.owners.cards())
+        for card in cards:
+            self._kin.put(card.session_id, card)
         self._publish(self.files.hidden)
         if self.catalog.rebuilt:
             ids = {card.session_id for card in cards} | set(self.shelf.ids())
             self._publish(ids)
-            self._unread = dict.fromkeys(
-                card.session_id for card in sorted(cards, key=lambda one: -one.modified_ms)
-            )
+            newest = sorted(cards, key=lambda one: -one.modified_ms)
+            self.texts.want(card.session_id for card in newest)
         return [Update(card.session_id, card, self.shelf.brief(card.session_id)) for card in cards]
 
     def stores(self) -> list[Store]:
@@ -94,6 +96,7 @@ class Library:
     def find_stores(self) -> list[Store]:
         """Look again where sessions are: roots come, go, and are pointed elsewhere."""
         self._stores = self._find_stores()
+        self.census.renew(self._stores)
         return self._stores
 
     def meta_dir(self, card: Card) -> str:
@@ -115,7 +118,7 @@ class Library:
     def scan(self) -> Iterator[list[Update]]:
         """Compare every session and meta file with what is known; newest files first."""
         stores = self._stores
-        result = scan([one.sessions for one in stores], skip=[one.meta for one in stores])
+        result = self.census.scan(stores)
         homes = dict.fromkeys(one.meta for one in stores)
         moved = self.shelf.sweep(homes, self._belongs)
         first = self.scanned is None
@@ -124,6 +127,7 @@ class Library:
         self.scanned = result
         yield self._metas_changed(moved)
         yield self.reconsider()
+        yield self._retitled(self.census.retitled())
         wanted = set(self.files.differing(result.files))
         fresh = [one.path for one in sorted(result.files, key=_newest) if one.path in wanted]
         gone = self.files.missing(result.files, lambda path: _unseen(result, path))
@@ -139,16 +143,30 @@ class Library:
     def hinted(self, paths: Iterable[str]) -> Iterator[list[Update]]:
         """Look at the paths of a watcher's hints."""
         metas, sessions = [], []
+        places = {store.meta for store in self._stores}
         for path in paths:
-            directory = path.rpartition("/")[0]
-            if any(directory == store.meta for store in self.stores()):
+            if path.rpartition("/")[0] in places:
                 session_id = self.shelf.touched(path)
                 if session_id:
                     metas.append(session_id)
             else:
                 sessions.append(path)
         yield self._metas_changed(metas)
-        yield from self._files_changed(sessions)
+        found = self.census.hinted(sessions)
+        yield self._retitled(found.titled)
+        yield from self._files_changed([*found.paths, *self.files.differing(found.sessions)])
+
+    def only(self, agent: str, file: str, session_id: str) -> None:
+        """Read one session and its meta file, and no other."""
+        stores = [one for one in self.find_stores() if one.agent == agent]
+        boxed = any(one.sessions == file for one in stores)
+        path = f"{file}/{session_id}" if boxed else file
+        for meta in dict.fromkeys(one.meta for one in stores if one.takes(path)):
+            self.shelf.reread(session_id, meta)
+        if agent == "codex":  # its history may begin in another file
+            self.files.acquaint(self.census.scan(stores).files)
+        for _ in self._files_changed([path]):
+            pass
 
     def written(self, session_id: str, directory: str) -> Update:
         """Our own writer has just written a session's meta file or sidecar."""
@@ -171,15 +189,22 @@ class Library:
         changes = {session_id: self.files.recount(session_id) for session_id in ids}
         return self._updates(changes)
 
+    def _retitled(self, ids: Iterable[str]) -> list[Update]:
+        changes = {one: self.files.recount(one) for one in ids}
+        return self._updates({one: change for one, change in changes.items() if change})
+
     def _files_changed(self, paths: list[str]) -> Iterator[list[Update]]:
         for changes in self.files.refresh(paths):
             yield self._updates({change.session_id: change for change in changes})
 
     def _updates(self, changes: dict[str, Change | None]) -> list[Update]:
-        rows = self._publish(changes)
+        others: set[str] = set()
         for session_id, change in changes.items():
+            others |= self._kin.put(session_id, self.files.card(session_id))
             if change is not None and change.card is not None:
-                self._unread[session_id] = None
+                self.texts.want([session_id])
+        rows = self._publish(changes)
+        self._publish(others - changes.keys())  # their parent is known now, or another
         return [
             Update(
                 session_id,
@@ -218,85 +243,31 @@ class Library:
             title,
             facts_of(old),
             resume=ADAPTERS[card.agent].resume_command,
-            parent_id=self._parent_id(card),
+            parent=self._parent(card),
         )
 
     def _is_hidden(self, session_id: str, meta: MetaFile | None) -> bool:
         """Whether the user excluded a session, of which perhaps only the meta file is left."""
         if session_id in self.files.hidden:
             return True
-        return meta is not None and self.files.excludes(meta.session_file, meta.cwd)
+        return meta is not None and self.files.exclusions.match(meta.session_file, meta.cwd)
 
-    def _parent_id(self, card: Card) -> str | None:
-        parents = self.catalog.by_file(card.parent) if card.parent else ()
-        return str(parents[0]["sessionId"]) if parents else None
+    def _parent(self, card: Card) -> Parent:
+        parent = self._kin.parent(card)
+        if parent.session_id is None and card.parent:  # its file is gone; its row may be there
+            for row in self.catalog.by_file(card.parent):
+                return Parent(str(row["sessionId"]), card.parent)
+        return parent
 
-    # -- text ----------------------------------------------------------------------------
-
-    @property
-    def unread(self) -> int:
-        """Sessions whose text is not (fully) searchable yet."""
-        return len(self._unread)
-
-    def read_text(self) -> bool:
-        """Take the text of one session, or a part of it, into the search index.
-
-        Says whether there is more to do.
-        """
-        if not self._unread:
-            return False
-        session_id = next(iter(self._unread))
-        if self.index_text(session_id):
-            self._unread.pop(session_id, None)
-        return bool(self._unread)
-
-    def index_text(self, session_id: str, limit: int = TEXT_BATCH) -> bool:
-        """Index a session's messages from where the last step ended; says whether it is done."""
-        card, state = self.files.card(session_id), self.files.state(session_id)
-        if card is None or state is None:
-            return True
-        start = self._text_start(session_id, state)
-        rows = [row for row in range(start, len(state)) if _speaks(state.kind(row))]
-        part = rows[:limit]
-        stop = len(state) if len(part) == len(rows) else part[-1] + 1
-        mark = f"{stop}:{state.id(stop - 1)}" if stop else "0:"
-        try:
-            with lines_of(card.path) as lines:
-                entries = list(_entries(card, state, part, lines))
-        except SessionUnreadableError:
-            return True
-        except ValueError:  # a line was not what it looked like: once more, parsing them all
-            return not self.reread(session_id)
-        said = [
-            (one.id, one.role or "", one.timestamp, clean_text(redact(one.text).text, TEXT_MAX))
-            for one in entries
-            if one.text
-        ]
-        self.catalog.add_messages(session_id, said, mark=mark)
-        self._add_facts(session_id, card, entries, anew=start == 0)
-        return stop == len(state)
-
-    def _text_start(self, session_id: str, state: SessionState) -> int:
-        """The row from which text is missing; all of it where the file was rewritten."""
-        count, _, last = (self.catalog.messages_mark(session_id) or "0:").partition(":")
-        start = int(count) if count.isdigit() else 0
-        if 0 < start <= len(state) and state.id(start - 1) == last:
-            return start
-        if start:
-            self.catalog.drop_messages(session_id)
-        return 0
-
-    def _add_facts(self, session_id: str, card: Card, entries: list[Entry], *, anew: bool) -> None:
+    def _publish_facts(self, session_id: str, facts: Facts) -> None:
+        """Put what a session did into its row."""
         old = self.catalog.get(session_id)
         if old is None:
             return
-        calls = [call for entry in entries for call in entry.tools]
-        facts = gather(Facts() if anew else facts_of(old), card, calls)
-        row = old | {
-            "filesRead": list(facts.files_read),
-            "filesModified": list(facts.files_modified),
-            "toolsUsed": dict(facts.tools_used),
-        }
+        row = old | fact_fields(facts)
+        card = self.files.card(session_id)
+        if card is not None and card.tokens:
+            row["tokens"] = old["tokens"]  # the agent's own sum
         if row != old:
             meta = self.shelf.meta(session_id)
             names = tuple(name for name in (row["name"], row.get("metaName")) if name)
@@ -331,46 +302,18 @@ def _unseen(result: ScanResult, path: str) -> bool:
     return result.partial or any(within(path, one) for one in blind)
 
 
-def _speaks(kind: Kind) -> bool:
-    return kind in (Kind.USER, Kind.ASSISTANT)
-
-
-def _entries(card: Card, state: SessionState, rows: Iterable[int], lines: Lines) -> Iterator[Entry]:
-    """Read these rows in full; a line that is no entry any more is passed over."""
-    read = ADAPTERS[card.agent].read
-    for row in rows:
-        if not state.lengths[row]:
-            continue  # oversized: its text is not kept
-        try:
-            yield read(lines.at(state.offsets[row], state.lengths[row]), state.id(row))
-        except ValueError:
-            if not state.strict:
-                raise
-
-
 def facts_of(row: dict[str, Any] | None) -> Facts:
     """The facts that a row holds."""
     if row is None:
         return Facts()
+    tokens = row.get("tokens", {})
     return Facts(
-        tuple(row.get("filesRead", ())),
-        tuple(row.get("filesModified", ())),
-        tuple(row.get("toolsUsed", {}).items()),
+        files_read=tuple(row.get("filesRead", ())),
+        files_modified=tuple(row.get("filesModified", ())),
+        tools_used=tuple(row.get("toolsUsed", {}).items()),
+        tool_uses=tuple((name, tuple(uses)) for name, uses in row.get("toolUses", {}).items()),
+        models=tuple(row.get("models", ())),
+        tokens=(*(tokens.get(key, 0) for key in TOKEN_KEYS),),
+        cost_usd=row.get("costUsd"),
+        duration_ms=row.get("durationMs", 0),
     )
-
-
-def gather(facts: Facts, card: Card, calls: Iterable[ToolCall]) -> Facts:
-    """Add what tools did: files read (and not modified), files modified, uses per tool."""
-    agent = ADAPTERS[card.agent]
-    read, modified = dict.fromkeys(facts.files_read), dict.fromkeys(facts.files_modified)
-    used = dict(facts.tools_used)
-    for call in (call for call in calls if call.name):
-        name = call.name[:80]
-        if name in used or len(used) < FACTS_MAX:
-            used[name] = used.get(name, 0) + 1
-        if call.path and name in agent.READS | agent.WRITES:
-            target = modified if name in agent.WRITES else read
-            if len(target) < FACTS_MAX:
-                target[absolute(call.path[:4096], card.cwd)] = None
-    left = [path for path in read if path not in modified]
-    return Facts(tuple(sorted(left)), tuple(sorted(modified)), tuple(sorted(used.items())))

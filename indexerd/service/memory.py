@@ -8,33 +8,86 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from typing import Any
 
 from indexerd.core.card import Card, pack
-from indexerd.core.cursor import Look
+from indexerd.core.cursor import Cursor, Look, Verdict, glance
 from indexerd.core.session import SessionState
 from indexerd.io.ledger import Ledger
-from indexerd.io.tail import Tail
+from indexerd.io.sources import PLAIN, source_of
 
 STATES_KEPT = 48  # sessions whose tree stays in memory
 ROWS_KEPT = 400_000  # and entries of all these together
 
 
-@dataclass(slots=True, eq=False)
 class Tracked:
     """One session file: where reading stopped, and what was found."""
 
-    path: str
-    agent: str
-    tail: Tail = field(default_factory=Tail)
-    card: Card | None = None
-    state: SessionState | None = None
-    dirty: bool = False  # the ledger does not know this yet
-    excluded: bool = False
-    cwd: str = ""  # of an excluded file's session: the globs may change
-    unreadable: str = ""  # for now
-    problem: str = ""  # until it changes
-    aside: Look | None = None  # as it was when it provoked a defect
+    def __init__(
+        self, path: str, agent: str, cursor: Cursor | None = None, card: Card | None = None
+    ) -> None:
+        self.path = path
+        self.agent = agent
+        self.source = source_of(agent, path)
+        self.tail = self.source.tail(cursor)
+        self.card = card
+        self.state: SessionState | None = None
+        self.rank: tuple[Any, ...] = ()  # among files of one session, before their newest entry
+        self.strict = False  # every line is to be parsed
+        self.dirty = False  # the ledger does not know this yet
+        self.excluded = False
+        self.cwd = ""  # of an excluded file's session: the globs may change
+        self.unreadable = ""  # for now
+        self.problem = ""  # until it changes
+        self.aside: Look | None = None  # as it was when it provoked a defect
+
+    def look(self) -> Look | None:
+        """What the file is now."""
+        return self.source.look(self.path)
+
+    def stands_at(self, seen: Look) -> bool:
+        """Whether all of the file, as it was seen, is read."""
+        cursor = self.tail.cursor
+        return cursor is not None and glance(cursor, seen) is Verdict.SAME
+
+    def begin_anew(self) -> None:
+        """Forget what was read: the next reading begins at the start."""
+        self.tail, self.state = self.source.tail(), None
+
+    def move(self, path: str, agent: str) -> None:
+        """The same file has another name. An id may be in it: then it is read anew."""
+        renamed = path.rpartition("/")[2] != self.path.rpartition("/")[2]
+        self.path, self.agent = path, agent
+        if renamed and agent != "pi":
+            self.begin_anew()
+        elif self.state is not None:
+            self.state.file = path
+
+
+class Inodes:
+    """Plain files by their inode, by which they are known again after a move."""
+
+    def __init__(self) -> None:
+        self._paths: dict[tuple[int, int], str] = {}
+
+    def keep(self, file: Tracked) -> None:
+        """A file was read, and is where it says."""
+        cursor = file.tail.cursor
+        if cursor is not None and file.source is PLAIN:
+            self._paths[cursor.dev, cursor.ino] = file.path
+
+    def drop(self, file: Tracked) -> None:
+        """A file is gone."""
+        cursor = file.tail.cursor
+        key = (cursor.dev, cursor.ino) if cursor else None
+        if key and self._paths.get(key) == file.path:
+            del self._paths[key]
+
+    def find(self, agent: str, path: str) -> str | None:
+        """Where the file at a path was when it was read last."""
+        source = source_of(agent, path)
+        seen = source.look(path) if source is PLAIN else None
+        return self._paths.get((seen.dev, seen.ino)) if seen else None
 
 
 class Memory:
@@ -61,7 +114,7 @@ class Memory:
         if stored is None:
             return False
         try:
-            file.state = SessionState.decode(stored)
+            file.state = SessionState.decode(stored, file.path)
         except ValueError:
             return False
         self._awake[file.path] = file

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from indexerd.core.card import Card
 from indexerd.core.cursor import Verdict
+from indexerd.core.rows import state_of
 from indexerd.core.times import iso
 from indexerd.errors import IndexerdError
 from indexerd.io.logs import Event, Throttle
@@ -93,11 +94,14 @@ class News:
         change, card, session_id = update.change, update.card, update.session_id
         if card is None:
             self.say(Event.SESSION_REMOVED, {"session": session_id})
-            self.tell("session.removed", session_id, {})
+            was = change.was if change else None
+            removed = {"sessionFile": was.file, "previousState": state_of(was)} if was else {}
+            self.tell("session.removed", session_id, {"state": "deleted", **removed})
             return
         if change is None or change.verdict is Verdict.SAME:
             if was_known:
-                self.tell("session.updated", session_id, {"sessionFile": card.path})
+                self.tell("session.updated", session_id, {"sessionFile": card.file})
+            self._renamed(update)
             return
         word = Event.SESSION_APPENDED if was_known else Event.SESSION_DISCOVERED
         if change.verdict.restart:
@@ -105,7 +109,14 @@ class News:
         self.say(word, {"session": session_id, "path": card.path})
         self._bad(card, change.was)
         for event, fields in _session_events(update, was_known=was_known):
-            self.tell(event, session_id, {"sessionFile": card.path, **fields})
+            self.tell(event, session_id, {"sessionFile": card.file, **fields})
+
+    def _renamed(self, update: Update) -> None:
+        """The agent keeps another name beside the session."""
+        card, was = update.card, update.change.was if update.change else None
+        if card is not None and was is not None and was.agent_title != card.agent_title:
+            fields = {"name": card.agent_title, "previous": was.agent_title}
+            self.tell("session.renamed", update.session_id, {"sessionFile": card.file, **fields})
 
     def _bad(self, card: Card, was: Card | None) -> None:
         new = card.bad_lines - (was.bad_lines if was else 0)
@@ -186,16 +197,21 @@ def _session_events(update: Update, *, was_known: bool) -> Iterator[tuple[str, d
     change, card = update.change, update.card
     if change is None or card is None:
         return
+    state = state_of(card)
     if not was_known:
-        yield "session.created", {}
+        yield "session.created", {"state": state}
         return
-    yield "session.updated", {"messages": card.messages}
     was = change.was
+    told = {"messages": card.messages, "state": state}
     if was is None:
+        yield "session.updated", told
         return
+    if state_of(was) != state:  # once per change (S3.25)
+        told["previousState"] = state_of(was)
+    yield "session.updated", told
     if change.branched:
         yield "session.branched", {"leafId": card.leaf_id, "previous": was.leaf_id}
-    if card.compacted and not was.compacted:
+    if card.compactions > was.compactions:
         yield "session.compacted", {"leafId": card.leaf_id}
     if was.agent_title != card.agent_title:
         yield "session.renamed", {"name": card.agent_title, "previous": was.agent_title}

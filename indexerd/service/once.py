@@ -48,7 +48,7 @@ async def run_once(pipeline: Pipeline) -> Report:
     ticking = asyncio.create_task(pipeline.keep_time())
     try:
         await pipeline.scan()
-        while await pipeline.read(pipeline.library.read_text):
+        while await pipeline.read(pipeline.library.texts.step):
             pass
         await _settled(pipeline)
     finally:

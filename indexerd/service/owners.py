@@ -1,14 +1,15 @@
 """Which of several files stands for a session.
 
-One session id can be claimed by several files. One of them owns it: the one with the newest
-message, and the smaller path where that is a tie. The owner stays until another is ahead by a
-minute, so that two writers on two copies do not make it flip to and fro (F16).
+One session id can be claimed by several files. One of them owns it: the one of the highest rank,
+where an agent has such; then the one with the newest message, and the smaller path where that is
+a tie. Among equals the owner stays until another is ahead by a minute, so that two writers on
+two copies do not make it flip to and fro (F16).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from indexerd.core.card import Card
 
@@ -20,6 +21,7 @@ class Claimant(Protocol):
 
     path: str
     card: Card | None
+    rank: tuple[Any, ...]
 
 
 _C = TypeVar("_C", bound=Claimant)
@@ -43,28 +45,39 @@ class Owners(Generic[_C]):
         return (file.card for file in files if file.card)
 
     def twins(self) -> dict[str, list[str]]:
-        """Session ids claimed by several files, the owner first."""
+        """Session ids claimed by several files of one rank, the owner first."""
         found = {}
         for session_id, claims in list(self._claims.items()):
             owner = self._owners.get(session_id)
             if owner is not None:
-                found[session_id] = [owner.path, *sorted(set(claims) - {owner.path})]
+                equals = [path for path, one in claims.items() if one.rank == owner.rank]
+                if len(equals) > 1:
+                    found[session_id] = [owner.path, *sorted(set(equals) - {owner.path})]
         return found
 
     def claim(self, file: _C) -> None:
-        """Let a file stand for its session, if it is the best one."""
+        """Let a file stand for its session, if it is the best one; or another, if it is no more."""
         card = file.card
         if card is None:
             return
         owner = self._owners.get(card.session_id)
-        if owner is None or owner is file:
-            self._owners[card.session_id] = file
-            return
-        claims = self._claims.setdefault(card.session_id, {owner.path: owner})
+        claims = self._claims.get(card.session_id)
+        if claims is None:
+            if owner is None or owner is file:
+                self._owners[card.session_id] = file
+                return
+            claims = self._claims[card.session_id] = {owner.path: owner}
         claims[file.path] = file
-        ahead = card.activity_ms - (owner.card.activity_ms if owner.card else 0)
-        if ahead > self.margin_ms or (ahead == 0 and file.path < owner.path):
-            self._owners[card.session_id] = file
+        best = max(claims.values(), key=_worth)
+        if owner is None or best.rank > owner.rank or self._ahead(best, owner):
+            self._owners[card.session_id] = best
+
+    def _ahead(self, file: _C, owner: _C) -> bool:
+        """Whether a file of the same rank is so much newer that it takes over."""
+        if file.rank < owner.rank:
+            return False
+        ahead = _worth(file)[1] - _worth(owner)[1]
+        return ahead > self.margin_ms or (ahead == 0 and file.path < owner.path)
 
     def disown(self, file: _C, session_id: str) -> None:
         """A file stands for a session no more; another may."""
@@ -76,3 +89,9 @@ class Owners(Generic[_C]):
             del self._owners[session_id]
             for path in sorted(claims):
                 self.claim(claims[path])
+
+
+def _worth(file: Claimant) -> tuple[tuple[Any, ...], int, list[int]]:
+    """What decides between files: rank, newest message, smaller path."""
+    activity = file.card.activity_ms if file.card else 0
+    return file.rank, activity, [*(-ord(char) for char in file.path), 1]

@@ -3,9 +3,8 @@
     watch -> library (tail, skim, state, catalog) -> policy -> jobs -> indexer -> library
 
 Three loops run side by side: one follows the files, one keeps the time of waiting decisions,
-one does what may wait (search text, checkpoints). Blocking work on files is done by a single
-reader thread, in bounded steps; models and writes have the event loop to themselves. Nothing
-here is stored: after a restart the same decisions follow from files, meta files and ledger.
+one does what may wait (search text, checkpoints). Blocking work on files is done by one reader
+thread, in bounded steps. Nothing here is stored: a restart comes to the same decisions again.
 """
 
 from __future__ import annotations
@@ -30,7 +29,9 @@ from indexerd.errors import (
     StateError,
 )
 from indexerd.events import Turn
+from indexerd.io.census import PAUSE
 from indexerd.io.logs import Event
+from indexerd.io.stores import watched
 from indexerd.io.watch import Watch
 from indexerd.llm.base import Model
 from indexerd.llm.registry import Models
@@ -171,8 +172,7 @@ class Pipeline:
     async def scan(self) -> None:
         """One reconciling scan: watch first, list second."""
         stores = await self.read(self.library.find_stores)
-        roots = [path for store in stores for path in (store.sessions, store.meta)]
-        await asyncio.to_thread(self.watch.arm, roots)
+        await asyncio.to_thread(self.watch.arm, *watched(stores))
         self.news.watching(self.watch.health())
         self.watch.take()  # what it hinted so far, the scan sees
         async for updates in self.read.steps(self.library.scan()):
@@ -192,9 +192,11 @@ class Pipeline:
         self._dirty.clear()
         hints = self.watch.take()
         self._rescan = self._rescan or hints.rescan
-        if hints.paths:
+        if hints.paths or self.library.census.late:
             async for updates in self.read.steps(self.library.hinted(hints.paths)):
                 self._learn(updates)
+        if self.library.census.late:
+            asyncio.get_running_loop().call_later(PAUSE, self._dirty.set)
 
     async def keep_time(self) -> None:
         """Decide again on every session whose moment has come."""
@@ -221,14 +223,14 @@ class Pipeline:
             await self._guarded("ledger", self._catch_up(next_checkpoint))
             if "ledger" in self.troubles:
                 await asyncio.sleep(CHECKPOINT_SECONDS)
-            elif not self.library.unread:
+            elif not self.library.texts.unread:
                 self._idle_work.clear()
                 await self._idle_work.wait()
 
     async def _catch_up(self, until: float) -> None:
         more = True
         while more and asyncio.get_running_loop().time() < until:
-            more = await self.read(self.library.read_text)
+            more = await self.read(self.library.texts.step)
         await self.read(self.library.checkpoint)
 
     # -- decisions -----------------------------------------------------------------------
@@ -297,7 +299,7 @@ class Pipeline:
     def _offer(self, known: Known, why: str) -> None:
         """Queue a session, unless it came by itself and no model could take it."""
         session_id, forced = known.card.session_id, known.forced is not None
-        if self.library.files.forbidden(known.card):
+        if self.library.files.exclusions.forbid(known.card):
             return
         if forced or self._takers(known):
             self.news.say(Event.INDEX_QUEUED, {"session": session_id, "reason": why})

@@ -6,7 +6,8 @@ away again: what is shown is what the daemon would send.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -39,6 +40,15 @@ def without_daemon(
     row: Mapping[str, Any], settings: Settings, env: Mapping[str, str], home: Path
 ) -> dict[str, Any]:
     """The same for the session of a row, without a daemon and without its caches."""
+    with alone(row, settings, env, home) as library:
+        return as_sent(prepare(library, row["sessionId"], settings), Models(settings, env))
+
+
+@contextmanager
+def alone(
+    row: Mapping[str, Any], settings: Settings, env: Mapping[str, str], home: Path
+) -> Iterator[Library]:
+    """A library that knows the session of a row, read now, and no other; nothing of it is kept."""
     with TemporaryDirectory(prefix="indexerd-") as folder:
         library = Library(
             Ledger(Path(folder) / "ledger.sqlite"),
@@ -49,14 +59,8 @@ def without_daemon(
             defect=_unreadable,
         )
         try:
-            homes = {
-                one.meta: None for one in library.find_stores() if one.holds(row["sessionFile"])
-            }
-            for directory in homes:
-                library.shelf.reread(row["sessionId"], directory)
-            for _ in library.hinted([row["sessionFile"]]):
-                pass
-            return as_sent(prepare(library, row["sessionId"], settings), Models(settings, env))
+            library.only(row["agent"], row["sessionFile"], row["sessionId"])
+            yield library
         finally:
             library.close()
 

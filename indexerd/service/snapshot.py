@@ -31,13 +31,14 @@ from indexerd.errors import (
     SessionEmptyError,
     SessionUnreadableError,
 )
-from indexerd.events import Facts, Kind, ToolCall
+from indexerd.events import Facts, Kind
 from indexerd.io.metas import Stamp, read_meta, stamp
-from indexerd.io.tail import Lines, lines_of
 from indexerd.meta import MetaFile
 from indexerd.paths import meta_name
-from indexerd.service.library import Library, facts_of, gather
+from indexerd.service.library import Library, facts_of
+from indexerd.service.lines import SessionLines
 
+STEPS = 100  # of reading what a session did, before it is described
 _ROLES = {Kind.USER: "user", Kind.ASSISTANT: "assistant"}
 
 
@@ -66,13 +67,12 @@ def take(library: Library, session_id: str, caps: Caps, redact: Redactor) -> Sna
     directory = Path(library.meta_dir(card))
     seen = stamp(directory / meta_name(session_id))
     meta = _old_meta(library, session_id, directory)
-    library.index_text(session_id)  # one step: of a live session no more is missing
-    covered = _covered(state, meta)
-    calls: list[ToolCall] = []
+    for _ in range(STEPS):  # of a live session one will do; a first run wants all its deeds
+        if library.texts.index(session_id):
+            break
     try:
-        with lines_of(card.path) as lines:
-            source = _newest_first(card, state, lines, calls, covered)
-            transcript = assemble(source, caps, redact)
+        with library.files.lines(session_id) as lines:
+            transcript = assemble(_newest_first(card, state, lines), caps, redact)
     except ValueError:
         if library.reread(session_id):  # a line was not what it looked like: parse them all
             return take(library, session_id, caps, redact)
@@ -88,7 +88,7 @@ def take(library: Library, session_id: str, caps: Caps, redact: Redactor) -> Sna
         meta=meta,
         stamp=seen,
         transcript=transcript,
-        facts=_facts(transcript, card, meta, _done(state, card, meta, row, calls), redact),
+        facts=_facts(transcript, card, meta, facts_of(row), redact),
         row=row,
     )
 
@@ -113,53 +113,16 @@ def _old_meta(library: Library, session_id: str, directory: Path) -> MetaFile | 
     return None
 
 
-def _newest_first(
-    card: Card, state: SessionState, lines: Lines, calls: list[ToolCall], covered: int
-) -> Iterator[Section]:
-    """The path's messages from the leaf back; a line is read only when it is asked for.
-
-    The tools used in what was read, after the row that is covered, are put into `calls`.
-    """
+def _newest_first(card: Card, state: SessionState, lines: SessionLines) -> Iterator[Section]:
+    """The path's messages from the leaf back; a line is read only when it is asked for."""
     read = ADAPTERS[card.agent].read
     for row in state.up(state.leaf):
-        role, length = _ROLES.get(state.kind(row)), state.lengths[row]
-        if role is None or not length:
-            continue
-        entry = read(lines.at(state.offsets[row], length), state.id(row))
-        if row > covered:
-            calls += entry.tools
-        if entry.text:
-            yield Section(role, entry.text[-MESSAGE_MAX:])
-
-
-def _covered(state: SessionState, meta: MetaFile | None) -> int:
-    """The row up to which the meta file's facts hold for this path; -1 where they do not."""
-    row = state.row(meta.last_indexed_leaf_id) if meta else None
-    return row if row is not None and state.on_path(row) else -1
-
-
-def _done(
-    state: SessionState,
-    card: Card,
-    meta: MetaFile | None,
-    row: dict[str, Any],
-    calls: list[ToolCall],
-) -> rows.Facts:
-    """What was done on this path: of a session with branches, not what others did (S1.13).
-
-    Without branches the row's facts are the path's. With them, those of the meta file hold as
-    far as it covers the path; the rest is what was read just now.
-    """
-    if len(state.tips()) == 1:
-        return facts_of(row)
-    before = rows.Facts()
-    if meta is not None and _covered(state, meta) >= 0:
-        before = rows.Facts(
-            tuple(meta.files_read or ()),
-            tuple(meta.files_modified or ()),
-            tuple((meta.tools_used or {}).items()),
-        )
-    return gather(before, card, calls)
+        role = _ROLES.get(state.kind(row))
+        line = lines.row(row) if role else b""
+        if role and line:
+            text = read(line, state.id(row)).text
+            if text:
+                yield Section(role, text[-MESSAGE_MAX:])
 
 
 def _facts(

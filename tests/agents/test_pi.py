@@ -340,4 +340,4 @@ def test_state_survives_the_ledger() -> None:
 
 def test_resume_command_quotes() -> None:
     """The resume command survives spaces and quotes."""
-    assert resume_command("/a b", "/x y.jsonl") == "cd '/a b' && pi --session '/x y.jsonl'"
+    assert resume_command("id", "/a b", "/x y.jsonl") == "cd '/a b' && pi --session '/x y.jsonl'"

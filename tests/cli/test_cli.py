@@ -115,7 +115,7 @@ def test_list_shows_what_is_gone_only_when_asked(home: Home) -> None:
     with_gone = home.json("list", "--archived", cwd=home.shop)["sessions"]
     assert [home.cache.id, home.retry.id, home.gone.id, home.old.id] == ids(with_gone)
     plain = home.ix("list", "--archived", cwd=home.shop).stdout.splitlines()
-    assert "A short-lived session (gone)" in plain[2]
+    assert "\t(gone) A short-lived session\t" in plain[2]
 
 
 def test_list_takes_an_agent_a_time_and_a_limit(home: Home) -> None:
@@ -413,7 +413,7 @@ def test_doctor_names_what_is_wrong_and_what_to_mend(home: Home, tmp_path: Path)
     """0 while only notes are to be made, 1 when something is bad."""
     checks = {one["name"]: one for one in home.json("doctor")["checks"]}
     assert {one["state"] for one in checks.values()} == {"ok"}
-    assert "10 session files" in checks["pi"]["found"]
+    assert "10 sessions in " in checks["pi"]["found"]
     assert "sends redacted transcripts" in checks["model"]["found"]
     bad = tmp_path / "bad.toml"
     bad.write_text("nonsense = 1")

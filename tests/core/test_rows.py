@@ -107,9 +107,15 @@ def test_without_any_name_it_is_the_files_stem(path: str, name: str) -> None:
 
 def test_the_fields_of_a_row() -> None:
     """interfaces.md 5: facts from the file, words from the meta file."""
-    made = card(parent="../other/parent.jsonl", agent_title="Agent's", first_user="First")
-    facts = Facts(("/a",), ("/b",), (("read", 2),))
-    row = row_of(made, meta(), "Title", facts, resume=resume_command, parent_id="parent").row
+    made = card(
+        parent="../other/parent.jsonl",
+        agent_title="Agent's",
+        first_user="First",
+        git_branch="main",
+    )
+    did = ((("read", 2),), (("read", ("a",)),), ("m-1",), (1, 2, 3, 4), 0.5, 60_000)
+    facts = Facts(("/a",), ("/b",), *did)
+    row = row_of(made, meta(), "Title", facts, resume=resume_command, parent=("parent", None)).row
 
     assert row == {
         "sessionId": "id",
@@ -137,9 +143,18 @@ def test_the_fields_of_a_row() -> None:
         "updatedAt": "2026-01-11T12:00:00.000Z",
         "state": "idle",
         "leafId": "00000004",
+        "version": 3,
+        "compactions": 0,
+        "subagent": False,
         "filesRead": ["/a"],
         "filesModified": ["/b"],
         "toolsUsed": {"read": 2},
+        "toolUses": {"read": ["a"]},
+        "models": ["m-1"],
+        "tokens": {"input": 1, "output": 2, "cacheRead": 3, "cacheWrite": 4},
+        "costUsd": 0.5,
+        "durationMs": 60_000,
+        "gitBranch": "main",
         "resume": f"cd /home/u/p && pi --session {PATH}",
     }
 
@@ -205,7 +220,7 @@ def test_a_file_that_is_gone_leaves_what_was_known() -> None:
     left = gone_row(was, meta(), None)
 
     assert left is not None
-    assert left.row == was | {"gone": True, "state": "archived"}
+    assert left.row == was | {"gone": True, "archived": True, "state": "archived"}
     assert was["gone"] is False
     assert left.aliases == ("The meta name", "Agent's")
 
@@ -340,7 +355,7 @@ def test_hostile_texts_are_bounded(*, gone: bool) -> None:
         assert made is not None
     else:
         hostile = card(cwd="/" + LONG, created_at=LONG, parent=LONG, leaf_id=LONG, agent_title=LONG)
-        made = row_of(hostile, about, LONG, Facts(), resume=lambda _cwd, _path: "")
+        made = row_of(hostile, about, LONG, Facts(), resume=lambda _id, _cwd, _path: "")
     bounded(made)
     assert "ok" in made.row["tags"]
 

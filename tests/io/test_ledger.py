@@ -277,7 +277,7 @@ def test_a_row_of_another_build_is_passed_over(path: Path) -> None:
     """V6: a cursor that cannot be read is a file that is not known; the others are."""
     ledger = Ledger(path)
     ledger.put(ROWS)
-    ledger._db.execute("UPDATE files_1 SET cursor=x'ff' WHERE path=?", (b"/s/a.jsonl",))
+    ledger._db.execute("UPDATE files_2 SET cursor=x'ff' WHERE path=?", (b"/s/a.jsonl",))
 
     assert set(content(ledger)) == {"/s/b.jsonl", ROWS[2][0]}
     ledger.close()

@@ -6,13 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from indexerd.io.stores import Store, stores
+from indexerd.io.stores import Store
+from indexerd.io.stores import stores as every_store
 from indexerd.settings import Agent, Agents, Settings
 
 
 def settings(*roots: str, meta_dir: str = "") -> Settings:
     """Settings that name roots of pi."""
     return Settings(agents=Agents(pi=Agent(roots=list(roots), meta_dir=meta_dir)))
+
+
+def stores(settings: Settings, env: dict[str, str], home: Path) -> list[Store]:
+    """The stores of pi."""
+    return [one for one in every_store(settings, env, home) if one.agent == "pi"]
 
 
 def pairs(found: list[Store]) -> set[tuple[str, str]]:

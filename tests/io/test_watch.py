@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 from watchdog.observers.polling import PollingObserver
 
+from indexerd.io import hints as heard_of
 from indexerd.io import watch as module
+from indexerd.io import watch_stock
 from indexerd.io.scan import scan
 from tests.io.watch_ear import append, ears
 
@@ -68,7 +70,7 @@ def test_only_our_names(ear, tmp_path):
     """Session, meta and user files only; temporary and hidden ones are passed over (W11, A9)."""
     (tmp_path / ".hidden" / "deep").mkdir(parents=True)
     heard = ear(tmp_path)
-    for name in ("a.txt", ".x.meta.json", "x.meta.json.tmp", "b.json", ".jsonl", ".s.jsonl"):
+    for name in ("a.txt", ".x.meta.json", "x.meta.json.tmp", "b.toml", ".jsonl", ".s.jsonl"):
         append(tmp_path / name)
     (tmp_path / ".later").mkdir()
     for name in (".hidden/s.jsonl", ".hidden/deep/s.jsonl", ".later/s.jsonl"):
@@ -286,7 +288,7 @@ def test_arming_again_is_quiet(ear, tmp_path):
 def test_woken_once_until_taken():
     """`on_dirty` comes at each empty -> non-empty edge, and only there."""
     calls = []
-    inbox = module._Inbox(lambda: calls.append(1), module.SUFFIXES)
+    inbox = heard_of.Inbox(lambda: calls.append(1), heard_of.SUFFIXES)
     for wakes in (1, 2):
         for n in range(50):
             inbox.put(f"/{n}.jsonl")
@@ -298,8 +300,8 @@ def test_woken_once_until_taken():
 
 def test_hints_are_bounded(monkeypatch):
     """More paths than are kept become one wish for a scan."""
-    monkeypatch.setattr(module, "MAX_HINTS", 10)
-    inbox = module._Inbox(lambda: None, module.SUFFIXES)
+    monkeypatch.setattr(heard_of, "MAX_HINTS", 10)
+    inbox = heard_of.Inbox(lambda: None, heard_of.SUFFIXES)
     for n in range(30):
         inbox.put(f"/{n}.jsonl")
     hints = inbox.take()
@@ -334,7 +336,7 @@ def test_waking_that_raises(ear, tmp_path):
 def test_no_native_observer(monkeypatch, fast_ear, tmp_path):
     """Without inotify and FSEvents nothing is watched, and it says so."""
     monkeypatch.setattr(module, "FAST", False)
-    monkeypatch.setattr(module, "Observer", PollingObserver)
+    monkeypatch.setattr(watch_stock, "Observer", PollingObserver)
     heard = fast_ear(tmp_path)
     assert (heard.watch.health().mode, heard.codes()) == ("poll", ["watch_unavailable"])
 

@@ -10,9 +10,8 @@ from indexerd.agents.pi.skim import skim, skim_oversize
 
 __all__ = [
     "NAME",
-    "READS",
-    "WRITES",
     "agent_dirs",
+    "base",
     "preview",
     "read",
     "resume_command",
@@ -21,11 +20,14 @@ __all__ = [
 ]
 
 NAME = "pi"
-READS = frozenset({"read"})  # tools that read the file they name
-WRITES = frozenset({"write", "edit"})
 
 
-def resume_command(cwd: str, session_file: str) -> str:
+def base(_line: bytes) -> None:
+    """A fork of pi holds a copy of all its history."""
+    return
+
+
+def resume_command(_session_id: str, cwd: str, session_file: str) -> str:
     """The shell command with which pi opens this session again."""
     there = f"cd {shlex.quote(cwd)} && " if cwd else ""
     return f"{there}pi --session {shlex.quote(session_file)}"

@@ -39,7 +39,37 @@ _TYPES = {
     "session_info": Kind.NAME,
 }
 _TURNS = {"toolUse": Turn.OPEN, "error": Turn.FAILED, "aborted": Turn.FAILED}
+_WRITES = frozenset({"write", "edit"})
+_NEW_ROLES = {"hookMessage": "custom"}
+_WORDS = {  # the field that says what an entry without a message is about
+    "compaction": "summary",
+    "branch_summary": "summary",
+    "session_info": "name",
+    "label": "label",
+    "model_change": "modelId",
+    "thinking_level_change": "thinkingLevel",
+    "custom": "customType",
+    "context_edit": "targetId",
+}
+_OF_MESSAGE = ("provider", "stopReason", "errorMessage", "customType", "display")
+_OF_TYPE = {  # what else is kept of each type's entries, by the names that pi gives it
+    "custom_message": ("customType", "display"),
+    "custom": ("customType", "data"),
+    "model_change": ("provider", "modelId"),
+    "thinking_level_change": ("thinkingLevel",),
+    "context_edit": ("targetId",),
+    "compaction": ("tokensBefore", "fromHook", "details"),
+    "branch_summary": ("fromId", "fromHook", "details"),
+}
+_KEY_TYPES: dict[str, type | tuple[type, ...]] = {
+    "display": bool,
+    "fromHook": bool,
+    "tokensBefore": (int, float),
+    "data": object,
+    "details": object,
+}
 _MS_MAX = 253_402_300_800_000  # the year 10000
+_ROWS_MAX = 0xFFFF_FFFF
 _decode = msgspec.json.Decoder().decode
 
 
@@ -84,38 +114,113 @@ def read_entry(held: dict[str, Any], entry_id: str) -> Entry:
     """The full form of a parsed line. Wrong types are read as absent."""
     kind_of = string(held.get("type"))
     message = message_of(held)
-    role = message.get("role") if kind_of == "message" else None
-    content = message.get("content") if kind_of == "message" else held.get("content")
+    role = string(message.get("role")) if kind_of == "message" else ""
+    content = message.get("content")
     blocks = content if isinstance(content, list) else []
-    texts = [content] if isinstance(content, str) else _block_texts(blocks)
+    found_id = entry_id or scrub(string(held.get("id")))
     return Entry(
-        id=entry_id or scrub(string(held.get("id"))),
+        id=found_id,
         kind=Kind(packed_code(held) & KIND_MASK),
         type=scrub(kind_of),
-        role=scrub(role) if isinstance(role, str) else None,
+        role=_NEW_ROLES.get(role, scrub(role)) or None,
         timestamp=scrub(string(held.get("timestamp"))),
-        texts=tuple(scrub(text) for text in texts),
+        texts=tuple(scrub(text) for text in _texts(held)),
         tools=tuple(_tool(block) for block in blocks if _is_block(block, "toolCall")),
         model=string(message.get("model")) or None,
+        details=_details(held, found_id),
     )
+
+
+def _texts(held: dict[str, Any]) -> list[str]:
+    """What an entry says; of one that is not said to anybody, what tells it from others."""
+    kind_of = string(held.get("type"))
+    if kind_of == "message":
+        return _said(message_of(held))
+    if kind_of == "custom_message":
+        return _block_texts(held.get("content"))
+    word = string(held.get(_WORDS.get(kind_of, "")))
+    return [word] if word else []
+
+
+def _said(message: dict[str, Any]) -> list[str]:
+    if message.get("role") == "bashExecution":
+        return [f"$ {string(message.get('command'))}\n{string(message.get('output'))}"]
+    return _block_texts(message.get("content"))
+
+
+def _block_texts(content: Any) -> list[str]:
+    if isinstance(content, str):
+        return [content]
+    blocks = content if isinstance(content, list) else []
+    return [string(block.get("text")) for block in blocks if _is_block(block, "text")]
 
 
 def _is_block(block: Any, kind: str) -> bool:
     return isinstance(block, dict) and block.get("type") == kind
 
 
-def _block_texts(blocks: list[Any]) -> list[str]:
-    return [string(block.get("text")) for block in blocks if _is_block(block, "text")]
+def _details(held: dict[str, Any], entry_id: str) -> dict[str, Any]:
+    """What else an entry of its type holds, as core/context.py describes it."""
+    kind_of = string(held.get("type"))
+    if kind_of == "message":
+        return _picked(message_of(held), _OF_MESSAGE)
+    found = _picked(held, _OF_TYPE.get(kind_of, ()))
+    if kind_of == "compaction":
+        found |= _compaction(held, entry_id)
+    elif kind_of == "context_edit":
+        new = held.get("replacement", ...)
+        if new is None:
+            found["replacement"] = None
+        elif isinstance(new, dict):
+            found["replacement"] = [scrub(text) for text in _block_texts(new.get("content"))]
+    return found
+
+
+def _picked(held: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
+    """These fields, as far as they are there and of the right type."""
+    found = {}
+    for key in keys:
+        value = held.get(key)
+        if value is not None and isinstance(value, _KEY_TYPES.get(key, str)):
+            found[key] = scrub(value) if isinstance(value, str) else value
+    return found
+
+
+def _compaction(held: dict[str, Any], entry_id: str) -> dict[str, Any]:
+    kept: Any = held.get("firstKeptEntryId")
+    index: Any = held.get("firstKeptEntryIndex")
+    if entry_id and held.get("id") != entry_id:  # version 1: the id was made, and says the row
+        counted = type(index) is int and 1 <= index <= _ROWS_MAX  # the header is 0
+        kept = made_id(index - 1) if counted else None
+    system, tail = held.get("systemMessage"), held.get("retainedTail")
+    found: dict[str, Any] = {"kept": scrub(kept) if isinstance(kept, str) else None}
+    if isinstance(system, dict):
+        found["system"] = scrub("".join(_said(system)))
+    if isinstance(tail, list):
+        found["retained"] = [_retained(one) for one in tail if isinstance(one, dict)]
+    return found
+
+
+def _retained(message: dict[str, Any]) -> dict[str, str]:
+    return {"role": scrub(string(message.get("role"))), "text": scrub("".join(_said(message)))}
+
+
+def made_id(row: int) -> str:
+    """The id of an entry of version 1, which has none of its own (S1.8)."""
+    return f"{row:08x}"
 
 
 def _tool(block: dict[str, Any]) -> ToolCall:
     arguments = block.get("arguments")
     given: dict[str, Any] = arguments if isinstance(arguments, dict) else {}
-    path = given.get("path") or given.get("file_path")
+    path = scrub(string(given.get("path")) or string(given.get("file_path")))
+    name = scrub(string(block.get("name")))
+    said = scrub(string(given.get("command")) or string(given.get("pattern")))
     return ToolCall(
-        name=scrub(string(block.get("name"))),
-        path=scrub(path) if isinstance(path, str) and path else None,
-        detail=scrub(string(given.get("command")) or string(given.get("pattern"))),
+        name=name,
+        detail=said or path,
+        reads=(path,) if path and name == "read" else (),
+        writes=(path,) if path and name in _WRITES else (),
     )
 
 

@@ -1,0 +1,251 @@
+"""The first page of a list over the Unix socket, against the same bytes from a bare server.
+
+    python bench/bench_list.py [--smoke] [--rounds N] [--sessions 10000] [--seed 1]
+
+A catalog of sessions of four agents is written as the daemon writes it, with 20 to 200 file paths
+a row, and served by `Answers` on the daemon's own socket server, in a process of its own. The
+client is a plain stdlib one: a line out, a line in. The floor is the kernel's share: a server that
+has nothing to do but send as many bytes. Rounds go through all questions in turn, so that noise
+hits each alike. The target is a p99 of at most 5 ms for a page of 50 (20 ms is the promise).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from indexerd.core import wire  # noqa: E402 - the path comes first
+from indexerd.core.times import iso  # noqa: E402 - the path comes first
+from indexerd.io.catalog import Catalog, SearchText  # noqa: E402 - the path comes first
+from indexerd.service.answers import Answers  # noqa: E402 - the path comes first
+from indexerd.surfaces.unix import UnixServer  # noqa: E402 - the path comes first
+
+TARGET_MS, PROMISE_MS = 5.0, 20.0
+START = 1_790_000_000  # seconds since 1970 of the oldest session
+PROJECTS = 400
+WORDS = ["parser", "cache", "login", "token", "index", "search", "export", "queue", "metrics"]
+AGENTS = ("pi", "claude", "codex", "opencode")
+RESUME = {
+    "pi": "pi --session {file}",
+    "claude": "claude --resume {id}",
+    "codex": "codex resume {id}",
+    "opencode": "opencode --session {id}",
+}
+
+
+def row(made: random.Random, n: int) -> dict[str, Any]:
+    """A row as `core/rows.py` makes it, of a session in which a lot was done."""
+    agent, session_id = made.choice(AGENTS), str(uuid.UUID(int=made.getrandbits(128)))
+    cwd = f"/home/someone/src/{WORDS[n % PROJECTS % len(WORDS)]}-{n % PROJECTS}"
+    file = f"/home/someone/.{agent}/sessions/{n % PROJECTS}/{session_id}.jsonl"
+    paths = [
+        f"{cwd}/{made.choice(WORDS)}/{made.choice(WORDS)}/{made.choice(WORDS)}_{k}.py"
+        for k in range(made.randint(20, 200))
+    ]
+    some = len(paths) * 3 // 4
+    gone = made.random() < 0.03
+    name = " ".join(made.choices(WORDS, k=5)).capitalize()
+    return {
+        "name": name,
+        "nameSource": "meta",
+        "description": " ".join(made.choices(WORDS, k=35)),
+        "tags": made.sample(WORDS, 5),
+        "indexed": True,
+        "model": "google/gemini-3.5-flash-lite",
+        "updatedAt": iso(START + n * 900 + 600),
+        "sessionId": session_id,
+        "agent": agent,
+        "sessionFile": file,
+        "cwd": cwd,
+        "createdAt": iso(START + n * 900),
+        "modifiedAt": iso(START + n * 900 + 500),
+        "messageCount": 120,
+        "userMessageCount": 12,
+        "newUserMessages": 0,
+        "firstUserMessage": " ".join(made.choices(WORDS, k=25)),
+        "archived": gone or made.random() < 0.1,
+        "gone": gone,
+        "state": "idle",
+        "resume": f"cd {cwd} && {RESUME[agent].format(id=session_id, file=file)}",
+        "leafId": f"{n:08x}",
+        "version": 3,
+        "compactions": n % 3,
+        "subagent": made.random() < 0.1,
+        "filesRead": paths[:some],
+        "filesModified": paths[some:],
+        "toolsUsed": {"read": some, "edit": len(paths) - some, "bash": 31},
+        "toolUses": {"bash": ["make test", "git diff --stat", "make lint"]},
+        "models": ["sonnet-5", "gpt-6"],
+        "tokens": {"input": 81_204, "output": 20_117, "cacheRead": 1_204_330, "cacheWrite": 66_002},
+        "costUsd": 1.2345,
+        "durationMs": 1_830_000,
+        "gitBranch": "main",
+    }
+
+
+def build(path: Path, sessions: int, seed: int) -> dict[str, dict[str, Any]]:
+    """Write the catalog; the questions to ask of it."""
+    made = random.Random(seed)
+    rows = [row(made, n) for n in range(sessions)]
+    catalog = Catalog.open(path)
+    began = time.perf_counter()
+    for first in range(0, sessions, 500):
+        catalog.put([(one, SearchText()) for one in rows[first : first + 500]])
+    took = time.perf_counter() - began
+    catalog.close()
+    size = sum(len(json.dumps(one)) for one in rows) / sessions
+    print(f"{sessions} sessions, {size:,.0f} bytes a row, written at {sessions / took:,.0f} rows/s")
+    return {
+        "all projects": {},
+        "one agent": {"agent": "codex"},
+        "one project": {"cwd": rows[sessions // 2]["cwd"]},
+        "no such project": {"cwd": "/nowhere"},
+        "archived too": {"archived": True, "subagents": True},
+        "500 rows": {"limit": 500},
+    }
+
+
+async def serve(path: str, catalog: Catalog | None, size: int) -> None:
+    """Answer until SIGTERM: from the catalog, or with that many bytes."""
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+    if catalog is None:
+        filled = b"x" * size + b"\n"
+
+        class Floor(asyncio.Protocol):
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                self.transport: Any = transport
+
+            def data_received(self, _data: bytes) -> None:
+                self.transport.write(filled)
+
+        floor = await asyncio.get_running_loop().create_unix_server(Floor, path)
+        print("ready", flush=True)
+        await ended.wait()
+        floor.close()
+        return
+    answers = Answers(catalog, time.time)
+
+    def handle(request: wire.Request, _peer: object) -> Any:
+        return answers.page(request.params)
+
+    server = UnixServer(Path(path), handle, lambda why: print(why, file=sys.stderr))
+    await server.start()
+    print("ready", flush=True)
+    await ended.wait()
+    await server.close()
+    catalog.close()
+
+
+@contextmanager
+def server(directory: str, name: str, *what: str) -> Iterator[socket.socket]:
+    """A server in a process of its own, and a connection to it."""
+    path = os.path.join(directory, f"{name}.sock")
+    command = [sys.executable, __file__, "--serve", path, *what]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            with socket.socket(socket.AF_UNIX) as sock:
+                sock.settimeout(30)
+                sock.connect(path)
+                yield sock
+        finally:
+            process.terminate()
+
+
+def ask(sock: socket.socket, line: bytes) -> bytes:
+    """One line out, one line in."""
+    sock.sendall(line)
+    pieces = [sock.recv(1 << 18)]
+    while not pieces[-1].endswith(b"\n"):
+        pieces.append(sock.recv(1 << 18))
+    return b"".join(pieces)
+
+
+def request(params: dict[str, Any]) -> bytes:
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "list", "params": params}
+    return json.dumps(asked).encode() + b"\n"
+
+
+def timed(sock: socket.socket, line: bytes, times: int) -> list[float]:
+    """Milliseconds of each round trip."""
+    took = []
+    for _ in range(times):
+        began = time.perf_counter_ns()
+        ask(sock, line)
+        took.append((time.perf_counter_ns() - began) / 1e6)
+    return took
+
+
+def percentile(took: list[float], part: float) -> float:
+    return sorted(took)[min(len(took) - 1, int(len(took) * part))]
+
+
+def measure(rounds: int, times: int, sessions: int, seed: int) -> float:
+    """Print the table; the worst p99 of a page of 50."""
+    found: dict[str, list[float]] = {}
+    sizes: dict[str, tuple[int, int]] = {}
+    with tempfile.TemporaryDirectory(prefix="ixd") as directory:
+        os.chmod(directory, 0o700)
+        path = Path(directory) / "catalog.sqlite"
+        questions = build(path, sessions, seed)
+        with server(directory, "ours", "catalog", str(path)) as ours:
+            for name, params in questions.items():
+                answer = ask(ours, request(params))
+                sizes[name] = (len(json.loads(answer)["result"]["sessions"]), len(answer))
+            with server(directory, "floor", "floor", str(sizes["all projects"][1])) as floor:
+                for _ in range(rounds):
+                    found.setdefault("floor: as many bytes", []).extend(timed(floor, b"\n", times))
+                    for name, params in questions.items():
+                        found.setdefault(name, []).extend(timed(ours, request(params), times))
+    print(f"{'round trip, ms':<24}{'rows':>6}{'KiB':>8}{'n':>7}{'p50':>8}{'p99':>8}")
+    for name, took in found.items():
+        rows, size = sizes.get(name, (0, sizes["all projects"][1]))
+        print(
+            f"{name:<24}{rows or '':>6}{size / 1024:>8.1f}{len(took):>7}"
+            f"{percentile(took, 0.5):>8.2f}{percentile(took, 0.99):>8.2f}"
+        )
+    return max(percentile(found[name], 0.99) for name in questions if name != "500 rows")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--smoke", action="store_true", help="a second's worth: does it run?")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--sessions", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--serve", nargs=3, metavar=("PATH", "KIND", "OF"), help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.serve:
+        path, kind, of = chosen.serve
+        catalog = Catalog.open(Path(of)) if kind == "catalog" else None
+        asyncio.run(serve(path, catalog, 0 if catalog else int(of)))
+        return
+    sessions = min(chosen.sessions, 500) if chosen.smoke else chosen.sessions
+    rounds, times = (1, 20) if chosen.smoke else (chosen.rounds, 100)
+    worst = measure(rounds, times, sessions, chosen.seed)
+    verdict = "held" if worst <= TARGET_MS else "MISSED"
+    promise = "kept" if worst <= PROMISE_MS else "BROKEN"
+    print(f"p99 {worst:.2f} ms; target {TARGET_MS:g} ms: {verdict}; {PROMISE_MS:g} ms: {promise}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,32 @@
+"""Claude Code: one JSONL file a session, in `projects/<directory>`, sub-agents' below it."""
+
+from __future__ import annotations
+
+import shlex
+
+from indexerd.agents.claude.origin import parent_of
+from indexerd.agents.claude.read import preview, read
+from indexerd.agents.claude.skim import skim, skim_oversize
+
+__all__ = [
+    "NAME",
+    "base",
+    "preview",
+    "read",
+    "resume_command",
+    "skim",
+    "skim_oversize",
+]
+
+NAME = "claude"
+
+
+def base(_line: bytes) -> None:
+    """A fork of Claude Code holds a copy of all its history."""
+    return
+
+
+def resume_command(session_id: str, cwd: str, session_file: str) -> str:
+    """The shell command with which Claude Code opens this session again; a sub-agent's parent."""
+    there = f"cd {shlex.quote(cwd)} && " if cwd else ""
+    return f"{there}claude --resume {shlex.quote(parent_of(session_file) or session_id)}"

@@ -1,0 +1,278 @@
+"""Where a line of Claude Code hangs in the tree, and whether it moves the leaf.
+
+A walk from the newest line by `parentUuid` alone loses half a conversation (formats.md 2.4):
+one answer is several lines, with parallel tools their results hang off different ones, and
+whichever sibling the next line names, the others fall off. Only a human makes a real branch, by
+typing another prompt at an older place. So:
+
+- an answer, a result or a queued prompt that names a row on the path, but not its end, is put at
+  the end; one that names a row off the path continues that other branch;
+- a typed prompt hangs where it says, unless that place lies within the turn that is its end;
+- a parent that was never seen stands for what was the leaf when it was first named (progress
+  lines that went missing); with no parent named in the file at all, lines hang in file order;
+- `compact_boundary` is a root, unless it keeps messages: then it hangs below the newest of what
+  it follows, and the whole conversation stays on the path;
+- an id that comes again in the same place is the same line; one that comes again elsewhere (kept
+  messages are logged again, below the summary) gets a name of its own, takes later children, and
+  counts only where the first is not on its path; so does a prompt that was recorded twice;
+- system lines, attachments and local commands hang where they say, and never move the leaf, so
+  that it is stable while only such are appended; it need not be a tip.
+
+Every parent stands before its child and every id once, so that a walk cannot loop. Walks are
+bounded: a row too far up counts as on the path.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from zlib import crc32
+
+from indexerd.agents.claude.kinds import (
+    FAILED_RESULT,
+    OTHER,
+    PROMPT,
+    PROMPTED,
+    RESULT,
+    SUMMARY,
+    TALK,
+    Said,
+)
+from indexerd.agents.claude.lines import Line, mapping
+from indexerd.agents.claude.memory import Memory, Prompt
+from indexerd.core.session import ROOT, SessionState
+from indexerd.events import KIND_MASK, TURN_MASK, Kind, Turn, code
+
+FAR, NEAR = 2048, 64  # steps of one walk, and of one in a file that had more than
+STEPS_MAX = 5_000_000  # of all walks together
+PROMPTS_KEPT = 64
+LOST_MAX = 10_000
+KEPT_MAX = 1_000  # ids of kept messages that are looked at
+
+_BOUNDARY = "compact_boundary"
+_ENDED = code(Kind.ASSISTANT, turn=Turn.ENDED, message=True)
+
+
+class Tree:
+    """Puts lines into a state's tree."""
+
+    def __init__(self, state: SessionState, memory: Memory) -> None:
+        self._state = state
+        self._memory = memory
+
+    def put(self, line: Line, what: Said, offset: int, length: int) -> int:
+        """Add a line, or let it take the place of an earlier copy. Returns its row."""
+        state, memory = self._state, self._memory
+        key = self._key(line)
+        above = self._above(line, what)
+        old = state.index.get(key)
+        if old is not None:
+            if self._same(line, what, old, above):
+                return self._replace(old, what, offset, length)
+            what = Said(OTHER) if self._reaches(above, old) else what
+            memory.again[line.uuid] = again = self._free(f"{line.uuid}~{state.seen}")
+            key = _key(again)
+        elif what.code == PROMPT and self._told_before(line, what, above):
+            what = Said(OTHER)
+        if what.code == SUMMARY:
+            offset, length = self._with_boundary(offset, length)
+        row = self._add(key, above, what.code, offset, length)
+        memory.tail = row
+        if line.subtype == _BOUNDARY and what.kind is Kind.SYSTEM:
+            memory.boundary, memory.boundary_at = row, (offset, offset + length)
+        if what.kind in TALK:
+            self._lead(row, what)
+        return row
+
+    def put_aside(self, line: Line, offset: int, length: int) -> None:
+        """Add a line of a sub-agent that stands in its parent's file: never on the path."""
+        key = self._key(line)
+        if key in self._state.index:
+            self._state.skip()
+            return
+        named = line.parent_uuid
+        above = self._state.index.get(_key(named), ROOT) if isinstance(named, str) else ROOT
+        self._add(key, above, OTHER, offset, length)
+
+    def end_turn(self) -> None:
+        """The client says that the turn is over; old versions do not write why an answer ends."""
+        state = self._state
+        if state.leaf >= 0 and state.kind(state.leaf) is Kind.ASSISTANT and not state.turn:
+            state.recode(state.leaf, _ENDED)
+
+    def _add(self, key: bytes, above: int, packed: int, offset: int, length: int) -> int:
+        state, leaf = self._state, self._state.leaf
+        row = state.add(key, state.ids[above] if above >= 0 else None, packed, offset, length)
+        state.leaf = leaf
+        return row
+
+    def _lead(self, row: int, what: Said) -> None:
+        """A row of the conversation is the leaf now."""
+        self._state.leaf = row
+        if _opens(what):
+            self._memory.opener = row
+        if what.kind is Kind.ASSISTANT and what.code & TURN_MASK:
+            self._memory.turns += 1
+
+    def _key(self, line: Line) -> bytes:
+        """A line's id, or a made one, which holds across re-reads."""
+        return _key(line.uuid or self._free(f"L{self._state.seen}"))
+
+    def _free(self, name: str) -> str:
+        while _key(name) in self._state.index:
+            name += "~"
+        return name
+
+    # -- parents -------------------------------------------------------------------------
+
+    def _above(self, line: Line, what: Said) -> int:
+        """The row below which a line hangs, or ROOT."""
+        leaf = self._state.leaf
+        if line.subtype == _BOUNDARY and what.kind is Kind.SYSTEM:
+            return self._before_boundary(line)
+        if not line.parent_uuid:
+            if not self._memory.chained:
+                return self._memory.tail
+            return leaf if _follows(what) or line.parent_uuid is not None else ROOT
+        self._memory.chained = True
+        named = self._find(line.parent_uuid)
+        if what.kind not in TALK or what.code == SUMMARY:
+            return named
+        return self._placed(named, what)
+
+    def _placed(self, named: int, what: Said) -> int:
+        """The row where a line of the conversation belongs that names this one."""
+        leaf = self._state.leaf
+        place = self._anchor(named)
+        if place == leaf or leaf < 0:
+            return named
+        if place == ROOT:
+            return leaf if _follows(what) else named
+        if not _follows(what) and place < self._memory.opener:
+            return named  # the human went back
+        return leaf if self._reaches(leaf, place) else named
+
+    def _find(self, named: str) -> int:
+        """The row that a named parent is now."""
+        memory = self._memory
+        row = self._state.index.get(_key(memory.again.get(named, named)))
+        if row is None:
+            row = memory.lost.get(named, self._state.leaf)
+            if len(memory.lost) < LOST_MAX:
+                memory.lost[named] = row
+        return row
+
+    def _before_boundary(self, line: Line) -> int:
+        """What a compaction follows, where it keeps messages; else it is a root.
+
+        The message that it names may be one that is logged again below its summary, and not be
+        there yet: then another of those kept stands for it.
+        """
+        held = mapping(line.compact_metadata)
+        segment, messages = held.get("preservedSegment"), held.get("preservedMessages")
+        if not isinstance(segment, dict) and not isinstance(messages, dict):
+            return ROOT
+        kept = messages.get("uuids") if isinstance(messages, dict) else None
+        ids: list[Any] = [line.logical_parent_uuid]
+        ids += reversed(kept[-KEPT_MAX:]) if isinstance(kept, list) else ()
+        ids += [segment.get("tailUuid"), segment.get("headUuid")] if segment else ()
+        for one in ids:
+            row = self._state.index.get(_key(one)) if isinstance(one, str) else None
+            if row is not None:
+                leaf = self._state.leaf
+                return row if self._anchor(row) == leaf or not self._reaches(leaf, row) else leaf
+        return ROOT
+
+    # -- walks ---------------------------------------------------------------------------
+
+    def _anchor(self, row: int) -> int:
+        """The nearest row of the conversation, this one or above; a boundary counts as one."""
+        state = self._state
+        steps = self._steps()
+        boundary, codes = self._memory.boundary, state.codes
+        while row >= 0 and steps and codes[row] & KIND_MASK not in TALK and row != boundary:
+            row = state.parent(row)
+            steps -= 1
+            self._memory.steps += 1
+        return row
+
+    def _reaches(self, row: int, target: int) -> bool:
+        """Whether a row is this one or below it. One that is too far up counts as such."""
+        steps = self._steps()
+        while row > target and steps:
+            row = self._state.parent(row)
+            steps -= 1
+            self._memory.steps += 1
+        return row >= target
+
+    def _steps(self) -> int:
+        return FAR if self._memory.steps < STEPS_MAX else NEAR
+
+    # -- lines that come again -----------------------------------------------------------
+
+    def _same(self, line: Line, what: Said, old: int, above: int) -> bool:
+        """Whether an id that comes again stands where it stood."""
+        if not line.parent_uuid or above == self._state.parent(old):
+            return True
+        return _follows(what) and old > self._memory.boundary
+
+    def _replace(self, row: int, what: Said, offset: int, length: int) -> int:
+        """The newest copy of a line is read."""
+        state = self._state
+        state.skip()
+        state.offsets[row], state.lengths[row] = offset, length
+        if state.codes[row] != OTHER:
+            state.recode(row, what.code)
+            if what.kind in TALK and row > state.leaf:
+                self._lead(row, what)
+        return row
+
+    def _told_before(self, line: Line, what: Said, above: int) -> bool:
+        """Whether a prompt is on the path already: queued and sent, or replayed."""
+        memory = self._memory
+        held = line.attachment
+        new = Prompt(
+            digest=crc32(what.text.encode("utf-8", "replace")),
+            timestamp=(held.timestamp if held else "") or line.timestamp,
+            queued=what.queued,
+            waited=what.queued or line.prompt_source == "queued",
+            source=held.source if held else line.uuid,
+            row=len(self._state),
+            turn=memory.turns,
+        )
+        for at, one in enumerate(memory.prompts):
+            if one.digest == new.digest and _told(one, new) and self._reaches(above, one.row):
+                del memory.prompts[at]
+                return True
+        memory.prompts = [*memory.prompts, new][-PROMPTS_KEPT:]
+        return False
+
+    def _with_boundary(self, offset: int, length: int) -> tuple[int, int]:
+        """A summary is read with the line before it, which says what was kept."""
+        start, end = self._memory.boundary_at
+        if start < 0 or end + 1 != offset or not length:
+            return offset, length
+        return start, offset + length - start
+
+
+def _key(uuid: str) -> bytes:
+    return uuid.encode("utf-8", "replace")
+
+
+def _follows(what: Said) -> bool:
+    """Whether a line goes on with what was asked, wherever it says that it hangs."""
+    return what.kind is Kind.ASSISTANT or what.code in (RESULT, FAILED_RESULT) or what.queued
+
+
+def _opens(what: Said) -> bool:
+    return what.code in (PROMPT, PROMPTED, SUMMARY) and not what.queued
+
+
+def _told(one: Prompt, new: Prompt) -> bool:
+    """Whether two prompts of the same words are one."""
+    if one.timestamp and one.timestamp == new.timestamp:
+        return True
+    if one.queued == new.queued:
+        return False
+    if one.source and one.source == new.source:
+        return True
+    return one.waited and new.turn - one.turn <= (1 if new.waited else 0)

@@ -1,0 +1,25 @@
+"""Codex: one rollout a session, in `<CODEX_HOME>/sessions/<year>/<month>/<day>`.
+
+Three dialects have been written: bare items, items in an envelope with events beside them, and
+envelopes with ordinals, whose forks only point at the history that they share.
+"""
+
+from __future__ import annotations
+
+import shlex
+
+from indexerd.agents.codex.human import preview
+from indexerd.agents.codex.origin import base
+from indexerd.agents.codex.oversize import skim_oversize
+from indexerd.agents.codex.read import read
+from indexerd.agents.codex.skim import skim
+
+__all__ = ["NAME", "base", "preview", "read", "resume_command", "skim", "skim_oversize"]
+
+NAME = "codex"
+
+
+def resume_command(session_id: str, cwd: str, _session_file: str) -> str:
+    """The shell command with which codex opens this session again."""
+    there = f"cd {shlex.quote(cwd)} && " if cwd else ""
+    return f"{there}codex resume {shlex.quote(session_id)}"

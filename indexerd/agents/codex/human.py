@@ -1,0 +1,139 @@
+"""What a human said in codex, and what was only put into their mouth.
+
+A user message can be the environment, instructions, a skill, a notice: context that codex adds
+under the user's role. Such a block begins and ends with known marks; one of them makes the
+whole message context, but for a file's first message, in which a prompt may stand behind it.
+Around a human's own words an editor puts what is open in it, and images are named in tags.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+from indexerd.agents.codex.shape import Item, string, texts_of, value
+from indexerd.agents.pi.read import safe_line
+
+IMAGE = "[Image]"  # what codex itself shows for a message without words
+SUMMARY_START = "Another language model started to solve this problem"
+REQUEST = "## My request for Codex:"
+
+_TAG = re.compile(
+    r"<(environment_context|user_instructions|skill|user_shell_command|turn_aborted"
+    r"|subagent_notification|recommended_plugins|hook_prompt|codex_internal_context|goal_context"
+    r"|extension_context|external_[\w.-]{1,100})(?:\s[^>]{0,1000})?>",
+    re.IGNORECASE,
+)
+_AGENTS, _AGENTS_END = "# agents.md instructions", "</instructions>"
+_NOTICES = (
+    "Warning: The maximum number of unified exec processes you can keep open is",
+    "Warning: Your account was flagged for potentially high-risk cyber activity",
+)
+_PATCH_NOTICE = (
+    "Warning: apply_patch was requested via ",
+    "Use the apply_patch tool instead of exec_command.",
+)
+_IMAGE_TAG = re.compile(r"\s*</?image\b[^>]{0,4096}>\s*")
+_CWD = re.compile(
+    r"<cwd>([^<]{1,4096})</cwd>|^Current working directory: (.{1,4096})$", re.MULTILINE
+)
+_WRAPS_MAX = 32  # pieces of context taken off one block
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A user message. `text` is what is left without context; `context` says there was some."""
+
+    text: str
+    context: bool = False
+    notice: str = ""  # the first block, where it is context
+
+    @property
+    def human(self) -> bool:
+        """Whether a human said it, wherever in the file it stands."""
+        return bool(self.text) and not self.context
+
+    @property
+    def aborted(self) -> bool:
+        """Whether it tells the model that the turn was interrupted."""
+        return self.notice.startswith("<turn_aborted>")
+
+    @property
+    def cwd(self) -> str:
+        """The working directory that an environment names."""
+        found = _CWD.search(self.notice[:20_000])
+        return (found[1] or found[2]).strip() if found else ""
+
+
+def said_in(content: Any) -> Said:
+    """What a message's parsed content says."""
+    pictured = isinstance(content, list) and any(_is_image(block) for block in content)
+    rests, notice, context = [], "", False
+    for text in texts_of(content):
+        if pictured and _IMAGE_TAG.fullmatch(text):
+            continue
+        rest = _unwrapped(text)
+        if rest or not text.strip():
+            rests.append(rest)
+        else:
+            notice, context = notice or text.strip(), True
+    words = _request("\n".join(rest for rest in rests if rest))
+    return Said(words or (IMAGE if pictured and not context else ""), context, notice)
+
+
+def said_by_event(event: Item) -> Said:
+    """What an event says that a user said: in full or as an item."""
+    content = value(event.content)
+    if content is not None:
+        return said_in(content)
+    pictured = any(value(one) for one in (event.images, event.local_images))
+    said = said_in(string(value(event.message)))
+    return said if said.text or not pictured else Said(IMAGE)
+
+
+def likeness(text: str) -> int:
+    """A number that is the same for texts of the same words, however they are spaced."""
+    return zlib.crc32("".join(text.split()).encode("utf-8", "replace"))
+
+
+def preview(text: str) -> str:
+    """A user message as one line of at most 200 characters, without what was put around it."""
+    return safe_line(_request(text)) or safe_line(text)
+
+
+def summary_of(message: str) -> str:
+    """A compaction's summary without the sentence that introduces it to the next model."""
+    head, newline, rest = message.partition("\n")
+    return rest.strip() if newline and head.startswith(SUMMARY_START) else message.strip()
+
+
+def _request(text: str) -> str:
+    _, mark, rest = text.partition(REQUEST)
+    return (rest if mark else text).strip()
+
+
+def _unwrapped(text: str) -> str:
+    """A block without the context that it begins with; empty where that is all."""
+    text = text.strip()
+    for _ in range(_WRAPS_MAX):
+        if text.startswith((SUMMARY_START, *_NOTICES)):
+            return ""
+        if text.startswith(_PATCH_NOTICE[0]) and text.endswith(_PATCH_NOTICE[1]):
+            return ""
+        tag = _TAG.match(text)
+        if tag is None and text[: len(_AGENTS)].lower() != _AGENTS:
+            break
+        end = f"</{tag[1].lower()}>" if tag else _AGENTS_END
+        if text[-len(end) :].lower() == end:
+            return ""
+        found = re.search(re.escape(end), text, re.IGNORECASE)
+        if found is None:
+            break
+        text = text[found.end() :].strip()
+    return text
+
+
+def _is_image(block: Any) -> bool:
+    return isinstance(block, dict) and "image" in string(block.get("type")).lower()

@@ -1,0 +1,40 @@
+"""What skimming a codex file must remember from one call to the next."""
+
+from __future__ import annotations
+
+import msgspec
+
+from indexerd.core.session import SessionState
+
+_KEY = "skim"
+
+
+class Memory(msgspec.Struct):
+    """Of one file; a file that goes on another's history begins with a new one."""
+
+    start: int = 0  # the first row of this file
+    thread: str = ""  # the session whose file this is
+    # turns
+    turn: str = ""  # id of the turn under way, where it has one
+    open: bool = False  # a turn is under way
+    ended: str = ""  # id of the newest turn that ended
+    began: int = 0  # the first row of the turn under way, or after the last one
+    failed: bool = False  # an error was reported in this turn
+    tasks: bool = False  # the file says where turns begin and end
+    pending: int = 0  # calls without an output
+    said: tuple[int, int] | None = None  # the turn's newest answer: row, likeness
+    # what a human said
+    events: bool = False  # the file says it in events, too
+    asked: tuple[int, int] | None = None  # the newest item: row, likeness
+    told: int | None = None  # likeness of an event whose item may still come
+    first: int | None = None  # likeness of the first of all
+    aborted: bool = False  # a notice of an interruption came since
+
+    @classmethod
+    def of(cls, state: SessionState) -> Memory:
+        """The memory kept in a state. It is noted at once, so that notes keep their order."""
+        return msgspec.convert(state.notes.setdefault(_KEY, {}), cls)
+
+    def keep(self, state: SessionState) -> None:
+        """Note it in the state."""
+        state.notes[_KEY] = msgspec.to_builtins(self)

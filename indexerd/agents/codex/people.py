@@ -1,0 +1,87 @@
+"""What a human said, once: codex stores it as an item that the model sees, and as an event.
+
+In a file without such events the items count, less those that only give context. In a file that
+has them an item counts if an event confirms it, whichever comes first; an event without an item
+counts itself. A file shows which it is by its first event: from there back all its items are
+doubted. What is asked in a sub-agent's or a review's thread was asked by a program.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from indexerd.agents.codex import turns
+from indexerd.agents.codex.human import Said, likeness, preview, said_by_event, said_in
+from indexerd.agents.codex.rows import Taking
+from indexerd.agents.codex.shape import Item, value
+from indexerd.events import Kind, code
+
+_OTHER = code(Kind.OTHER)
+_HUMAN, _PROGRAM = code(Kind.USER, message=True), code(Kind.CUSTOM, message=True)
+
+
+def user_item(taking: Taking, item: Item) -> bool:
+    """A message under the user's role; False for one that is known from its event."""
+    memory, said = taking.memory, said_in(value(item.content))
+    if not said.human and not (said.text and memory.first is None):
+        taking.add(_OTHER, item.id)
+        taking.in_directory(said.cwd)
+        memory.aborted |= said.aborted
+        return True
+    like = likeness(said.text)
+    if memory.told == like:
+        memory.told = None
+        return False
+    # After an interruption codex itself asks the first question again.
+    doubted = memory.events or (memory.aborted and memory.first == like)
+    row = taking.add(_OTHER if doubted else _asks(taking), item.id)
+    memory.asked, memory.aborted = (row, like), False
+    if not doubted:
+        _heard(taking, said, row)
+    return True
+
+
+def user_event(taking: Taking, event: Item, turn_id: Any = None) -> bool:
+    """An event of what a human said; False where its item is there already."""
+    said = said_by_event(event)
+    if not said.text:
+        return False
+    turns.under_way(taking, turn_id)
+    memory, like = taking.memory, likeness(said.text)
+    if not memory.events:
+        _doubt_items(taking)
+    if memory.asked is not None and memory.asked[1] == like:
+        row, memory.asked = memory.asked[0], None
+        taking.state.recode(row, _asks(taking))
+        _heard(taking, said, row)
+        return False
+    memory.told = like
+    _heard(taking, said, taking.add(_asks(taking), event.id))
+    return True
+
+
+def _asks(taking: Taking) -> int:
+    header = taking.state.header
+    return _PROGRAM if header is not None and header.subagent else _HUMAN
+
+
+def _doubt_items(taking: Taking) -> None:
+    state, memory = taking.state, taking.memory
+    memory.events, memory.first = True, None
+    for row in range(memory.start, len(state)):
+        if state.codes[row] == _asks(taking):
+            state.recode(row, _OTHER)
+    if not any(state.kind(row) is Kind.USER for row in range(memory.start)):
+        state.first_user = ""
+
+
+def _heard(taking: Taking, said: Said, row: int) -> None:
+    state, memory = taking.state, taking.memory
+    memory.pending, memory.said = 0, None
+    if memory.first is None:
+        memory.first = likeness(said.text)
+    if state.kind(row) is Kind.USER and not state.first_user:
+        state.first_user = preview(said.text)
+    if not memory.turn and state.marks:
+        state.mark(state.ids[row], row)  # what follows is of no turn, and not of the last one
+    taking.active()

@@ -1,0 +1,161 @@
+"""One codex line in full: what a transcript, a search or the facts of a session need of it.
+
+Wrong types read as absent, texts come scrubbed of lone surrogates, and the only error is
+ValueError for a line that is no JSON object. A line alone does not tell whether its session is
+a sub-agent's, nor which of two copies counts: what a row is, its state knows better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from indexerd.agents.codex.effects import call_of, changed, failed, shown
+from indexerd.agents.codex.human import likeness, said_by_event, said_in, summary_of
+from indexerd.agents.codex.rows import name_of
+from indexerd.agents.codex.shape import Item, Line, item_of, parse_line, string, texts_of, value
+from indexerd.core.clean import scrub
+from indexerd.events import Entry, Kind, ToolCall
+
+RETAINED_MAX = 1000  # messages of a replaced history
+_ROLES = {"user": Kind.USER, "assistant": Kind.ASSISTANT}
+_Fields = dict[str, Any]
+
+
+def read(line: bytes, entry_id: str) -> Entry:
+    """Parse one entry's line in full; ValueError when it holds no JSON object."""
+    held = parse_line(line)
+    if held is None:
+        raise ValueError("not an object")
+    fields: _Fields = {"kind": Kind.OTHER, "role": None, "type": _type(held)}
+    look = _LINES.get(held.type) if isinstance(held.type, str) else None
+    fields |= look(held.payload) if look and held.payload else _item(held)
+    return Entry(
+        id=entry_id or name_of(held.body.id),
+        timestamp=scrub(string(held.timestamp)),
+        **fields,
+    )
+
+
+def _type(line: Line) -> str:
+    envelope = string(line.type)
+    inner = string(line.body.type)
+    return scrub(inner if envelope.endswith(("_item", "_msg")) and inner else envelope or inner)
+
+
+# -- items -----------------------------------------------------------------------------------
+
+
+def _item(line: Line) -> _Fields:
+    item = line.body
+    kind = string(item.type)
+    if kind == "message" or (not kind and isinstance(item.role, str)):
+        return _message(item)
+    if kind.endswith("_call"):
+        return {"kind": Kind.CALL, "tools": (call_of(line),)}
+    if kind.endswith(("_output", "_result")):
+        undone = (name_of(item.call_id),) if item.call_id and failed(item.output) else ()
+        return {"kind": Kind.TOOL, "failed": undone, "texts": _output_texts(item)}
+    if kind == "agent_message":
+        return {"kind": Kind.CUSTOM, "texts": tuple(texts_of(value(item.content)))}
+    return {}
+
+
+def _message(item: Item) -> _Fields:
+    content, role = value(item.content), scrub(string(item.role))
+    fields: _Fields = {"role": role or None, "kind": _ROLES.get(role, Kind.SYSTEM)}
+    fields["texts"] = tuple(texts_of(content))
+    if role == "user":
+        said = said_in(content)
+        fields["kind"] = Kind.USER if said.human else Kind.OTHER
+        fields["texts"] = (said.text,) if said.text else fields["texts"]
+    return fields
+
+
+def _output_texts(item: Item) -> tuple[str, ...]:
+    held = value(item.output)
+    if isinstance(held, dict):
+        held = held.get("output", held.get("content"))
+    return tuple(texts_of(held))
+
+
+# -- other lines -----------------------------------------------------------------------------
+
+
+def _turn_context(payload: Item) -> _Fields:
+    return {"kind": Kind.SETTING, "model": scrub(string(payload.model)) or None}
+
+
+def _compacted(payload: Item) -> _Fields:
+    summary = summary_of(scrub(string(value(payload.message))))
+    details: _Fields = {"kept": None}
+    history = value(payload.replacement_history)
+    if isinstance(history, list):
+        details["retained"] = _retained(history[:RETAINED_MAX], summary)
+    texts = (summary,) if summary else ()
+    return {"kind": Kind.COMPACTION, "texts": texts, "details": details}
+
+
+def _retained(history: list[Any], summary: str) -> list[dict[str, str]]:
+    """The messages that stay, without context, and without the summary, which stands alone."""
+    found = []
+    for one in history:
+        fields = _message(item_of(one)) if isinstance(one, dict) and "content" in one else {}
+        if fields.get("kind") in (Kind.USER, Kind.ASSISTANT):
+            text = "\n".join(fields["texts"])
+            if text and likeness(text) != likeness(summary):
+                found.append({"role": fields["role"], "text": text})
+    return found
+
+
+def _event(event: Item) -> _Fields:
+    kind, item = string(event.type), event
+    if kind == "item_completed":
+        item = item_of(event.item)
+        kind = string(item.type).lower()
+    look = _EVENTS.get(kind)
+    return look(item) if look else {}
+
+
+def _user(event: Item) -> _Fields:
+    said = said_by_event(event)
+    return {"kind": Kind.USER, "role": "user", "texts": (said.text,) if said.text else ()}
+
+
+def _started(_event: Item) -> _Fields:
+    return {"kind": Kind.SETTING}
+
+
+def _changed(item: Item) -> _Fields:
+    paths = changed(item)
+    if paths is None:
+        undone = name_of(item.call_id) or name_of(item.id)
+        return {"kind": Kind.CALL, "failed": (undone,) if undone else ()}
+    return {"kind": Kind.CALL, "tools": (ToolCall("", writes=paths),)}
+
+
+def _shown(item: Item) -> _Fields:
+    return {"kind": Kind.CALL, "tools": (ToolCall("", reads=shown(item)),)}
+
+
+def _inter_agent(payload: Item) -> _Fields:
+    return {"kind": Kind.CUSTOM, "texts": tuple(texts_of(value(payload.content)))}
+
+
+_Look = Callable[[Item], _Fields]
+_LINES: dict[str, _Look] = {
+    "event_msg": _event,
+    "turn_context": _turn_context,
+    "compacted": _compacted,
+    "inter_agent_communication": _inter_agent,
+}
+_EVENTS: dict[str, _Look] = {
+    "user_message": _user,
+    "usermessage": _user,
+    "filechange": _changed,
+    "patch_apply_end": _changed,
+    "commandexecution": _shown,
+    "exec_command_end": _shown,
+    "task_started": _started,
+    "turn_started": _started,
+}

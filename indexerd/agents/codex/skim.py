@@ -1,0 +1,240 @@
+"""Skim: every byte of a codex file once, keeping only where things are.
+
+Nothing a file holds raises: a line that is no JSON object is counted and passed over. Rows are
+messages, calls and their outputs, settings, compactions and records of changed or shown files
+(formats.md §3, formats-observed.md). Of what is stored twice, one is passed over, and so is what
+tells nothing of the conversation; the newest sum of tokens is noted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from indexerd.agents.codex import turns
+from indexerd.agents.codex.effects import changed, failed, shown
+from indexerd.agents.codex.human import likeness, summary_of
+from indexerd.agents.codex.origin import meta_of
+from indexerd.agents.codex.people import user_event, user_item
+from indexerd.agents.codex.rows import Taking
+from indexerd.agents.codex.shape import (
+    Item,
+    Line,
+    item_of,
+    parse_line,
+    raw,
+    string,
+    texts_of,
+    value,
+)
+from indexerd.agents.pi.read import safe_line
+from indexerd.core.clean import scrub
+from indexerd.core.session import SessionState
+from indexerd.events import Kind, Turn, code
+
+TOKENS_MAX = 1 << 53
+_TOKENS = {"input": "input_tokens", "cached": "cached_input_tokens", "output": "output_tokens"}
+_UNANSWERED = frozenset({"web_search_call", "image_generation_call"})  # calls without an output
+_BOM = b"\xef\xbb\xbf"
+
+_OTHER, _SYSTEM, _INTER_AGENT = code(Kind.OTHER), code(Kind.SYSTEM), code(Kind.CUSTOM)
+_CALL, _COMPACTION = code(Kind.CALL), code(Kind.COMPACTION)
+_TOOL, _TOOL_FAILED = code(Kind.TOOL), code(Kind.TOOL, turn=Turn.FAILED)
+_ANSWER = code(Kind.ASSISTANT, message=True)
+_LAST_ANSWER = code(Kind.ASSISTANT, turn=Turn.ENDED, message=True)
+
+
+def skim(state: SessionState, data: bytes, base: int) -> None:
+    """Take in whole lines that stand at file offset `base`."""
+    taking = Taking(state)
+    find, start, end = data.find, 0, len(data)
+    while start < end:
+        stop = find(b"\n", start)
+        stop = end if stop < 0 else stop
+        take(taking, data[start:stop], base + start, stop - start)
+        start = stop + 1
+    taking.memory.keep(state)
+
+
+def take(taking: Taking, line: bytes, offset: int, length: int) -> None:
+    """Take in one line. Each handler below says whether it made a row of it."""
+    state = taking.state
+    try:
+        held = parse_line(line)
+    except ValueError:
+        if state.header is None and line.startswith(_BOM):
+            take(taking, line[len(_BOM) :], offset + len(_BOM), length - len(_BOM))
+        elif line.strip():
+            state.bad_lines += 1
+        return
+    if held is None:
+        state.bad_lines += 1
+        return
+    taking.at(held, offset, length)
+    if held.type == "session_meta" or (held.type is None and state.header is None):
+        meta = meta_of(line)
+        if meta is not None:
+            taking.meta(meta)
+            return
+    if not (taking.known() and _line(taking, held)):
+        state.skip()
+
+
+def _line(taking: Taking, line: Line) -> bool:
+    payload, kind = line.payload, line.type
+    if payload is None:
+        return _item(taking, line)
+    if kind in ("response_item", "request_item"):
+        return _item(taking, payload)
+    take = _LINES.get(kind) if isinstance(kind, str) else None
+    return take is not None and take(taking, payload)
+
+
+# -- items -----------------------------------------------------------------------------------
+
+
+def _item(taking: Taking, item: Item) -> bool:
+    kind = item.type
+    if kind == "message" or (kind is None and isinstance(item.role, str)):
+        return _message(taking, item)
+    if not isinstance(kind, str):
+        return False
+    if kind.endswith("_call"):
+        return _call(taking, item, answered=kind not in _UNANSWERED)
+    if kind.endswith(("_output", "_result")):
+        return _output(taking, item)
+    if kind != "agent_message":
+        return False
+    taking.add(_INTER_AGENT, item.id)
+    return True
+
+
+def _message(taking: Taking, item: Item) -> bool:
+    if item.role == "user":
+        return user_item(taking, item)
+    if item.role == "assistant":
+        _answer(taking, item)
+    else:
+        taking.add(_SYSTEM, item.id)
+    return True
+
+
+def _answer(taking: Taking, item: Item) -> None:
+    memory = taking.memory
+    if b"compaction_output" in raw(taking.line.metadata):
+        taking.add(_OTHER, item.id)  # the summary, which the compaction tells as well
+        return
+    said_by_events = memory.tasks and memory.open
+    ends = not said_by_events and not memory.pending and item.phase != "commentary"
+    row = taking.add(_LAST_ANSWER if ends else _ANSWER, item.id)
+    memory.said = (row, likeness("".join(texts_of(value(item.content)))))
+    taking.active()
+
+
+def _call(taking: Taking, item: Item, *, answered: bool) -> bool:
+    memory = taking.memory
+    memory.pending += answered
+    if not memory.tasks and memory.said is not None:
+        turns.answered(taking, memory.said[0], Turn.OPEN)
+    taking.add(_CALL, item.id)
+    return True
+
+
+def _output(taking: Taking, item: Item) -> bool:
+    memory = taking.memory
+    memory.pending = max(0, memory.pending - 1)
+    if memory.tasks and not memory.open:
+        taking.add(_CALL, item.id)  # it came late, and opens no turn again
+    else:
+        taking.add(_TOOL_FAILED if failed(item.output) else _TOOL, item.id)
+    return True
+
+
+# -- other lines -----------------------------------------------------------------------------
+
+
+def _compacted(taking: Taking, payload: Item) -> bool:
+    memory, summary = taking.memory, summary_of(scrub(string(value(payload.message))))
+    if summary and memory.said is not None and memory.said[1] == likeness(summary):
+        taking.state.recode(memory.said[0], _OTHER)  # the summary was an answer, too
+        memory.said = None
+    taking.add(_COMPACTION)
+    return True
+
+
+def _inter_agent(taking: Taking, _payload: Item) -> bool:
+    taking.add(_INTER_AGENT)
+    return True
+
+
+def _event(taking: Taking, event: Item) -> bool:
+    take = _EVENTS.get(event.type) if isinstance(event.type, str) else None
+    return take is not None and take(taking, event)
+
+
+def _completed(taking: Taking, event: Item) -> bool:
+    """An item in the newest dialect; most of them double a response item."""
+    item = item_of(event.item)
+    kind = string(item.type).lower()
+    if kind == "usermessage":
+        return user_event(taking, item, event.turn_id)
+    if kind == "filechange" and changed(item) is not None:
+        taking.add(_CALL, item.id)
+        return True
+    return kind == "commandexecution" and _executed(taking, item)
+
+
+def _executed(taking: Taking, item: Item) -> bool:
+    """A finished command: its call and output are rows; this one is if it tells what was read."""
+    if not shown(item):
+        return False
+    taking.add(_CALL, item.id)
+    return True
+
+
+def _patched(taking: Taking, _event: Item) -> bool:
+    taking.add(_CALL)
+    return True
+
+
+def _renamed(taking: Taking, event: Item) -> bool:
+    if string(event.thread_id) in ("", taking.memory.thread):
+        taking.state.name = safe_line(scrub(string(event.thread_name))) or None
+    return False
+
+
+def _counted(taking: Taking, event: Item) -> bool:
+    info = value(event.info)
+    total = info.get("total_token_usage") if isinstance(info, dict) else None
+    if isinstance(total, dict):
+        sums = {name: _number(total.get(key)) for name, key in _TOKENS.items()}
+        taking.state.notes["tokens"] = sums
+    return False
+
+
+def _number(count: Any) -> int:
+    return count if type(count) is int and 0 <= count < TOKENS_MAX else 0
+
+
+_Take = Callable[[Taking, Item], bool]
+_LINES: dict[str, _Take] = {
+    "event_msg": _event,
+    "turn_context": turns.context,
+    "compacted": _compacted,
+    "inter_agent_communication": _inter_agent,
+}
+_EVENTS: dict[str, _Take] = {
+    "user_message": user_event,
+    "item_completed": _completed,
+    "token_count": _counted,
+    "task_started": turns.started,
+    "turn_started": turns.started,
+    "task_complete": turns.completed,
+    "turn_complete": turns.completed,
+    "turn_aborted": turns.aborted,
+    "error": turns.erred,
+    "thread_rolled_back": turns.rolled_back,
+    "thread_name_updated": _renamed,
+    "patch_apply_end": _patched,
+    "exec_command_end": _executed,
+}

@@ -1,0 +1,189 @@
+"""One message of opencode in full: what a transcript, a search or the facts need of it.
+
+Wrong types read as absent, texts come scrubbed of lone surrogates, and the only error is
+ValueError for a line that is no JSON object. A prompt stays as it was stored: the command line
+puts double quotes around it. What a machine told the model is of kind OTHER here, although its
+row is coded as a result: to whoever reads it, it is a message of the user's role.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from indexerd.agents.opencode.kinds import (
+    PROMPTED,
+    Said,
+    is_shell_note,
+    parts_of,
+    said,
+    status_of,
+    words,
+)
+from indexerd.agents.pi.read import parse, safe_line, string
+from indexerd.core.clean import scrub
+from indexerd.core.times import iso_of_ms
+from indexerd.events import Entry, Kind, Tokens, ToolCall
+
+_COUNT_MAX = 1 << 53
+_MS_MAX = 253_402_300_800_000  # the year 10000
+_READS = frozenset({"read"})
+_WRITES = frozenset({"write", "edit", "multiedit"})
+_PATCHES = frozenset({"apply_patch", "patch"})
+_HEADERS = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.+)", re.MULTILINE)
+_DONE = frozenset({"completed", "success", None})
+_SAYS = ("command", "pattern", "url", "query", "description")  # what a call is about
+
+
+def preview(text: str) -> str:
+    """A message as one line of at most 200 characters."""
+    return safe_line(text)
+
+
+def read(line: bytes, entry_id: str) -> Entry:
+    """Parse one message's line in full; ValueError when it holds no JSON object."""
+    held = parse(line)
+    if not isinstance(held, dict):
+        raise ValueError("not an object")
+    before = parts_of(held, "parent")
+    what = said(held, child=held.get("child") is True, shell=is_shell_note(before))
+    role = scrub(string(held.get("role")))
+    kind = Kind.OTHER if what.code == PROMPTED else what.kind
+    marker = kind is Kind.OTHER and what.code != PROMPTED
+    speaks = role in ("user", "assistant")
+    return Entry(
+        id=entry_id or scrub(string(held.get("id"))),
+        kind=kind,
+        type=("compaction" if marker else "message") if speaks else role,
+        role=role or None,
+        timestamp=_when(held),
+        texts=_texts(held, what),
+        tools=_tools(held) if kind is Kind.ASSISTANT else (),
+        model=_model(held) if kind in (Kind.ASSISTANT, Kind.SETTING) else None,
+        tokens=_tokens(held) if role == "assistant" else None,
+        details=_details(held, kind, before),
+    )
+
+
+def _when(held: dict[str, Any]) -> str:
+    time = held.get("time")
+    own = time.get("created") if isinstance(time, dict) else None
+    for value in (own, held.get("at")):
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < _MS_MAX:
+            return iso_of_ms(int(value))
+    return ""
+
+
+def _texts(held: dict[str, Any], what: Said) -> tuple[str, ...]:
+    parts = parts_of(held)
+    if what.kind in (Kind.USER, Kind.ASSISTANT):
+        return tuple(words(parts))
+    if what.kind is Kind.BASH:
+        return _shell(held, parts)
+    every = [scrub(one["text"]) for one in parts if _is_text(one)]
+    if what.kind is Kind.COMPACTION:
+        return ("\n\n".join(every),)
+    return tuple(every)
+
+
+def _is_text(part: dict[str, Any]) -> bool:
+    return part.get("type") == "text" and isinstance(part.get("text"), str)
+
+
+def _shell(held: dict[str, Any], parts: list[dict[str, Any]]) -> tuple[str, ...]:
+    """A command that the user ran, as pi would show it."""
+    ran = [(held.get("command"), held.get("output"))] if held.get("role") == "shell" else []
+    for part in parts:
+        state = part.get("state")
+        if part.get("type") == "tool" and isinstance(state, dict):
+            ran.append((_input(state).get("command"), state.get("output")))
+    return tuple(scrub(f"$ {string(command)}\n{string(output)}") for command, output in ran)
+
+
+def _details(held: dict[str, Any], kind: Kind, before: list[dict[str, Any]]) -> dict[str, Any]:
+    if kind is Kind.COMPACTION:
+        tails = [string(one.get("tail_start_id")) for one in before]
+        found: dict[str, Any] = {"kept": next((scrub(one) for one in tails if one), None)}
+        recent = scrub(string(held.get("recent")))
+        if recent:
+            found["retained"] = [{"role": "user", "text": recent}]
+        return found
+    error = held.get("error")
+    said_of = {
+        "provider": held.get("providerID"),
+        "modelId": held.get("modelID") if kind is Kind.SETTING else None,
+        "stopReason": held.get("finish"),
+        "errorMessage": error.get("message") or error.get("name")
+        if isinstance(error, dict)
+        else None,
+    }
+    return {key: scrub(one) for key, one in said_of.items() if isinstance(one, str) and one}
+
+
+def _model(held: dict[str, Any]) -> str | None:
+    return scrub(string(held.get("modelID"))) or None
+
+
+def _tokens(held: dict[str, Any]) -> Tokens | None:
+    counted = held.get("tokens")
+    if not isinstance(counted, dict):
+        return None
+    cache = counted.get("cache")
+    cached: dict[str, Any] = cache if isinstance(cache, dict) else {}
+    given, output, thought, total = (
+        _count(counted.get(key)) for key in ("input", "output", "reasoning", "total")
+    )
+    read_back, written = _count(cached.get("read")), _count(cached.get("write"))
+    if total > given + output + read_back + written:
+        output += thought  # counted apart from the rest of the answer
+    found = Tokens(given, output, read_back, written, _cost(held.get("cost")))
+    return found if given or output or read_back or written else None
+
+
+def _cost(value: Any) -> float | None:
+    fine = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if fine and 0 <= value < _COUNT_MAX else None
+
+
+def _count(value: Any) -> int:
+    fine = isinstance(value, int | float) and not isinstance(value, bool)
+    return int(value) if fine and 0 <= value < _COUNT_MAX else 0
+
+
+# -- tools ---------------------------------------------------------------------------------------
+
+
+def _tools(held: dict[str, Any]) -> tuple[ToolCall, ...]:
+    return tuple(_tool(part) for part in parts_of(held) if part.get("type") == "tool")
+
+
+def _tool(part: dict[str, Any]) -> ToolCall:
+    """A call of a tool. One that failed, or was never run, did nothing to any file."""
+    name = scrub(string(part.get("tool")))
+    state = part.get("state")
+    given = _input(state) if isinstance(state, dict) else {}
+    path = scrub(string(given.get("filePath")) or string(given.get("path")))
+    says = (string(given.get(key)) for key in _SAYS)
+    patched = _patched(given) if name in _PATCHES else ()
+    detail = next((scrub(one) for one in says if one), path) or ", ".join(patched)
+    done = status_of(part) in _DONE and name != "invalid"
+    written = (path,) if path and name in _WRITES else patched
+    return ToolCall(
+        name=name,
+        detail=detail,
+        id=scrub(string(part.get("callID"))),
+        reads=(path,) if done and path and name in _READS else (),
+        writes=written if done else (),
+    )
+
+
+def _input(state: dict[str, Any]) -> dict[str, Any]:
+    """What a tool was given; while a call is being written it may be a string."""
+    given = state.get("input")
+    return given if isinstance(given, dict) else {}
+
+
+def _patched(given: dict[str, Any]) -> tuple[str, ...]:
+    """The files that a patch names."""
+    text = string(given.get("patchText")) or string(given.get("patch"))
+    return tuple(dict.fromkeys(scrub(one.strip()) for one in _HEADERS.findall(text)))

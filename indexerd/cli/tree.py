@@ -1,0 +1,249 @@
+r"""Commands about one session's tree: tree, branches, path, context, branch, label.
+
+The first four read, and do so without a daemon, too: then the one session file is read anew.
+The other two add a file or a label, and need the daemon.
+
+A tree is drawn as pi draws it: what follows one after the other stays in one column, and only
+where a conversation parts does it move to the right. `*` marks the way to the leaf, `>` the leaf.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from indexerd.cli import render
+from indexerd.cli.ask import _offline, project, where
+from indexerd.cli.ask import ask as ask_daemon
+from indexerd.cli.ask import show as show_json
+from indexerd.cli.streams import put, safe
+from indexerd.errors import DaemonDownError
+
+if TYPE_CHECKING:
+    from indexerd.cli.main import App
+
+FILTERS = ("default", "no-tools", "user-only", "labeled-only", "all")
+TEXT_SHOWN = 200
+PREFIX_MAX = 60  # columns that lines of the tree may take
+_ROUND = ("├─ ", "└─ ", "│  ", "   ")
+_PLAIN = ("|- ", "`- ", "|  ", "   ")
+
+
+def look(app: App, method: str, params: dict[str, Any]) -> Any:
+    """Ask the daemon, or read the session's file."""
+    try:
+        return ask_daemon(app, method, params)
+    except DaemonDownError:
+        answers, _ = _offline(app)
+        click.echo("indexerd: no daemon runs; reading the session itself", err=True)
+        row = answers.row(params["ref"], cwd=params.get("cwd"))
+        given = {key: value for key, value in params.items() if value is not None}
+        return _alone(app, method, row, given)
+
+
+def _alone(app: App, method: str, row: dict[str, Any], params: dict[str, Any]) -> Any:
+    from pathlib import Path
+
+    from indexerd.service.config import read_config
+    from indexerd.service.preview import alone
+    from indexerd.service.views import VIEWS, ask_library
+
+    settings = read_config(where(app), os.environ).settings
+    with alone(row, settings, os.environ, Path.home()) as library:
+        return ask_library(library, row["sessionId"], VIEWS[method], params)
+
+
+@click.command()
+@click.argument("ref")
+@click.option(
+    "--filter",
+    "mode",
+    type=click.Choice(FILTERS),
+    help="Which entries: default hides settings and answers that only call tools; with --json "
+    "all is the default.",
+)
+@click.option("--search", metavar="WORDS", help="Only entries that have all these words.")
+@click.option("--leaf", metavar="ID", help="As seen from another entry.")
+@click.pass_obj
+def tree(app: App, /, *, ref: str, mode: str | None, search: str | None, leaf: str | None) -> None:
+    """Show a session's tree: every branch, with labels; `*` marks the current path."""
+    chosen = mode or (None if app.json else "default")
+    params = {"ref": ref, "cwd": project(), "filter": chosen, "search": search, "leaf": leaf}
+    found = look(app, "tree", params)
+    if show_json(app, found):
+        return
+    shown = [node for node in found["nodes"] if node.get("display", True)]
+    rows = (
+        (node["id"], _age(node["timestamp"]), drawn + _told(app, node, found["leafId"]))
+        for drawn, node in zip(_drawn(shown), shown, strict=True)
+    )
+    _columns(app, rows)
+    for warning in found.get("warnings", ()):
+        click.echo(f"indexerd: {safe(warning)}", err=True)
+    if not shown:
+        click.echo("no entries", err=True)
+
+
+def _drawn(nodes: list[dict[str, Any]]) -> Iterator[str]:
+    """The lines before each node, which show where branches part."""
+    tee, corner, bar, blank = _ROUND if _utf8() else _PLAIN
+    last = _last_of_several(nodes)
+    below: list[str] = []  # by depth: what stands before the children of the newest node there
+    for node, place in zip(nodes, last, strict=True):
+        depth = min(node["depth"], len(below))
+        del below[depth:]
+        before = below[-1] if below else ""
+        here, after = before, before
+        if place is not None and depth:
+            here, after = before + (corner if place else tee), before + (blank if place else bar)
+        below.append(after[-PREFIX_MAX:])
+        yield here[-PREFIX_MAX:]
+
+
+def _last_of_several(nodes: list[dict[str, Any]]) -> list[bool | None]:
+    """Of each node: whether it is the last of several below one parent; None: it is the only one.
+
+    A hidden node's children count as its parent's.
+    """
+    above: list[int] = []  # by depth: the newest node
+    groups: dict[int, list[int]] = {}
+    for at, node in enumerate(nodes):
+        depth = min(node["depth"], len(above))
+        del above[depth:]
+        groups.setdefault(above[-1] if above else -1, []).append(at)
+        above.append(at)
+    found: list[bool | None] = [None] * len(nodes)
+    for group in groups.values():
+        for at in group if len(group) > 1 else ():
+            found[at] = at == group[-1]
+    return found
+
+
+def _told(app: App, node: dict[str, Any], leaf: str | None) -> str:
+    mark = ">" if node["id"] == leaf else "*" if node["active"] else " "
+    label = f"[{safe(node['label'])}] " if node.get("label") else ""
+    if label and render.coloured(app):
+        label = click.style(label, fg="yellow")
+    who = f"{safe(node['role'])}:" if node.get("role") else f"[{safe(node['type'])}]"
+    return f"{mark} {label}{who} {safe(node['text'], TEXT_SHOWN)}".rstrip()
+
+
+def _columns(app: App, rows: Iterable[tuple[str, str, str]]) -> None:
+    """Id, age and text: aligned and cut to the terminal's width, or split by tabs."""
+    cells = [(safe(entry_id), age, text) for entry_id, age, text in rows]
+    if not render.aligned(app):
+        put("\t".join(row) for row in cells)
+        return
+    widths = [max((len(row[at]) for row in cells), default=0) for at in (0, 1)]
+    width = shutil.get_terminal_size().columns
+    lines = (f"{row[0]:<{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]}" for row in cells)
+    put(line if len(click.unstyle(line)) <= width else _cut(line, width) for line in lines)
+
+
+def _cut(line: str, width: int) -> str:
+    """A line that fits; colours go with its end."""
+    return click.unstyle(line)[: max(1, width - 1)] + ("…" if _utf8() else "~")
+
+
+def _utf8() -> bool:
+    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+
+
+def _age(timestamp: str) -> str:
+    from indexerd.core.times import iso_ms
+
+    return render.age(timestamp) if iso_ms(timestamp) else ""
+
+
+@click.command()
+@click.argument("ref")
+@click.pass_obj
+def branches(app: App, ref: str) -> None:
+    """List the branches of a session, by their last entries."""
+    found = look(app, "branches", {"ref": ref, "cwd": project()})
+    if show_json(app, found):
+        return
+    rows = [
+        (
+            tip["leafId"],
+            "*" if tip["active"] else "",
+            str(tip["entries"]),
+            str(tip["userMessages"]),
+            _age(tip["lastActivity"]),
+            tip["branchPointId"] or "",
+            " ".join(filter(None, (tip.get("label") or tip.get("reason"), tip.get("gist")))),
+        )
+        for tip in found["tips"]
+    ]
+    heads = ("leaf", "current", "entries", "asks", "active", "parts at", "gist")
+    render.table(app, heads, rows)
+    if not rows:
+        click.echo("no entries", err=True)
+
+
+@click.command()
+@click.argument("ref")
+@click.option("--leaf", metavar="ID", help="The path to another entry than the current one.")
+@click.pass_obj
+def path(app: App, ref: str, leaf: str | None) -> None:
+    """List the entries from the root to the leaf."""
+    found = look(app, "path", {"ref": ref, "cwd": project(), "leaf": leaf})
+    if show_json(app, found):
+        return
+    shown = [entry for entry in found["entries"] if entry.get("display", True)]
+    told = ({**entry, "active": False} for entry in shown)
+    rows = ((entry["id"], _age(entry["timestamp"]), _told(app, entry, None)) for entry in told)
+    _columns(app, ((entry_id, age, text.strip()) for entry_id, age, text in rows))
+    if not shown:
+        click.echo("no entries", err=True)
+
+
+@click.command()
+@click.argument("ref")
+@click.option("--leaf", metavar="ID", help="As it was, or would be, at another entry.")
+@click.pass_obj
+def context(app: App, ref: str, leaf: str | None) -> None:
+    """Show what the agent would hand its model."""
+    found = look(app, "context", {"ref": ref, "cwd": project(), "leaf": leaf})
+    if show_json(app, found):
+        return
+    model = found["model"] or {}
+    named = "/".join(filter(None, (model.get("provider"), model.get("modelId"))))
+    pairs = (("model", named), ("thinking", found["thinkingLevel"]))
+    render.facts((*pairs, ("messages", len(found["messages"]))))
+    for message in found["messages"]:
+        put([""])
+        render.heading(app, message["role"], f"  {safe(message['entryId'])}")
+        if message["text"]:
+            put([render.exact(message["text"])])
+
+
+@click.command()
+@click.argument("ref")
+@click.argument("leaf")
+@click.option("-o", "--output", metavar="FILE", help="Write it there, not beside the session.")
+@click.pass_obj
+def branch(app: App, ref: str, leaf: str, output: str | None) -> None:
+    """Make a new session file of the path to an entry. Only for pi; never over another file."""
+    file = os.path.abspath(output) if output else None  # noqa: PTH100 - Path.absolute keeps `..`
+    found = ask_daemon(app, "branch", {"ref": ref, "cwd": project(), "leaf": leaf, "file": file})
+    if not show_json(app, found):
+        put([f"{found['sessionId']}\t{render.exact(found['sessionFile'])}"])
+
+
+@click.command()
+@click.argument("ref")
+@click.argument("entry")
+@click.argument("text", required=False)
+@click.pass_obj
+def label(app: App, ref: str, entry: str, text: str | None) -> None:
+    """Label an entry of a session. Without a text, take your label back."""
+    params = {"ref": ref, "cwd": project(), "entryId": entry, "text": text}
+    found = ask_daemon(app, "label", params)
+    if not show_json(app, found):
+        put([f"{safe(found['entryId'])}\t{safe(found['label'] or '')}".rstrip()])

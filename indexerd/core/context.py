@@ -1,0 +1,184 @@
+"""What an agent would hand its model: the messages of one path, compactions and edits applied.
+
+In: a session's state, whose leaf is the path's end, and a way to read a row in full. Out:
+messages, model and thinking level. Rows that a compaction has replaced are not read, but for
+settings, which hold however far back they were made (S1.18 to S1.20).
+
+`Entry.details`, by the kind of entry; every key may be absent:
+
+    compaction      kept: id of the first earlier entry that stays; retained: [{role, text}]
+                    in the place of all earlier ones; system: text of the system message that
+                    goes before the summary; tokensBefore, fromHook, details: as stored
+    branch summary  fromId, fromHook, details: as stored
+    custom          customType, display, data
+    context_edit    targetId; replacement: texts, or None to leave the target out
+    setting         provider, modelId, thinkingLevel
+    message         provider, stopReason, errorMessage
+
+The rules are those of pi 0.87, and hold for every agent that says the above. What surprised us:
+an older compaction in the range that a newer one keeps. Before 0.87 pi said its summary, too;
+since then it does not. The versions tell themselves apart by the system messages that pi stores
+since then, so each session gets what the pi that wrote it would send.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from indexerd.core.session import SessionState
+from indexerd.errors import ContextTooLargeError
+from indexerd.events import Entry, Kind
+
+TEXT_MAX = 10_000_000  # characters of all messages together; no model takes as many
+
+ROLES = {
+    Kind.USER: "user",
+    Kind.ASSISTANT: "assistant",
+    Kind.TOOL: "toolResult",
+    Kind.BASH: "bashExecution",
+    Kind.CUSTOM: "custom",
+    Kind.COMPACTION: "compactionSummary",
+    Kind.BRANCH_SUMMARY: "branchSummary",
+}
+_EDITABLE = frozenset({Kind.USER, Kind.ASSISTANT, Kind.TOOL, Kind.CUSTOM})
+
+Read = Callable[[int], Entry]  # a row in full
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of the context, and the entry it comes from."""
+
+    role: str
+    text: str  # the text blocks, joined without anything between
+    entry_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a model would get. `model`: {provider, modelId}."""
+
+    messages: tuple[Message, ...]
+    model: dict[str, str | None] | None
+    thinking_level: str | None
+
+
+def context_of(state: SessionState, read: Read, *, level: str | None = None) -> Context:
+    """The context at the state's leaf; `level` is the thinking level where none was set.
+
+    ContextTooLargeError where the texts are beyond all bounds.
+    """
+    seen: dict[int, Entry] = {}
+
+    def once(row: int) -> Entry:
+        if row not in seen:
+            seen[row] = read(row)
+        return seen[row]
+
+    path = state.path()
+    messages = tuple(_bounded(_messages(state, path, once)))
+    model, thinking = _settings(state, path, once)
+    return Context(messages, model, thinking or level)
+
+
+def latest_compaction(state: SessionState, path: list[int]) -> int | None:
+    """The place on a path of its newest compaction."""
+    places = (at for at in reversed(range(len(path))) if state.kind(path[at]) is Kind.COMPACTION)
+    return next(places, None)
+
+
+def _bounded(messages: Iterator[Message]) -> Iterator[Message]:
+    size = 0
+    for one in messages:
+        size += len(one.text)
+        if size > TEXT_MAX:
+            raise ContextTooLargeError(
+                f"the context is longer than {TEXT_MAX} characters",
+                hint="name an earlier entry with --leaf",
+            )
+        yield one
+
+
+def _messages(state: SessionState, path: list[int], read: Read) -> Iterator[Message]:
+    at = latest_compaction(state, path)
+    rows = path if at is None else _kept(state, path, at, read)
+    top = None if at is None else path[at]
+    edits = _edits(rows, read)
+    old = not any(state.kind(row) is Kind.SYSTEM for row in path)
+    for row in rows:
+        entry = read(row)
+        if entry.kind is not Kind.COMPACTION:
+            yield from _said(entry, edits.get(entry.id, ...))
+        elif row == top or (old and "system" not in entry.details):
+            yield from _summary(entry, edits.get(entry.id, ...), first=row == top)
+
+
+def _kept(state: SessionState, path: list[int], at: int, read: Read) -> list[int]:
+    """The rows of the context: the compaction, what stays of the earlier ones, the later ones."""
+    details = read(path[at]).details
+    first = at
+    if "retained" not in details and isinstance(details.get("kept"), str):
+        ids = [state.id(row) for row in path[:at]]
+        first = ids.index(details["kept"]) if details["kept"] in ids else at
+    stays = [row for row in path[first:at] if state.kind(row) is not Kind.SYSTEM]
+    return [path[at], *stays, *path[at + 1 :]]
+
+
+def _edits(rows: list[int], read: Read) -> dict[str, list[str] | None]:
+    """What replaces the texts of entries; of several edits the latest counts."""
+    entries = (read(row) for row in rows)
+    return {
+        str(one.details.get("targetId")): one.details["replacement"]
+        for one in entries
+        if one.type == "context_edit" and "replacement" in one.details
+    }
+
+
+def _said(entry: Entry, edit: Any) -> Iterator[Message]:
+    role = _role(entry)
+    if role is None or edit is None:
+        return
+    texts = entry.texts if edit is ... or entry.kind not in _EDITABLE else edit
+    if entry.kind is not Kind.BRANCH_SUMMARY or entry.texts:
+        yield Message(role, "".join(texts), entry.id)
+
+
+def _summary(entry: Entry, edit: Any, *, first: bool) -> Iterator[Message]:
+    if edit is None:
+        return
+    if "system" in entry.details:
+        yield Message("system", entry.details["system"], entry.id)
+    yield Message(ROLES[Kind.COMPACTION], "".join(entry.texts), entry.id)
+    for one in entry.details.get("retained", ()) if first else ():
+        yield Message(str(one.get("role", "")), str(one.get("text", "")), entry.id)
+
+
+def _role(entry: Entry) -> str | None:
+    """The role in which a model sees an entry; None where it does not."""
+    if entry.kind is Kind.SYSTEM:
+        return "system" if entry.role == "system" else None
+    if entry.kind is Kind.OTHER:  # pi hands on a message of whatever role
+        return entry.role if entry.type == "message" else None
+    return ROLES.get(entry.kind)
+
+
+def _settings(
+    state: SessionState, path: list[int], read: Read
+) -> tuple[dict[str, str | None] | None, str | None]:
+    """The newest model and thinking level of a path; only what may name one is read."""
+    model: dict[str, str | None] | None = None
+    level: str | None = None
+    for row in reversed(path):
+        kind = state.kind(row)
+        if kind is not Kind.SETTING and not (kind is Kind.ASSISTANT and model is None):
+            continue
+        entry = read(row)
+        named = entry.model or entry.details.get("modelId")
+        if model is None and named:
+            model = {"provider": entry.details.get("provider"), "modelId": named}
+        level = level or entry.details.get("thinkingLevel")
+        if model is not None and level is not None:
+            break
+    return model, level

@@ -1,0 +1,137 @@
+"""All sessions there are, in files and in databases, and what agents keep beside them.
+
+In: the stores, or the paths that a watcher hinted at. Out: sessions with what tells a changed
+one from an unchanged one, paths to look at, ids that have another name. It remembers, for each
+database, how far it looked. What cannot be read is named, and hides nothing of what can.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from indexerd.errors import SessionUnreadableError
+from indexerd.io.codex_names import Names
+from indexerd.io.opencode_db import Database
+from indexerd.io.opencode_tree import Tree
+from indexerd.io.scan import Found, ScanResult, scan
+from indexerd.io.stores import SUFFIXES, Kind, Store
+
+# Seconds between two looks at a database: a turn writes to it many times a second, and each time
+# the sessions it touched are read anew.
+PAUSE = 0.5
+
+
+@dataclass(slots=True)
+class Hinted:
+    """What hints come to: files to look at, sessions to compare, sessions with another name."""
+
+    paths: list[str] = field(default_factory=list)
+    sessions: list[Found] = field(default_factory=list)
+    titled: set[str] = field(default_factory=set)
+
+
+class Census:
+    """Looks where sessions are. One thread uses this."""
+
+    def __init__(self) -> None:
+        self.troubles: dict[str, str] = {}  # database -> why it cannot be read
+        self._stores: list[Store] = []
+        self._held: dict[str, Database | Tree] = {}
+        self._names: dict[str, Names] = {}
+        self._looked: dict[str, float] = {}
+        self.late: set[str] = set()  # databases that were looked at only a moment ago
+
+    def renew(self, stores: list[Store]) -> None:
+        """The stores are these now."""
+        self._stores = stores
+        wanted = {one.sessions: one for one in stores if one.kind is not Kind.FILES}
+        self._held = {
+            path: self._held.get(path) or _holder(store) for path, store in wanted.items()
+        }
+        self.troubles = {path: why for path, why in self.troubles.items() if path in wanted}
+        roots = {one.beside for one in stores if one.agent == "codex"}
+        self._names = {root: self._names.get(root) or Names(root) for root in sorted(roots)}
+
+    def title(self, agent: str, session_id: str) -> str | None:
+        """The name that an agent keeps beside a session."""
+        if agent != "codex":
+            return None
+        found = (names.name(session_id) for names in self._names.values())
+        return next((name for name in found if name), None)
+
+    def retitled(self) -> set[str]:
+        """The sessions whose name beside them is another than at the last call."""
+        return set().union(*(names.refresh() for names in self._names.values()))
+
+    def scan(self, stores: list[Store]) -> ScanResult:
+        """Every session of every store."""
+        files = [one for one in stores if one.kind is Kind.FILES]
+        result = scan(
+            [one.sessions for one in files], suffix=SUFFIXES, skip=[one.meta for one in stores]
+        )
+        found, blind = list(result.files), list(result.unreadable)
+        for path in self._held:
+            sessions = self._sessions(path)
+            if sessions is None:
+                blind.append(path)
+            else:
+                found += sessions
+        return replace(result, files=found, unreadable=tuple(blind))
+
+    def hinted(self, paths: Iterable[str]) -> Hinted:
+        """Make something of a watcher's hints."""
+        made = Hinted()
+        databases = dict.fromkeys(self.late)
+        names: dict[str, None] = {}
+        for path in paths:
+            where, _, name = path.rpartition("/")
+            if path.endswith(SUFFIXES) and name != _INDEX:
+                made.paths.append(path)
+            elif where in self._names:
+                names[where] = None
+            else:
+                databases |= dict.fromkeys(one for one in self._held if _about(path, one))
+        for root in names:
+            made.titled |= self._names[root].refresh()
+        now = time.monotonic()
+        self.late = {one for one in databases if now - self._looked.get(one, -PAUSE) < PAUSE}
+        for path in databases.keys() - self.late:
+            self._looked[path] = now
+            made.sessions += self._touched(path)
+        return made
+
+    def _sessions(self, path: str) -> list[Found] | None:
+        """All sessions of a database; None where it cannot be read."""
+        try:
+            found = self._held[path].sessions()
+        except FileNotFoundError:
+            found = []
+        except SessionUnreadableError as bad:
+            self.troubles[path] = str(bad)
+            return None
+        self.troubles.pop(path, None)
+        return found
+
+    def _touched(self, path: str) -> list[Found]:
+        held = self._held[path]
+        try:
+            found = held.touched() if isinstance(held, Database) else None
+        except (SessionUnreadableError, FileNotFoundError):
+            return []  # the next scan says what is wrong
+        return self._sessions(path) or [] if found is None else found
+
+
+_INDEX = "session_index.jsonl"
+
+
+def _holder(store: Store) -> Database | Tree:
+    return Database(store.sessions) if store.kind is Kind.DATABASE else Tree(store.beside)
+
+
+def _about(path: str, held: str) -> bool:
+    """Whether a changed file says something of a database, or of a tree's sessions."""
+    if path.startswith((held + "-", held + "/")) or path == held:
+        return True
+    return held.endswith("/session") and path.startswith(held.removesuffix("session"))

@@ -1,0 +1,113 @@
+"""Which session another one came from, for forks, copies and sub-agents (S1.16).
+
+Some agents write the parent's id, pi its file's path (which a moved home makes wrong), Claude
+nothing: there copies of one history in one directory share their first entry, and the one whose
+file began first is the parent. What is told of one session can so depend on another that is met
+later.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from indexerd.core.card import Card
+
+
+class Parent(NamedTuple):
+    """The session before; either may be all that is known."""
+
+    session_id: str | None = None
+    file: str | None = None
+
+
+class Kin:
+    """Every session's relations, by card. One thread uses this."""
+
+    def __init__(self) -> None:
+        self._cards: dict[str, Card] = {}
+        self._files: dict[str, str] = {}  # path, and its last part -> session id
+        self._named: dict[str, dict[str, None]] = {}  # parent's id or path -> its children
+        self._families: dict[tuple[str, str], dict[str, None]] = {}
+
+    def put(self, session_id: str, card: Card | None) -> set[str]:
+        """A session is this now, or gone; says which others are told something new by it."""
+        old = self._cards.get(session_id)
+        if old is not None and card is not None and _relations(old) == _relations(card):
+            self._cards[session_id] = card
+            return set()
+        others: set[str] = set()
+        if old is not None:
+            others |= self._forget(session_id, old)
+        if card is not None:
+            others |= self._remember(session_id, card)
+        return others - {session_id}
+
+    def _remember(self, session_id: str, card: Card) -> set[str]:
+        self._cards[session_id] = card
+        for key in (card.path, _leaf(card.path)):
+            self._files[key] = session_id
+        for key in _parents(card):
+            self._named.setdefault(key, {})[session_id] = None
+        others = {*self._named.get(_leaf(card.path), ()), *self._named.get(session_id, ())}
+        if card.first:
+            family = self._families.setdefault(_family(card), {})
+            others |= set(family)
+            family[session_id] = None
+        return others
+
+    def _forget(self, session_id: str, card: Card) -> set[str]:
+        del self._cards[session_id]
+        for key in (card.path, _leaf(card.path)):
+            if self._files.get(key) == session_id:
+                del self._files[key]
+        for key in _parents(card):
+            children = self._named.get(key, {})
+            children.pop(session_id, None)
+            if not children:
+                self._named.pop(key, None)
+        others = {*self._named.get(_leaf(card.path), ()), *self._named.get(session_id, ())}
+        if card.first:
+            family = self._families.get(_family(card), {})
+            family.pop(session_id, None)
+            others |= set(family)
+        return others
+
+    def parent(self, card: Card) -> Parent:
+        """The session that a card's came from."""
+        if card.parent_id:
+            known = self._cards.get(card.parent_id)
+            return Parent(card.parent_id, known.file if known else None)
+        if card.parent:
+            known_as = self._files.get(card.parent) or self._files.get(_leaf(card.parent))
+            return Parent(known_as, card.parent)
+        if card.first:
+            return self._eldest(card)
+        return Parent()
+
+    def _eldest(self, card: Card) -> Parent:
+        family = (self._cards[one] for one in self._families.get(_family(card), ()))
+        eldest = min(family, key=_age, default=card)
+        if _age(eldest) >= _age(card):
+            return Parent()
+        return Parent(eldest.session_id, eldest.file)
+
+
+def _relations(card: Card) -> tuple[object, ...]:
+    return (card.path, card.parent_id, card.parent, card.first, card.born_ms)
+
+
+def _parents(card: Card) -> list[str]:
+    return [one for one in (card.parent_id, _leaf(card.parent or "")) if one]
+
+
+def _leaf(path: str) -> str:
+    """A file's name: pi's holds time and id, and outlives a directory that was moved."""
+    return path.rpartition("/")[2]
+
+
+def _family(card: Card) -> tuple[str, str]:
+    return card.path.rpartition("/")[0], card.first
+
+
+def _age(card: Card) -> tuple[int, str]:
+    return card.born_ms, card.path

@@ -1,0 +1,274 @@
+"""Looking at one session: its tree, its branches, a path, what a model would get.
+
+In: a library that knows the session. Out: the results of interfaces.md §5. `take` is for the
+thread that owns the session's state, and quick: it copies the state's arrays. What follows reads
+the session's lines, may take long, and is for any thread. A line that was taken on its looks and
+is no JSON shows there: then the file is read anew, parsing each line, and all is done once more.
+
+Texts are the session's own, in full and not redacted: they go to the user who asks, nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from indexerd.agents import ADAPTERS
+from indexerd.core.branches import summary_rows, tips
+from indexerd.core.card import Card
+from indexerd.core.clean import clean_line, clean_text
+from indexerd.core.context import Read, context_of
+from indexerd.core.history import compactions, opaque, records
+from indexerd.core.session import NOWHERE, ROOT, SessionState
+from indexerd.core.times import iso_ms, iso_of_ms
+from indexerd.core.tree import FILTERS, NODES_MAX, WORD_MAX, nodes, sketch, still, wanted
+from indexerd.errors import IndexerdError, NotFoundError, SessionUnreadableError, UsageError
+from indexerd.events import MESSAGE, TURN_MASK, TURN_SHIFT, Entry, Kind, Turn
+from indexerd.io.metas import read_user
+from indexerd.paths import user_name
+from indexerd.service.answers import word
+from indexerd.service.library import Library
+from indexerd.service.lines import SessionLines
+
+GIST_MAX = 1000  # characters
+TEXT_MAX = 65_536  # characters of one text of a path, where the answer has space for it
+TEXTS_MAX = 10_000_000  # characters of all of them, before they are cut shorter
+_CUTS = (TEXT_MAX, 2000, 200)
+
+# Thinking levels where none was set: pi's own word for it; of the others we know none.
+LEVELS = {"pi": "off"}
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A session as it was when somebody asked, seen from the leaf asked for."""
+
+    card: Card
+    state: SessionState  # a copy of its own
+    lines: AbstractContextManager[SessionLines]  # to be entered by the thread that reads
+    labels: dict[str, str]  # by entry id: the user's, and the session's own
+
+
+View = Callable[[Taken, Read, dict[str, Any]], dict[str, Any]]
+
+
+def take(library: Library, session_id: str, leaf: str | None = None) -> Taken:
+    """Copy what is needed of a session. For the thread that owns its state."""
+    card, state = library.files.card(session_id), library.files.state(session_id)
+    if card is None or state is None:
+        raise SessionUnreadableError(
+            "the session's file is gone", hint="what is stored of it: `indexerd show REF`"
+        )
+    row = None if leaf is None else row_of(state, leaf)
+    labels = state.labels | {
+        state.id(one): text
+        for key, text in _user_labels(library, session_id).items()
+        if (one := state.row(key)) is not None
+    }
+    return Taken(card, still(state, row), library.files.lines(session_id), labels)
+
+
+def row_of(state: SessionState, entry_id: str) -> int:
+    """The row of an entry; NotFoundError names one that is not there."""
+    row = state.row(entry_id)
+    if row is None:
+        shown = clean_line(entry_id[:WORD_MAX], WORD_MAX)
+        raise NotFoundError(
+            f"no entry {shown} in this session", hint="`indexerd tree REF --filter all` lists them"
+        )
+    return row
+
+
+def _user_labels(library: Library, session_id: str) -> dict[str, str]:
+    try:
+        home = library.home(session_id)
+        user = read_user(Path(home) / user_name(session_id)) if home else None
+    except IndexerdError:  # an invalid sidecar counts as none, and is reported where it is read
+        return {}
+    return user.labels if user else {}
+
+
+def ask(view: View, taken: Taken, params: dict[str, Any]) -> dict[str, Any]:
+    """Answer from what was taken. ValueError: a line is no JSON, the session must be reread."""
+    with taken.lines as lines:
+        return view(taken, reader(taken, lines), params)
+
+
+def ask_library(
+    library: Library, session_id: str, view: View, params: dict[str, Any]
+) -> dict[str, Any]:
+    """Take and ask, in one thread: what a command does without a daemon."""
+    try:
+        return ask(view, take(library, session_id, word(params, "leaf")), params)
+    except ValueError:
+        if library.reread(session_id):
+            return ask_library(library, session_id, view, params)
+        raise changed() from None
+
+
+def changed() -> SessionUnreadableError:
+    """The error for a file that is not what it was a moment ago."""
+    return SessionUnreadableError("the session file changed while it was read")
+
+
+def reader(taken: Taken, lines: SessionLines) -> Read:
+    """A way to read a row in full. What the state says of its kind counts."""
+    read, state = ADAPTERS[taken.card.agent].read, taken.state
+
+    def entry(row: int) -> Entry:
+        line, kind = lines.row(row), state.kind(row)
+        try:
+            found = read(line, state.id(row)) if line else _lost(state, row)
+        except ValueError:
+            if not state.strict:
+                raise
+            found = _lost(state, row)
+        return found if found.kind is kind else replace(found, kind=kind)
+
+    return entry
+
+
+def _lost(state: SessionState, row: int) -> Entry:
+    """What is known of an entry whose line was too long to keep, or is none any more."""
+    kind = "message" if state.codes[row] & MESSAGE else ""
+    return Entry(id=state.id(row), kind=state.kind(row), type=kind, role=None, timestamp="")
+
+
+# -- the views -----------------------------------------------------------------------------------
+
+
+def tree(taken: Taken, read: Read, params: dict[str, Any]) -> dict[str, Any]:
+    """`tree`: every entry that is asked for, depth first."""
+    mode = word(params, "filter") or "all"
+    if mode not in FILTERS:
+        raise UsageError(f"filter is one of {', '.join(FILTERS)}")
+    state = taken.state
+    sketches = {
+        row: sketch(read(row), Turn((state.codes[row] & TURN_MASK) >> TURN_SHIFT))
+        for row in dict.fromkeys(state.index.get(one, at) for at, one in enumerate(state.ids))
+    }
+    found = nodes(state, sketches, taken.labels, wanted(mode, word(params, "search")))
+    listed = list(islice(found, NODES_MAX))
+    answer = _head(taken) | {"nodes": listed}
+    if next(found, None) is not None:
+        answer["truncated"] = True
+    circle = state.cycles()
+    if circle:
+        answer["cycles"] = circle
+        answer["warnings"] = [f"the parents of {len(circle)} entries run in a circle"]
+    return answer
+
+
+def branches(taken: Taken, read: Read, _params: dict[str, Any]) -> dict[str, Any]:
+    """`branches`: every tip; only its last message and the branch summaries are read."""
+    state = taken.state
+    summaries = {row: read(row) for row in summary_rows(state)}
+    listed = []
+    for tip in tips(state, summaries):
+        told = "" if tip.summary == ROOT else "".join(summaries[tip.summary].texts)
+        moment = iso_ms(read(tip.row if tip.last == ROOT else tip.last).timestamp)
+        one = {
+            "leafId": state.id(tip.row),
+            "branchPointId": None if tip.parting == ROOT else state.id(tip.parting),
+            "entries": tip.entries,
+            "userMessages": tip.users,
+            "lastActivity": iso_of_ms(moment) if moment else "",
+            "active": tip.row == state.leaf,
+            "label": taken.labels.get(state.id(tip.row)),
+            "gist": clean_text(told[: 2 * GIST_MAX], GIST_MAX),
+            "reason": taken.labels.get(state.id(tip.summary)) if told else None,
+        }
+        optional = ("label", "gist", "reason")
+        listed.append({key: value for key, value in one.items() if value or key not in optional})
+    return _head(taken) | {"tips": listed}
+
+
+def path(taken: Taken, read: Read, params: dict[str, Any]) -> dict[str, Any]:
+    """`path`: the entries from the root to the leaf, with their texts.
+
+    `customType` asks for an extension's records alone, with their data (S1.33).
+    """
+    custom = word(params, "customType")
+    rows = taken.state.path()
+    limit = _limit(taken.state, rows)
+    places = {taken.state.id(row): row for row in rows}
+    entries: Iterator[Entry] = (read(row) for row in rows)
+    if custom is not None:
+        entries = records(entries, custom)
+    listed = [_step(taken, places[one.id], one, limit, data=custom is not None) for one in entries]
+    cut = {} if limit == TEXT_MAX else {"textMax": limit}
+    return _head(taken) | {"entries": listed} | cut
+
+
+def context(taken: Taken, read: Read, _params: dict[str, Any]) -> dict[str, Any]:
+    """`context`: what the agent would hand its model; and the path's compactions, newest first."""
+    state = taken.state
+    found = context_of(state, read, level=LEVELS.get(taken.card.agent))
+    rows = [row for row in state.path() if state.kind(row) is Kind.COMPACTION]
+    past = [_compaction(one) for one in compactions(read(row) for row in rows)]
+    return _head(taken) | {
+        "messages": [
+            {"role": one.role, "text": one.text, "entryId": one.entry_id} for one in found.messages
+        ],
+        "model": found.model,
+        "thinkingLevel": found.thinking_level,
+        "compactions": past,
+        "previousSummary": past[0]["summary"] if past else None,
+    }
+
+
+VIEWS: dict[str, View] = {"tree": tree, "branches": branches, "path": path, "context": context}
+
+
+def _head(taken: Taken) -> dict[str, Any]:
+    leaf = taken.state.leaf
+    return {
+        "sessionId": taken.card.session_id,
+        "leafId": None if leaf == NOWHERE else taken.state.id(leaf),
+    }
+
+
+def _limit(state: SessionState, rows: list[int]) -> int:
+    """How long each text may be, so that all of them together stay within bounds."""
+    for limit in _CUTS:
+        if sum(min(state.lengths[row], limit) for row in rows) <= TEXTS_MAX:
+            return limit
+    return _CUTS[-1]
+
+
+def _step(taken: Taken, row: int, entry: Entry, limit: int, *, data: bool) -> dict[str, Any]:
+    above = taken.state.parent(row)
+    one = {
+        "id": entry.id,
+        "parentId": None if above == ROOT else taken.state.id(above),
+        "ordinal": taken.state.ordinals[row],
+        "type": entry.type[:WORD_MAX],
+        "role": entry.role and entry.role[:WORD_MAX],
+        "label": taken.labels.get(entry.id),
+        "timestamp": entry.timestamp[:WORD_MAX],
+        "text": "".join(entry.texts)[:limit],
+        "customType": entry.details.get("customType"),
+        "display": entry.details.get("display"),
+        "fromId": entry.details.get("fromId"),
+    }
+    if data:
+        one["data"] = opaque(entry.details.get("data"))
+    return {key: value for key, value in one.items() if value is not None or key == "parentId"}
+
+
+def _compaction(entry: Entry) -> dict[str, Any]:
+    details = entry.details
+    one = {
+        "entryId": entry.id,
+        "timestamp": entry.timestamp[:WORD_MAX],
+        "summary": "".join(entry.texts),
+        "firstKeptEntryId": details.get("kept"),
+        "tokensBefore": details.get("tokensBefore"),
+        "fromHook": details.get("fromHook"),
+        "details": opaque(details.get("details")),
+    }
+    return {key: value for key, value in one.items() if value is not None}

@@ -1,0 +1,150 @@
+"""Claude Code files for tests: lines as the client writes them, and a skim as a tailer does it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from indexerd.agents.claude import read, skim, skim_oversize
+from indexerd.core.lines import LineBuffer, Oversize
+from indexerd.core.session import SessionState
+from indexerd.events import Entry, Kind
+
+FILE = "/home/u/.claude/projects/-w/s1.jsonl"
+MISSING = "(the key is not written)"
+
+
+def state_of(
+    data: bytes, *, file: str = FILE, cuts: Iterable[int] = (), asleep: bool = False
+) -> SessionState:
+    """Feed a file's bytes in pieces; `asleep`: the state is stored and loaded between them."""
+    state, buffer = SessionState(file), LineBuffer()
+    for start, stop in itertools.pairwise([0, *sorted(cuts), len(data)]):
+        for found in buffer.feed(data[start:stop]):
+            if isinstance(found, Oversize):
+                skim_oversize(state, found)
+            else:
+                skim(state, found.data, found.offset)
+            if asleep:
+                state = SessionState.decode(state.encode(), file)
+    return state
+
+
+def entries(data: bytes, state: SessionState, *kinds: Kind) -> list[Entry]:
+    """The entries on the path, of these kinds or all, read in full."""
+    return [
+        read(data[state.offsets[row] : state.offsets[row] + state.lengths[row]], state.id(row))
+        for row in state.path()
+        if not kinds or state.kind(row) in kinds
+    ]
+
+
+def prompts(data: bytes, state: SessionState) -> list[str]:
+    """The human messages on the path."""
+    return [entry.text for entry in entries(data, state, Kind.USER)]
+
+
+def answers(data: bytes, state: SessionState) -> list[str]:
+    """The texts of the assistant on the path."""
+    found = [entry.text for entry in entries(data, state, Kind.ASSISTANT)]
+    return [text for text in found if text]
+
+
+_clock = itertools.count()
+
+
+def line(kind: str, uuid: str | None, parent: str | None, **more: Any) -> bytes:
+    """One line of a conversation; a `parent` of MISSING leaves the key out."""
+    at = next(_clock)
+    held: dict[str, Any] = {} if parent == MISSING else {"parentUuid": parent}
+    held |= {
+        "isSidechain": False,
+        "type": kind,
+        "timestamp": f"2026-01-01T{at // 3600 % 24:02d}:{at // 60 % 60:02d}:{at % 60:02d}.000Z",
+        "cwd": "/w",
+        "sessionId": "s1",
+        "version": "2.1.330",
+        "gitBranch": "main",
+    }
+    if uuid is not None:
+        held["uuid"] = uuid
+    return bare(**(held | more))
+
+
+def bare(**fields: Any) -> bytes:
+    """One line with these fields only."""
+    return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
+
+
+def user(uuid: str, parent: str | None, content: Any, **more: Any) -> bytes:
+    """A line of type user: a string, or blocks."""
+    return line("user", uuid, parent, message={"role": "user", "content": content}, **more)
+
+
+def result(uuid: str, parent: str | None, call: str, *, error: bool = False) -> bytes:
+    """What a tool gave."""
+    block = {"type": "tool_result", "tool_use_id": call, "content": "r", "is_error": error}
+    return user(uuid, parent, [block], toolUseResult={"stdout": "r"})
+
+
+def answer(
+    uuid: str,
+    parent: str | None,
+    said: Any = "ok",
+    *,
+    stop: str | None = "end_turn",
+    message: str = "",
+    **more: Any,
+) -> bytes:
+    """A line of an answer: a text, or blocks."""
+    content = [{"type": "text", "text": said}] if isinstance(said, str) else said
+    held = {
+        "id": message or f"msg_{uuid}",
+        "type": "message",
+        "role": "assistant",
+        "model": "claude-x",
+        "content": content,
+        "stop_reason": stop,
+        "usage": {"input_tokens": 3, "output_tokens": 5, "cache_read_input_tokens": 7},
+    }
+    return line("assistant", uuid, parent, message=held, **more)
+
+
+def call(
+    uuid: str, parent: str | None, tool: str, *, message: str = "", name: str = "Bash", **given: Any
+) -> bytes:
+    """A line of an answer that calls a tool."""
+    block = {"type": "tool_use", "id": tool, "name": name, "input": given}
+    return answer(uuid, parent, [block], stop="tool_use", message=message)
+
+
+def attachment(uuid: str | None, parent: str | None, kind: str, **held: Any) -> bytes:
+    """A line of type attachment."""
+    return line("attachment", uuid, parent, attachment={"type": kind, **held})
+
+
+def queued(uuid: str | None, parent: str | None, prompt: Any, **held: Any) -> bytes:
+    """A prompt that was typed while the agent worked."""
+    return attachment(uuid, parent, "queued_command", prompt=prompt, **held)
+
+
+def boundary(uuid: str, logical: str | None, **metadata: Any) -> bytes:
+    """The line that a compaction begins with."""
+    meta = {"trigger": "auto", "preTokens": 9, **metadata}
+    return line(
+        "system",
+        uuid,
+        None,
+        subtype="compact_boundary",
+        logicalParentUuid=logical,
+        compactMetadata=meta,
+        content="Conversation compacted",
+    )
+
+
+def summary(uuid: str, parent: str | None, text: str = "It was about X.") -> bytes:
+    """A compaction's summary."""
+    said = f"This session is being continued from a previous conversation. {text}"
+    return user(uuid, parent, said, isCompactSummary=True, isVisibleInTranscriptOnly=True)

@@ -1,0 +1,156 @@
+"""Codex's lines, made here, and its files, read as the service reads them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from indexerd.agents import codex
+from indexerd.core.lines import LineBuffer, Oversize
+from indexerd.core.session import SessionState
+from indexerd.events import TURN_MASK, TURN_SHIFT, Entry, Kind, Turn
+
+SHARED = Path(__file__).parents[3] / "shared" / "fixtures"
+THREAD = "019c0000-0000-7000-8000-000000000001"
+OTHER = "019c0000-0000-7000-8000-000000000002"
+FILE = f"/home/u/.codex/sessions/2026/03/01/rollout-2026-03-01T09-00-00-{THREAD}.jsonl"
+STAMP = "2026-03-01T09:00:00.000Z"
+
+
+def line(kind: str | None = None, payload: Any = None, **more: Any) -> bytes:
+    """One line as codex writes it; without a kind, what the oldest releases wrote."""
+    held = more if kind is None else {"timestamp": STAMP, "type": kind, "payload": payload} | more
+    return json.dumps(held, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+
+
+def meta(thread: str = THREAD, **more: Any) -> bytes:
+    """A session_meta."""
+    return line("session_meta", {"id": thread, "timestamp": STAMP, "cwd": "/w"} | more)
+
+
+def item(kind: str, **fields: Any) -> bytes:
+    """A response item."""
+    return line("response_item", {"type": kind} | fields)
+
+
+def event(kind: str, **fields: Any) -> bytes:
+    """An event."""
+    return line("event_msg", {"type": kind} | fields)
+
+
+def done(kind: str, **fields: Any) -> bytes:
+    """An item of the newest dialect."""
+    return event("item_completed", thread_id=THREAD, turn_id="t", item={"type": kind} | fields)
+
+
+def user(*texts: str, **more: Any) -> bytes:
+    """A user message as the model sees it."""
+    blocks = [{"type": "input_text", "text": text} for text in texts]
+    return item("message", role="user", content=blocks, **more)
+
+
+def said(text: str) -> bytes:
+    """The event of a user message."""
+    return event("user_message", message=text, images=[], local_images=[])
+
+
+def answer(text: str, **more: Any) -> bytes:
+    """An assistant message."""
+    return item(
+        "message", role="assistant", content=[{"type": "output_text", "text": text}], **more
+    )
+
+
+def call(call_id: str = "c1", name: str = "exec_command", **arguments: Any) -> bytes:
+    """A call of a function."""
+    return item("function_call", name=name, arguments=json.dumps(arguments), call_id=call_id)
+
+
+def output(text: Any, call_id: str = "c1") -> bytes:
+    """What a call gave."""
+    return item("function_call_output", call_id=call_id, output=text)
+
+
+def turn(name: str, *inside: bytes, end: str = "task_complete") -> bytes:
+    """A whole turn."""
+    around = event("task_started", turn_id=name), line("turn_context", {"turn_id": name})
+    return b"".join((*around, *inside, event(end, turn_id=name)))
+
+
+def talk(name: str, question: str) -> bytes:
+    """A turn of one question and one answer, as the older dialect stores it."""
+    return turn(name, user(question), said(question), answer(f"{question}!"))
+
+
+def state_of(
+    *lines: bytes,
+    cuts: Iterable[int] = (),
+    file: str = FILE,
+    state: SessionState | None = None,
+    stored: bool = False,
+) -> SessionState:
+    """Feed a file's bytes in pieces; `stored` encodes and decodes the state between them."""
+    data, buffer = b"".join(lines), LineBuffer()
+    state = state or SessionState(file)
+    for start, stop in itertools.pairwise([0, *sorted(cuts), len(data)]):
+        for found in buffer.feed(data[start:stop]):
+            if isinstance(found, Oversize):
+                codex.skim_oversize(state, found)
+            else:
+                codex.skim(state, found.data, found.offset)
+            if stored:
+                state = SessionState.decode(state.encode(), file)
+    return state
+
+
+class Home:
+    """The files of one CODEX_HOME."""
+
+    def __init__(self, root: Path) -> None:
+        self.files = sorted(root.glob("*essions/**/*.jsonl"))
+
+    def load(self, path: Path, cuts: Iterable[int] = (), *, stored: bool = False) -> SessionState:
+        """The state of a session, with the history that stands in other files."""
+        data = path.read_bytes()
+        state = SessionState(str(path))
+        self._borrow(state, data, [path])
+        return state_of(data, cuts=cuts, file=str(path), state=state, stored=stored)
+
+    def _borrow(self, state: SessionState, data: bytes, younger: list[Path]) -> None:
+        base = codex.base(data.partition(b"\n")[0])
+        if base is None:
+            return
+        path = next(
+            one
+            for one in self.files
+            if base.session_id in one.name and one not in younger and one.stat().st_size >= base.end
+        )
+        head = path.read_bytes()[: base.end]
+        self._borrow(state, head, [*younger, path])
+        codex.skim(state, head, 0)
+        state.borrowed(str(path))
+
+
+def entries(state: SessionState, data: bytes = b"") -> list[Entry]:
+    """The path's entries, read in full: from `data`, or from the files."""
+    found = []
+    for row in state.path():
+        start, stop = state.offsets[row], state.offsets[row] + state.lengths[row]
+        held = data or Path(state.file_of(row)).read_bytes()
+        found.append(codex.read(held[start:stop], state.id(row)))
+    return found
+
+
+def texts(state: SessionState, data: bytes = b"", kind: Kind = Kind.USER) -> list[str]:
+    """What a human (or the agent) said on the path."""
+    read = zip(state.path(), entries(state, data), strict=True)
+    return [one.text for row, one in read if state.kind(row) is kind]
+
+
+def undone(state: SessionState, row: int) -> bool:
+    """Whether a row is the output of a call that failed."""
+    turn_of = Turn((state.codes[row] & TURN_MASK) >> TURN_SHIFT)
+    return state.kind(row) is Kind.TOOL and turn_of is Turn.FAILED

@@ -1,0 +1,458 @@
+"""Claude Code's files: real ones and public ones, any split, the header, titles, odd bytes."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from indexerd.agents.claude import preview, read, resume_command
+from indexerd.core import lines as lines_module
+from indexerd.core.session import SessionState
+from indexerd.events import Kind, Turn
+from tests.agents.claude_files import (
+    FILE,
+    MISSING,
+    answer,
+    answers,
+    attachment,
+    bare,
+    call,
+    entries,
+    line,
+    prompts,
+    result,
+    state_of,
+    summary,
+    user,
+)
+
+SHARED = Path(__file__).parents[3] / "shared" / "fixtures"
+REAL, PUBLIC = SHARED / "real", SHARED / "public"
+
+
+NONE = ("/ctx/", "sample_session.json$", "/ccusage/projects/", "medium-conversation")  # no sessions
+
+
+def truth() -> list[Any]:
+    """What the driver sent to Claude Code."""
+    held = REAL / "truth.json"
+    rows = json.loads(held.read_text()) if held.is_file() else []
+    return [pytest.param(row, id=row["label"]) for row in rows if row["agent"] == "claude"]
+
+
+def listed() -> list[tuple[str, str]]:
+    """The public Claude files, and how many human messages are on their current path."""
+    held = PUBLIC / "MANIFEST.md"
+    rows = [row.split("|") for row in held.read_text().splitlines()] if held.is_file() else []
+    cells = [[cell.strip() for cell in row] for row in rows if len(row) > 6]
+    return [
+        (row[1], row[5])
+        for row in cells
+        if row[1].startswith("claude/") and not row[1].endswith(".meta.json")
+    ]
+
+
+@cache
+def held(path: Path) -> bytes:
+    """A fixture's bytes; an unfinished last line is finished, as the next write would."""
+    data = path.read_bytes()
+    return data if data.endswith(b"\n") else data + b"\n"
+
+
+# -- files that Claude Code wrote ----------------------------------------------------------------
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("row", truth())
+def test_what_was_sent_is_what_is_read(row: dict[str, Any]) -> None:
+    """Messages in order, counts, names, answers and edited files equal what the driver sent."""
+    path = REAL / row["file"]
+    data = held(path)
+    state = state_of(data, file=str(path))
+
+    assert state.header is not None
+    assert state.header.session_id == row["session_id"]
+    assert state.header.cwd.startswith("/srv/rig/work/claude/")
+    assert prompts(data, state) == row["user_messages"]
+    assert state.user_messages() == row["n_user"]
+    assert state.name == row.get("name")
+    assert state.compactions == row.get("compactions", 0)
+    assert state.git_branch == "main"
+    assert not state.cycles()
+    killed = row["label"] == "interrupted"  # in the middle of a call, which was not answered
+    assert state.turn is (Turn.OPEN if killed else Turn.ENDED)
+    assert (
+        killed or [text for text in row["final_answers"] if text not in answers(data, state)] == []
+    )
+    calls = [use for entry in entries(data, state) for use in entry.tools if use.name]
+    assert len(calls) == row["n_tool_calls"]
+    written = {path for use in calls for path in use.writes}
+    assert [path.removeprefix(state.header.cwd + "/") for path in written] == row["files_edited"]
+
+
+@pytest.mark.shared
+def test_a_fork_and_its_origin_share_their_first_entry_and_the_origin_is_older() -> None:
+    """S1.16: copies of ids and times tell nothing, lines that are not copied do."""
+    rows = {row.values[0]["label"]: REAL / row.values[0]["file"] for row in truth()}
+    if not rows:
+        pytest.skip("the shared fixtures are not beside this checkout")
+    demo = PUBLIC / "claude/synthetic/projects/-work-demo"
+    background = [demo / f"11111111-0000-4000-8000-00000000000{n}.jsonl" for n in (1, 2)]
+    for files in ([rows["multi"], rows["fork"]], background):
+        origin, fork = (state_of(held(path), file=str(path)) for path in files)
+        assert origin.notes["first"] == fork.notes["first"]
+        assert 0 < origin.born_ms < fork.born_ms
+
+
+@pytest.mark.shared
+def test_public_files_count_as_their_manifest_says() -> None:
+    """Every number that is given for a current path; what is no session counts nothing."""
+    rows = listed()
+    if not rows:
+        pytest.skip("the shared fixtures are not beside this checkout")
+    assert sum(count.isdigit() for _, count in rows) >= 24
+    for name, count in rows:
+        path = PUBLIC / name
+        state = state_of(held(path), file=str(path))
+        assert not count.isdigit() or state.user_messages() == int(count), name
+        assert not state.cycles(), name
+        assert (state.header is None) == any(one in f"{name}$" for one in NONE), name
+        assert state.header is None or state.header.subagent == ("agent-" in path.name), name
+
+
+@pytest.mark.shared
+def test_a_long_real_session_keeps_every_prompt_on_its_path() -> None:
+    """The one of 1.4 MB: 21 prompts, read by hand; interruptions and summaries are none."""
+    path = PUBLIC / "claude/episodic-memory/large-conversation.jsonl"
+    if not path.is_file():
+        pytest.skip("the shared fixtures are not beside this checkout")
+    data = held(path)
+    state = state_of(data, file=str(path))
+    assert (state.user_messages(), state.users) == (21, 21)
+    assert state.name is None  # both summaries are another session's
+    assert not [text for text in prompts(data, state) if text.startswith("[Request interrupted")]
+
+
+# -- splits --------------------------------------------------------------------------------------
+
+
+def split_files() -> list[Path]:
+    """Files of several kinds, small enough to be skimmed many times."""
+    demo = PUBLIC / "claude/synthetic/projects/-work-demo"
+    viewer = PUBLIC / "claude/claude-code-viewer/projects/sample-project"
+    found = [
+        *sorted(demo.glob("*.jsonl")),
+        *sorted(viewer.glob("*.jsonl")),
+        *sorted((PUBLIC / "claude/claude-code-log").glob("*.jsonl")),
+        *sorted((PUBLIC / "claude/agent-sessions").rglob("*.jsonl")),
+        *sorted((REAL / "claude").rglob("2894b4c2*.jsonl")),
+        *sorted((REAL / "claude").rglob("ad8df587*.jsonl")),
+    ]
+    return [path for path in found if path.is_file()]
+
+
+@pytest.mark.shared
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_any_split_of_a_real_file_gives_the_same_state(draw: st.DataObject) -> None:
+    """F1: however the bytes arrive, and though the state sleeps between, it comes out the same."""
+    files = split_files()
+    if not files:
+        pytest.skip("the shared fixtures are not beside this checkout")
+    path = draw.draw(st.sampled_from(files))
+    data = held(path)
+    cuts = draw.draw(st.lists(st.integers(0, len(data)), max_size=12))
+    whole = state_of(data, file=str(path))
+    assert state_of(data, file=str(path), cuts=cuts, asleep=True).encode() == whole.encode()
+
+
+def small_session() -> bytes:
+    """Two turns, the first with a tool and a queued prompt, a compaction, titles."""
+    return b"".join(
+        [
+            bare(type="custom-title", customTitle="Fïrst", sessionId="s1"),
+            bare(type="queue-operation", operation="enqueue", timestamp="2026-01-01T00:00:00Z"),
+            user("u1", None, "first ünï"),
+            call("a1", "u1", "t1", name="Read", file_path="/w/a.py"),
+            result("r1", "a1", "t1"),
+            attachment("q1", "r1", "queued_command", prompt="and that"),
+            answer("a2", "q1", "done"),
+            b"{torn\n",
+            summary("c1", "a2"),
+            user("u2", "c1", "second"),
+            answer("a3", "u2", stop=None),
+            bare(type="ai-title", aiTitle="later"),
+        ]
+    )
+
+
+SMALL = small_session()
+
+
+@given(st.lists(st.integers(0, len(SMALL)), max_size=8))
+def test_any_split_gives_the_same_state(cuts: list[int]) -> None:
+    """F1: each line counts once, even if it was cut inside a character."""
+    whole = state_of(SMALL)
+    assert state_of(SMALL, cuts=cuts, asleep=True).encode() == whole.encode()
+    assert (whole.user_messages(), whole.bad_lines, whole.name) == (3, 1, "Fïrst")
+
+
+# -- the header ----------------------------------------------------------------------------------
+
+
+def test_the_file_names_the_session_not_its_lines() -> None:
+    """formats.md 2.1: copied lines keep the old session's id; the file's stem is its own."""
+    state = state_of(user("u1", None, "hi", sessionId="old"), file="/p/-w/new.jsonl")
+    assert state.header is not None
+    assert (state.header.session_id, state.header.version) == ("new", 1)
+    assert state.header.parent is None
+
+
+def test_bookkeeping_alone_makes_no_session_but_counts() -> None:
+    """What stands before the first line of a conversation keeps its ordinals, title and time."""
+    early = bare(type="mode", mode="normal") + bare(
+        type="queue-operation", timestamp="2025-01-01T00:00:00.000Z"
+    )
+    early += bare(type="custom-title", customTitle="Named")
+    assert state_of(early).header is None
+    state = state_of(early + user("u1", None, "hi", cwd="") + answer("a1", "u1"))
+    assert state.header is not None
+    assert state.header.created_at == "2025-01-01T00:00:00.000Z"
+    assert state.header.cwd == "/w"  # the first that is there
+    assert (list(state.ordinals), state.name) == ([3, 4], "Named")
+
+
+def test_files_of_other_programs_are_no_sessions() -> None:
+    """S1.3: lines without a conversation's fields, an array, a document of many lines."""
+    other = bare(provider="claude", session={}, event={}) + bare(type="message", message={})
+    other += b'{"loglines": [\n{"type":"user",\n' + bare(type="session", id="x", version=3)
+    state = state_of(other)
+    assert state.header is None
+    assert (len(state), state.bad_lines) == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("file", "parent"),
+    [
+        ("/p/-w/1234/subagents/agent-a1.jsonl", "1234"),
+        ("/p/-w/1234/subagents/workflows/wf/agent-a1.jsonl", "1234"),
+        ("/p/-w/agent-a1.jsonl", "s1"),
+        ("/p/-w/5678.jsonl", "s1"),
+    ],
+)
+def test_a_sub_agents_file_names_its_parent_and_has_no_human(file: str, parent: str) -> None:
+    """formats.md 2.3, 2.5: its first prompt is the parent's; its path is followed all the same."""
+    data = user("u1", None, "do it", isSidechain=True)
+    data += call("a1", "u1", "t1", name="Edit", file_path="/w/x").replace(b"false", b"true", 1)
+    data += result("r1", "a1", "t1").replace(b"false", b"true", 1)
+    asked = state_of(data[: data.index(b"\n") + 1], file=file)
+    data += answer("a2", "r1", "did it", isSidechain=True)
+    state = state_of(data, file=file)
+    assert state.header is not None
+    assert (state.header.subagent, state.header.parent_id) == (True, parent)
+    assert (state.users, state.first_user, asked.turn) == (0, "", Turn.OPEN)
+    assert (answers(data, state), state.turn) == (["did it"], Turn.ENDED)
+
+
+def test_a_file_that_seemed_a_sub_agents_is_its_own_once_it_speaks_for_itself() -> None:
+    """Sidechain lines may come first; then nothing of theirs counts."""
+    side = user("x1", None, "helper", isSidechain=True) + answer("x2", "x1", isSidechain=True)
+    state = state_of(side + user("u1", MISSING, "hi") + answer("a1", "u1"))
+    assert [state.id(row) for row in state.path()] == ["u1", "a1"]
+    assert state.header is not None
+    assert (state.header.subagent, state.header.parent_id) == (False, None)
+    assert (state.messages, state.assistants, state.user_messages()) == (2, 1, 1)
+    assert state.notes["first"] == "u1"
+
+
+def test_a_copy_is_younger_than_its_origin() -> None:
+    """S1.16: by `requestSessionId`, by the lines' session id, by the background's mark."""
+    early, late = "2026-03-01T09:00:00.000Z", "2026-03-01T10:00:00.000Z"
+    start = user("u1", None, "hi", timestamp=early)
+    origin = state_of(start + answer("a1", "u1", timestamp=late))
+    old = start + answer("a1", "u1", timestamp=late)
+    copies = [
+        start + answer("a1", "u1", timestamp=late, requestSessionId="s0"),
+        old.replace(b'"s1"', b'"s0"'),
+        user("u1", None, "hi", timestamp=early, sessionKind="bg"),
+        bare(type="queue-operation", timestamp=late) + start,
+    ]
+    for data in copies:
+        copy = state_of(data + user("u2", "u1", "more"))
+        assert copy.born_ms > origin.born_ms
+        assert copy.notes["first"] == origin.notes["first"] == "u1"
+
+
+# -- titles --------------------------------------------------------------------------------------
+
+BASE = user("u1", None, "hi") + answer("a1", "u1")
+
+
+def test_the_users_title_wins_over_any_later_one() -> None:
+    """formats.md 2.6: newest of its kind, and the best kind; a blank one clears its own kind."""
+    custom = [bare(type="custom-title", customTitle=name) for name in ("one", "t\nwo", " ")]
+    ai = bare(type="ai-title", aiTitle="made")
+    agent = bare(type="agent-name", agentName="agent")
+    assert state_of(BASE + agent).name == "agent"
+    assert state_of(BASE + agent + ai).name == "made"
+    assert state_of(BASE + custom[0] + custom[1] + ai + agent).name == "t wo"
+    assert state_of(BASE + custom[0] + ai + custom[2]).name == "made"
+    assert state_of(BASE + ai + bare(type="ai-title", aiTitle=7)).name == "made"
+
+
+def test_a_summary_names_only_the_session_whose_message_it_names() -> None:
+    """formats.md 2.5: most summaries describe another session, wherever they stand."""
+    own, foreign = (bare(type="summary", summary=f"of {x}", leafUuid=x) for x in ("a1", "zz"))
+    assert state_of(foreign + BASE + foreign).name is None
+    assert state_of(BASE + own).name == "of a1"
+    assert state_of(foreign + own + BASE).name == "of a1"  # it stood above
+
+
+def test_rename_is_heard_where_nothing_else_names() -> None:
+    """formats.md 2.6: the argument of /rename in a local command."""
+    told = "<command-name>/rename</command-name><command-args>Kiwi</command-args>"
+    data = BASE + line("system", "y1", "a1", subtype="local_command", content=told)
+    assert state_of(data).name == "Kiwi"
+    assert state_of(data + bare(type="agent-name", agentName="better")).name == "better"
+    other = told.replace("rename", "model")
+    assert state_of(BASE + line("system", "y1", "a1", content=other)).name is None
+
+
+# -- odd bytes -----------------------------------------------------------------------------------
+
+
+def test_damage_loses_its_own_line_only() -> None:
+    """F3, F4, F5: what is no JSON object is counted; line ends and half emojis do no harm."""
+    bad = [b"{torn", b"[" * 100_000, b"null", b"[1]", b'"x"', b"42", b"{} {}", b"\0" * 50]
+    data = b"\xef\xbb\xbf" + user("u1", None, "cut \ud83d").replace(b"\n", b"\r\n")
+    data += b"\n".join(bad) + b"\n \n" + answer("a1", "u1", "line\u2028sep")
+    state = state_of(data)
+    assert (state.bad_lines, len(state)) == (len(bad), 2)
+    assert (state.first_user, state.turn) == ("cut \ufffd", Turn.ENDED)
+    assert list(state.ordinals) == [0, 1]
+
+
+def test_bytes_that_are_no_utf8_become_replacement_characters() -> None:
+    """F6: the line stays."""
+    data = user("u1", None, "caf?").replace(b"caf?", b"caf\xff")
+    assert state_of(data).first_user == "caf\ufffd"
+
+
+def test_fields_of_another_type_read_as_absent() -> None:
+    """The line stays in the tree, whatever its values are."""
+    data = BASE + line("user", "u2", "a1", message="error")
+    data += line("user", "u3", "a1", message={"content": 5}, isMeta="no", gitBranch=7)
+    data += user("u4", "a1", ["bare words", 3, {"type": "text", "text": ["x"]}], origin="human")
+    data += line("assistant", "a2", "u4", message={"stop_reason": 4, "id": [], "content": {}})
+    data += attachment("q1", "a2", "queued_command", prompt={"a": 1}, commandMode=[])
+    data += line("system", "y1", 7, subtype={}, compactMetadata="x")  # type: ignore[arg-type]
+    state = state_of(data)
+    assert (state.bad_lines, len(state)) == (0, 8)
+    assert prompts(data, state) == ["hi", "bare words"]
+    assert state.turn is Turn.OPEN
+    assert state.path()[-1] == state.row("a2")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda some: (
+        st.lists(some, max_size=3) | st.dictionaries(st.text(max_size=5), some, max_size=3)
+    ),
+    max_leaves=8,
+)
+KEYS = st.sampled_from(
+    [
+        *("type", "uuid", "parentUuid", "message", "attachment", "timestamp", "sessionId"),
+        *("isSidechain", "isMeta", "origin", "subtype", "compactMetadata", "logicalParentUuid"),
+        *("toolUseResult", "leafUuid", "summary", "customTitle"),
+    ]
+)
+WORDS = st.sampled_from(
+    ["user", "assistant", "system", "attachment", "u1", "u2", "u3", "compact_boundary", "summary"]
+)
+MESSAGE = st.fixed_dictionaries({"content": JSON}, optional={"id": WORDS, "stop_reason": JSON})
+ODD = st.dictionaries(KEYS, WORDS | MESSAGE | JSON, max_size=8)
+
+
+@given(st.lists(ODD | st.binary(max_size=60), max_size=12))
+def test_nothing_in_a_file_raises(odd: list[Any]) -> None:
+    """F4: whatever the lines hold, the state can be stored, walked and read."""
+    rows = [one if isinstance(one, bytes) else json.dumps(one).encode() for one in odd]
+    data = BASE + b"\n".join(rows) + b"\n"
+    state = state_of(data)
+    assert SessionState.decode(state.encode()).encode() == state.encode()
+    assert not state.cycles()
+    entries(data, state)
+
+
+def test_a_line_too_long_to_hold_keeps_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """F8: of a picture, a result and an answer the ends tell enough; an id may be lost."""
+    monkeypatch.setattr(lines_module, "LINE_MAX", 5000)
+    monkeypatch.setattr(lines_module, "END_KEPT", 700)
+    picture = [{"type": "text", "text": "Look"}, {"type": "image", "source": {"data": "x" * 9000}}]
+    block = {"type": "tool_result", "tool_use_id": "t1", "is_error": True, "content": "y" * 9000}
+    data = user("u1", None, picture) + call("a1", "u1", "t1")
+    both = line("user", None, "a1", message={"role": "user", "content": [block]})
+    data += both[:-2] + b',"uuid":"r1","toolUseResult":{"stdout":"' + b"z" * 9000 + b'"}}\n'
+    data += answer("a2", "r1", "w" * 9000) + user("u2", "a2", "next")
+    state = state_of(data, cuts=range(0, len(data), 333))
+    assert state.oversized == 3
+    assert [state.kind(row) for row in state.path()] == [
+        *(Kind.USER, Kind.ASSISTANT, Kind.TOOL, Kind.ASSISTANT, Kind.USER)
+    ]
+    assert state.id(state.path()[2]) != "r1"  # it stood between two long values
+    assert (state.user_messages(), state.first_user, state.bad_lines) == (2, "Look", 0)
+    asleep = state_of(data, cuts=range(0, len(data), 901), asleep=True)
+    assert asleep.encode() == state.encode()
+
+
+def test_ids_of_a_line_too_long_are_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """F8: what a tool's result holds may look like the line's fields."""
+    monkeypatch.setattr(lines_module, "LINE_MAX", 5000)
+    monkeypatch.setattr(lines_module, "END_KEPT", 700)
+    gave = result("r1", "a1", "t1")
+    inner = b'"toolUseResult":{"log":"' + b"z" * 9000 + b'","uuid":"inner","parentUuid":"x"'
+    head, _, tail = gave.partition(b'"message"')
+    gave = head + b'"message"' + tail.replace(b'"toolUseResult":{"stdout":"r"', inner)
+    data = user("u1", None, "hi") + call("a1", "u1", "t1")
+    data += gave.replace(b'"type":"user"', b'"type":"user","uuid":"r1"', 1).replace(
+        b',"uuid":"r1","message"', b',"message"'
+    )
+    state = state_of(data + answer("a2", "r1"))
+    assert (state.oversized, [state.id(row) for row in state.path()]) == (
+        1,
+        ["u1", "a1", "r1", "a2"],
+    )
+
+
+def test_reading_refuses_what_is_no_entry() -> None:
+    """The only error there is."""
+    for data in (b"", b"{torn", b"[1]", b"null"):
+        with pytest.raises(ValueError, match="not an object"):
+            read(data, "x")
+
+
+# -- for the user --------------------------------------------------------------------------------
+
+
+def test_preview_is_one_line_without_what_was_put_around() -> None:
+    """S0.46: reminders and an editor's notes are nobody's words; secrets are not shown."""
+    notes = "<system-reminder>a\nb</system-reminder>\n<ide_opened_file>c</ide_opened_file>"
+    assert preview(f"{notes}\nfix\nit <system-reminder>d</system-reminder>") == "fix it"
+    assert preview("<system-reminder>alone</system-reminder>") != ""
+    assert "sk-ant" not in preview("use sk-ant-api03-" + "a1B2" * 24)
+    assert len(preview("word " * 500)) <= 200
+
+
+def test_resume_command_quotes_and_names_the_parent_of_a_sub_agent() -> None:
+    """The command survives spaces; a sub-agent's session cannot be resumed, its parent's can."""
+    assert resume_command("s 1", "/a b", FILE) == "cd '/a b' && claude --resume 's 1'"
+    assert resume_command("s1", "", FILE) == "claude --resume s1"
+    child = "/p/-w/1234/subagents/agent-a1.jsonl"
+    assert resume_command("agent-a1", "/w", child) == "cd /w && claude --resume 1234"

@@ -1,0 +1,357 @@
+"""Where Claude Code's lines hang: branches, parallel tools, compaction, lines that come again."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indexerd.agents.claude import tree as tree_module
+from indexerd.core.session import SessionState
+from indexerd.events import Kind, Turn
+from tests.agents.claude_files import (
+    MISSING,
+    answer,
+    answers,
+    attachment,
+    boundary,
+    call,
+    entries,
+    line,
+    prompts,
+    queued,
+    result,
+    state_of,
+    summary,
+    user,
+)
+
+
+def path(state: SessionState) -> list[str]:
+    """The ids on the path."""
+    return [state.id(row) for row in state.path()]
+
+
+# -- branches ------------------------------------------------------------------------------------
+
+
+def test_a_rewind_is_the_next_prompt_at_an_older_place() -> None:
+    """S1.13: what was asked instead is on the path, what was left is not; S0.9 counts anew."""
+    data = user("u1", None, "one") + answer("a1", "u1")
+    data += user("u2", "a1", "two") + answer("a2", "u2") + user("u3", "a1", "instead")
+    state = state_of(data)
+    assert prompts(data, state) == ["one", "instead"]
+    assert state.left("a2")
+    assert (state.new_user_messages("a1"), state.new_user_messages("a2")) == (1, 2)
+
+
+def test_a_rewind_to_the_first_prompt_makes_another_root() -> None:
+    """Nothing of the first attempt stays."""
+    data = user("u1", None, "one") + answer("a1", "u1") + user("u2", None, "other")
+    assert prompts(data, state_of(data)) == ["other"]
+
+
+def test_two_writers_of_one_file_do_not_mix() -> None:
+    """Two terminals resumed one session: an answer goes on with the prompt that it names."""
+    data = user("u1", None, "one") + answer("a1", "u1")
+    data += user("x1", "a1", "left") + user("y1", "a1", "right")
+    data += answer("x2", "x1", "to the left") + answer("y2", "y1", "to the right")
+    state = state_of(data)
+    assert path(state) == ["u1", "a1", "y1", "y2"]
+    assert path(state_of(data[: data.rindex(b'{"parentUuid":"y1"')])) == ["u1", "a1", "x1", "x2"]
+
+
+def test_bookkeeping_moves_no_leaf() -> None:
+    """The leaf's id is stable while only attachments, system lines and commands are added."""
+    data = user("u1", None, "one") + attachment("e1", "u1", "environment") + answer("a1", "e1")
+    assert path(state_of(data)) == ["u1", "e1", "a1"]
+    for more in (
+        attachment("s1", "a1", "prompt_snapshot"),
+        line("system", "s2", "s1", subtype="turn_duration"),
+        user("s3", "s2", "<command-name>/model</command-name>"),
+        user("s4", "s3", "<local-command-stdout>Set</local-command-stdout>"),
+        line("progress", "s5", "s4", data={}),
+        line("last-prompt", None, MISSING, leafUuid="s5"),
+    ):
+        data += more
+        state = state_of(data)
+        assert (state.leaf_id, state.turn) == ("a1", Turn.ENDED)
+    state = state_of(data + user("u2", "s5", "two"))
+    assert path(state) == ["u1", "e1", "a1", "s1", "s2", "s3", "s4", "s5", "u2"]
+    assert state.new_user_messages("a1") == 1
+    assert len(state.tips()) == 1
+
+
+# -- artefacts -----------------------------------------------------------------------------------
+
+PARALLEL = [
+    answer("k1", "u1", "I look.", stop="tool_use", message="m"),
+    call("k2", "k1", "t1", message="m"),
+    call("k3", "k2", "t2", message="m"),
+]
+
+
+def test_results_of_parallel_tools_stay_on_the_path() -> None:
+    """formats.md 2.4: results hang off different lines of one answer; all of them are kept."""
+    data = user("u1", None, "one") + b"".join(PARALLEL) + result("r1", "k2", "t1")
+    data += result("r2", "k3", "t2") + answer("a2", "r2", "seen")
+    state = state_of(data)
+    assert path(state) == ["u1", "k1", "k2", "k3", "r1", "r2", "a2"]
+    assert len(state.tips()) == 1
+
+
+def test_a_result_between_the_lines_of_an_answer_loses_none_of_them() -> None:
+    """The next line may name any sibling: whatever it names, texts and results stay."""
+    last = answer("k4", "k2", "And more.", stop="tool_use", message="m")
+    for named in ("r1", "r2", "k4"):
+        data = user("u1", None, "one") + b"".join(PARALLEL[:2]) + result("r1", "k2", "t1")
+        data += PARALLEL[2] + last + result("r2", "k3", "t2") + answer("a2", named, "seen")
+        state = state_of(data + user("u2", "a2", "two"))
+        assert answers(data, state_of(data)) == ["I look.", "And more.", "seen"]
+        assert path(state) == ["u1", "k1", "k2", "r1", "k3", "k4", "r2", "a2", "u2"]
+
+
+def test_a_late_result_takes_nothing_from_the_path() -> None:
+    """A tool ran long: its result names the call of turns ago, and lines go on from there."""
+    data = user("u1", None, "one") + call("k1", "u1", "t1") + answer("a1", "k1", "meanwhile")
+    data += user("u2", "a1", "two") + result("r1", "k1", "t1") + answer("a2", "r1", "late")
+    state = state_of(data)
+    assert prompts(data, state) == ["one", "two"]
+    assert answers(data, state) == ["meanwhile", "late"]
+
+
+def test_a_prompt_after_parallel_results_keeps_what_was_queued() -> None:
+    """A typed prompt that names a place inside the newest turn is no way back."""
+    data = user("u1", None, "one") + b"".join(PARALLEL) + result("r1", "k2", "t1")
+    data += queued("q1", "r1", "and this") + result("r2", "k3", "t2")
+    data += user("u2", "r1", "two")
+    state = state_of(data)
+    assert prompts(data, state) == ["one", "and this", "two"]
+    data += answer("a2", "u2") + user("u3", "r1", "instead of two")
+    assert prompts(data, state_of(data))[-1] == "instead of two"
+    assert "two" not in prompts(data, state_of(data))
+
+
+def test_parents_that_went_missing_do_not_cut_the_path() -> None:
+    """formats.md 2.4: progress lines get lost; a lost parent is what was the leaf then."""
+    data = user("u1", None, "one") + answer("a1", "lost1", "first")
+    data += user("u2", "lost2", "two") + answer("a2", "u2")
+    assert prompts(data, state_of(data)) == ["one", "two"]
+    data += user("u3", "lost2", "instead of two")
+    state = state_of(data)
+    assert prompts(data, state) == ["one", "instead of two"]
+    assert answers(data, state) == ["first"]
+
+
+def test_a_file_without_parents_is_read_in_order() -> None:
+    """Old and foreign writers name none, or null everywhere; ids may be missing, too."""
+    for parent in (None, MISSING):
+        data = user("u1", parent, "one") + answer("a1", parent)
+        data += user("c1", parent, "<command-name>/model</command-name>")
+        data += user("u2", parent, "two")
+        state = state_of(data)
+        assert path(state) == ["u1", "a1", "c1", "u2"]
+        plain = state_of(data.replace(b'"uuid"', b'"was"'))
+        assert (path(plain), plain.notes.get("first")) == (["L0", "L1", "L2", "L3"], None)
+
+
+def test_inline_sub_agents_are_rows_off_the_path() -> None:
+    """formats.md 2.1: before 2.0 they stood in the parent's file; none of it counts."""
+    data = user("u1", None, "one") + call("k1", "u1", "t1", name="Task")
+    data += user("x1", None, "helper", isSidechain=True)
+    data += answer("x2", "x1", "helped", isSidechain=True)
+    data += result("r1", "k1", "t1") + answer("a1", "r1")
+    state = state_of(data)
+    assert path(state) == ["u1", "k1", "r1", "a1"]
+    assert (len(state), state.messages, state.users, state.assistants) == (6, 4, 1, 2)
+    before = state_of(data[: data.index(b'"r1"')].rpartition(b"\n")[0] + b"\n")
+    assert before.leaf_id == "k1"
+    astray = data + answer("a2", "x2", "on from the helper's line")
+    assert path(state_of(astray))[-2:] == ["a1", "a2"]
+
+
+# -- queued prompts ------------------------------------------------------------------------------
+
+
+def test_a_queued_prompt_without_an_id_hangs_at_the_end() -> None:
+    """formats.md 2.3: older versions wrote neither id nor parent, between chunks of an answer."""
+    data = user("u1", None, "one") + PARALLEL[0] + queued(None, MISSING, "and this")
+    data += PARALLEL[1] + result("r1", "k2", "t1") + answer("a1", "r1", "done")
+    state = state_of(data)
+    assert path(state) == ["u1", "k1", "L2", "k2", "r1", "a1"]
+    assert prompts(data, state) == ["one", "and this"]
+    assert (state.messages, state.turn) == (6, Turn.ENDED)
+    half = data.index(b'"queued_command"')
+    assert state_of(data, cuts=[half]).encode() == state.encode()
+
+
+def test_a_prompt_recorded_twice_counts_once() -> None:
+    """formats.md 2.3: as a queued command and as a user line, in either order."""
+    start = user("u1", None, "one") + call("k1", "u1", "t1") + result("r1", "k1", "t1")
+    waiting = queued("q1", "r1", "go on", source_uuid="src", timestamp="2025-05-05T00:00:00Z")
+    sent = [
+        user("u2", "q1", "go on", promptSource="queued"),
+        user("u2", "q1", "go on"),  # in the same turn
+        user("src", "q1", "go on"),
+        user("u2", "q1", "go on", timestamp="2025-05-05T00:00:00Z"),
+    ]
+    for again in sent:
+        state = state_of(start + waiting + again + answer("a1", "u2"))
+        assert (state.user_messages(), state.users) == (2, 2)
+    for again in (sent[0], *sent[2:]):  # a turn later
+        data = start + waiting + answer("a1", "q1") + again
+        assert state_of(data).user_messages() == 2
+        once_more = user("u9", "u2", "go on", promptSource="queued")
+        assert state_of(data + once_more).user_messages() == 3
+    first = user("u2", "r1", "go on", promptSource="queued") + queued("q1", "u2", "go on")
+    assert state_of(start + first).user_messages() == 2
+
+
+def test_the_same_words_typed_again_count_again() -> None:
+    """Only a second record of one prompt is left out, not a second prompt."""
+    start = user("u1", None, "go on") + call("k1", "u1", "t1") + result("r1", "k1", "t1")
+    data = start + queued("q1", "r1", "go on") + answer("a1", "q1") + user("u2", "a1", "go on")
+    assert state_of(data).user_messages() == 3
+    twice = start + queued("q1", "r1", "go on") + queued("q2", "q1", "go on")
+    assert state_of(twice).user_messages() == 3
+    rewound = user("u1", None, "one") + queued("q1", "u1", "go on") + user("u2", None, "go on")
+    assert state_of(rewound).user_messages() == 1  # on a branch of its own
+
+
+# -- compaction ----------------------------------------------------------------------------------
+
+TALK = user("u1", None, "one") + answer("a1", "u1", "A1") + user("u2", "a1", "two")
+TALK += answer("a2", "u2", "A2")
+
+
+def test_a_compaction_that_keeps_nothing_begins_anew() -> None:
+    """The boundary is a root: the path is what the model still sees."""
+    data = TALK + boundary("b1", "a2") + summary("c1", "b1") + user("u3", "c1", "three")
+    state = state_of(data)
+    assert (path(state), state.compactions) == (["b1", "c1", "u3"], 1)
+    assert prompts(data, state) == ["three"]
+    bare = TALK + boundary("b1", "a2") + answer("a3", "b1")
+    assert path(state_of(bare)) == ["b1", "a3"]
+
+
+def test_a_compaction_that_keeps_messages_goes_on() -> None:
+    """The boundary hangs below what it follows; its summary knows the first message kept."""
+    segment = {"headUuid": "u2", "anchorUuid": "c1", "tailUuid": "a2"}
+    data = TALK + boundary("b1", "a2", preservedSegment=segment) + summary("c1", "b1")
+    state = state_of(data)
+    assert (state.leaf_id, state.kind(state.leaf), state.turn) == (
+        *("c1", Kind.COMPACTION),
+        Turn.ENDED,
+    )
+    data += user("u3", "c1", "three")
+    state = state_of(data)
+    assert prompts(data, state) == ["one", "two", "three"]
+    (made,) = entries(data, state, Kind.COMPACTION)
+    assert (made.id, made.details) == ("c1", {"kept": "u2"})
+    assert made.text.endswith("It was about X.")
+    assert state.new_user_messages("a2") == 1
+
+
+def test_a_boundary_that_names_a_sibling_loses_no_text() -> None:
+    """Of parallel tools' lines the boundary may name any."""
+    data = user("u1", None, "one") + b"".join(PARALLEL) + result("r1", "k2", "t1")
+    data += answer("k4", "k3", "And more.", stop="tool_use", message="m")
+    data += boundary("b1", "r1", preservedMessages={"uuids": ["r1"]}) + summary("c1", "b1")
+    assert answers(data, state_of(data)) == ["I look.", "And more."]
+
+
+def test_a_summary_without_its_boundary_or_flag_is_one_all_the_same() -> None:
+    """formats.md 2.3: older summaries lack the flag; none of them says what was kept."""
+    text = "This session is being continued from a previous conversation that ran out."
+    data = TALK + user("c1", "a2", text) + user("u3", "c1", "three")
+    state = state_of(data)
+    (made,) = entries(data, state, Kind.COMPACTION)
+    assert (made.text, made.details) == (text, {"kept": None})
+    assert prompts(data, state) == ["one", "two", "three"]
+
+
+def test_messages_logged_again_after_a_compaction_count_once() -> None:
+    """formats.md 2.4: the same ids with new parents, or new ids with the same times."""
+    kept = {"headUuid": "u2", "tailUuid": "a2"}
+    data = TALK + boundary("b1", "a2", preservedSegment=kept) + summary("c1", "b1")
+    at = TALK.split(b"\n")[2].partition(b'"timestamp":"')[2][:24].decode()
+    for again in (
+        user("u2", "c1", "two", timestamp=at) + answer("a2", "u2", "A2"),
+        user("v2", "c1", "two", timestamp=at) + answer("v3", "v2", "A3"),
+    ):
+        last = "a2" if b'"a2"' in again else "v3"
+        whole = data + again + user("u3", last, "three") + answer("a3", "u3", "A3")
+        state = state_of(whole)
+        assert prompts(whole, state) == ["one", "two", "three"]
+        assert state.users == 3
+        assert state.path()[-3] > state.row("c1")  # type: ignore[operator]  # the copy
+        assert state.orderly
+    assert answers(whole, state)[:2] == ["A1", "A2"]
+
+
+def test_a_kept_message_that_is_logged_only_again_has_others_stand_for_it() -> None:
+    """The message that a boundary names may come below its own summary: no circle."""
+    kept = {"uuids": ["a1", "u2", "a2"], "anchorUuid": "c1"}
+    early = TALK[: TALK.index(b'"a2"')].rpartition(b"\n")[0] + b"\n"
+    data = early + boundary("b1", "a2", preservedMessages=kept) + summary("c1", "b1")
+    data += answer("a2", "c1", "A2") + user("u3", "a2", "three")
+    state = state_of(data)
+    assert path(state) == ["u1", "a1", "u2", "b1", "c1", "a2", "u3"]
+    assert not state.cycles()
+    nowhere = boundary("b1", "zz", preservedMessages={}) + summary("c1", "b1")
+    assert path(state_of(TALK + nowhere)) == ["b1", "c1"]
+
+
+def test_the_same_line_twice_is_one_and_the_newest_is_read() -> None:
+    """formats.md 2.4: the same id in the same place; a broken first copy does no harm."""
+    data = user("u1", None, "one") + line("user", "u2", "u1", message="error")
+    data += user("u2", "u1", "two")
+    assert state_of(data).leaf_id == "u2"
+    data += answer("a1", "u2") + answer("a1", "u2")
+    state = state_of(data)
+    assert (prompts(data, state), state.messages, len(state)) == (["one", "two"], 3, 3)
+    assert list(state.ordinals) == [0, 1, 3]
+    assert state.orderly
+
+
+# -- bounds --------------------------------------------------------------------------------------
+
+
+def test_walks_are_bounded_and_lose_nothing() -> None:
+    """A place too far up counts as on the path."""
+    calls, parent = b"", "k0"
+    for number in range(tree_module.FAR + 10):
+        calls += answer(f"k{number + 1}", parent, "", stop="tool_use")
+        parent = f"k{number + 1}"
+    data = user("k0", None, "one") + calls + result("r1", "k1", "t") + answer("a1", "r1", "end")
+    state = state_of(data)
+    assert prompts(data, state) == ["one"]
+    assert len(state.path()) == len(state)
+
+
+IDS = st.sampled_from(["u1", "u2", "a1", "a2", "r1", "q1", "b1", "c1", "zz"])
+PARENTS = st.none() | IDS
+LINES = st.one_of(
+    st.builds(user, IDS, PARENTS, st.sampled_from(["x", "y", "[Request interrupted by user]"])),
+    st.builds(answer, IDS, PARENTS, stop=st.sampled_from([None, "end_turn", "tool_use"])),
+    st.builds(result, IDS, PARENTS, st.just("t")),
+    st.builds(queued, st.none() | IDS, PARENTS, st.sampled_from(["x", "y"])),
+    st.builds(attachment, IDS, PARENTS, st.just("file"), filename=st.just("/f")),
+    st.builds(
+        boundary, IDS, IDS, preservedMessages=st.fixed_dictionaries({"uuids": st.lists(IDS)})
+    ),
+    st.builds(summary, IDS, PARENTS),
+    st.builds(answer, IDS, PARENTS, isSidechain=st.booleans()),
+)
+
+
+@given(st.lists(LINES, max_size=25), st.lists(st.integers(0, 6000), max_size=6))
+def test_any_tree_is_orderly(lines: list[bytes], cuts: list[int]) -> None:
+    """S1.7: whatever ids repeat and parents name, no circle, no lost count, any split alike."""
+    data = b"".join(lines)
+    state = state_of(data)
+    assert state.orderly
+    assert not state.cycles()
+    on_path = [row for row in state.path() if state.kind(row) is Kind.USER]
+    assert state.user_messages() == len(on_path) <= state.users
+    cut = state_of(data, cuts=[at for at in cuts if at < len(data)], asleep=True)
+    assert cut.encode() == state.encode()

@@ -1,0 +1,173 @@
+"""Codex's rollouts on disk: any split, any damage, lines too long to hold."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indexerd.agents import codex
+from indexerd.agents.codex.oversize import mended
+from indexerd.agents.codex.shape import Item
+from indexerd.core import lines as lines_module
+from indexerd.core.session import SessionState
+from indexerd.events import Kind, Turn
+from tests.agents.codex_files import (
+    OTHER,
+    answer,
+    call,
+    entries,
+    event,
+    item,
+    line,
+    meta,
+    output,
+    said,
+    state_of,
+    talk,
+    texts,
+    turn,
+    user,
+)
+
+ENVIRONMENT = "<environment_context>\n  <cwd>/w</cwd>\n</environment_context>"
+
+
+def session() -> bytes:
+    """Two turns with events, a rollback of one, and two more, the last with a failed tool."""
+    return b"".join(
+        (
+            meta(git={"branch": "main"}),
+            item("message", role="developer", content=[{"type": "input_text", "text": "rules"}]),
+            user(ENVIRONMENT),
+            talk("t1", "öne"),
+            talk("t2", "two"),
+            event("thread_rolled_back", num_turns=1),
+            talk("t3", "three"),
+            turn("t4", user("four"), said("four"), call(cmd="false"), output("Exit code: 1\n")),
+        )
+    )
+
+
+@given(st.lists(st.integers(0, len(session())), max_size=8))
+def test_any_split_gives_the_same_state(cuts: list[int]) -> None:
+    """F1: however the bytes arrive, and through the ledger in between, each record counts once."""
+    assert state_of(session()).encode() == state_of(session(), cuts=cuts, stored=True).encode()
+
+
+def test_ids_hold_when_read_anew_and_in_a_copy() -> None:
+    """S3.6: an item's own id, else `L` and the ordinal, else `L` and its place; never one twice."""
+    body = talk("t1", "one") + user("q", id="msg_1") + user("q", id="msg_1")
+    own, copied = state_of(meta(), body), state_of(meta(OTHER), meta(), body)
+    assert own.ids == copied.ids
+    assert own.ids[-2:] == [b"msg_1", b"L7"]
+    numbered = [line("turn_context", {"model": "m"}, ordinal=n) for n in (40, 41, 41, -1)]
+    assert state_of(meta(), *numbered).ids == [b"L40", b"L41", b"L41.2", b"L3"]
+    odd = user("q", id="x\ud83d" + "y" * 300)
+    kept = state_of(meta(), odd.replace(b"x", b"x\\ud83d"))
+    assert kept.row(kept.id(0)) == 0
+
+
+def test_lines_that_are_no_entries_are_counted_and_skipped() -> None:
+    """F3 to F7: damage in the middle loses its own line only; foreign line ends do no harm."""
+    bad = [
+        b"{not json\n",
+        b"[" * 100_000 + b"\n",
+        b"null\n",
+        b"[]\n",
+        b'"x"\n',
+        b"\x00" * 99 + b"\n",
+    ]
+    glued = user("lost")[:-9] + user("with it")
+    crlf = user("cut \\ud83d").replace(b"\\\\", b"\\").replace(b"\n", b"\r\n")
+    data = b"\xef\xbb\xbf" + meta() + b"".join(bad) + b"\n  \n" + glued + crlf
+    state = state_of(data)
+    assert state.bad_lines == len(bad) + 1
+    assert state.first_user == "cut \ufffd"
+    assert texts(state, data) == ["cut \ufffd"]
+
+
+_FIELD = st.sampled_from([*Item.__struct_fields__, "text", "query", "command", "timestamp"])
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_FIELD, inner, max_size=4),
+    max_leaves=12,
+)
+_WORDS = [
+    "message",
+    "function_call",
+    "function_call_output",
+    "user_message",
+    "item_completed",
+    "turn_aborted",
+    "task_complete",
+    "task_started",
+    "token_count",
+    "thread_rolled_back",
+    "patch_apply_end",
+    "exec_command_end",
+    "error",
+    "user",
+    "assistant",
+    "UserMessage",
+]
+_TYPES = ["session_meta", "response_item", "event_msg", "turn_context", "compacted", None]
+
+
+@given(st.lists(st.tuples(st.sampled_from(_TYPES), st.sampled_from(_WORDS), _JSON), max_size=12))
+def test_nothing_in_a_file_raises(odd: list[tuple[str | None, str, object]]) -> None:
+    """F4: wrong types anywhere read as absent; what became a row can be read in full."""
+    lines = []
+    for kind, word, held in odd:
+        payload = held | {"type": word} if isinstance(held, dict) else held
+        lines.append(line(kind, payload) if kind else json.dumps(payload).encode() + b"\n")
+    data = meta() + b"".join(lines)
+    state = state_of(data)
+    assert len(entries(state, data)) == len(state.path())
+    for one in lines:
+        codex.base(one)
+    SessionState.decode(state.encode())
+
+
+def test_a_line_too_long_to_hold_keeps_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """F8: what a long line is, stands at its beginning; counts, turns and failures hold."""
+    monkeypatch.setattr(lines_module, "LINE_MAX", 5000)
+    monkeypatch.setattr(lines_module, "END_KEPT", 600)
+    long = "x" * 20_000
+    image = {"type": "input_image", "image_url": f"data:image/png;base64,{long}"}
+    asked = item(
+        "message", role="user", content=[{"type": "input_text", "text": 'see "it"'}, image]
+    )
+    told = event("user_message", message='see "it"', images=[long])
+    again = item("message", role="user", content=[image])
+    data = b"".join(
+        (
+            meta(base_instructions={"text": long}, git={"branch": "b"}),
+            turn("t1", asked, told, call(), output(f"Exit code: 1\n{long}"), answer(long)),
+            turn("t2", again, event("user_message", message="", images=[long]), answer("b")),
+            line("compacted", {"message": long}),
+        )
+    )
+    state = state_of(data, cuts=range(0, len(data), 700))
+    assert state.header is not None
+    assert (state.header.session_id, state.header.cwd, state.oversized) == (THREAD, "/w", 8)
+    kinds = [state.kind(row).name for row in state.path() if state.kind(row) is not Kind.SETTING]
+    assert kinds == ["USER", "CALL", "TOOL", "ASSISTANT", "USER", "ASSISTANT", "COMPACTION"]
+    assert (state.first_user, state.turn, state.bad_lines) == ('see "it"', Turn.ENDED, 0)
+    assert state.lengths[2] == 0
+    assert state.encode() == state_of(data, cuts=range(0, len(data), 333)).encode()
+
+
+_VALUES = st.dictionaries(st.text(max_size=4), _JSON, max_size=4)
+
+
+@given(_VALUES, st.integers(0, 400))
+def test_the_beginning_of_a_document_is_mended(held: dict[str, object], length: int) -> None:
+    """F8: wherever a document is cut, what is left of it is a document, with what came before."""
+    data = json.dumps({"first": 1, "then": held}).encode()
+    head = data[: max(length, 12)]
+    found = json.loads(mended(head))
+    assert found["first"] == 1
+    assert set(found.get("then") or {}) <= set(held)

@@ -1,0 +1,252 @@
+"""The real clients, each at work in a network that holds nothing but a scripted model.
+
+In: a `World`. Out: an `Isle`, in which a client runs in that world's home while its daemon looks
+on, and the questions that the tests of all clients ask of rows, meta files, calls and events.
+Only where `INDEXERD_RIG` names a directory with the rig (`install.sh` fetches the clients), and
+as root, because of the network. What an isle started, it ends.
+
+What surprised us: a network namespace belongs to a thread, so one thread of ours lives in it,
+starts every process, and sends every request.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indexerd.client import Client
+from indexerd.errors import DeadlineError
+from tests.e2e.world import PATIENCE, World, until
+
+RIG = Path(os.environ.get("INDEXERD_RIG") or "/nonexistent").absolute()
+PORT = 8931
+MODEL = f"http://127.0.0.1:{PORT}"
+PROJECT = "import sys, lib; lib.make_project(sys.argv[1])"
+CLONE_NEWNET = 0x40000000
+
+needed = pytest.mark.skipif(
+    not os.environ.get("INDEXERD_RIG"), reason="INDEXERD_RIG names no directory with the clients"
+)
+
+# What the scripted model has an answer for (the rig's scenarios.py).
+FIVE = (
+    "Let us design a cache for the forecast results.",
+    "Why fifteen minutes?",
+    "What about eviction?",
+    "Should we persist it to SQLite?",
+    "How do we test expiry without sleeping?",
+)
+FIX = "There is an off-by-one in the moving average. Please fix it and note the change."
+FIXED = ("docs/CHANGES.md", "src/forecast.py")  # what the client's edits then change
+MODES = "Name three failure modes."
+LINE = "Summarise the design in one line."
+PICK = "Pick a storage layer for alerts."
+REDIS = "Branch A: use Redis streams instead."
+GROW = "Branch A: how large may a stream grow?"
+RETRY = "Branch B: and retries?"
+HELPER = "Ask a helper to review the cache."
+SLOW = "Wait for the slow upstream."
+
+
+def program(client: str, path: str) -> str:
+    """A client's program; the test is skipped where it is not installed."""
+    found = RIG / "clients" / client / "node_modules" / path
+    if not found.exists():
+        pytest.skip(f"{client} is not installed in {RIG}")
+    return str(found)
+
+
+class Isle:
+    """A project, a scripted model, and a network in which that is all there is."""
+
+    def __init__(self, world: World, thread: ThreadPoolExecutor) -> None:
+        self.world = world
+        self.project = world.root / "weathercli"
+        self.errors = world.root / "client.err"
+        home = {key: world.env[key] for key in world.env if key == "HOME" or key[:4] == "XDG_"}
+        self.env = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "TERM": "dumb", **home}
+        self._thread = thread
+        self._started: list[subprocess.Popen[str]] = []
+
+    def start(self, *argv: str, **env: str) -> subprocess.Popen[str]:
+        """A process, with pipes for its input and output, in a group of its own."""
+        with self.errors.open("a") as errors:
+            begin = partial(
+                subprocess.Popen,
+                argv,
+                env=self.env | env,
+                cwd=self.project,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                start_new_session=True,
+            )
+            process: subprocess.Popen[str] = self._thread.submit(begin).result()
+        self._started.append(process)
+        return process
+
+    def run(self, *argv: str, **env: str) -> str:
+        """A process to its end: what it said."""
+        process = self.start(*argv, **env)
+        said, _ = process.communicate("", timeout=50)
+        assert process.returncode == 0, self.errors.read_text()[-2000:]
+        return said
+
+    def ask(self, method: str, url: str, body: Any = None) -> Any:
+        """One request in the isle's network, and the JSON of its answer."""
+        return self._thread.submit(_ask, method, url, body).result(60)
+
+    def answers(self, url: str) -> bool:
+        """Whether something answers there yet."""
+        try:
+            self.ask("GET", url)
+        except OSError:
+            return False
+        return True
+
+    def settle(self) -> None:
+        """Make the project, raise the loopback device and start the model."""
+        subprocess.run(
+            [sys.executable, "-B", "-c", PROJECT, self.project], cwd=RIG, check=True, timeout=20
+        )
+        self.run("ip", "link", "set", "lo", "up")
+        logs = self.world.root / "model"
+        model = (sys.executable, "-B", str(RIG / "fake_server.py"), str(PORT))
+        self.start(*model, FAKE_CWD=str(self.project), FAKE_LOG=str(logs))
+        until(lambda: self.answers(f"{MODEL}/health"), "the scripted model")
+
+    def leave(self) -> None:
+        """End what was started here, and all that came of it."""
+        for process in self._started:
+            with process, suppress(ProcessLookupError):  # the whole group may have ended
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def _ask(method: str, url: str, body: Any) -> Any:
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, {"content-type": "application/json"}, method=method)
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with direct.open(request, timeout=50) as answer:
+        held = answer.read()
+    return json.loads(held) if held else None
+
+
+def _leave_network() -> bool:
+    return ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET) == 0
+
+
+@contextmanager
+def isle(world: World) -> Iterator[Isle]:
+    """A fresh isle in a world; empty again when the block ends."""
+    with ThreadPoolExecutor(1) as thread:
+        if not thread.submit(_leave_network).result():
+            pytest.skip("a network of its own needs root")
+        made = Isle(world, thread)
+        try:
+            made.settle()
+            yield made
+        finally:
+            made.leave()
+
+
+class Beholder:
+    """What the daemon shows of the sessions of one agent."""
+
+    def __init__(self, world: World, agent: str, client: Client) -> None:
+        self.world = world
+        self.agent = agent
+        self._events = client.events(timeout=PATIENCE)
+        self.told: list[dict[str, Any]] = []
+
+    def sees(self, session_id: str, **wanted: Any) -> dict[str, Any]:
+        """Wait until a session's row says this, whatever else it says."""
+        row: dict[str, Any] = {}
+
+        def agrees() -> bool:
+            row.clear()
+            row.update(self.world.row(session_id))
+            return {key: row.get(key) for key in wanted} == wanted
+
+        try:
+            until(agrees, "agreement")
+        except AssertionError:
+            assert wanted == {key: row.get(key) for key in wanted}
+        return dict(row)
+
+    def lists(self, *expected: str, **params: Any) -> None:
+        """Wait until `list` shows these sessions of the agent, each once, as `get` shows them."""
+        ids: list[str] = []
+
+        def agrees() -> bool:
+            rows = self.world.call("list", agent=self.agent, limit=500, **params)["sessions"]
+            ids[:] = [row["sessionId"] for row in rows]
+            return sorted(ids) == sorted(expected) and all(
+                row == self.world.row(row["sessionId"]) for row in rows
+            )
+
+        try:
+            until(agrees, "the list")
+        except AssertionError:
+            assert sorted(expected) == sorted(ids)
+            raise
+
+    def indexed(self, session_id: str, leaf: str | None = None) -> dict[str, Any]:
+        """Wait for the meta file of a session's leaf, and for the row that tells of it."""
+        wanted = leaf or self.world.row(session_id)["leafId"]
+        found: dict[str, Any] = self.world.wait_meta(
+            session_id, lambda meta: meta["lastIndexedLeafId"] == wanted
+        )
+        self.sees(session_id, name=found["name"], nameSource="meta", newUserMessages=0)
+        assert (found["agent"], found["sessionId"]) == (self.agent, session_id)
+        return found
+
+    def hears(self, session_id: str, *wanted: str) -> list[dict[str, Any]]:
+        """Wait until each of these events was told of a session; all that was told of it."""
+        while True:
+            told = [event for event in self.told if event.get("sessionId") == session_id]
+            missing = {*wanted} - {event["event"] for event in told}
+            if not missing:
+                return told
+            try:
+                self.told.append(next(self._events))
+            except DeadlineError:
+                raise AssertionError(f"never told of {missing}: {told}") from None
+
+    def rests(self) -> None:
+        """Wait until nothing is queued, due, or being indexed."""
+
+        def idle() -> bool:
+            status = self.world.call("status")
+            return not status["queued"] and not status["indexing"]
+
+        until(idle, "rest")
+
+    def paid(self, **calls: int) -> None:
+        """Once all rests, each session was sent to a model this often, and no other was."""
+        self.rests()
+        rows = [row for row in self.world.telemetry() if row["customType"] == "session-index:index"]
+        assert all(row["success"] for row in rows)
+        sent = [row["sessionId"] for row in rows]
+        assert calls == {one: sent.count(one) for one in sorted({*sent})}
+
+
+@contextmanager
+def watched(world: World, agent: str) -> Iterator[tuple[Isle, Beholder]]:
+    """An isle, with a daemon that was started before the client's first start."""
+    world.metas = world.root / "data/indexerd/sessions-meta" / agent
+    with isle(world) as made, world.daemon(), Client(world.socket, timeout=PATIENCE) as client:
+        yield made, Beholder(world, agent, client)

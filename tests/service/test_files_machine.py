@@ -1,0 +1,278 @@
+"""Whatever happens to session files, what is known of them is what a fresh reading finds.
+
+A machine appends, branches, rolls back, tears, truncates, rewrites, renames, archives and
+deletes the files of three agents, in any order, and restarts in between; after each step it
+compares every session's card and tree with those of a reader that starts from nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from indexerd.core.card import Card
+from indexerd.io.ledger import Ledger
+from indexerd.io.scan import scan
+from indexerd.io.stores import Store
+from indexerd.service.files import Files
+
+IDS = [f"01a1fff2-0000-7000-8000-00000000000{n}" for n in range(3)]
+NOON = "2026-11-21T12:00:00.000Z"
+small = st.integers(0, 7)
+
+
+class World:
+    """The stores of three agents in one directory, and readers of them."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.stores = [
+            Store("pi", f"{root}/pi/sessions", f"{root}/meta"),
+            Store("claude", f"{root}/claude/projects", f"{root}/meta"),
+            Store("codex", f"{root}/codex/sessions", f"{root}/meta"),
+            Store("codex", f"{root}/codex/archived_sessions", f"{root}/meta", archive=True),
+        ]
+        for store in self.stores:
+            Path(store.sessions).mkdir(parents=True)
+
+    def reader(self, ledger: Path) -> Files:
+        """Files over a ledger that may hold something already."""
+        files = Files(
+            Ledger(ledger),
+            stores=lambda: self.stores,
+            since=lambda _: None,
+            title=lambda _agent, _id: None,
+            exclude=list,
+            defect=self.defect,
+        )
+        files.load()
+        return files
+
+    @staticmethod
+    def defect(path: str, bug: Exception) -> None:
+        """No file may provoke one."""
+        raise AssertionError(path) from bug
+
+    def look(self, files: Files) -> None:
+        """One reconciling scan."""
+        found = scan([store.sessions for store in self.stores]).files
+        gone = files.missing(found, lambda _: False)
+        for _ in files.refresh([*files.differing(found), *gone]):
+            pass
+
+
+def known(files: Files) -> dict[str, tuple[Card, list[tuple[Any, ...]], str | None]]:
+    """Every session's card, its tree, and where the leaf is."""
+    made = {}
+    for card in files.owners.cards():
+        state = files.state(card.session_id)
+        assert state is not None
+        tree = [
+            (state.id(row), state.parent(row), state.codes[row], state.offsets[row])
+            for row in range(len(state))
+        ]
+        made[card.session_id] = (msgspec.structs.replace(card, mtime_ms=0), tree, state.leaf_id)
+    return made
+
+
+class FilesMachine(RuleBasedStateMachine):
+    """Any order of what clients, users and file systems do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.home = Path(tempfile.mkdtemp(prefix="machine-"))
+        self.world = World(self.home / "agents")
+        self.ledger = self.home / "ledger.sqlite"
+        self.files = self.world.reader(self.ledger)
+        self.count = 0
+        self.ids: dict[Path, list[str]] = {}  # entries written to each file, newest last
+
+    def teardown(self) -> None:
+        """Leave nothing."""
+        shutil.rmtree(self.home)
+
+    def paths(self) -> list[Path]:
+        """Every session file there is, in a stable order."""
+        return sorted((self.home / "agents").rglob("*.jsonl"))
+
+    def pick(self, number: int) -> Path:
+        """One of them."""
+        paths = self.paths()
+        return paths[number % len(paths)]
+
+    def write(self, path: Path, *lines: dict[str, Any]) -> None:
+        """Append lines, as a client does."""
+        with path.open("ab") as file:
+            for line in lines:
+                file.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
+
+    def fresh(self) -> str:
+        """An id, or a text, that was not used before."""
+        self.count += 1
+        return f"{self.count:08x}"
+
+    # -- new sessions --------------------------------------------------------------------
+
+    @rule(number=small)
+    def new_pi(self, number: int) -> None:
+        path = self.home / f"agents/pi/sessions/{number}.jsonl"
+        if not path.exists():
+            head = {"type": "session", "version": 3, "id": IDS[number % 3], "timestamp": NOON}
+            self.write(path, head | {"cwd": "/w"})
+            self.ids[path] = []
+
+    @rule(number=small)
+    def new_claude(self, number: int) -> None:
+        path = self.home / f"agents/claude/projects/{number}.jsonl"
+        path.touch()
+        self.ids.setdefault(path, [])
+
+    @rule(number=small)
+    def new_codex(self, number: int) -> None:
+        name = f"rollout-2026-11-21T12-00-0{number}-{IDS[number % 3]}.jsonl"
+        if not list((self.home / "agents/codex").rglob(name)):
+            path = self.home / "agents/codex/sessions" / name
+            time = f"2026-11-21T12:00:0{number}.000Z"
+            meta = {"id": IDS[number % 3], "timestamp": time, "cwd": "/w", "source": "cli"}
+            self.write(path, {"timestamp": time, "type": "session_meta", "payload": meta})
+
+    # -- what agents do ------------------------------------------------------------------
+
+    @precondition(lambda self: self.paths())
+    @rule(number=small, back=small, kind=st.sampled_from(["user", "assistant"]))
+    def say(self, number: int, back: int, kind: str) -> None:
+        """Append an entry: below the newest, or (a branch) below an earlier one."""
+        path = self.pick(number)
+        if "codex" in path.parts:
+            self.turn(path)
+            return
+        ids = self.ids.setdefault(path, [])
+        above = ids[max(0, len(ids) - 1 - back)] if ids else None
+        entry = self.fresh()
+        ids.append(entry)
+        text = [{"type": "text", "text": f"words {entry}"}]
+        if "pi" in path.parts:
+            said = {"role": kind, "content": text, "timestamp": 1_700_000_000_000 + self.count}
+            line = {"type": "message", "id": entry, "parentId": above, "timestamp": NOON}
+            self.write(path, line | {"message": said | {"stopReason": "stop"}})
+        else:
+            line = {"type": kind, "uuid": entry, "parentUuid": above, "timestamp": NOON}
+            line |= {"sessionId": path.stem, "cwd": "/w", "isSidechain": False, "version": "2.1"}
+            said = {"role": kind, "content": text}
+            if kind == "assistant":
+                said |= {"id": f"msg_{entry}", "model": "m", "stop_reason": "end_turn"}
+            self.write(path, line | {"message": said})
+
+    def turn(self, path: Path) -> None:
+        """A turn in Codex."""
+        turn = self.fresh()
+
+        def event(kind: str, **fields: Any) -> dict[str, Any]:
+            payload = {"type": kind, **fields}
+            return {"timestamp": NOON, "type": "event_msg", "payload": payload}
+
+        answer = [{"type": "output_text", "text": f"answer {turn}"}]
+        said = {"type": "message", "role": "assistant", "content": answer}
+        self.write(
+            path,
+            event("task_started", turn_id=turn),
+            event("user_message", message=f"question {turn}"),
+            {"timestamp": NOON, "type": "response_item", "payload": said},
+            event("task_complete", turn_id=turn, last_agent_message=f"answer {turn}"),
+        )
+
+    @precondition(lambda self: any("codex" in path.parts for path in self.paths()))
+    @rule(number=small, turns=small)
+    def roll_back(self, number: int, turns: int) -> None:
+        paths = [path for path in self.paths() if "codex" in path.parts]
+        payload = {"type": "thread_rolled_back", "num_turns": turns}
+        line = {"timestamp": NOON, "type": "event_msg", "payload": payload}
+        self.write(paths[number % len(paths)], line)
+
+    @precondition(lambda self: self.paths())
+    @rule(number=small)
+    def archive(self, number: int) -> None:
+        """Codex moves a file to and fro; other files are only renamed."""
+        path = self.pick(number)
+        if "archived_sessions" in path.parts:
+            there = path.parents[1] / "sessions" / path.name
+        elif "codex" in path.parts:
+            there = path.parents[1] / "archived_sessions" / path.name
+        else:
+            there = path.with_name(f"r{path.name}")
+        if not there.exists():
+            path.rename(there)
+            self.ids[there] = self.ids.pop(path, [])
+
+    # -- what happens to files -----------------------------------------------------------
+
+    @precondition(lambda self: self.paths())
+    @rule(number=small, data=st.binary(max_size=8))
+    def tear(self, number: int, data: bytes) -> None:
+        """Something is written in half, or is no JSON at all."""
+        with self.pick(number).open("ab") as file:
+            file.write(data)
+
+    @precondition(lambda self: self.paths())
+    @rule(number=small, part=st.floats(0, 1))
+    def truncate(self, number: int, part: float) -> None:
+        """A file keeps its first line: an emptied one is known for a while (S1.11)."""
+        path = self.pick(number)
+        first = path.read_bytes().find(b"\n") + 1
+        os.truncate(path, first + int((path.stat().st_size - first) * part))
+
+    @precondition(lambda self: self.paths())
+    @rule(number=small, other=small)
+    def rewrite(self, number: int, other: int) -> None:
+        """A file gets another's content, in place or as a new file under its name."""
+        path, content = self.pick(number), self.pick(other).read_bytes()
+        if b"\n" not in content:
+            return
+        if other % 2:
+            path.write_bytes(content)
+        else:
+            path.with_suffix(".tmp").write_bytes(content)
+            path.with_suffix(".tmp").rename(path)
+
+    @precondition(lambda self: self.paths())
+    @rule(number=small)
+    def delete(self, number: int) -> None:
+        self.pick(number).unlink()
+
+    @rule()
+    def restart(self) -> None:
+        """The daemon starts again on its ledger."""
+        self.files.checkpoint()
+        self.files = self.world.reader(self.ledger)
+
+    @rule()
+    def crash(self) -> None:
+        """It starts again on what the ledger last heard."""
+        self.files = self.world.reader(self.ledger)
+
+    @invariant()
+    def it_is_as_if_read_from_scratch(self) -> None:
+        self.world.look(self.files)
+        scratch = self.world.reader(self.home / "scratch.sqlite")
+        self.world.look(scratch)
+        for name in ("scratch.sqlite", "scratch.sqlite-wal", "scratch.sqlite-shm"):
+            (self.home / name).unlink(missing_ok=True)
+        assert known(self.files) == known(scratch)
+
+
+TestFiles = FilesMachine.TestCase
+TestFiles.settings = settings(
+    max_examples=20,
+    stateful_step_count=20,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
