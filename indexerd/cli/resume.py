@@ -92,7 +92,7 @@ def _escaped(char: str) -> str:
 @click.option("--exec", "run", is_flag=True, help="Run it, in the session's directory.")
 @click.pass_obj
 def resume(app: App, ref: str, *, run: bool) -> None:
-    """Print the command with which its own agent opens a session again."""
+    """Print the command that opens a session again, of its own agent; --exec runs it."""
     row = read(app, "get", {"ref": ref, "cwd": project()})["session"]
     command = _command(row)
     if run:

@@ -175,7 +175,9 @@ def _unused(ids: set[str], fresh: Callable[[], str]) -> str:
         if word not in ids:
             return word
         word = fresh()
-    return word + fresh()
+    while word in ids:
+        word += fresh()
+    return word
 
 
 # -- JSON, field by field ------------------------------------------------------------------------

@@ -6,6 +6,8 @@ and lookups need. It is frozen: the thread that reads files makes new ones, the 
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from indexerd.core.session import NOWHERE, SessionState
@@ -90,33 +92,39 @@ def card_of(
         cwd=header.cwd,
         created_at=header.created_at,
         parent=header.parent,
-        version=header.version,
-        activity_ms=state.activity_ms,
-        mtime_ms=mtime_ms,
-        leaf_id=state.leaf_id,
-        turn=int(state.turn),
-        agent_title=title or state.name,
-        first_user=state.first_user,
-        messages=state.messages,
-        users=state.user_messages(),
-        answered=state.assistants > 0,
-        compacted=state.leaf != NOWHERE and state.kind(state.leaf) is Kind.COMPACTION,
-        rows=len(state),
-        looped=bool(state.cycles()),
-        bad_lines=state.bad_lines,
-        oversized=state.oversized,
-        since=since,
-        new_users=state.new_user_messages(since),
         parent_id=header.parent_id,
         subagent=header.subagent,
+        version=header.version,
+        mtime_ms=mtime_ms,
+        agent_title=title or state.name,
+        since=since,
+        new_users=state.new_user_messages(since),
         archived=archived or state.archived,
-        git_branch=state.git_branch,
-        compactions=state.compactions,
         born_ms=state.born_ms or iso_ms(header.created_at),
-        first=_first(state),
-        tokens=_tokens(state),
         boxed=boxed,
+        **_of_the_tree(state),
     )
+
+
+def _of_the_tree(state: SessionState) -> dict[str, Any]:
+    return {
+        "activity_ms": state.activity_ms,
+        "leaf_id": state.leaf_id,
+        "turn": int(state.turn),
+        "first_user": state.first_user,
+        "messages": state.messages,
+        "users": state.user_messages(),
+        "answered": state.assistants > 0,
+        "compacted": state.leaf != NOWHERE and state.kind(state.leaf) is Kind.COMPACTION,
+        "rows": len(state),
+        "looped": bool(state.cycles()),
+        "bad_lines": state.bad_lines,
+        "oversized": state.oversized,
+        "git_branch": state.git_branch,
+        "compactions": state.compactions,
+        "first": _first(state),
+        "tokens": _tokens(state),
+    }
 
 
 def _first(state: SessionState) -> str:

@@ -107,11 +107,12 @@ def _messages(state: SessionState, path: list[int], read: Read) -> Iterator[Mess
     top = None if at is None else path[at]
     edits = _edits(rows, read)
     old = not any(state.kind(row) is Kind.SYSTEM for row in path)
+    old = old and (top is None or "system" not in read(top).details)
     for row in rows:
         entry = read(row)
         if entry.kind is not Kind.COMPACTION:
             yield from _said(entry, edits.get(entry.id, ...))
-        elif row == top or (old and "system" not in entry.details):
+        elif row == top or old:
             yield from _summary(entry, edits.get(entry.id, ...), first=row == top)
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import copy
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cmp_to_key
 from typing import Any, NamedTuple
@@ -38,6 +38,8 @@ _WENT_WELL = ("", "stop", "toolUse")
 _BOOKKEEPING = frozenset({Kind.LABEL, Kind.NAME, Kind.SETTING})
 _BOOKKEEPING_TYPES = frozenset({"custom", "context_edit"})
 _COPIED = (list, dict, array, bytearray)
+
+Date = Callable[[int], int]  # of a row: ms since the epoch, 0 where it has none
 
 
 def still(state: SessionState, leaf: int | None = None) -> SessionState:
@@ -77,14 +79,19 @@ def sketch(entry: Entry, turn: Turn = Turn.OPEN) -> Sketch:
     failed = turn is Turn.FAILED or entry.details.get("stopReason", "") not in _WENT_WELL
     mute = entry.kind is Kind.CALL or (entry.kind is Kind.ASSISTANT and not plain)
     return Sketch(
-        type=clean_line(entry.type[:WORD_MAX], WORD_MAX),
-        role=clean_line(entry.role[:WORD_MAX], WORD_MAX) if entry.role else None,
+        type=_word(entry.type),
+        role=_word(entry.role) if entry.role else None,
         text=clean_line((plain or _without_words(entry))[:LOOKED_AT], TEXT_MAX),
-        timestamp=clean_line(entry.timestamp[:WORD_MAX], WORD_MAX),
+        timestamp=_word(entry.timestamp),
         quiet=mute and not failed,
         display=entry.details.get("display", True) is not False,
-        about=clean_line(str(entry.details.get("customType", ""))[:WORD_MAX], WORD_MAX),
+        about=_word(str(entry.details.get("customType", ""))),
     )
+
+
+def _word(text: str) -> str:
+    word = text[:WORD_MAX]
+    return word if word.isascii() and word.isprintable() else clean_line(word, WORD_MAX)
 
 
 def _without_words(entry: Entry) -> str:
@@ -102,9 +109,9 @@ class Place(NamedTuple):
     depth: int
 
 
-def outline(state: SessionState, dates: Mapping[int, int]) -> Iterator[Place]:
-    """Every entry's place, depth first. `dates`: ms since the epoch by row, 0 where unknown."""
-    below = _below(state, dates)
+def outline(state: SessionState, date: Date) -> Iterator[Place]:
+    """Every entry's place, depth first. `date` is asked for entries that have siblings."""
+    below = _below(state, date)
     walk = _Walk(below, orderly=state.orderly, enough=2 * len(state))
     yield from walk.down(below.get(ROOT, ()))
     for entry_id in state.cycles():
@@ -113,7 +120,7 @@ def outline(state: SessionState, dates: Mapping[int, int]) -> Iterator[Place]:
             yield from walk.down([row])
 
 
-def _below(state: SessionState, dates: Mapping[int, int]) -> dict[int, list[int]]:
+def _below(state: SessionState, date: Date) -> dict[int, list[int]]:
     """Each row's children; those of ROOT are the roots."""
     below: dict[int, list[int]] = {}
     for line, entry_id in enumerate(state.ids):
@@ -122,13 +129,15 @@ def _below(state: SessionState, dates: Mapping[int, int]) -> dict[int, list[int]
         below.setdefault(ROOT if above == row else above, []).append(row)
     for above, rows in below.items():
         if above != ROOT and len(rows) > 1:
-            _sort(rows, dates)
+            _sort(rows, date)
     return below
 
 
-def _sort(rows: list[int], dates: Mapping[int, int]) -> None:
+def _sort(rows: list[int], date: Date) -> None:
+    dates = {row: date(row) for row in rows}
+
     def compare(one: int, other: int) -> int:
-        a, b = dates.get(one, 0), dates.get(other, 0)
+        a, b = dates[one], dates[other]
         return a - b if a and b else 0
 
     rows.sort(key=cmp_to_key(compare))
@@ -211,10 +220,9 @@ def nodes(
 
     `depth` counts the ancestors that are shown; `parentId` is the real parent, shown or not.
     """
-    dates = {row: iso_ms(one.timestamp) for row, one in sketches.items()}
     path = set(state.path())
     depths: list[int] = []  # by real depth: shown ancestors of a node below
-    for row, above, depth in outline(state, dates):
+    for row, above, depth in outline(state, lambda row: iso_ms(sketches[row].timestamp)):
         entry_id, one = state.id(row), sketches[row]
         label = labels.get(entry_id)
         shown = which.takes(state.kind(row), one, label, current=row == state.leaf)

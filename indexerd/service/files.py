@@ -360,7 +360,7 @@ class Files:
             self._memory.drop(old)
             self._ledger.forget([old])
             self._lineage.drop(file.agent, old)
-            file.move(path, store.agent)
+            file.renamed(path, store.agent)
             self._memory.keep(file)
         else:
             file = Tracked(path, store.agent)

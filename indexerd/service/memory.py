@@ -54,11 +54,11 @@ class Tracked:
         """Forget what was read: the next reading begins at the start."""
         self.tail, self.state = self.source.tail(), None
 
-    def move(self, path: str, agent: str) -> None:
+    def renamed(self, path: str, agent: str) -> None:
         """The same file has another name. An id may be in it: then it is read anew."""
-        renamed = path.rpartition("/")[2] != self.path.rpartition("/")[2]
+        other = path.rpartition("/")[2] != self.path.rpartition("/")[2]
         self.path, self.agent = path, agent
-        if renamed and agent != "pi":
+        if other and agent != "pi":
             self.begin_anew()
         elif self.state is not None:
             self.state.file = path

@@ -23,7 +23,8 @@ STAMP = "2026-03-01T09:00:00.000Z"
 def line(kind: str | None = None, payload: Any = None, **more: Any) -> bytes:
     """One line as codex writes it; without a kind, what the oldest releases wrote."""
     held = more if kind is None else {"timestamp": STAMP, "type": kind, "payload": payload} | more
-    return json.dumps(held, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+    text = json.dumps(held, separators=(",", ":"), ensure_ascii=False)
+    return text.encode("utf-8", "backslashreplace") + b"\n"  # half a pair stays an escape
 
 
 def meta(thread: str = THREAD, **more: Any) -> bytes:

@@ -125,14 +125,14 @@ def test_each_message_counts_once() -> None:
         (said("q"), user("q"), twice, answer("a")),
         (
             user("q"),
-            done("UserMessage", id="i", content=[{"type": "text", "text": "q"}]),
+            done("UserMessage", id="i", content=[{"type": "Text", "text": "q"}]),
             done("AgentMessage", content=[{"type": "Text", "text": "a"}]),
             answer("a"),
         ),
     ):
         state = state_of(meta(), *lines)
         assert texts(state, meta() + b"".join(lines)) == ["q"]
-        assert (state.users, state.assistants, state.messages) == (1, 1, 2)
+        assert (state.users, state.assistants, state.messages, len(state)) == (1, 1, 2, 2)
 
 
 def test_the_first_event_decides_for_all_that_came_before() -> None:
@@ -140,7 +140,12 @@ def test_the_first_event_decides_for_all_that_came_before() -> None:
     items = user("handed in by a program"), answer("a"), user("by hand")
     data = meta() + b"".join(items)
     assert texts(state_of(data), data) == ["handed in by a program", "by hand"]
-    data += said("by hand") + answer("b") + user("again by a program") + said("only an event")
+    data += (
+        said("by hand")
+        + answer("b")
+        + user("again by a program")
+        + done("UserMessage", content=[{"type": "Text", "text": "only an event"}])
+    )
     state = state_of(data, cuts=range(0, len(data), 50), stored=True)
     assert texts(state, data) == ["by hand", "only an event"]
     assert (state.first_user, state.users) == ("by hand", 2)
@@ -152,6 +157,7 @@ CONTEXT = [
     "# AGENTS.md instructions for /w\n\n<INSTRUCTIONS>\nbe brief\n</INSTRUCTIONS>",
     "<user_instructions>be kind</user_instructions>",
     "<skill>\n<name>x</name>\n</skill>",
+    "<skill>one</skill> and <skill>another</skill>",
     "  <user_shell_command>\n<command>ls</command>\n</user_shell_command>\n",
     "<turn_aborted>\nThe user interrupted\n</turn_aborted>",
     "<SUBAGENT_NOTIFICATION>{}</subagent_notification>",
@@ -162,10 +168,13 @@ CONTEXT = [
     "<extension_context>x</extension_context>",
     "<external_mail>x</external_mail>",
     "Warning: The maximum number of unified exec processes you can keep open is 60",
-    "Warning: apply_patch was requested via shell. Use the apply_patch tool instead of exec_command.",
+    "Warning: apply_patch was requested via x. Use the apply_patch tool instead of exec_command.",
     "Warning: Your account was flagged for potentially high-risk cyber activity and",
     "Another language model started to solve this problem and left a summary.\nHANDOFF",
 ]
+
+
+ABORTED = next(text for text in CONTEXT if text.startswith("<turn_aborted>"))
 
 
 @pytest.mark.parametrize("text", CONTEXT)
@@ -180,7 +189,7 @@ def test_context_is_no_human_message(text: str) -> None:
 
 def test_a_prompt_behind_context_is_found() -> None:
     """formats.md 3.7: in the first message a prompt may stand behind, or beside, the context."""
-    for blocks in ((ENVIRONMENT, CONTEXT[1], "do it"), (f"{ENVIRONMENT}\n\ndo it",)):
+    for blocks in ((ENVIRONMENT, CONTEXT[1], "do it"), (f"{ENVIRONMENT}\n\n{CONTEXT[1]}do it",)):
         data = meta() + user(*blocks)
         assert texts(state_of(data), data) == ["do it"]
         assert state_of(data).first_user == "do it"
@@ -194,6 +203,7 @@ def test_an_editors_frame_and_images_are_taken_off() -> None:
     image = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
     tags = [{"type": "input_text", "text": one} for one in ("<image name=[Image #1]>", "</image>")]
     pictured = item("message", role="user", content=[tags[0], image, tags[1]])
+    assert texts(state_of(meta(), pictured), meta() + pictured) == ["[Image]"]
     data = meta() + user(framed) + said(framed) + pictured
     data += event("user_message", message="", images=["data:image/png;base64,AAAA"])
     state = state_of(data)
@@ -203,10 +213,10 @@ def test_an_editors_frame_and_images_are_taken_off() -> None:
 
 def test_a_prompt_that_codex_repeats_after_an_interruption_counts_once() -> None:
     """formats.md 3.7: the first prompt may come again, verbatim; another one is a new one."""
-    lines = (meta(), user("start"), user(CONTEXT[5]), user("start"), answer("a"))
+    lines = (meta(), user("start"), user(ABORTED), user("start"), answer("a"))
     assert state_of(*lines).user_messages() == 1
     assert state_of(*lines, user("start")).user_messages() == 2
-    assert state_of(meta(), user("start"), user(CONTEXT[5]), user("go on")).user_messages() == 2
+    assert state_of(meta(), user("start"), user(ABORTED), user("go on")).user_messages() == 2
 
 
 def test_names_tokens_and_activity_are_the_newest() -> None:

@@ -126,7 +126,7 @@ def test_a_rolled_back_session_goes_on_from_before() -> None:
     mark = data.index(b'"type":"thread_rolled_back"')
     before = data[: data.rindex(b"\n", 0, mark) + 1]
     after = data[: data.index(b"\n", mark) + 1]
-    turns = [name for name in state_of(before).marks]
+    turns = list(state_of(before).marks)
     assert (state_of(before).user_messages(), state_of(after).user_messages()) == (3, 1)
     assert state_of(after).leaf_id == turns[0].decode()
     assert state_of(after).turn is Turn.ENDED

@@ -71,7 +71,7 @@ def session(*entries: bytes, version: int = 3) -> bytes:
     return line(**head) + b"".join(entries)
 
 
-def entry(kind: str, entry_id: str, parent: str | None, at: int = 0, **more: Any) -> bytes:
+def entry(kind: str, entry_id: str, parent: str | None, at: int = 0, /, **more: Any) -> bytes:
     """An entry of any type, `at` seconds after the session's beginning."""
     stamp = f"2026-01-01T00:{at // 60:02}:{at % 60:02}.000Z"
     return line(type=kind, id=entry_id, parentId=parent, timestamp=stamp, **more)

@@ -184,7 +184,8 @@ class Beholder:
         try:
             until(agrees, "agreement")
         except AssertionError:
-            assert wanted == {key: row.get(key) for key in wanted}
+            shown = {key: row.get(key) for key in wanted}
+            raise AssertionError(f"{session_id} shows {shown}, not {wanted}") from None
         return dict(row)
 
     def lists(self, *expected: str, **params: Any) -> None:
@@ -201,8 +202,7 @@ class Beholder:
         try:
             until(agrees, "the list")
         except AssertionError:
-            assert sorted(expected) == sorted(ids)
-            raise
+            raise AssertionError(f"{sorted(ids)} are listed, not {sorted(expected)}") from None
 
     def indexed(self, session_id: str, leaf: str | None = None) -> dict[str, Any]:
         """Wait for the meta file of a session's leaf, and for the row that tells of it."""

@@ -240,6 +240,7 @@ def test_codex_compacts_and_is_interrupted(bare_world: World, version: str) -> N
     with watched(bare_world, "codex") as (isle, eye), codex(isle, version) as app:
         thread = app.thread()
         app.say(thread, PICK, REDIS)
+        eye.sees(thread, userMessageCount=2)
         app.call("thread/compact/start", threadId=thread)
         app.ends("turn/completed", thread)
         app.say(thread, LINE)
@@ -257,7 +258,7 @@ def test_codex_compacts_and_is_interrupted(bare_world: World, version: str) -> N
 def test_helpers_of_codex(bare_world: World) -> None:
     """S1.16: a helper's session hides, and names the one that started it."""
     with watched(bare_world, "codex") as (isle, eye), codex(isle, "codex") as app:
-        master = app.thread()
+        master = app.thread(model="fake-1")
         app.say(master, HELPER)
         (helper,) = until(lambda: _helpers(bare_world, master), "the helper's session")
         eye.sees(master, userMessageCount=1, subagent=False)

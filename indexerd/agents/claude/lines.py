@@ -12,7 +12,8 @@ one with half a surrogate pair, a number beyond 64 bits, or bytes that are no UT
 from __future__ import annotations
 
 import json
-from typing import Any
+from functools import cache
+from typing import Any, get_args
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
@@ -87,7 +88,7 @@ class Line(Struct, rename="camel"):
     compact_metadata: Raw = _NOTHING
     message: Message | None = None
     attachment: Attachment | None = None
-    cost: float | None = field(default=None, name="costUSD")
+    cost: float | int | None = field(default=None, name="costUSD")
     custom_title: str | None = None
     ai_title: str | None = None
     agent_name: str | None = None
@@ -162,22 +163,27 @@ def _generous(data: bytes) -> Line | None:
 _NESTED = {"message": Message, "attachment": Attachment, "origin": Origin}
 
 
+@cache
+def _wanted(shape: type[Struct]) -> list[tuple[str, str, tuple[type, ...]]]:
+    """A shape's fields: the name here, the name in JSON, and the types that are taken."""
+    return [
+        (one.name, one.encode_name, get_args(one.type) or (one.type,))
+        for one in msgspec.structs.fields(shape)
+    ]
+
+
 def _pick(shape: Any, held: dict[str, Any]) -> Any:
     """The fields of a shape that have the right type."""
     found: dict[str, Any] = {}
-    for one in msgspec.structs.fields(shape):
-        value = held.get(one.encode_name, UNSET)
+    for name, key, types in _wanted(shape):
+        value = held.get(key, UNSET)
         if value is UNSET:
             continue
-        if one.type is Raw:
-            found[one.name] = Raw(json.dumps(value).encode())
-        elif one.name in _NESTED:
+        if types == (Raw,):
+            found[name] = Raw(json.dumps(value).encode())
+        elif name in _NESTED:
             if isinstance(value, dict):
-                found[one.name] = _pick(_NESTED[one.name], value)
-        else:
-            whole = scrub(value) if isinstance(value, str) else value
-            try:
-                found[one.name] = msgspec.convert(whole, one.type)
-            except msgspec.ValidationError:
-                continue
+                found[name] = _pick(_NESTED[name], value)
+        elif type(value) in types:
+            found[name] = scrub(value) if isinstance(value, str) else value
     return shape(**found)

@@ -16,7 +16,7 @@ from indexerd.agents.pi.read import safe_line
 from indexerd.core.session import SessionState
 
 SUMMARIES_KEPT = 200  # of messages that were not met yet
-LOOKED_AT = 4096  # characters of a local command
+LOOKED_AT = 1024  # characters of a title or a local command
 
 _KINDS = ("custom", "ai", "agent", "summary", "rename")
 _RENAME = re.compile(r"<command-name>\s*/?rename\s*</command-name>")
@@ -35,7 +35,7 @@ def note(state: SessionState, memory: Memory, line: Line) -> None:
         if line.leaf_uuid.encode("utf-8", "replace") in state.index:
             _set(state, memory, "summary", line.summary)
         else:
-            memory.summaries[line.leaf_uuid] = safe_line(line.summary)
+            memory.summaries[line.leaf_uuid] = line.summary[:LOOKED_AT]
             while len(memory.summaries) > SUMMARIES_KEPT:
                 del memory.summaries[next(iter(memory.summaries))]
 
@@ -58,7 +58,7 @@ def commanded(state: SessionState, memory: Memory, line: Line) -> None:
 def _set(state: SessionState, memory: Memory, kind: str, text: str | None) -> None:
     if text is None:
         return
-    title = safe_line(text)
+    title = safe_line(text[:LOOKED_AT])
     if title:
         memory.titles[kind] = title
     else:

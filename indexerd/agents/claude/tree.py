@@ -24,6 +24,7 @@ bounded: a row too far up counts as on the path.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 from zlib import crc32
 
@@ -43,7 +44,7 @@ from indexerd.core.session import ROOT, SessionState
 from indexerd.events import KIND_MASK, TURN_MASK, Kind, Turn, code
 
 FAR, NEAR = 2048, 64  # steps of one walk, and of one in a file that had more than
-STEPS_MAX = 5_000_000  # of all walks together
+STEPS_MAX = 1_000_000  # of all walks together
 PROMPTS_KEPT = 64
 LOST_MAX = 10_000
 KEPT_MAX = 1_000  # ids of kept messages that are looked at
@@ -186,26 +187,28 @@ class Tree:
 
     def _anchor(self, row: int) -> int:
         """The nearest row of the conversation, this one or above; a boundary counts as one."""
-        state = self._state
-        steps = self._steps()
-        boundary, codes = self._memory.boundary, state.codes
-        while row >= 0 and steps and codes[row] & KIND_MASK not in TALK and row != boundary:
-            row = state.parent(row)
-            steps -= 1
-            self._memory.steps += 1
+        parents, codes, boundary = self._state.parents, self._state.codes, self._memory.boundary
+        for _ in self._steps():
+            if row < 0 or row == boundary or codes[row] & KIND_MASK in TALK:
+                break
+            row = parents[row]
         return row
 
     def _reaches(self, row: int, target: int) -> bool:
         """Whether a row is this one or below it. One that is too far up counts as such."""
-        steps = self._steps()
-        while row > target and steps:
-            row = self._state.parent(row)
-            steps -= 1
-            self._memory.steps += 1
+        parents = self._state.parents
+        for _ in self._steps():
+            if row <= target:
+                break
+            row = parents[row]
         return row >= target
 
-    def _steps(self) -> int:
-        return FAR if self._memory.steps < STEPS_MAX else NEAR
+    def _steps(self) -> Iterator[int]:
+        """The steps that a walk may take; all walks of a file share the longer ones."""
+        memory = self._memory
+        for step in range(FAR if memory.steps < STEPS_MAX else NEAR):
+            memory.steps += 1
+            yield step
 
     # -- lines that come again -----------------------------------------------------------
 

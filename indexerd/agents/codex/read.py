@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from indexerd.agents.codex.effects import call_of, changed, failed, shown
-from indexerd.agents.codex.human import likeness, said_by_event, said_in, summary_of
+from indexerd.agents.codex.human import said_by_event, said_in, summary_of
 from indexerd.agents.codex.rows import name_of
 from indexerd.agents.codex.shape import Item, Line, item_of, parse_line, string, texts_of, value
 from indexerd.core.clean import scrub
@@ -91,19 +91,19 @@ def _compacted(payload: Item) -> _Fields:
     details: _Fields = {"kept": None}
     history = value(payload.replacement_history)
     if isinstance(history, list):
-        details["retained"] = _retained(history[:RETAINED_MAX], summary)
+        details["retained"] = _retained(history[:RETAINED_MAX])
     texts = (summary,) if summary else ()
     return {"kind": Kind.COMPACTION, "texts": texts, "details": details}
 
 
-def _retained(history: list[Any], summary: str) -> list[dict[str, str]]:
-    """The messages that stay, without context, and without the summary, which stands alone."""
+def _retained(history: list[Any]) -> list[dict[str, str]]:
+    """The messages that stay, less what is context; such is the summary's repetition, too."""
     found = []
     for one in history:
         fields = _message(item_of(one)) if isinstance(one, dict) and "content" in one else {}
         if fields.get("kind") in (Kind.USER, Kind.ASSISTANT):
             text = "\n".join(fields["texts"])
-            if text and likeness(text) != likeness(summary):
+            if text:
                 found.append({"role": fields["role"], "text": text})
     return found
 

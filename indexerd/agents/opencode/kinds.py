@@ -34,7 +34,7 @@ _SHELL_NOTE = "The following tool was executed by the user"
 _ATTACHED = "[Attached "  # what a copy of a prompt has in the place of its pictures
 _BESIDE = frozenset({"file", "agent"})  # parts that only a human's message has
 _UNDONE = frozenset({"pending", "running", "streaming"})
-_WORKS_ON = frozenset({"tool-calls", "unknown"})  # the agent goes on after these
+_WORKS_ON = "tool-calls"  # the agent goes on after this
 _OF_ROLE = {
     "synthetic": QUIET,
     "system": SYSTEM,
@@ -93,7 +93,7 @@ def _answer(held: dict[str, Any], shell: bool) -> Said:
         return Said(SHELL, settled=done or failed)
     if failed:
         return Said(ANSWERS[Turn.FAILED])
-    ended = done and finish not in _WORKS_ON and not any(map(_at_work, parts_of(held)))
+    ended = done and finish != _WORKS_ON and not any(map(_at_work, parts_of(held)))
     return Said(ANSWERS[Turn.ENDED if ended else Turn.OPEN], settled=done)
 
 

@@ -1,0 +1,186 @@
+"""Codex's turns: under way, ended, failed, taken back; and what they leave as the leaf."""
+
+from __future__ import annotations
+
+import pytest
+
+from indexerd.core.session import SessionState
+from indexerd.events import Kind, Turn
+from tests.agents.codex_files import (
+    answer,
+    call,
+    done,
+    event,
+    item,
+    line,
+    meta,
+    output,
+    said,
+    state_of,
+    talk,
+    texts,
+    turn,
+    user,
+)
+
+
+def turns(*lines: bytes) -> list[Turn]:
+    """How the turn stands after each line."""
+    data = b"".join(lines)
+    ends = [n + 1 for n, byte in enumerate(data) if byte == ord("\n")]
+    return [state_of(data[:end]).turn for end in ends]
+
+
+def test_a_turn_ends_where_the_file_says_so() -> None:
+    """S0.1: answers between tools leave it open; the next question opens it again."""
+    first = turn("t1", user("q"), answer("wait"), call(), output("ok"), answer("done"))
+    second = event("task_started", turn_id="t2"), user("more"), answer("I will")
+    assert turns(meta(), first, *second) == [
+        *[Turn.OPEN] * 8,
+        *[Turn.ENDED] * 2,
+        *[Turn.OPEN] * 2,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("inside", "end", "how"),
+    [
+        ((user("q"), answer("a")), event("turn_aborted", turn_id="t"), Turn.FAILED),
+        ((user("q"), call(), output("aborted by user")), event("turn_aborted"), Turn.FAILED),
+        ((user("q"),), event("error", message="no"), Turn.FAILED),
+        ((user("q"), event("error")), event("task_complete", turn_id="t"), Turn.FAILED),
+        ((user("q"),), event("turn_complete", turn_id="t", error={"message": "x"}), Turn.FAILED),
+        ((user("q"), call(), output("x")), event("task_complete", turn_id="t"), Turn.ENDED),
+    ],
+)
+def test_a_turn_can_end_without_a_word(inside: tuple[bytes], end: bytes, how: Turn) -> None:
+    """S0.1, S0.2: an abort or an error fails it; an end that says nothing is no answer (S0.5)."""
+    data = meta() + event("turn_started", turn_id="t") + b"".join(inside)
+    assert state_of(data).turn in (Turn.OPEN, how)
+    state = state_of(data + end)
+    assert state.turn is how
+    assert state.leaf_id == "t"
+    context, begun = line("turn_context", {"turn_id": "t"}), event("task_started", turn_id="t")
+    assert state_of(meta(), context, *inside[:1], begun, *inside[1:], end).turn is how
+    answers = sum(b'"assistant"' in one for one in inside)
+    assert (state.assistants, state.messages) == (answers, 1 + answers)
+    assert SessionState.decode(state.encode()).assistants == answers
+
+
+def test_what_comes_late_opens_no_turn_again() -> None:
+    """formats-observed.md: outputs and records can follow the end of their turn."""
+    ended = meta() + turn("t1", user("q"), call("c1"), answer("a"))
+    record = done(
+        "CommandExecution",
+        id="c1",
+        cwd="/w",
+        exit_code=0,
+        parsed_cmd=[{"type": "read", "path": "a.py"}],
+    )
+    for late in (output("Exit code: 1"), record, event("task_complete", turn_id="t1")):
+        state = state_of(ended, late)
+        assert (state.turn, state.leaf_id) == (Turn.ENDED, "t1")
+    next_one = event("task_started", turn_id="t2") + user("more") + answer("a")
+    assert state_of(ended, next_one, event("task_complete", turn_id="t1")).turn is Turn.OPEN
+    again = line("turn_context", {"turn_id": "t1"})
+    assert state_of(ended, again, answer("late")).turn is Turn.ENDED
+
+
+def test_a_shell_command_of_the_human_is_a_turn_without_words() -> None:
+    """S3.6: it leaves the answer before it as it was, and is the newest turn all the same."""
+    command = user("<user_shell_command>\n<command>ls</command>\n</user_shell_command>")
+    for end in ("task_complete", "turn_aborted"):
+        state = state_of(meta(), talk("t1", "q"), turn("t2", command, end=end))
+        assert (state.turn, state.leaf_id, state.user_messages()) == (Turn.ENDED, "t2", 1)
+
+
+def test_an_old_answer_ends_its_turn_unless_a_call_waits() -> None:
+    """formats.md 3.1: files that do not say where turns end are judged by their answers."""
+    assert turns(meta(), user("q"), answer("a"), call("c1"), output("r"), answer("b"))[2:] == [
+        Turn.ENDED,
+        Turn.OPEN,
+        Turn.OPEN,
+        Turn.ENDED,
+    ]
+    back = user("r"), call(), event("thread_rolled_back", num_turns=1)
+    assert state_of(meta(), user("q"), answer("a"), *back).turn is Turn.ENDED
+    waiting = state_of(meta(), user("q"), call("c1"), answer("while it runs"))
+    assert waiting.turn is Turn.OPEN
+    assert state_of(meta(), user("q"), answer("so far", phase="commentary")).turn is Turn.OPEN
+    assert state_of(meta(), user("q"), item("web_search_call"), answer("a")).turn is Turn.ENDED
+
+
+def test_the_leaf_is_the_newest_turn() -> None:
+    """S3.6: its id, also while it is under way; new messages are those of later turns."""
+    begun = event("task_started", turn_id="t3") + user("three")
+    state = state_of(meta(), talk("t1", "one"), talk("t2", "two"), begun, said("three"))
+    assert state.leaf_id == "t3"
+    assert [state.new_user_messages(name) for name in ("t1", "t2", "t3", "t9")] == [2, 1, 0, 3]
+    steered = state_of(meta(), talk("t1", "one"), begun, said("three"), user("and"), said("and"))
+    assert (steered.user_messages(), steered.new_user_messages("t1")) == (3, 2)
+
+
+def test_without_turn_ids_rows_are_the_leaf() -> None:
+    """S3.6: `L<line>` only where a file has no turn ids, or none for what came last."""
+    old = meta() + user("one") + answer("a")
+    assert state_of(old).leaf_id == "L1"
+    assert state_of(old, user("two")).new_user_messages("L1") == 1
+    mixed = state_of(meta(), talk("t1", "one"), user("two"), said("two"), answer("b"))
+    assert mixed.leaf_id == mixed.id(4)
+    assert mixed.new_user_messages("t1") == 1
+    assert mixed.new_user_messages(mixed.leaf_id) == 0
+    named = event("task_complete", turn_id="t8")
+    assert state_of(meta(), user("one"), answer("a"), named).leaf_id == "t8"
+    context = line("turn_context", {"turn_id": "t1", "cwd": "/x"})
+    assert state_of(meta(), context, user("one"), answer("a")).leaf_id == "t1"
+    paged = done("UserMessage", content=[{"type": "text", "text": "one"}])
+    assert state_of(meta(), user("one"), paged, answer("a")).leaf_id == "t"
+
+
+def test_a_rollback_moves_the_leaf_to_before_the_turn() -> None:
+    """formats.md 3.8: the newest surviving turns go, with what led to them; later ones go on."""
+    back = event("thread_rolled_back", num_turns=1)
+    three = meta() + talk("t1", "one") + talk("t2", "two") + talk("t3", "three")
+    assert (state_of(three, back).leaf_id, state_of(three, back).user_messages()) == ("t2", 2)
+    assert state_of(three, back).turn is Turn.ENDED
+    assert state_of(three, back).new_user_messages("t3") == 2  # the turn that was indexed is gone
+    twice = state_of(three, back, back)
+    assert (twice.leaf_id, twice.new_user_messages("t1")) == ("t1", 0)
+    data = three + back + talk("t4", "four") + event("thread_rolled_back", num_turns=2)
+    data += talk("t5", "five")
+    assert texts(state_of(data), data) == ["one", "five"]
+    assert state_of(data).parent(state_of(data).row("t5") or 0) >= 0
+    assert len(state_of(data).tips()) == 3
+
+
+def test_a_rollback_saturates_and_nonsense_does_nothing() -> None:
+    """formats.md 3.8: more turns than there are is all of them; the file's start goes, too."""
+    begun = meta() + item("message", role="developer", content=[]) + talk("t1", "one")
+    gone = state_of(begun, event("thread_rolled_back", num_turns=9))
+    assert (gone.leaf_id, gone.user_messages(), gone.turn) == (None, 0, Turn.OPEN)
+    again = state_of(begun, event("thread_rolled_back", num_turns=9), talk("t2", "two"))
+    assert (again.user_messages(), again.leaf_id) == (1, "t2")
+    for wrong in (0, -1, True, "1", None, 1.5):
+        assert state_of(begun, event("thread_rolled_back", num_turns=wrong)).leaf_id == "t1"
+
+
+def test_a_rollback_keeps_what_ended_before() -> None:
+    """S3.6: the turn before is whole, even if it never ended or ended without an answer."""
+    back = event("thread_rolled_back", num_turns=1)
+    notice = user("<turn_aborted>\nstopped\n</turn_aborted>")
+    compact = turn("t2", line("compacted", {"message": "sum"}))
+    cut = event("task_started", turn_id="t2") + call() + notice
+    for before in (compact, cut, turn("t2", notice), turn("t2", call(), end="turn_aborted")):
+        state = state_of(meta(), talk("t1", "one"), before, talk("t3", "three"), back)
+        assert state.leaf_id == "t2"
+        assert state.user_messages() == 1
+
+
+def test_a_helpers_prompt_counts_for_its_rollback() -> None:
+    """formats.md 3.8: what another agent asks begins a turn as well."""
+    helper = meta(source={"subagent": "review"})
+    state = state_of(
+        helper, talk("t1", "one"), talk("t2", "two"), event("thread_rolled_back", num_turns=1)
+    )
+    assert state.leaf_id == "t1"
+    assert [state.kind(row) for row in state.path()].count(Kind.CUSTOM) == 1

@@ -1,0 +1,254 @@
+"""cli/resume: a session's own command, printed for a shell or run in the place of the program."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from indexerd.cli.resume import opening_of, typed
+from tests.cli.home import Home, forbidden, nowhere, talk
+from tests.e2e.world import Session, until
+
+AGENT = """#!/bin/sh
+{ pwd; printf '%s\\n' "$@"; } > "$TOLD"
+kill -PIPE $$
+exit 3
+"""
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> dict[str, str]:
+    """A `pi` that says where it was started, and with what; it ends by SIGPIPE where it may."""
+    program = tmp_path / "bin/pi"
+    program.parent.mkdir()
+    program.write_text(AGENT)
+    program.chmod(stat.S_IRWXU)
+    path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
+    return {"PATH": path, "TOLD": str(tmp_path / "told")}
+
+
+def command_of(session: Session, cwd: Path) -> str:
+    """How pi opens a session."""
+    return f"cd {shlex.quote(str(cwd))} && pi --session {shlex.quote(str(session.path))}"
+
+
+# -- printing ------------------------------------------------------------------------------------
+
+
+def test_the_agents_own_command_is_printed(home: Home) -> None:
+    """S3.13: alone on stdout, for any reference; the same without a daemon; in JSON beside it."""
+    expected = command_of(home.retry, home.api)
+    assert home.ix("resume", "retry loop").stdout == expected + "\n"
+    alone = home.ix("resume", "c0ffee02", env=nowhere(home))
+    assert (alone.returncode, alone.stdout) == (0, expected + "\n")
+    assert home.json("resume", "c0ffee02") == {
+        "sessionId": home.retry.id,
+        "name": "Tune the retry loop",
+        "agent": "pi",
+        "command": expected,
+    }
+    assert expected == home.world.row(home.retry.id)["resume"]
+
+
+def test_the_newest_session_of_a_project_is_printed(home: Home) -> None:
+    """S3.13: of the directory and below, its name and its command; without a daemon, too."""
+    expected = f"Design the forecast cache  {home.cache.id}\n{command_of(home.cache, home.shop)}\n"
+    assert home.ix("continue-recent", cwd=home.shop).stdout == expected
+    assert home.ix("continue-recent", cwd=home.shop, env=nowhere(home)).stdout == expected
+    found = home.json("continue-recent", "--cwd", "../shop/api", cwd=home.other)
+    assert (found["sessionId"], found["agent"]) == (home.retry.id, "pi")
+    assert found["command"] == command_of(home.retry, home.api)
+    assert home.json("continue-recent", cwd=home.api) == found
+
+
+def test_what_is_gone_is_never_the_newest(home: Home) -> None:
+    """S3.13: a session whose file is gone is passed over, however new it is."""
+    folder = home.world.root / "work/fleeting"
+    folder.mkdir()
+    kept = home.session(0.2, "f1ee0001", folder, ("Keep this.", "Kept."))
+    lost = home.session(0.1, "f1ee0002", folder, ("Lose this.", "Lost."))
+    until(lambda: home.world.row(lost.id) and home.world.row(kept.id), "two sessions")
+    assert home.json("continue-recent", cwd=folder)["sessionId"] == lost.id
+    lost.path.unlink()
+    until(lambda: home.world.row(lost.id)["gone"], "the end of one")
+    assert home.json("continue-recent", cwd=folder)["sessionId"] == kept.id
+    kept.path.unlink()
+    until(lambda: home.world.row(kept.id)["gone"], "the end of the other")
+    assert home.json("continue-recent", cwd=folder, code=3)["error"]["code"] == "not_found"
+
+
+def test_nothing_to_continue_is_not_found(home: Home) -> None:
+    """S3.13: a project without sessions, and an agent without any, end with 3."""
+    for argv in (["--cwd", "/nowhere"], ["--agent", "codex", "--cwd", str(home.shop)]):
+        error = home.json("continue-recent", *argv, code=3)["error"]
+        assert error["code"] == "not_found"
+        assert argv[1] in error["message"]
+    assert home.json("resume", "zebra", code=3)["error"]["code"] == "not_found"
+    candidates = home.json("resume", "deploy", code=3)["error"]["candidates"]
+    assert len(candidates) == 2
+
+
+@pytest.mark.parametrize("options", [[], ["--exec"]])
+def test_a_session_that_is_gone_cannot_be_resumed(home: Home, options: list[str]) -> None:
+    """S3.13: not_found, and a hint that leads to what is left."""
+    error = home.json("resume", home.gone.id, *options, code=3)["error"]
+    assert error["code"] == "not_found"
+    assert f"`indexerd show {home.gone.id}`" in error["hint"]
+    assert "gone" in home.ix("resume", home.gone.id, *options).stderr
+
+
+# -- running -------------------------------------------------------------------------------------
+
+
+def told(agent: dict[str, str]) -> list[str]:
+    """Where the agent was started, and its arguments."""
+    return Path(agent["TOLD"]).read_text().splitlines()
+
+
+def test_exec_becomes_the_agent_in_the_sessions_directory(
+    home: Home, agent: dict[str, str]
+) -> None:
+    """S3.13: no process of ours is left, arguments are whole, signals are as a shell has them."""
+    done = home.ix("resume", "c0ffee02", "--exec", env=agent, cwd=home.other)
+    assert (done.returncode, done.stdout) == (-13, ""), "SIGPIPE ends the agent"
+    assert done.stderr == "indexerd: resuming Tune the retry loop\n"
+    assert told(agent) == [str(home.api), "--session", str(home.retry.path)]
+    done = home.ix("continue-recent", "--exec", env=agent | nowhere(home), cwd=home.shop)
+    assert done.returncode == -13
+    assert told(agent) == [str(home.shop), "--session", str(home.cache.path)]
+
+
+def test_a_missing_directory_is_said(home: Home, agent: dict[str, str]) -> None:
+    """S3.13: not_found with the directory, and what to run elsewhere; nothing is started."""
+    folder = home.world.root / "work/moved"
+    session = home.session(11, "0de10001", folder, ("Work here.", "Yes."))
+    until(lambda: home.world.row(session.id), "the session")
+    for place in ("absent", "a file"):
+        if place == "a file":
+            folder.write_text("")
+        error = home.json("resume", session.id, "--exec", env=agent, code=3)["error"]
+        assert (error["code"], str(folder) in error["message"]) == ("not_found", True)
+        assert f"pi --session {shlex.quote(str(session.path))}" in error["hint"]
+    assert not Path(agent["TOLD"]).exists()
+    folder.unlink()
+
+
+def test_a_missing_program_is_said(home: Home, tmp_path: Path) -> None:
+    """S3.13: not_found, and the hint names the program and the command."""
+    error = home.json("resume", "c0ffee02", "--exec", env={"PATH": str(tmp_path)}, code=3)["error"]
+    assert (error["code"], error["message"]) == ("not_found", "pi is not on your PATH")
+    assert command_of(home.retry, home.api) in error["hint"]
+    broken = tmp_path / "pi"
+    broken.write_bytes(b"\x7fnot a program")
+    broken.chmod(stat.S_IRWXU)
+    error = home.json("resume", "c0ffee02", "--exec", env={"PATH": str(tmp_path)}, code=77)["error"]
+    assert error["message"].startswith("pi cannot be run: ")
+
+
+# -- commands as words ---------------------------------------------------------------------------
+
+WORD = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1)
+HOSTILE = "/w/\x1b]0;pwn\x07 it's\n\\x41 \u202e\U000e0041\x9b2J; rm -rf /"
+
+
+@given(WORD, st.lists(WORD, max_size=3))
+@example(HOSTILE, [HOSTILE])
+@example("/w", ["--session", "a && b", "$(id)"])
+def test_a_plain_command_needs_no_shell(directory: str, more: list[str]) -> None:
+    """Whatever the directory and arguments are, they come back as they were."""
+    command = f"cd {shlex.quote(directory)} && {shlex.join(['pi', *more])}"
+    opening = opening_of(command)
+    assert opening is not None
+    assert (directory, ("pi", *more)) == (opening.directory, opening.argv)
+    assert opening_of(shlex.join(["pi", *more])) is not None
+    assert forbidden(typed(command)) == set()
+    assert "\n" not in typed(command)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cd /w && A=1 pi",
+        "A=1 pi",
+        "cd /w && pi; id",
+        "cd /w && pi > x",
+        "cd $HOME && pi",
+        "pi 'x",
+        "cd /w &&",
+        "",
+    ],
+)
+def test_what_is_the_shells_business_is_left_to_it(command: str) -> None:
+    """Variables, redirections and the like are not run as if they were words."""
+    assert opening_of(command) is None
+
+
+@pytest.fixture(scope="module")
+def bash() -> str:
+    """A shell that knows the printed form."""
+    found = shutil.which("bash")
+    if found is None:
+        pytest.skip("needs bash")
+    return found
+
+
+@pytest.mark.parametrize("word", [HOSTILE, "plain", "it's", "a\\b", "\u00a0é検\u200b", "\x80"])
+def test_what_is_printed_means_the_same_to_a_shell(bash: str, word: str) -> None:
+    """X9: harmless to look at, and still the very same words when pasted."""
+    command = typed(f"printf %s {shlex.quote(word)}")
+    env = {"LC_ALL": "C.UTF-8"}
+    done = subprocess.run([bash, "-c", command], capture_output=True, env=env, check=True)
+    assert done.stdout.decode() == word
+
+
+def test_hostile_directories_do_not_reach_the_terminal(home: Home, agent: dict[str, str]) -> None:
+    """X9: printed without a character that acts; exact in JSON, and to the agent."""
+    folder = Path(f"{home.other}/\x1b]0;pwn\x07\u202e")
+    folder.mkdir()
+    session = home.session(12, "bade0001", folder, ("Look out.", "Yes."))
+    until(lambda: home.world.row(session.id), "the session")
+    for argv in (["resume", session.id], ["continue-recent", "--cwd", str(folder)]):
+        done = home.ix(*argv)
+        assert (done.returncode, forbidden(done.stdout)) == (0, set())
+        assert r"/$'" not in done.stdout
+        assert r"\x1b]0;pwn\x07\u202e' && pi --session " in done.stdout
+        assert home.json(*argv)["command"] == command_of(session, folder)
+    home.ix("resume", session.id, "--exec", env=agent)
+    assert told(agent)[0] == str(folder)
+
+
+def test_the_shown_command_is_the_one_to_type(home: Home) -> None:
+    """`show` has the same command, and none for a session that is gone."""
+    shown = home.ix("show", "c0ffee02").stdout
+    assert f"resume           {command_of(home.retry, home.api)}\n" in shown
+    assert "\nresume " not in home.ix("show", home.gone.id).stdout
+
+
+def test_json_is_one_document(home: Home) -> None:
+    """`--json` anywhere, one line, nothing else on stdout."""
+    done: Any = home.ix("--json", "continue-recent", "--cwd", str(home.api))
+    assert json.loads(done.stdout)["sessionId"] == home.retry.id
+    assert done.stdout.count("\n") == 1
+
+
+def test_a_session_used_again_is_the_newest(home: Home) -> None:
+    """S3.13: what counts is the last use, not the beginning."""
+    folder = home.world.root / "work/again"
+    folder.mkdir()
+    old = home.session(20, "a9a10001", folder, ("One.", "Yes."))
+    new = home.session(19, "a9a10002", folder, ("Two.", "Yes."))
+    until(lambda: home.world.row(old.id) and home.world.row(new.id), "two sessions")
+    assert home.json("continue-recent", cwd=folder)["sessionId"] == new.id
+    talk(old, 18, ("And three.", "Yes."))
+    until(lambda: home.world.row(old.id)["userMessageCount"] == 2, "the new turn")
+    assert home.json("continue-recent", cwd=folder)["sessionId"] == old.id

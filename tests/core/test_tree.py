@@ -1,0 +1,404 @@
+"""The tree as a list: order, depth, filters, circles, repeats, and sizes."""
+
+from __future__ import annotations
+
+import random
+import unicodedata
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indexerd.core.branches import Tip, summary_rows, tips
+from indexerd.core.session import ROOT, SessionState
+from indexerd.core.tree import (
+    FILTERS,
+    TEXT_MAX,
+    Sketch,
+    nodes,
+    outline,
+    sketch,
+    still,
+    wanted,
+)
+from indexerd.events import Entry, Kind, code
+from tests.core.tree_sessions import (
+    all_nodes,
+    chain,
+    entry,
+    line,
+    reader,
+    said,
+    session,
+    state_of,
+)
+
+
+def ids(found: list[dict[str, Any]]) -> list[str]:
+    """The ids of nodes."""
+    return [node["id"] for node in found]
+
+
+def told(*lines: bytes, mode: str = "all", search: str = "", **labels: str) -> list[dict[str, Any]]:
+    """The nodes of a small session."""
+    data = session(*lines)
+    return all_nodes(state_of(data), data, wanted(mode, search), **labels)
+
+
+# -- order ---------------------------------------------------------------------------------------
+
+
+def test_children_stand_oldest_first_and_roots_as_in_the_file() -> None:
+    """S1.6: children by date, stably; roots, orphans and self-parents in the file's order."""
+    found = told(
+        said("r1", None, "user", at=50),
+        said("late", "r1", "user", at=40),
+        said("early", "r1", "user", at=10),
+        said("same", "r1", "user", at=10),
+        said("under", "late", "user", at=1),
+        said("orphan", "nobody", "user", at=3),
+        said("self", "self", "user", at=2),
+        said("r2", None, "user", at=1),
+    )
+    assert [(node["id"], node["depth"], node["parentId"]) for node in found] == [
+        ("r1", 0, None),
+        ("early", 1, "r1"),
+        ("same", 1, "r1"),
+        ("late", 1, "r1"),
+        ("under", 2, "late"),
+        ("orphan", 0, None),
+        ("self", 0, None),
+        ("r2", 0, None),
+    ]
+
+
+def test_a_date_that_is_none_equals_every_other() -> None:
+    """formats.md 1.6: such an entry stays where the file has it."""
+    odd = {**dict.fromkeys(("type", "id"), "x"), "parentId": "r", "timestamp": "soon"}
+    found = told(
+        said("r", None, "user"),
+        said("b", "r", "user", at=2),
+        line(**odd),
+        said("a", "r", "user", at=3),
+    )
+    assert ids(found) == ["r", "b", "x", "a"]
+
+
+def test_an_id_that_repeats_stands_once_for_each_of_its_lines() -> None:
+    """formats.md 1.6: the last line counts, and what is below it is shown each time."""
+    found = told(
+        said("a", None, "user", "first"),
+        said("b", "a", "user"),
+        said("c", "b", "user"),
+        said("b", "a", "user", "again"),
+    )
+    assert [(node["id"], node["depth"], node["ordinal"]) for node in found] == [
+        ("a", 0, 0),
+        ("b", 1, 3),
+        ("c", 2, 2),
+        ("b", 1, 3),
+        ("c", 2, 2),
+    ]
+
+
+def test_repeats_below_repeats_do_not_grow_without_end() -> None:
+    """S1.7: every line doubled, 200 deep: 2 to the power of 200 nodes are not listed."""
+    pairs = [(str(n), str(n - 1) if n else None) for n in range(200)]
+    lines = [said(one, above, "user") for one, above in pairs for _ in (1, 2)]
+    found = told(*lines)
+    assert set(ids(found)) == {one for one, _ in pairs}
+    assert len(found) <= 3 * len(lines)
+
+
+def test_circles_are_named_and_shown_once() -> None:
+    """S1.7: a circle of parents is reported, ends every walk, and loses no entry."""
+    data = session(
+        said("free", None, "user"),
+        said("a", "c", "user"),
+        said("b", "a", "user"),
+        said("tail", "b", "user"),
+        said("c", "b", "user"),
+    )
+    state = state_of(data)
+    assert state.cycles() == ["a", "c", "b"]
+    assert [(node["id"], node["depth"]) for node in all_nodes(state, data)] == [
+        ("free", 0),
+        ("a", 0),
+        ("b", 1),
+        ("tail", 2),
+        ("c", 2),
+    ]
+    found = {state.id(tip.row): tip for tip in tips(state, {})}
+    assert {"free", "tail", "c"} == set(found)
+    assert (found["tail"].entries, found["tail"].users) == (4, 4)
+    assert state.id(found["tail"].parting) == "b"
+
+
+def test_a_chain_of_ten_thousand_is_walked_without_recursion() -> None:
+    """S1.6: depth is not limited by anybody's stack."""
+    data = session(*chain(f"{n:08x}" for n in range(10_000)))
+    state = state_of(data)
+    found = all_nodes(state, data)
+    assert [node["depth"] for node in found] == list(range(10_000))
+    assert all(node["active"] for node in found)
+    assert tips(state, {}) == [Tip(9_999, 10_000, 10_000, ROOT, 9_999, ROOT)]
+
+
+# -- against a naive model -----------------------------------------------------------------------
+
+WORDS = st.sampled_from("abcdefgh")
+DATES = st.sampled_from([1, 2, 3, 0])  # 0: no date
+RECORDS = st.lists(st.tuples(WORDS, st.none() | WORDS | st.just("zz"), DATES), max_size=12)
+Record = tuple[str, str | None, int]
+
+
+def built(records: list[Record]) -> SessionState:
+    """A state of such entries."""
+    state = SessionState()
+    for at, (one, above, _) in enumerate(records):
+        parent = above.encode() if above else None
+        state.add(one.encode(), parent, code(Kind.USER, message=True), at, 1)
+    return state
+
+
+def naive(records: list[Record]) -> list[tuple[str, int]]:
+    """What pi's getTree does, word by word; nothing is shown below itself."""
+    last = {one: at for at, (one, _, _) in enumerate(records)}
+    below: dict[str | None, list[str]] = {None: []}
+    for one, above, _ in records:
+        top = above is None or above == one or above not in last
+        below.setdefault(None if top else above, []).append(one)
+    shown: list[tuple[str, int]] = []
+
+    def show(one: str, trail: tuple[str, ...]) -> None:
+        if one not in trail:
+            shown.append((one, len(trail)))
+            mine = below.get(one, [])
+            if all(records[last[each]][2] for each in mine):
+                mine = sorted(mine, key=lambda each: records[last[each]][2])
+            for each in mine:
+                show(each, (*trail, one))
+
+    for one in below[None]:
+        show(one, ())
+    return shown
+
+
+@given(RECORDS.filter(lambda them: not any(date == 0 for _, _, date in them)))
+def test_the_order_is_that_of_a_naive_model(records: list[Record]) -> None:
+    """S1.6: for any parents, known, unknown, late, repeated or in a circle."""
+    state = built(records)
+    found = [
+        (state.id(place.row), place.depth) for place in outline(state, lambda row: records[row][2])
+    ]
+    model = naive(records)
+    if len(model) <= 2 * len(records):
+        assert model == found[: len(model)]
+    assert {one for one, _, _ in records} == {one for one, _ in found}
+    assert len(found) <= 3 * len(records)
+
+
+@given(RECORDS)
+def test_every_entry_is_shown_below_its_parent(records: list[Record]) -> None:
+    """S1.6, S1.7: whatever the dates: nothing is lost, and a place's parent is the one before."""
+    state = built(records)
+    trail: list[int] = []
+    for row, above, depth in outline(state, lambda row: records[row][2]):
+        del trail[depth:]
+        assert (trail[-1] if trail else ROOT) == above
+        assert row not in trail
+        trail.append(row)
+    shown = Counter(place.row for place in outline(state, lambda row: records[row][2]))
+    assert set(shown) == {state.row(one) for one, _, _ in records}
+
+
+@given(RECORDS)
+def test_tips_are_those_of_a_naive_model(records: list[Record]) -> None:
+    """S1.14: counts and parting points of every tip, by walking up from each."""
+    state = built(records)
+    children = Counter(state.parent(row) for row in range(len(state)))
+    found = tips(state, {})
+    assert {*state.tips(), *([state.leaf] if records else [])} == {tip.row for tip in found}
+    for tip in found:
+        path = list(state.up(tip.row))
+        partings = [row for row in path[1:] if children[row] > 1]
+        assert (tip.entries, tip.users, tip.last) == (len(path), len(path), tip.row)
+        if state.parent(path[-1]) == ROOT:  # not on a circle
+            assert tip.parting == (partings[0] if partings else ROOT)
+
+
+# -- filters and words ---------------------------------------------------------------------------
+
+TOOL = {"type": "toolCall", "id": "t", "name": "bash", "arguments": {"command": "ls src"}}
+
+
+def call(entry_id: str, parent: str, **more: Any) -> bytes:
+    """An answer that only calls a tool."""
+    message = {"role": "assistant", "content": [TOOL], "stopReason": "toolUse", **more}
+    return entry("message", entry_id, parent, message=message)
+
+
+MIXED = [
+    entry("model_change", "model", None, provider="p", modelId="m-1"),
+    entry("thinking_level_change", "level", "model", thinkingLevel="high"),
+    said("ask", "level", "user", "Please LIST the files"),
+    call("call", "ask"),
+    said("result", "call", "toolResult", "a.py"),
+    said("answer", "result", "assistant", "One file: a.py", stopReason="stop"),
+    entry("custom", "state", "answer", customType="ext", data={"n": 1}),
+    entry("custom_message", "note", "state", customType="ext", content="hidden", display=False),
+    entry("label", "mark", "note", targetId="answer", label="good"),
+    entry("session_info", "named", "mark", name="Files"),
+    entry("usage", "usage", "named", kind="cache_warm"),
+    entry("context_edit", "edit", "usage", targetId="ask", replacement=None),
+    call("broken", "edit", stopReason="error", errorMessage="the model is down"),
+    entry("branch_summary", "left", "broken", fromId="x", summary="It failed."),
+    entry("compaction", "short", "left", summary="All of it.", tokensBefore=9),
+    entry("something_new", "new", "short"),
+    call("last", "new"),
+]
+HIDDEN = {"model", "level", "state", "mark", "named", "usage", "edit", "call"}
+
+
+@pytest.mark.parametrize(
+    ("mode", "hidden"),
+    [
+        ("all", set()),
+        ("default", HIDDEN),
+        ("no-tools", {*HIDDEN, "result"}),
+    ],
+)
+def test_filters_hide_what_pis_do(mode: str, hidden: set[str]) -> None:
+    """S1.35: settings go, answers that only call tools go unless they failed or are current."""
+    everything = ids(told(*MIXED))
+    assert [one for one in everything if one not in hidden] == ids(told(*MIXED, mode=mode))
+
+
+def test_filters_pick_users_and_labels() -> None:
+    """S1.30, S1.31, S1.35: human messages; labelled entries, with the user's own labels, too."""
+    assert ids(told(*MIXED, mode="user-only")) == ["ask"]
+    assert ids(told(*MIXED, mode="labeled-only")) == ["answer"]
+    mine = told(*MIXED, mode="labeled-only", ask="why", answer="better", call="hidden anyway")
+    assert [(node["id"], node["label"]) for node in mine] == [("ask", "why"), ("answer", "better")]
+
+
+def test_the_words_of_a_search_must_all_be_found() -> None:
+    """S1.35: in any case and order, in text, label and role."""
+    assert ids(told(*MIXED, search="files list")) == ["ask"]
+    assert ids(told(*MIXED, search="FILE a.py assistant")) == ["answer"]
+    assert ids(told(*MIXED, search="good", mode="default")) == ["answer"]
+    assert ids(told(*MIXED, search="branch summary")) == ["left"]
+    assert ids(told(*MIXED, search="files nothing")) == []
+
+
+def test_depth_counts_what_is_shown_and_parents_are_real() -> None:
+    """S1.35: a hidden entry's children move up; `parentId` still names it."""
+    found = {node["id"]: node for node in told(*MIXED, mode="default")}
+    assert (found["ask"]["depth"], found["ask"]["parentId"]) == (0, "level")
+    assert (found["result"]["depth"], found["result"]["parentId"]) == (1, "call")
+    assert (found["note"]["depth"], found["note"]["display"]) == (3, False)
+
+
+def test_the_leaf_asked_for_marks_the_path() -> None:
+    """S1.35, S1.36: the path to any tip can be looked at; nothing is changed by it."""
+    data = session(
+        said("a", None, "user", at=1),
+        said("b", "a", "user", at=2),
+        call("c", "a"),
+        said("d", "c", "user", at=4),
+    )
+    state = state_of(data)
+    seen = still(state, state.row("b"))
+    assert [node["id"] for node in all_nodes(seen, data) if node["active"]] == ["a", "b"]
+    assert [node["id"] for node in all_nodes(state, data) if node["active"]] == ["a", "c", "d"]
+    at_call = still(state, state.row("c"))
+    assert "c" in ids(all_nodes(at_call, data, wanted("default", "")))
+    assert "c" not in ids(all_nodes(state, data, wanted("default", "")))
+
+
+def test_a_copy_stays_as_it_is() -> None:
+    """A state that goes on changes nothing for who looks at its copy."""
+    whole = session(*chain("abcdef"))
+    half = whole.index(b'{"type":"message","id":"d"')
+    state = state_of(whole[:half])
+    before = state.encode()
+    copy = still(state)
+    rest = state_of(whole)
+    for row in range(3, 6):
+        state.add(rest.ids[row], rest.ids[row - 1], rest.codes[row], half, 1)
+    assert before == copy.encode()
+    assert (copy.leaf_id, state.leaf_id) == ("c", "f")
+
+
+TEXTS = st.text(max_size=400) | st.sampled_from(["\x1b[31mred\x07", "a\nb\tc", "\ud800"])
+
+
+@given(TEXTS, TEXTS, TEXTS)
+def test_a_sketch_is_safe_to_print(kind: str, role: str, text: str) -> None:
+    """X9: one line of bounded length without what could act on a terminal."""
+    one = sketch(Entry("x", Kind.ASSISTANT, kind, role, text, (text,)))
+    for shown in (one.type, one.role or "", one.text, one.timestamp):
+        kinds = {unicodedata.category(char) for char in shown.replace("\u200c", "")}
+        assert not kinds & {"Cc", "Cs", "Co", "Zl", "Zp"}
+        assert len(shown) <= TEXT_MAX
+
+
+@given(st.sampled_from(FILTERS), st.text(max_size=20), RECORDS)
+def test_nodes_that_are_shown_stand_below_nodes_that_are_shown(
+    mode: str, search: str, records: list[Record]
+) -> None:
+    """S1.35: under any filter, each node's depth is at most one more than the last one's."""
+    state = built(records)
+    dice = random.Random(len(records))
+    kinds = ("message", "label", "usage")
+    sketches = {
+        row: Sketch(dice.choice(kinds), None, "w", f"2026-01-0{date or 'x'}", quiet=bool(date))
+        for row, (_, _, date) in enumerate(records)
+    }
+    depth = -1
+    for node in nodes(state, sketches, {}, wanted(mode, search)):
+        assert 0 <= node["depth"] <= depth + 1
+        depth = node["depth"]
+
+
+# -- branch summaries ----------------------------------------------------------------------------
+
+
+def gists(*lines: bytes) -> dict[str, str]:
+    """What is told of each branch that something is told of."""
+    data = session(*lines)
+    state = state_of(data)
+    read = reader(state, data)
+    summaries = {row: read(row) for row in summary_rows(state)}
+    return {
+        state.id(tip.row): "".join(summaries[tip.summary].texts)
+        for tip in tips(state, summaries)
+        if tip.summary != ROOT
+    }
+
+
+LEFT = [said("a", None, "user"), said("b", "a", "assistant", "x"), said("c", "b", "user")]
+
+
+@pytest.mark.parametrize("named", ["c", "a", "root", "nobody"])
+def test_a_summary_tells_of_the_branch_that_was_left(named: str) -> None:
+    """S1.15, S1.29: whether `fromId` is the old leaf (0.87) or where the user went (before)."""
+    summary = entry("branch_summary", "s", "a", fromId=named, summary="Tried c.")
+    assert gists(*LEFT, summary, said("d", "s", "user")) == {"c": "Tried c."}
+
+
+def test_nothing_is_told_of_a_branch_that_nobody_summed_up() -> None:
+    """S1.29: no summary, an empty one, or one that leaves nothing: no gist."""
+    assert gists(*LEFT, said("d", "a", "user")) == {}
+    assert gists(*LEFT, entry("branch_summary", "s", "a", fromId="c", summary="")) == {}
+    onward = entry("branch_summary", "s", "c", fromId="b", summary="Went on.")
+    assert gists(*LEFT, onward) == {}
+
+
+def test_a_branch_that_was_left_twice_has_the_newer_gist() -> None:
+    """S1.29: the summary nearest to the tip counts."""
+    first = entry("branch_summary", "s", "a", fromId="c", summary="one")
+    more = [said("e", "c", "user"), entry("branch_summary", "t", "a", fromId="e", summary="two")]
+    assert gists(*LEFT, first, *more) == {"e": "two"}
