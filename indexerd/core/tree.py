@@ -32,7 +32,7 @@ FILTERS = ("default", "no-tools", "user-only", "labeled-only", "all")
 TEXT_MAX = 200  # characters of a node's text
 WORD_MAX = 64  # characters of a type, a role, a time
 NODES_MAX = 100_000  # of one answer
-LOOKED_AT = 2000  # characters of a text: more never show
+LOOKED_AT = 800  # characters of a text: more never show
 
 _WENT_WELL = ("", "stop", "toolUse")
 _BOOKKEEPING = frozenset({Kind.LABEL, Kind.NAME, Kind.SETTING})
@@ -81,12 +81,18 @@ def sketch(entry: Entry, turn: Turn = Turn.OPEN) -> Sketch:
     return Sketch(
         type=_word(entry.type),
         role=_word(entry.role) if entry.role else None,
-        text=clean_line((plain or _without_words(entry))[:LOOKED_AT], TEXT_MAX),
+        text=_line((plain or _without_words(entry))[:LOOKED_AT]),
         timestamp=_word(entry.timestamp),
         quiet=mute and not failed,
         display=entry.details.get("display", True) is not False,
         about=_word(str(entry.details.get("customType", ""))),
     )
+
+
+def _line(text: str) -> str:
+    if text.isascii() and text.isprintable():  # what is cut off cannot matter: a quarter the time
+        text = " ".join(text.split())[: TEXT_MAX + 1]
+    return clean_line(text, TEXT_MAX)
 
 
 def _word(text: str) -> str:

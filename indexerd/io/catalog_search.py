@@ -1,10 +1,11 @@
 """Searching the catalog: from a parsed query to ranked hits.
 
 In: a connection, an `Asked` (core.query), the sessions that may be found. Out: hits, best first,
-at most one field and one message for each session, and warnings. All words must be in one field
-or in one message. Only where whole words give too few hits may the last word go on ("conf" for
-"config"), and do ids and directories count that have the words anywhere in them. Where nothing
-is found, names are searched for typing errors.
+at most one field and one message for each session, and warnings. What has all words in one field
+or in one message comes first. Only where whole words give too few hits may the last word go on
+("conf" for "config"), do ids and directories count that have the words anywhere in them, and
+then sessions that have each word in some place. Where nothing is found, names that look alike
+are, and then what has the words that were probably meant.
 
 A score is the field's weight, times how well the text fits (BM25 over the candidates, brought
 into 0.5 to 1), times 0.85 to 1 for how lately the session was used. SQLite's own bm25() counts
@@ -25,14 +26,23 @@ import json
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
-from math import log
 from typing import Any
 
 from indexerd.core.names_fuzzy import folded
-from indexerd.core.query import Asked, Finder, excerpt, shown
+from indexerd.core.query import Asked, Finder, excerpt, segment, shown
 from indexerd.core.query_pattern import Pattern
+from indexerd.io.catalog_spread import (
+    best_place,
+    marked,
+    mended,
+    places_with,
+    rarity_of,
+    sessions_with,
+    terms_of,
+)
 from indexerd.io.catalog_write import SESSION_SHIFT, messages_of
 
 WEIGHTS = {
@@ -53,11 +63,9 @@ _LATELY = 30  # sessions last used that are looked at anyway
 _FEW = 60  # sessions in scope that are looked at one by one
 _EACH = 20  # messages of a session looked at by itself
 _SCORED = 8192  # characters of a text in which words are counted
-_RARITY_MAX = 2000  # matches up to which a word's rarity is counted
-_OF_ALL = 20_000  # texts that this is compared with
 _BEGUN = 0.6  # what a word is worth that only begins as asked
 _PLAIN = 0.75  # what a place is worth that no words were counted in
-_PLACE_MIN = 3  # characters that may stand anywhere in an id or a directory
+_SPREAD = 0.4  # what one is worth that has only some of the words
 _HALF_LIFE_MS = 30 * 86_400_000
 _ALIKE_MAX, _ALIKE_MIN = 50, 75.0  # names compared for typing errors; rapidfuzz's WRatio
 _NUMBER_MAX = (1 << 63) - 1
@@ -94,6 +102,8 @@ def search(
         look.by_words(asked)
         if not look.found and not asked.quoted:
             look.by_letters(asked)
+        if not look.found and not asked.quoted:
+            look.by_likeness(asked)
     warnings = (asked.problem, look.warning)
     return SearchResult(tuple(look.hits()), tuple(one for one in warnings if one))
 
@@ -139,12 +149,14 @@ class _Look:
         return len({no for (no, _), one in self.found.items() if one.score >= score}) >= self.limit
 
     def by_words(self, asked: Asked) -> None:
-        """Find fields and messages that have all words."""
+        """Find fields and messages that have all words, then sessions that do."""
         self._words(asked, widen=False)
         if not self._enough():
             self._places(asked.terms)
             if asked.open_end:
                 self._words(asked, widen=True)
+        if not self._enough() and len(asked.terms) > 1:
+            self._spread(asked)
 
     def _words(self, asked: Asked, *, widen: bool) -> None:
         finder, worth = asked.finder(widen=widen), _BEGUN if widen else 1.0
@@ -167,16 +179,7 @@ class _Look:
 
     def _rarity(self, terms: Sequence[str]) -> list[float]:
         """BM25's weights of words: the rarer, the more."""
-        return [self._rarity_of(f'"{term}"') if len(terms) > 1 else 1.0 for term in terms]
-
-    def _rarity_of(self, match: str) -> float:
-        texts = 0
-        for sql in (
-            "SELECT 1 FROM about_words WHERE about_words MATCH :match LIMIT :most",
-            "SELECT 1 FROM message_words WHERE message_words MATCH :match LIMIT :most",
-        ):
-            texts += len(self._all(sql, match=match, most=_RARITY_MAX))
-        return log(1 + (_OF_ALL - texts + 0.5) / (texts + 0.5))
+        return [rarity_of(self.db, f'"{term}"') if len(terms) > 1 else 1.0 for term in terms]
 
     def _snippet(self, name: str, key: int, finder: Finder) -> Callable[[], str]:
         table, no = ("message", "id") if name == "message" else ("about", "no")
@@ -271,19 +274,38 @@ class _Look:
 
     def _places(self, terms: Sequence[str]) -> None:
         """Find ids and directories that have the words anywhere in them."""
-        words = [shown(term).lower() for term in terms]
-        if any(len(word) < _PLACE_MIN for word in words):
-            return
-        sql = (
-            "SELECT no, id, cwd FROM session WHERE row_seal IS NOT NULL"
-            " AND (instr(lower(id), :word) OR instr(lower(cwd), :word))"
-            " AND (:scope IS NULL OR no IN (SELECT value FROM json_each(:scope)))"
-            " ORDER BY modified DESC LIMIT :most"
-        )
-        for no, session_id, cwd in self._all(sql, word=words[0], most=max(_FIELD_MAX, self.limit)):
-            for column, text in (("id", session_id), ("cwd", cwd)):
-                if all(word in text.lower() for word in words):
-                    self.add(_Found(no, column, no, _PLAIN, _marked(text, words)))
+        words, most = [shown(term).lower() for term in terms], max(_FIELD_MAX, self.limit)
+        for no, column, text in places_with(self.db, words, self._listed, most):
+            self.add(_Found(no, column, no, _PLAIN, partial(marked, text, words)))
+
+    def _spread(self, asked: Asked) -> None:
+        """Find sessions that have all words, each in any place."""
+        terms = terms_of(asked.terms, open_end=asked.open_end)
+        rarity = dict(zip(terms, self._rarity(asked.terms), strict=True))
+        finder = asked.finder(widen=asked.open_end)
+        known = {no for no, _ in self.found}
+        rarest_first = sorted(terms, key=lambda term: -rarity[term])
+        for no in sessions_with(self.db, rarest_first, self._listed):
+            place = best_place(self.db, no, terms, finder, _FIELDS)
+            if no in known or (place.field == "message" and self._is_copy(no, place.key)):
+                continue
+            snippet = self._snippet(place.field, place.key, finder)
+            if place.text:
+                snippet = partial(marked, place.text, [term.word for term in terms])
+            self.add(_Found(no, place.field, place.key, _SPREAD * place.share, snippet))
+
+    def _is_copy(self, no: int, key: int) -> bool:
+        return any(owner != no for owner, _, _ in self._originals([key]))
+
+    def by_likeness(self, asked: Asked) -> None:
+        """Find what has the words that were probably meant."""
+        words = mended(self.db, terms_of(asked.terms, open_end=asked.open_end))
+        if words:
+            held = shown(asked.terms[-1]).lower() == words[-1]
+            terms = tuple(map(segment, words))
+            self.by_words(replace(asked, terms=terms, open_end=asked.open_end and held))
+        if words and self.found:
+            self.warning = f"nothing has these words; looked for: {' '.join(words)}"
 
     def by_letters(self, asked: Asked) -> None:
         """Find names that look like the query, typing errors and all."""
@@ -375,9 +397,3 @@ class _Look:
 
 def _excerpt_of(text: str, spans: list[tuple[int, int, int]]) -> Callable[[], str]:
     return lambda: excerpt(text, spans)
-
-
-def _marked(text: str, words: Sequence[str]) -> Callable[[], str]:
-    lower = text.lower()
-    places = [(lower.find(word), word) for word in words]
-    return _excerpt_of(text, [(at, at + len(word), n) for n, (at, word) in enumerate(places)])

@@ -1,132 +1,207 @@
 """Words of a query that no one place has together, and words that nothing has.
 
-In: a connection, the words. Out: sessions that have every word somewhere, one in the name and
-one in a message say, as if all of a session were one text; and for a mistyped word the word of
-the texts that is nearest to it. Both are asked only where nothing better was found.
+In: a connection, a query's terms. Out: sessions that have every term somewhere, one in the name
+and one in a message say, as if all of a session were one text; and for a mistyped word the word
+of the texts that is nearest to it. Both are asked for only where little was found otherwise.
 
-The work is bounded: sessions are looked for with the rarest word, the newest that have it, and
-each other word is looked up in these alone. A mistyped word is compared with words that begin
-with the same two letters, read from FTS5's own list of words; a temporary table shows it.
+The work is bounded: sessions are looked for with the rarest term, the newest that have it, and
+each other term is looked up in these alone. A mistyped word is compared with words that begin
+with the same two letters, read from FTS5's own list of words, which a temporary table shows.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from math import log
+from typing import NamedTuple
 
-from indexerd.core.query import fold
+from indexerd.core.query import Finder, excerpt, fold, shown
 from indexerd.io.catalog_write import SESSION_SHIFT, messages_of
 
-_SESSIONS = 100  # that have the rarest word, of each kind of place
+_SESSIONS = 100  # that have the rarest term
 _MESSAGES = 500  # looked at for them
 _PLACE_MIN = 3  # characters that may stand anywhere in an id or a directory
 _SURE = 2  # first letters that are taken to be right
-_WORD_MIN, _LONG = 4, 7  # letters; of a word with a typing error, with two
+_WORD_MIN, _LONG = 4, 7  # letters of a word with a typing error, and of one with two
 _WORDS_MAX = 5000
+_RARITY_MAX = 2000  # matches up to which a word's rarity is counted
+_OF_ALL = 20_000  # texts that this is compared with
 _TABLES = ("about_words", "message_words")
 
-_IN_PLACE = "length(:word) >= :least AND (instr(lower(id), :word) OR instr(lower(cwd), :word))"
-_SCOPED = "(:scope IS NULL OR {} IN (SELECT value FROM json_each(:scope)))"
+_NEWEST_WITH = (
+    """SELECT rowid FROM about_words WHERE about_words MATCH :match
+       AND (:scope IS NULL OR +rowid IN (SELECT value FROM json_each(:scope)))
+       ORDER BY rowid DESC LIMIT :sessions""",
+    """SELECT rowid >> :shift FROM message_words WHERE message_words MATCH :match
+       AND (:scope IS NULL OR +(rowid >> :shift) IN (SELECT value FROM json_each(:scope)))
+       ORDER BY rowid DESC LIMIT :messages""",
+    """SELECT no FROM session WHERE length(:word) >= :least
+       AND (instr(lower(id), :word) OR instr(lower(cwd), :word))
+       AND (:scope IS NULL OR no IN (SELECT value FROM json_each(:scope)))
+       ORDER BY modified DESC LIMIT :sessions""",
+)
+_LISTED = """SELECT no FROM session WHERE row_seal IS NOT NULL
+    AND no IN (SELECT value FROM json_each(:found)) ORDER BY modified DESC LIMIT :sessions"""
+_HAVING = """SELECT value FROM json_each(:found)
+    WHERE EXISTS (SELECT 1 FROM about_words WHERE about_words MATCH :match AND rowid = value)
+    OR EXISTS (SELECT 1 FROM session WHERE no = value AND length(:word) >= :least
+      AND (instr(lower(id), :word) OR instr(lower(cwd), :word)))
+    OR EXISTS (SELECT 1 FROM message_words WHERE message_words MATCH :match
+      AND rowid BETWEEN (value << :shift) + :first AND (value << :shift) + :last)"""
+_PLACE_KNOWN = """SELECT 1 FROM session WHERE length(:word) >= :least
+    AND (instr(lower(id), :word) OR instr(lower(cwd), :word)) LIMIT 1"""
 
 
-def sessions_with(
-    db: sqlite3.Connection, terms: Sequence[tuple[str, str]], scope: str | None
-) -> list[int]:
-    """Newest sessions that have every term; each is an FTS5 expression and its plain word.
+class Term(NamedTuple):
+    """One word or phrase: as an FTS5 expression, and as letters anywhere in an id or a path."""
 
-    The first term should be the rarest. `scope` is a JSON list of session numbers, or None.
-    """
-    found = _newest_with(db, *terms[0], scope)
-    for match, word in terms[1:]:
-        if not found:
-            break
-        found = _having(db, match, word, found)
+    match: str
+    word: str
+
+
+class Place(NamedTuple):
+    """Where a session has some of the terms. `text` is there for an id or a directory."""
+
+    no: int
+    field: str
+    key: int
+    share: float  # of the terms
+    text: str = ""
+
+
+def terms_of(terms: Sequence[str], *, open_end: bool) -> list[Term]:
+    """Terms of a parsed query; the last may be the beginning of a word."""
+    found = [Term(f'"{term}"', shown(term).lower()) for term in terms]
+    if open_end:
+        found[-1] = found[-1]._replace(match=found[-1].match + " *")
     return found
 
 
-def _newest_with(db: sqlite3.Connection, match: str, word: str, scope: str | None) -> list[int]:
-    given = {"match": match, "word": word, "scope": scope, "least": _PLACE_MIN}
-    given |= {"most": _SESSIONS, "messages": _MESSAGES, "shift": SESSION_SHIFT}
-    found: set[int] = set()
-    for sql in (
-        "SELECT rowid FROM about_words WHERE about_words MATCH :match"
-        f" AND {_SCOPED.format('+rowid')} ORDER BY rowid DESC LIMIT :most",
-        "SELECT rowid >> :shift FROM message_words WHERE message_words MATCH :match"
-        f" AND {_SCOPED.format('+(rowid >> :shift)')} ORDER BY rowid DESC LIMIT :messages",
-        f"SELECT no FROM session WHERE row_seal IS NOT NULL AND {_IN_PLACE}"
-        f" AND {_SCOPED.format('no')} ORDER BY modified DESC LIMIT :most",
-    ):
-        found.update(no for (no,) in db.execute(sql, given))
-    sql = (
-        "SELECT no FROM session WHERE row_seal IS NOT NULL"
-        " AND no IN (SELECT value FROM json_each(?)) ORDER BY modified DESC LIMIT ?"
-    )
-    return [no for (no,) in db.execute(sql, (json.dumps([*found]), _SESSIONS))]
+def rarity_of(db: sqlite3.Connection, match: str) -> float:
+    """BM25's weight of a term, from a bounded count."""
+    texts = 0
+    for table in _TABLES:
+        sql = f"SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT ?"  # noqa: S608 - our own names
+        texts += len(db.execute(sql, (match, _RARITY_MAX)).fetchall())
+    return log(1 + (_OF_ALL - texts + 0.5) / (texts + 0.5))
 
 
-def _having(db: sqlite3.Connection, match: str, word: str, sessions: list[int]) -> list[int]:
+def sessions_with(db: sqlite3.Connection, terms: Sequence[Term], scope: str | None) -> list[int]:
+    """Sessions that have every term, the newest first. The rarest term should come first.
+
+    `scope` is a list of session numbers in JSON; None stands for all.
+    """
     first, last = messages_of(0)
-    sql = (
-        "SELECT value FROM json_each(:sessions) WHERE EXISTS"  # noqa: S608 - our own words
-        " (SELECT 1 FROM about_words WHERE about_words MATCH :match AND rowid = value)"
-        f" OR EXISTS (SELECT 1 FROM session WHERE no = value AND {_IN_PLACE})"
-        " OR EXISTS (SELECT 1 FROM message_words WHERE message_words MATCH :match AND rowid"
-        " BETWEEN (value << :shift) + :first AND (value << :shift) + :last)"
-    )
-    given = {"sessions": json.dumps(sessions), "match": match, "word": word, "least": _PLACE_MIN}
-    given |= {"shift": SESSION_SHIFT, "first": first, "last": last}
-    return [no for (no,) in db.execute(sql, given)]
+    given = {"sessions": _SESSIONS, "messages": _MESSAGES, "shift": SESSION_SHIFT}
+    given |= {"first": first, "last": last, "least": _PLACE_MIN}
+    texts = {"scope": scope, **terms[0]._asdict()}
+    held = {no for sql in _NEWEST_WITH for (no,) in db.execute(sql, given | texts)}
+    texts["found"] = json.dumps([*held])
+    found = [no for (no,) in db.execute(_LISTED, given | texts)]
+    for term in terms[1:]:
+        texts = {"found": json.dumps(found), **term._asdict()}
+        found = [no for (no,) in db.execute(_HAVING, given | texts)]
+    return found
 
 
-def newest_message(db: sqlite3.Connection, no: int, matches: Sequence[str]) -> int | None:
-    """The newest message of a session that has one of some terms."""
+def best_place(
+    db: sqlite3.Connection, no: int, terms: Sequence[Term], finder: Finder, fields: Sequence[str]
+) -> Place:
+    """Where a session has the most of the terms: one of these fields, a message, id or cwd."""
+    columns = ", ".join(fields)
+    row = db.execute(f"SELECT {columns} FROM about WHERE no = ?", (no,)).fetchone()  # noqa: S608 - columns of ours
+    found = [
+        Place(no, name, no, _share(finder, text))
+        for name, text in zip(fields, row or (), strict=False)
+    ]
     first, last = messages_of(no)
     sql = (
-        "SELECT max(rowid) FROM message_words WHERE message_words MATCH ?"
-        " AND rowid BETWEEN ? AND ?"
+        "SELECT id, text FROM message WHERE id = (SELECT max(rowid) FROM message_words"
+        " WHERE message_words MATCH ? AND rowid BETWEEN ? AND ?)"
     )
-    found: int | None = db.execute(sql, (" OR ".join(matches), first, last)).fetchone()[0]
-    return found
+    either = " OR ".join(term.match for term in terms)
+    for key, text in db.execute(sql, (either, first, last)):
+        found.append(Place(no, "message", key, _share(finder, text)))
+    session = db.execute("SELECT id, cwd FROM session WHERE no = ?", (no,)).fetchone()
+    for name, text in zip(("id", "cwd"), session or (), strict=False):
+        part = sum(term.word in text.lower() for term in terms) / len(terms)
+        found.append(Place(no, name, no, part, text))
+    return max(found, key=lambda place: place.share)
 
 
-def is_known(db: sqlite3.Connection, match: str, word: str) -> bool:
-    """Say whether anything at all has a term."""
+def _share(finder: Finder, text: str) -> float:
+    counts = finder.counts(text)
+    return sum(map(bool, counts)) / len(counts)
+
+
+def places_with(
+    db: sqlite3.Connection, words: Sequence[str], scope: str | None, most: int
+) -> Iterator[tuple[int, str, str]]:
+    """Ids and directories that have all words anywhere in them: session, which, its text."""
+    if any(len(word) < _PLACE_MIN for word in words):
+        return
+    sql = (
+        "SELECT no, id, cwd FROM session WHERE row_seal IS NOT NULL"
+        " AND (instr(lower(id), :word) OR instr(lower(cwd), :word))"
+        " AND (:scope IS NULL OR no IN (SELECT value FROM json_each(:scope)))"
+        " ORDER BY modified DESC LIMIT :most"
+    )
+    for no, session_id, cwd in db.execute(sql, {"word": words[0], "scope": scope, "most": most}):
+        for column, text in (("id", session_id), ("cwd", cwd)):
+            if all(word in text.lower() for word in words):
+                yield no, column, text
+
+
+def marked(text: str, words: Sequence[str]) -> str:
+    """A snippet of an id or a directory."""
+    lower = text.lower()
+    places = [(lower.find(word), n, word) for n, word in enumerate(words)]
+    return excerpt(text, [(at, at + len(word), n) for at, n, word in places if at >= 0])
+
+
+def mended(db: sqlite3.Connection, terms: Sequence[Term]) -> list[str] | None:
+    """The terms with each that nothing has replaced by the nearest word; None if one has none."""
+    found = [term.word if _is_known(db, term) else _nearest(db, term.word) for term in terms]
+    words = [word for word in found if word]
+    return words if len(words) == len(terms) and words != [one.word for one in terms] else None
+
+
+def _is_known(db: sqlite3.Connection, term: Term) -> bool:
     for table in _TABLES:
         sql = f"SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT 1"  # noqa: S608 - our own names
-        if db.execute(sql, (match,)).fetchone():
+        if db.execute(sql, (term.match,)).fetchone():
             return True
-    sql = f"SELECT 1 FROM session WHERE {_IN_PLACE} LIMIT 1"  # noqa: S608 - as above
-    return db.execute(sql, {"word": word, "least": _PLACE_MIN}).fetchone() is not None
+    return db.execute(_PLACE_KNOWN, {"word": term.word, "least": _PLACE_MIN}).fetchone() is not None
 
 
-def nearest(db: sqlite3.Connection, word: str) -> str | None:
-    """The word of the texts that a mistyped one stands for; the commonest of those as near."""
+def _nearest(db: sqlite3.Connection, word: str) -> str | None:
+    """The word of the texts that a mistyped one stands for: of those as near the commonest."""
     from rapidfuzz.distance import OSA  # noqa: PLC0415 - few searches come here
 
     asked = fold(word)
     if len(asked) < _WORD_MIN or not asked.isalnum():
         return None
     slips = 2 if len(asked) >= _LONG else 1
-    sure = asked[:_SURE]
-    best: tuple[int, int, str] | None = None
-    for table in _TABLES:
-        for term, texts in _vocabulary(db, table, sure):
-            slip = OSA.distance(asked, term, score_cutoff=slips)
-            if slip <= slips and (best is None or (slip, -texts, term) < best):
-                best = (slip, -texts, term)
-    return best[2] if best else None
+    near = [
+        (slip, -texts, term)
+        for table in _TABLES
+        for term, texts in _vocabulary(db, table, asked[:_SURE])
+        if (slip := OSA.distance(asked, term, score_cutoff=slips)) <= slips
+    ]
+    return min(near)[2] if near else None
 
 
 def _vocabulary(db: sqlite3.Connection, table: str, begun: str) -> list[tuple[str, int]]:
     """Words of a table that begin like that, and how many texts have each."""
-    held = db.execute("SELECT 1 FROM temp.sqlite_schema WHERE name = ?", (f"{table}_list",))
+    name = f"{table}_list"
+    held = db.execute("SELECT 1 FROM temp.sqlite_schema WHERE name = ?", (name,))
     if held.fetchone() is None:
-        db.execute("PRAGMA query_only = 0")  # a temporary table is nobody else's
+        db.execute("PRAGMA query_only = 0")  # a temporary table changes nothing of the file
         try:
-            made = f"CREATE VIRTUAL TABLE temp.{table}_list USING fts5vocab('main', {table}, 'row')"
-            db.execute(made)
+            db.execute(f"CREATE VIRTUAL TABLE temp.{name} USING fts5vocab('main', {table}, 'row')")
         finally:
             db.execute("PRAGMA query_only = 1")
-    sql = f"SELECT term, doc FROM temp.{table}_list WHERE term >= ? AND term < ? LIMIT ?"  # noqa: S608 - our own names
+    sql = f"SELECT term, doc FROM temp.{name} WHERE term >= ? AND term < ? LIMIT ?"  # noqa: S608 - our own names
     return db.execute(sql, (begun, begun + "\U0010ffff", _WORDS_MAX)).fetchall()

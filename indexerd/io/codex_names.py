@@ -144,12 +144,14 @@ class _Threads:
         seen = (path, look(path), look(f"{path}-wal"))
         if seen == self._seen:
             return False
-        self._seen = seen
         if seen[1] is None:
-            self.said, self.rollouts = {}, {}
+            self.said, self.rollouts, self._seen = {}, {}, seen
             return True
-        with suppress(SessionUnreadableError, FileNotFoundError, sqlite3.Error):
-            self.said, self.rollouts = _rows_of(path)
+        try:
+            self.said, self.rollouts = foreign_db.reading(path, _rows_of)
+        except (SessionUnreadableError, FileNotFoundError):
+            return False  # what was known stays known, and the next look tries again
+        self._seen = seen
         return True
 
     def _newest(self) -> str:
@@ -168,18 +170,17 @@ class _Threads:
         return self._path
 
 
-def _rows_of(path: str) -> tuple[dict[str, _Said], dict[str, str]]:
+def _rows_of(database: sqlite3.Connection) -> tuple[dict[str, _Said], dict[str, str]]:
     """Every thread's name, where it has one, and file."""
-    with foreign_db.opened(path) as database:
-        columns = {str(row[1]) for row in database.execute("PRAGMA table_info(threads)")}
-        if "id" not in columns:
-            return {}, {}
-        time = next((one for one in _TIMES if one in columns), "0")
-        wanted = ", ".join(one if one in columns else "NULL" for one in _COLUMNS)
-        rows = database.execute(
-            f"SELECT id, {time}, {wanted} FROM threads ORDER BY 2 DESC LIMIT ?",  # noqa: S608 - our own words
-            (THREADS_MAX,),
-        ).fetchall()
+    columns = {str(row[1]) for row in database.execute("PRAGMA table_info(threads)")}
+    if "id" not in columns:
+        return {}, {}
+    time = next((one for one in _TIMES if one in columns), "0")
+    wanted = ", ".join(one if one in columns else "NULL" for one in _COLUMNS)
+    rows = database.execute(
+        f"SELECT id, {time}, {wanted} FROM threads ORDER BY 2 DESC LIMIT ?",  # noqa: S608 - our own words
+        (THREADS_MAX,),
+    )
     said: dict[str, _Said] = {}
     rollouts: dict[str, str] = {}
     for thread_id, at, rollout, name, title, *first in rows:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from indexerd.agents import codex
@@ -46,7 +48,7 @@ def test_the_first_meta_is_the_files_identity() -> None:
 def test_forks_and_helpers_name_where_they_come_from() -> None:
     """S3.18: forked_from_id, or the thread that spawned it; who asks is told by the source."""
     spawn = {"subagent": {"thread_spawn": {"parent_thread_id": OTHER, "depth": 1}}}
-    cases = [
+    cases: list[tuple[dict[str, Any], str | None, bool]] = [
         ({"forked_from_id": OTHER, "source": "cli"}, OTHER, False),
         ({"source": spawn, "session_id": OTHER}, OTHER, True),
         ({"source": "vscode", "thread_source": "user"}, None, False),

@@ -30,19 +30,23 @@ def home(agent: str) -> Home:
     return Home(REAL / agent)
 
 
-def truth() -> list[Any]:
+def sent() -> list[dict[str, Any]]:
     """What the driver sent to codex."""
     known = REAL / "truth.json"
     rows = json.loads(known.read_text()) if known.is_file() else []
-    wanted = [row for row in rows if row["agent"].startswith("codex") and row.get("exists", True)]
-    return [pytest.param(row, id=f"{row['agent']}-{row['label']}") for row in wanted]
+    return [row for row in rows if row["agent"].startswith("codex") and row.get("exists", True)]
+
+
+def truth() -> list[Any]:
+    """The same, for a test of each."""
+    return [pytest.param(row, id=f"{row['agent']}-{row['label']}") for row in sent()]
 
 
 def path_of(row: dict[str, Any]) -> Path:
     """The file of a session; of a reverted one the second, which goes on from the first."""
     if "file" in row:
-        return REAL / row["file"]
-    thread = row["files"][0][-41:].removesuffix(".jsonl")
+        return REAL / str(row["file"])
+    thread = row["files"][0][-42:].removesuffix(".jsonl")
     return max(one for one in home(row["agent"]).files if thread in one.name)
 
 
@@ -60,7 +64,7 @@ def test_real_sessions_are_what_was_sent(row: dict[str, Any]) -> None:
     assert missing == ({"The upstream answered."} if row["label"] == "interrupted" else set())
     assert state.turn is Turn.ENDED
     assert state.compactions == row.get("compactions", 0)
-    parent = next((one for (one,) in map(_values, truth()) if _is_parent(one, row)), None)
+    parent = next((one for one in sent() if _is_parent(one, row)), None)
     held = state.header.parent_id
     assert held == (path_of(parent).stem[28:64] if parent else None)
     assert state.git_branch == "main"
@@ -72,12 +76,8 @@ def test_real_sessions_are_what_was_sent(row: dict[str, Any]) -> None:
         assert _modified(state) == changed
 
 
-def _values(param: Any) -> tuple[dict[str, Any]]:
-    return param.values
-
-
 def _is_parent(one: dict[str, Any], row: dict[str, Any]) -> bool:
-    return one["agent"] == row["agent"] and one["label"] == row.get("parent")
+    return (one["agent"], one["label"]) == (row["agent"], row.get("parent"))
 
 
 def _modified(state: Any) -> set[str]:
@@ -104,7 +104,7 @@ def test_a_helper_of_the_agent_has_no_human_messages(agent: str) -> None:
 
 def test_leaves_are_turns() -> None:
     """S3.6: the leaf is the last turn's id; only later turns count as new, also under way."""
-    path = path_of(_values(truth()[1])[0])  # three turns
+    path = path_of(sent()[1])  # three turns
     data = path.read_bytes()
     started = [one for one in data.split(b"\n") if b'"type":"task_started"' in one]
     names = [json.loads(one)["payload"]["turn_id"] for one in started]
@@ -119,9 +119,7 @@ def test_leaves_are_turns() -> None:
 
 def test_a_rolled_back_session_goes_on_from_before() -> None:
     """formats.md 3.8: right after a rollback the leaf is the turn before the removed ones."""
-    row = next(
-        one for (one,) in map(_values, truth()) if one["label"] == "reverted" and "file" in one
-    )
+    row = next(one for one in sent() if one["label"] == "reverted" and "file" in one)
     data = (REAL / row["file"]).read_bytes()
     mark = data.index(b'"type":"thread_rolled_back"')
     before = data[: data.rindex(b"\n", 0, mark) + 1]

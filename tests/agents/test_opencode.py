@@ -496,8 +496,10 @@ def test_nothing_that_a_line_holds_raises(values: list[Any], first: Any) -> None
     head = first if isinstance(first, dict) else {"title": first, "revert": first}
     state = state_from({"id": "ses_a"} | head | {"type": "session"}, *lines)
     assert len(state) in (0, len(lines))
-    for one in lines:
-        for role in ("user", "assistant", "compaction", "idle"):
+    odd = [{"type": kind, "tool": first, "state": {"status": first}} for kind in ("tool", first)]
+    for role in ("user", "assistant", "compaction", "idle", first):
+        state_of(message("user", odd) | {"role": role})
+        for one in (*lines, {"parts": odd}):
             entry(one | {"role": role})
 
 

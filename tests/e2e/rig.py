@@ -106,14 +106,14 @@ class Isle:
         assert process.returncode == 0, self.errors.read_text()[-2000:]
         return said
 
-    def ask(self, method: str, url: str, body: Any = None) -> Any:
+    def ask(self, method: str, url: str, body: Any = None, seconds: float = 50) -> Any:
         """One request in the isle's network, and the JSON of its answer."""
-        return self._thread.submit(_ask, method, url, body).result(60)
+        return self._thread.submit(_ask, method, url, body, seconds).result()
 
     def answers(self, url: str) -> bool:
         """Whether something answers there yet."""
         try:
-            self.ask("GET", url)
+            self.ask("GET", url, seconds=1)
         except OSError:
             return False
         return True
@@ -136,11 +136,11 @@ class Isle:
                 os.killpg(process.pid, signal.SIGKILL)
 
 
-def _ask(method: str, url: str, body: Any) -> Any:
+def _ask(method: str, url: str, body: Any, seconds: float) -> Any:
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data, {"content-type": "application/json"}, method=method)
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with direct.open(request, timeout=50) as answer:
+    with direct.open(request, timeout=seconds) as answer:
         held = answer.read()
     return json.loads(held) if held else None
 

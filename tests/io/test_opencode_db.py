@@ -171,9 +171,10 @@ def test_rowids_of_events_that_are_given_out_again_hide_nothing(tmp_path: Path) 
     base = Database(str(rows.path))
     base.sessions()
     rows.run("DELETE FROM event WHERE aggregate_id = 'ses_b'")
-    rows.said("ses_a", "msg_new", "user", "more")
-    rows.event("ses_a")
-    assert sides(base.touched() or []).keys() == {"ses_a"}
+    for name in ("ses_a", "ses_b"):  # the first of these events gets the number of the lost one
+        rows.said(name, f"msg_new_{name}", "user", "more")
+        rows.event(name)
+    assert sides(base.touched() or []).keys() == {"ses_a", "ses_b"}
 
 
 def test_a_log_that_is_not_kept_is_not_believed(tmp_path: Path) -> None:
@@ -184,6 +185,37 @@ def test_a_log_that_is_not_kept_is_not_believed(tmp_path: Path) -> None:
     base.sessions()
     rows.run("UPDATE part SET time_updated = time_updated + 9 WHERE id = 'prt_msg_ses_b_1'")
     assert sides(base.touched() or []).keys() == {"ses_b"}
+
+
+@pytest.mark.parametrize(
+    "change", [one for one in CHANGES if not one.endswith(("message changed", "part changed"))]
+)
+def test_without_events_rows_are_counted(
+    tmp_path: Path, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of a session that was not among the last: its row, or a number of rows, differs."""
+    monkeypatch.setattr(opencode_db, "RECENT", 1)
+    base = Database(str((rows := two(tmp_path / "opencode.db")).path))
+    base.sessions()
+    CHANGES[change](rows)
+    assert sides(base.touched() or []).keys() == {"ses_a"}
+
+
+def test_a_file_written_a_moment_ago_is_looked_into(tmp_path: Path) -> None:
+    """A second write within the clock's grain leaves the stat as it was."""
+    rows = two(tmp_path / "opencode.db")
+    base = Database(str(rows.path))
+    base.sessions()
+    stamp = rows.path.stat()
+    rows.run("UPDATE session SET title = 'A tit1e' WHERE id = 'ses_a'")
+    os.utime(rows.path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    assert rows.path.stat().st_size == stamp.st_size
+    assert sides(base.touched() or []).keys() == {"ses_a"}
+    before = base.sessions()
+    stamp = rows.path.stat()
+    rows.run("UPDATE session SET title = 'A titl3' WHERE id = 'ses_a'")
+    os.utime(rows.path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    assert base.sessions() != before
 
 
 def test_unchanged_files_are_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -397,7 +429,7 @@ def test_version_2_hides_the_older_copy_and_goes_by_seq(tmp_path: Path) -> None:
     rows = two(tmp_path / "opencode.db", SCHEMA + SCHEMA_2)
     path = rows.session_2("ses_a", fork_session_id="ses_b", title=None)
     tool = {"type": "tool", "id": "c1", "name": "write", "state": {"status": "running"}}
-    rows.row_2("ses_a", "m3", "assistant", 9, content=[tool, {"type": "text", "text": "t"}])
+    rows.row_2("ses_a", "m0", "assistant", 9, content=[tool, {"type": "text", "text": "t"}])
     rows.row_2("ses_a", "m1", "user", 2, text="prompt", files=[{"name": "f.txt", "uri": "u" * 99}])
     rows.row_2("ses_a", "m2", "compaction", 5, summary="S", status="completed", recent="R")
     said = rendered(path)
@@ -405,7 +437,7 @@ def test_version_2_hides_the_older_copy_and_goes_by_seq(tmp_path: Path) -> None:
     assert [(one["id"], one["role"]) for one in said[1:]] == [
         ("m1", "user"),
         ("m2", "compaction"),
-        ("m3", "assistant"),
+        ("m0", "assistant"),
     ]
     assert said[1]["parts"] == [{"type": "text", "text": "prompt"}, {"type": "file"}]
     assert said[3]["parts"] == [
@@ -533,6 +565,10 @@ def test_columns_of_the_wrong_type_are_absent(tmp_path: Path) -> None:
         revert="[",
     )
     rows.message("ses_a", "msg_1", "user")
+    rows.run(
+        "INSERT INTO message (rowid, id, session_id, time_created, time_updated, data)"
+        " VALUES (-3, 'msg_0', 'ses_a', 1, 1, '{}')"
+    )
     rows.run("UPDATE message SET time_created = 'never', time_updated = -5, data = x'7b22ff'")
     found = Database(str(rows.path)).sessions()
     assert 0 < found[0].mtime_ns < 1 << 63

@@ -1,4 +1,8 @@
-"""Claude Code: one JSONL file a session, in `projects/<directory>`, sub-agents' below it."""
+"""Claude Code: one JSONL file a session, in `projects/<directory>`, sub-agents' files below it.
+
+`lines` decodes, `kinds` says who spoke, `tree` where it belongs, `origin` whose file it is,
+`titles` how it is called; `skim` sees every line once with these, and `read` takes one in full.
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ typing another prompt at an older place. So:
   it follows, and the whole conversation stays on the path;
 - an id that comes again in the same place is the same line; one that comes again elsewhere (kept
   messages are logged again, below the summary) gets a name of its own, takes later children, and
-  counts only where the first is not on its path; so does a prompt that was recorded twice;
+  counts only where the first is not on its path, as does a prompt that was recorded twice;
 - system lines, attachments and local commands hang where they say, and never move the leaf, so
   that it is stable while only such are appended; it need not be a tip.
 

@@ -142,7 +142,7 @@ def _call(taking: Taking, item: Item, *, answered: bool) -> bool:
 
 def _output(taking: Taking, item: Item) -> bool:
     memory = taking.memory
-    memory.pending = memory.pending
+    memory.pending = max(0, memory.pending - 1)
     if memory.tasks and not memory.open:
         taking.add(_CALL, item.id)  # it came late, and opens no turn again
     else:

@@ -32,8 +32,9 @@ ANSWERS = {turn: code(Kind.ASSISTANT, turn=turn, message=True) for turn in Turn}
 
 _SHELL_NOTE = "The following tool was executed by the user"
 _ATTACHED = "[Attached "  # what a copy of a prompt has in the place of its pictures
-_BESIDE = frozenset({"file", "agent"})  # parts that only a human's message has
-_UNDONE = frozenset({"pending", "running", "streaming"})
+# Tuples, not sets: what is looked for in them may be of any type.
+_BESIDE = ("file", "agent")  # parts that only a human's message has
+_UNDONE = ("pending", "running", "streaming")
 _WORKS_ON = "tool-calls"  # the agent goes on after this
 _OF_ROLE = {
     "synthetic": QUIET,
@@ -42,6 +43,9 @@ _OF_ROLE = {
     "agent-switched": SETTING,
     "model-switched": SETTING,
 }
+
+
+_KINDS = tuple(Kind)
 
 
 class Said(NamedTuple):
@@ -54,7 +58,7 @@ class Said(NamedTuple):
     @property
     def kind(self) -> Kind:
         """The kind alone."""
-        return Kind(self.code & KIND_MASK)
+        return _KINDS[self.code & KIND_MASK]
 
 
 def said(held: dict[str, Any], *, child: bool, shell: bool) -> Said:
@@ -78,7 +82,7 @@ def _user(parts: list[dict[str, Any]], child: bool) -> Said:
         return Said(QUIET)
     human = text or any(part.get("type") in _BESIDE for part in parts)
     if child or not human:
-        return Said(PROMPTED, settled=bool(parts))
+        return Said(PROMPTED, settled=True)
     return Said(PROMPT, text)
 
 

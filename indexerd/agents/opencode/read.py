@@ -31,7 +31,7 @@ _READS = frozenset({"read"})
 _WRITES = frozenset({"write", "edit", "multiedit"})
 _PATCHES = frozenset({"apply_patch", "patch"})
 _HEADERS = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.+)", re.MULTILINE)
-_DONE = frozenset({"completed", "success", None})
+_DONE = ("completed", "success", None)  # a tuple: a status may be of any type
 _SAYS = ("command", "pattern", "url", "query", "description")  # what a call is about
 
 

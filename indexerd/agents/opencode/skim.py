@@ -134,10 +134,12 @@ def _message(
     state: SessionState, memory: Memory, held: dict[str, Any], offset: int, length: int
 ) -> None:
     entry_id = scrub(string(held.get("id")))
-    answers = string(held.get("parentID"))
-    shell = bool(memory.shell) and answers == memory.shell
+    shell = bool(memory.shell) and held.get("parentID") == memory.shell
     what = said(held, child=memory.child, shell=shell)
-    what = _copied(memory, held, what)
+    if held.get("role") == "user":
+        what = _copied(memory, held, what)
+    else:
+        memory.copy = what.code == SUMMARY and memory.overflow
     above = _key(memory.last)
     row = state.add(entry_id.encode("utf-8", "replace"), above, what.code, offset, length)
     _noticed(state, memory, held, what, row)
@@ -156,17 +158,16 @@ def _key(entry_id: str | None) -> bytes | None:
 def _copied(memory: Memory, held: dict[str, Any], what: Said) -> Said:
     """A prompt that did not fit is stored once more after the compaction: it counts once."""
     parts = parts_of(held)
-    if held.get("role") == "user":
-        if what.kind is Kind.CUSTOM and is_shell_note(parts):
-            memory.shell = string(held.get("id"))
-        if what.kind is Kind.OTHER:
-            memory.overflow = overflowed(parts)
+    if what.kind is Kind.CUSTOM and is_shell_note(parts):
+        memory.shell = string(held.get("id"))
+    if what.kind is Kind.OTHER:
+        memory.overflow = overflowed(parts)
     if what.code == PROMPT:
         digest = _digest("\n".join(prompt_words(parts)))
         if memory.copy and digest == memory.prompt:
             what = Said(PROMPTED)
         memory.prompt = digest
-    memory.copy = what.code == SUMMARY and memory.overflow
+    memory.copy = False
     return what
 
 
@@ -174,19 +175,17 @@ def _noticed(
     state: SessionState, memory: Memory, held: dict[str, Any], what: Said, row: int
 ) -> None:
     """What else a message says."""
-    time = _object(held.get("time"))
-    if what.kind in (Kind.USER, Kind.ASSISTANT):
-        times = (held.get("at"), time.get("created"), time.get("completed"))
-        state.activity_ms = max(state.activity_ms, *map(_ms, times))
-    if what.code == PROMPT and not state.first_user:
-        state.first_user = safe_line(what.text)
-    if what.kind is Kind.USER:
-        memory.answer = -1
-    elif what.kind is Kind.ASSISTANT:
-        memory.answer = row
+    kind = what.kind
+    if kind is Kind.USER or kind is Kind.ASSISTANT:
+        time = _object(held.get("time"))
+        said_at = max(_ms(held.get("at")), _ms(time.get("created")), _ms(time.get("completed")))
+        state.activity_ms = max(state.activity_ms, said_at)
+        memory.answer = row if kind is Kind.ASSISTANT else -1
+        if kind is Kind.USER and not state.first_user:
+            state.first_user = safe_line(what.text)
     if not what.settled:
         memory.unsettled = row if memory.unsettled < 0 else memory.unsettled
-    elif what.kind in _SETTLES:
+    elif kind in _SETTLES:
         memory.unsettled = -1
     if held.get("role") == "idle":
         _idle(state, memory, held.get("outcome") == "succeeded")

@@ -1,0 +1,156 @@
+"""Stand-ins for Claude Code and Codex: what these write, line by line, into the world's home."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+
+def _iso() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _append(path: Path, *lines: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as file:
+        for line in lines:
+            file.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
+
+
+class ClaudeSession:
+    """A session of Claude Code."""
+
+    def __init__(self, home: Path, cwd: str = "/w", folder: Path | None = None) -> None:
+        self.id = str(uuid.uuid4())
+        self.cwd = cwd
+        folder = folder or home / ".claude/projects/-w"
+        self.path = folder / f"{self.id}.jsonl"
+        self.last: str | None = None
+
+    def line(self, kind: str, **fields: Any) -> str:
+        """Append one conversation line below the last."""
+        made = str(uuid.uuid4())
+        held = {"parentUuid": self.last, "isSidechain": False, "type": kind, "uuid": made}
+        held |= {"timestamp": _iso(), "cwd": self.cwd, "sessionId": self.id, "version": "2.1.330"}
+        _append(self.path, held | {"userType": "external", "gitBranch": "main"} | fields)
+        self.last = made
+        return made
+
+    def turn(self, text: str = "") -> str:
+        """A prompt and its answer; the answer's uuid."""
+        text = text or f"Please adjust widget {uuid.uuid4()}."
+        self.line("user", message={"role": "user", "content": text})
+        return self.answer([{"type": "text", "text": f"Done: {text}"}])
+
+    def answer(self, content: list[dict[str, Any]], stop: str = "end_turn") -> str:
+        """An answer of one line."""
+        said = {"id": f"msg_{uuid.uuid4().hex}", "role": "assistant", "model": "claude-x"}
+        usage = {"input_tokens": 10, "output_tokens": 5}
+        message = said | {"content": content, "stop_reason": stop, "usage": usage}
+        return self.line("assistant", message=message)
+
+    def edit(self, path: str) -> None:
+        """A turn that edits a file."""
+        self.line("user", message={"role": "user", "content": f"Edit {path}."})
+        call = {"type": "tool_use", "id": "toolu_1", "name": "Edit", "input": {"file_path": path}}
+        self.answer([call], stop="tool_use")
+        result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "ok"}
+        self.line("user", message={"role": "user", "content": [result]})
+        self.answer([{"type": "text", "text": "Edited."}])
+
+    def title(self, text: str) -> None:
+        """The user names the session."""
+        line = {"type": "custom-title", "customTitle": text, "sessionId": self.id}
+        _append(self.path, line)
+
+    def fork(self) -> ClaudeSession:
+        """All of it again, under another session id."""
+        other = ClaudeSession(Path(), self.cwd, self.path.parent)
+        started = {"type": "queue-operation", "operation": "enqueue", "timestamp": _iso()}
+        _append(other.path, started | {"sessionId": other.id})
+        for text in self.path.read_text().splitlines():
+            line = json.loads(text)
+            if "uuid" in line:
+                _append(other.path, line | {"sessionId": other.id})
+        other.last = self.last
+        return other
+
+
+class CodexThread:
+    """A thread of Codex, in the dialect of 0.169."""
+
+    def __init__(self, home: Path, name: str = "", **meta: Any) -> None:
+        self.id = str(uuid.uuid4())
+        self.home = home / ".codex"
+        self.ordinal = int(meta.pop("ordinal", 0))
+        thread = str(meta.pop("thread", self.id))
+        stem = f"rollout-{_iso()[:19].replace(':', '-')}-{thread}{name}"
+        self.path = self.home / "sessions/2026/11/22" / f"{stem}.jsonl"
+        self.id = thread
+        held = {"id": thread, "session_id": thread, "timestamp": _iso(), "cwd": "/w"}
+        held |= {"source": "cli", "cli_version": "0.169.0", "history_mode": "paginated"}
+        self.write("session_meta", held | {"git": {"branch": "trunk"}} | meta)
+
+    def write(self, kind: str, payload: dict[str, Any]) -> None:
+        """Append one line."""
+        line = {"timestamp": _iso(), "ordinal": self.ordinal, "type": kind, "payload": payload}
+        _append(self.path, line)
+        self.ordinal += 1
+
+    def event(self, kind: str, **fields: Any) -> None:
+        """Append an event."""
+        self.write("event_msg", {"type": kind, **fields})
+
+    def turn(self, text: str = "Please adjust a widget.", edits: str = "") -> str:
+        """A prompt and its answer; the turn's id."""
+        turn = str(uuid.uuid4())
+        self.event("task_started", turn_id=turn)
+        self.write("turn_context", {"turn_id": turn, "cwd": "/w", "model": "gpt-x"})
+        asked = {
+            "type": "UserMessage",
+            "id": f"u{turn}",
+            "content": [{"type": "text", "text": text}],
+        }
+        self.event("item_completed", thread_id=self.id, turn_id=turn, item=asked)
+        if edits:
+            change = {"type": "update", "unified_diff": "", "move_path": None}
+            item = {"type": "FileChange", "id": "c", "changes": {edits: change}}
+            item["status"] = "completed"
+            self.event("item_completed", thread_id=self.id, turn_id=turn, item=item)
+        content = [{"type": "output_text", "text": f"Done: {text}"}]
+        answer = {"type": "message", "role": "assistant", "id": f"m{turn}", "content": content}
+        self.write("response_item", answer)
+        self.event("task_complete", turn_id=turn, last_agent_message="Done")
+        return turn
+
+    def roll_back(self, turns: int) -> None:
+        """Undo the newest turns."""
+        self.event("thread_rolled_back", num_turns=turns)
+
+    def fork(self) -> CodexThread:
+        """A new thread that begins where this one ends; nothing is copied."""
+        return CodexThread(self.home.parent, **self._base(), forked_from_id=self.id)
+
+    def revert(self, end: int, ordinal: int) -> CodexThread:
+        """A second file of the same thread, that goes on from an earlier byte."""
+        base = {"thread_id": self.id, "end_ordinal_exclusive": ordinal, "end_byte_offset": end}
+        again = {"thread": self.id, "ordinal": ordinal, "history_base": base}
+        return CodexThread(self.home.parent, f"_{uuid.uuid4()}", **again)
+
+    def _base(self) -> dict[str, Any]:
+        end = {"end_ordinal_exclusive": self.ordinal, "end_byte_offset": self.path.stat().st_size}
+        return {"history_base": {"thread_id": self.id, **end}, "ordinal": self.ordinal}
+
+    def archive(self) -> None:
+        """Move the file to where archived ones are."""
+        there = self.home / "archived_sessions" / self.path.name
+        there.parent.mkdir(exist_ok=True)
+        self.path = self.path.rename(there)
+
+    def rename(self, name: str) -> None:
+        """Name the thread, as the side file says it."""
+        line = {"id": self.id, "thread_name": name, "updated_at": _iso()}
+        _append(self.home / "session_index.jsonl", line)

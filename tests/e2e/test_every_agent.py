@@ -1,0 +1,240 @@
+"""Claude Code, Codex and opencode beside the daemon: every turn, undo, fork, archive, deletion."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indexerd.client import Client
+from tests.e2e.clients import ClaudeSession, CodexThread
+from tests.e2e.world import World, until
+from tests.io.opencode_rows import Rows
+
+
+@pytest.fixture
+def home(world: World) -> Path:
+    """Where the agents keep their sessions."""
+    return world.root / "home"
+
+
+def wait(world: World, session_id: str, **wanted: Any) -> dict[str, Any]:
+    """The session's row, once it says this."""
+
+    def found() -> dict[str, Any] | None:
+        row = world.row(session_id)
+        return row if row and all(row.get(key) == one for key, one in wanted.items()) else None
+
+    try:
+        row: dict[str, Any] = until(found, f"{wanted} of {session_id}")
+    except AssertionError:
+        raise AssertionError(f"{wanted}, but {world.row(session_id)}") from None
+    return row
+
+
+def meta_of(world: World, agent: str, session_id: str) -> dict[str, Any] | None:
+    """The meta file of another agent's session."""
+    path = world.root / f"data/indexerd/sessions-meta/{agent}/{session_id}.meta.json"
+    try:
+        held: dict[str, Any] = json.loads(path.read_bytes())
+    except (FileNotFoundError, ValueError):
+        return None
+    return held
+
+
+def shown(world: World, **params: Any) -> list[str]:
+    """The ids that a list shows."""
+    return [row["sessionId"] for row in world.call("list", **params)["sessions"]]
+
+
+def test_a_session_of_claude_code_is_followed_and_outlives_its_file(
+    world: World, home: Path
+) -> None:
+    """S0.6, S0.31: counted, indexed once, named, and still there when the client cleaned up."""
+    session = ClaudeSession(home)
+    with world.daemon():
+        for _ in range(4):
+            session.turn()
+        session.edit("/w/src/a.py")
+        row = wait(world, session.id, userMessageCount=5, newUserMessages=0)
+        meta = until(lambda: meta_of(world, "claude", session.id), "the meta file")
+        assert (meta["agent"], meta["filesModified"]) == ("claude", ["/w/src/a.py"])
+        assert meta["lastIndexedLeafId"] == session.last
+        assert row["toolsUsed"] == {"Edit": 1}
+        assert row["models"] == ["claude-x"]
+        assert row["tokens"]["output"] == 30
+        assert row["gitBranch"] == "main"
+        assert row["resume"] == f"cd /w && claude --resume {session.id}"
+
+        session.title("The widget")
+        wait(world, session.id, agentTitle="The widget")
+        session.path.unlink()
+        wait(world, session.id, gone=True, archived=True)
+        assert shown(world) == []
+        assert shown(world, archived=True) == [session.id]
+        assert world.call("resolve", ref=meta["name"])["sessionId"] == session.id
+        found = world.call("get", ref=session.id)
+        assert found["meta"]["summary"] == meta["summary"]
+    assert len([one for one in world.telemetry() if one["sessionId"] == session.id]) == 1
+
+
+def test_a_fork_and_a_sub_agent_know_where_they_came_from(world: World, home: Path) -> None:
+    """S1.16, S3.10: no duplicates; a fork is linked, a sub-agent is shown only when asked for."""
+    origin = ClaudeSession(home)
+    for _ in range(2):
+        origin.turn()
+    with world.daemon():
+        fork = origin.fork()
+        fork.turn("Only here.")
+        helper = origin.path.with_suffix("") / "subagents/agent-a1.jsonl"
+        lines = (json.loads(one) for one in origin.path.read_text().splitlines())
+        helper.parent.mkdir(parents=True)
+        side = ({**line, "isSidechain": True, "agentId": "a1"} for line in lines)
+        helper.write_text("".join(json.dumps(line) + "\n" for line in side))
+
+        row = wait(world, fork.id, userMessageCount=3)
+        assert row["parentSessionId"] == origin.id
+        assert "parentSessionId" not in wait(world, origin.id, userMessageCount=2)
+        below = wait(world, "agent-a1", subagent=True)
+        assert (below["parentSessionId"], below["userMessageCount"]) == (origin.id, 0)
+        assert set(shown(world)) == {origin.id, fork.id}
+        assert set(shown(world, subagents=True)) == {origin.id, fork.id, "agent-a1"}
+
+
+def test_a_thread_of_codex_goes_back_forks_and_is_archived(world: World, home: Path) -> None:
+    """S0.7, S3.2, S3.3, S3.6: counters fall after an undo; nothing is paid for twice."""
+    thread = CodexThread(home)
+    with world.daemon() as _, Client(world.socket, timeout=20) as ear:
+        ear.call("subscribe", {"events": ["session.branched", "session.renamed"]})
+        turns = [thread.turn(f"Step {n}", edits=f"/w/{n}.py") for n in range(6)]
+        wait(world, thread.id, userMessageCount=6, newUserMessages=0)
+        meta = until(lambda: meta_of(world, "codex", thread.id), "the meta file")
+        assert meta["lastIndexedLeafId"] == turns[-1]
+
+        thread.roll_back(2)
+        row = wait(world, thread.id, userMessageCount=4)
+        assert row["leafId"] == turns[3]
+        assert row["filesModified"] == [f"/w/{n}.py" for n in range(4)] or wait(
+            world, thread.id, filesModified=[f"/w/{n}.py" for n in range(4)]
+        )
+        event = next(ear.events())
+        assert (event["event"], event["leafId"]) == ("session.branched", turns[3])
+
+        fork = thread.fork()
+        fork.turn("Another way")
+        row = wait(world, fork.id, userMessageCount=5)
+        assert row["parentSessionId"] == thread.id
+        assert world.call("search", query='"Another way"')["hits"][0]["sessionId"] == fork.id
+
+        thread.rename("The steps")
+        wait(world, thread.id, agentTitle="The steps")
+        thread.archive()
+        wait(world, thread.id, archived=True, gone=False, state="archived")
+        assert shown(world) == [fork.id]
+    assert [one["sessionId"] for one in world.telemetry()].count(thread.id) == 1
+
+
+def test_a_reverted_thread_is_one_session(world: World, home: Path) -> None:
+    """interfaces.md 1: the newest file of a thread is the one that counts, and its base."""
+    thread = CodexThread(home)
+    thread.turn("Kept")
+    end, ordinal = thread.path.stat().st_size, thread.ordinal
+    thread.turn("Thrown away")
+    with world.daemon():
+        wait(world, thread.id, userMessageCount=2)
+        again = thread.revert(end, ordinal)
+        again.turn("Instead")
+        row = wait(world, thread.id, userMessageCount=2, sessionFile=str(again.path))
+        assert row["firstUserMessage"] == "Kept"
+        assert shown(world, archived=True) == [thread.id]
+        found = world.call("status")["problems"]
+        assert "duplicate_session" not in [one["code"] for one in found]
+
+
+def test_a_compressed_thread_is_the_same_session(world: World, home: Path) -> None:
+    """S3.2: compression changes the file, not the session, and costs no model call."""
+    zstandard = pytest.importorskip("zstandard")
+    thread = CodexThread(home)
+    for n in range(5):
+        thread.turn(f"Step {n}")
+    with world.daemon():
+        wait(world, thread.id, userMessageCount=5, newUserMessages=0)
+        packed = thread.path.with_name(thread.path.name + ".zst")
+        packed.write_bytes(zstandard.compress(thread.path.read_bytes()))
+        thread.path.unlink()
+        row = wait(world, thread.id, sessionFile=str(packed), gone=False)
+        assert (row["userMessageCount"], row["newUserMessages"]) == (5, 0)
+    assert len(world.telemetry()) == 1
+
+
+def test_a_session_of_opencode_is_followed_in_its_database(world: World, home: Path) -> None:
+    """S3.9, S3.10: turns, an undo, an archived and a deleted session."""
+    data = world.root / "data/opencode"
+    data.mkdir(parents=True)
+    rows = Rows(data / "opencode.db")
+    rows.session("ses_one", directory="/w")
+    with world.daemon():
+        asked = [chat(rows, "ses_one", f"Step {n}") for n in range(5)]
+        row = wait(world, "ses_one", userMessageCount=5, newUserMessages=0)
+        assert row["sessionFile"] == str(rows.path)
+        meta = until(lambda: meta_of(world, "opencode", "ses_one"), "the meta file")
+        assert meta["sessionFile"] == str(rows.path)
+        assert world.call("search", query='"Step 3"')["hits"][0]["sessionId"] == "ses_one"
+
+        revert = json.dumps({"messageID": asked[3]})
+        now = rows.tick()
+        rows.run(
+            "UPDATE session SET revert = ?, time_updated = ? WHERE id = 'ses_one'", revert, now
+        )
+        wait(world, "ses_one", userMessageCount=3)
+        rows.run("UPDATE session SET time_archived = ?, time_updated = ?", now, rows.tick())
+        wait(world, "ses_one", archived=True, gone=False)
+        for table in ("part", "message", "session"):
+            key = "id" if table == "session" else "session_id"
+            rows.run(f"DELETE FROM {table} WHERE {key} = 'ses_one'")  # noqa: S608 - our own names
+        wait(world, "ses_one", gone=True)
+    assert len(world.telemetry()) == 1
+
+
+def chat(rows: Rows, session_id: str, text: str) -> str:
+    """A prompt and its answer; the prompt's id."""
+    prompt = f"msg_{rows.tick():x}"
+    rows.said(session_id, prompt, "user", text)
+    rows.said(session_id, f"msg_{rows.tick():x}", "assistant", f"Done: {text}", parentID=prompt)
+    return prompt
+
+
+def test_a_store_that_is_not_understood_disables_only_itself(world: World, home: Path) -> None:
+    """S3.9: another schema, or no database at all; it is named, and the rest goes on."""
+    data = world.root / "data/opencode"
+    data.mkdir(parents=True)
+    (data / "opencode.db").write_bytes(b"this is no database" * 500)
+    session = ClaudeSession(home)
+    session.turn()
+    with world.daemon():
+        wait(world, session.id, userMessageCount=1)
+        problems = until(lambda: world.call("status")["problems"], "the problem")
+        assert [one["code"] for one in problems] == ["unreadable"]
+        assert "opencode.db" in problems[0]["cause"]
+
+
+def test_all_is_the_same_after_a_restart(world: World, home: Path) -> None:
+    """S3.30: caches deleted or not, the list is the same, and no model is asked again."""
+    session, thread = ClaudeSession(home), CodexThread(home)
+    for n in range(5):
+        session.turn(f"Step {n}")
+        thread.turn(f"Step {n}", edits="/w/a.py")
+    fork = thread.fork()
+    fork.turn()
+    out = io.StringIO()
+    for cleared in ((), ("ledger.sqlite",), ("ledger.sqlite", "catalog.sqlite")):
+        for name in cleared:
+            (world.state / name).unlink()
+        world.run("run", "--once")
+        listed = world.run("list", "--all", "--json")["sessions"]
+        out.write(json.dumps(listed, sort_keys=True) + "\n")
+    assert len(set(out.getvalue().splitlines())) == 1
+    assert len(world.telemetry()) == 3
