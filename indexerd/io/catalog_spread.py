@@ -6,7 +6,8 @@ of the texts that is nearest to it. Both are asked for only where little was fou
 
 The work is bounded: sessions are looked for with the rarest term, the newest that have it, and
 each other term is looked up in these alone. A mistyped word is compared with words that begin
-with the same two letters, read from FTS5's own list of words, which a temporary table shows.
+with the same two or three letters, read from FTS5's own list of words, which a temporary table
+shows: on 210,000 messages that is 10 ms, and every further letter makes it a tenth.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from indexerd.io.catalog_write import SESSION_SHIFT, messages_of
 
 _SESSIONS = 100  # that have the rarest term
 _MESSAGES = 500  # looked at for them
+_MATCHES = 4000  # of another term that are cheaper to list than to look up
 _PLACE_MIN = 3  # characters that may stand anywhere in an id or a directory
-_SURE = 2  # first letters that are taken to be right
 _WORD_MIN, _LONG = 4, 7  # letters of a word with a typing error, and of one with two
+_SURE, _SURE_LONG = 2, 3  # first letters that are taken to be right
 _WORDS_MAX = 5000
 _RARITY_MAX = 2000  # matches up to which a word's rarity is counted
 _OF_ALL = 20_000  # texts that this is compared with
@@ -44,12 +46,15 @@ _NEWEST_WITH = (
 )
 _LISTED = """SELECT no FROM session WHERE row_seal IS NOT NULL
     AND no IN (SELECT value FROM json_each(:found)) ORDER BY modified DESC LIMIT :sessions"""
-_HAVING = """SELECT value FROM json_each(:found)
-    WHERE EXISTS (SELECT 1 FROM about_words WHERE about_words MATCH :match AND rowid = value)
-    OR EXISTS (SELECT 1 FROM session WHERE no = value AND length(:word) >= :least
-      AND (instr(lower(id), :word) OR instr(lower(cwd), :word)))
-    OR EXISTS (SELECT 1 FROM message_words WHERE message_words MATCH :match
-      AND rowid BETWEEN (value << :shift) + :first AND (value << :shift) + :last)"""
+_HAVING = (
+    """SELECT value FROM json_each(:found) WHERE EXISTS
+       (SELECT 1 FROM about_words WHERE about_words MATCH :match AND rowid = value)""",
+    """SELECT value FROM json_each(:found) WHERE EXISTS
+       (SELECT 1 FROM message_words WHERE message_words MATCH :match
+        AND rowid BETWEEN (value << :shift) + :first AND (value << :shift) + :last)""",
+)
+_IN_PLACE = """SELECT no FROM session WHERE no IN (SELECT value FROM json_each(:found))
+    AND length(:word) >= :least AND (instr(lower(id), :word) OR instr(lower(cwd), :word))"""
 _PLACE_KNOWN = """SELECT 1 FROM session WHERE length(:word) >= :least
     AND (instr(lower(id), :word) OR instr(lower(cwd), :word)) LIMIT 1"""
 
@@ -93,17 +98,31 @@ def sessions_with(db: sqlite3.Connection, terms: Sequence[Term], scope: str | No
 
     `scope` is a list of session numbers in JSON; None stands for all.
     """
-    first, last = messages_of(0)
     given = {"sessions": _SESSIONS, "messages": _MESSAGES, "shift": SESSION_SHIFT}
-    given |= {"first": first, "last": last, "least": _PLACE_MIN}
+    given |= {"least": _PLACE_MIN}
     texts = {"scope": scope, **terms[0]._asdict()}
     held = {no for sql in _NEWEST_WITH for (no,) in db.execute(sql, given | texts)}
-    texts["found"] = json.dumps([*held])
-    found = [no for (no,) in db.execute(_LISTED, given | texts)]
+    listed = db.execute(_LISTED, given | {"found": json.dumps([*held])})
+    found = [no for (no,) in listed]
     for term in terms[1:]:
-        texts = {"found": json.dumps(found), **term._asdict()}
-        found = [no for (no,) in db.execute(_HAVING, given | texts)]
+        found = _having(db, term, found)
     return found
+
+
+def _having(db: sqlite3.Connection, term: Term, found: Sequence[int]) -> list[int]:
+    """Those of some sessions that have a term: by all that has it, or, if that is a lot, each."""
+    first, last = messages_of(0)
+    given = {"found": json.dumps(found), "shift": SESSION_SHIFT, "first": first, "last": last}
+    given |= {"least": _PLACE_MIN, **term._asdict()}
+    there = {no for (no,) in db.execute(_IN_PLACE, given)}
+    for table, one_by_one, shift in zip(_TABLES, _HAVING, (0, SESSION_SHIFT), strict=True):
+        sql = f"SELECT rowid FROM {table} WHERE {table} MATCH ? LIMIT ?"  # noqa: S608 - our own names
+        rows = db.execute(sql, (term.match, _MATCHES)).fetchall()
+        if len(rows) < _MATCHES:
+            there.update(key >> shift for (key,) in rows)
+        else:
+            there.update(no for (no,) in db.execute(one_by_one, given))
+    return [no for no in found if no in there]
 
 
 def best_place(
@@ -183,11 +202,11 @@ def _nearest(db: sqlite3.Connection, word: str) -> str | None:
     asked = fold(word)
     if len(asked) < _WORD_MIN or not asked.isalnum():
         return None
-    slips = 2 if len(asked) >= _LONG else 1
+    slips, sure = (2, _SURE_LONG) if len(asked) >= _LONG else (1, _SURE)
     near = [
         (slip, -texts, term)
         for table in _TABLES
-        for term, texts in _vocabulary(db, table, asked[:_SURE])
+        for term, texts in _vocabulary(db, table, asked[:sure])
         if (slip := OSA.distance(asked, term, score_cutoff=slips)) <= slips
     ]
     return min(near)[2] if near else None

@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from indexerd.agents.pi.read import safe_line
+from indexerd.agents.lines import safe_line
 from indexerd.core.clean import scrub
 from indexerd.core.cursor import Look, Verdict, glance
 from indexerd.core.lines import Oversize
@@ -119,7 +119,7 @@ class _Index:
             self.said = {}
         for piece in read.lines:
             for line in () if isinstance(piece, Oversize) else piece.data.split(b"\n"):
-                with suppress(msgspec.DecodeError):
+                with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                     held = _decode(line)
                     name = safe_line(scrub(held.thread_name or "")) or None
                     self.said[held.id] = _Said(name, iso_ms(held.updated_at))

@@ -102,6 +102,10 @@ def opened(path: str) -> Iterator[sqlite3.Connection]:
     except sqlite3.Error as bad:
         kind = _TornError if _moved(path, before) else SessionUnreadableError
         raise kind("the database cannot be read", upstream=str(bad)) from None
+    except (FileNotFoundError, SessionUnreadableError):
+        if still and _moved(path, before):  # what was not found may be there all the same
+            raise _TornError("the database changed while it was read") from None
+        raise
     if still and _moved(path, before):
         raise _TornError("the database changed while it was read")
 

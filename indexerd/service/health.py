@@ -93,7 +93,12 @@ def _roots(pipeline: Pipeline, since: str) -> Problems:
     scanned = pipeline.library.scanned
     for root, why in scanned.refused if scanned else ():
         yield _problem("root_refused", f"{escape_path(root)}: {why}", since, "name another root")
-    for path in (scanned.unreadable if scanned else ())[:SHOWN]:
+    databases = pipeline.library.census.troubles
+    for path, why in list(databases.items())[:SHOWN]:
+        cure = "it is looked at again at every scan; the other agents' sessions are not affected"
+        yield _problem("unreadable", f"{escape_path(path)}: {why}", since, cure)
+    unseen = [path for path in (scanned.unreadable if scanned else ()) if path not in databases]
+    for path in unseen[:SHOWN]:
         cure = "check the directory's mode and owner; it is looked at again at every scan"
         yield _problem("unreadable", f"{escape_path(path)} cannot be read", since, cure)
 

@@ -70,7 +70,11 @@ def test_a_bare_file_is_known_by_its_first_line_or_its_name() -> None:
     """formats.md 3.1: the oldest files have no envelope; their directory is in a message."""
     bare = (
         line(record_type="state"),
-        line(type="message", role="user", content=[{"type": "input_text", "text": ENVIRONMENT}]),
+        line(
+            type="message",
+            role="user",
+            content=[{"type": "input_text", "text": text} for text in (CONTEXT[1], ENVIRONMENT)],
+        ),
         line(type="message", role="user", content=[{"type": "input_text", "text": "old"}]),
         line(type="message", role="assistant", content=[{"type": "output_text", "text": "ok"}]),
     )
@@ -109,7 +113,7 @@ def test_borrowed_history_comes_first_and_the_chain_goes_on() -> None:
     state_of(meta(forked_from_id=OTHER), talk("t2", "two"), state=state)
     assert state.header is not None
     assert (state.header.session_id, state.header.parent_id) == (THREAD, OTHER)
-    assert (state.name, state.git_branch) == (None, "")
+    assert [state.name, state.git_branch] == [None, ""]
     assert state.ids[: len(base_ids)] == base_ids
     assert len(set(state.ids)) == len(state.ids) == len(state.path())
     assert (state.user_messages(), state.new_user_messages("t1"), state.leaf_id) == (2, 1, "t2")

@@ -176,6 +176,7 @@ def test_commands_that_only_show_a_file_read_it() -> None:
         ("see: Exit code: 1", False),
         (json.dumps({"output": "x" * 9000, "metadata": {"exit_code": 1}}), True),
         (json.dumps({"metadata": {"exit_code": 0}, "output": "Exit code: 1"}), False),
+        (json.dumps({"exit_code": 1, "success": False}), False),
         ({"content": "x", "success": False}, True),
         ({"content": "x", "success": True}, False),
         ([{"type": "input_text", "text": "Exit code: 1\n"}, {"type": "input_image"}], True),

@@ -80,9 +80,11 @@ def test_lines_that_are_no_entries_are_counted_and_skipped() -> None:
         b"[]\n",
         b'"x"\n',
         b"\x00" * 99 + b"\n",
+        b"\xef\xbb\xbf" * 9999 + b"\n",
     ]
     glued = user("lost")[:-9] + user("with it")
     crlf = user("cut \ud83d").replace(b"\n", b"\r\n")
+    assert state_of(b"\xef\xbb\xbf" * 9999 + b"\n").bad_lines == 1
     data = b"\xef\xbb\xbf" + meta() + b"".join(bad) + b"\n  \n" + glued + crlf
     state = state_of(data)
     assert state.bad_lines == len(bad) + 1
@@ -173,3 +175,15 @@ def test_the_beginning_of_a_document_is_mended(held: dict[str, object], length: 
     found = json.loads(mended(head))
     assert found["first"] == 1
     assert set(found.get("then") or {}) <= set(held)
+
+
+def test_bytes_that_are_no_text_are_replaced() -> None:
+    """F6: bad UTF-8 costs the character it stands in, and not the line, wherever it is."""
+    asked = user("caf?", id="msg?").replace(b"?", b"\xe9")
+    data = meta(cwd="/w?").replace(b"?", b"\xff") + asked + call(cmd="?").replace(b"?", b"\xff")
+    state = state_of(data)
+    assert state.header is not None
+    assert (state.header.cwd, state.bad_lines) == ("/w\ufffd", 0)
+    assert texts(state, data) == ["caf\ufffd"]
+    assert entries(state, data)[1].tools[0].detail == "\ufffd"
+    assert codex.base(data.partition(b"\n")[0]) is None

@@ -29,6 +29,7 @@ REAL = SHARED / "real" / "opencode"
 PUBLIC = SHARED / "public" / "opencode"
 ADAPTER: Adapter = opencode
 START = 1_795_000_000_000
+DEFAULT = "New session - 2026-03-01T09:01:40.000Z"
 
 Line = dict[str, Any]
 
@@ -124,8 +125,9 @@ def test_the_first_line_says_what_the_session_is() -> None:
 @pytest.mark.parametrize(
     ("title", "name", "origin"),
     [
-        ("New session - 2026-03-01T09:01:40.000Z", None, None),
+        (DEFAULT, None, None),
         ("Child session - 2026-03-01T09:01:40.000Z", None, None),
+        (f"{DEFAULT} (fork #1)", None, DEFAULT),
         ("New session - a better name", "New session - a better name", None),
         ("Cache (fork #2)", "Cache (fork #2)", "Cache"),
         ("", None, None),
@@ -435,6 +437,9 @@ def test_the_rows_of_version_2() -> None:
     for outcome, turn in (("succeeded", Turn.ENDED), ("interrupted", Turn.FAILED)):
         idle = message("idle", outcome=outcome)
         assert state_from(session(schema=2), *lines[:2], idle).turn is turn
+        busy = answer(finish=None, time={"created": START})
+        stopped = state_from(session(schema=2), lines[0], busy, idle)
+        assert (stopped.turn, stopped.unsettled) == (turn, 0)
         again = [*lines[:2], message("user", [text("more")]), idle]
         assert state_from(session(schema=2), *again).turn is Turn.OPEN
     assert entry(lines[4]).texts == ("$ ls\na",)

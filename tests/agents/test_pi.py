@@ -341,3 +341,15 @@ def test_state_survives_the_ledger() -> None:
 def test_resume_command_quotes() -> None:
     """The resume command survives spaces and quotes."""
     assert resume_command("id", "/a b", "/x y.jsonl") == "cd '/a b' && pi --session '/x y.jsonl'"
+
+
+def test_a_line_of_bad_utf8_is_read_with_replacement_characters() -> None:
+    """F3: a byte that is no UTF-8 costs itself, not its line."""
+    state = SessionState()
+    head = b'{"type":"session","version":3,"id":"s","timestamp":"t","cwd":"/w"}\n'
+    line = (
+        b'{"type":"message","id":"a","parentId":null,"message":{"role":"user","content":"\xff"}}\n'
+    )
+    skim(state, head + line, 0)
+
+    assert (state.users, state.bad_lines, state.first_user) == (1, 0, "\ufffd")

@@ -175,7 +175,7 @@ def test_forks_and_helpers_of_claude(bare_world: World) -> None:
         eye.indexed(fork)
         master = claude.once(HELPER)
         helper = _helper(bare_world, master)
-        eye.sees(helper, parentSessionId=master, subagent=True)
+        eye.sees(helper, parentSessionId=master, subagent=True, userMessageCount=0)
         eye.sees(master, userMessageCount=1, subagent=False)
         eye.lists(parent, fork, master, archived=True)
         eye.lists(parent, fork, master, helper, archived=True, subagents=True)

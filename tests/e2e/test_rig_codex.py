@@ -261,6 +261,7 @@ def test_helpers_of_codex(bare_world: World) -> None:
         master = app.thread(model="fake-1")
         app.say(master, HELPER)
         (helper,) = until(lambda: _helpers(bare_world, master), "the helper's session")
+        eye.sees(helper, parentSessionId=master, subagent=True, userMessageCount=0)
         eye.sees(master, userMessageCount=1, subagent=False)
         eye.lists(master, archived=True)
         eye.lists(master, helper, archived=True, subagents=True)

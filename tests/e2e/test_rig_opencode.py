@@ -188,7 +188,7 @@ def test_opencode_archives_and_deletes(bare_world: World, version: str) -> None:
         app.say(gone, MODES)
         app.say(master, HELPER)
         (helper,) = (one["id"] for one in app.call("GET", f"/session/{master}/children"))
-        eye.sees(helper, parentSessionId=master, subagent=True)
+        eye.sees(helper, parentSessionId=master, subagent=True, userMessageCount=0)
         eye.sees(master, userMessageCount=1, subagent=False, parentSessionId=None)
         eye.lists(kept, gone, master)
         eye.indexed(kept)

@@ -75,7 +75,11 @@ def test_a_torn_line_waits_and_a_damaged_one_is_passed_over(tmp_path: Path) -> N
         tmp_path, "{bad\n", "[]\n", "5\n", '{"id":1}\n', '{"id":"x","thread_name":[]}\n', whole[:30]
     )
     assert names.refresh() == set()
-    say(tmp_path, whole[30:] + "\n")
+    with (tmp_path / "session_index.jsonl").open("ab") as file:
+        file.write(
+            (whole[30:] + "\n" + '{"id":"b","thread_name":"?"}\n').encode().replace(b"?", b"\xff")
+        )
+        file.write(b'{"id":"c","thread_name":' + b"[" * 100_000 + b"\n")
     assert names.refresh() == {"a"}
     assert names.name("a") == "whole"
 

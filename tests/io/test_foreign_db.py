@@ -351,6 +351,23 @@ def test_an_owner_that_comes_while_we_look_makes_us_look_again(tmp_path: Path) -
     assert looks == [3, 4]
 
 
+def test_what_a_torn_look_did_not_find_is_looked_for_again(tmp_path: Path) -> None:
+    """Half of a checkpoint can hide a row: it is not gone because of that."""
+    path = tmp_path / "x.db"
+    made(path)
+    looks: list[int] = []
+
+    def ask(db: sqlite3.Connection) -> int:
+        looks.append(count(db))
+        if len(looks) == 1:
+            with closing(sqlite3.connect(path)) as owner, owner:
+                owner.execute("INSERT INTO pair VALUES (7, 7, 'new')")
+            raise FileNotFoundError("no such row")
+        return looks[-1]
+
+    assert reading(str(path), ask) == 4
+
+
 def test_a_database_that_never_rests_is_given_up(tmp_path: Path) -> None:
     """The number of looks is bounded."""
     path = tmp_path / "x.db"

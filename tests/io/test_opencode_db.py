@@ -430,7 +430,9 @@ def test_version_2_hides_the_older_copy_and_goes_by_seq(tmp_path: Path) -> None:
     path = rows.session_2("ses_a", fork_session_id="ses_b", title=None)
     tool = {"type": "tool", "id": "c1", "name": "write", "state": {"status": "running"}}
     rows.row_2("ses_a", "m0", "assistant", 9, content=[tool, {"type": "text", "text": "t"}])
-    rows.row_2("ses_a", "m1", "user", 2, text="prompt", files=[{"name": "f.txt", "uri": "u" * 99}])
+    rows.row_2(
+        "ses_a", "m1", "user", 2, text="p" * 5000, files=[{"name": "f.txt", "uri": "u" * 99}]
+    )
     rows.row_2("ses_a", "m2", "compaction", 5, summary="S", status="completed", recent="R")
     said = rendered(path)
     assert [said[0][key] for key in ("schema", "title", "forkID")] == [2, "", "ses_b"]
@@ -439,13 +441,16 @@ def test_version_2_hides_the_older_copy_and_goes_by_seq(tmp_path: Path) -> None:
         ("m2", "compaction"),
         ("m0", "assistant"),
     ]
-    assert said[1]["parts"] == [{"type": "text", "text": "prompt"}, {"type": "file"}]
+    assert said[1]["parts"] == [{"type": "text", "text": "p" * BRIEF_TEXT}, {"type": "file"}]
     assert said[3]["parts"] == [
         {"type": "tool", "tool": "write", "state": {"status": "running"}},
         {"type": "text", "text": "t"},
     ]
     _, prompt, summary, answer = in_full(path)
-    assert prompt["parts"][1] == {"type": "file", "name": "f.txt"}
+    assert prompt["parts"] == [
+        {"type": "text", "text": "p" * 5000},
+        {"type": "file", "name": "f.txt"},
+    ]
     assert (summary["parts"], summary["recent"]) == ([{"type": "text", "text": "S"}], "R")
     assert answer["parts"][0]["callID"] == "c1"
     assert sides(Database(str(rows.path)).sessions()).keys() == {"ses_a", "ses_b"}

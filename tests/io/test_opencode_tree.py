@@ -209,6 +209,16 @@ def test_every_change_is_told_and_no_other_session_is(storage: Storage, change: 
     assert position.read(path).verdict is Verdict.SAME
 
 
+def test_a_change_after_ids_wrapped_around_is_told(storage: Storage) -> None:
+    """formats.md 4.2: the newest message may be the first by name."""
+    for number in range(3, 9):
+        storage.said(f"msg_{number}", "assistant", "hi", at=number)
+    storage.said("msg_0", "assistant", "newest", at=99)
+    before = look(path_of(storage))
+    storage.put("part", "msg_0", "prt_msg_0", {"type": "text", "text": "more"})
+    assert look(path_of(storage)) != before
+
+
 def test_a_session_is_as_old_as_its_newest_file(storage: Storage) -> None:
     """A part is rewritten at each delta; the session's own file is not."""
     part = storage.put("part", "msg_2", "prt_msg_2", {"type": "text", "text": "more and more"})
@@ -277,7 +287,7 @@ def test_links_and_odd_names_are_not_followed(storage: Storage, tmp_path: Path) 
     (storage.root / "message/ses_a/msg_9.json").symlink_to(secret)
     (storage.root / "message/ses_a/msg_directory.json").mkdir()
     os.mkfifo(storage.root / "message/ses_a/msg_pipe.json")
-    storage.session("ses_c")
+    storage.session("ses_c", id="../../outside")
     (storage.root / "message/ses_c").symlink_to(outside)
     found = {one.path.rpartition("/")[2] for one in Tree(str(storage.root)).sessions()}
     assert found == {"ses_a.json", "ses_c.json"}

@@ -16,7 +16,7 @@ from typing import Any
 
 from indexerd.agents.claude.kinds import INTERRUPTED, Said, said, unwrapped, words
 from indexerd.agents.claude.lines import Line, blocks, decode, mapping, values
-from indexerd.agents.pi.read import safe_line, string
+from indexerd.agents.lines import safe_line, string
 from indexerd.core.clean import scrub
 from indexerd.events import Entry, Kind, Tokens, ToolCall
 

@@ -12,7 +12,7 @@ import re
 
 from indexerd.agents.claude.lines import Line, blocks
 from indexerd.agents.claude.memory import Memory
-from indexerd.agents.pi.read import safe_line
+from indexerd.agents.lines import safe_line
 from indexerd.core.session import SessionState
 
 SUMMARIES_KEPT = 200  # of messages that were not met yet

@@ -50,7 +50,9 @@ def failed(output: Any) -> bool:
     """Whether a tool's output says that the call came to nothing."""
     data = raw(output)
     head, ends = data[:_ENDS], data[:_ENDS] + data[-_ENDS:]
-    if head.lstrip().startswith((b"{", b'"{')):  # {"output": …, "metadata": {"exit_code": 1}}
+    if head.startswith(b'"{') and b"metadata" not in ends:
+        return False  # another program's JSON
+    if head.startswith((b"{", b'"{')):  # {"output": …, "metadata": {"exit_code": 1}}
         code = _CODE.search(ends)
         return int(code[1]) != 0 if code else _REFUSED.search(ends) is not None
     opening = _TEXT.match(head)

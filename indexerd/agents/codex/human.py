@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from indexerd.agents.codex.shape import Item, string, texts_of, value
-from indexerd.agents.pi.read import safe_line
+from indexerd.agents.lines import safe_line
 
 IMAGE = "[Image]"  # what codex itself shows for a message without words
 SUMMARY_START = "Another language model started to solve this problem"
 REQUEST = "## My request for Codex:"
+LOOKED_AT = 20_000  # characters of an environment
 
 _TAG = re.compile(
     r"<(environment_context|user_instructions|skill|user_shell_command|turn_aborted"
@@ -39,6 +40,7 @@ _IMAGE_TAG = re.compile(r"\s*</?image\b[^>]{0,4096}>\s*")
 _CWD = re.compile(
     r"<cwd>([^<]{1,4096})</cwd>|^Current working directory: (.{1,4096})$", re.MULTILINE
 )
+_ENVIRONMENT = "<environment_context>"
 _WRAPS_MAX = 32  # pieces of context taken off one block
 
 
@@ -48,7 +50,7 @@ class Said:
 
     text: str
     context: bool = False
-    notice: str = ""  # the first block, where it is context
+    notices: tuple[str, ...] = ()  # the blocks that are context
 
     @property
     def human(self) -> bool:
@@ -58,19 +60,22 @@ class Said:
     @property
     def aborted(self) -> bool:
         """Whether it tells the model that the turn was interrupted."""
-        return self.notice.startswith("<turn_aborted>")
+        return any(one.startswith("<turn_aborted>") for one in self.notices)
 
     @property
     def cwd(self) -> str:
         """The working directory that an environment names."""
-        found = _CWD.search(self.notice[:20_000])
-        return (found[1] or found[2]).strip() if found else ""
+        for one in self.notices:
+            found = _CWD.search(one[:LOOKED_AT]) if one.startswith(_ENVIRONMENT) else None
+            if found is not None:
+                return str(found[1] or found[2]).strip()
+        return ""
 
 
 def said_in(content: Any) -> Said:
     """What a message's parsed content says."""
     pictured = isinstance(content, list) and any(_is_image(block) for block in content)
-    rests, notice, context = [], "", False
+    rests, notices = [], []
     for text in texts_of(content):
         if pictured and _IMAGE_TAG.fullmatch(text):
             continue
@@ -78,9 +83,10 @@ def said_in(content: Any) -> Said:
         if rest or not text.strip():
             rests.append(rest)
         else:
-            notice, context = notice or text.strip(), True
+            notices.append(text.strip())
     words = _request("\n".join(rest for rest in rests if rest))
-    return Said(words or (IMAGE if pictured and not context else ""), context, notice)
+    words = words or (IMAGE if pictured and not notices else "")
+    return Said(words, bool(notices), tuple(notices))
 
 
 def said_by_event(event: Item) -> Said:

@@ -68,7 +68,7 @@ def meta_of(line: bytes) -> Meta | None:
 def _parsed(line: bytes) -> _Line | None:
     try:
         return _decode(line)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
     try:
         held = parse(line)

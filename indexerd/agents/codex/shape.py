@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from indexerd.agents.pi.read import parse, string
+from indexerd.agents.lines import parse, string
 from indexerd.core.clean import scrub
 
 __all__ = ["Item", "Line", "item_of", "parse", "parse_line", "raw", "string", "texts_of", "value"]
@@ -83,7 +83,7 @@ def parse_line(line: bytes) -> Line | None:
     """A line; None where it is no JSON object, ValueError where it is no JSON."""
     try:
         return _decode_line(line)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
     held = parse(line)
     if not isinstance(held, dict):
@@ -100,7 +100,7 @@ def item_of(field: Any) -> Item:
     if isinstance(field, Raw):
         try:
             return _decode_item(field)
-        except (msgspec.DecodeError, RecursionError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass
     held = value(field)
     return _item(held) if isinstance(held, dict) else Item()

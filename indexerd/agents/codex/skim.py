@@ -27,7 +27,7 @@ from indexerd.agents.codex.shape import (
     texts_of,
     value,
 )
-from indexerd.agents.pi.read import safe_line
+from indexerd.agents.lines import safe_line
 from indexerd.core.clean import scrub
 from indexerd.core.session import SessionState
 from indexerd.events import Kind, Turn, code
@@ -62,7 +62,7 @@ def take(taking: Taking, line: bytes, offset: int, length: int) -> None:
     try:
         held = parse_line(line)
     except ValueError:
-        if state.header is None and line.startswith(_BOM):
+        if offset == 0 and line.startswith(_BOM):
             take(taking, line[len(_BOM) :], offset + len(_BOM), length - len(_BOM))
         elif line.strip():
             state.bad_lines += 1

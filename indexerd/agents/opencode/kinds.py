@@ -82,7 +82,7 @@ def _user(parts: list[dict[str, Any]], child: bool) -> Said:
         return Said(QUIET)
     human = text or any(part.get("type") in _BESIDE for part in parts)
     if child or not human:
-        return Said(PROMPTED, settled=True)
+        return Said(PROMPTED, settled=bool(parts))
     return Said(PROMPT, text)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from indexerd.agents.lines import parse, safe_line, string
 from indexerd.agents.opencode.kinds import (
     PROMPTED,
     Said,
@@ -20,7 +21,6 @@ from indexerd.agents.opencode.kinds import (
     status_of,
     words,
 )
-from indexerd.agents.pi.read import parse, safe_line, string
 from indexerd.core.clean import scrub
 from indexerd.core.times import iso_of_ms
 from indexerd.events import Entry, Kind, Tokens, ToolCall

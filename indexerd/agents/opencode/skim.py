@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from indexerd.agents.lines import parse, safe_line, string
 from indexerd.agents.opencode.kinds import (
     ANSWERS,
     PROMPT,
@@ -26,7 +27,6 @@ from indexerd.agents.opencode.kinds import (
     prompt_words,
     said,
 )
-from indexerd.agents.pi.read import parse, safe_line, string
 from indexerd.core.clean import scrub
 from indexerd.core.lines import Oversize
 from indexerd.core.session import SessionState

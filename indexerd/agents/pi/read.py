@@ -6,17 +6,13 @@ ValueError for a line that is no JSON object.
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
-import msgspec
-
-from indexerd.core.clean import clean_line, scrub
-from indexerd.core.redact import redact
+from indexerd.agents.lines import parse, safe_line, string
+from indexerd.core.clean import scrub
 from indexerd.core.times import iso_ms
 from indexerd.events import KIND_MASK, Entry, Kind, ToolCall, Turn, code
-from indexerd.meta import FIRST_MESSAGE_MAX
 
 _ROLES = {
     "user": Kind.USER,
@@ -70,19 +66,6 @@ _KEY_TYPES: dict[str, type | tuple[type, ...]] = {
 }
 _MS_MAX = 253_402_300_800_000  # the year 10000
 _ROWS_MAX = 0xFFFF_FFFF
-_decode = msgspec.json.Decoder().decode
-
-
-def parse(line: bytes) -> Any:
-    """One line's JSON value; ValueError for a line that holds none. Bad UTF-8 becomes U+FFFD."""
-    try:
-        return _decode(line)
-    except (msgspec.DecodeError, RecursionError):
-        pass
-    try:
-        return json.loads(line.decode("utf-8", "replace"))
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
 
 
 def turn_of(stop_reason: str) -> Turn:
@@ -233,22 +216,12 @@ def preview(text: str) -> str:
     return safe_line(_WRAPPED.sub(" ", head)) or safe_line(head)
 
 
-def safe_line(text: str) -> str:
-    """Text as one line that may be stored and shown: without secrets, at most 200 characters."""
-    return clean_line(redact(text[:20_000]).text, FIRST_MESSAGE_MAX)
-
-
 def when(held: dict[str, Any]) -> int:
     """When a message was said, in ms since the epoch: its own stamp, else the entry's."""
     own = message_of(held).get("timestamp")
     if isinstance(own, int | float) and not isinstance(own, bool) and 0 < own < _MS_MAX:
         return int(own)
     return iso_ms(string(held.get("timestamp")))
-
-
-def string(value: Any) -> str:
-    """The value if it is a string, else nothing."""
-    return value if isinstance(value, str) else ""
 
 
 def message_of(held: dict[str, Any]) -> dict[str, Any]:

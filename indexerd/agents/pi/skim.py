@@ -20,16 +20,8 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Any
 
-from indexerd.agents.pi.read import (
-    packed_code,
-    parse,
-    preview,
-    read_entry,
-    safe_line,
-    string,
-    turn_of,
-    when,
-)
+from indexerd.agents.lines import parse, safe_line, string
+from indexerd.agents.pi.read import packed_code, preview, read_entry, turn_of, when
 from indexerd.core.clean import scrub
 from indexerd.core.lines import Oversize
 from indexerd.core.session import SessionState
