@@ -1,9 +1,9 @@
 """The branches of a session: their tips, where they part, and what was said on leaving one.
 
 In: a session's state, and the branch summaries in it, read in full. Out: one `Tip` for each
-entry that nothing follows, in the file's order, and for the leaf, wherever it stands. No other
-line is needed. Nothing is invented: a branch has a gist only where the agent wrote one (S1.14,
-S1.15, S1.29).
+entry that nothing follows, in the file's order; where the leaf is none of them, it comes last.
+No other line is needed. Nothing is invented: a branch has a gist only where the agent wrote one
+(S1.14, S1.15, S1.29).
 
 What surprised us: a branch summary hangs where the new branch begins, and `fromId` is the old
 leaf in pi 0.87, but the place where the user went, or "root", in older files. So it counts only
@@ -34,12 +34,19 @@ class Tip(NamedTuple):
 
 
 def tips(state: SessionState, summaries: Mapping[int, Entry]) -> list[Tip]:
-    """Every branch's tip, and the leaf. `summaries`: the branch summaries, by row."""
-    rows = state.tips()
-    if state.leaf != NOWHERE and state.leaf not in rows:
-        rows.append(state.leaf)
+    """Every branch's tip, and the leaf. `summaries`: the branch summaries, by row.
+
+    Where bookkeeping follows the leaf, and nobody has said anything since, the leaf is the tip.
+    """
     seen = _Seen(state, dict(_told(state, summaries)))
-    return [seen.tip(row) for row in rows]
+    found = [seen.tip(row) for row in state.tips()]
+    if state.leaf == NOWHERE or any(tip.row == state.leaf for tip in found):
+        return found
+    leaf = seen.tip(state.leaf)
+    others = [
+        tip for tip in found if tip.last != leaf.last or not _leads_to(state, leaf.row, tip.row)
+    ]
+    return [*others, leaf]
 
 
 def summary_rows(state: SessionState) -> Iterator[int]:

@@ -14,6 +14,7 @@ settings, which hold however far back they were made (S1.18 to S1.20).
     context_edit    targetId; replacement: texts, or None to leave the target out
     setting         provider, modelId, thinkingLevel
     message         provider, stopReason, errorMessage
+    any             unseen: it is no part of the conversation, as later lines show
 
 The rules are those of pi 0.87, and hold for every agent that says the above. What surprised us:
 an older compaction in the range that a newer one keeps. Before 0.87 pi said its summary, too;
@@ -158,9 +159,11 @@ def _summary(entry: Entry, edit: Any, *, first: bool) -> Iterator[Message]:
 
 def _role(entry: Entry) -> str | None:
     """The role in which a model sees an entry; None where it does not."""
+    if entry.details.get("unseen"):
+        return None
     if entry.kind is Kind.SYSTEM:
         return "system" if entry.role == "system" else None
-    if entry.kind is Kind.OTHER:  # pi hands on a message of whatever role
+    if entry.kind is Kind.OTHER:  # of whatever role: typed by nobody, and sent all the same
         return entry.role if entry.type == "message" else None
     return ROLES.get(entry.kind)
 

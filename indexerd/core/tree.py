@@ -34,9 +34,9 @@ WORD_MAX = 64  # characters of a type, a role, a time
 NODES_MAX = 100_000  # of one answer
 LOOKED_AT = 800  # characters of a text: more never show
 
-_WENT_WELL = ("", "stop", "toolUse")
+_WENT_WELL = ("", "stop", "toolUse", "tool-calls")
 _BOOKKEEPING = frozenset({Kind.LABEL, Kind.NAME, Kind.SETTING})
-_BOOKKEEPING_TYPES = frozenset({"custom", "context_edit"})
+_BOOKKEEPING_TYPES = frozenset({"custom", "context_edit", "attachment"})
 _COPIED = (list, dict, array, bytearray)
 
 Date = Callable[[int], int]  # of a row: ms since the epoch, 0 where it has none
@@ -61,7 +61,7 @@ class Sketch:
     role: str | None
     text: str  # one line of at most TEXT_MAX characters
     timestamp: str
-    quiet: bool = False  # only calls tools, or says nothing; and nothing went wrong
+    quiet: bool = False  # only calls tools, or was said by nobody; and nothing went wrong
     display: bool = True  # False: its author wants it hidden from people (S1.32)
     about: str = ""  # what else a search finds it by
 
@@ -78,12 +78,13 @@ def sketch(entry: Entry, turn: Turn = Turn.OPEN) -> Sketch:
     plain = said.strip(JS_SPACE)
     failed = turn is Turn.FAILED or entry.details.get("stopReason", "") not in _WENT_WELL
     mute = entry.kind is Kind.CALL or (entry.kind is Kind.ASSISTANT and not plain)
+    injected = entry.kind is Kind.OTHER and entry.role in ("user", "assistant")
     return Sketch(
         type=_word(entry.type),
         role=_word(entry.role) if entry.role else None,
         text=_line((plain or _without_words(entry))[:LOOKED_AT]),
         timestamp=_word(entry.timestamp),
-        quiet=mute and not failed,
+        quiet=(mute and not failed) or injected,
         display=entry.details.get("display", True) is not False,
         about=_word(str(entry.details.get("customType", ""))),
     )

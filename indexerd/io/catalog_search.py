@@ -5,7 +5,7 @@ at most one field and one message for each session, and warnings. What has all w
 or in one message comes first. Only where whole words give too few hits may the last word go on
 ("conf" for "config"), do ids and directories count that have the words anywhere in them, and
 then sessions that have each word in some place. Where nothing is found, names that look alike
-are, and then what has the words that were probably meant.
+are, or what has the words that were probably meant.
 
 A score is the field's weight, times how well the text fits (BM25 over the candidates, brought
 into 0.5 to 1), times 0.85 to 1 for how lately the session was used. SQLite's own bm25() counts
@@ -100,10 +100,9 @@ def search(
         look.by_pattern(asked.pattern, time.monotonic() + patience)
     elif asked.terms:
         look.by_words(asked)
-        if not look.found and not asked.quoted:
-            look.by_letters(asked)
-        if not look.found and not asked.quoted:
-            look.by_likeness(asked)
+        for likely in (look.by_letters, look.by_likeness):
+            if not look.found and not asked.quoted:
+                likely(asked)
     warnings = (asked.problem, look.warning)
     return SearchResult(tuple(look.hits()), tuple(one for one in warnings if one))
 
@@ -283,12 +282,13 @@ class _Look:
         terms = terms_of(asked.terms, open_end=asked.open_end)
         rarity = dict(zip(terms, self._rarity(asked.terms), strict=True))
         finder = asked.finder(widen=asked.open_end)
-        known = {no for no, _ in self.found}
         rarest_first = sorted(terms, key=lambda term: -rarity[term])
-        for no in sessions_with(self.db, rarest_first, self._listed):
+        held = {no for no, _ in self.found}
+        spread = sessions_with(self.db, rarest_first, self._listed)
+        for no in [one for one in spread if one not in held][: self.limit]:
             place = best_place(self.db, no, terms, finder, _FIELDS)
-            if no in known or (place.field == "message" and self._is_copy(no, place.key)):
-                continue
+            if place.field == "message" and self._is_copy(no, place.key):
+                continue  # its original is found for itself
             snippet = self._snippet(place.field, place.key, finder)
             if place.text:
                 snippet = partial(marked, place.text, [term.word for term in terms])
@@ -300,11 +300,11 @@ class _Look:
     def by_likeness(self, asked: Asked) -> None:
         """Find what has the words that were probably meant."""
         words = mended(self.db, terms_of(asked.terms, open_end=asked.open_end))
-        if words:
-            held = shown(asked.terms[-1]).lower() == words[-1]
-            terms = tuple(map(segment, words))
-            self.by_words(replace(asked, terms=terms, open_end=asked.open_end and held))
-        if words and self.found:
+        if not words:
+            return
+        going_on = asked.open_end and shown(asked.terms[-1]).lower() == words[-1]
+        self.by_words(replace(asked, terms=tuple(map(segment, words)), open_end=going_on))
+        if self.found:
             self.warning = f"nothing has these words; looked for: {' '.join(words)}"
 
     def by_letters(self, asked: Asked) -> None:

@@ -57,8 +57,12 @@ class Files(NamedTuple):
         return self.main, self.wal
 
 
-class _TornError(SessionUnreadableError):
-    """The database changed under a look that cannot bear it: look again."""
+TORN = "changed under the look"  # the upstream of an error after which to look again
+
+
+def _torn(why: str, hint: str = "") -> SessionUnreadableError:
+    """The database changed under a look that cannot bear it."""
+    return SessionUnreadableError(why, hint=hint, upstream=TORN)
 
 
 def files_of(path: str) -> Files:
@@ -97,17 +101,17 @@ def opened(path: str) -> Iterator[sqlite3.Connection]:
         db = _thread(os.getpid()).submit(_connect, path, still).result()
         with closing(db):
             if files_of(path).main[:2] != before.main[:2]:
-                raise _TornError("the database was replaced while it was opened")
+                raise _torn("the database was replaced while it was opened")
             yield db
     except sqlite3.Error as bad:
-        kind = _TornError if _moved(path, before) else SessionUnreadableError
-        raise kind("the database cannot be read", upstream=str(bad)) from None
+        upstream = TORN if _moved(path, before) else str(bad)
+        raise SessionUnreadableError("the database cannot be read", upstream=upstream) from None
     except (FileNotFoundError, SessionUnreadableError):
         if still and _moved(path, before):  # what was not found may be there all the same
-            raise _TornError("the database changed while it was read") from None
+            raise _torn("the database changed while it was read") from None
         raise
     if still and _moved(path, before):
-        raise _TornError("the database changed while it was read")
+        raise _torn("the database changed while it was read")
 
 
 def reading(path: str, ask: Callable[[sqlite3.Connection], _T]) -> _T:
@@ -116,7 +120,9 @@ def reading(path: str, ask: Callable[[sqlite3.Connection], _T]) -> _T:
         try:
             with opened(path) as db:
                 return ask(db)
-        except _TornError:
+        except SessionUnreadableError as bad:
+            if bad.upstream != TORN:
+                raise
             time.sleep(PAUSE_SECONDS)
     with opened(path) as db:
         return ask(db)
@@ -125,11 +131,11 @@ def reading(path: str, ask: Callable[[sqlite3.Connection], _T]) -> _T:
 def _still(found: Files) -> bool:
     """Whether nobody has it open, so that its main file is all there is and does not change."""
     if found.journal and found.journal[2]:
-        raise _TornError("the database is being written")
+        raise _torn("the database is being written")
     if found.wal is None or (found.wal[2] == 0 and found.shm is None):
         return True
     if found.shm is None:  # a copy without it; or its owner, closing, removed this one first
-        raise _TornError(
+        raise _torn(
             "the database has a write-ahead log without its index",
             hint="open and close it once with the program that wrote it",
         )

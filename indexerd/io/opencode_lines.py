@@ -69,7 +69,7 @@ def decoded(data: bytes) -> dict[str, Any] | None:
     """A record's JSON object; None for anything else. Bad UTF-8 becomes U+FFFD."""
     try:
         held = _decode(data)
-    except (msgspec.DecodeError, RecursionError):
+    except (ValueError, RecursionError):  # of JSON, or of UTF-8
         try:
             held = json.loads(data.decode("utf-8", "replace"))
         except (ValueError, RecursionError):
@@ -157,10 +157,10 @@ def _taken(kind: type[_T], data: bytes) -> _T | None:
     found: _T
     try:
         found = _decoders[kind](data)
-    except (msgspec.DecodeError, RecursionError):
+    except (ValueError, RecursionError):  # of JSON, or of UTF-8
         try:
             found = _decoders[kind](line(decoded(data) or {}))
-        except (msgspec.DecodeError, RecursionError):
+        except (ValueError, RecursionError):  # of JSON, or of UTF-8
             return None
     return found
 
@@ -223,7 +223,7 @@ def _inline(head: Head) -> Iterable[dict[str, Any]]:
     if head.role == "assistant" and bytes(head.content).strip() not in _NOTHING:
         try:
             pieces = _pieces(head.content)
-        except (msgspec.DecodeError, RecursionError):
+        except (ValueError, RecursionError):  # of JSON, or of UTF-8
             return
         yield from (one for one in (_brief_part(bytes(piece)) for piece in pieces) if one)
 

@@ -32,7 +32,7 @@ from indexerd.service.lineage import Lineage
 from indexerd.service.lines import SessionLines, session_lines
 from indexerd.service.memory import Inodes, Memory, Tracked
 from indexerd.service.owners import Owners
-from indexerd.service.taking import begin, besides, is_blank, rank, take_in
+from indexerd.service.taking import archived, begin, besides, is_blank, rank, take_in
 
 BATCH_BYTES = 16 * 1024 * 1024  # read before the caller gets its turn
 
@@ -197,6 +197,7 @@ class Files:
         gone: list[str] = []
         for path in paths:
             (present if self._is_there(path) else gone).append(path)
+        present += filter(self._is_there, archived(gone, self._stores()))
         batch: list[Change] = []
         amount = 0
         while present:

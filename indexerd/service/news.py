@@ -100,7 +100,8 @@ class News:
             return
         if change is None or change.verdict is Verdict.SAME:
             if was_known:
-                self.tell("session.updated", session_id, {"sessionFile": card.file})
+                told = {"sessionFile": card.file, **_lives(card, change.was if change else None)}
+                self.tell("session.updated", session_id, told)
             self._renamed(update)
             return
         word = Event.SESSION_APPENDED if was_known else Event.SESSION_DISCOVERED
@@ -197,21 +198,24 @@ def _session_events(update: Update, *, was_known: bool) -> Iterator[tuple[str, d
     change, card = update.change, update.card
     if change is None or card is None:
         return
-    state = state_of(card)
     if not was_known:
-        yield "session.created", {"state": state}
+        yield "session.created", {"state": state_of(card)}
         return
     was = change.was
-    told = {"messages": card.messages, "state": state}
+    yield "session.updated", {"messages": card.messages, **_lives(card, was)}
     if was is None:
-        yield "session.updated", told
         return
-    if state_of(was) != state:  # once per change (S3.25)
-        told["previousState"] = state_of(was)
-    yield "session.updated", told
     if change.branched:
         yield "session.branched", {"leafId": card.leaf_id, "previous": was.leaf_id}
     if card.compactions > was.compactions:
         yield "session.compacted", {"leafId": card.leaf_id}
     if was.agent_title != card.agent_title:
         yield "session.renamed", {"name": card.agent_title, "previous": was.agent_title}
+
+
+def _lives(card: Card, was: Card | None) -> dict[str, str]:
+    """The session's state and, once per change, what it was before (S3.25)."""
+    told = {"state": state_of(card)}
+    if was is not None and state_of(was) != told["state"]:
+        told["previousState"] = state_of(was)
+    return told

@@ -44,9 +44,8 @@ from indexerd.service.runner import Runner, answer
 from indexerd.settings import Loaded, Settings
 
 FORCE_PATIENCE = 60.0  # seconds a forced run waits for the end of a turn
-RESCAN_GAP = 1.0  # seconds between scans, whatever is hinted
-CHECKPOINT_SECONDS = 5.0
-DAY = 86_400
+SETTLE_SECONDS, RESCAN_GAP = 0.02, 1.0  # from a hint to the look there; between two scans
+CHECKPOINT_SECONDS, DAY = 5.0, 86_400
 STALL_SECONDS = 60.0  # that one step of following the files may take
 LONGEST_PAUSE = 30.0  # seconds between two looks at the clock
 
@@ -188,7 +187,8 @@ class Pipeline:
                 self._consider(session_id)
 
     async def _drain(self) -> None:
-        """Look at what was hinted."""
+        """Look at what was hinted, once a moment has brought both halves of a rename."""
+        await asyncio.sleep(SETTLE_SECONDS)
         self._dirty.clear()
         hints = self.watch.take()
         self._rescan = self._rescan or hints.rescan
@@ -331,8 +331,8 @@ class Pipeline:
         return bool(self._running)
 
     def tasks(self) -> list[asyncio.Task[None]]:
-        """The jobs under way."""
-        return list(self._running.values())
+        """Jobs under way."""
+        return [*self._running.values()]
 
     # -- jobs ----------------------------------------------------------------------------
 
@@ -384,7 +384,7 @@ class Pipeline:
             raise ModelUnavailableError(f"Missing configured model(s): {missing}")
 
     async def rewritten(self, session_id: str, directory: str) -> None:
-        """A sidecar of a session was written by us."""
+        """A sidecar was written by us."""
         self._learn([await self.read(self.library.written, session_id, directory)])
 
     async def reload(self, loaded: Loaded, models: Models) -> None:

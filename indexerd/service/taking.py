@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from indexerd.agents import ADAPTERS
@@ -63,3 +63,15 @@ def rank(path: str, card: Card | None, store: Store) -> tuple[object, ...]:
 def is_blank(state: SessionState) -> bool:
     """Whether a file has no header yet, as while pi migrates it (S1.11): no reason to forget."""
     return state.header is None and not (state.foreign or state.bad_lines or state.seen)
+
+
+def archived(gone: list[str], stores: list[Store]) -> Iterator[str]:
+    """Where files that are gone would be, had their agent archived them.
+
+    The archive may have been made for the first of them, and not be watched yet.
+    """
+    for path in gone:
+        agents = {one.agent for one in stores if one.takes(path)}
+        for store in stores:
+            if store.archive and store.agent in agents and not store.takes(path):
+                yield f"{store.sessions}/{path.rpartition('/')[2]}"

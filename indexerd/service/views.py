@@ -116,7 +116,7 @@ def changed() -> SessionUnreadableError:
 
 
 def reader(taken: Taken, lines: SessionLines) -> Read:
-    """A way to read a row in full. What the state says of its kind counts."""
+    """A way to read a row in full, and as the lines after it show it, which the state knows."""
     read, state = ADAPTERS[taken.card.agent].read, taken.state
 
     def entry(row: int) -> Entry:
@@ -127,7 +127,10 @@ def reader(taken: Taken, lines: SessionLines) -> Read:
             if not state.strict:
                 raise
             found = _lost(state, row)
-        return found if found.kind is kind else replace(found, kind=kind)
+        if found.kind in (kind, Kind.OTHER):
+            return found
+        unseen = {"unseen": True} if kind is Kind.OTHER else {}
+        return replace(found, kind=kind, details=found.details | unseen)
 
     return entry
 

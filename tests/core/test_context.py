@@ -271,10 +271,11 @@ def test_any_agents_entries_make_a_context() -> None:
         above = str(row - 1).encode() if row else None
         state.add(str(row).encode(), above, code(kind, message=True), row, 1)
     details: dict[str, Any] = {}
+    unseen: set[int] = set()
 
     def read(row: int) -> Entry:
         kind = kinds[row]
-        more = details if kind is Kind.COMPACTION else {}
+        more = details if kind is Kind.COMPACTION else {"unseen": row in unseen}
         model = "m" if kind is Kind.ASSISTANT else None
         text = (f"t{row}",)
         return Entry(str(row), kind, "x", "whoever", "", text, details=more, model=model)
@@ -283,6 +284,8 @@ def test_any_agents_entries_make_a_context() -> None:
     details["kept"] = "1"
     kept = ["assistant t1", "toolResult t3"]
     assert view(context_of(state, read)) == ["compactionSummary t4", *kept, "user t5"]
+    unseen.add(3)
+    assert view(context_of(state, read)) == ["compactionSummary t4", "assistant t1", "user t5"]
     details["retained"] = [{"role": "user", "text": "again"}]
     found = context_of(state, read)
     assert view(found) == ["compactionSummary t4", "user again", "user t5"]

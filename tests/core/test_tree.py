@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import unicodedata
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -229,6 +230,17 @@ def test_tips_are_those_of_a_naive_model(records: list[Record]) -> None:
             assert tip.parting == (partings[0] if partings else ROOT)
 
 
+def test_a_leaf_that_bookkeeping_follows_is_the_branchs_tip() -> None:
+    """S1.14: entries below the leaf that nobody said are no branch; a conversation is one."""
+    moved = entry("leaf", "l", "d", targetId="b")
+    talk = [said("a", None, "user"), said("b", "a", "user"), said("c", "b", "user")]
+    lines = [*talk, entry("label", "k", "b", targetId="b", label="x"), said("d", "c", "user")]
+    state = state_of(session(*lines, moved))
+    found = tips(state, {})
+    assert [state.id(tip.row) for tip in found] == ["l", "b"]
+    assert [tip.entries for tip in found] == [5, 2]
+
+
 # -- filters and words ---------------------------------------------------------------------------
 
 TOOL = {"type": "toolCall", "id": "t", "name": "bash", "arguments": {"command": "ls src"}}
@@ -291,6 +303,13 @@ def test_the_words_of_a_search_must_all_be_found() -> None:
     assert ids(told(*MIXED, search="good", mode="default")) == ["answer"]
     assert ids(told(*MIXED, search="branch summary")) == ["left"]
     assert ids(told(*MIXED, search="files nothing")) == []
+
+
+def test_what_an_agent_said_in_a_humans_name_is_hidden_by_default() -> None:
+    """S1.35: for agents that tell their model things as if a user had said them."""
+    told = Entry("x", Kind.OTHER, "message", "user", "", ("<environment_context>",))
+    assert sketch(told).quiet
+    assert not sketch(replace(told, role="unheard of")).quiet
 
 
 def test_depth_counts_what_is_shown_and_parents_are_real() -> None:

@@ -17,11 +17,11 @@ import os
 import signal
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -106,14 +106,14 @@ class Isle:
         assert process.returncode == 0, self.errors.read_text()[-2000:]
         return said
 
-    def ask(self, method: str, url: str, body: Any = None, seconds: float = 50) -> Any:
+    def ask(self, method: str, port: int, path: str, body: Any = None, seconds: float = 50) -> Any:
         """One request in the isle's network, and the JSON of its answer."""
-        return self._thread.submit(_ask, method, url, body, seconds).result()
+        return self._thread.submit(_ask, method, port, path, body, seconds).result()
 
-    def answers(self, url: str) -> bool:
+    def answers(self, port: int, path: str) -> bool:
         """Whether something answers there yet."""
         try:
-            self.ask("GET", url, seconds=1)
+            self.ask("GET", port, path, seconds=1)
         except OSError:
             return False
         return True
@@ -127,7 +127,7 @@ class Isle:
         logs = self.world.root / "model"
         model = (sys.executable, "-B", str(RIG / "fake_server.py"), str(PORT))
         self.start(*model, FAKE_CWD=str(self.project), FAKE_LOG=str(logs))
-        until(lambda: self.answers(f"{MODEL}/health"), "the scripted model")
+        until(lambda: self.answers(PORT, "/health"), "the scripted model")
 
     def leave(self) -> None:
         """End what was started here, and all that came of it."""
@@ -136,17 +136,18 @@ class Isle:
                 os.killpg(process.pid, signal.SIGKILL)
 
 
-def _ask(method: str, url: str, body: Any, seconds: float) -> Any:
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url, data, {"content-type": "application/json"}, method=method)
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with direct.open(request, timeout=seconds) as answer:
+def _ask(method: str, port: int, path: str, body: Any, seconds: float) -> Any:
+    data = None if body is None else json.dumps(body)
+    with closing(HTTPConnection("127.0.0.1", port, timeout=seconds)) as server:
+        server.request(method, path, data, {"content-type": "application/json"})
+        answer = server.getresponse()
         held = answer.read()
+    assert answer.status < 400, (method, path, answer.status, held[:500])
     return json.loads(held) if held else None
 
 
 def _leave_network() -> bool:
-    return ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET) == 0
+    return bool(ctypes.CDLL(None).unshare(CLONE_NEWNET) == 0)
 
 
 @contextmanager
@@ -204,13 +205,17 @@ class Beholder:
         except AssertionError:
             raise AssertionError(f"{sorted(ids)} are listed, not {sorted(expected)}") from None
 
-    def indexed(self, session_id: str, leaf: str | None = None) -> dict[str, Any]:
-        """Wait for the meta file of a session's leaf, and for the row that tells of it."""
-        wanted = leaf or self.world.row(session_id)["leafId"]
-        found: dict[str, Any] = self.world.wait_meta(
-            session_id, lambda meta: meta["lastIndexedLeafId"] == wanted
-        )
-        self.sees(session_id, name=found["name"], nameSource="meta", newUserMessages=0)
+    def indexed(self, session_id: str) -> dict[str, Any]:
+        """Wait for the meta file that covers a whole session, and for the row that tells of it."""
+        found: dict[str, Any] = {}
+
+        def covered() -> bool:
+            row = self.world.row(session_id)
+            found.update(self.world.meta(session_id) or {})
+            told = (row.get("name"), row.get("userMessageCount"), row.get("newUserMessages"))
+            return told == (found.get("name"), found.get("userMessageCount"), 0)
+
+        until(covered, f"the whole meta file of {session_id}")
         assert (found["agent"], found["sessionId"]) == (self.agent, session_id)
         return found
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,8 @@ def truth() -> list[dict[str, Any]]:
 
 
 def _exists(one: dict[str, Any]) -> bool:
-    return one.get("exists", True) and one["label"] != "deleted" or one["agent"] == "codex-0.120.0"
+    kept = one.get("exists", True) and one["label"] != "deleted"
+    return kept or one["agent"] == "codex-0.120.0"  # which could not delete
 
 
 def session_id(one: dict[str, Any]) -> str:
@@ -44,7 +44,7 @@ def session_id(one: dict[str, Any]) -> str:
 
 
 @pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[str, Any]]]:
+def rows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """What the program makes of all the fixtures at once."""
     root = tmp_path_factory.mktemp("agents")
     world = World(root)
@@ -67,7 +67,7 @@ roots = ["{store}/opencode"]
     world.run("run", "--once", "--json", code=None)
     assert fingerprint(store) == before, "S1.10: nothing of an agent's own was touched"
     found = world.run("list", "--all", "--archived", "--subagents", "--limit", "500", "--json")
-    yield {row["sessionId"]: row for row in found["sessions"]}
+    return {row["sessionId"]: row for row in found["sessions"]}
 
 
 def fingerprint(store: Path) -> dict[str, tuple[int, int]]:
@@ -76,7 +76,9 @@ def fingerprint(store: Path) -> dict[str, tuple[int, int]]:
     return {str(one): (one.stat().st_size, one.stat().st_mtime_ns) for one in files}
 
 
-@pytest.mark.parametrize("one", truth() if REAL.exists() else [], ids=lambda one: f"{one['agent']}-{one['label']}")
+@pytest.mark.parametrize(
+    "one", truth() if REAL.exists() else [], ids=lambda one: f"{one['agent']}-{one['label']}"
+)
 def test_a_session_is_what_its_driver_sent(
     rows: dict[str, dict[str, Any]], one: dict[str, Any]
 ) -> None:
@@ -97,7 +99,9 @@ def test_a_session_is_what_its_driver_sent(
         assert read == {*one["files_read"]} - {*one["files_edited"], *one["files_written"]}
 
 
-@pytest.mark.parametrize("one", truth() if REAL.exists() else [], ids=lambda one: f"{one['agent']}-{one['label']}")
+@pytest.mark.parametrize(
+    "one", truth() if REAL.exists() else [], ids=lambda one: f"{one['agent']}-{one['label']}"
+)
 def test_a_fork_knows_its_parent(rows: dict[str, dict[str, Any]], one: dict[str, Any]) -> None:
     """S1.16: linked to the session it came from; opencode stores no link."""
     parent = next(

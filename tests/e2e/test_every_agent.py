@@ -207,6 +207,50 @@ def chat(rows: Rows, session_id: str, text: str) -> str:
     return prompt
 
 
+def test_a_sessions_life_is_told_once_a_change(world: World, home: Path) -> None:
+    """S1.45, S3.25: created, active, idle, compacted, archived, deleted, with what was before."""
+    with world.daemon() as _, Client(world.socket, timeout=20) as ear:
+        until(lambda: world.call("status")["lastScanAt"], "the first scan")
+        ear.call("subscribe", {})
+        thread = CodexThread(home)
+        thread.turn("One")
+        wait(world, thread.id, userMessageCount=1, state="idle")
+        thread.event("task_started", turn_id="open")
+        thread.event("item_completed", item={"type": "UserMessage", "content": "Two"})
+        wait(world, thread.id, state="active")
+        thread.event("task_complete", turn_id="open")
+        wait(world, thread.id, state="idle")
+        thread.write("compacted", {"message": "A summary", "replacement_history": []})
+        wait(world, thread.id, compactions=1)
+        thread.archive()
+        wait(world, thread.id, state="archived")
+        thread.path.unlink()
+        wait(world, thread.id, gone=True)
+        told = [one for one in heard(ear) if one["sessionId"] == thread.id]
+    assert told[0]["event"] == "session.created"
+    assert told[-1]["event"] == "session.removed"
+    assert told[-1]["sessionFile"] == str(thread.path)
+    lives = [(one["previousState"], one["state"]) for one in told if "previousState" in one]
+    assert lives == [
+        ("idle", "active"),
+        ("active", "idle"),
+        ("idle", "compacted"),
+        ("compacted", "archived"),
+        ("archived", "deleted"),
+    ]
+    assert [one["event"] for one in told].count("session.compacted") == 1
+
+
+def heard(ear: Client) -> list[dict[str, Any]]:
+    """All events up to the removal of a session."""
+    told = []
+    for event in ear.events():
+        told.append(event)
+        if event["event"] == "session.removed":
+            break
+    return told
+
+
 def test_a_store_that_is_not_understood_disables_only_itself(world: World, home: Path) -> None:
     """S3.9: another schema, or no database at all; it is named, and the rest goes on."""
     data = world.root / "data/opencode"

@@ -104,6 +104,22 @@ def test_reads_work_without_a_daemon(world: World) -> None:
     assert world.run("resolve", "no such thing", "--json", code=3)["error"]["code"] == "not_found"
 
 
+def test_two_daemons_do_not_share_a_directory_of_meta_files(world: World) -> None:
+    """S0.41: with another state directory, too; and nothing is left in the agents' stores."""
+    session = world.session(turns=1)
+    with world.daemon():
+        until(lambda: world.row(session.id), "the session")
+        elsewhere = {"XDG_STATE_HOME": str(world.root / "other"), "INDEXERD_SOCKET": "/nowhere/s"}
+        world.env |= elsewhere
+        told = world.run("run", "--once", "--json", code=75)
+        assert str(world.metas) in told["error"]["message"]
+        world.env |= {
+            "XDG_STATE_HOME": str(world.root / "state"),
+            "INDEXERD_SOCKET": str(world.socket),
+        }
+    assert not [*world.pi.rglob(".*")]
+
+
 def test_damaged_caches_are_rebuilt(world: World) -> None:
     """V6: a damaged ledger or catalog costs a reading, and no model call."""
     world.scripted()

@@ -11,10 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
+from indexerd.core import wire
 from indexerd.core.times import iso_of_ms
 from indexerd.errors import UsageError
+from indexerd.service.answers import Answers
 from tests.e2e.world import Session, World, until
+from tests.io.catalog_rows import fill, row, scratch
 from tests.io.opencode_rows import Rows
 
 START_MS = 1_790_000_000_000  # the oldest session's last word
@@ -291,6 +296,21 @@ def _grow(agents: Agents, candidates: list[str]) -> str:
     write(path, entry | {"timestamp": iso_of_ms(last), "message": said})
     until(lambda: agents.world.row(one.id)["modifiedAt"] == iso_of_ms(last), "the turn")
     return one.id
+
+
+@given(
+    st.lists(st.text(st.characters(), max_size=12) | st.text('\ud83d\ude00\\u"d8\n', max_size=6))
+)
+@example(["\ud800", "\ud83d\ude00", "\n\u2028", "C:\\udata", '"'])
+def test_a_page_for_the_socket_is_the_list(texts: list[str]) -> None:
+    """S3.12: rows are passed on unread, and are the same JSON, in one line of valid UTF-8."""
+    with scratch() as catalog:
+        fill(catalog, *(row(f"s{n}", n, name=text) for n, text in enumerate(texts)))
+        answers = Answers(catalog, lambda: 0.0)
+        line = wire.result(1, answers.page({"limit": 3}))
+        assert line.index(b"\n") == len(line) - 1
+        expected = wire.result(1, answers.list({"limit": 3}))
+        assert json.loads(line.decode()) == json.loads(expected)
 
 
 def test_marks_stand_before_the_names_of_hidden_sessions(agents: Agents) -> None:

@@ -78,7 +78,7 @@ class Claude:
     def talk(self, *options: str) -> Iterator[Talk]:
         """A process that takes one prompt after another; it ends with the block."""
         streams = ("--input-format", "stream-json", "--verbose")
-        process = self.isle.start(*self._argv("stream-json"), *streams, *options, **ENV)
+        process: Any = self.isle.start(*self._argv("stream-json"), *streams, *options, **ENV)
         yield Talk(process)
         process.stdin.close()
         assert process.wait(20) == 0
@@ -107,7 +107,9 @@ class Talk:
     def say(self, text: str) -> dict[str, Any]:
         """Send a prompt and wait for its end."""
         message = {"role": "user", "content": [{"type": "text", "text": text}]}
-        print(json.dumps({"type": "user", "message": message}), file=self._process.stdin, flush=True)
+        print(
+            json.dumps({"type": "user", "message": message}), file=self._process.stdin, flush=True
+        )
         for line in self._process.stdout:
             told: dict[str, Any] = json.loads(line)
             self.id = told.get("session_id") or self.id

@@ -29,7 +29,6 @@ from tests.e2e.rig import (
     REDIS,
     RETRY,
     SLOW,
-    Beholder,
     Isle,
     needed,
     program,
@@ -183,8 +182,7 @@ def _back(app: Codex, version: str, thread: str) -> None:
 
 @both
 def test_codex_forks_and_goes_back(bare_world: World, version: str) -> None:
-    """S0.7, S1.13, S1.16: forks carry their history and name their parent; what is taken back
-    counts no more, and is no second session."""
+    """S0.7, S1.13, S1.16: forks carry their history; what is taken back counts no more."""
     with watched(bare_world, "codex") as (isle, eye), codex(isle, version) as app:
         thread = app.thread()
         app.say(thread, PICK, REDIS, GROW)

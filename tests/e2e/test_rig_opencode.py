@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -73,16 +74,15 @@ class Opencode:
         config.mkdir(parents=True, exist_ok=True)
         (config / "opencode.json").write_text(json.dumps(CONFIG))
         self._isle = isle
-        self._at = f"http://127.0.0.1:{PORT}"
         binary = program(version, "opencode-linux-x64/bin/opencode")
         where = ("--port", str(PORT), "--hostname", "127.0.0.1")
         self._process = isle.start(binary, "serve", *where, "--print-logs", **ENV)
-        until(lambda: isle.answers(f"{self._at}/config"), "opencode's start", 40)
+        until(lambda: isle.answers(PORT, "/config"), "opencode's start", 40)
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
         """One request about the project."""
-        url = f"{self._at}{path}?directory={self._isle.project}"
-        return self._isle.ask(method, url, body)
+        whole = f"{path}?directory={quote(str(self._isle.project))}"
+        return self._isle.ask(method, PORT, whole, body)
 
     def session(self, **fields: Any) -> str:
         """A new session: its id."""
@@ -157,8 +157,7 @@ def test_turns_of_the_real_opencode(bare_world: World, version: str) -> None:
 
 @both
 def test_opencode_forks_and_goes_back(bare_world: World, version: str) -> None:
-    """S0.7, S1.13, S3.10: what is reverted counts no more, at once, and counts again when it
-    is wanted back; a fork is a session of its own."""
+    """S0.7, S1.13, S3.10: what is reverted does not count, unless it is wanted back after all."""
     with watched(bare_world, "opencode") as (isle, eye), opencode(isle, version) as app:
         session = app.session(title="Alerts")
         prompts = app.say(session, PICK, REDIS, GROW)

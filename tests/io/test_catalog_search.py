@@ -63,14 +63,82 @@ def test_every_text_of_a_session_is_searched(catalog: Catalog) -> None:
     }
 
 
-def test_all_words_must_be_in_one_place(catalog: Catalog) -> None:
-    """S1.44: a word in the name and another in the summary are not a hit."""
-    fill(catalog, row("a", name="red apple", description="green pear"))
-    say(catalog, "a", "blue plum", "grey fig")
-    assert hits(catalog, "apple red") == [("a", "name")]
-    assert hits(catalog, "plum blue") == [("a", "message")]
-    assert hits(catalog, "red pear") == []
-    assert hits(catalog, "blue fig") == []
+def test_all_words_in_one_place_come_first(catalog: Catalog) -> None:
+    """S1.44: a session with the words in two places is found, too, but after those with one."""
+    fill(
+        catalog,
+        row("apart", 9, name="red apple", description="green pear"),
+        row("other", 8, name="red fig", description="of a pear tree, and no more"),
+        row("at once", 1, name="x", description="a red pear"),
+        row("half", 9, name="red plum"),
+    )
+    assert hits(catalog, "red pear") == [
+        ("at once", "description"),
+        ("apart", "name"),
+        ("other", "name"),
+    ]
+    assert hits(catalog, "red pear", limit=1) == [("at once", "description")]
+    assert catalog.search("red pear").hits[1]["snippet"] == "«red» apple"
+    assert hits(catalog, '"red" grape') == []
+
+
+def test_words_may_stand_in_any_two_places(catalog: Catalog) -> None:
+    """S1.44: as if name, texts, messages, id and directory of a session were one text."""
+    one = row("0198-walnut", cwd="/srv/orchid", name="red", tags=["tulip"], description="daisy")
+    catalog.put([(one, SearchText("clover", ("Violet",)))])
+    say(catalog, "0198-walnut", "a poppy here", "検索機能を追加")
+    fill(catalog, row("b", name="red violet tulip daisy clover"))
+    say(catalog, "b", "poppy")
+    words = ["walnut", "/orch", '"/srv/orchid"', "tulip", "daisy", "clover", "violet", "検索"]
+    for word in words:
+        assert "0198-walnut" in [one for one, _ in hits(catalog, f"{word} poppy")], word
+        assert [one for one, _ in hits(catalog, f"red {word} orchid")] == ["0198-walnut"], word
+    assert hits(catalog, '"a poppy" red') == [("0198-walnut", "name")]
+    assert hits(catalog, '"poppy a" red') == []
+    assert hits(catalog, "daisy pop") == [("b", "name"), ("0198-walnut", "description")]
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(
+        st.tuples(*(st.sets(st.sampled_from(["oak", "elm", "ash"])) for _ in range(4))), max_size=6
+    ),
+    st.lists(st.sampled_from(["oak", "elm", "ash"]), min_size=2, max_size=3, unique=True),
+)
+def test_every_session_with_all_words_is_found(
+    made: list[tuple[set[str], ...]], asked: list[str]
+) -> None:
+    """S1.44: wherever the words stand, and no session without one of them."""
+    with scratch() as catalog:
+        for n, (name, description, cwd, said) in enumerate(made):
+            texts = {"name": " ".join(sorted(name)) or "x", "description": " ".join(description)}
+            fill(catalog, row(f"s{n}", n, cwd="/" + "-".join(sorted(cwd)), **texts))
+            say(catalog, f"s{n}", *(f"{n} {word}" for word in sorted(said)))
+        wanted = {f"s{n}" for n, places in enumerate(made) if set(asked) <= set().union(*places)}
+        found = catalog.search(" ".join(asked))
+        told = () if found.warnings else found.hits  # what is only alike is said to be
+        assert {hit["sessionId"] for hit in told} == wanted
+
+
+def test_words_apart_keep_to_filters_and_originals(catalog: Catalog) -> None:
+    """S1.44: within the scope of the search; a message copied into a fork is the parent's."""
+    items = [("e1", "user", "", "the walrus"), ("e2", "user", "", "a carpenter")]
+    fill(catalog, row("parent", 1, cwd="/a"), row("fork", 9, cwd="/b"))
+    fill(catalog, row("named", 9, cwd="/b", name="carpenter"))
+    for session_id in ("parent", "fork", "named"):
+        catalog.add_messages(session_id, items)
+    assert hits(catalog, "walrus carpenter") == [("named", "name"), ("parent", "message")]
+    assert hits(catalog, "walrus carpenter", cwd="/b")[0] == ("named", "name")
+    assert hits(catalog, "walrus carpenter", cwd="/c") == []
+
+
+def test_many_common_words_apart(catalog: Catalog) -> None:
+    """Each session is looked up by itself where a word is too common to list what has it."""
+    for n in range(3):
+        fill(catalog, row(f"s{n}", n, name="seldom" if n == 1 else "x"))
+        say(catalog, f"s{n}", *(f"often {n} {k}" for k in range(1500)))
+    fill(catalog, row("s3", 9, name="seldom"))
+    assert hits(catalog, "seldom often") == [("s1", "name")]
 
 
 def test_names_stand_before_all_else(catalog: Catalog) -> None:
@@ -183,6 +251,25 @@ def test_typing_errors_find_names(catalog: Catalog) -> None:
     assert found.warnings
     assert catalog.search("confirm button").warnings == ()
     assert catalog.search("qqqqqqq").hits == ()
+
+
+def test_typing_errors_find_texts(catalog: Catalog) -> None:
+    """S1.44: where no name is alike, the nearest words of the texts are, and it is said."""
+    fill(catalog, row("a", name="x", description="Pagination"), row("b", name="y"))
+    say(catalog, "a", "exponential backoff, please", "humid", "humid")
+    say(catalog, "b", "humidity")
+    found = catalog.search("exponental backof")
+    assert [hit["snippet"] for hit in found.hits] == ["«exponential» «backof»f, please"]
+    assert found.warnings == ("nothing has these words; looked for: exponential backof",)
+    assert hits(catalog, "humidty") == [("b", "message")]
+    assert hits(catalog, "pagniation") == [("a", "description")]
+    assert hits(catalog, "pagniation humidty") == []
+    assert hits(catalog, "pagniation bakcoff") == [("a", "description")]
+    for exact in ('"humidty"', "hmd", "zzumidity", "humidity qqqqqqq", "humidtyyyy"):
+        assert catalog.search(exact).hits == (), exact
+    fill(catalog, row("c", name="z"))
+    say(catalog, "c", "humiditz")
+    assert hits(catalog, "humiditz") == [("c", "message")], "what is there is meant"
 
 
 def test_text_without_spaces_is_found(catalog: Catalog) -> None:

@@ -583,6 +583,21 @@ def test_columns_of_the_wrong_type_are_absent(tmp_path: Path) -> None:
     assert in_full(path)[1]["parts"] == []
 
 
+@pytest.mark.parametrize("half", [b"\xff", b"\\ud83d", b"\xed\xa0\xbd"])
+def test_texts_that_are_no_utf8_are_read(tmp_path: Path, half: bytes) -> None:
+    """F7: what cannot be decoded becomes U+FFFD; the message and its other texts stay."""
+    rows = two(tmp_path / "opencode.db")
+    data = b'{"type": "text", "text": "cut ' + half + b'"}'
+    rows.run("UPDATE part SET data = CAST(? AS TEXT) WHERE id = 'prt_msg_ses_a_1'", data)
+    role = b'{"role": "user", "agent": "' + half + b'"}'
+    rows.run("UPDATE message SET data = CAST(? AS TEXT) WHERE id = 'msg_ses_a_1'", role)
+    for form in (rendered, in_full):
+        prompt = form(f"{rows.path}/ses_a")[1]
+        assert prompt["role"] == "user"
+        assert prompt["parts"][0]["text"].rstrip("\ufffd") == "cut "
+        assert prompt["parts"][0]["text"] != "cut "
+
+
 KEYS = [
     "role",
     "time",
@@ -608,7 +623,8 @@ VALUES = st.recursive(
     ),
     max_leaves=12,
 )
-ODD = st.binary(max_size=60) | VALUES.map(lambda held: json.dumps(held).encode())
+WRITTEN = VALUES.map(lambda held: json.dumps(held).encode())
+ODD = st.binary(max_size=60) | WRITTEN | WRITTEN.map(lambda data: data.replace(b"e", b"\xff"))
 
 
 @settings(max_examples=50)
