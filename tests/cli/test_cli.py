@@ -292,6 +292,7 @@ MISUSED = [
     ["nonsense"],
     ["list", "--limit", "0"],
     ["list", "--since", "yesterday"],
+    ["list", "--cursor", "x"],
     ["resolve"],
     ["resolve", ""],
     ["index"],
@@ -453,7 +454,7 @@ def test_completion_prints_a_script_that_the_shell_takes(home: Home, shell: str)
 def test_completion_knows_the_commands(home: Home) -> None:
     """What the script asks for at a tab."""
     asked = {"_INDEXERD_COMPLETE": "bash_complete", "COMP_WORDS": "indexerd re", "COMP_CWORD": "1"}
-    assert home.ix(env=asked).stdout.split() == ["plain,resolve", "plain,rename"]
+    assert home.ix(env=asked).stdout.split() == ["plain,resolve", "plain,resume", "plain,rename"]
 
 
 def test_run_once_prints_a_report(tmp_path: Path) -> None:

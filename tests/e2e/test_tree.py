@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from indexerd.cli import tree as cli
+from indexerd.core import tree as core
 from indexerd.errors import (
     IndexerdError,
     NotFoundError,
@@ -149,6 +151,11 @@ def test_people_see_a_tree(alive: tuple[World, Forked]) -> None:
     assert "psst" in said
     assert "\\x1b[31m" in said
     assert "\x1b" not in said
+
+
+def test_the_command_line_offers_every_filter() -> None:
+    """S1.35: its list, kept apart so that the program starts quickly, is the core's."""
+    assert cli.FILTERS == core.FILTERS
 
 
 def test_a_label_is_the_users_own(alive: tuple[World, Forked]) -> None:
