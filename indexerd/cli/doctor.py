@@ -93,7 +93,8 @@ def _stores(settings: Settings) -> Iterator[Check]:
     from indexerd.settings import Settings as Defaults
 
     every = stores(settings, os.environ, Path.home())
-    usual = {one.sessions for one in stores(Defaults(), {}, Path.home())}
+    bare = {name: value for name, value in os.environ.items() if name.startswith("XDG_")}
+    usual = {one.sessions for one in stores(Defaults(), bare, Path.home())}
     for agent in dict.fromkeys(one.agent for one in every):
         here = [one for one in every if one.agent == agent and Path(one.sessions).exists()]
         if not here:

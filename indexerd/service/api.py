@@ -72,7 +72,7 @@ class Api:
         self._methods: dict[str, Method] = {
             "hello": self._hello,
             "status": self._status,
-            "list": lambda params, _: answers.list(params),
+            "list": lambda params, _: answers.page(params),
             "get": self._get,
             "resolve": lambda params, _: answers.resolve(params),
             "complete": lambda params, _: answers.complete(params),
