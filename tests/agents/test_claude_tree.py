@@ -223,14 +223,24 @@ TALK = user("u1", None, "one") + answer("a1", "u1", "A1") + user("u2", "a1", "tw
 TALK += answer("a2", "u2", "A2")
 
 
-def test_a_compaction_that_keeps_nothing_begins_anew() -> None:
-    """The boundary is a root: the path is what the model still sees."""
+def test_a_compaction_stays_on_the_path() -> None:
+    """S3.17: older clients do not say what they keep; counts, files and tokens go on."""
     data = TALK + boundary("b1", "a2") + summary("c1", "b1") + user("u3", "c1", "three")
     state = state_of(data)
-    assert (path(state), state.compactions) == (["b1", "c1", "u3"], 1)
-    assert prompts(data, state) == ["three"]
-    bare = TALK + boundary("b1", "a2") + answer("a3", "b1")
-    assert path(state_of(bare)) == ["b1", "a3"]
+
+    assert path(state) == ["u1", "a1", "u2", "a2", "b1", "c1", "u3"]
+    assert state.user_messages() == 3
+
+
+def test_after_a_prompt_was_taken_back_a_compaction_begins_anew() -> None:
+    """formats.md 2.4: what it names may then be on the branch that was left."""
+    again = user("u2b", "a1", "two, but better") + answer("a2b", "u2b")
+    data = TALK + again + boundary("b1", "a2b") + summary("c1", "b1") + user("u3", "c1", "three")
+    state = state_of(data)
+
+    assert (path(state), state.user_messages()) == (["b1", "c1", "u3"], 1)
+    state = state_of(data + boundary("b2", "u3") + summary("c2", "b2"))
+    assert path(state) == ["b1", "c1", "u3", "b2", "c2"], "that one is in no doubt"
 
 
 def test_a_compaction_that_keeps_messages_goes_on() -> None:

@@ -254,4 +254,5 @@ def watched(world: World, agent: str) -> Iterator[tuple[Isle, Beholder]]:
     """An isle, with a daemon that was started before the client's first start."""
     world.metas = world.root / "data/indexerd/sessions-meta" / agent
     with isle(world) as made, world.daemon(), Client(world.socket, timeout=PATIENCE) as client:
+        assert not any((world.root / "home").iterdir()), "nothing is made where agents live"
         yield made, Beholder(world, agent, client)

@@ -10,8 +10,9 @@ typing another prompt at an older place. So:
 - a typed prompt hangs where it says, unless that place lies within the turn that is its end;
 - a parent that was never seen stands for what was the leaf when it was first named (progress
   lines that went missing); with no parent named in the file at all, lines hang in file order;
-- `compact_boundary` is a root, unless it keeps messages: then it hangs below the newest of what
-  it follows, and the whole conversation stays on the path;
+- `compact_boundary` hangs below what it follows, and the whole conversation stays on the path;
+  but it is a root where it keeps no messages and a prompt was taken back before: what it names
+  may then be on the branch that was left;
 - an id that comes again in the same place is the same line; one that comes again elsewhere (kept
   messages are logged again, below the summary) gets a name of its own, takes later children, and
   counts only where the first is not on its path, as does a prompt that was recorded twice;
@@ -149,6 +150,7 @@ class Tree:
         if place == ROOT:
             return leaf if _follows(what) else named
         if not _follows(what) and place < self._memory.opener:
+            self._memory.rewound = True
             return named  # the human went back
         return leaf if self._reaches(leaf, place) else named
 
@@ -163,25 +165,28 @@ class Tree:
         return row
 
     def _before_boundary(self, line: Line) -> int:
-        """What a compaction follows, where it keeps messages; else it is a root.
+        """What a compaction follows, or ROOT where that is in doubt.
 
         The message that it names may be one that is logged again below its summary, and not be
         there yet: then another of those kept stands for it.
         """
         held = mapping(line.compact_metadata)
         segment, messages = held.get("preservedSegment"), held.get("preservedMessages")
-        if not isinstance(segment, dict) and not isinstance(messages, dict):
+        keeps = isinstance(segment, dict) or isinstance(messages, dict)
+        rewound, self._memory.rewound = self._memory.rewound, False
+        if rewound and not keeps:
             return ROOT
         kept = messages.get("uuids") if isinstance(messages, dict) else None
         ids: list[Any] = [line.logical_parent_uuid]
         ids += reversed(kept[-KEPT_MAX:]) if isinstance(kept, list) else ()
-        ids += [segment.get("tailUuid"), segment.get("headUuid")] if segment else ()
+        if isinstance(segment, dict):
+            ids += [segment.get("tailUuid"), segment.get("headUuid")]
         for one in ids:
             row = self._state.index.get(_key(one)) if isinstance(one, str) else None
             if row is not None:
                 leaf = self._state.leaf
                 return row if self._anchor(row) == leaf or not self._reaches(leaf, row) else leaf
-        return ROOT
+        return ROOT if keeps else self._state.leaf
 
     # -- walks ---------------------------------------------------------------------------
 
