@@ -16,7 +16,7 @@ run: $(VENV)/.runtime  ## the daemon in the foreground, on your own sessions
 	$(BIN)/indexerd run
 
 test: $(VENV)/.dev  ## the whole suite
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n 2
 
 check: $(VENV)/.dev  ## linters, types, floors
 	$(BIN)/ruff check .
