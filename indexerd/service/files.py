@@ -275,7 +275,7 @@ class Files:
         read = file.tail.read(file.path)
         if read.verdict is Verdict.SAME:
             return read.verdict, 0, False
-        if read.verdict.restart or read.whole or fresh or file.state is None:
+        if read.verdict.restart or read.whole or fresh or not file.state or is_blank(file.state):
             file.strict = file.strict and not read.verdict.restart
             file.state = begin(file.agent, file.path, read.lines, self._lineage)
             file.state.strict = file.strict
