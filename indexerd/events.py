@@ -74,6 +74,9 @@ class Base:
 
     session_id: str
     end: int  # bytes of that file that belong to the history
+    # Lines count on through all files of a history; 0 where it is not said. It tells files of one
+    # session apart that have a line end at the same byte, and is no part of what is asked for.
+    end_ordinal: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,8 +39,13 @@ class Adapter(Protocol):
         """A user message as one line of at most 200 characters, without what was put around it."""
         ...
 
-    def resume_command(self, session_id: str, cwd: str, session_file: str, /) -> str:
-        """The shell command with which the agent opens this session again."""
+    def resume_command(
+        self, session_id: str, cwd: str, session_file: str, variables: str = "", /
+    ) -> str:
+        """The shell command with which the agent opens this session again.
+
+        `variables` are the shell's assignments that tell it where its sessions are, if any.
+        """
         ...
 
 

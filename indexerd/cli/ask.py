@@ -54,7 +54,7 @@ def read(app: App, method: str, params: dict[str, Any]) -> Any:
         return ask(app, method, params)
     except DaemonDownError:
         given = {key: value for key, value in params.items() if value is not None}
-        answers, home = _offline(app)
+        answers, home = offline(app)
         click.echo("indexerd: no daemon runs; answering from what is stored", err=True)
         if method == "get":
             return answers.get(given, home)
@@ -63,7 +63,8 @@ def read(app: App, method: str, params: dict[str, Any]) -> Any:
         return getattr(answers, method)(given)
 
 
-def _offline(app: App) -> tuple[Answers, Any]:
+def offline(app: App) -> tuple[Answers, Any]:
+    """What is stored, and what says where a session's meta file is; no daemon is needed."""
     from indexerd.io.catalog import Catalog
     from indexerd.service.answers import Answers
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from indexerd.cli import render
-from indexerd.cli.ask import _offline, project, where
 from indexerd.cli.ask import ask as ask_daemon
+from indexerd.cli.ask import offline, project, where
 from indexerd.cli.ask import show as show_json
 from indexerd.cli.streams import put, safe
 from indexerd.errors import DaemonDownError
@@ -39,7 +39,7 @@ def look(app: App, method: str, params: dict[str, Any]) -> Any:
     try:
         return ask_daemon(app, method, params)
     except DaemonDownError:
-        answers, _ = _offline(app)
+        answers, _ = offline(app)
         click.echo("indexerd: no daemon runs; reading the session itself", err=True)
         row = answers.row(params["ref"], cwd=params.get("cwd"))
         given = {key: value for key, value in params.items() if value is not None}

@@ -10,9 +10,12 @@ from typing import Any
 
 import msgspec
 
+from indexerd.core.clean import scrub
 from indexerd.core.session import NOWHERE, SessionState
 from indexerd.core.times import iso_ms
 from indexerd.events import Kind, Turn
+
+WANTS, BARRED = "wants", "barred"  # notes of a state
 
 
 class Card(msgspec.Struct, frozen=True, array_like=True):
@@ -50,6 +53,15 @@ class Card(msgspec.Struct, frozen=True, array_like=True):
     first: str = ""  # the first entry's id: sessions of one directory that share it are kin
     tokens: tuple[int, int, int, int] | None = None  # where the agent itself keeps the sum
     boxed: bool = False  # in a database: the path is the database's with the id below it
+    bases: tuple[str, ...] = ()  # names of the files that its history begins in
+    wants: str = ""  # the thread whose file holds more of its history, and was not found
+    barred: bool = False  # more of its history is in a file that the user excluded
+    fork_of: str = ""  # the title of the session that this one says it was forked from
+
+    @property
+    def is_heir(self) -> bool:
+        """Whether its history begins in another file."""
+        return bool(self.bases or self.wants or self.barred)
 
     @property
     def file(self) -> str:
@@ -102,8 +114,16 @@ def card_of(
         archived=archived or state.archived,
         born_ms=state.born_ms or iso_ms(header.created_at),
         boxed=boxed,
+        bases=tuple(base_name(path) for _, path in state.parts),
+        wants=str(state.notes.get(WANTS, "")),
+        barred=bool(state.notes.get(BARRED)),
         **_of_the_tree(state),
     )
+
+
+def base_name(path: str) -> str:
+    """A file's name as it stays when the file is moved, or compressed."""
+    return scrub(path.rpartition("/")[2].removesuffix(".zst"))
 
 
 def _of_the_tree(state: SessionState) -> dict[str, Any]:
@@ -122,14 +142,16 @@ def _of_the_tree(state: SessionState) -> dict[str, Any]:
         "oversized": state.oversized,
         "git_branch": state.git_branch,
         "compactions": state.compactions,
-        "first": _first(state),
+        "first": _note(state, "first"),
+        "fork_of": _note(state, "fork_of"),
         "tokens": _tokens(state),
     }
 
 
-def _first(state: SessionState) -> str:
-    first = state.notes.get("first")
-    return first if isinstance(first, str) else ""
+def _note(state: SessionState, key: str) -> str:
+    """What an adapter noted, where that is a text."""
+    noted = state.notes.get(key)
+    return noted if isinstance(noted, str) else ""
 
 
 def _tokens(state: SessionState) -> tuple[int, int, int, int] | None:

@@ -21,6 +21,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from indexerd.core.redact_commands import COMMANDS, WORD
 from indexerd.errors import ConfigError
 
 WINDOW = 1024
@@ -199,7 +200,6 @@ _LEFT = r"{0}(?:(?<![A-Za-z0-9_-]{0})|(?<=\\[nrt]{0})|(?<=[0-9\[]m{0}))"  # not 
 _GAP = r"(?:\s|\\[nrt]){1,8}+"  # white space, as it is or JSON-escaped
 _USER = r"[^\s/?:@\[\"'<>`\\]"
 _TO_HOST = r"(?P<v>[^\s/?\"'<>`\\]{1,512})@"
-_WORD = r"(?P<v>[^\s\x1b\"'\\]{4,}+)"
 _NAME = r"(?:[a-z0-9]{1,20}[-_]){0,3}(?:pass(?:word|wd|phrase)?|token|secret|api[-_]?key)"
 _COOKIE = r"(?P<v>[\w.-]{1,64}=[^\s\x1b\"'\\,\[]{12,}+)"
 _Q = r"[\"'\\]{0,4}"  # quotes, perhaps escaped
@@ -213,6 +213,7 @@ _SHAPES: _Shapes = (
     ("vendor-token", ":AA", r":AA(?<=\d:AA)[\w-]{30,}+", bool),  # Telegram
     ("url-password", r":// :\/\/", rf":\\?/\\?/{_USER}{{0,256}}+:{_TO_HOST}", _held),
     ("url-password", "://", rf"://(?P<v>{_USER}{{20,256}}+)@", _bare),
+    *(("password", words, shape, _held) for words, shape in COMMANDS),
 )
 _AUTH = rf"authorization{_Q}[ \t]{{0,4}}[:=](?:{_GAP})?f?{_Q}"
 _NETRC = rf"machine{_GAP}[^\s\\]{{1,200}}{_GAP}login{_GAP}[^\s\\]{{1,200}}{_GAP}password{_GAP}"
@@ -222,10 +223,8 @@ _FOLDED: _Shapes = (  # the same, on lower-cased text
     ("authorization", "basic ", r"basic (?P<v>[a-z0-9+/]{12,}+={0,2})", _base64),
     ("cookie", "cookie", rf"cookie{_Q}: {{0,4}}{_Q}{_COOKIE}", _mixed),
     ("signature", "sig", r"[?&;][a-z-]{0,20}?sig(?:nature)?=(?P<v>[a-z0-9%+/=_-]{20,}+)", bool),
-    ("password", "machine", _NETRC + _WORD, _held),
-    ("password", "--", rf"--{_NAME}\s{{1,4}}[\"']?{_WORD}", _bare),
-    ("password", "sshpass", rf"sshpass +-p *[\"']?{_WORD}", _held),
-    ("password", "curl wget", rf"\s(?:-u|--user)[ =][\"']?[^\s:\"'/]{{1,99}}:{_WORD}", _held),
+    ("password", "machine", _NETRC + WORD, _held),
+    ("password", "--", rf"--{_NAME}\s{{1,4}}[\"']?{WORD}", _bare),
     ("password", "</", rf"<(?:[\w.-]{{1,40}}:)?{_NAME}>(?P<v>[^<>\s]{{4,200}})</", _held),
 )
 _STARTS = tuple(

@@ -116,7 +116,8 @@ def gone_row(
         row.pop(key, None)
     stem = posixpath.basename(row["sessionFile"]).removesuffix(".jsonl")
     names = _names(title, meta, row.get("agentTitle"), row.get("firstUserMessage", ""), stem)
-    row |= _base(names, meta, title) | {"gone": True, "archived": True, "state": "archived"}
+    row |= _base(names, meta, title)
+    row |= {"gone": True, "archived": True, "state": "archived", "resume": ""}
     return _written(row, meta, [title, row.get("agentTitle")])
 
 

@@ -22,6 +22,7 @@ from typing import Any
 
 import msgspec
 
+from indexerd.core.asked import Asked
 from indexerd.events import KIND_MASK, MESSAGE, TURN_MASK, TURN_SHIFT, Header, Kind, Turn
 
 ROOT = -1
@@ -53,7 +54,7 @@ class SessionState:
         self.leaf = NOWHERE
         self.name: str | None = None  # the agent's own, newest in file order
         self.labels: dict[str, str] = {}
-        self.first_user = ""
+        self.openings: dict[int, str] = {}  # row of a path's first human message -> its words
         self.activity_ms = 0  # newest user or assistant message
         self.messages = 0
         self.users = 0  # in the whole file, every branch
@@ -69,7 +70,7 @@ class SessionState:
         self._late: dict[int, bytes] = {}
         self._repeats = False
         self._was = NOWHERE  # the leaf before the last entry
-        self._user_sums = array("I")  # user messages from the root to a row; built as needed
+        self._asked = Asked()
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -121,7 +122,8 @@ class SessionState:
         for numbers in (self.parents, self.offsets, self.lengths, self.ordinals):
             numbers.pop()
         self.seen -= 1
-        del self._user_sums[row:]
+        self._asked.cut(row)
+        self.openings.pop(row, None)
         if self.index.get(entry_id) == row:
             del self.index[entry_id]
         self.messages -= 1 if kind & MESSAGE else 0
@@ -142,7 +144,7 @@ class SessionState:
         for what, by in ((old & KIND_MASK, -1), (kind & KIND_MASK, 1)):
             self.users += by if what == Kind.USER else 0
             self.assistants += by if what == Kind.ASSISTANT else 0
-        del self._user_sums[row:]
+        self._asked.cut(row)
 
     def mark(self, name: bytes, row: int) -> None:
         """Name a row so that it is found again when the agent rewrote the file (S3.6)."""
@@ -242,17 +244,20 @@ class SessionState:
 
     def user_messages(self, leaf: int | None = None) -> int:
         """User messages from the root to a leaf; constant time for orderly files."""
-        at = self.leaf if leaf is None else leaf
-        if at == NOWHERE:
-            return 0
-        if not self.orderly:
-            return sum(1 for row in self.up(at) if self.codes[row] & KIND_MASK == Kind.USER)
-        sums, codes, parents = self._user_sums, self.codes, self.parents
-        for row in range(len(sums), at + 1):
-            above = parents[row]
-            own = 1 if codes[row] & KIND_MASK == Kind.USER else 0
-            sums.append(own + (sums[above] if above >= 0 else 0))
-        return sums[at]
+        return self._asked.count(self, self.leaf if leaf is None else leaf)
+
+    @property
+    def first_user(self) -> str:
+        """The first human message on the path, as adapters cut it; "" while it is not known."""
+        return self._asked.words(self, self.leaf)
+
+    @first_user.setter
+    def first_user(self, words: str) -> None:
+        self._asked.note(self, words)
+
+    def opens(self, parent: bytes) -> bool:
+        """Whether a human message below this entry is the first of its path, and to be read."""
+        return not self._asked.words(self, self.index.get(parent, NOWHERE))
 
     def new_user_messages(self, since: str | None) -> int:
         """User messages on the path after `since`; all of them where that is not on it (S0.9)."""
@@ -318,6 +323,7 @@ class SessionState:
                 leaf=self.leaf,
                 facts=tuple(getattr(self, name) for name in _FACTS),
                 labels=self.labels,
+                openings=self.openings,
                 late=self._late,
                 repeats=self._repeats,
             )
@@ -331,9 +337,7 @@ class SessionState:
         except msgspec.DecodeError as bad:
             raise ValueError(f"not a session state: {bad}") from None
         state = cls(file)
-        state.header = held.header
-        state.foreign = held.foreign
-        state.ids = held.ids
+        state.header, state.foreign, state.ids = held.header, held.foreign, held.ids
         state.parents.frombytes(held.parents)
         state.offsets.frombytes(held.offsets)
         state.lengths.frombytes(held.lengths)
@@ -344,9 +348,8 @@ class SessionState:
         state.leaf = held.leaf
         for name, value in zip(_FACTS, held.facts, strict=True):
             setattr(state, name, value)
-        state.labels = held.labels
-        state._late = held.late
-        state._repeats = held.repeats
+        state.labels, state.openings = held.labels, held.openings
+        state._late, state._repeats = held.late, held.repeats
         arrays = (state.parents, state.offsets, state.lengths, state.codes, state.ordinals)
         fit = all(len(one) == len(state.ids) for one in arrays)
         if not fit or not NOWHERE <= held.leaf < len(state.ids):
@@ -358,7 +361,6 @@ class SessionState:
 _FACTS = (
     "strict",
     "name",
-    "first_user",
     "activity_ms",
     "messages",
     "users",
@@ -387,8 +389,9 @@ class _Stored(msgspec.Struct, array_like=True):
     parts: list[tuple[int, bytes]]
     notes: dict[str, Any]
     leaf: int
-    facts: tuple[bool, str | None, str, int, int, int, int, int, int, int, bool, str, int, int, int]
+    facts: tuple[bool, str | None, int, int, int, int, int, int, int, bool, str, int, int, int]
     labels: dict[str, str]
+    openings: dict[int, str]
     late: dict[int, bytes]
     repeats: bool
 

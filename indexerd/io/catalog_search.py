@@ -15,7 +15,8 @@ looked at, then, as long as they are of few sessions, the next 500 below the las
 so on; then those of the 30 sessions last used. Each session in turn, 200 for a page of 20 hits
 are compared.
 
-A message that was copied into forks is shown once, in the oldest session that has it.
+A message that was copied into forks is shown once, in the oldest session that has it; so is a
+name that is such a message's beginning.
 Patterns look at names and all else first, then at messages from new to old, until there are
 enough hits or the caller's patience ends, which a warning says.
 """
@@ -34,6 +35,7 @@ from typing import Any
 from indexerd.core.names_fuzzy import folded
 from indexerd.core.query import Asked, Finder, excerpt, segment, shown
 from indexerd.core.query_pattern import Pattern
+from indexerd.io.catalog_copies import is_copied_name, is_copy, originals
 from indexerd.io.catalog_spread import (
     best_place,
     marked,
@@ -117,6 +119,7 @@ class _Look:
     found: dict[tuple[int, bool], _Found] = field(default_factory=dict)  # by session, is message
     warning: str | None = None
     _factors: dict[int, float] = field(default_factory=dict)
+    _copied: dict[int, bool] = field(default_factory=dict)  # names, by session
     _listed: str | None = None  # the scope as SQL gets it
 
     def __post_init__(self) -> None:
@@ -127,13 +130,20 @@ class _Look:
         return self.db.execute(sql, {"scope": self._listed, **values}).fetchall()
 
     def add(self, one: _Found) -> None:
-        """Keep the better of two places of one kind in a session."""
+        """Keep the better of two places of one kind in a session, unless it is a copy."""
+        if one.field == "name" and self._goes_by_copy(one.no):
+            return
         if one.no not in self._factors:
             self._weigh_age([one.no])
         one.score *= WEIGHTS[one.field] * self._factors[one.no]
         place = (one.no, one.field == "message")
         if place not in self.found or self.found[place].score < one.score:
             self.found[place] = one
+
+    def _goes_by_copy(self, no: int) -> bool:
+        if no not in self._copied:
+            self._copied[no] = is_copied_name(self.db, no, self._listed)
+        return self._copied[no]
 
     def _weigh_age(self, sessions: Sequence[int]) -> None:
         sql = (
@@ -256,20 +266,7 @@ class _Look:
 
     def _originals(self, keys: Sequence[int]) -> list[tuple[int, int, str]]:
         """Messages with their texts; of copies the one in the oldest session."""
-        copies = (
-            "SELECT m.copy, m.id FROM message m JOIN session s ON s.no = m.id >> :shift"
-            " WHERE m.copy IN (SELECT copy FROM message"
-            " WHERE id IN (SELECT value FROM json_each(:keys))) AND s.row_seal IS NOT NULL"
-            " AND (:scope IS NULL OR s.no IN (SELECT value FROM json_each(:scope)))"
-            " ORDER BY s.created DESC, s.no DESC, m.id DESC"
-        )
-        oldest = dict(self._all(copies, shift=SESSION_SHIFT, keys=json.dumps(keys)))
-        texts = (
-            "SELECT id, substr(text, 1, :scored) FROM message"
-            " WHERE id IN (SELECT value FROM json_each(:keys))"
-        )
-        rows = self._all(texts, scored=_SCORED, keys=json.dumps([*oldest.values()]))
-        return [(key >> SESSION_SHIFT, key, text) for key, text in rows]
+        return originals(self.db, keys, self._listed, _SCORED)
 
     def _places(self, terms: Sequence[str]) -> None:
         """Find ids and directories that have the words anywhere in them."""
@@ -287,15 +284,12 @@ class _Look:
         spread = sessions_with(self.db, rarest_first, self._listed)
         for no in [one for one in spread if one not in held][: self.limit]:
             place = best_place(self.db, no, terms, finder, _FIELDS)
-            if place.field == "message" and self._is_copy(no, place.key):
+            if place.field == "message" and is_copy(self.db, no, place.key, self._listed):
                 continue  # its original is found for itself
             snippet = self._snippet(place.field, place.key, finder)
             if place.text:
                 snippet = partial(marked, place.text, [term.word for term in terms])
             self.add(_Found(no, place.field, place.key, _SPREAD * place.share, snippet))
-
-    def _is_copy(self, no: int, key: int) -> bool:
-        return any(owner != no for owner, _, _ in self._originals([key]))
 
     def by_likeness(self, asked: Asked) -> None:
         """Find what has the words that were probably meant."""

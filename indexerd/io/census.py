@@ -7,8 +7,9 @@ database, how far it looked. What cannot be read is named, and hides nothing of 
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from indexerd.errors import SessionUnreadableError
@@ -35,8 +36,11 @@ class Hinted:
 class Census:
     """Looks where sessions are. One thread uses this."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock` is in seconds, from anywhere."""
+        self._clock = clock
         self.troubles: dict[str, str] = {}  # database -> why it cannot be read
+        self.cures: dict[str, str] = {}  # the same -> what helps, where that is known
         self._stores: list[Store] = []
         self._held: dict[str, Database | Tree] = {}
         self._names: dict[str, Names] = {}
@@ -55,11 +59,17 @@ class Census:
         self._names = {root: self._names.get(root) or Names(root) for root in sorted(roots)}
 
     def title(self, agent: str, session_id: str) -> str | None:
-        """The name that an agent keeps beside a session."""
+        """The name that an agent keeps beside a session; empty where it took one back."""
         if agent != "codex":
             return None
-        found = (names.name(session_id) for names in self._names.values())
-        return next((name for name in found if name), None)
+        found = [names.name(session_id) for names in self._names.values()]
+        return max((name for name in found if name is not None), key=bool, default=None)
+
+    def named(self, titles: Iterable[tuple[str, str, str | None]]) -> None:
+        """What (agent, session) was called when we last ran: a name may be gone since."""
+        known = {one: title for agent, one, title in titles if agent == "codex" and title}
+        for names in self._names.values():
+            names.remember(known)
 
     def retitled(self) -> set[str]:
         """The sessions whose name beside them is another than at the last call."""
@@ -71,14 +81,17 @@ class Census:
         result = scan(
             [one.sessions for one in files], suffix=SUFFIXES, skip=[one.meta for one in stores]
         )
-        found, blind = list(result.files), list(result.unreadable)
-        for path in self._held:
+        found, blind, missing = list(result.files), list(result.unreadable), list(result.missing)
+        for path, held in self._held.items():
+            place = path.rpartition("/")[0] if isinstance(held, Database) else path
             sessions = self._sessions(path)
-            if sessions is None:
+            if not sessions and not os.path.isdir(place):  # noqa: PTH112 - paths here are text
+                missing.append(place)  # moved, or not mounted: that tells nothing of its sessions
+            elif sessions is None:
                 blind.append(path)
             else:
                 found += sessions
-        return replace(result, files=found, unreadable=tuple(blind))
+        return replace(result, files=found, unreadable=tuple(blind), missing=tuple(missing))
 
     def hinted(self, paths: Iterable[str]) -> Hinted:
         """Make something of a watcher's hints."""
@@ -95,7 +108,7 @@ class Census:
                 databases |= dict.fromkeys(one for one in self._held if _about(path, one))
         for root in names:
             made.titled |= self._names[root].refresh()
-        now = time.monotonic()
+        now = self._clock()
         self.late = {one for one in databases if now - self._looked.get(one, -PAUSE) < PAUSE}
         for path in databases.keys() - self.late:
             self._looked[path] = now
@@ -110,8 +123,10 @@ class Census:
             found = []
         except SessionUnreadableError as bad:
             self.troubles[path] = str(bad)
+            self.cures |= {path: bad.hint} if vars(bad).get("hint") else {}
             return None
         self.troubles.pop(path, None)
+        self.cures.pop(path, None)
         return found
 
     def _touched(self, path: str) -> list[Found]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -61,20 +62,29 @@ class Names:
     """The names in one CODEX_HOME. One thread uses this."""
 
     def __init__(self, root: str) -> None:
+        self._root = root
         self._index = _Index(f"{root}/{INDEX}")
         self._threads = _Threads(root)
-        self._names: dict[str, str] = {}
+        self._names: dict[str, str] = {}  # an empty one was taken back
+        self._unasked = False  # whether there are names that were not yet looked for here
+
+    def remember(self, names: Mapping[str, str]) -> None:
+        """Names from another time: one that is found nowhere at the next look was taken back."""
+        self._names = {**names, **self._names}
+        self._unasked = True
 
     def refresh(self) -> set[str]:
         """Look again; ids of the threads whose name is another than before."""
-        if not (self._index.refresh() | self._threads.refresh()):
+        if not os.path.isdir(self._root):  # noqa: PTH112 - as below
+            return set()  # moved, or not mounted: nobody took a name back
+        if not (self._index.refresh() | self._threads.refresh() | self._unasked):
             return set()
-        old, self._names = self._names, self._merged()
-        ids = old.keys() | self._names.keys()
-        return {one for one in ids if old.get(one) != self._names.get(one)}
+        old, self._unasked = self._names, False
+        self._names = dict.fromkeys(old, "") | self._merged()
+        return {one for one, name in self._names.items() if old.get(one, "") != name}
 
     def name(self, thread_id: str) -> str | None:
-        """A thread's name, as of the last look."""
+        """A thread's name, as of the last look; empty where it was taken back, None if unknown."""
         return self._names.get(thread_id)
 
     def rollout(self, thread_id: str) -> str | None:
@@ -86,8 +96,7 @@ class Names:
         for thread_id in self._index.said.keys() | self._threads.said.keys():
             said = self._index.said.get(thread_id), self._threads.said.get(thread_id)
             newest = max((one for one in said if one), key=lambda one: one.ms)
-            if newest.name:
-                found[thread_id] = newest.name
+            found[thread_id] = newest.name or ""
         return found
 
 

@@ -8,6 +8,7 @@ to it: pi's beside its sessions, the other agents' in our own data directory.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -39,6 +40,7 @@ class Store:
     kind: Kind = Kind.FILES
     archive: bool = False  # the agent moves here what its user archived
     beside: str = ""  # a directory whose own files say more of these sessions
+    variables: str = ""  # a shell's assignments that have the agent look here, if it would not
 
     def holds(self, path: str) -> bool:
         """Whether a path lies here."""
@@ -94,6 +96,13 @@ class _Chosen:
         given = self.section.roots or [one for one in default if one]
         return [os.path.realpath(_expand(one, self.home)) for one in given]
 
+    def variables(self, name: str, value: str, *default: str) -> str:
+        """The assignment that an agent needs to find what was set here, unless it would anyway."""
+        usual = (os.path.realpath(_expand(one, self.home)) for one in default if one)
+        if not self.section.roots or value in usual:
+            return ""
+        return f"{name}={shlex.quote(value)} "
+
     @property
     def meta(self) -> str:
         """Where the meta files go."""
@@ -118,15 +127,20 @@ def _pi(chosen: Agent, env: Mapping[str, str], home: str) -> Iterable[Store]:
 def _claude(chosen: _Chosen, env: Mapping[str, str]) -> Iterator[Store]:
     named = env.get("CLAUDE_CONFIG_DIR", "")
     config = _config_home(env, chosen.home)
-    for root in chosen.roots(*([named] if named else ["~/.claude", f"{config}/claude"])):
-        yield Store(chosen.agent, os.path.realpath(f"{root}/projects"), chosen.meta)
+    usual = [named] if named else ["~/.claude", f"{config}/claude"]
+    for root in chosen.roots(*usual):
+        needs = chosen.variables("CLAUDE_CONFIG_DIR", root, *usual)
+        sessions = os.path.realpath(f"{root}/projects")
+        yield Store(chosen.agent, sessions, chosen.meta, variables=needs)
 
 
 def _codex(chosen: _Chosen, env: Mapping[str, str]) -> Iterator[Store]:
-    for root in chosen.roots(env.get("CODEX_HOME", "") or "~/.codex"):
+    usual = env.get("CODEX_HOME", "") or "~/.codex"
+    for root in chosen.roots(usual):
+        needs = chosen.variables("CODEX_HOME", root, usual)
         live, archive = (os.path.realpath(f"{root}/{one}") for one in ("sessions", _ARCHIVED))
-        yield Store(chosen.agent, live, chosen.meta, beside=root)
-        yield Store(chosen.agent, archive, chosen.meta, archive=True, beside=root)
+        yield Store(chosen.agent, live, chosen.meta, beside=root, variables=needs)
+        yield Store(chosen.agent, archive, chosen.meta, archive=True, beside=root, variables=needs)
 
 
 _ARCHIVED = "archived_sessions"
@@ -140,22 +154,25 @@ def _opencode(chosen: _Chosen, env: Mapping[str, str]) -> Iterator[Store]:
     named = "" if chosen.section.roots else env.get("OPENCODE_DB", "")
     for root in roots:
         if os.path.isfile(root):  # noqa: PTH113 - paths here are text with surrogate escapes
-            yield _database(chosen, root)
+            yield _database(chosen, root, data)
             continue
         if named and named != ":memory:":
             path = _expand(named, chosen.home)
             there = path if path.startswith("/") else f"{root}/{path}"
-            yield _database(chosen, os.path.realpath(there))
+            yield _database(chosen, os.path.realpath(there), data)
         elif not named:
-            yield from (_database(chosen, one) for one in _databases(root))
+            yield from (_database(chosen, one, data) for one in _databases(root))
         storage = os.path.realpath(f"{root}/storage")
         session = f"{storage}/session"
         yield Store(chosen.agent, session, chosen.meta, kind=Kind.TREE, beside=storage)
 
 
-def _database(chosen: _Chosen, path: str) -> Store:
+def _database(chosen: _Chosen, path: str, usual: str) -> Store:
     beside = path.rpartition("/")[0]
-    return Store(chosen.agent, path, chosen.meta, kind=Kind.DATABASE, beside=beside)
+    needs = chosen.variables("OPENCODE_DB", path, f"{usual}/opencode.db")
+    return Store(
+        chosen.agent, path, chosen.meta, kind=Kind.DATABASE, beside=beside, variables=needs
+    )
 
 
 def _databases(directory: str) -> list[str]:

@@ -25,11 +25,13 @@ from indexerd.paths import user_name
 from indexerd.service.answers import Answers, flag, word
 from indexerd.service.health import status
 from indexerd.service.indexing import Done
+from indexerd.service.library import Library
 from indexerd.service.pipeline import Pipeline
 from indexerd.service.plan import plan
 from indexerd.service.preview import as_sent
 from indexerd.service.treasury import Treasury
 from indexerd.service.trees import Trees
+from indexerd.service.views import row_of, take
 
 FIRST_SCAN_PATIENCE = 5.0  # seconds
 PROTOCOL = 1
@@ -69,6 +71,7 @@ class Api:
         self._clock = clock
         self._started = clock()
         self._updating = asyncio.Lock()
+        self._ears: dict[Peer, Callable[[], None]] = {}  # who subscribed, and what ends that
         self._methods: dict[str, Method] = {
             "hello": self._hello,
             "status": self._status,
@@ -173,6 +176,7 @@ class Api:
         return as_sent(run, pipeline.models)
 
     def _subscribe(self, params: dict[str, Any], peer: Peer) -> dict[str, Any]:
+        """Send these events from now on, in the place of those asked for before."""
         wanted = params.get("events")
         if wanted is not None and not (
             isinstance(wanted, list) and all(isinstance(one, str) for one in wanted)
@@ -183,8 +187,16 @@ class Api:
             if wanted is None or event["event"] in wanted:
                 peer.notify(event)
 
-        peer.on_close(self._pipeline.news.subscribe(pass_on))
+        before = self._ears.pop(peer, None)
+        self._ears[peer] = self._pipeline.news.subscribe(pass_on)
+        if before is None:
+            peer.on_close(partial(self._unsubscribe, peer))
+        else:  # it wants others now
+            before()
         return {"subscribed": "all" if wanted is None else wanted}
+
+    def _unsubscribe(self, peer: Peer) -> None:
+        self._ears.pop(peer)()
 
     async def _update(self, params: dict[str, Any], _peer: Peer) -> dict[str, Any]:
         """Set or clear the user's title, labels, hint and context sets of a session."""
@@ -194,6 +206,9 @@ class Api:
         if directory is None:
             raise NotFoundError("there is no place for this session's sidecar")
         change = partial(_changed, params)
+        labelled = _labelled(params)
+        if labelled:
+            await self._pipeline.read(_find, self._pipeline.library, session_id, labelled)
         async with self._updating:  # read, change, write: one at a time
             await asyncio.to_thread(self._write_user, Path(directory), session_id, change)
             await self._pipeline.rewritten(session_id, directory)
@@ -228,16 +243,31 @@ def _changed(params: dict[str, Any], old: UserFile) -> UserFile:
     if "envHint" in params:
         held["env_hint"] = _line(params["envHint"], "envHint")
     if "label" in params:
-        label = params["label"]
-        if not isinstance(label, dict) or not isinstance(label.get("entryId"), str):
-            raise UsageError("label is {entryId, text}")
-        text = _line(label.get("text"), "label text")
-        labels = {key: one for key, one in old.labels.items() if key != label["entryId"]}
-        held["labels"] = labels | ({label["entryId"]: text} if text else {})
+        entry_id, text = _label(params["label"])
+        labels = {key: one for key, one in old.labels.items() if key != entry_id}
+        held["labels"] = labels | ({entry_id: text} if text else {})
     for key in ("context", "setContext"):
         if key in params:
             held["context"] = _context(params[key])
     return UserFile.model_validate(held)
+
+
+def _label(given: Any) -> tuple[str, str | None]:
+    """An entry's id, and its label; None takes that back."""
+    if not isinstance(given, dict) or not isinstance(given.get("entryId"), str):
+        raise UsageError("label is {entryId, text}")
+    return given["entryId"], _line(given.get("text"), "label text")
+
+
+def _labelled(params: dict[str, Any]) -> str:
+    """The entry that gets a label by this, which must be there."""
+    entry_id, text = _label(params["label"]) if "label" in params else ("", None)
+    return entry_id if text else ""
+
+
+def _find(library: Library, session_id: str, entry_id: str) -> None:
+    """Raise where a session has no such entry."""
+    row_of(take(library, session_id).state, entry_id)
 
 
 def _line(value: Any, what: str) -> str | None:

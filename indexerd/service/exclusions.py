@@ -21,6 +21,10 @@ class Exclusions:
         old, self._globs = self._globs, self._wanted()
         return old != self._globs
 
+    def packed(self) -> bytes:
+        """The globs in force, for the ledger."""
+        return "\0".join(self._globs).encode("utf-8", "surrogateescape")
+
     def match(self, path: str, cwd: str) -> bool:
         """Whether the user excluded this file, or the directory its session ran in."""
         return _matches(self._globs, path, cwd)

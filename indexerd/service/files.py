@@ -14,11 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
 
-from msgspec.structs import replace
-
-from indexerd.core.card import Card, card_of, unpack
+from indexerd.core.card import Card, unpack
 from indexerd.core.cursor import Look, Verdict
 from indexerd.core.session import SessionState
 from indexerd.errors import IndexerdError, SessionUnreadableError
@@ -26,26 +23,18 @@ from indexerd.io.ledger import Ledger
 from indexerd.io.scan import Found
 from indexerd.io.sources import source_of
 from indexerd.io.stores import Kind, Store
-from indexerd.paths import is_session_id
+from indexerd.service import taking
 from indexerd.service.exclusions import Exclusions
 from indexerd.service.lineage import Lineage
 from indexerd.service.lines import SessionLines, session_lines
 from indexerd.service.memory import Inodes, Memory, Tracked
 from indexerd.service.owners import Owners
-from indexerd.service.taking import archived, begin, besides, is_blank, rank, take_in
+from indexerd.service.taking import Change
+
+__all__ = ["Change", "Files"]
 
 BATCH_BYTES = 16 * 1024 * 1024  # read before the caller gets its turn
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A session is not what it was. `card` is None when its last file is gone."""
-
-    session_id: str
-    card: Card | None
-    verdict: Verdict
-    was: Card | None = None
-    branched: bool = False  # the old leaf is not on the new path
+GLOBS = "exclude"  # the ledger's topic for the globs that its states were made under
 
 
 class Files:
@@ -69,7 +58,7 @@ class Files:
         self._stores = stores
         self._since = since
         self._title = title
-        self._lineage = Lineage()
+        self._lineage = Lineage(self._excluded)
         self.exclusions = Exclusions(exclude)
         self._defect = defect
         self._files: dict[str, Tracked] = {}
@@ -77,6 +66,7 @@ class Files:
         self.hidden: set[str] = set()  # sessions that the user excluded
         self._inodes = Inodes()
         self._memory = Memory(ledger)
+        self._due: list[str] = []  # files to be read anew: what they begin with is another
 
     # -- questions -----------------------------------------------------------------------
 
@@ -88,7 +78,8 @@ class Files:
     def problems(self) -> dict[str, str]:
         """Files that could not be read, and why."""
         files = list(self._files.values())  # another thread may ask while this one reads
-        problems = ((file.path, file.unreadable or file.problem) for file in files)
+        lost = self._lineage.lost
+        problems = ((one.path, one.unreadable or one.problem or lost(one.card)) for one in files)
         return {path: problem for path, problem in problems if problem}
 
     def state(self, session_id: str) -> SessionState | None:
@@ -130,6 +121,8 @@ class Files:
     def load(self) -> None:
         """Take over what the ledger knows; nothing is read."""
         self.exclusions.renew()
+        globs = self.exclusions.packed()
+        renewed = self._ledger.notes(GLOBS).get("", b"") != globs
         dropped = []
         for path, cursor, packed in self._ledger.cards():
             store = self._store(path)
@@ -142,22 +135,39 @@ class Files:
                     dropped.append(path)
                     continue
                 file = self._files[path] = Tracked(path, store.agent, cursor, card)
+                if renewed and card and card.is_heir:  # of what may be excluded now
+                    file.begin_anew()
+                    dropped.append(path)
                 self._inodes.keep(file)
                 self._lineage.note(store.agent, path)
-                file.rank = rank(file.path, file.card, store)
+                file.rank = taking.rank(file.path, file.card, store)
                 self.owners.claim(file)
         self._ledger.forget(dropped)
+        self._ledger.note(GLOBS, "", globs)
+        for file in self._files.values():
+            if file.card is not None and self._lineage.know(file.path, file.card):
+                file.begin_anew()  # what it lacks may have come just before the last end
 
     def reconsider(self) -> list[Change]:
         """The globs may have changed: drop what is excluded now, follow what is not any more."""
         changes: list[Change] = []
-        for file in list(self._files.values()) if self.exclusions.renew() else ():
+        renewed = self.exclusions.renew()
+        for file in list(self._files.values()) if renewed else ():
             excluded = self.exclusions.match(file.path, file.card.cwd if file.card else file.cwd)
             if file.excluded and not excluded:
                 del self._files[file.path]  # met anew by the scan that follows
             elif excluded and not file.excluded:
                 changes += self._hide(file)
+            elif file.card is not None and file.card.is_heir:
+                self._renew([file.path])
+        if renewed:
+            self._ledger.note(GLOBS, "", self.exclusions.packed())
         return changes
+
+    def _excluded(self, path: str, cwd: str) -> bool:
+        """Whether the user excluded a file that another's history may begin in."""
+        file = self._files.get(path)
+        return self.exclusions.match(path, cwd) or (file is not None and file.excluded)
 
     def differing(self, found: Iterable[Found]) -> list[str]:
         """Of a scan, the paths whose stat is not the cursor's, and those that waited for them."""
@@ -166,11 +176,7 @@ class Files:
         for one in found:
             file = self._files.get(one.path)
             seen = Look(one.dev, one.ino, one.size, one.mtime_ns)
-            if file is None:
-                paths.append(one.path)
-            elif file.excluded or file.aside == seen:
-                continue
-            elif file.unreadable or not file.stands_at(seen):
+            if file is None or file.differs(seen):
                 paths.append(one.path)
         return paths
 
@@ -179,12 +185,15 @@ class Files:
         for one in found:
             store = self._store(one.path)
             if store is not None:
-                self._note(store.agent, one.path)
+                self._renew(self._lineage.note(store.agent, one.path))
 
-    def _note(self, agent: str, path: str) -> None:
-        for waiting in self._lineage.note(agent, path):
-            if waiting in self._files:  # the next scan reads it, with what it begins with
-                self._files[waiting].begin_anew()
+    def _renew(self, heirs: Iterable[str]) -> None:
+        """Have files read anew, with what they begin with."""
+        heirs = [path for path in heirs if path in self._files and not self._files[path].excluded]
+        for path in heirs:
+            self._files[path].begin_anew()
+        self._ledger.forget(heirs)
+        self._due += heirs
 
     def missing(self, found: Iterable[Found], unseen: Callable[[str], bool]) -> list[str]:
         """Known paths that a scan did not find, although it could have."""
@@ -197,12 +206,16 @@ class Files:
         gone: list[str] = []
         for path in paths:
             (present if self._is_there(path) else gone).append(path)
-        present += filter(self._is_there, archived(gone, self._stores()))
+        present += filter(self._is_there, taking.elsewhere(gone, self._stores()))
         batch: list[Change] = []
         amount = 0
-        while present:
+        renewed: set[str] = set()  # each file once: two may claim to begin in one another
+        while present or self._due:
             again = []
-            for path in present:
+            due, self._due = dict.fromkeys(filter(self._is_there, self._due)), []
+            present += due.keys() - renewed
+            renewed |= due.keys()
+            for path in dict.fromkeys(present):
                 changes, size, more = self._refresh(path)
                 batch += changes
                 amount += size
@@ -230,7 +243,8 @@ class Files:
     def _agrees(self, agent: str, card: Card) -> bool:
         title = self._title(agent, card.session_id)
         since = self._since(card.session_id)
-        return card.since == since and (not title or card.agent_title == title)
+        same = title is None or (card.agent_title or "") == title
+        return card.since == since and same
 
     def checkpoint(self) -> None:
         """Bring the ledger up to date."""
@@ -242,7 +256,9 @@ class Files:
         file, moved = self._files.get(path), False
         if file is None:
             file, moved = self._meet(path)
-        if file is None or file.excluded or (file.aside and file.aside == file.look()):
+        if file is None or (file.aside and file.aside == file.look()):
+            return [], 0, False
+        if file.excluded and not taking.let_in(file, self.exclusions):
             return [], 0, False
         try:
             verdict, size, more = self._read(file)
@@ -271,15 +287,18 @@ class Files:
         """Read what is new and take it into the state."""
         if file.state is None and file.tail.cursor is not None and not self._memory.wake(file):
             file.begin_anew()
-        fresh = file.tail.cursor is None
+        held = file.tail.cursor
         read = file.tail.read(file.path)
         if read.verdict is Verdict.SAME:
             return read.verdict, 0, False
-        if read.verdict.restart or read.whole or fresh or not file.state or is_blank(file.state):
+        state = file.state if held else None
+        if read.verdict.restart or read.whole or state is None or taking.is_blank(state):
             file.strict = file.strict and not read.verdict.restart
-            file.state = begin(file.agent, file.path, read.lines, self._lineage)
-            file.state.strict = file.strict
-        take_in(file.agent, file.state, read.lines)
+            state = file.state = taking.begin(file.agent, file.path, read.lines, self._lineage)
+            state.strict = file.strict
+        taking.take_in(file.agent, state, read.lines)
+        if held is not None:
+            self._renew(self._lineage.changed(file, held.offset, anew=read.verdict.restart))
         file.dirty = True
         self._memory.keep(file)
         self._inodes.keep(file)
@@ -287,25 +306,13 @@ class Files:
 
     def _deal(self, file: Tracked, verdict: Verdict) -> list[Change]:
         """Make the file's new card; say what it changes, for its session and a former one."""
-        state, cursor, was = file.state, file.tail.cursor, file.card
-        if state is None or cursor is None:
+        state, was = file.state, file.card
+        if state is None or file.tail.cursor is None:
             return []
         header, store = state.header, self._store(file.path)
         if header is not None and self.exclusions.match(file.path, header.cwd):
             return self._hide(file)
-        card = card_of(
-            state,
-            agent=file.agent,
-            path=file.path,
-            mtime_ms=max(cursor.mtime_ns, 0) // 1_000_000,
-            since=self._since(header.session_id) if header else None,
-            **(besides(store, self._title, header) if header else {}),
-        )
-        if card is None and was is not None and is_blank(state):  # emptied, to be written anew
-            card = replace(was, path=file.path, since=self._since(was.session_id), new_users=0)
-        file.problem = ""
-        if card is not None and not is_session_id(card.session_id):
-            card, file.problem = None, "the session id is not of the allowed form"
+        card, file.problem = taking.made(file, state, store, self._since, self._title)
         file.card, file.dirty = card, True
         changes = []
         if was is not None and (card is None or card.session_id != was.session_id):
@@ -313,7 +320,7 @@ class Files:
             changes.append(self._lost(was))
             was = None
         if card is not None:
-            file.rank = rank(file.path, card, store) if store else ()
+            file.rank = taking.rank(file.path, card, store) if store else ()
             changes.append(self._own(file, card, verdict, was))
         return changes
 
@@ -332,13 +339,9 @@ class Files:
 
     def _hide(self, file: Tracked) -> list[Change]:
         """The user excluded this file: forget all that is known of it."""
-        was, header = file.card, file.state.header if file.state else None
-        file.excluded, file.cwd = True, was.cwd if was else header.cwd if header else ""
-        file.card, file.dirty = None, False
-        file.begin_anew()
+        was, session_id = file.card, file.hide()
         self._memory.drop(file.path)
         self._ledger.forget([file.path])
-        session_id = was.session_id if was else header.session_id if header else ""
         self.hidden.add(session_id)
         if was is None:
             return []
@@ -360,12 +363,12 @@ class Files:
             del self._files[old]
             self._memory.drop(old)
             self._ledger.forget([old])
-            self._lineage.drop(file.agent, old)
+            self._lineage.renamed(file.agent, old, path)
             file.renamed(path, store.agent)
             self._memory.keep(file)
         else:
             file = Tracked(path, store.agent)
-        self._note(store.agent, path)
+        self._renew(self._lineage.note(store.agent, path))
         file.excluded = self.exclusions.match(path, file.card.cwd if file.card else "")
         self._files[path] = file
         return file, moved

@@ -9,11 +9,13 @@ from typing import Any
 from indexerd.core.card import Card
 from indexerd.core.clean import escape_path
 from indexerd.core.times import iso
+from indexerd.service.files import Files
 from indexerd.service.pipeline import Pipeline
 from indexerd.service.treasury import Treasury
 
 NEWEST_VERSION = 3  # of pi's format
 SHOWN = 20  # paths and sessions named in one problem
+_LATER = "it is looked at again at every scan; the other agents' sessions are not affected"
 
 
 def status(pipeline: Pipeline, treasury: Treasury, started: float) -> dict[str, Any]:
@@ -95,7 +97,7 @@ def _roots(pipeline: Pipeline, since: str) -> Problems:
         yield _problem("root_refused", f"{escape_path(root)}: {why}", since, "name another root")
     databases = pipeline.library.census.troubles
     for path, why in list(databases.items())[:SHOWN]:
-        cure = "it is looked at again at every scan; the other agents' sessions are not affected"
+        cure = pipeline.library.census.cures.get(path, _LATER)
         yield _problem("unreadable", f"{escape_path(path)}: {why}", since, cure)
     unseen = [path for path in (scanned.unreadable if scanned else ()) if path not in databases]
     for path in unseen[:SHOWN]:
@@ -108,7 +110,7 @@ def _sessions(pipeline: Pipeline, since: str) -> Problems:
     for path, why in list(files.problems().items())[:SHOWN]:
         cure = "check the file's mode and owner; it is looked at again at every scan"
         yield _problem("unreadable", f"{escape_path(path)}: {why}", since, cure)
-    for session_id, paths in list(files.owners.twins().items())[:SHOWN]:
+    for session_id, paths in islice(_copies(files), SHOWN):
         names = ", ".join(escape_path(path) for path in paths)
         cause = f"several files claim session {session_id}; the first counts: {names}"
         yield _problem("duplicate_session", cause, since, "remove the copies that are not wanted")
@@ -117,6 +119,14 @@ def _sessions(pipeline: Pipeline, since: str) -> Problems:
         yield _problem("invalid_meta", why, since, cure)
     odd = (one for one in files.owners.cards() if one.looped or one.version > NEWEST_VERSION)
     yield from (_odd(card, since) for card in islice(odd, SHOWN))
+
+
+def _copies(files: Files) -> Iterator[tuple[str, list[str]]]:
+    """Sessions with several files. A sub-agent's is copied with each fork, and rightly so."""
+    for session_id, paths in files.owners.twins().items():
+        card = files.card(session_id)
+        if card is not None and not card.subagent:
+            yield session_id, paths
 
 
 def _odd(card: Card, since: str) -> dict[str, Any]:

@@ -1,9 +1,10 @@
 """Which session another one came from, for forks, copies and sub-agents (S1.16).
 
 Some agents write the parent's id, pi its file's path (which a moved home makes wrong), Claude
-nothing: there copies of one history in one directory share their first entry, and the one whose
-file began first is the parent. What is told of one session can so depend on another that is met
-later.
+and opencode nothing. Copies of one history in one place share its beginning. In Claude the one
+whose file began first is the parent. In opencode a fork's title names its parent's, so that of
+several older copies one can be told from the others; where it cannot, none is named. What is told
+of one session can so depend on another that is met later.
 """
 
 from __future__ import annotations
@@ -80,20 +81,33 @@ class Kin:
         if card.parent:
             known_as = self._files.get(card.parent) or self._files.get(_leaf(card.parent))
             return Parent(known_as, card.parent)
-        if card.first:
-            return self._eldest(card)
-        return Parent()
-
-    def _eldest(self, card: Card) -> Parent:
-        family = (self._cards[one] for one in self._families.get(_family(card), ()))
-        eldest = min(family, key=_age, default=card)
-        if _age(eldest) >= _age(card):
+        if not card.first:
             return Parent()
-        return Parent(eldest.session_id, eldest.file)
+        family = (self._cards[one] for one in self._families.get(_family(card), ()))
+        older = sorted((one for one in family if _age(one) < _age(card)), key=_age)
+        found = _forked(card, older) if card.agent == _TITLED else older[:1]
+        return Parent(found[0].session_id, found[0].file) if len(found) == 1 else Parent()
+
+
+_TITLED = "opencode"  # the agent whose forks say in their title what they came from
+
+
+def _forked(card: Card, older: list[Card]) -> list[Card]:
+    """Of the older copies of a history, those that a fork can have come from.
+
+    A user can rename either. Then the only older copy is it, unless that is a fork itself, whose
+    sibling this one may be.
+    """
+    named = [one for one in older if card.fork_of and one.agent_title == card.fork_of]
+    return named or [one for one in older if len(older) == 1 and not one.fork_of]
 
 
 def _relations(card: Card) -> tuple[object, ...]:
-    return (card.path, card.parent_id, card.parent, card.first, card.born_ms)
+    title = card.agent_title if card.agent == _TITLED else None
+    return (
+        *(card.path, card.parent_id, card.parent, card.first, card.born_ms),
+        *(card.fork_of, title),
+    )
 
 
 def _parents(card: Card) -> list[str]:

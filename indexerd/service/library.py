@@ -79,6 +79,7 @@ class Library:
         self.files.load()
         self.shelf.load()
         cards = list(self.files.owners.cards())
+        self.census.named((one.agent, one.session_id, one.agent_title) for one in cards)
         for card in cards:
             self._kin.put(card.session_id, card)
         self._publish(self.files.hidden)
@@ -242,9 +243,18 @@ class Library:
             meta,
             title,
             facts_of(old),
-            resume=ADAPTERS[card.agent].resume_command,
-            parent=self._parent(card),
+            resume=self._resume,
+            parent=self._parent(card, old.get("parentSessionId") if old else None),
         )
+
+    def _resume(self, session_id: str, cwd: str, path: str) -> str:
+        """The command that opens a session again; a directory that is not absolute is none."""
+        store = next((one for one in self._stores if one.takes(path)), None)
+        if store is None:
+            return ""
+        there = cwd if cwd.startswith("/") else ""
+        command = ADAPTERS[store.agent].resume_command
+        return command(session_id, there, path, store.variables)
 
     def _is_hidden(self, session_id: str, meta: MetaFile | None) -> bool:
         """Whether the user excluded a session, of which perhaps only the meta file is left."""
@@ -252,11 +262,17 @@ class Library:
             return True
         return meta is not None and self.files.exclusions.match(meta.session_file, meta.cwd)
 
-    def _parent(self, card: Card) -> Parent:
+    def _parent(self, card: Card, told: str | None) -> Parent:
+        """Where a session came from; one that is gone stays the parent that was `told` before."""
         parent = self._kin.parent(card)
         if parent.session_id is None and card.parent:  # its file is gone; its row may be there
             for row in self.catalog.by_file(card.parent):
                 return Parent(str(row["sessionId"]), card.parent)
+        named = card.parent_id or ("" if card.parent else told)
+        if named and self.files.card(named) is None and named not in self.files.hidden:
+            left = self.catalog.get(named)
+            if left is not None:
+                return Parent(named, str(left["sessionFile"]))
         return parent
 
     def _publish_facts(self, session_id: str, facts: Facts) -> None:

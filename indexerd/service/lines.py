@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from indexerd.core.session import SessionState
+from indexerd.errors import SessionUnreadableError
 from indexerd.io.source import Lines
 from indexerd.io.sources import source_of
 
@@ -22,19 +23,36 @@ class SessionLines:
     ) -> None:
         self._agent, self._state, self._where, self._stack = agent, state, where, stack
         self._open: dict[str, Lines] = {}
+        self._lost: set[str] = set()  # files of which no line can be had
 
     def row(self, row: int) -> bytes:
-        """The line of a row; nothing where it was too long to keep its place."""
+        """The line of a row; nothing where it was too long to keep its place.
+
+        Nothing as well where it stood in another file, and is not there any more: what a session
+        borrowed may go, and the session's own lines are read all the same.
+        """
         state = self._state
-        if not state.lengths[row]:
+        offset, length = state.offsets[row], state.lengths[row]
+        if not length:
             return b""
         file = state.file_of(row)
+        if file == state.file:
+            return self._lines(file, file).at(offset, length)
+        if file in self._lost:
+            return b""
+        try:
+            line = self._lines(file, self._where(file)).at(offset, length)
+        except SessionUnreadableError:
+            self._lost.add(file)
+            return b""
+        return line if len(line) == length else b""
+
+    def _lines(self, file: str, place: str) -> Lines:
         lines = self._open.get(file)
         if lines is None:
-            place = file if file == state.file else self._where(file)
             opened = source_of(self._agent, place).lines(place)
             lines = self._open[file] = self._stack.enter_context(opened)
-        return lines.at(state.offsets[row], state.lengths[row])
+        return lines
 
 
 @contextmanager
@@ -43,7 +61,7 @@ def session_lines(
 ) -> Iterator[SessionLines]:
     """Open a session for reading single lines. `where` knows files that were moved since.
 
-    SessionUnreadableError, here or when a line is asked for, when a file of it is gone.
+    SessionUnreadableError, when a line is asked for, when the session's own file is gone.
     """
     with ExitStack() as stack:
         yield SessionLines(agent, state, where, stack)

@@ -14,7 +14,7 @@ from indexerd.core.card import Card, pack
 from indexerd.core.cursor import Cursor, Look, Verdict, glance
 from indexerd.core.session import SessionState
 from indexerd.io.ledger import Ledger
-from indexerd.io.sources import PLAIN, source_of
+from indexerd.io.sources import PLAIN, ZST, source_of
 
 STATES_KEPT = 48  # sessions whose tree stays in memory
 ROWS_KEPT = 400_000  # and entries of all these together
@@ -37,6 +37,7 @@ class Tracked:
         self.dirty = False  # the ledger does not know this yet
         self.excluded = False
         self.cwd = ""  # of an excluded file's session: the globs may change
+        self.passed: Look | None = None  # as it was when its session was found to be excluded
         self.unreadable = ""  # for now
         self.problem = ""  # until it changes
         self.aside: Look | None = None  # as it was when it provoked a defect
@@ -50,9 +51,25 @@ class Tracked:
         cursor = self.tail.cursor
         return cursor is not None and glance(cursor, seen) is Verdict.SAME
 
+    def differs(self, seen: Look) -> bool:
+        """Whether the file, as it was seen, is to be looked at."""
+        if self.aside == seen or (self.excluded and self.passed in (None, seen)):
+            return False
+        return self.excluded or bool(self.unreadable) or not self.stands_at(seen)
+
     def begin_anew(self) -> None:
         """Forget what was read: the next reading begins at the start."""
         self.tail, self.state = self.source.tail(), None
+
+    def hide(self) -> str:
+        """The user excluded this file: forget all that is known of it. Says whose it was."""
+        was, header, cursor = self.card, self.state.header if self.state else None, self.tail.cursor
+        self.excluded, self.cwd = True, was.cwd if was else header.cwd if header else ""
+        if cursor is not None and self.source not in (PLAIN, ZST):  # it may run elsewhere later
+            self.passed = Look(cursor.dev, cursor.ino, cursor.size, cursor.mtime_ns)
+        self.card, self.dirty = None, False
+        self.begin_anew()
+        return was.session_id if was else header.session_id if header else ""
 
     def renamed(self, path: str, agent: str) -> None:
         """The same file has another name. An id may be in it: then it is read anew."""

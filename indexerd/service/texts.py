@@ -1,16 +1,20 @@
 """The words and deeds of sessions, taken into the catalog as they are appended.
 
 Both come from the same lines, so a line is parsed once for the two. Words are those of every
-branch; deeds (files, tools, tokens) are those of the current path alone (S1.13): where the leaf
-moved to another branch they are gathered anew. How far both have come is kept with the session
-in the catalog, in one transaction with what was found there.
+branch; deeds (files, tools, tokens) are those of the current path alone (S1.13): where that is
+not what was gathered, with more at its end, they are gathered anew. How far both have come is
+kept with the session in the catalog, in one transaction with what was found there.
 """
 
 from __future__ import annotations
 
 import base64
+from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import blake2b
 
 import msgspec
 
@@ -38,8 +42,10 @@ class Progress(msgspec.Struct, array_like=True):
 
     words: int = 0  # rows read for their words
     last_word: str = ""  # id of the last of them
-    deeds: int = 0  # rows before this one were gathered, as far as they are on the path
-    last_deed: str = ""  # id of the last such row on the path
+    deeds: int = 0  # rows of the path, from its root, that were gathered
+    last_deed: str = ""  # id of the last of them
+    seal: bytes = b""  # of these rows' numbers
+    own_ms: int = 0  # entries older than this were copied from another session
     done: Deeds = msgspec.field(default_factory=Deeds)
 
     def pack(self) -> str:
@@ -91,27 +97,26 @@ class Texts:
         card, state = self._files.card(session_id), self._files.state(session_id)
         if card is None or state is None:
             return True
-        old = self._progress(session_id, state)
-        end = max(0, len(state) - state.unsettled)
         path = state.path()
-        wanted = _wanted(state, path, old, end)
-        part = wanted[:limit]
-        stop = end if len(part) == len(wanted) else part[-1] + 1
+        held = self._progress(session_id, state, path, _own_ms(card))
+        part = _part(state, path, held, limit)
         try:
             with self._files.lines(session_id) as lines:
-                entries = list(_entries(card, state, part, lines))
+                found = dict(_entries(card, state, sorted({*part.words, *part.deeds}), lines))
         except SessionUnreadableError:
             return True
         except ValueError:  # a line was not what it looked like: once more, parsing them all
             return not self._reread(session_id)
-        on_path = set(path)
-        said = [one for row, one in entries if old.words <= row and _speaks(one.kind)]
-        for row, entry in entries:
-            if row >= old.deeds and row in on_path:
-                old.done.add(entry, card.cwd)
-        self._advance(old, state, path, stop)
-        self._keep(session_id, said, old)
-        return stop >= end
+        for row in part.deeds:
+            if row in found:
+                held.done.add(found[row], card.cwd, held.own_ms)
+        said = [found[row] for row in part.words if row in found and _speaks(found[row].kind)]
+        held.words, held.deeds = part.word_end, part.deed_end
+        held.last_word = state.id(held.words - 1) if held.words else ""
+        held.last_deed = state.id(path[held.deeds - 1]) if held.deeds else ""
+        held.seal = _seal(path[: held.deeds])
+        self._keep(session_id, said, held)
+        return part.last
 
     def _keep(self, session_id: str, said: list[Entry], progress: Progress) -> None:
         words = [
@@ -123,38 +128,69 @@ class Texts:
             self._catalog.add_messages(session_id, words, mark=progress.pack())
             self._publish(session_id, progress.done.facts())
 
-    def _progress(self, session_id: str, state: SessionState) -> Progress:
+    def _progress(
+        self, session_id: str, state: SessionState, path: list[int], own_ms: int
+    ) -> Progress:
         """What was read so far, as far as it still holds."""
-        held = Progress()
+        held = Progress(own_ms=own_ms)
         with suppress(msgspec.DecodeError, ValueError):
             held = _decode(base64.b85decode(self._catalog.messages_mark(session_id) or ""))
         if held.words and not _stands(state, held.words - 1, held.last_word):
             self._catalog.drop_messages(session_id)
-            return Progress()
-        row = state.row(held.last_deed) if held.last_deed else None
-        lost = held.last_deed and (row is None or row >= held.deeds or not state.on_path(row))
-        if lost or not state.orderly:
-            held.deeds, held.last_deed, held.done = 0, "", Deeds()
+            return Progress(own_ms=own_ms)
+        begun = path[: held.deeds]
+        same = len(begun) == held.deeds and _seal(begun) == held.seal and held.own_ms == own_ms
+        if not same or (begun and not _stands(state, begun[-1], held.last_deed)):
+            return Progress(held.words, held.last_word, own_ms=own_ms)
         return held
 
-    @staticmethod
-    def _advance(progress: Progress, state: SessionState, path: list[int], stop: int) -> None:
-        progress.words = max(progress.words, stop)
-        progress.last_word = state.id(progress.words - 1) if progress.words else ""
-        progress.deeds = max(progress.deeds, stop)
-        last = next((row for row in reversed(path) if row < progress.deeds), None)
-        progress.last_deed = "" if last is None else state.id(last)
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Rows to be read now for their words and for their deeds, and how far this comes."""
+
+    words: list[int]
+    deeds: list[int]
+    word_end: int
+    deed_end: int
+    last: bool  # nothing is left after it
+
+
+def _part(state: SessionState, path: list[int], held: Progress, limit: int) -> _Part:
+    """The next rows; lines that tell of both are read once, where the path is in file order."""
+    end = max(0, len(state) - state.unsettled)
+    settled = next((at for at in range(held.deeds, len(path)) if path[at] >= end), len(path))
+    words = [row for row in range(held.words, end) if _speaks(state.kind(row))]
+    deeds = [row for row in path[held.deeds : settled] if _does(state, row)]
+    if state.orderly:
+        both = sorted({*words, *deeds})
+        stop = both[limit] if len(both) > limit else end
+        some_words = words[: bisect_left(words, stop)]
+        some_deeds = deeds[: bisect_left(deeds, stop)]
+    else:
+        some_words, some_deeds = words[:limit], deeds[:limit]
+    word_end, deed_end = max(end, held.words), settled
+    if len(some_words) < len(words):
+        word_end = words[len(some_words)]
+    if len(some_deeds) < len(deeds):
+        deed_end = path.index(deeds[len(some_deeds)], held.deeds)
+    last = some_words == words and some_deeds == deeds
+    return _Part(some_words, some_deeds, word_end, deed_end, last)
+
+
+def _own_ms(card: Card) -> int:
+    """When a session began that may hold copies of another's entries, which are older."""
+    came_from = card.parent or card.parent_id or card.first
+    return card.born_ms if came_from else 0
+
+
+def _seal(rows: list[int]) -> bytes:
+    """The same for the same rows."""
+    return blake2b(array("I", rows).tobytes(), digest_size=8).digest()
 
 
 def _stands(state: SessionState, row: int, entry_id: str) -> bool:
     return row < len(state) and state.id(row) == entry_id
-
-
-def _wanted(state: SessionState, path: list[int], progress: Progress, end: int) -> list[int]:
-    """The rows to read: for their words, and on the path for their deeds."""
-    words = (row for row in range(progress.words, end) if _speaks(state.kind(row)))
-    deeds = (row for row in path if progress.deeds <= row < end and _does(state, row))
-    return sorted({*words, *deeds})
 
 
 def _speaks(kind: Kind) -> bool:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexerd.core.deeds import FILES_MAX, TOOLS_MAX, USE_MAX, Deeds
+from indexerd.core.times import iso_ms
 from indexerd.events import Entry, Kind, Tokens, ToolCall
 
 CWD = "/home/u/p"
@@ -94,6 +95,20 @@ def test_costs_add_up_where_they_are_recorded() -> None:
     """An unknown cost is no zero."""
     facts = gathered(*(answer(tokens=Tokens(1, 1, cost_usd=one)) for one in (0.25, None, 0.5)))
     assert facts.facts().cost_usd == 0.75
+
+
+def test_copies_of_a_parents_entries_are_not_paid_again() -> None:
+    """S1.17: what was said before a fork began counts for its files and tools alone."""
+    call, deeds = ToolCall("edit", writes=("a",)), Deeds()
+    for second, stamp in ((1, "10:00:00"), (2, "10:00:05"), (4, "odd")):
+        spent = Tokens(second, second, second, second, cost_usd=second / 4)
+        said = answer(call, tokens=spent, timestamp=f"2026-01-01T{stamp}Z")
+        deeds.add(said, CWD, own_ms=iso_ms("2026-01-01T10:00:05Z"))
+
+    assert deeds.facts().tokens == (6, 6, 6, 6)
+    assert deeds.facts().cost_usd == 1.5
+    assert deeds.facts().tools_used == (("edit", 3),)
+    assert deeds.facts().files_modified == (f"{CWD}/a",)
 
 
 def test_models_are_listed_in_the_order_of_their_last_use() -> None:

@@ -220,7 +220,9 @@ def test_a_file_that_is_gone_leaves_what_was_known() -> None:
     left = gone_row(was, meta(), None)
 
     assert left is not None
-    assert left.row == was | {"gone": True, "archived": True, "state": "archived"}
+    changed = {"gone": True, "archived": True, "state": "archived", "resume": ""}
+    assert left.row == was | changed
+    assert was["resume"], "it could be resumed before"
     assert was["gone"] is False
     assert left.aliases == ("The meta name", "Agent's")
 

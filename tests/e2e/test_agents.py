@@ -103,12 +103,13 @@ def test_a_session_is_what_its_driver_sent(
     "one", truth() if REAL.exists() else [], ids=lambda one: f"{one['agent']}-{one['label']}"
 )
 def test_a_fork_knows_its_parent(rows: dict[str, dict[str, Any]], one: dict[str, Any]) -> None:
-    """S1.16: linked to the session it came from; opencode stores no link."""
+    """S1.16: linked to the session it came from; also in opencode, which stores no link."""
+    label = (one.get("parent") or "").partition(" (")[0]
     parent = next(
         (
             session_id(other)
             for other in truth()
-            if (other["agent"], other["label"]) == (one["agent"], one.get("parent"))
+            if (other["agent"], other["label"]) == (one["agent"], label)
         ),
         None,
     )

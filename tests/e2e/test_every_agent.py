@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +109,7 @@ def test_a_thread_of_codex_goes_back_forks_and_is_archived(world: World, home: P
     """S0.7, S3.2, S3.3, S3.6: counters fall after an undo; nothing is paid for twice."""
     thread = CodexThread(home)
     with world.daemon() as _, Client(world.socket, timeout=20) as ear:
-        ear.call("subscribe", {"events": ["session.branched", "session.renamed"]})
+        told = ear.events(["session.branched", "session.renamed"])
         turns = [thread.turn(f"Step {n}", edits=f"/w/{n}.py") for n in range(6)]
         wait(world, thread.id, userMessageCount=6, newUserMessages=0)
         meta = until(lambda: meta_of(world, "codex", thread.id), "the meta file")
@@ -120,7 +121,7 @@ def test_a_thread_of_codex_goes_back_forks_and_is_archived(world: World, home: P
         assert row["filesModified"] == [f"/w/{n}.py" for n in range(4)] or wait(
             world, thread.id, filesModified=[f"/w/{n}.py" for n in range(4)]
         )
-        event = next(ear.events())
+        event = next(told)
         assert (event["event"], event["leafId"]) == ("session.branched", turns[3])
 
         fork = thread.fork()
@@ -211,7 +212,7 @@ def test_a_sessions_life_is_told_once_a_change(world: World, home: Path) -> None
     """S1.45, S3.25: created, active, idle, compacted, archived, deleted, with what was before."""
     with world.daemon() as _, Client(world.socket, timeout=20) as ear:
         until(lambda: world.call("status")["lastScanAt"], "the first scan")
-        ear.call("subscribe", {})
+        events = ear.events()
         thread = CodexThread(home)
         thread.turn("One")
         wait(world, thread.id, userMessageCount=1, state="idle")
@@ -226,7 +227,7 @@ def test_a_sessions_life_is_told_once_a_change(world: World, home: Path) -> None
         wait(world, thread.id, state="archived")
         thread.path.unlink()
         wait(world, thread.id, gone=True)
-        told = [one for one in heard(ear) if one["sessionId"] == thread.id]
+        told = [one for one in heard(events) if one["sessionId"] == thread.id]
     assert told[0]["event"] == "session.created"
     assert told[-1]["event"] == "session.removed"
     assert told[-1]["sessionFile"] == str(thread.path)
@@ -241,10 +242,10 @@ def test_a_sessions_life_is_told_once_a_change(world: World, home: Path) -> None
     assert [one["event"] for one in told].count("session.compacted") == 1
 
 
-def heard(ear: Client) -> list[dict[str, Any]]:
+def heard(events: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
     """All events up to the removal of a session."""
     told = []
-    for event in ear.events():
+    for event in events:
         told.append(event)
         if event["event"] == "session.removed":
             break

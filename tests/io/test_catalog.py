@@ -323,6 +323,24 @@ def test_a_copied_message_is_shown_once_in_the_oldest_session(catalog: Catalog) 
     assert ("fork-2", "message") in hits(catalog, "walrus argument")
 
 
+def test_a_name_that_is_a_copied_message_is_shown_once(catalog: Catalog) -> None:
+    """A fork that nobody named goes by its parent's first message: no hit of its own."""
+    first = [("e1", "user", "", "The walrus argument, of which there is more to say")]
+    unnamed = {"name": "The walrus argument, of which…", "nameSource": "first-message"}
+    fill(catalog, row("parent", 1, cwd="/a", **unnamed), row("fork", 9, cwd="/b", **unnamed))
+    fill(catalog, row("named", 9, cwd="/b", name="My walrus"), row("own", 5, **unnamed))
+    for session_id in ("fork", "named", "parent"):
+        catalog.add_messages(session_id, first)
+    catalog.add_messages("own", [("e9", "user", "", first[0][3])])
+    expected = {("parent", "name"), ("parent", "message"), ("own", "name"), ("own", "message")}
+    for query in ("walrus", "re:[Ww]alrus"):
+        assert set(hits(catalog, query)) == expected | {("named", "name")}
+    assert set(hits(catalog, "wallrus argumment")) == {("parent", "name"), ("own", "name")}
+    assert ("fork", "name") in hits(catalog, "walrus", cwd="/b")
+    catalog.forget("parent")
+    assert ("fork", "name") in hits(catalog, "walrus")
+
+
 def test_the_same_words_in_other_entries_are_other_messages(catalog: Catalog) -> None:
     """Two people who say the same thing are two hits."""
     fill(catalog, row("a"), row("b"))

@@ -65,7 +65,7 @@ def test_the_last_line_of_a_thread_counts(tmp_path: Path) -> None:
     assert names.refresh() == set()
     say(tmp_path, named("b", "two"), named("a", None))
     assert names.refresh() == {"a"}
-    assert names.name("a") is None
+    assert names.name("a") == ""
 
 
 def test_a_torn_line_waits_and_a_damaged_one_is_passed_over(tmp_path: Path) -> None:
@@ -93,9 +93,35 @@ def test_a_rewritten_or_removed_index_is_read_anew(tmp_path: Path) -> None:
     fresh.write_text(json.dumps(named("b", "new")) + "\n")
     fresh.replace(tmp_path / "session_index.jsonl")
     assert names.refresh() == {"a", "b"}
-    assert (names.name("a"), names.name("b")) == (None, "new")
+    assert (names.name("a"), names.name("b")) == ("", "new")
     (tmp_path / "session_index.jsonl").unlink()
     assert names.refresh() == {"b"}
+    assert (names.name("b"), names.name("c")) == ("", None)
+
+
+def test_a_name_that_was_taken_back_while_nobody_looked_is_missed(tmp_path: Path) -> None:
+    """S3.3: what was known from another time is looked for; if it is nowhere, it is no more."""
+    names = Names(str(tmp_path))
+    names.remember({"a": "one", "b": "two"})
+    assert names.name("a") == "one"
+    assert names.refresh() == {"a", "b"}
+    assert (names.name("a"), names.name("c")) == ("", None)
+    say(tmp_path, named("a", "one"))
+    names = Names(str(tmp_path))
+    names.remember({"a": "one", "b": "two"})
+    assert names.refresh() == {"b"}
+
+
+def test_a_home_that_is_away_takes_no_name_back(tmp_path: Path) -> None:
+    """S3.1: moved, or not mounted, CODEX_HOME says nothing of names."""
+    home = tmp_path / "codex"
+    home.mkdir()
+    say(home, named("a", "one"))
+    names = Names(str(home))
+    names.refresh()
+    home.rename(tmp_path / "away")
+    assert names.refresh() == set()
+    assert names.name("a") == "one"
 
 
 def test_names_in_the_database_are_seen_as_they_are_written(tmp_path: Path) -> None:
@@ -129,7 +155,7 @@ def test_what_was_written_later_wins(tmp_path: Path) -> None:
         put(db, id="d", name="row", updated_at_ms=EARLY)
         put(db, id="e", name="row", updated_at_ms=LATE)
     names.refresh()
-    assert [names.name(one) for one in "abcde"] == ["index", "row", "index", None, "row"]
+    assert [names.name(one) for one in "abcde"] == ["index", "row", "index", "", "row"]
 
 
 def test_a_title_is_a_name_only_where_someone_gave_it(tmp_path: Path) -> None:

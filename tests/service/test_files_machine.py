@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import tempfile
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from indexerd.service.files import Files
 IDS = [f"01a1fff2-0000-7000-8000-00000000000{n}" for n in range(3)]
 NOON = "2026-11-21T12:00:00.000Z"
 small = st.integers(0, 7)
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class World:
@@ -144,6 +147,28 @@ class FilesMachine(RuleBasedStateMachine):
             time = f"2026-11-21T12:00:0{number}.000Z"
             meta = {"id": IDS[number % 3], "timestamp": time, "cwd": "/w", "source": "cli"}
             self.write(path, {"timestamp": time, "type": "session_meta", "payload": meta})
+
+    @precondition(lambda self: any("codex" in path.parts for path in self.paths()))
+    @rule(number=small, other=small, back=small)
+    def go_on(self, number: int, other: int, back: int) -> None:
+        """A fork in Codex, or a revert: a new file that begins in another, at one of its lines."""
+        bases = [path for path in self.paths() if "codex" in path.parts]
+        base = bases[other % len(bases)]
+        lines = base.read_bytes().splitlines(keepends=True)
+        lines = lines[: max(1, len(lines) - back)]
+        thread = _UUID.findall(base.name)[0]
+        mine = IDS[number % 3]
+        segment = f"_{uuid.UUID(int=self.count)}" if mine == thread else ""
+        self.count += 1
+        name = f"rollout-2026-11-21T12-01-{self.count % 60:02}-{mine}{segment}.jsonl"
+        if list((self.home / "agents/codex").rglob(name)):
+            return
+        time = f"2026-11-21T12:01:{self.count % 60:02}.000Z"
+        end = {"end_ordinal_exclusive": 0, "end_byte_offset": len(b"".join(lines))}
+        meta: dict[str, Any] = {"id": mine, "timestamp": time, "cwd": "/w", "source": "cli"}
+        meta |= {"history_base": {"thread_id": thread, **end}}
+        line = {"timestamp": time, "type": "session_meta", "payload": meta}
+        self.write(self.home / "agents/codex/sessions" / name, line)
 
     # -- what agents do ------------------------------------------------------------------
 
@@ -266,7 +291,14 @@ class FilesMachine(RuleBasedStateMachine):
         self.world.look(scratch)
         for name in ("scratch.sqlite", "scratch.sqlite-wal", "scratch.sqlite-shm"):
             (self.home / name).unlink(missing_ok=True)
-        assert known(self.files) == known(scratch)
+        # What was read of a base that is gone is kept; a fresh reading has none of it.
+        lost = {path for one in (self.files, scratch) for path in one.problems()}
+        ids = {_UUID.findall(path.rpartition("/")[2])[0] for path in lost}
+        mine, theirs = known(self.files), known(scratch)
+        assert mine.keys() == theirs.keys()
+        assert {key: mine[key] for key in mine if key not in ids} == {
+            key: theirs[key] for key in theirs if key not in ids
+        }
 
 
 TestFiles = FilesMachine.TestCase

@@ -66,6 +66,51 @@ def test_a_parent_that_is_gone_is_named_by_what_is_known() -> None:
     assert kin.parent(FAMILY[2]) == ("origin", None)
 
 
+def fork(name: str, born_ms: int, **fields: Any) -> Card:
+    """A session of opencode that begins as all of its copies do."""
+    usual = {"agent": "opencode", "path": f"/d/opencode.db/{name}", "first": "f"}
+    return card(name, born_ms=born_ms, **(usual | fields))
+
+
+COPIES = [
+    fork("o", 10, agent_title="Cache"),
+    fork("f", 20, agent_title="Cache (fork #1)", fork_of="Cache"),
+    fork("g", 30, agent_title="Cache (fork #1)", fork_of="Cache"),
+    fork("h", 40, agent_title="Cache (fork #2)", fork_of="Cache (fork #1)"),
+    fork("i", 50, agent_title="Cache (fork #3)", fork_of="Cache (fork #2)"),
+    fork("j", 60, agent_title="Another name"),
+    fork("k", 5, agent_title="Cache", first="another beginning"),
+    fork("l", 70, agent_title="Cache (fork #1)", fork_of="Cache", path="/e/opencode.db/l"),
+]
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_a_fork_of_opencode_names_its_parent_in_its_title(backwards: bool) -> None:
+    """S1.16: of older copies in one database the one so called; of several none."""
+    kin = Kin()
+    for one in reversed(COPIES) if backwards else COPIES:
+        kin.put(one.session_id, one)
+
+    found = {one.session_id: kin.parent(one).session_id for one in COPIES}
+    parents = {"f": "o", "g": "o", "h": None, "i": "h"}
+    assert found == dict.fromkeys("ojkl") | parents
+
+
+def test_a_renamed_parent_is_found_where_no_other_can_be_it() -> None:
+    """S1.16: titles change; a sibling is no parent, and those whom it concerns are told."""
+    kin, (origin, first, second) = Kin(), COPIES[:3]
+    for one in (origin, first):
+        kin.put(one.session_id, one)
+    renamed = msgspec.structs.replace(origin, agent_title="Redis")
+    assert kin.put("o", renamed) == {"f"}
+    assert kin.parent(first).session_id == "o"
+    assert kin.parent(msgspec.structs.replace(first, fork_of="")).session_id == "o"
+    kin.put("g", second)
+    assert kin.parent(second).session_id is None
+    kin.put("o", None)
+    assert kin.parent(second).session_id is None
+
+
 def test_nothing_new_tells_nobody() -> None:
     """A session that only grew is no news to its kin."""
     kin = Kin()

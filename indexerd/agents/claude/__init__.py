@@ -30,7 +30,8 @@ def base(_line: bytes) -> None:
     return
 
 
-def resume_command(session_id: str, cwd: str, session_file: str) -> str:
+def resume_command(session_id: str, cwd: str, session_file: str, variables: str = "") -> str:
     """The shell command with which Claude Code opens this session again; a sub-agent's parent."""
     there = f"cd {shlex.quote(cwd)} && " if cwd else ""
-    return f"{there}claude --resume {shlex.quote(parent_of(session_file) or session_id)}"
+    wanted = shlex.quote(parent_of(session_file) or session_id)
+    return f"{there}{variables}claude --resume {wanted}"

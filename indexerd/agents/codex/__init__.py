@@ -17,9 +17,12 @@ from indexerd.agents.codex.skim import skim
 __all__ = ["NAME", "base", "preview", "read", "resume_command", "skim", "skim_oversize"]
 
 NAME = "codex"
+_ARCHIVED = "/archived_sessions/"  # Codex resumes nothing from there
 
 
-def resume_command(session_id: str, cwd: str, _session_file: str) -> str:
+def resume_command(session_id: str, cwd: str, session_file: str, variables: str = "") -> str:
     """The shell command with which codex opens this session again."""
     there = f"cd {shlex.quote(cwd)} && " if cwd else ""
-    return f"{there}codex resume {shlex.quote(session_id)}"
+    wanted = shlex.quote(session_id)
+    back = f"{variables}codex unarchive {wanted} && " if _ARCHIVED in session_file else ""
+    return f"{there}{back}{variables}codex resume {wanted}"

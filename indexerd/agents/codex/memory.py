@@ -14,6 +14,9 @@ class Memory(msgspec.Struct):
 
     start: int = 0  # the first row of this file
     thread: str = ""  # the session whose file this is
+    # tokens, by name: codex goes on counting where a fork's history ends
+    total: dict[str, int] = msgspec.field(default_factory=dict)  # the newest sum
+    before: dict[str, int] = msgspec.field(default_factory=dict)  # what others spent of it
     # turns
     turn: str = ""  # id of the turn under way, where it has one
     open: bool = False  # a turn is under way
@@ -29,6 +32,11 @@ class Memory(msgspec.Struct):
     told: int | None = None  # likeness of an event whose item may still come
     first: int | None = None  # likeness of the first of all
     aborted: bool = False  # a notice of an interruption came since
+
+    def after(self, start: int, thread: str) -> Memory:
+        """The memory of the file that goes on here; it may be of the same thread (a revert)."""
+        before = self.before if self.thread == thread else self.total
+        return Memory(start=start, began=start, thread=thread, total=self.total, before=before)
 
     @classmethod
     def of(cls, state: SessionState) -> Memory:

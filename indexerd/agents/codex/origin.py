@@ -49,8 +49,13 @@ class _Line(Meta):
     payload: Meta | None = None
 
 
+class _Place(msgspec.Struct):
+    ordinal: Any = None
+
+
 _FIELDS = frozenset(Meta.__struct_fields__)
 _decode = msgspec.json.Decoder(_Line).decode
+_decode_place = msgspec.json.Decoder(_Place).decode
 
 
 def meta_of(line: bytes) -> Meta | None:
@@ -94,7 +99,18 @@ def base(line: bytes) -> Base | None:
     thread, end = held.get("thread_id"), held.get("end_byte_offset")
     if not isinstance(thread, str) or type(end) is not int or end <= 0:
         return None
-    return Base(scrub(thread[:ID_MAX]), end)
+    ordinal = held.get("end_ordinal_exclusive")
+    known = type(ordinal) is int and ordinal > 0
+    return Base(scrub(thread[:ID_MAX]), end, int(ordinal or 0) if known else 0)
+
+
+def ordinal_of(line: bytes) -> int | None:
+    """The number of a line; None where it has none, or is no JSON."""
+    try:
+        held = _decode_place(line).ordinal
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return held if type(held) is int else None
 
 
 def header_of(meta: Meta, line: Line, file: str) -> Header | None:

@@ -65,9 +65,9 @@ class Taking:
             return
         if self.memory.thread != header.session_id:
             state.name = None  # of the session whose history this one goes on from
+            state.notes.pop("tokens", None)
         state.header, state.git_branch = header, branch or ""
-        rows = len(state)
-        self.memory = Memory(start=rows, began=rows, thread=header.session_id)
+        self.memory = self.memory.after(len(state), header.session_id)
 
     def in_directory(self, cwd: str) -> None:
         """A line tells the working directory; it counts where the header does not."""

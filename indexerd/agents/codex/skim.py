@@ -208,7 +208,12 @@ def _counted(taking: Taking, event: Item) -> bool:
     total = info.get("total_token_usage") if isinstance(info, dict) else None
     if isinstance(total, dict):
         sums = {name: _number(total.get(key)) for name, key in _TOKENS.items()}
-        taking.state.notes["tokens"] = sums
+        memory = taking.memory
+        if any(sums[name] < spent for name, spent in memory.before.items()):
+            memory.before = {}  # it counts from nothing
+        memory.total = sums
+        own = {name: count - memory.before.get(name, 0) for name, count in sums.items()}
+        taking.state.notes["tokens"] = own
     return False
 
 

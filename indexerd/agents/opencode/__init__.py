@@ -17,7 +17,7 @@ def base(_line: bytes) -> None:
     return
 
 
-def resume_command(session_id: str, cwd: str, _session_file: str) -> str:
+def resume_command(session_id: str, cwd: str, _session_file: str, variables: str = "") -> str:
     """The shell command with which opencode opens this session again."""
     there = f"cd {shlex.quote(cwd)} && " if cwd else ""
-    return f"{there}opencode --session {shlex.quote(session_id)}"
+    return f"{there}{variables}opencode --session {shlex.quote(session_id)}"

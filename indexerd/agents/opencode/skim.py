@@ -38,7 +38,7 @@ KEY = "opencode"
 
 _MS_MAX = 253_402_300_800_000  # the year 10000
 _DEFAULT = re.compile(r"(?:New|Child) session - \d{4}-\d\d-\d\dT[\d:.]{5,20}Z(?: \(fork #\d+\))?")
-_FORK = re.compile(r"(.+) \(fork #\d{1,6}\)", re.DOTALL)
+_FORK = re.compile(r"(.+) \(fork #(\d{1,6})\)", re.DOTALL)
 _SETTLES = frozenset({Kind.ASSISTANT, Kind.COMPACTION, Kind.BASH})
 
 
@@ -61,7 +61,7 @@ class Memory(msgspec.Struct):
 
 def skim(state: SessionState, data: bytes, base: int) -> None:
     """Take in whole lines that stand at offset `base`."""
-    memory = msgspec.convert(state.notes.get(KEY, {}), Memory)
+    memory = msgspec.convert(state.notes.setdefault(KEY, {}), Memory)
     find, start, end = data.find, 0, len(data)
     while start < end:
         stop = find(b"\n", start)
@@ -122,10 +122,14 @@ def _header(state: SessionState, memory: Memory, held: dict[str, Any]) -> None:
 
 
 def _title(state: SessionState, title: str) -> None:
-    """A session's name, unless it is the one that every session begins with."""
+    """A session's name, unless it is the one that every session begins with.
+
+    A fork's is that of the session it came from, with a number that is one more than there.
+    """
     forked = _FORK.fullmatch(title)
     if forked:
-        state.notes["fork_of"] = safe_line(forked[1])
+        before = int(forked[2]) - 1
+        state.notes["fork_of"] = safe_line(forked[1] + (f" (fork #{before})" if before > 0 else ""))
     if not _DEFAULT.fullmatch(title):
         state.name = safe_line(title) or None
 
@@ -183,6 +187,10 @@ def _noticed(
         memory.answer = row if kind is Kind.ASSISTANT else -1
         if kind is Kind.USER and not state.first_user:
             state.first_user = safe_line(what.text)
+        if kind is Kind.USER and "first" not in state.notes:
+            # A fork copies its messages under new ids, but with their times.
+            asked_at = _ms(time.get("created")) or _ms(held.get("at"))
+            state.notes["first"] = _digest(f"{asked_at}\n{what.text}")
     if not what.settled:
         memory.unsettled = row if memory.unsettled < 0 else memory.unsettled
     elif kind in _SETTLES:

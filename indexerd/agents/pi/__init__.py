@@ -27,7 +27,7 @@ def base(_line: bytes) -> None:
     return
 
 
-def resume_command(_session_id: str, cwd: str, session_file: str) -> str:
+def resume_command(_session_id: str, cwd: str, session_file: str, _variables: str = "") -> str:
     """The shell command with which pi opens this session again."""
     there = f"cd {shlex.quote(cwd)} && " if cwd else ""
     return f"{there}pi --session {shlex.quote(session_file)}"

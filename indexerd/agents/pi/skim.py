@@ -67,8 +67,8 @@ def skim(state: SessionState, data: bytes, base: int) -> None:
         if fast and stop - start > _FIXED.size:
             packed = _looks(data, start, stop)
             glued = packed and stop + 1 >= end and data.find(_K_OPEN, start + 1, stop) > 0
-            if packed and not glued and (state.first_user or packed != _CODE_USER):
-                _, entry_id, _, parent, _, _ = _unpack(data, start)
+            _, entry_id, _, parent, _, _ = _unpack(data, start)
+            if packed and not glued and not (packed == _CODE_USER and state.opens(parent)):
                 if parent not in index:
                     _doubt(state, data[before[0] : before[1]])
                 add(entry_id, parent, packed, base + start, stop - start)
