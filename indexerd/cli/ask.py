@@ -19,6 +19,8 @@ from indexerd.errors import DaemonDownError
 from indexerd.paths import Places, places
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from indexerd.cli.main import App
     from indexerd.service.answers import Answers
 
@@ -75,7 +77,22 @@ def offline(app: App) -> tuple[Answers, Any]:
         click.echo(f"indexerd: nothing is stored yet: {hint}", err=True)
     elif catalog.problem:
         click.echo(f"indexerd: {safe(catalog.problem)}", err=True)
-    return Answers(catalog, time.time), lambda row: _meta_dir(app, row)
+    answers = Answers(catalog, time.time, _hidden(app))
+    return answers, lambda row: _meta_dir(app, row)
+
+
+def _hidden(app: App) -> Callable[[dict[str, Any]], bool] | None:
+    """What the user excluded, should no daemon have taken it out since."""
+    from indexerd.service.config import read_config
+    from indexerd.service.exclusions import Exclusions
+
+    globs = read_config(where(app), os.environ).settings.privacy.exclude
+    if not globs:
+        return None
+    home = str(Path.home())
+    exclusions = Exclusions(lambda: [home + one[1:] if one[:2] == "~/" else one for one in globs])
+    exclusions.renew()
+    return lambda row: exclusions.match(row["sessionFile"], row["cwd"])
 
 
 def _as_sent(app: App, row: dict[str, Any]) -> dict[str, Any]:

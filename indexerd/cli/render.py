@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 _UNITS = ((86_400 * 365, "y"), (86_400, "d"), (3600, "h"), (60, "m"))
 _NARROW = 12  # columns up to this width are never cut: the wide ones share the rest
 _ID = 14  # columns for a session's id where space is short: its beginning is reference enough
+_LEAST = 10  # columns that a wide one needs to say anything
+# What a narrow terminal goes without, the least important first: never ids, names and gists.
+_OPTIONAL = ("parts at", "directory", "source", "entries", "asks", "agent", "active", "current")
 
 
 def aligned(app: App) -> bool:
@@ -47,6 +50,7 @@ def table(app: App, headers: Sequence[str], rows: Iterable[Sequence[str]]) -> No
     if not aligned(app):
         put("\t".join(row) for row in cells)
         return
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -55,15 +59,32 @@ def table(app: App, headers: Sequence[str], rows: Iterable[Sequence[str]]) -> No
     console = Console(
         color_system="standard" if colours else None, force_terminal=colours, highlight=False
     )
-    widths = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]
+    widths = [max(map(cell_len, column)) for column in zip(headers, *cells, strict=True)]
     tight = sum(widths) + 2 * len(widths) > console.width
     grid = Table(box=None, header_style="dim", pad_edge=False)
-    for header, width in zip(headers, widths, strict=True):
-        short = _ID if tight and header == "session" else None
-        grid.add_column(header, no_wrap=bool(short) or width <= _NARROW, max_width=short)
+    kept = _kept(dict(zip(headers, widths, strict=True)), console.width)
+    for at in kept:
+        short = _ID if tight and headers[at] == "session" else None
+        whole = bool(short) or widths[at] <= _NARROW or headers[at] == "leaf"
+        grid.add_column(headers[at], no_wrap=whole, max_width=short)
     for row in cells:
-        grid.add_row(*(Text(cell, no_wrap=True, overflow="ellipsis") for cell in row))
+        grid.add_row(*(Text(row[at], no_wrap=True, overflow="ellipsis") for at in kept))
     console.print(grid)
+
+
+def _kept(widths: dict[str, int], space: int) -> list[int]:
+    """The columns for which there is space, by their places."""
+    needs = {
+        header: width if width <= _NARROW or header == "leaf" else _LEAST
+        for header, width in widths.items()
+    }
+    if "session" in needs:
+        needs["session"] = min(widths["session"], _ID)
+    for header in _OPTIONAL:
+        if sum(needs.values()) + 2 * (len(needs) - 1) <= space:
+            break
+        needs.pop(header, None)
+    return [at for at, header in enumerate(widths) if header in needs]
 
 
 def heading(app: App, name: str, more: str = "") -> None:

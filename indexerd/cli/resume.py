@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from indexerd.cli.main import App
 
 _ASCII, _PLANE = 0x7F, 0xFFFF
+_SHELL = "/bin/sh"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,17 +142,23 @@ def _command(row: dict[str, Any]) -> str:
 def _become(command: str, row: dict[str, Any]) -> NoReturn:
     """Turn this process into the agent. Errors of the tree where that cannot be."""
     click.echo(f"indexerd: resuming {safe(row['name'])}", err=True)
-    opening = opening_of(command)
-    if opening is None:
-        _replace(("/bin/sh", "-c", command))
+    opening = opening_of(command) or _shells(command, row)
     if opening.directory:
         _enter(opening)
-    if shutil.which(opening.argv[0]) is None:
+    program = row["agent"] if opening.argv[0] == _SHELL else opening.argv[0]
+    if shutil.which(program) is None:
         raise NotFoundError(
-            f"{render.exact(opening.argv[0])} is not on your PATH",
+            f"{render.exact(program)} is not on your PATH",
             hint=f"install {row['agent']}, or run this where it is: {typed(command)}",
         )
     _replace(opening.argv)
+
+
+def _shells(command: str, row: dict[str, Any]) -> Opening:
+    """A command that sets a variable, or has two steps: the shell's, in the same directory."""
+    there = f"cd {shlex.quote(row['cwd'])} && "
+    directory = row["cwd"] if command.startswith(there) else ""
+    return Opening(directory, (_SHELL, "-c", command.removeprefix(there)))
 
 
 def _enter(opening: Opening) -> None:

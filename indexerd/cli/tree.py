@@ -22,7 +22,7 @@ from indexerd.cli.ask import ask as ask_daemon
 from indexerd.cli.ask import offline, project, where
 from indexerd.cli.ask import show as show_json
 from indexerd.cli.streams import put, safe
-from indexerd.errors import DaemonDownError
+from indexerd.errors import DaemonDownError, UsageError
 
 if TYPE_CHECKING:
     from indexerd.cli.main import App
@@ -36,6 +36,8 @@ _PLAIN = ("|- ", "`- ", "|  ", "   ")
 
 def look(app: App, method: str, params: dict[str, Any]) -> Any:
     """Ask the daemon, or read the session's file."""
+    if params.get("leaf") == "":
+        raise UsageError("--leaf takes an entry's id", hint="`indexerd tree REF` shows them")
     try:
         return ask_daemon(app, method, params)
     except DaemonDownError:
@@ -51,10 +53,12 @@ def _alone(app: App, method: str, row: dict[str, Any], params: dict[str, Any]) -
 
     from indexerd.service.config import read_config
     from indexerd.service.preview import alone
+    from indexerd.service.trees import present
     from indexerd.service.views import VIEWS, ask_library
 
     settings = read_config(where(app), os.environ).settings
     with alone(row, settings, os.environ, Path.home()) as library:
+        present(library, row["sessionId"])
         return ask_library(library, row["sessionId"], VIEWS[method], params)
 
 
@@ -139,15 +143,23 @@ def _columns(app: App, rows: Iterable[tuple[str, str, str]]) -> None:
     if not render.aligned(app):
         put("\t".join(row) for row in cells)
         return
-    widths = [max((len(row[at]) for row in cells), default=0) for at in (0, 1)]
+    from rich.cells import cell_len
+
+    ids = max((cell_len(row[0]) for row in cells), default=0)
+    ages = max((len(row[1]) for row in cells), default=0)
     width = shutil.get_terminal_size().columns
-    lines = (f"{row[0]:<{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]}" for row in cells)
-    put(line if len(click.unstyle(line)) <= width else _cut(line, width) for line in lines)
+    lines = (
+        f"{entry_id}{' ' * (ids - cell_len(entry_id))}  {age:>{ages}}  {text}"
+        for entry_id, age, text in cells
+    )
+    put(line if cell_len(click.unstyle(line)) <= width else _cut(line, width) for line in lines)
 
 
 def _cut(line: str, width: int) -> str:
-    """A line that fits; colours go with its end."""
-    return click.unstyle(line)[: max(1, width - 1)] + ("…" if _utf8() else "~")
+    """A line of so many columns; colours go with its end."""
+    from rich.cells import set_cell_size
+
+    return set_cell_size(click.unstyle(line), width - 1).rstrip() + ("…" if _utf8() else "~")
 
 
 def _utf8() -> bool:
@@ -229,7 +241,12 @@ def context(app: App, ref: str, leaf: str | None) -> None:
 @click.option("-o", "--output", metavar="FILE", help="Write it there, not beside the session.")
 @click.pass_obj
 def branch(app: App, ref: str, leaf: str, output: str | None) -> None:
-    """Make a new session file of the path to an entry. Only for pi; never over another file."""
+    """Make a new session file of the path to an entry. Only for pi; never over another file.
+
+    Labels in the session's own file go along; those made with `indexerd label` stay with it.
+    """
+    if output == "":
+        raise UsageError("--output takes a file's name")
     file = os.path.abspath(output) if output else None  # noqa: PTH100 - Path.absolute keeps `..`
     found = ask_daemon(app, "branch", {"ref": ref, "cwd": project(), "leaf": leaf, "file": file})
     if not show_json(app, found):

@@ -6,26 +6,29 @@ settings, which hold however far back they were made (S1.18 to S1.20).
 
 `Entry.details`, by the kind of entry; every key may be absent:
 
-    compaction      kept: id of the first earlier entry that stays; retained: [{role, text}]
-                    in the place of all earlier ones; system: text of the system message that
-                    goes before the summary; tokensBefore, fromHook, details: as stored
+    compaction      kept: id of the first earlier entry that stays; retained: [{role, text,
+                    human}] in the place of all earlier ones; whole: these hold the summary, too;
+                    keeps: "users" where of the earlier ones the humans' messages stay, the newest
+                    of them, before the summary; summaryRole: the role of the summary; system:
+                    text of the system message that goes before it; tokensBefore, fromHook,
+                    details: as stored
     branch summary  fromId, fromHook, details: as stored
     custom          customType, display, data
     context_edit    targetId; replacement: texts, or None to leave the target out
     setting         provider, modelId, thinkingLevel
     message         provider, stopReason, errorMessage
-    any             unseen: it is no part of the conversation, as later lines show
+    any             unseen: it is no part of the conversation, as later lines show; sent: the
+                    texts that the model gets, where those of the entry are less
 
-The rules are those of pi 0.87, and hold for every agent that says the above. What surprised us:
-an older compaction in the range that a newer one keeps. Before 0.87 pi said its summary, too;
-since then it does not. The versions tell themselves apart by the system messages that pi stores
-since then, so each session gets what the pi that wrote it would send.
+A provider that no entry names is the one in the state's notes. The rules are those of pi 0.87,
+and hold for every agent that says the above. What surprised us: an older compaction in the range
+that a newer one keeps is not said again, as it was by pi before 0.87.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from indexerd.core.session import SessionState
@@ -33,6 +36,9 @@ from indexerd.errors import ContextTooLargeError
 from indexerd.events import Entry, Kind
 
 TEXT_MAX = 10_000_000  # characters of all messages together; no model takes as many
+USERS_TOKENS = 20_000  # of the humans' messages that a compaction keeps; 4 bytes are a token
+PROVIDER = "provider"  # the note in which an adapter says whose models the session uses
+_TOKEN = 4  # bytes
 
 ROLES = {
     Kind.USER: "user",
@@ -105,16 +111,15 @@ def _bounded(messages: Iterator[Message]) -> Iterator[Message]:
 def _messages(state: SessionState, path: list[int], read: Read) -> Iterator[Message]:
     at = latest_compaction(state, path)
     rows = path if at is None else _kept(state, path, at, read)
-    top = None if at is None else path[at]
     edits = _edits(rows, read)
-    old = not any(state.kind(row) is Kind.SYSTEM for row in path)
-    old = old and (top is None or "system" not in read(top).details)
+    if at is not None and read(path[at]).details.get("keeps") == "users":
+        yield from _users(state, path[:at], read)
     for row in rows:
         entry = read(row)
         if entry.kind is not Kind.COMPACTION:
             yield from _said(entry, edits.get(entry.id, ...))
-        elif row == top or old:
-            yield from _summary(entry, edits.get(entry.id, ...), first=row == top)
+        elif at is not None and row == path[at]:
+            yield from _summary(entry, edits.get(entry.id, ...))
 
 
 def _kept(state: SessionState, path: list[int], at: int, read: Read) -> list[int]:
@@ -142,19 +147,85 @@ def _said(entry: Entry, edit: Any) -> Iterator[Message]:
     role = _role(entry)
     if role is None or edit is None:
         return
-    texts = entry.texts if edit is ... or entry.kind not in _EDITABLE else edit
+    text = _text(entry) if edit is ... or entry.kind not in _EDITABLE else "".join(edit)
     if entry.kind is not Kind.BRANCH_SUMMARY or entry.texts:
-        yield Message(role, "".join(texts), entry.id)
+        yield Message(role, text, entry.id)
 
 
-def _summary(entry: Entry, edit: Any, *, first: bool) -> Iterator[Message]:
+def _text(entry: Entry) -> str:
+    """The texts as the model gets them."""
+    return "".join(entry.details.get("sent", entry.texts))
+
+
+def _summary(entry: Entry, edit: Any) -> Iterator[Message]:
+    details = entry.details
     if edit is None:
         return
-    if "system" in entry.details:
-        yield Message("system", entry.details["system"], entry.id)
-    yield Message(ROLES[Kind.COMPACTION], "".join(entry.texts), entry.id)
-    for one in entry.details.get("retained", ()) if first else ():
+    if "system" in details:
+        yield Message("system", details["system"], entry.id)
+    if not details.get("whole"):
+        yield Message(details.get("summaryRole", ROLES[Kind.COMPACTION]), _text(entry), entry.id)
+    for one in details.get("retained", ()):
         yield Message(str(one.get("role", "")), str(one.get("text", "")), entry.id)
+
+
+def _users(state: SessionState, rows: list[int], read: Read) -> list[Message]:
+    """What humans said on these rows, as far as compactions that keep only that leave it.
+
+    Every such compaction went on from what the one before it had left, and so does this.
+    """
+    begun = (
+        at
+        for at in reversed(range(len(rows)))
+        if state.kind(rows[at]) is Kind.COMPACTION and "retained" in read(rows[at]).details
+    )
+    found: list[Message] = []
+    for row in rows[next(begun, 0) :]:
+        kind = state.kind(row)
+        if kind is Kind.COMPACTION:
+            held = read(row).details.get("retained", ())
+            told = [Message(one["role"], one["text"], state.id(row)) for one in held if _human(one)]
+            found = told or _newest(found)
+        elif kind in (Kind.USER, Kind.CUSTOM):
+            entry = read(row)
+            role = _role(entry)
+            if role is not None and entry.role == "user":
+                # Context that stands around a human's words is not kept with them.
+                text = "".join(entry.texts) if entry.kind is Kind.OTHER else _text(entry)
+                found.append(Message(role, text, entry.id))
+    return _newest(found)
+
+
+def _human(retained: dict[str, Any]) -> bool:
+    return bool(retained.get("human"))
+
+
+def _newest(messages: list[Message]) -> list[Message]:
+    """The newest messages within USERS_TOKENS; of the first that is too long both ends."""
+    found: list[Message] = []
+    left = USERS_TOKENS
+    for one in reversed(messages):
+        if left <= 0:
+            break
+        data = one.text.encode("utf-8", "replace")
+        tokens = _tokens(len(data))
+        found.append(one if tokens <= left else replace(one, text=_ends(data, left)))
+        left -= tokens
+    return found[::-1]
+
+
+def _tokens(size: int) -> int:
+    """About how many tokens so many bytes are."""
+    return -(-size // _TOKEN)
+
+
+def _ends(data: bytes, tokens: int) -> str:
+    """A text cut in its middle to so many tokens, with no character torn."""
+    size = tokens * _TOKEN
+    first = size // 2
+    head = data[:first].decode("utf-8", "ignore")
+    tail = data[len(data) - (size - first) :].decode("utf-8", "ignore")
+    return f"{head}…{_tokens(len(data) - size)} tokens truncated…{tail}"
 
 
 def _role(entry: Entry) -> str | None:
@@ -162,7 +233,7 @@ def _role(entry: Entry) -> str | None:
     if entry.details.get("unseen"):
         return None
     if entry.kind is Kind.SYSTEM:
-        return "system" if entry.role == "system" else None
+        return entry.role if entry.role in ("system", "developer") else None
     if entry.kind is Kind.OTHER:  # of whatever role: typed by nobody, and sent all the same
         return entry.role if entry.type == "message" else None
     return ROLES.get(entry.kind)
@@ -181,8 +252,10 @@ def _settings(
         entry = read(row)
         named = entry.model or entry.details.get("modelId")
         if model is None and named:
-            model = {"provider": entry.details.get("provider"), "modelId": named}
-        level = level or entry.details.get("thinkingLevel")
+            provider = entry.details.get("provider") or state.notes.get(PROVIDER)
+            model = {"provider": provider, "modelId": named}
+        if level is None:  # empty: an entry says that there is none
+            level = entry.details.get("thinkingLevel")
         if model is not None and level is not None:
             break
     return model, level

@@ -3,8 +3,9 @@
 Goals: every byte is looked at once, a partial line is never handed out, and memory is bounded
 whatever a line's length. A line ends at byte 0x0A and nowhere else: U+2028 and a bare carriage
 return are legal inside JSON strings. A line longer than `LINE_MAX` is not kept: its two ends
-are (that is where an entry's type, id and parent stand), and its text is lost to us. Which lines
-that befalls depends on their length alone, never on how the bytes were dealt out.
+are (that is where an entry's type, id and parent stand). Whoever needs its words reads that one
+line later, by its place in the file, up to `READ_MAX`; beyond that its text is lost to us. Which
+lines that befalls depends on their length alone, never on how the bytes were dealt out.
 
 Operations: `feed(data)` returns what became complete; `offset` is the file position just after
 the last newline handed out, the only position worth remembering across a restart.
@@ -15,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 LINE_MAX = 8 * 1024 * 1024  # bytes, newline not counted
+READ_MAX = 64 * 1024 * 1024  # bytes of one line that is read in full, newline not counted
 END_KEPT = 64 * 1024  # more than a cursor's fingerprints need
 
 
@@ -28,12 +30,18 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Oversize:
-    """A line too long to hold: where it is, and its two ends."""
+    """A line too long to hold while a file is followed: where it is, and its two ends."""
 
     offset: int
     length: int  # bytes, newline included
     head: bytes
     tail: bytes
+
+    @property
+    def readable(self) -> int:
+        """Bytes of the line, newline not counted, for its row; 0 where nobody may read it."""
+        length = self.length - 1
+        return length if length <= READ_MAX else 0
 
 
 class LineBuffer:

@@ -60,7 +60,7 @@ class SessionState:
         self.users = 0  # in the whole file, every branch
         self.assistants = 0
         self.bad_lines = 0
-        self.oversized = 0
+        self.oversized = 0  # lines too long to be read at all
         self.compactions = 0
         self.archived = False  # the agent itself says so
         self.git_branch = ""  # the newest the agent recorded

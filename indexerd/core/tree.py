@@ -33,10 +33,12 @@ TEXT_MAX = 200  # characters of a node's text
 WORD_MAX = 64  # characters of a type, a role, a time
 NODES_MAX = 100_000  # of one answer
 LOOKED_AT = 800  # characters of a text: more never show
+SEARCHED = 65_536  # characters of a text that a search goes through in full
 
 _WENT_WELL = ("", "stop", "toolUse", "tool-calls")
 _BOOKKEEPING = frozenset({Kind.LABEL, Kind.NAME, Kind.SETTING})
 _BOOKKEEPING_TYPES = frozenset({"custom", "context_edit", "attachment"})
+_IN_FULL = frozenset({"branch_summary", "custom_message", "session_info", "label"})
 _COPIED = (list, dict, array, bytearray)
 
 Date = Callable[[int], int]  # of a row: ms since the epoch, 0 where it has none
@@ -68,7 +70,8 @@ class Sketch:
     def found(self, label: str | None, tokens: Iterable[str]) -> bool:
         """Whether all of these words, in lower case, are in what the row says."""
         what = self.role or self.type.replace("_", " ")
-        told = f"{label or ''} {what} {self.about} {self.text}".lower()
+        text = "" if self.type == "compaction" else self.text  # pi does not look into these
+        told = f"{label or ''} {what} {self.about} {text}".lower()
         return all(token in told for token in tokens)
 
 
@@ -86,8 +89,22 @@ def sketch(entry: Entry, turn: Turn = Turn.OPEN) -> Sketch:
         timestamp=_word(entry.timestamp),
         quiet=(mute and not failed) or injected,
         display=entry.details.get("display", True) is not False,
-        about=_word(str(entry.details.get("customType", ""))),
+        about=_about(entry, plain),
     )
+
+
+def _about(entry: Entry, plain: str) -> str:
+    """What pi searches besides what is shown: some texts in full, and words for what it is."""
+    words = [_word(str(entry.details.get("customType", "")))]
+    if entry.kind is Kind.BASH:
+        plain = plain.partition("\n")[0]  # the command; what it printed comes after it
+    elif entry.type not in _IN_FULL or len(entry.texts) != 1:
+        plain = ""
+    if entry.type == "session_info":
+        words.append("title")
+    if len(plain) > TEXT_MAX:
+        words.append(clean_line(plain[:SEARCHED], SEARCHED))
+    return " ".join(words)
 
 
 def _line(text: str) -> str:

@@ -8,24 +8,28 @@ unfinished file away again; kill -9 can leave one.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from indexerd.errors import UsageError, WriteError
+from indexerd.errors import AccessError, IndexerdError, UsageError, WriteError
 from indexerd.io.lock import sync, sync_directory
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_MISNAMED = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP})
 
 
 def create(path: Path, lines: Iterable[bytes]) -> int:
     """Write a file that was not there; says how many lines it has.
 
-    UsageError where something has the name, WriteError when writing fails. What making the lines
-    raises passes through, and no file is left.
+    UsageError where something has the name, or none can have it: its directory is not there, it
+    is too long. AccessError where the system denies it, WriteError when writing fails. What making
+    the lines raises passes through, and no file is left.
     """
     try:
         fd = os.open(path, _CREATE, 0o600)
@@ -66,9 +70,13 @@ def _settle(directory: Path) -> None:
             os.close(fd)
 
 
-def _failed(path: Path, bad: OSError) -> WriteError:
-    return WriteError(
-        f"cannot write {path}: {bad.strerror}",
-        hint="check that the directory is there and writable, and has space left",
-        upstream=os.strerror(bad.errno or 0),
-    )
+def _failed(path: Path, bad: OSError) -> IndexerdError:
+    number = bad.errno or 0
+    told, upstream = f"cannot write {path}: {bad.strerror}", os.strerror(number)
+    if number in _DENIED:
+        hint = "check the owner and mode of the directory, or name another file"
+        return AccessError(told, hint=hint, upstream=upstream)
+    if number in _MISNAMED:
+        hint = "name a file in a directory that is there"
+        return UsageError(told, hint=hint, upstream=upstream)
+    return WriteError(told, hint="check that there is space left", upstream=upstream)

@@ -21,8 +21,15 @@ LIMIT_MAX = 500
 class Answers:
     """Typed question in, the result of interfaces.md out."""
 
-    def __init__(self, catalog: Catalog, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        clock: Callable[[], float],
+        hidden: Callable[[dict[str, Any]], bool] | None = None,
+    ) -> None:
+        """`hidden(row)` says what is not to be shown: without a daemon, the exclusions."""
         self._catalog = catalog
+        self._hidden = hidden
         self._clock = clock
         self._names: Names | None = None
 
@@ -30,8 +37,16 @@ class Answers:
     def names(self) -> Names:
         """Every session's names, in memory; built when first asked for."""
         if self._names is None:
-            self._names = Names.load(self._catalog.known())
+            known = self._catalog.known()
+            self._names = Names.load(one for one in known if not self._hides(one.session_id))
         return self._names
+
+    def _hides(self, session_id: str) -> bool:
+        row = self._catalog.get(session_id) if self._hidden else None
+        return row is not None and self._is_hidden(row)
+
+    def _is_hidden(self, row: dict[str, Any]) -> bool:
+        return self._hidden is not None and self._hidden(row)
 
     def row_changed(self, session_id: str, row: dict[str, Any] | None) -> None:
         """Keep the names in step with the catalog."""
@@ -46,12 +61,14 @@ class Answers:
         """The row that a reference means."""
         row = self._catalog.get(ref)  # the catalog knows a new session a moment earlier
         scope: Scope = "project" if cwd else "all"
-        return row or self.by_id(self.names.resolve(ref, cwd=cwd, scope=scope).session_id)
+        if row is not None and not self._is_hidden(row):
+            return row
+        return self.by_id(self.names.resolve(ref, cwd=cwd, scope=scope).session_id)
 
     def by_id(self, session_id: str) -> dict[str, Any]:
         """The row of a session."""
         row = self._catalog.get(session_id)
-        if row is None:
+        if row is None or self._is_hidden(row):
             raise NotFoundError(f"no session {session_id}")
         return row
 
@@ -88,7 +105,7 @@ class Answers:
     def list(self, params: dict[str, Any]) -> dict[str, Any]:
         """One page of rows, newest first."""
         page = self._page(params)
-        return _paged(page, page.rows)
+        return _paged(page, [row for row in page.rows if not self._is_hidden(row)])
 
     def page(self, params: dict[str, Any]) -> dict[str, Any]:
         """The same for a socket: rows go from the catalog into the answer as they stand.
@@ -119,7 +136,8 @@ class Answers:
             since=word(params, "since"),
             limit=_limit(params, 20),
         )
-        found: dict[str, Any] = {"hits": result.hits}
+        hits = [one for one in result.hits if not self._hides(one["sessionId"])]
+        found: dict[str, Any] = {"hits": hits}
         if result.warnings:
             found["warnings"] = result.warnings
         return found

@@ -70,6 +70,7 @@ class Library:
         self.texts = Texts(self.files, catalog, self._publish_facts, self.reread)
         self.scanned: ScanResult | None = None
         self._kin = Kin()
+        self._swept = b""  # the exclusions that gone sessions were compared with
 
     # -- what is known -------------------------------------------------------------------
 
@@ -82,7 +83,7 @@ class Library:
         self.census.named((one.agent, one.session_id, one.agent_title) for one in cards)
         for card in cards:
             self._kin.put(card.session_id, card)
-        self._publish(self.files.hidden)
+        self._publish([*self.files.hidden, *self._gone_and_excluded()])
         if self.catalog.rebuilt:
             ids = {card.session_id for card in cards} | set(self.shelf.ids())
             self._publish(ids)
@@ -139,7 +140,18 @@ class Library:
 
     def reconsider(self) -> list[Update]:
         """The exclusions may have changed: drop what the user does not want read any more."""
-        return self._updates({one.session_id: one for one in self.files.reconsider()})
+        changes = {one.session_id: one for one in self.files.reconsider()}
+        return self._updates(changes | dict.fromkeys(self._gone_and_excluded()))
+
+    def _gone_and_excluded(self) -> list[str]:
+        """Sessions whose file is gone, in a directory that the user does not want read."""
+        exclusions, swept = self.files.exclusions, self._swept
+        self._swept = exclusions.packed()
+        if self._swept == swept:
+            return []
+        excluded = exclusions.match
+        gone = (one for one in self.catalog.known() if not one.live and excluded("", one.cwd))
+        return [one.session_id for one in gone if self.files.card(one.session_id) is None]
 
     def hinted(self, paths: Iterable[str]) -> Iterator[list[Update]]:
         """Look at the paths of a watcher's hints."""
@@ -237,7 +249,7 @@ class Library:
         old = self.catalog.get(session_id)
         title = brief.title if brief else None
         if card is None:
-            return None if self._is_hidden(session_id, meta) else gone_row(old, meta, title)
+            return None if self._is_hidden(session_id, meta, old) else gone_row(old, meta, title)
         return row_of(
             card,
             meta,
@@ -256,9 +268,13 @@ class Library:
         command = ADAPTERS[store.agent].resume_command
         return command(session_id, there, path, store.variables)
 
-    def _is_hidden(self, session_id: str, meta: MetaFile | None) -> bool:
-        """Whether the user excluded a session, of which perhaps only the meta file is left."""
+    def _is_hidden(
+        self, session_id: str, meta: MetaFile | None, old: dict[str, Any] | None
+    ) -> bool:
+        """Whether the user excluded a session, of which perhaps only our own files are left."""
         if session_id in self.files.hidden:
+            return True
+        if old is not None and self.files.exclusions.match(old["sessionFile"], old["cwd"]):
             return True
         return meta is not None and self.files.exclusions.match(meta.session_file, meta.cwd)
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
+from indexerd.agents.lines import parse
+from indexerd.core.lines import LINE_MAX
 from indexerd.core.session import SessionState
 from indexerd.errors import SessionUnreadableError
 from indexerd.io.source import Lines
@@ -26,11 +28,18 @@ class SessionLines:
         self._lost: set[str] = set()  # files of which no line can be had
 
     def row(self, row: int) -> bytes:
-        """The line of a row; nothing where it was too long to keep its place.
+        """The line of a row; nothing where it is too long to be read.
 
         Nothing as well where it stood in another file, and is not there any more: what a session
-        borrowed may go, and the session's own lines are read all the same.
+        borrowed may go, and the session's own lines are read all the same. Nor where a line was
+        taken in by its two ends, and is no JSON between them: no reading anew can mend that.
         """
+        line = self._line(row)
+        if len(line) > LINE_MAX and self._state.strict and not _is_object(line):
+            return b""
+        return line
+
+    def _line(self, row: int) -> bytes:
         state = self._state
         offset, length = state.offsets[row], state.lengths[row]
         if not length:
@@ -53,6 +62,14 @@ class SessionLines:
             opened = source_of(self._agent, place).lines(place)
             lines = self._open[file] = self._stack.enter_context(opened)
         return lines
+
+
+def _is_object(data: bytes) -> bool:
+    """Whether a row's line is a JSON object; before it another one may stand, read with it."""
+    try:
+        return isinstance(parse(data[data.rfind(b"\n") + 1 :]), dict)
+    except ValueError:
+        return False
 
 
 @contextmanager

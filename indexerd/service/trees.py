@@ -23,7 +23,12 @@ from indexerd.core.branch_file import VERSION, Line, Origin, branch_lines, file_
 from indexerd.core.clean import clean_line
 from indexerd.core.session import SessionState
 from indexerd.core.times import iso
-from indexerd.errors import SessionEmptyError, SessionUnreadableError, UsageError
+from indexerd.errors import (
+    NotFoundError,
+    SessionEmptyError,
+    SessionUnreadableError,
+    UsageError,
+)
 from indexerd.events import Kind
 from indexerd.io.newfile import create
 from indexerd.meta import NAME_MAX
@@ -31,7 +36,7 @@ from indexerd.service.answers import Answers, word
 from indexerd.service.library import Library
 from indexerd.service.lines import SessionLines
 from indexerd.service.reader import Reader
-from indexerd.service.views import VIEWS, Taken, ask, changed, row_of, take
+from indexerd.service.views import VIEWS, Taken, ask, changed, take
 
 AT_ONCE = 2  # sessions that are read at the same time
 
@@ -81,7 +86,10 @@ class Trees:
 
     async def _do(self, work: Work, session_id: str, params: Params) -> Any:
         leaf = word(params, "leaf")
+        if leaf == "":
+            raise UsageError("leaf is an entry's id")
         async with self._slots:
+            await self._read(present, self._library, session_id)
             taken = await self._read(take, self._library, session_id, leaf)
             try:
                 return await asyncio.to_thread(work, taken, params)
@@ -93,8 +101,6 @@ class Trees:
     async def _label(self, params: Params, peer: Any) -> Any:
         entry_id, text = _text(params, "entryId"), word(params, "text")
         session_id = self._session(params)
-        if text:
-            await self._read(_find, self._library, session_id, entry_id)
         label = {"entryId": entry_id, "text": text or None}
         await self._update({"ref": session_id, "label": label}, peer)
         shown = clean_line(text, NAME_MAX) if text else None
@@ -105,14 +111,18 @@ class Trees:
         given = word(params, "file")
         if given is not None and not given.startswith("/"):
             raise UsageError("file is an absolute path")
+        if given is not None and "\0" in given:
+            raise UsageError("file has a NUL in it, which no path can have")
         now = self._clock()
         make = partial(_write, iso(now), new_id(now), given)
         return await self._do(make, self._session(params), params)
 
 
-def _find(library: Library, session_id: str, entry_id: str) -> None:
-    """Raise where a session has no such entry."""
-    row_of(take(library, session_id).state, entry_id)
+def present(library: Library, session_id: str) -> None:
+    """Raise NotFoundError for a session whose file is gone: asking again will not help."""
+    if library.files.card(session_id) is None:
+        hint = "what is stored of it: `indexerd show REF`"
+        raise NotFoundError("the session's file is gone", hint=hint)
 
 
 def _write(

@@ -10,7 +10,7 @@ Texts are the session's own, in full and not redacted: they go to the user who a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -135,8 +135,17 @@ def reader(taken: Taken, lines: SessionLines) -> Read:
     return entry
 
 
+def _unread(state: SessionState, rows: Iterable[int]) -> dict[str, Any]:
+    """A warning where lines of these rows are too long to be read: of such no length is kept."""
+    count = sum(1 for row in rows if not state.lengths[row])
+    if not count:
+        return {}
+    found = "1 entry is" if count == 1 else f"{count} entries are"
+    return {"warnings": [f"{found} too long to be read"]}
+
+
 def _lost(state: SessionState, row: int) -> Entry:
-    """What is known of an entry whose line was too long to keep, or is none any more."""
+    """What is known of an entry whose line is too long to be read, or is none any more."""
     kind = "message" if state.codes[row] & MESSAGE else ""
     return Entry(id=state.id(row), kind=state.kind(row), type=kind, role=None, timestamp="")
 
@@ -156,13 +165,14 @@ def tree(taken: Taken, read: Read, params: dict[str, Any]) -> dict[str, Any]:
     }
     found = nodes(state, sketches, taken.labels, wanted(mode, word(params, "search")))
     listed = list(islice(found, NODES_MAX))
-    answer = _head(taken) | {"nodes": listed}
+    answer = _head(taken) | {"nodes": listed} | _unread(state, sketches)
     if next(found, None) is not None:
         answer["truncated"] = True
     circle = state.cycles()
     if circle:
         answer["cycles"] = circle
-        answer["warnings"] = [f"the parents of {len(circle)} entries run in a circle"]
+        told = f"the parents of {len(circle)} entries run in a circle"
+        answer["warnings"] = [told, *answer.get("warnings", ())]
     return answer
 
 
@@ -204,16 +214,22 @@ def path(taken: Taken, read: Read, params: dict[str, Any]) -> dict[str, Any]:
         entries = records(entries, custom)
     listed = [_step(taken, places[one.id], one, limit, data=custom is not None) for one in entries]
     cut = {} if limit == TEXT_MAX else {"textMax": limit}
-    return _head(taken) | {"entries": listed} | cut
+    return _head(taken) | {"entries": listed} | cut | _unread(taken.state, rows)
 
 
 def context(taken: Taken, read: Read, _params: dict[str, Any]) -> dict[str, Any]:
     """`context`: what the agent would hand its model; and the path's compactions, newest first."""
     state = taken.state
-    found = context_of(state, read, level=LEVELS.get(taken.card.agent))
+    asked: set[int] = set()
+
+    def noted(row: int) -> Entry:
+        asked.add(row)
+        return read(row)
+
+    found = context_of(state, noted, level=LEVELS.get(taken.card.agent))
     rows = [row for row in state.path() if state.kind(row) is Kind.COMPACTION]
     past = [_compaction(one) for one in compactions(read(row) for row in rows)]
-    return _head(taken) | {
+    answer = {
         "messages": [
             {"role": one.role, "text": one.text, "entryId": one.entry_id} for one in found.messages
         ],
@@ -222,6 +238,7 @@ def context(taken: Taken, read: Read, _params: dict[str, Any]) -> dict[str, Any]
         "compactions": past,
         "previousSummary": past[0]["summary"] if past else None,
     }
+    return _head(taken) | answer | _unread(state, asked)
 
 
 VIEWS: dict[str, View] = {"tree": tree, "branches": branches, "path": path, "context": context}

@@ -261,7 +261,13 @@ def test_a_line_too_long_to_hold_keeps_its_place(monkeypatch: pytest.MonkeyPatch
     data += both[:-2] + b',"uuid":"r1","toolUseResult":{"stdout":"' + b"z" * 9000 + b'"}}\n'
     data += answer("a2", "r1", "w" * 9000) + user("u2", "a2", "next")
     state = state_of(data, cuts=range(0, len(data), 333))
-    assert state.oversized == 3
+    assert state.oversized == 0
+    assert prompts(data, state) == ["Look", "next"]
+    assert answers(data, state) == ["w" * 9000]
+    monkeypatch.setattr(lines_module, "READ_MAX", 6000)
+    unread = state_of(data)
+    assert (unread.oversized, [bool(one) for one in unread.lengths].count(False)) == (3, 3)
+    assert unread.ids == state.ids
     assert [state.kind(row) for row in state.path()] == [
         *(Kind.USER, Kind.ASSISTANT, Kind.TOOL, Kind.ASSISTANT, Kind.USER)
     ]
@@ -284,10 +290,23 @@ def test_ids_of_a_line_too_long_are_its_own(monkeypatch: pytest.MonkeyPatch) -> 
         b',"uuid":"r1","message"', b',"message"'
     )
     state = state_of(data + answer("a2", "r1"))
-    assert (state.oversized, [state.id(row) for row in state.path()]) == (
-        1,
-        ["u1", "a1", "r1", "a2"],
-    )
+    assert [state.id(row) for row in state.path()] == ["u1", "a1", "r1", "a2"]
+
+
+def test_a_prompt_of_many_megabytes_is_read_in_full() -> None:
+    """F8: its place is kept with its length, and its text without the picture; so of a summary."""
+    source = {"type": "base64", "media_type": "image/png", "data": "A" * (9 << 20)}
+    content = [{"type": "image", "source": source}, {"type": "text", "text": "What is it?"}]
+    before = user("u0", None, "hi")
+    huge = user("u1", "u0", content)
+    data = before + huge + answer("a1", "u1", "A cat.")
+    data += boundary("b1", "a1") + summary("s1", "b1", "cat " * (9 << 18))
+    state = state_of(data, cuts=range(0, len(data), 1 << 20))
+    row = state.row("u1")
+    assert row is not None
+    assert (state.offsets[row], state.lengths[row]) == (len(before), len(huge) - 1)
+    assert (state.oversized, prompts(data, state)) == (0, ["hi", "What is it?"])
+    assert len(entries(data, state, Kind.COMPACTION)[0].text) > 9 << 20
 
 
 def test_reading_refuses_what_is_no_entry() -> None:

@@ -137,6 +137,7 @@ def test_nothing_in_a_file_raises(odd: list[tuple[str | None, str, object]]) -> 
 def test_a_line_too_long_to_hold_keeps_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     """F8: what a long line is, stands at its beginning; counts, turns and failures hold."""
     monkeypatch.setattr(lines_module, "LINE_MAX", 5000)
+    monkeypatch.setattr(lines_module, "READ_MAX", 6000)
     monkeypatch.setattr(lines_module, "END_KEPT", 600)
     long = "x" * 20_000
     image = {"type": "input_image", "image_url": f"data:image/png;base64,{long}"}
@@ -162,6 +163,18 @@ def test_a_line_too_long_to_hold_keeps_its_place(monkeypatch: pytest.MonkeyPatch
     assert [row for row in state.path() if undone(state, row)] == [4]
     assert [state.lengths[row] for row in (2, 4, 5)] == [0, 0, 0]
     assert state.encode() == state_of(data, cuts=range(0, len(data), 333)).encode()
+
+
+def test_a_prompt_of_many_megabytes_is_read_in_full() -> None:
+    """F8: its place is kept with its length, and its text without the picture."""
+    image = {"type": "input_image", "image_url": "data:image/png;base64," + "A" * (9 << 20)}
+    asked = item("message", role="user", content=[{"type": "input_text", "text": "See"}, image])
+    data = meta() + turn("t1", asked, said("See"), answer("A cat."))
+    state = state_of(data, cuts=range(0, len(data), 1 << 20))
+    assert (state.oversized, state.first_user, 0 in state.lengths) == (0, "See", False)
+    assert data.index(asked) in state.offsets
+    assert len(asked) - 1 in state.lengths
+    assert texts(state, data) == ["See", "A cat."]
 
 
 _VALUES = st.dictionaries(st.text(max_size=4), _JSON, max_size=4)

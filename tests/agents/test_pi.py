@@ -296,6 +296,7 @@ def test_a_line_too_long_to_hold_keeps_its_place_in_the_tree(
 ) -> None:
     """F8: type, id and parent of an oversized line are taken from its ends; counts hold."""
     monkeypatch.setattr(lines_module, "LINE_MAX", 5000)
+    monkeypatch.setattr(lines_module, "READ_MAX", 6000)
     monkeypatch.setattr(lines_module, "END_KEPT", 600)
     huge = message("00000002", "00000001", "user", "x" * 20_000)
     odd = (
@@ -312,7 +313,43 @@ def test_a_line_too_long_to_hold_keeps_its_place_in_the_tree(
     assert state.oversized == 3
     assert [state.id(r) for r in state.path()] == ["00000001", "00000002", "00000003", "00000004"]
     assert (state.user_messages(), state.turn) == (2, Turn.ENDED)
+    assert list(state.lengths[1:]) == [0, 0, 0]
     assert same(state, state_of(data, list(range(0, len(data), 333))))
+
+
+@pytest.mark.parametrize("content", ["blocks", "string"])
+def test_a_prompt_of_many_megabytes_is_read_in_full(content: str) -> None:
+    """F8: its place is kept with its length; words before a picture are the first ones, too."""
+    said = 'Look \\ "here" \u00e9 \ud83d\ude00'
+    text = {"type": "text", "text": said}
+    image = {"type": "image", "data": "A" * (9 << 20), "mimeType": "image/png"}
+    held = (
+        [text, image, {"type": "text", "text": " last"}] if content == "blocks" else said * 600000
+    )
+    prompt = {"role": "user", "content": held, "timestamp": 1}
+    stamp = "2026-01-01T00:00:05.000Z"
+    huge = line(type="message", id="00000001", parentId=None, timestamp=stamp, message=prompt)
+    answer = message("00000002", "00000001", "assistant", "Yes.", stopReason="stop")
+    data = HEADER + huge + answer
+
+    state = state_of(data, list(range(0, len(data), 1 << 20)))
+
+    assert (state.oversized, list(state.lengths)) == (0, [len(huge) - 1, len(answer) - 1])
+    assert state.offsets[0] == len(HEADER)
+    whole = f"{said} last" if content == "blocks" else held
+    assert read(data[len(HEADER) : len(HEADER) + state.lengths[0]], "00000001").text == whole
+    assert state.first_user.startswith('Look \\ "here" \u00e9 \U0001f600')
+    assert state_of(HEADER + huge).activity_ms == 1767225605000
+
+
+def test_words_behind_a_picture_are_not_the_first_ones() -> None:
+    """F8: the line's beginning holds nothing but the picture; the row can be read all the same."""
+    image = {"type": "image", "data": "A" * (9 << 20), "mimeType": "image/png"}
+    prompt = {"role": "user", "content": [image, {"type": "text", "text": "What is it?"}]}
+    huge = line(type="message", id="00000001", parentId=None, timestamp=_STAMP, message=prompt)
+    state = state_of(HEADER + huge)
+    assert (state.first_user, state.user_messages()) == ("", 1)
+    assert read(huge, "00000001").text == "What is it?"
 
 
 @given(
@@ -353,3 +390,25 @@ def test_a_line_of_bad_utf8_is_read_with_replacement_characters() -> None:
     skim(state, head + line, 0)
 
     assert (state.users, state.bad_lines, state.first_user) == (1, 0, "\ufffd")
+
+
+@pytest.mark.parametrize(
+    ("stored", "shown"),
+    [
+        ("  spaced  ", "  spaced  "),
+        ("a  b", "a  b"),
+        ("  ", "  "),
+        (" \x1b[31mred\x07 ", " red "),
+        ("\x07", None),
+        ("", None),
+        ("x" * 300, "x" * 200),
+    ],
+)
+def test_a_label_keeps_its_spaces(stored: str, shown: str | None) -> None:
+    """S1.30, X9: as pi keeps it, without what could act on a terminal, and bounded."""
+    data = line(type="session", version=3, id="s", timestamp=_STAMP, cwd="/w")
+    for number, label in enumerate(("before", stored)):
+        data += line(
+            type="label", id=f"{number}", parentId=None, timestamp=_STAMP, targetId="t", label=label
+        )
+    assert state_of(data).labels.get("t") == shown

@@ -150,6 +150,13 @@ def test_memory_stays_bounded_whatever_a_lines_length() -> None:
     assert block == Block(b'{"id":1}\n', oversize.length)
 
 
+def test_a_line_may_be_read_up_to_a_bound() -> None:
+    """F8: a row of a line that is not too long to be read has its length, without the newline."""
+    most = lines_module.READ_MAX
+    assert Oversize(5, most + 1, b"", b"").readable == most
+    assert Oversize(5, most + 2, b"", b"").readable == 0
+
+
 def held(buffer: LineBuffer) -> int:
     """Bytes that a buffer keeps alive."""
     return sum(map(len, buffer._parts)) + len(buffer._head or b"") + len(buffer._tail)

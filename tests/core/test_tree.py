@@ -305,6 +305,34 @@ def test_the_words_of_a_search_must_all_be_found() -> None:
     assert ids(told(*MIXED, search="files nothing")) == []
 
 
+def test_a_search_goes_through_what_pi_goes_through() -> None:
+    """S1.35: summaries of branches, notes, names, labels and commands in full; no compaction."""
+    long = "word " * 100
+    run = {"role": "bashExecution", "command": f"{long}bashed", "output": f"{long}printed"}
+    lines = [
+        entry("branch_summary", "left", None, fromId="x", summary=f"{long}summed"),
+        entry("custom_message", "note", "left", customType="ext", content=f"{long}noted"),
+        entry("session_info", "named", "note", name=f"{long}named"),
+        entry("label", "mark", "named", targetId="nobody", label=f"{long}labelled"),
+        entry("message", "run", "mark", message=run),
+        entry("compaction", "short", "run", summary="compacted", tokensBefore=9),
+        said("ask", "short", "user", f"{long}asked"),
+    ]
+    hits = {
+        "summed": ["left"],
+        "noted": ["note"],
+        "named": ["named"],
+        "bashed": ["run"],
+        "title word": ["named"],
+        "compacted": [],
+        "compaction": ["short"],
+        "asked": [],
+        "printed": [],
+    }
+    assert hits == {words: ids(told(*lines, search=words)) for words in hits}
+    assert ids(told(*lines, search="labelled")) == ["mark"]
+
+
 def test_what_an_agent_said_in_a_humans_name_is_hidden_by_default() -> None:
     """S1.35: for agents that tell their model things as if a user had said them."""
     told = Entry("x", Kind.OTHER, "message", "user", "", ("<environment_context>",))

@@ -283,3 +283,61 @@ def test_all_is_the_same_after_a_restart(world: World, home: Path) -> None:
         out.write(json.dumps(listed, sort_keys=True) + "\n")
     assert len(set(out.getvalue().splitlines())) == 1
     assert len(world.telemetry()) == 3
+
+
+def test_what_is_excluded_is_shown_neither_gone_nor_without_a_daemon(
+    world: World, home: Path
+) -> None:
+    """[privacy] exclude holds for sessions whose file is gone, and before a daemon knows of it."""
+    gone, there = ClaudeSession(home, "/secret/a"), ClaudeSession(home, "/secret/b")
+    gone.turn("The gone pelican.")
+    there.turn("The kept pelican.")
+    with world.daemon():
+        for one in (gone, there):
+            wait(world, one.id, userMessageCount=1)
+        until(lambda: len(hit_by(world, "pelican")) == len((gone, there)), "the text")
+        gone.path.unlink()
+        wait(world, gone.id, gone=True)
+    world.config.parent.mkdir(parents=True)
+    world.config.write_text('[privacy]\nexclude = ["/secret"]\n')
+
+    assert world.run("list", "--all", "--archived", "--json")["sessions"] == []
+    assert world.run("search", "pelican", "--json")["hits"] == []
+    for command in ("show", "tree", "context", "resume", "resolve"):
+        assert world.run(command, gone.id, "--json", code=3)["error"]["code"] == "not_found"
+        assert world.run(command, there.id, "--json", code=3)["error"]["code"] == "not_found"
+    with world.daemon():
+        until(lambda: world.call("status")["lastScanAt"], "the first scan")
+        assert world.call("list", archived=True)["sessions"] == []
+        assert world.call("search", query="pelican")["hits"] == []
+
+
+def hit_by(world: World, query: str) -> set[str]:
+    """The sessions that a search finds."""
+    return {one["sessionId"] for one in world.call("search", query=query)["hits"]}
+
+
+def test_a_session_kept_elsewhere_is_resumed_from_there(world: World) -> None:
+    """S3.13: the exact command, with what tells the agent where its sessions are."""
+    elsewhere = world.root / "else where"
+    thread = CodexThread(elsewhere)
+    thread.turn()
+    session = ClaudeSession(elsewhere)
+    session.turn()
+    world.config.parent.mkdir(parents=True)
+    world.config.write_text(
+        f'[agents.codex]\nroots = ["{elsewhere}/.codex"]\n'
+        f'[agents.claude]\nroots = ["{elsewhere}/.claude"]\n'
+    )
+    world.run("run", "--once")
+    where = f"CODEX_HOME='{elsewhere}/.codex' "
+    assert world.run("resume", thread.id) == f"cd /w && {where}codex resume {thread.id}\n"
+    where = f"CLAUDE_CONFIG_DIR='{elsewhere}/.claude' "
+    assert world.run("resume", session.id) == f"cd /w && {where}claude --resume {session.id}\n"
+    thread.archive()
+    world.run("run", "--once")
+    where = f"CODEX_HOME='{elsewhere}/.codex' codex"
+    both = f"{where} unarchive {thread.id} && {where} resume {thread.id}"
+    assert world.run("resume", thread.id) == f"cd /w && {both}\n"
+    world.run("resume", thread.id, "--exec", code=3)
+    assert "directory is not there" in world.stderr

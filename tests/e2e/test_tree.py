@@ -16,9 +16,7 @@ from indexerd.core import tree as core
 from indexerd.errors import (
     IndexerdError,
     NotFoundError,
-    SessionUnreadableError,
     UsageError,
-    WriteError,
 )
 from tests.e2e.world import Session, World, until
 
@@ -115,8 +113,9 @@ def test_views_need_no_daemon(world: World) -> None:
     assert world.run("tree", session.id, "--leaf", "nobody", "--json", code=3)["error"]
     world.run("label", session.id, session.first, "x", code=69)
     session.path.unlink()
-    gone = world.run("path", session.id, "--json", code=1)["error"]
-    assert gone["code"] == "session_unreadable"
+    gone = world.run("path", session.id, "--json", code=3)["error"]
+    assert (gone["code"], "gone" in gone["message"]) == ("not_found", True)
+    world.run("path", session.id, "--leaf=", code=2)
 
 
 def test_people_see_a_tree(alive: tuple[World, Forked]) -> None:
@@ -217,7 +216,13 @@ def test_a_branch_becomes_a_session(alive: tuple[World, Forked]) -> None:
     fails(world, UsageError, "branch", ref=session.id, leaf=session.leaf, file=str(link))
     assert (held, link.exists()) == (elsewhere.read_bytes(), False)
     missing = str(world.root / "no/such/place.jsonl")
-    fails(world, WriteError, "branch", ref=session.id, leaf=session.leaf, file=missing)
+    fails(world, UsageError, "branch", ref=session.id, leaf=session.leaf, file=missing)
+    long = str(world.root / ("n" * 300))
+    fails(world, UsageError, "branch", ref=session.id, leaf=session.leaf, file=long)
+    nul = str(world.root / "a\0b")
+    assert "NUL" in fails(world, UsageError, "branch", ref=session.id, leaf=session.leaf, file=nul)
+    world.run("branch", session.id, session.leaf, "-o", "", code=2)
+    assert "takes a file's name" in world.stderr
     fails(world, UsageError, "branch", ref=session.id, leaf=session.leaf, file="out.jsonl")
     fails(world, UsageError, "branch", ref=session.id)
 
@@ -230,13 +235,17 @@ def test_what_is_not_there_is_named(alive: tuple[World, Forked]) -> None:
     fails(world, NotFoundError, "branches", ref="no such session at all")
     fails(world, UsageError, "tree", ref=session.id, filter="some")
     fails(world, UsageError, "tree", ref=session.id, search=5)
+    for method in ("tree", "path", "context", "branch"):
+        fails(world, UsageError, method, ref=session.id, leaf="")
+    for command in ("tree", "path", "context"):
+        world.run(command, session.id, "--leaf=", code=2)
     other = Session(world.sessions)
     other.turn()
     until(lambda: world.row(other.id), "another session")
     other.path.unlink()
     until(lambda: world.row(other.id)["gone"], "its end")
     for method in ("tree", "branches", "path", "context"):
-        assert "gone" in fails(world, SessionUnreadableError, method, ref=other.id)
+        assert "gone" in fails(world, NotFoundError, method, ref=other.id)
 
 
 def test_an_odd_tree_is_told_of(running: World) -> None:
@@ -276,6 +285,25 @@ def torn(session: Session) -> bytes:
     message = {"role": "user", "content": [{"type": "text", "text": "TORN"}], "timestamp": 1}
     line = json.dumps(entry | {"message": message}, separators=(",", ":"))
     return line.replace('"TORN"', '"TO').encode() + b"\n"
+
+
+def test_a_prompt_with_a_huge_picture_is_shown_and_copied(running: World) -> None:
+    """F8: a line of more than 8 MiB has its words in every view, is found, and gets a branch."""
+    session = running.session()
+    picture = {"type": "image", "data": "A" * (9 << 20), "mimeType": "image/png"}
+    words = {"type": "text", "text": "Which quokka is this?"}
+    asked = session.entry("message", message={"role": "user", "content": [picture, words]})
+    last = session.say("assistant", "It is Kevin.", stopReason="stop")
+    until(lambda: running.row(session.id).get("leafId") == last, "the session")
+    tree = running.call("tree", ref=session.id)
+    assert (tree["nodes"][0]["role"], tree["nodes"][0]["text"]) == ("user", words["text"])
+    context = running.call("context", ref=session.id)
+    assert [one["text"] for one in context["messages"]] == [words["text"], "It is Kevin."]
+    assert "warnings" not in tree | context
+    until(lambda: running.call("search", query="quokka")["hits"], "its words")
+    made = running.call("branch", ref=session.id, leaf=asked)
+    line = session.path.read_bytes().splitlines()[1]
+    assert Path(made["sessionFile"]).read_bytes().splitlines()[1] == line
 
 
 def test_an_extension_gets_its_records(running: World) -> None:

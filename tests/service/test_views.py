@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import stat
 import uuid
 from collections.abc import Iterator
@@ -16,6 +18,8 @@ from indexerd.core.card import Card, card_of
 from indexerd.core.session import SessionState
 from indexerd.core.tree import still
 from indexerd.errors import (
+    AccessError,
+    IndexerdError,
     NotFoundError,
     SessionEmptyError,
     SessionUnreadableError,
@@ -63,20 +67,33 @@ TALK = [
 def test_an_entry_whose_line_is_lost_keeps_its_place() -> None:
     """F8: what was too long to keep is in the tree, the path and the context, without its text."""
     data = session(*TALK)
-    tree = ask(VIEWS["tree"], taken(data, lost=0), {})["nodes"]
+    found = ask(VIEWS["tree"], taken(data, lost=0), {})
+    tree, warnings = found["nodes"], ["1 entry is too long to be read"]
+    assert found["warnings"] == warnings
     assert [(node["id"], bool(node["text"])) for node in tree] == [
         ("a", False),
         ("b", True),
         ("c", True),
     ]
-    path = ask(VIEWS["path"], taken(data, lost=0), {})["entries"]
-    assert [one["text"] for one in path] == ["", "1", "two"]
-    context = ask(VIEWS["context"], taken(data, lost=0), {})["messages"]
-    assert [(one["role"], one["text"]) for one in context] == [
+    path = ask(VIEWS["path"], taken(data, lost=0), {})
+    assert [one["text"] for one in path["entries"]] == ["", "1", "two"]
+    assert path["warnings"] == warnings
+    context = ask(VIEWS["context"], taken(data, lost=0), {})
+    assert [(one["role"], one["text"]) for one in context["messages"]] == [
         ("user", ""),
         ("assistant", "1"),
         ("user", "two"),
     ]
+    assert context["warnings"] == warnings
+
+
+def test_what_is_not_asked_for_is_not_warned_of() -> None:
+    """F8: an unreadable entry that no part of the answer needs says nothing; two are counted."""
+    keeps = entry("compaction", "d", "c", summary="S", firstKeptEntryId="b")
+    held = taken(session(*TALK, keeps), lost=0)
+    assert "warnings" not in ask(VIEWS["context"], held, {})
+    held.state.lengths[1] = 0
+    assert ask(VIEWS["path"], held, {})["warnings"] == ["2 entries are too long to be read"]
 
 
 def test_the_texts_of_a_path_are_cut_only_where_they_must_be(
@@ -191,6 +208,36 @@ def test_an_unfinished_file_is_taken_away(tmp_path: Path) -> None:
     assert not target.exists()
     assert create(target, [b"one\n", b"two\n"]) == 2
     assert target.read_bytes() == b"one\ntwo\n"
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "code"),
+    [
+        (errno.EACCES, AccessError, 77),
+        (errno.EPERM, AccessError, 77),
+        (errno.EROFS, AccessError, 77),
+        (errno.ENAMETOOLONG, UsageError, 2),
+        (errno.ENOSPC, WriteError, 75),
+        (errno.EIO, WriteError, 75),
+    ],
+)
+def test_a_failure_to_write_says_whether_to_try_again(
+    number: int, kind: type[IndexerdError], code: int, tmp_path: Path
+) -> None:
+    """What the system denies, and a name that cannot be, stay so; a full disk may not."""
+    with pytest.raises(kind) as failed:
+        create(tmp_path / "new", lines_then(OSError(number, os.strerror(number))))
+    assert (failed.value.exit_code, failed.value.retryable) == (code, code == 75)
+    assert failed.value.upstream == os.strerror(number)
+
+
+def test_a_place_that_cannot_be_is_the_users_mistake(tmp_path: Path) -> None:
+    """A directory that is not there, one that is a file, a name too long: usage, and no file."""
+    (tmp_path / "file").touch()
+    for name in ("no/new", "file/new", "n" * 300):
+        with pytest.raises(UsageError):
+            create(tmp_path / name, [b"one\n"])
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]
 
 
 def test_new_ids_are_uuids_that_sort_by_time() -> None:

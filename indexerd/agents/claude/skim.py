@@ -45,7 +45,7 @@ def skim(state: SessionState, data: bytes, base: int) -> None:
 
 
 def skim_oversize(state: SessionState, line: Oversize) -> None:
-    """Take in a line too long to hold, from its two ends: the tree is whole, its text lost (F8)."""
+    """Take in a line too long to hold, from its two ends: the tree is whole (F8)."""
     taking = _Taking(state)
     taking.take_ends(line)
     taking.done()
@@ -77,8 +77,8 @@ class _Taking:
 
     def take_ends(self, ends: Oversize) -> None:
         """A line of which only the two ends are known."""
-        self._state.oversized += 1
-        self._line(line_of(ends), ends.offset, 0)
+        self._state.oversized += not ends.readable
+        self._line(line_of(ends), ends.offset, ends.readable)
 
     def _line(self, line: Line, offset: int, length: int) -> None:
         state, memory = self._state, self._memory

@@ -1,4 +1,4 @@
-"""A codex line too long to hold, taken in from its beginning: its place is kept, its text lost.
+"""A codex line too long to hold, taken in from its beginning: its text can be read later.
 
 What makes a line long stands behind what tells what it is: images behind a prompt, an output
 behind its call's id, instructions behind the session's. So the beginning is made whole, by
@@ -22,10 +22,10 @@ _CLOSERS = {b"{": b"}", b"[": b"]"}
 
 
 def skim_oversize(state: SessionState, line: Oversize) -> None:
-    """Take in a line from its two ends (F8). It gets no length: nobody can read it."""
-    state.oversized += 1
+    """Take in a line from its two ends (F8). It has no length where nobody may read it."""
+    state.oversized += not line.readable
     taking = Taking(state)
-    take(taking, mended(line.head[:LOOKED_AT]), line.offset, 0)
+    take(taking, mended(line.head[:LOOKED_AT]), line.offset, line.readable)
     taking.memory.keep(state)
 
 

@@ -3,6 +3,11 @@
 Wrong types read as absent, texts come scrubbed of lone surrogates, and the only error is
 ValueError for a line that is no JSON object. A line alone does not tell whether its session is
 a sub-agent's, nor which of two copies counts: what a row is, its state knows better.
+
+What a human said comes without what was put around it, and `sent` is what the model got. A
+compaction that brings the history it leaves is all of that history, in codex's own roles: the
+summary is in it, as a message of the user. Where an old one brings none, codex itself puts one
+together: the newest of what humans said, and then the summary, as a message of the user, too.
 """
 
 from __future__ import annotations
@@ -17,8 +22,10 @@ from indexerd.agents.codex.shape import Item, Line, item_of, parse_line, string,
 from indexerd.core.clean import scrub
 from indexerd.events import Entry, Kind, ToolCall
 
-RETAINED_MAX = 1000  # messages of a replaced history
+RETAINED_MAX = 10_000  # messages of a replaced history, the newest
+NO_SUMMARY = "(no summary available)"  # codex's words
 _ROLES = {"user": Kind.USER, "assistant": Kind.ASSISTANT}
+_RETAINED_ROLES = {Kind.TOOL: "toolResult", Kind.CUSTOM: "custom"}  # of what has none
 _Fields = dict[str, Any]
 
 
@@ -68,8 +75,15 @@ def _message(item: Item) -> _Fields:
     if role == "user":
         said = said_in(content)
         fields["kind"] = Kind.USER if said.human else Kind.OTHER
-        fields["texts"] = (said.text,) if said.text else fields["texts"]
+        fields |= _said(said.text, fields["texts"])
     return fields
+
+
+def _said(words: str, sent: tuple[str, ...]) -> _Fields:
+    """A human's words, and the texts that the model got where they are others."""
+    if not words or (words,) == sent:
+        return {"texts": sent}
+    return {"texts": (words,), "details": {"sent": sent}}
 
 
 def _output_texts(item: Item) -> tuple[str, ...]:
@@ -83,28 +97,38 @@ def _output_texts(item: Item) -> tuple[str, ...]:
 
 
 def _turn_context(payload: Item) -> _Fields:
-    return {"kind": Kind.SETTING, "model": scrub(string(payload.model)) or None}
+    details = {"thinkingLevel": scrub(string(payload.effort))}
+    provider = scrub(string(payload.model_provider))
+    if provider:
+        details["provider"] = provider
+    model = scrub(string(payload.model)) or None
+    return {"kind": Kind.SETTING, "model": model, "details": details}
 
 
 def _compacted(payload: Item) -> _Fields:
-    summary = summary_of(scrub(string(value(payload.message))))
+    message = scrub(string(value(payload.message)))
+    summary = summary_of(message)
     details: _Fields = {"kept": None}
     history = value(payload.replacement_history)
     if isinstance(history, list):
-        details["retained"] = _retained(history[:RETAINED_MAX])
+        details |= {"retained": _retained(history[-RETAINED_MAX:], message), "whole": True}
+    else:
+        details |= {"keeps": "users", "summaryRole": "user", "sent": (message or NO_SUMMARY,)}
     texts = (summary,) if summary else ()
     return {"kind": Kind.COMPACTION, "texts": texts, "details": details}
 
 
-def _retained(history: list[Any]) -> list[dict[str, str]]:
-    """The messages that stay, less what is context; such is the summary's repetition, too."""
-    found = []
+def _retained(history: list[Any], summary: str) -> list[_Fields]:
+    """The messages that stay, as they are; which of them a human said, later compactions ask."""
+    found: list[_Fields] = []
     for one in history:
-        fields = _message(item_of(one)) if isinstance(one, dict) and "content" in one else {}
-        if fields.get("kind") in (Kind.USER, Kind.ASSISTANT):
-            text = "\n".join(fields["texts"])
-            if text:
-                found.append({"role": fields["role"], "text": text})
+        fields = _item(Line(payload=item_of(one))) if isinstance(one, dict) else {}
+        kind = fields.get("kind", Kind.OTHER)
+        role = fields.get("role") or _RETAINED_ROLES.get(kind)
+        if role:
+            text = "".join(fields.get("details", {}).get("sent", fields["texts"]))
+            human = {"human": True} if kind is Kind.USER and text != summary else {}
+            found.append({"role": role, "text": text} | human)
     return found
 
 
@@ -118,8 +142,9 @@ def _event(event: Item) -> _Fields:
 
 
 def _user(event: Item) -> _Fields:
-    said = said_by_event(event)
-    return {"kind": Kind.USER, "role": "user", "texts": (said.text,) if said.text else ()}
+    words, content = said_by_event(event).text, value(event.content)
+    sent = texts_of(string(value(event.message)) if content is None else content)
+    return {"kind": Kind.USER, "role": "user"} | _said(words, tuple(sent) if words else ())
 
 
 def _started(_event: Item) -> _Fields:

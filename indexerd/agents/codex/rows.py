@@ -14,6 +14,7 @@ from indexerd.agents.codex.memory import Memory
 from indexerd.agents.codex.origin import Meta, branch_of, header_of, id_in
 from indexerd.agents.codex.shape import Line, string
 from indexerd.core.clean import scrub
+from indexerd.core.context import PROVIDER
 from indexerd.core.session import SessionState
 from indexerd.core.times import iso_ms
 from indexerd.events import Header
@@ -42,9 +43,11 @@ class Taking:
         state, header = self.state, self.state.header
         if header is None:
             self._identify(header_of(meta, self.line, state.file), branch_of(meta))
+            self._provided()
         elif string(meta.id) == header.session_id:
             state.header = replace(header, cwd=scrub(string(meta.cwd)) or header.cwd)
             state.git_branch = branch_of(meta) or state.git_branch
+            self._provided()
         elif len(state) == self.memory.start and not header.parent_id:
             # Before forks named their origin, only the copy of its header told of it.
             state.header = replace(header, parent_id=scrub(string(meta.id)) or None)
@@ -68,6 +71,12 @@ class Taking:
             state.notes.pop("tokens", None)
         state.header, state.git_branch = header, branch or ""
         self.memory = self.memory.after(len(state), header.session_id)
+
+    def _provided(self) -> None:
+        """Note whose models the session uses; only a header tells."""
+        provider = name_of(self.line.body.model_provider)
+        if provider:
+            self.state.notes[PROVIDER] = provider
 
     def in_directory(self, cwd: str) -> None:
         """A line tells the working directory; it counts where the header does not."""

@@ -56,7 +56,10 @@ class Item(msgspec.Struct):
     # of turn_context and compacted
     cwd: Any = None
     model: Any = None
+    effort: Any = None
     replacement_history: Raw = _NONE
+    # of session_meta, whose other fields origin.py reads; newer ones say it of a turn, too
+    model_provider: Any = None
 
 
 class Line(Item):

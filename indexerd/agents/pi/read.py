@@ -12,7 +12,7 @@ from typing import Any
 from indexerd.agents.lines import parse, safe_line, string
 from indexerd.core.clean import scrub
 from indexerd.core.times import iso_ms
-from indexerd.events import KIND_MASK, Entry, Kind, ToolCall, Turn, code
+from indexerd.events import KIND_MASK, Entry, Kind, Tokens, ToolCall, Turn, code
 
 _ROLES = {
     "user": Kind.USER,
@@ -35,6 +35,7 @@ _TYPES = {
     "session_info": Kind.NAME,
 }
 _TURNS = {"toolUse": Turn.OPEN, "error": Turn.FAILED, "aborted": Turn.FAILED}
+_TOKENS_MAX, _USD_MAX = 1 << 40, 1_000_000
 _WRITES = frozenset({"write", "edit"})
 _NEW_ROLES = {"hookMessage": "custom"}
 _WORDS = {  # the field that says what an entry without a message is about
@@ -110,8 +111,30 @@ def read_entry(held: dict[str, Any], entry_id: str) -> Entry:
         texts=tuple(scrub(text) for text in _texts(held)),
         tools=tuple(_tool(block) for block in blocks if _is_block(block, "toolCall")),
         model=string(message.get("model")) or None,
+        tokens=_tokens(message) if role == "assistant" else None,
         details=_details(held, found_id),
     )
+
+
+def _tokens(message: dict[str, Any]) -> Tokens | None:
+    """What an answer cost, as pi recorded it; one that failed cost nothing it knows of."""
+    usage = message.get("usage")
+    if not isinstance(usage, dict):
+        return None
+    cost = usage.get("cost")
+    total = cost.get("total") if isinstance(cost, dict) else None
+    known = isinstance(total, int | float) and not isinstance(total, bool) and 0 <= total < _USD_MAX
+    return Tokens(
+        input=_count(usage.get("input")),
+        output=_count(usage.get("output")),
+        cache_read=_count(usage.get("cacheRead")),
+        cache_write=_count(usage.get("cacheWrite")),
+        cost_usd=float(total) if known and isinstance(total, int | float) else None,
+    )
+
+
+def _count(value: Any) -> int:
+    return value if type(value) is int and 0 <= value < _TOKENS_MAX else 0
 
 
 def _texts(held: dict[str, Any]) -> list[str]:

@@ -15,6 +15,7 @@ pi itself does. The rules of pi that matter here (formats.md §1, formats-observ
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from struct import Struct
@@ -24,8 +25,10 @@ from indexerd.agents.lines import parse, safe_line, string
 from indexerd.agents.pi.read import packed_code, preview, read_entry, turn_of, when
 from indexerd.core.clean import scrub
 from indexerd.core.lines import Oversize
+from indexerd.core.redact import redact
 from indexerd.core.session import SessionState
-from indexerd.events import Header, Kind, Turn, code
+from indexerd.events import MESSAGE, Header, Kind, Turn, code
+from indexerd.meta import FIRST_MESSAGE_MAX
 
 WORD_MAX = 64  # characters of a time that are kept
 PATH_MAX = 8192
@@ -187,10 +190,7 @@ def _entry(state: SessionState, held: dict[str, Any], offset: int, length: int) 
     packed = packed_code(held)
     state.add(entry_id, parent, packed, offset, length)
     if kind_of == "message":
-        if packed == _CODE_USER and not state.first_user:
-            state.first_user = preview(read_entry(held, "").text)
-        if packed in _TIMED:
-            state.activity_ms = max(state.activity_ms, when(held))
+        _said(state, held, packed)
     elif kind_of == "session_info":
         state.name = safe_line(string(held.get("name"))) or None
     elif kind_of == "label":
@@ -198,6 +198,14 @@ def _entry(state: SessionState, held: dict[str, Any], offset: int, length: int) 
     elif kind_of == "leaf":
         target = held.get("targetId")
         state.move_leaf(target.encode("utf-8", "replace") if isinstance(target, str) else None)
+
+
+def _said(state: SessionState, held: dict[str, Any], packed: int) -> None:
+    """What a message tells of its session."""
+    if packed == _CODE_USER and not state.first_user:
+        state.first_user = preview(read_entry(held, "").text)
+    if packed in _TIMED:
+        state.activity_ms = max(state.activity_ms, when(held))
 
 
 def _ids(state: SessionState, held: dict[str, Any]) -> tuple[bytes, bytes | None]:
@@ -217,7 +225,7 @@ def _made_id(row: int) -> bytes:
 
 
 def _label(state: SessionState, held: dict[str, Any]) -> None:
-    target, label = held.get("targetId"), safe_line(string(held.get("label")))
+    target, label = held.get("targetId"), _as_kept(string(held.get("label")))
     if isinstance(target, str):
         if label:
             state.labels[scrub(target)] = label
@@ -225,9 +233,23 @@ def _label(state: SessionState, held: dict[str, Any]) -> None:
             state.labels.pop(scrub(target), None)
 
 
+def _as_kept(label: str) -> str:
+    """A label that may be stored and shown, with the spaces around it, which pi keeps."""
+    told = redact(label[:20_000]).text
+    if told.isprintable():
+        return told[:FIRST_MESSAGE_MAX]
+    before = len(told) - len(told.lstrip(" "))
+    after = len(told) - len(told.rstrip(" "))
+    plain = safe_line(told)
+    return (" " * before + plain + " " * after)[:FIRST_MESSAGE_MAX] if plain else ""
+
+
 def skim_oversize(state: SessionState, line: Oversize) -> None:
-    """Take in a line too long to hold, from its two ends: the tree is whole, its text lost (F8)."""
-    state.oversized += 1
+    """Take in a line too long to hold, from its two ends: the tree is whole (F8).
+
+    Of a first human message only the words before a picture are known: behind one, none are.
+    """
+    state.oversized += not line.readable
     if state.header is None:
         state.foreign = True
         return
@@ -239,10 +261,14 @@ def skim_oversize(state: SessionState, line: Oversize) -> None:
     held["message"] = {
         "role": role[1].decode() if role else None,
         "stopReason": _last_text(line.tail, "stopReason"),
+        "content": _first_words(line.head),
     }
     if held.get("type") != "session":
         entry_id, parent = _ids(state, held)
-        state.add(entry_id, parent, packed_code(held), line.offset, 0)
+        packed = packed_code(held)
+        state.add(entry_id, parent, packed, line.offset, line.readable)
+        if packed & MESSAGE:
+            _said(state, held, packed)
 
 
 _TOKEN = re.compile(rb'"((?:[^"\\]|\\.)*+)"(\s*:\s*"((?:[^"\\]|\\.)*+)")?|[{}\[\]]')
@@ -256,6 +282,18 @@ def _outer_strings(head: bytes) -> Iterator[tuple[str, str]]:
             depth += 1 if token[0] in b"{[" else -1
         elif depth == 1 and token[3] is not None:
             yield token[1].decode("utf-8", "replace"), token[3].decode("utf-8", "replace")
+
+
+# What a message begins with, if that is text: all of it, or as much as its preview looks at.
+_WORDS = re.compile(
+    rb'"content":\s*(?:\[\s*\{\s*"type":\s*"text",\s*"text":\s*)?'
+    rb'("(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\["\\/bfnrt]){0,20000}+)'
+)
+
+
+def _first_words(head: bytes) -> str:
+    found = _WORDS.search(head)
+    return json.loads(found[1].decode("utf-8", "replace") + '"', strict=False) if found else ""
 
 
 def _last_text(tail: bytes, key: str) -> str | None:

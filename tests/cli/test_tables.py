@@ -1,0 +1,98 @@
+"""Tables and trees on narrow terminals: what they go without, and how wide characters count."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from rich.cells import cell_len
+
+from indexerd.cli import render, tree
+from indexerd.cli.main import App
+
+LEAVES = ("leaf", "current", "entries", "asks", "active", "parts at", "gist")
+TIP = ("1a2b3c4d", "*", "12", "3", "5m ago", "9f8e7d6c", "Redis is too big for a small service.")
+SESSIONS = ("session", "active", "agent", "asks", "name", "directory")
+ROW = (
+    "c0ffee01-0000-4000-8000-000000000000",
+    "1d ago",
+    "claude",
+    "5",
+    "Design the forecast cache",
+    "/home/somebody/work/shop",
+)
+
+
+@pytest.fixture
+def columns(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Sets how wide the terminal is."""
+    monkeypatch.setenv("COLUMNS", "80")
+    return monkeypatch
+
+
+def table(
+    capsys: pytest.CaptureFixture[str], heads: tuple[str, ...], row: tuple[str, ...]
+) -> list[str]:
+    """The lines of a table with one row, without the spaces at their ends."""
+    app = App(color="never")
+    render.table(app, heads, [row])
+    return [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables are for a person, without colours."""
+    monkeypatch.setattr(render, "aligned", lambda _app: True)
+
+
+@pytest.mark.usefixtures("terminal")
+@pytest.mark.parametrize("width", [20, 30, 40, 60, 80, 200])
+def test_a_narrow_table_keeps_ids_and_names(
+    width: int, columns: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The leaf is whole, a session can be told by its id, and names can be read."""
+    columns.setenv("COLUMNS", str(width))
+    for heads, row, whole, name in (
+        (LEAVES, TIP, "1a2b3c4d", "Redis is "),
+        (SESSIONS, ROW, "c0ffee01-0", "Desi" if width == 20 else "Design th"),
+    ):
+        head, shown = table(capsys, heads, row)
+        assert head.split()[0] == heads[0]
+        assert max(map(len, (head, shown))) <= width
+        assert shown.startswith(whole[: 8 if width == 20 else None])
+        assert name in shown
+    if width >= 80:
+        assert head.split() == list(SESSIONS)
+
+
+@pytest.mark.usefixtures("terminal")
+def test_the_least_important_columns_go_first(
+    columns: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Which branch is the current one is said longer than where it parts."""
+    heads = {}
+    for width in (30, 40, 80):
+        columns.setenv("COLUMNS", str(width))
+        heads[width] = table(capsys, LEAVES, TIP)[0].split()
+    assert heads[80] == [*" ".join(LEAVES).split()]
+    assert heads[30] == ["leaf", "current", "gist"]
+    assert heads[40] == ["leaf", "current", "active", "gist"]
+
+
+@pytest.mark.usefixtures("terminal")
+@pytest.mark.parametrize(
+    "text", ["日本語の文章" * 20, "e\u0301" * 60, "a" * 300, "一a" * 70, "\u2713 ok"]
+)
+def test_lines_of_a_tree_fit_the_terminal(
+    text: str, columns: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Wide characters take two columns, marks none; ids stand below each other."""
+    columns.setenv("COLUMNS", "40")
+    columns.setattr(sys.stdout, "encoding", "utf-8", raising=False)
+    app = App(color="never")
+    tree._columns(app, [("12345678", "5m ago", text), ("日本", "now", "short")])
+    first, second = capsys.readouterr().out.splitlines()
+    assert cell_len(first) <= 40
+    assert cell_len(first) >= 39 or text in first
+    assert first.endswith("…") == (cell_len(text) > 40 - 18)
+    assert cell_len(second.partition("short")[0]) == 18

@@ -1,0 +1,68 @@
+"""A session's lines out of its file, row by row: the long ones, and those that are none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from indexerd.agents import pi
+from indexerd.core import lines as lines_module
+from indexerd.core.lines import LineBuffer, Oversize
+from indexerd.core.session import SessionState
+from indexerd.service import lines as service_module
+from indexerd.service.lines import session_lines
+from tests.core.tree_sessions import said, session
+
+
+def taken(path: Path, data: bytes, *, strict: bool = False) -> SessionState:
+    """The state of a file with these bytes."""
+    path.write_bytes(data)
+    state = SessionState(str(path))
+    state.strict = strict
+    for piece in LineBuffer().feed(data):
+        if isinstance(piece, Oversize):
+            pi.skim_oversize(state, piece)
+        else:
+            pi.skim(state, piece.data, piece.offset)
+    return state
+
+
+def rows(state: SessionState) -> list[bytes]:
+    """All its lines."""
+    with session_lines("pi", state) as lines:
+        return [lines.row(row) for row in range(len(state))]
+
+
+@pytest.fixture
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines_module, "LINE_MAX", 1000)
+    monkeypatch.setattr(service_module, "LINE_MAX", 1000)
+    monkeypatch.setattr(lines_module, "READ_MAX", 5000)
+
+
+@pytest.mark.usefixtures("_small")
+def test_a_line_is_read_by_its_place_unless_it_is_too_long(tmp_path: Path) -> None:
+    """F8: a line that was not held while the file was followed is had in full; a huge one not."""
+    held = [said("a", None, "user", "x" * 3000), said("b", "a", "user", "y" * 9000)]
+    held.append(said("c", "b", "user", "z"))
+    state = taken(tmp_path / "s.jsonl", session(*held))
+    assert rows(state) == [held[0].rstrip(), b"", held[2].rstrip()]
+    assert state.oversized == 1
+
+
+@pytest.mark.usefixtures("_small")
+@pytest.mark.parametrize("torn", [b'"', b"}"])
+def test_a_long_line_that_is_no_json_is_given_up_once_all_was_parsed(
+    tmp_path: Path, torn: bytes
+) -> None:
+    """S1.2: whoever reads it finds out, and asks for a reading anew; that ends there."""
+    whole = said("a", None, "user", "x" * 3000)
+    bad = whole.replace(b"xxx", torn, 1)
+    data = session(bad, said("b", "a", "assistant", "y" * 3000))
+    first = rows(taken(tmp_path / "s.jsonl", data))
+    assert first[0] == bad.rstrip()
+    with pytest.raises(ValueError, match=r"."):
+        pi.read(first[0], "a")
+    again = rows(taken(tmp_path / "s.jsonl", data, strict=True))
+    assert (again[0], again[1]) == (b"", first[1])
