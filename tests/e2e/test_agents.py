@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,45 +13,66 @@ import pytest
 
 from tests.e2e.world import World
 
-REAL = Path(__file__).parents[3] / "shared" / "fixtures" / "real"
-AGENTS = {"pi": "pi", "claude": "claude", "codex": "codex", "opencode": "opencode"}
-
-pytestmark = [
-    pytest.mark.shared,
-    pytest.mark.skipif(
-        not REAL.exists(), reason="the shared fixtures are not beside this checkout"
-    ),
-]
+SHARED = Path(__file__).parents[3] / "shared" / "fixtures" / "real"
+OWN = Path(__file__).parents[1] / "fixtures" / "real"
+AGENTS = {"pi", "claude", "codex", "opencode"}
+Row = dict[str, Any]
 
 
-def truth() -> list[dict[str, Any]]:
-    """What the drivers sent, session by session."""
-    rows: list[dict[str, Any]] = json.loads((REAL / "truth.json").read_text())
-    return [one for one in rows if _exists(one)]
+def truth(store: Path) -> list[Row]:
+    """What the drivers sent, session by session, as far as it is there."""
+    names = ("truth.json", "truth-pi.json")
+    held = [json.loads((store / name).read_text()) for name in names if (store / name).exists()]
+    return [one for rows in held for one in rows if _exists(one) and _is_in(store, one)]
 
 
-def _exists(one: dict[str, Any]) -> bool:
+def _is_in(store: Path, one: Row) -> bool:
+    return "session_id" in one or (store / (one.get("file") or one["files"][0])).exists()
+
+
+def cases() -> list[Any]:
+    """Every session of our own fixtures, and of the shared ones where they are at hand."""
+    own = [pytest.param((OWN, one), id=f"{one['agent']}-{one['label']}") for one in truth(OWN)]
+    shared = [
+        pytest.param(
+            (SHARED, one), id=f"shared-{one['agent']}-{one['label']}", marks=pytest.mark.shared
+        )
+        for one in (truth(SHARED) if SHARED.exists() else [])
+    ]
+    return [*own, *shared]
+
+
+def _exists(one: Row) -> bool:
     kept = one.get("exists", True) and one["label"] != "deleted"
     return kept or one["agent"] == "codex-0.120.0"  # which could not delete
 
 
-def session_id(one: dict[str, Any]) -> str:
+def session_id(store: Path, one: Row) -> str:
     """The session's id, from its header or the name of its file."""
     if "session_id" in one:
         return str(one["session_id"])
     file = one.get("file") or one["files"][0]
     if one["agent"].startswith("pi"):
-        return str(json.loads((REAL / file).read_text().partition("\n")[0])["id"])
+        return str(json.loads((store / file).read_text().partition("\n")[0])["id"])
     return str(Path(file).stem[-36:])
 
 
 @pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """What the program makes of all the fixtures at once."""
-    root = tmp_path_factory.mktemp("agents")
+def known(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], dict[str, Row]]:
+    """What the program makes of all sessions of a place at once."""
+
+    @cache
+    def found(store: Path) -> dict[str, Row]:
+        return everything(tmp_path_factory.mktemp("agents"), store)
+
+    return found
+
+
+def everything(root: Path, real: Path) -> dict[str, Row]:
+    """Every row, after one pass over a copy."""
     world = World(root)
     store = root / "stores"
-    shutil.copytree(REAL, store, ignore=shutil.ignore_patterns("pi-oracle", "*checkpointed"))
+    shutil.copytree(real, store, ignore=shutil.ignore_patterns("pi-oracle", "*checkpointed"))
     world.config.parent.mkdir(parents=True)
     world.config.write_text(
         f"""
@@ -76,49 +99,59 @@ def fingerprint(store: Path) -> dict[str, tuple[int, int]]:
     return {str(one): (one.stat().st_size, one.stat().st_mtime_ns) for one in files}
 
 
-@pytest.mark.parametrize(
-    "one", truth() if REAL.exists() else [], ids=lambda one: f"{one['agent']}-{one['label']}"
-)
+@pytest.mark.parametrize("case", cases())
 def test_a_session_is_what_its_driver_sent(
-    rows: dict[str, dict[str, Any]], one: dict[str, Any]
+    known: Callable[[Path], dict[str, Row]], case: tuple[Path, Row]
 ) -> None:
     """Done when: user messages on the current path, name, parent and files equal the truth."""
-    row = rows[session_id(one)]
+    store, one = case
+    row = known(store)[session_id(store, one)]
 
     assert row["userMessageCount"] == one["n_user"]
     if one.get("name"):
         assert row["agentTitle"] == one["name"]
     assert row["archived"] == (one["label"] == "archived")
     assert row["subagent"] is False
+    wrote = {*one["files_edited"], *one["files_written"]}
     if one.get("files_visible", True):
-        wanted = {*one["files_edited"], *one["files_written"]}
-        modified = {path.removeprefix(row["cwd"] + "/") for path in row["filesModified"]}
-        assert modified == wanted
+        assert {path.removeprefix(row["cwd"] + "/") for path in row["filesModified"]} == wrote
     if one["agent"].startswith("pi"):
         read = {path.removeprefix(row["cwd"] + "/") for path in row["filesRead"]}
-        assert read == {*one["files_read"]} - {*one["files_edited"], *one["files_written"]}
+        assert read == {*one["files_read"]} - wrote
 
 
-@pytest.mark.parametrize(
-    "one", truth() if REAL.exists() else [], ids=lambda one: f"{one['agent']}-{one['label']}"
-)
-def test_a_fork_knows_its_parent(rows: dict[str, dict[str, Any]], one: dict[str, Any]) -> None:
+@pytest.mark.parametrize("case", cases())
+def test_a_fork_knows_its_parent(
+    known: Callable[[Path], dict[str, Row]], case: tuple[Path, Row]
+) -> None:
     """S1.16: linked to the session it came from; also in opencode, which stores no link."""
+    store, one = case
     label = (one.get("parent") or "").partition(" (")[0]
-    parent = next(
-        (
-            session_id(other)
-            for other in truth()
-            if (other["agent"], other["label"]) == (one["agent"], label)
-        ),
-        None,
-    )
-    assert rows[session_id(one)].get("parentSessionId") == parent
+    parents = [
+        session_id(store, other)
+        for other in truth(store)
+        if (other["agent"], other["label"]) == (one["agent"], label)
+    ]
+    told = known(store)[session_id(store, one)].get("parentSessionId")
+    assert told == (parents[0] if parents else None)
 
 
-def test_there_is_one_row_a_session(rows: dict[str, dict[str, Any]]) -> None:
+def test_there_is_one_row_a_session(known: Callable[[Path], dict[str, Row]]) -> None:
     """Reverts, forks and copies make no duplicates; every agent is there, sub-agents included."""
-    assert {row["agent"] for row in rows.values()} == set(AGENTS.values())
-    helpers = [row for row in rows.values() if row["subagent"]]
+    rows = known(OWN).values()
+    assert {row["agent"] for row in rows} == AGENTS
+    helpers = [row for row in rows if row["subagent"]]
     assert {row["agent"] for row in helpers} == {"claude", "codex", "opencode"}
     assert all(row["userMessageCount"] == 0 and row["parentSessionId"] for row in helpers)
+
+
+def test_tokens_models_and_cost_are_told_where_they_are_recorded(
+    known: Callable[[Path], dict[str, Row]],
+) -> None:
+    """Issue's fifth point: of every agent; only pi and opencode record what it cost."""
+    for row in known(OWN).values():
+        if row["userMessageCount"] and row["state"] != "active" and row["durationMs"]:
+            assert row["models"], row["sessionId"]
+    spent = {row["agent"] for row in known(OWN).values() if row["tokens"]["output"]}
+    assert spent == AGENTS
+    assert {row["agent"] for row in known(OWN).values() if row["costUsd"]} <= {"pi", "opencode"}

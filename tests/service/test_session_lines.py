@@ -52,13 +52,12 @@ def test_a_line_is_read_by_its_place_unless_it_is_too_long(tmp_path: Path) -> No
 
 
 @pytest.mark.usefixtures("_small")
-@pytest.mark.parametrize("torn", [b'"', b"}"])
 def test_a_long_line_that_is_no_json_is_given_up_once_all_was_parsed(
-    tmp_path: Path, torn: bytes
+    tmp_path: Path,
 ) -> None:
     """S1.2: whoever reads it finds out, and asks for a reading anew; that ends there."""
     whole = said("a", None, "user", "x" * 3000)
-    bad = whole.replace(b"xxx", torn, 1)
+    bad = whole.replace(b"xxx", b'"', 1)
     data = session(bad, said("b", "a", "assistant", "y" * 3000))
     first = rows(taken(tmp_path / "s.jsonl", data))
     assert first[0] == bad.rstrip()
