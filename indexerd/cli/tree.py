@@ -243,7 +243,7 @@ def context(app: App, ref: str, leaf: str | None) -> None:
 def branch(app: App, ref: str, leaf: str, output: str | None) -> None:
     """Make a new session file of the path to an entry. Only for pi; never over another file.
 
-    Labels in the session's own file go along; those made with `indexerd label` stay with it.
+    Labels in the session's own file go along; those made with `indexerd label` do not.
     """
     if output == "":
         raise UsageError("--output takes a file's name")

@@ -183,9 +183,8 @@ def _users(state: SessionState, rows: list[int], read: Read) -> list[Message]:
     for row in rows[next(begun, 0) :]:
         kind = state.kind(row)
         if kind is Kind.COMPACTION:
-            held = read(row).details.get("retained", ())
-            told = [Message(one["role"], one["text"], state.id(row)) for one in held if _human(one)]
-            found = told or _newest(found)
+            held = read(row).details.get("retained")
+            found = _newest(found) if held is None else _retained(held, state.id(row))
         elif kind in (Kind.USER, Kind.CUSTOM):
             entry = read(row)
             role = _role(entry)
@@ -196,8 +195,9 @@ def _users(state: SessionState, rows: list[int], read: Read) -> list[Message]:
     return _newest(found)
 
 
-def _human(retained: dict[str, Any]) -> bool:
-    return bool(retained.get("human"))
+def _retained(held: list[dict[str, Any]], entry_id: str) -> list[Message]:
+    """What humans said of the messages that a compaction brings."""
+    return [Message(one["role"], one["text"], entry_id) for one in held if one.get("human")]
 
 
 def _newest(messages: list[Message]) -> list[Message]:

@@ -20,6 +20,7 @@ from tests.agents.claude_files import (
     answers,
     attachment,
     bare,
+    boundary,
     call,
     entries,
     line,
@@ -264,10 +265,6 @@ def test_a_line_too_long_to_hold_keeps_its_place(monkeypatch: pytest.MonkeyPatch
     assert state.oversized == 0
     assert prompts(data, state) == ["Look", "next"]
     assert answers(data, state) == ["w" * 9000]
-    monkeypatch.setattr(lines_module, "READ_MAX", 6000)
-    unread = state_of(data)
-    assert (unread.oversized, [bool(one) for one in unread.lengths].count(False)) == (3, 3)
-    assert unread.ids == state.ids
     assert [state.kind(row) for row in state.path()] == [
         *(Kind.USER, Kind.ASSISTANT, Kind.TOOL, Kind.ASSISTANT, Kind.USER)
     ]
@@ -275,6 +272,10 @@ def test_a_line_too_long_to_hold_keeps_its_place(monkeypatch: pytest.MonkeyPatch
     assert (state.user_messages(), state.first_user, state.bad_lines) == (2, "Look", 0)
     asleep = state_of(data, cuts=range(0, len(data), 901), asleep=True)
     assert asleep.encode() == state.encode()
+    monkeypatch.setattr(lines_module, "READ_MAX", 6000)
+    unread = state_of(data)
+    assert (unread.oversized, [bool(one) for one in unread.lengths].count(False)) == (3, 3)
+    assert unread.ids == state.ids
 
 
 def test_ids_of_a_line_too_long_are_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

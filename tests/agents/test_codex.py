@@ -251,7 +251,7 @@ def test_names_tokens_and_activity_are_the_newest() -> None:
 
 
 def test_a_compaction_is_its_summary_and_what_it_keeps() -> None:
-    """S3.5: the prefix goes, the history it brings is not counted, context is not kept."""
+    """S3.5: the prefix goes, the history it brings is not counted, and is kept as it is."""
     prefix = CONTEXT[-1].partition("\n")[0]
     told = [("user", "q"), ("user", ENVIRONMENT), ("assistant", "a"), ("user", f"{prefix}\nSUM")]
     kept = [
@@ -267,16 +267,19 @@ def test_a_compaction_is_its_summary_and_what_it_keeps() -> None:
     state = state_of(*lines)
     assert (state.user_messages(), state.assistants, state.messages) == (1, 1, 2)
     first, second = [one for one in entries(state, b"".join(lines)) if one.kind is Kind.COMPACTION]
-    assert (first.texts, first.details) == (("SUM",), {"kept": None})
+    assert first.texts == ("SUM",)
+    assert "retained" not in first.details
     assert second.texts == ()
-    assert second.details["retained"][:2] == [
-        {"role": "user", "text": "q"},
+    assert second.details["retained"] == [
+        {"role": "user", "text": "q", "human": True},
+        {"role": "user", "text": ENVIRONMENT},
         {"role": "assistant", "text": "a"},
+        {"role": "user", "text": f"{prefix}\nSUM"},
     ]
     own = codex.read(
         line("compacted", {"message": f"{prefix}\nSUM", "replacement_history": kept}), ""
     )
-    assert own.details["retained"] == second.details["retained"][:2]
+    assert own.details["retained"] == second.details["retained"]
 
 
 def test_a_marked_summary_is_no_answer() -> None:
