@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
+from itertools import islice
 from typing import Protocol
 
 from indexerd.events import KIND_MASK, Kind
@@ -65,8 +66,8 @@ class Asked:
             tree.openings.clear()
             return
         tree.openings[self._first(tree, tree.leaf) if tree.orderly else NONE] = words
-        if len(tree.openings) > KEPT:
-            del tree.openings[next(iter(tree.openings))]
+        if len(tree.openings) > KEPT:  # the file's first stays
+            del tree.openings[next(islice(tree.openings, 1, None))]
 
     def _first(self, tree: _Tree, row: int) -> int:
         if row < 0:

@@ -117,6 +117,8 @@ def card_of(
         bases=tuple(base_name(path) for _, path in state.parts),
         wants=str(state.notes.get(WANTS, "")),
         barred=bool(state.notes.get(BARRED)),
+        # pi itself lists a session by the first message of its file, whatever the path.
+        first_user=_first_said(state) if agent == "pi" else state.first_user,
         **_of_the_tree(state),
     )
 
@@ -126,12 +128,15 @@ def base_name(path: str) -> str:
     return scrub(path.rpartition("/")[2].removesuffix(".zst"))
 
 
+def _first_said(state: SessionState) -> str:
+    return next(iter(state.openings.values()), "")
+
+
 def _of_the_tree(state: SessionState) -> dict[str, Any]:
     return {
         "activity_ms": state.activity_ms,
         "leaf_id": state.leaf_id,
         "turn": int(state.turn),
-        "first_user": state.first_user,
         "messages": state.messages,
         "users": state.user_messages(),
         "answered": state.assistants > 0,

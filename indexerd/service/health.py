@@ -109,6 +109,8 @@ def _sessions(pipeline: Pipeline, since: str) -> Problems:
     files = pipeline.library.files
     for path, why in list(files.problems().items())[:SHOWN]:
         cure = "check the file's mode and owner; it is looked at again at every scan"
+        if why.startswith("the history"):  # of a fork, whose base is gone
+            cure = "bring that file back, or leave it: the session's own part is kept"
         yield _problem("unreadable", f"{escape_path(path)}: {why}", since, cure)
     for session_id, paths in islice(_copies(files), SHOWN):
         names = ", ".join(escape_path(path) for path in paths)

@@ -120,7 +120,12 @@ class Texts:
 
     def _keep(self, session_id: str, said: list[Entry], progress: Progress) -> None:
         words = [
-            (one.id, one.role or "", one.timestamp, clean_text(redact(one.text).text, TEXT_MAX))
+            (
+                one.id,
+                one.role or "",
+                one.timestamp,
+                clean_text(redact(one.text[: 4 * TEXT_MAX]).text, TEXT_MAX),
+            )
             for one in said
             if one.text
         ]

@@ -114,7 +114,7 @@ def oracle(world: World, *files: Path) -> list[dict[str, Any]]:
 
 def agree(world: World, said: dict[str, Any]) -> None:
     """Wait until the daemon says of a session what pi's list and its reading of the branch say."""
-    listed, files, cwd = said["list"], said["fileListsAll"], said["header"]["cwd"]
+    listed, files, cwd = said["list"], said["fileListsOnBranch"], said["header"]["cwd"]
     wanted = {
         "agentTitle": listed["name"],
         "messageCount": listed["messageCount"],
