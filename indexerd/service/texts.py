@@ -13,7 +13,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 import msgspec
@@ -124,7 +124,7 @@ class Texts:
                 one.id,
                 one.role or "",
                 one.timestamp,
-                clean_text(redact(one.text[: 4 * TEXT_MAX]).text, TEXT_MAX),
+                clean_text(redact(one.text).text, TEXT_MAX),
             )
             for one in said
             if one.text
@@ -210,6 +210,11 @@ def _does(state: SessionState, row: int) -> bool:
     return kind in _DOES
 
 
+def _light(entry: Entry) -> Entry:
+    """Without what is not looked at here: a step holds many entries, each of any size."""
+    return replace(entry, texts=(entry.text[: 4 * TEXT_MAX],), details={})
+
+
 def _entries(
     card: Card, state: SessionState, rows: Iterable[int], lines: SessionLines
 ) -> Iterable[tuple[int, Entry]]:
@@ -220,7 +225,7 @@ def _entries(
         if not line:
             continue  # oversized: its text is not kept
         try:
-            yield row, read(line, state.id(row))
+            yield row, _light(read(line, state.id(row)))
         except ValueError:
             if not state.strict:
                 raise

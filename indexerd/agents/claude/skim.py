@@ -65,8 +65,8 @@ class _Taking:
 
     def take(self, data: bytes, offset: int) -> None:
         """One line, without its newline."""
-        if not offset:
-            data = data.removeprefix(_BOM)
+        if not offset and data.startswith(_BOM):
+            data, offset = data[len(_BOM) :], len(_BOM)
         if not data or data.isspace():
             return
         line = decode(data)
