@@ -183,8 +183,8 @@ class Files:
     def acquaint(self, found: Iterable[Found]) -> None:
         """These files are there: one of them may hold what another's history begins with."""
         for one in found:
-            store = self._store(one.path)
-            if store is not None:
+            store = None if one.path in self._files else self._store(one.path)
+            if store is not None:  # a known file was noted when it was met
                 self._renew(self._lineage.note(store.agent, one.path))
 
     def _renew(self, heirs: Iterable[str]) -> None:
