@@ -135,18 +135,21 @@ def test_replies_are_handed_on_as_they_are(server: GeminiServer) -> None:
 @pytest.mark.parametrize("fault", ["hang", "drip"])
 def test_the_deadline_is_total(server: GeminiServer, fault: str) -> None:
     """M2: silence and one byte every half second both end at the deadline."""
-    server.script("valid", fault)
     ask(server.url)  # loads the SDK, which is part of the first call's time
+    server.default = fault
 
-    with pytest.raises(DeadlineError):
-        ask(server.url, timeout=1.0)
+    for seconds in (1.0, 4.0, 12.0):  # a busy machine may need a while to send the request
+        with pytest.raises(DeadlineError):
+            ask(server.url, timeout=seconds)
+        if server.hits > 1:
+            break
 
     assert server.hits == 2
 
 
 def test_a_slow_call_does_not_hold_up_another(server: GeminiServer) -> None:
     """M2: the slot is free again, and the client goes on to serve."""
-    assert kinds(outcomes(server, ["hang", "valid"], timeout=1.0)) == {
+    assert kinds(outcomes(server, ["hang", "valid"], timeout=4.0)) == {
         "hang": "DeadlineError",
         "valid": "Reply",
     }
