@@ -42,7 +42,7 @@ lock: $(VENV)/.runtime  ## pin all dependencies anew, with hashes and without do
 	$(BIN)/python -m pip install --quiet 'pip-tools>=7.5'
 	$(BIN)/python -m piptools compile --quiet --generate-hashes --strip-extras --allow-unsafe \
 		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate --no-header \
-		--extra zst -o requirements.lock pyproject.toml requirements-build.in
+		--extra mcp --extra zst -o requirements.lock pyproject.toml requirements-build.in
 	$(BIN)/python -m piptools compile --quiet --generate-hashes --strip-extras --allow-unsafe \
 		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate --no-header \
 		-c requirements.lock -o requirements-dev.lock requirements-dev.in

@@ -1,7 +1,7 @@
 """Where things are: XDG places, the socket, and the way from a session id to its meta file.
 
-Standard library only (platformdirs is asked on macOS where no XDG variable is set), because
-agents' hooks import this before anything else. Environment and home are arguments.
+Standard library only, but for platformdirs, which is asked on macOS where no XDG variable is set.
+What agents' hooks need of it is in `sockets`. Environment and home are arguments.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from indexerd.errors import UsageError
+from indexerd.sockets import absolute, home_of, socket_path, state_dir
 
 SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 META_SUFFIX = ".meta.json"
@@ -67,57 +68,34 @@ def places(
     env: Mapping[str, str] = os.environ, *, config: str | None = None, home: Path | None = None
 ) -> Places:
     """Find every place from flags, variables and defaults, in that order."""
-    home = home or _home(env)
+    home = home or Path(home_of(env))
     named = config or env.get("INDEXERD_CONFIG") or ""
-    state = _place(env, "INDEXERD_STATE_DIR", "XDG_STATE_HOME", home, ".local/state")
+    state = Path(state_dir(env, str(home)))
     data = _place(env, "INDEXERD_DATA_DIR", "XDG_DATA_HOME", home, ".local/share")
     config_dir = _place(env, "", "XDG_CONFIG_HOME", home, ".config")
     return Places(
-        config_file=_absolute(named, home) if named else config_dir / "indexerd.toml",
+        config_file=Path(absolute(named, env, str(home)))
+        if named
+        else config_dir / "indexerd.toml",
         config_explicit=bool(named),
         state_dir=state,
         data_dir=data,
-        socket=_socket(env, state, home),
+        socket=Path(socket_path(env, str(home))),
     )
-
-
-def _home(env: Mapping[str, str]) -> Path:
-    named = env.get("HOME", "")
-    if named.startswith("/"):
-        return Path(named)
-    try:
-        return Path("~").expanduser().absolute()
-    except RuntimeError:
-        raise UsageError("cannot find the home directory", hint="set HOME") from None
-
-
-def _absolute(text: str, home: Path) -> Path:
-    if text == "~" or text.startswith("~/"):
-        return home / text[2:].lstrip("/")
-    return Path(text).absolute()
 
 
 def _place(env: Mapping[str, str], own: str, xdg: str, home: Path, default: str) -> Path:
     if own and env.get(own):
-        return _absolute(env[own], home)
+        return Path(absolute(env[own], env, str(home)))
     base = env.get(xdg, "")
     if base.startswith("/"):  # the XDG rule: relative values are ignored
         return Path(base) / "indexerd"
     if sys.platform == "darwin":
         import platformdirs  # noqa: PLC0415 - only where XDG says nothing, and only on macOS
 
-        kind = {".config": "config", ".local/share": "data", ".local/state": "state"}[default]
+        kind = {".config": "config", ".local/share": "data"}[default]
         return Path(getattr(platformdirs, f"user_{kind}_dir")("indexerd"))
     return home / default / "indexerd"
-
-
-def _socket(env: Mapping[str, str], state: Path, home: Path) -> Path:
-    if env.get("INDEXERD_SOCKET"):
-        return _absolute(env["INDEXERD_SOCKET"], home)
-    runtime = env.get("XDG_RUNTIME_DIR", "")
-    if runtime.startswith("/"):
-        return Path(runtime) / "indexerd" / "indexerd.sock"
-    return state / "indexerd.sock"
 
 
 def is_session_id(text: str) -> bool:

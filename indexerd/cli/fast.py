@@ -1,7 +1,8 @@
 """Commands that agents' hooks call, on the standard library alone: no click, no pydantic.
 
 Only the plain forms are taken here, and only while a daemon answers; for anything else the
-answer is None, and the full command line takes over with the same meaning.
+answer is None, and the full command line takes over with the same meaning. `hook` is an agent's
+own call: it is never anything else's business, and silent whatever happens.
 """
 
 from __future__ import annotations
@@ -12,41 +13,172 @@ import sys
 from indexerd.cli.streams import json_text, put, safe
 from indexerd.client import call_once
 from indexerd.errors import DaemonDownError, IndexerdError
-from indexerd.paths import places
+from indexerd.sockets import socket_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
 TIMEOUT_SECONDS = 10.0
-_COMMANDS = frozenset({"resolve", "complete"})
+ASKING_SECONDS = 630.0  # a question may take as long as the settings allow
+STDIN_MAX = 1024 * 1024  # bytes; the protocol takes no more
+_COMMANDS = frozenset({"resolve", "complete", "expand", "resume-context"})
+_VALUED = {
+    "expand": {"--session": "sessionId", "--cwd": "cwd"},
+    "resume-context": {"--resume-id": "resumeId"},
+}
+NOTHING: dict[str, Any] = {
+    "references": [],
+    "messages": [],
+    "message": None,
+    "injectedBytes": 0,
+    "truncated": False,
+}
 
 
 def attempt(argv: list[str]) -> int | None:
     """Run the command if it is one of ours in a plain form; None if it is not."""
-    plain = [word for word in argv if word != "--json"]
-    if not plain or plain[0] not in _COMMANDS or any(word.startswith("-") for word in plain):
+    if argv[:1] == ["hook"] and len(argv) == 2:  # noqa: PLR2004 - the command, and the agent
+        from indexerd.cli.hook import run
+
+        return run(argv[1])
+    asked = _read(argv)
+    if asked is None:
         return None
-    if len(plain) > 2 or (plain[0] == "resolve" and len(plain) != 2):  # noqa: PLR2004 - command, word
-        return None
-    as_json = len(plain) < len(argv)
-    word = plain[1] if len(plain) > 1 else ""
-    params = {("ref" if plain[0] == "resolve" else "prefix"): word} | _here()
+    name, words, options = asked
+    as_json = bool(options.pop("--json", False))
     try:
-        found = call_once(places().socket, plain[0], params, TIMEOUT_SECONDS)
+        if name == "expand":
+            inline = bool(options.pop("--inline", False))
+            return _expand(words, options, inline=inline, as_json=as_json)
+        return _ask(name, words, options, as_json=as_json)
     except DaemonDownError:
         return None
     except IndexerdError as bad:
         return complain(bad, as_json=as_json)
-    put([json_text(found)] if as_json else lines(found))
+
+
+def _read(argv: list[str]) -> tuple[str, list[str], dict[str, Any]] | None:
+    """Command, words and options of a plain command line of ours; None for any other."""
+    before = argv[:1] == ["--json"]
+    name = argv[before] if len(argv) > before else ""
+    valued = _VALUED.get(name, {})
+    read = _options(argv[before + 1 :], valued) if name in _COMMANDS else None
+    if read is None:
+        return None
+    words, options = read
+    if ("--inline" in options and name != "expand") or len(words) > 1:
+        return None
+    if not words and name not in ("complete", "expand"):
+        return None
+    return name, words, options | ({"--json": True} if before else {})
+
+
+def _options(
+    words: Sequence[str], valued: dict[str, str]
+) -> tuple[list[str], dict[str, Any]] | None:
+    """Words and options of a plain command line; None where there is anything else in it."""
+    plain: list[str] = []
+    options: dict[str, Any] = {}
+    waiting = iter(words)
+    for word in waiting:
+        if word in ("--json", "--inline"):
+            options[word] = True
+        elif word in valued:
+            value = next(waiting, None)
+            if value is None:
+                return None
+            options[valued[word]] = value
+        elif word.startswith("-") and word != "-":
+            return None
+        else:
+            plain.append(word)
+    return plain, options
+
+
+def _ask(name: str, words: list[str], options: dict[str, Any], *, as_json: bool) -> int:
+    """`resolve`, `complete` and `resume-context`."""
+    key = {"resolve": "ref", "complete": "prefix", "resume-context": "session"}[name]
+    params = {key: words[0] if words else "", **here(), **options}
+    found = call_once(socket_path(os.environ), name.replace("-", "_"), params, TIMEOUT_SECONDS)
+    if as_json:
+        put([json_text(found)])
+    elif name == "resume-context":
+        sys.stdout.write(found["text"] or "")
+    else:
+        put(lines(found))
     return 0
 
 
-def _here() -> dict[str, str]:
+def _expand(
+    words: list[str], options: dict[str, Any], *, inline: bool, as_json: bool
+) -> int | None:
+    if options.get("cwd"):
+        options["cwd"] = os.path.abspath(options["cwd"])  # noqa: PTH100 - pathlib costs its import
+    text = prompt_of(words[0] if words else "-")
+    found = NOTHING
+    if "@@" in text:
+        params = {"text": text, **here(), **options}
+        try:
+            found = call_once(socket_path(os.environ), "expand", params, ASKING_SECONDS)
+        except DaemonDownError:
+            if not words or words[0] == "-":  # stdin is read, and cannot be read once more
+                from indexerd.cli.expand import without_daemon
+
+                found = without_daemon(params)
+            else:
+                raise
+    show_expanded(found, text, inline=inline, as_json=as_json)
+    return 0
+
+
+def prompt_of(word: str) -> str:
+    """The prompt to expand: the word itself, or with `-` what stands on stdin."""
+    if word != "-":
+        return word
+    return sys.stdin.buffer.read(STDIN_MAX).decode("utf-8", "replace")
+
+
+def here() -> dict[str, str]:
+    """The current directory, as a parameter."""
     try:
         return {"cwd": os.getcwd()}  # noqa: PTH109 - pathlib costs its import
     except OSError:  # removed under our feet: all projects are meant
         return {}
+
+
+def show_expanded(found: dict[str, Any], text: str, *, inline: bool, as_json: bool) -> None:
+    """Print what `expand` found: the block, or block and prompt; what failed goes to stderr."""
+    if as_json:
+        put([json_text(found)])
+        return
+    block = "\n\n".join(one["content"] for one in found["messages"])
+    if inline:
+        block = f"{block}\n\n---\n\n{text}" if block else text
+    if block:
+        sys.stdout.write(block if block.endswith("\n") else block + "\n")
+    for line in failures(found):
+        sys.stderr.write(f"indexerd: {line}\n")
+
+
+def failures(found: dict[str, Any]) -> list[str]:
+    """What did not resolve, and why: a line for each, for people."""
+    told: list[str] = []
+    for one in found["references"]:
+        raw, status = safe(one["raw"], 100), one["status"]
+        if status == "ambiguous":
+            names = [safe(each["name"], 60) for each in one.get("candidates", ())[:5]]
+            told.append(f"{raw} is ambiguous: {', '.join(names)}")
+        elif status != "resolved":
+            why = {
+                "over_limit": "one reference too many",
+                "invalid_meta": "its meta file is invalid",
+            }
+            told.append(f"{raw}: {why.get(status, 'no such session')}")
+        asked = [each for each in one.get("questions", ()) if each["status"] != "answered"]
+        told += [f"{raw}: {safe(each['message'])}" for each in asked]
+    return told
 
 
 def lines(found: dict[str, Any]) -> list[str]:
@@ -68,7 +200,11 @@ def complain(bad: IndexerdError, *, as_json: bool) -> int:
         "retryable": bad.retryable,
     }
     candidates = getattr(bad, "candidates", None)
-    more = {"candidates": candidates, "problems": getattr(bad, "problems", None)}
+    more = {
+        "candidates": candidates,
+        "problems": getattr(bad, "problems", None),
+        "upstream": bad.upstream,
+    }
     told |= {key: value for key, value in more.items() if value}
     if as_json:
         put([json_text({"error": told})])

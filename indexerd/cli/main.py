@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "show": ("look", "show", "Show one session: metadata and facts."),
     "resolve": ("look", "resolve", "Say which session a reference means."),
     "complete": ("look", "complete", "List candidates for `@@`."),
+    "expand": ("expand", "expand", "Expand the `@@` references of a prompt."),
     "search": ("look", "search", "Search names, tags, summaries and messages."),
     "resume": ("resume", "resume", "Print the command that opens a session again."),
     "continue-recent": ("resume", "continue_recent", "Print the newest session of a project."),

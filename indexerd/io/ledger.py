@@ -150,6 +150,20 @@ class Ledger:
         sql = "SELECT key, value FROM notes_2 WHERE topic=?"
         return dict(self._mending(lambda db: db.execute(sql, (topic,)).fetchall()))
 
+    def noted(self, topic: str, key: str) -> bytes | None:
+        """Give one value of a topic."""
+        sql = "SELECT value FROM notes_2 WHERE topic=? AND key=?"
+        row = self._mending(lambda db: db.execute(sql, (topic, key)).fetchone())
+        return row[0] if row else None
+
+    def trim(self, topic: str, keep: int) -> None:
+        """Drop all values of a topic but the `keep` greatest; bytes are compared."""
+        sql = (
+            "DELETE FROM notes_2 WHERE topic=:topic AND key IN (SELECT key FROM notes_2"
+            " WHERE topic=:topic ORDER BY value DESC LIMIT -1 OFFSET :keep)"
+        )
+        self._mending(lambda db: db.execute(sql, {"topic": topic, "keep": keep}))
+
     def close(self) -> None:
         """Fold the log into the file and let go."""
         with suppress(sqlite3.Error):

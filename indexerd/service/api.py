@@ -9,29 +9,23 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
-from pathlib import Path
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 from indexerd import __version__
 from indexerd.core import wire
-from indexerd.core.clean import clean_line
 from indexerd.core.times import iso
 from indexerd.errors import IndexerdError, NotFoundError, UsageError
-from indexerd.io.metas import read_user
 from indexerd.io.writer import MetaWriter
-from indexerd.meta import NAME_MAX, UserFile
-from indexerd.paths import user_name
 from indexerd.service.answers import Answers, flag, word
 from indexerd.service.health import status
 from indexerd.service.indexing import Done
-from indexerd.service.library import Library
 from indexerd.service.pipeline import Pipeline
 from indexerd.service.plan import plan
 from indexerd.service.preview import as_sent
+from indexerd.service.sidecar import Sidecars
 from indexerd.service.treasury import Treasury
 from indexerd.service.trees import Trees
-from indexerd.service.views import row_of, take
 
 FIRST_SCAN_PATIENCE = 5.0  # seconds
 PROTOCOL = 1
@@ -63,7 +57,10 @@ class Api:
         treasury: Treasury,
         writer: MetaWriter,
         clock: Callable[[], float],
+        *,
+        more: Mapping[str, Method] | None = None,
     ) -> None:
+        """`more` are methods of parts that answer for themselves."""
         self._pipeline = pipeline
         self._answers = answers
         self._treasury = treasury
@@ -88,7 +85,7 @@ class Api:
         trees = Trees(
             pipeline.library, answers, read=pipeline.read, update=self._update, clock=clock
         )
-        self._methods |= trees.methods()
+        self._methods |= trees.methods() | dict(more or {})
 
     def handle(self, request: wire.Request, peer: Peer) -> Any:
         """Answer one request, at once where that is possible."""
@@ -112,12 +109,18 @@ class Api:
     # -- methods -------------------------------------------------------------------------
 
     def _hello(self, _params: dict[str, Any], _peer: Peer) -> dict[str, Any]:
+        settings = self._pipeline.settings
         return {
             "version": __version__,
             "protocol": PROTOCOL,
             "capabilities": sorted(self._methods),
             "pid": os.getpid(),
             "startedAt": iso(self._started),
+            "settings": {
+                "commandName": settings.command_name,
+                "statusKey": settings.status_key,
+                "notificationAutoClearMs": settings.notification_auto_clear_ms,
+            },
         }
 
     def _status(self, _params: dict[str, Any], _peer: Peer) -> dict[str, Any]:
@@ -201,27 +204,11 @@ class Api:
     async def _update(self, params: dict[str, Any], _peer: Peer) -> dict[str, Any]:
         """Set or clear the user's title, labels, hint and context sets of a session."""
         row = self._answers.row(_ref(params), cwd=word(params, "cwd"))
-        session_id = row["sessionId"]
-        directory = self._meta_dir(row)
-        if directory is None:
-            raise NotFoundError("there is no place for this session's sidecar")
-        change = partial(_changed, params)
-        labelled = _labelled(params)
-        if labelled:
-            await self._pipeline.read(_find, self._pipeline.library, session_id, labelled)
-        async with self._updating:  # read, change, write: one at a time
-            await asyncio.to_thread(self._write_user, Path(directory), session_id, change)
-            await self._pipeline.rewritten(session_id, directory)
-        if "title" in params:
-            renamed = {"name": self._answers.by_id(session_id)["name"], "previous": row["name"]}
-            self._pipeline.news.tell("session.renamed", session_id, renamed)
-        return self._answers.by_id(session_id)
+        return await self._sidecars.update(row, params)
 
-    def _write_user(
-        self, directory: Path, session_id: str, change: Callable[[UserFile], UserFile]
-    ) -> None:
-        old = read_user(directory / user_name(session_id)) or UserFile()
-        self._writer.write_user(directory, session_id, change(old))
+    @cached_property
+    def _sidecars(self) -> Sidecars:
+        return Sidecars(self._pipeline, self._answers, self._writer)
 
 
 def _indexed(done: Done) -> dict[str, Any]:
@@ -233,60 +220,3 @@ def _ref(params: dict[str, Any]) -> str:
     if not isinstance(ref, str) or not ref:
         raise UsageError("ref is required, and is a string")
     return ref
-
-
-def _changed(params: dict[str, Any], old: UserFile) -> UserFile:
-    """The sidecar with what `update` asks for; null clears."""
-    held = old.model_dump()
-    if "title" in params:
-        held["title"] = _line(params["title"], "title")
-    if "envHint" in params:
-        held["env_hint"] = _line(params["envHint"], "envHint")
-    if "label" in params:
-        entry_id, text = _label(params["label"])
-        labels = {key: one for key, one in old.labels.items() if key != entry_id}
-        held["labels"] = labels | ({entry_id: text} if text else {})
-    for key in ("context", "setContext"):
-        if key in params:
-            held["context"] = _context(params[key])
-    return UserFile.model_validate(held)
-
-
-def _label(given: Any) -> tuple[str, str | None]:
-    """An entry's id, and its label; None takes that back."""
-    if not isinstance(given, dict) or not isinstance(given.get("entryId"), str):
-        raise UsageError("label is {entryId, text}")
-    return given["entryId"], _line(given.get("text"), "label text")
-
-
-def _labelled(params: dict[str, Any]) -> str:
-    """The entry that gets a label by this, which must be there."""
-    entry_id, text = _label(params["label"]) if "label" in params else ("", None)
-    return entry_id if text else ""
-
-
-def _find(library: Library, session_id: str, entry_id: str) -> None:
-    """Raise where a session has no such entry."""
-    row_of(take(library, session_id).state, entry_id)
-
-
-def _line(value: Any, what: str) -> str | None:
-    if value is None:
-        return None
-    if not isinstance(value, str):
-        raise UsageError(f"{what} is a string, or null to clear it")
-    return clean_line(value, NAME_MAX) or None
-
-
-def _context(value: Any) -> dict[str, list[str]]:
-    if value is None:
-        return {}
-    sound = isinstance(value, dict) and all(
-        isinstance(name, str)
-        and isinstance(items, list)
-        and all(isinstance(item, str) for item in items)
-        for name, items in value.items()
-    )
-    if not sound:
-        raise UsageError("context is {set: [items]}")
-    return {str(name): list(items) for name, items in value.items()}

@@ -39,11 +39,13 @@ from indexerd.service.api import Api
 from indexerd.service.config import read_config
 from indexerd.service.health import status
 from indexerd.service.indexing import Indexer
+from indexerd.service.issued import Issued
 from indexerd.service.library import Library
 from indexerd.service.news import News
 from indexerd.service.once import Report, run_once
 from indexerd.service.pipeline import Pipeline
 from indexerd.service.reader import Reader
+from indexerd.service.references import References
 from indexerd.service.treasury import Treasury
 from indexerd.settings import Loaded, Settings
 
@@ -108,12 +110,14 @@ class Daemon:
         )
         self.treasury.load(self._ledger.notes(BREAKERS))
         self._writer = MetaWriter()
+        self.telemetry = Telemetry(places.telemetry)
         self.library = self._library(start)
         self._claims = self._claim_roots()
         self.pipeline = self._pipeline(start, watching=watching)
         self.answers = Answers(self._catalog, time.time)
         self.pipeline.on_row = self.answers.row_changed
-        self.api = Api(self.pipeline, self.answers, self.treasury, self._writer, time.time)
+        parts = self.pipeline, self.answers, self.treasury, self._writer
+        self.api = Api(*parts, time.time, more=self._methods())
 
     def _library(self, start: Start) -> Library:
         return Library(
@@ -132,7 +136,7 @@ class Daemon:
             self.library,
             reader=self._reader,
             treasury=self.treasury,
-            telemetry=Telemetry(start.places.telemetry),
+            telemetry=self.telemetry,
             writer=self._writer,
             notify=self._attempted,
             clock=time.time,
@@ -148,6 +152,19 @@ class Daemon:
             models=Models(start.loaded.settings, start.env),
             clock=time.time,
         )
+
+    def _methods(self) -> dict[str, Any]:
+        """What the parts besides the API's own answer."""
+        references = References(
+            self.answers,
+            Issued(self._ledger, self._reader, time.time),
+            ask=_no_questions,
+            home=self.library.home,
+            settings=self._settings,
+            record=self.telemetry.append,
+            clock=time.time,
+        )
+        return references.methods()
 
     def _claim_roots(self) -> list[int]:
         """Two daemons with two state directories do not share a root (S0.41)."""
@@ -314,6 +331,12 @@ class Daemon:
     def _defect(self, method: str, error: BaseException) -> None:
         if isinstance(error, Exception):
             self.news.defect(Event.SOCKET_REJECTED, method, error)
+
+
+async def _no_questions(_id: str, _question: str, **_: Any) -> dict[str, Any]:
+    from indexerd.errors import ModelUnavailableError
+
+    raise ModelUnavailableError("questions are not wired yet")
 
 
 def make_private(directory: Path) -> None:

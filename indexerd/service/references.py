@@ -1,0 +1,355 @@
+"""`expand`: what a prompt's `@@…` references stand for, ready to be injected (S0.47 to S0.58).
+
+In: a prompt. Out: what became of each reference, and messages to put behind the user's own: one
+block of summaries, and one message for each question that was asked with a reference. The prompt
+is never changed and never refused; what fails is said of its reference alone, and hinders no
+other. Only meta files are read, one for each session, and no session file, unless somebody asks
+a question. The asking session itself is never what a name means: its own first message holds it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from indexerd.core import inject
+from indexerd.core.names import Scope
+from indexerd.core.redact import compile_extra, redact
+from indexerd.core.references import Reference, find
+from indexerd.core.times import iso
+from indexerd.errors import AmbiguousError, IndexerdError, InvalidMetaError, UsageError
+from indexerd.io.metas import read_meta
+from indexerd.io.telemetry import INJECT
+from indexerd.meta import MetaFile
+from indexerd.paths import meta_name
+from indexerd.service.answers import Answers, word
+from indexerd.service.issued import Kept
+from indexerd.settings import Settings
+
+FILES_SHOWN = 10
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_STATUS = {
+    "not_found": "not_found",
+    "ambiguous_reference": "ambiguous",
+    "usage": "not_found",
+}
+
+Params = dict[str, Any]
+Ask = Callable[..., Awaitable[dict[str, Any]]]
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """One reference, and what became of it."""
+
+    asked: Reference
+    status: str = "resolved"
+    row: dict[str, Any] = field(default_factory=dict)
+    candidates: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    questions: list[dict[str, Any]] = field(default_factory=list)
+
+    def told(self) -> dict[str, Any]:
+        """As the answer lists it."""
+        found: dict[str, Any] = {"raw": self.asked.raw, "status": self.status}
+        if self.row:
+            found |= {"sessionId": self.row["sessionId"], "name": self.row["name"]}
+        more = {"candidates": self.candidates, "notes": self.notes, "questions": self.questions}
+        return found | {key: value for key, value in more.items() if value}
+
+
+@dataclass(slots=True)
+class _Prompt:
+    """One prompt on its way."""
+
+    session_id: str | None
+    cwd: str | None
+    turn_id: str | None
+    outcomes: list[_Outcome] = field(default_factory=list)
+    sections: dict[str, str] = field(default_factory=dict)  # by session id, in their order
+    fresh: dict[str, str] = field(default_factory=dict)  # those to be kept as they are
+    answers: list[tuple[_Outcome, str, dict[str, Any]]] = field(default_factory=list)
+
+
+class References:
+    """Expands prompts, for one daemon."""
+
+    def __init__(
+        self,
+        answers: Answers,
+        issued: Kept,
+        *,
+        ask: Ask,
+        home: Callable[[str], str | None],
+        settings: Callable[[], Settings],
+        record: Callable[[dict[str, Any]], object],
+        clock: Callable[[], float],
+    ) -> None:
+        """`ask(session_id, question, turn_id=…)` answers a question; `record` keeps an audit row.
+
+        `home` gives the directory of a session's meta file.
+        """
+        self._answers = answers
+        self._issued = issued
+        self._ask = ask
+        self._home = home
+        self._settings = settings
+        self._record_row = record
+        self._clock = clock
+
+    def methods(self) -> dict[str, Callable[[Params, Any], Any]]:
+        """Every method, by its name."""
+        return {"expand": lambda params, _peer: self.expand(params)}
+
+    async def expand(self, params: Params) -> dict[str, Any]:
+        """Find, resolve, ask: the result of interfaces.md §5."""
+        text = params.get("text")
+        if not isinstance(text, str):
+            raise UsageError("text is required, and is a string")
+        prompt = _Prompt(word(params, "sessionId"), word(params, "cwd"), word(params, "turnId"))
+        found = find(text)
+        if not found:
+            return _answer(prompt, [], truncated=False)
+        await self._resolve_all(prompt, found)
+        await self._ask_all(prompt, found)
+        messages, truncated = self._messages(prompt)
+        if prompt.session_id and prompt.fresh:
+            await self._issued.keep(prompt.session_id, prompt.fresh)
+        answer = _answer(prompt, messages, truncated=truncated)
+        self._record(prompt, answer)
+        return answer
+
+    # -- sessions ------------------------------------------------------------------------
+
+    async def _resolve_all(self, prompt: _Prompt, found: list[Reference]) -> None:
+        most = self._settings().references.max_refs_per_prompt
+        kept = await self._issued.of(prompt.session_id) if prompt.session_id else {}
+        counted: set[str] = set()  # sessions, and references that stand for none
+        for asked in _distinct(found):
+            outcome = _Outcome(asked)
+            prompt.outcomes.append(outcome)
+            if len(counted) >= most:
+                outcome.status = "over_limit"
+                continue
+            try:
+                outcome.row = self._row(asked.ref, prompt)
+                await self._tell(prompt, outcome, kept)
+            except IndexerdError as bad:
+                _fail(outcome, bad)
+            counted.add(outcome.row.get("sessionId") or asked.raw)
+
+    def _row(self, ref: str, prompt: _Prompt) -> dict[str, Any]:
+        scope: Scope = self._settings().references.scope if prompt.cwd else "all"
+        match = self._answers.names.resolve(
+            ref, cwd=prompt.cwd, scope=scope, exclude=prompt.session_id
+        )
+        return self._answers.by_id(match.session_id)
+
+    async def _tell(self, prompt: _Prompt, outcome: _Outcome, kept: dict[str, str]) -> None:
+        """Add the sections of a reference, and of its ancestors, if they can be read."""
+        for row in self._line(outcome):
+            session_id = row["sessionId"]
+            if session_id in prompt.sections:
+                continue
+            text = kept.get(session_id)
+            if text is None:
+                try:
+                    meta = await asyncio.to_thread(self._meta, session_id)
+                except IndexerdError:
+                    if row is outcome.row:
+                        raise
+                    outcome.notes.append(f"the meta file of its ancestor {session_id} is invalid")
+                    continue
+                text = self._redacted(inject.section(_told(row, meta)))
+                if meta is not None:  # what was not summarised yet may be, the next time
+                    prompt.fresh[session_id] = text
+            prompt.sections[session_id] = text
+
+    def _meta(self, session_id: str) -> MetaFile | None:
+        home = self._home(session_id)
+        return read_meta(Path(home) / meta_name(session_id)) if home else None
+
+    def _redacted(self, text: str) -> str:
+        """Another hand may have written it, and redacted nothing."""
+        settings = self._settings().redact
+        return (
+            redact(text, compile_extra(settings.extra_patterns)).text if settings.enabled else text
+        )
+
+    def _line(self, outcome: _Outcome) -> list[dict[str, Any]]:
+        """The session, and as many of its ancestors as are wanted and known (S0.58)."""
+        line = [outcome.row]
+        for _ in range(outcome.asked.up):
+            parent = self._parent(line[-1])
+            if parent is None:
+                known = line[-1].get("parentSessionFile") or line[-1].get("parentSessionId")
+                why = "is not known any more" if known else "has none"
+                outcome.notes.append(f"ancestors end at {line[-1]['sessionId']}: its parent {why}")
+                break
+            if any(parent["sessionId"] == one["sessionId"] for one in line):
+                outcome.notes.append("ancestors run in a circle")
+                break
+            line.append(parent)
+        return line
+
+    def _parent(self, row: dict[str, Any]) -> dict[str, Any] | None:
+        """By id, which the file's name may hold if it is not said (Q9)."""
+        in_name = _UUID.findall(str(row.get("parentSessionFile") or "").rpartition("/")[2])
+        for session_id in (row.get("parentSessionId"), *in_name[-1:]):
+            if session_id:
+                try:
+                    return self._answers.by_id(session_id)
+                except IndexerdError:
+                    continue
+        return None
+
+    # -- questions -----------------------------------------------------------------------
+
+    async def _ask_all(self, prompt: _Prompt, found: list[Reference]) -> None:
+        by_key = {_key(one.asked): one for one in prompt.outcomes}
+        asked = dict.fromkeys((_key(one), one.question) for one in found if one.question)
+        for key, question in asked:
+            outcome = by_key[key]
+            if outcome.status != "resolved" or question is None:
+                continue
+            told: dict[str, Any] = {"question": question, "status": "answered"}
+            outcome.questions.append(told)
+            try:
+                answer = await self._ask(outcome.row["sessionId"], question, turn_id=prompt.turn_id)
+            except IndexerdError as bad:
+                told |= {"status": "failed", "code": bad.kind, "message": str(bad)}
+            else:
+                prompt.answers.append((outcome, question, answer))
+
+    # -- messages ------------------------------------------------------------------------
+
+    def _messages(self, prompt: _Prompt) -> tuple[list[dict[str, Any]], bool]:
+        most = self._settings().references.max_injected_bytes
+        sections = list(prompt.sections.values())
+        makers: list[tuple[dict[str, Any], Callable[[int], inject.Block]]] = []
+        if sections:
+            ids = {"sessionIds": list(prompt.sections)}
+            makers.append((ids, lambda room: inject.block(sections, room)))
+        for outcome, question, answer in prompt.answers:
+            session_id = outcome.row["sessionId"]
+            details = {"sessionIds": [session_id], "question": question}
+            makers.append((details, _answered(outcome.row["name"], session_id, question, answer)))
+        sizes = [len(make(_UNBOUNDED).text.encode()) for _, make in makers]
+        rooms = inject.shares(sizes, most)
+        blocks = [make(room) for (_, make), room in zip(makers, rooms, strict=True)]
+        messages = [
+            {
+                "customType": inject.CUSTOM_TYPE,
+                "content": one.text,
+                "display": False,
+                "details": details,
+            }
+            for (details, _), one in zip(makers, blocks, strict=True)
+        ]
+        return messages, any(one.truncated for one in blocks)
+
+    def _record(self, prompt: _Prompt, answer: dict[str, Any]) -> None:
+        """The audit row, with upstream's names (S0.56)."""
+        reasons = dict.fromkeys(("not_found", "invalid_meta", "over_limit", "ambiguous"), 0)
+        for one in prompt.outcomes:
+            if one.status in reasons:
+                reasons[one.status] += 1
+        resolved = len(prompt.outcomes) - sum(reasons.values())
+        row = {
+            "customType": INJECT,
+            "success": resolved > 0,
+            "sessionId": prompt.session_id,
+            "resolvedCount": resolved,
+            "unresolvedCount": sum(reasons.values()),
+            "unresolvedReasons": reasons,
+            "injectedBytes": answer["injectedBytes"],
+            "truncated": answer["truncated"],
+            "timestamp": iso(self._clock()),
+        }
+        self._record_row({key: value for key, value in row.items() if value is not None})
+
+
+_UNBOUNDED = 1 << 40
+
+
+def _key(one: Reference) -> str:
+    """References that are the same in all but how large their letters are."""
+    return f"{one.ref.lower()}~{one.up}"
+
+
+def _distinct(found: list[Reference]) -> list[Reference]:
+    """Each reference once, where it is first seen."""
+    first: dict[str, Reference] = {}
+    for one in found:
+        first.setdefault(_key(one), one)
+    return list(first.values())
+
+
+def _fail(outcome: _Outcome, bad: IndexerdError) -> None:
+    outcome.status = _STATUS.get(bad.kind, "invalid_meta")
+    if isinstance(bad, AmbiguousError):
+        outcome.candidates = bad.candidates
+    elif not isinstance(bad, InvalidMetaError) and outcome.status == "invalid_meta":
+        outcome.notes.append(str(bad))
+
+
+def _told(row: dict[str, Any], meta: MetaFile | None) -> inject.Told:
+    agent, cwd = row.get("agent", ""), row.get("cwd", "")
+    if meta is None:
+        return inject.Told(
+            session_id=row["sessionId"],
+            name=row["name"],
+            updated_at=row["modifiedAt"],
+            description="Not summarised yet. It begins: " + (row["firstUserMessage"] or "-"),
+            summary=_facts(row),
+            tags=row["tags"],
+            source=f"{agent} session in {cwd}",
+        )
+    return inject.Told(
+        session_id=row["sessionId"],
+        name=row["name"],
+        updated_at=meta.updated_at,
+        description=meta.description,
+        summary=meta.summary,
+        tags=meta.tags,
+        source=f"{agent} session in {cwd}, summarised by {meta.model}",
+    )
+
+
+def _facts(row: dict[str, Any]) -> str:
+    """What is known of a session that nobody summarised."""
+    files = [str(one) for one in row.get("filesModified") or ()]
+    more = f", and {len(files) - FILES_SHOWN} more" if len(files) > FILES_SHOWN else ""
+    lines = [f"- {row.get('userMessageCount', 0)} messages of its user"]
+    if files:
+        lines.append(f"- files modified: {', '.join(files[:FILES_SHOWN])}{more}")
+    return "\n".join(lines)
+
+
+def _answered(
+    name: str, session_id: str, question: str, answer: dict[str, Any]
+) -> Callable[[int], inject.Block]:
+    """What makes the message of an answer, given room for it."""
+    lines = [answer["answerMarkdown"], "", f"Confidence: {answer['confidence']}"]
+    lines += [f"[{one['entryId']}] {one['role']}: {one['excerpt']}" for one in answer["citations"]]
+    lines += [f"Note: {one}" for one in answer["notes"]]
+    return lambda room: inject.answer(name, session_id, question, "\n".join(lines), room)
+
+
+def _answer(prompt: _Prompt, messages: list[dict[str, Any]], *, truncated: bool) -> dict[str, Any]:
+    answer = {
+        "references": [one.told() for one in prompt.outcomes],
+        "messages": messages,
+        "message": messages[0] if messages else None,
+        "injectedBytes": sum(len(one["content"].encode()) for one in messages),
+        "truncated": truncated,
+    }
+    resolved = sum(one.status == "resolved" for one in prompt.outcomes)
+    failed = len(prompt.outcomes) - resolved
+    said = [f"✅ resolved {resolved} reference(s)"] if resolved else []
+    said += [f"⚠️ failed to resolve {failed} reference(s)"] if failed else []
+    return answer | ({"statusText": said} if said else {})

@@ -1,0 +1,278 @@
+"""`expand` through the real daemon and command line (S0.47 to S0.58, S0.65, S0.68, S1.38)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indexerd.core.inject import GUIDE, HEAD, TRUNCATED
+from tests.e2e.world import World, until
+
+CANARY = "The lighthouse keeper asked for purple valves."
+
+
+def meta(session_id: str, name: str, **more: Any) -> dict[str, Any]:
+    """A meta file's fields, as another program may have written them."""
+    return {
+        "sessionId": session_id,
+        "sessionFile": f"/gone/{session_id}.jsonl",
+        "name": name,
+        "description": f"About {name}.",
+        "summary": f"## Goal\n\n- {name}\n\n## Key Decisions\n\n- {CANARY}",
+        "tags": ["valves"],
+        "cwd": "/w",
+        "createdAt": "2026-11-01T10:00:00.000Z",
+        "updatedAt": "2026-11-01T11:00:00.000Z",
+        "model": "local/extractive",
+        "lastIndexedLeafId": "aaaaaaaa",
+    } | more
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """A home where pi was started once."""
+    world = World(tmp_path)
+    world.install_pi()
+    return world
+
+
+def add(world: World, name: str, *, turns: int = 1, cwd: str = "/w", **more: Any) -> str:
+    """A session with a meta file of its own; below the threshold, so that nobody rewrites it."""
+    session = world.session(turns, cwd=cwd)
+    world.metas.mkdir(exist_ok=True)
+    held = meta(session.id, name, cwd=cwd, sessionFile=str(session.path), **more)
+    held["lastIndexedLeafId"] = session.last
+    (world.metas / f"{session.id}.meta.json").write_text(json.dumps(held))
+    return session.id
+
+
+def expand(world: World, text: str, **more: Any) -> dict[str, Any]:
+    """Ask the daemon."""
+    found: dict[str, Any] = world.call("expand", text=text, **more)
+    return found
+
+
+def statuses(found: dict[str, Any]) -> dict[str, str]:
+    """What became of each reference."""
+    return {one["raw"]: one["status"] for one in found["references"]}
+
+
+def test_a_prompt_with_references(world: World) -> None:
+    """S0.47 to S0.53: by name, by id and by prefix; one message behind the user's text."""
+    valve, lamp = add(world, "Purple valve design"), add(world, "Lamp oil ledger")
+    with world.daemon():
+        text = f'see @@purple-valve-design and @@"Lamp oil ledger", again @@{valve}, `@@code`'
+        found = expand(world, text)
+
+        assert statuses(found) == {
+            "@@purple-valve-design": "resolved",
+            '@@"Lamp oil ledger"': "resolved",
+            f"@@{valve}": "resolved",
+        }
+        (message,) = found["messages"]
+        assert found["message"] == message
+        assert message["customType"] == "session-reference"
+        assert message["display"] is False
+        assert message["details"] == {"sessionIds": [valve, lamp]}
+        content = message["content"]
+        assert content.startswith(f"{HEAD}\n{GUIDE}\n\n## 1. Purple valve design ({valve})\n")
+        assert f"\n\n## 2. Lamp oil ledger ({lamp})\n" in content
+        assert f"> - {CANARY}" in content
+        assert found["injectedBytes"] == len(content.encode())
+        assert found["truncated"] is False
+        assert found["statusText"] == ["✅ resolved 3 reference(s)"]
+        assert expand(world, text) == found  # S0.55
+        assert expand(world, f"@@{valve[:12]}")["references"][0]["sessionId"] == valve
+
+
+def test_what_does_not_resolve_is_said(world: World) -> None:
+    """S0.49 to S0.51: nothing is guessed, nothing blocked; each reference has its status."""
+    for name in ("Purple valve design", "Purple valve tests", "A third one", "A fourth one"):
+        add(world, name)
+    broken = add(world, "Broken")
+    with world.daemon():
+        until(lambda: world.row(broken).get("name") == "Broken", "the row")
+        (world.metas / f"{broken}.meta.json").write_text("{")
+        found = expand(world, f"@@no-such-thing @@purple-valve @@{broken} @@a-third-one")
+
+        assert statuses(found) == {
+            "@@no-such-thing": "not_found",
+            "@@purple-valve": "ambiguous",
+            f"@@{broken}": "invalid_meta",
+            "@@a-third-one": "over_limit",
+        }
+        assert {one["name"] for one in found["references"][1]["candidates"]} == {
+            "Purple valve design",
+            "Purple valve tests",
+        }
+        assert found["messages"] == []
+        assert found["message"] is None
+        assert found["statusText"] == ["⚠️ failed to resolve 4 reference(s)"]
+        rows = [one for one in world.telemetry() if one["customType"] == "session-reference:inject"]
+        assert rows[-1]["unresolvedReasons"] == {
+            "not_found": 1,
+            "invalid_meta": 1,
+            "over_limit": 1,
+            "ambiguous": 1,
+        }
+        assert rows[-1]["success"] is False
+
+
+def test_a_prompt_without_references_is_left_alone(world: World) -> None:
+    """Nothing is found, said or recorded."""
+    with world.daemon():
+        assert expand(world, "mail me@@example.org, or `@@code`") == {
+            "references": [],
+            "messages": [],
+            "message": None,
+            "injectedBytes": 0,
+            "truncated": False,
+        }
+        assert world.telemetry() == []
+
+
+def test_the_same_session_gets_the_same_text_again(world: World) -> None:
+    """S0.55, Q8: once issued in a session it stays, over a restart too; elsewhere it is new."""
+    valve = add(world, "Purple valve design")
+    path = world.metas / f"{valve}.meta.json"
+    with world.daemon():
+        before = expand(world, f"@@{valve}", sessionId="asking-1")
+    held = json.loads(path.read_text()) | {"summary": "All is different now."}
+    path.write_text(json.dumps(held))
+    with world.daemon():
+        again = expand(world, f"and @@{valve}", sessionId="asking-1")
+        elsewhere = expand(world, f"@@{valve}", sessionId="asking-2")
+
+    assert again["message"]["content"] == before["message"]["content"]
+    assert "All is different now." in elsewhere["message"]["content"]
+
+
+def test_ancestors(world: World) -> None:
+    """S0.57, S0.58: parents come only when they are asked for, and a circle ends the walk."""
+    first = world.session(1)
+    second = world.session()
+    second.path.write_text("")
+    parent = {"parentSession": str(first.path)}
+    second._append(
+        {"type": "session", "version": 3, "id": second.id, "timestamp": "2026-11-21T10:00:00Z"}
+        | {"cwd": "/w"}
+        | parent
+    )
+    second.last = None
+    second.turn("Now the second part, please.")
+    with world.daemon():
+        until(lambda: world.row(second.id).get("parentSessionId") == first.id, "the parent")
+        alone = expand(world, f"@@{second.id}")
+        line = expand(world, f"@@{second.id}~3")
+
+    assert alone["message"]["details"]["sessionIds"] == [second.id]
+    assert line["message"]["details"]["sessionIds"] == [second.id, first.id]
+    assert line["references"][0]["notes"] == [f"ancestors end at {first.id}: its parent has none"]
+
+
+def test_the_asking_session_is_not_what_its_own_words_name(world: World) -> None:
+    """S0.68: a prompt is its session's first message, and so its name."""
+    valve = add(world, "Purple valve design")
+    asking = world.session()
+    asking.turn("Please read @@purple-valve-design and go on.")
+    later = world.session()
+    later.turn("@@purple-valve-design once more")
+    with world.daemon():
+        until(lambda: world.row(later.id), "the row")
+        found = expand(world, "as in @@purple-valve-design", sessionId=asking.id, cwd="/w")
+
+    assert found["references"][0]["sessionId"] == valve
+
+
+def test_the_project_comes_first(world: World) -> None:
+    """S0.68: of two sessions of one name the project's is meant; all on request."""
+    here, there = add(world, "Valve plan", cwd="/w"), add(world, "Valve plan", cwd="/x")
+    with world.daemon():
+        until(lambda: world.row(here) and world.row(there), "the rows")
+        mine = expand(world, "@@valve-plan", cwd="/w/sub")
+        theirs = expand(world, "@@valve-plan", cwd="/x")
+        anywhere = expand(world, "@@valve-plan")
+
+    assert mine["references"][0]["sessionId"] == here
+    assert theirs["references"][0]["sessionId"] == there
+    assert statuses(anywhere) == {"@@valve-plan": "ambiguous"}
+
+
+def test_the_limit_in_bytes(world: World) -> None:
+    """S0.52: the settings' limit holds, the note included."""
+    world.env["INDEXERD_REFERENCES__MAX_INJECTED_BYTES"] = "900"
+    valve = add(world, "Valve plan", summary="Ventilgrößen prüfen. " * 200)
+    with world.daemon():
+        found = expand(world, f"@@{valve}")
+
+    assert found["truncated"] is True
+    assert found["injectedBytes"] <= 900
+    assert found["message"]["content"].endswith(f"\n{TRUNCATED}")
+
+
+def test_secrets_of_another_hand_are_redacted(world: World) -> None:
+    """X5: a meta file that nobody redacted does not put its key into a prompt."""
+    key = "sk-ant-api03-" + "Ab1" * 31 + "AA"
+    valve = add(world, "Valve plan", summary=f"The key is {key} as ever.")
+    with world.daemon():
+        found = expand(world, f"@@{valve}")
+
+    assert key not in found["message"]["content"]
+    assert "[redacted" in found["message"]["content"]
+
+
+def test_a_session_without_meta_file(world: World) -> None:
+    """What is known is said, and that nobody summarised it yet."""
+    session = world.session()
+    session.turn("Mend the moving average, please.")
+    with world.daemon():
+        until(lambda: world.row(session.id), "the row")
+        found = expand(world, f"@@{session.id}")
+
+    assert "Not summarised yet. It begins: Mend the moving" in found["message"]["content"]
+
+
+@pytest.mark.parametrize("running", [True, False], ids=["daemon", "offline"])
+def test_the_command(world: World, running: bool) -> None:
+    """S0.53, S0.54: the block; or block, rule and prompt; or the prompt as it is; exit code 0."""
+    valve = add(world, "Purple valve design")
+    world.run("run", "--once")
+    prompt = f"use @@{valve} please\n"
+
+    def expanded(*argv: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "indexerd", *argv],
+            env=world.env,
+            cwd=world.root,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=50,
+            check=True,
+        )
+
+    def check() -> None:
+        block = expanded("expand", prompt).stdout
+        assert block.startswith(f"{HEAD}\n")
+        assert CANARY in block
+        assert expanded("expand", "-", stdin=prompt).stdout == block
+        assert expanded("expand", "--inline", stdin=prompt).stdout == f"{block}\n---\n\n{prompt}"
+        assert expanded("expand", "--inline", "nothing here").stdout == "nothing here\n"
+        assert expanded("expand", "nothing here").stdout == ""
+        held = json.loads(expanded("--json", "expand", prompt).stdout)
+        assert held["message"]["content"] + "\n" == block
+        missing = expanded("expand", "see @@nobody-knows-this")
+        assert missing.stdout == ""
+        assert "@@nobody-knows-this: no such session" in missing.stderr
+
+    if running:
+        with world.daemon():
+            check()
+    else:
+        check()
+        assert "no daemon runs" in expanded("expand", prompt).stderr
