@@ -17,7 +17,7 @@ HEAVY = {
 }  # fmt: skip
 OURS = {
     "indexerd", "indexerd.__main__", "indexerd.cli", "indexerd.cli.fast", "indexerd.cli.streams",
-    "indexerd.client", "indexerd.errors", "indexerd.paths",
+    "indexerd.client", "indexerd.errors", "indexerd.sockets",
 }  # fmt: skip
 FULL = ["--color", "never"]  # the same command, in a form that the fast path leaves alone
 
@@ -31,6 +31,9 @@ ASKED = {
     "candidates": ["complete"],
     "candidates of a prefix": ["complete", "tune"],
     "no candidates": ["complete", "zebra"],
+    "references": ["expand", "as in @@forecast and @@deploy and @@zebra"],
+    "references inline": ["expand", "--inline", "as in @@forecast", "--session", "asking"],
+    "no references": ["expand", "nothing", "--cwd", "/"],
 }
 
 
@@ -53,7 +56,9 @@ def imports(home: Home, *argv: str) -> set[str]:
     return told("-m", "indexerd", *argv) - told("-c", "pass")
 
 
-@pytest.mark.parametrize("name", ["found by its id", "not found", "ambiguous", "candidates"])
+@pytest.mark.parametrize(
+    "name", ["found by its id", "not found", "ambiguous", "candidates", "references"]
+)
 @pytest.mark.parametrize("as_json", [False, True], ids=["plain", "json"])
 def test_hooks_import_the_standard_library_only(home: Home, name: str, *, as_json: bool) -> None:
     """interfaces.md 4: nothing of anybody else's, and of ours only what the question needs."""
