@@ -137,11 +137,23 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
+class Question:
+    """A question about a session, and what was said there, redacted: food for a local model."""
+
+    text: str
+    said: tuple[tuple[str, str, str], ...]  # (entry id, role, text), oldest first
+
+
+@dataclass(frozen=True, slots=True)
 class Prompt:
-    """What is sent to a model. `facts` never leaves the machine: only local models read it."""
+    """What is sent to a model.
+
+    `facts` and `question` never leave the machine: only local models read them.
+    """
 
     system: str
     user: str
     schema: dict[str, Any] | None = None  # JSON schema of the answer, where one is wanted
     max_output_tokens: int = 4096
     facts: Facts | None = None
+    question: Question | None = None

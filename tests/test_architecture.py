@@ -26,6 +26,7 @@ VAGUE = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "bas
 MAY_REPLACE = {
     "io/writer.py": "meta files and sidecars: the one writer",
     "io/units.py": "the service file, written as carefully",
+    "io/installs.py": "an agent's configuration, where its user asked for it",
     "io/rotating.py": "the log's files move on by one",
     "io/catalog_file.py": "a damaged catalog is put aside",
 }
@@ -33,6 +34,7 @@ MAY_REPLACE = {
 MAY_WRITE = {
     "io/writer.py": "meta files and sidecars: the one writer",
     "io/units.py": "the service file",
+    "io/installs.py": "an agent's configuration, where its user asked for it",
     "io/rotating.py": "log and telemetry",
     "io/journal.py": "the budget's journal",
     "io/lock.py": "the lock of the state directory",

@@ -36,6 +36,11 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "branches": ("tree", "branches", "List the branches of a session, by their last entries."),
     "path": ("tree", "path", "List the entries from the root to the leaf."),
     "context": ("tree", "context", "Show what the agent would hand its model."),
+    "ask": ("question", "ask", "Ask one past session a question."),
+    "context-set": ("contexts", "context_set", "Note what a session works with."),
+    "context-get": ("contexts", "context_get", "Show what was noted of a session."),
+    "resume-context": ("contexts", "resume_context", "Print the block for the first message after a resume."),
+    "footer": ("contexts", "footer", "Print a session's context in one line."),
     "index": ("act", "index", "Index a session now, or all that are due."),
     "rename": ("act", "rename", "Give a session a title of your own."),
     "label": ("tree", "label", "Label an entry of a session."),
@@ -44,6 +49,12 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "config": ("config", "config", "Show and check the configuration."),
     "doctor": ("doctor", "doctor", "Check the set-up, and say what to mend."),
     "service": ("service", "service", "Run the daemon at every login (systemd or launchd)."),
+    "mcp": ("mcp", "mcp", "Serve coding agents by the Model Context Protocol."),
+    "integrate": (
+        "integrate",
+        "integrate",
+        "Install into an agent: references, questions, context.",
+    ),
     "completion": ("completion", "completion", "Print a shell's completion script."),
 }
 

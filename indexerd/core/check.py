@@ -43,16 +43,16 @@ class Rejected:
 def judge(reply: str, *, cut: bool, redact: Callable[[str], str]) -> Metadata | Rejected:
     """Judge a reply. `cut` says that the output limit ended it: never salvaged (M10)."""
     try:
-        return _clean(Metadata.model_validate(_scrubbed(_json_of(reply, cut=cut))), redact)
+        return _clean(Metadata.model_validate(_scrubbed(json_of(reply, cut=cut))), redact)
     except RecursionError:
         return Rejected("The JSON is nested too deeply")
     except ValidationError as bad:
-        return Rejected("; ".join(_words(error) for error in bad.errors()[:8]))
+        return Rejected(faults(bad))
     except ValueError as bad:
         return Rejected(str(bad))
 
 
-def _json_of(reply: str, *, cut: bool) -> object:
+def json_of(reply: str, *, cut: bool) -> object:
     """The JSON value of a reply; ValueError, in words for the model, where there is none."""
     if not reply.strip():
         raise ValueError("Empty model output" + (" (cut by the output limit)" if cut else ""))
@@ -106,6 +106,11 @@ def _clean(said: Metadata, redact: Callable[[str], str]) -> Metadata:
     if all(tag.strip(" .").casefold() in _PLACEHOLDERS for tag in found.tags):
         raise ValueError("tags: placeholders are not an answer")
     return found
+
+
+def faults(bad: ValidationError) -> str:
+    """What is wrong with an answer, in words for the model, none of them its own."""
+    return "; ".join(_words(error) for error in bad.errors()[:8])
 
 
 def _words(error: object) -> str:

@@ -17,46 +17,35 @@ exact name anywhere stands before a fuzzy one nearby.
 A fuzzy name is taken if only one session's names account for every word of the reference
 (`Judge`); of several, one that is nearly the whole reference and clearly nearer than
 the next. Completions follow the same rings, and leave out sessions that are not live.
+
+A session that asks is told what else is meant, not itself: `exclude` is passed over by all but
+its exact id. References inside names are no part of what a session answers to (names_known).
 """
 
 from __future__ import annotations
 
 import re
-import sys
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import nlargest
 from typing import Any, Literal, NamedTuple
 
+from indexerd.core.names_complete import item
 from indexerd.core.names_fuzzy import Near, Nearness, folded, plain
-from indexerd.core.times import iso_ms, iso_of_ms
+from indexerd.core.names_known import Known, known, without_references
+from indexerd.core.times import iso_of_ms
 from indexerd.errors import AmbiguousError, NotFoundError, UsageError
+
+__all__ = ["Known", "Match", "Names", "Scope", "known"]
 
 REF_MAX = 512  # characters of a reference
 PREFIX_MIN = 6  # characters of an id
 CANDIDATES_MAX = 10
-LABEL_MAX = 60  # characters of a completion's label
 _NEARLY, _CLEARLY = 90.0, 10.0  # of 100: one of several is meant
 
 _BAD = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
-_BLANKS = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]+")
-
-_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
-
 Scope = Literal["project", "all"]
 How = Literal["id", "prefix", "name", "fuzzy"]
-
-
-class Known(NamedTuple):
-    """What the index holds of a session."""
-
-    session_id: str
-    name: str  # as displayed
-    aliases: tuple[str, ...]  # every name it answers to, the displayed one included
-    cwd: str
-    modified: int  # milliseconds since the epoch
-    named: bool  # the name was given by somebody, and not only taken from a message or a file
-    live: bool  # neither gone nor archived, and not a sub-agent's
 
 
 class Match(NamedTuple):
@@ -65,21 +54,6 @@ class Match(NamedTuple):
     session_id: str
     how: How
     score: float | None = None
-
-
-def known(row: Mapping[str, Any], aliases: Iterable[str] = ()) -> Known:
-    """What the index holds of a row; the row's own names are aliases anyway."""
-    name = str(row.get("name") or "")
-    own = (name, str(row.get("agentTitle") or ""), *aliases)
-    return Known(
-        session_id=str(row["sessionId"]),
-        name=name,
-        aliases=tuple(dict.fromkeys(one for one in own if one)),
-        cwd=sys.intern(str(row.get("cwd") or "")),
-        modified=iso_ms(str(row.get("modifiedAt") or "")),
-        named=row.get("nameSource") in {"user", "meta", "agent"},
-        live=not (row.get("archived") or row.get("gone") or row.get("subagent")),
-    )
 
 
 class Names:
@@ -137,7 +111,7 @@ class Names:
         _drop(self._ids, lower, slot)
         if lower not in self._ids:
             del self._sorted[bisect_left(self._sorted, lower)]
-        for key in {folded(alias) for alias in held.aliases}:
+        for key in held.folds():
             _drop(self._exact, key, slot)
         if len(self._slots) > 2 * len(self._sorted) + CANDIDATES_MAX:
             self._rebuild()
@@ -154,10 +128,9 @@ class Names:
         self._slots.append(row)
         lower = row.session_id.lower()
         self._ids.setdefault(row.session_id if lower == row.session_id else lower, []).append(slot)
-        for key in dict.fromkeys(map(folded, row.aliases)):
-            if key:
-                self._exact.setdefault(key, []).append(slot)
-                self._near.add(key, slot)
+        for key in row.folds():
+            self._exact.setdefault(key, []).append(slot)
+            self._near.add(key, slot)
 
     def _slot(self, session_id: str) -> int | None:
         for slot in self._ids.get(session_id.lower(), ()):
@@ -173,8 +146,15 @@ class Names:
         """
         return self._near.warm(names)
 
-    def resolve(self, ref: str, *, cwd: str | None = None, scope: Scope = "project") -> Match:
-        """Find the one session that is meant.
+    def resolve(
+        self,
+        ref: str,
+        *,
+        cwd: str | None = None,
+        scope: Scope = "project",
+        exclude: str | None = None,
+    ) -> Match:
+        """Find the one session that is meant; `exclude`, an id, is found by that id only.
 
         Raises UsageError (no reference at all), NotFoundError, AmbiguousError.
         """
@@ -183,15 +163,16 @@ class Names:
         by_id = self._by_id(ref)
         if len(by_id) == 1:
             return self._match(by_id[0], "id")
-        prefixed = self._nearest_ring(self._by_prefix(ref), here)
+        asking = None if exclude is None else self._slot(exclude)
+        prefixed = self._nearest_ring(self._by_prefix(ref), here, asking)
         if len(prefixed) == 1:
             return self._match(prefixed[0], "prefix")
-        same = self._nearest_ring(self._by_name(ref), here)
+        same = self._nearest_ring(self._by_name(ref, asking), here, asking)
         if same:
             return self._match(self._one_of(same), "name")
         if by_id or prefixed:
             raise self._ambiguous([(slot, None) for slot in by_id or prefixed])
-        return self._fuzzy(ref, here)
+        return self._fuzzy(ref, here, asking)
 
     def _match(self, slot: int, how: How, score: float | None = None) -> Match:
         return Match(self._row(slot).session_id, how, score)
@@ -216,18 +197,25 @@ class Names:
             found += self._ids[self._sorted[at]]
         return found
 
-    def _by_name(self, ref: str) -> list[int]:
-        slots = self._exact.get(folded(ref), [])
+    def _by_name(self, ref: str, asking: int | None) -> list[int]:
+        slots = [slot for slot in self._exact.get(folded(ref), ()) if slot != asking]
         if len(slots) < 2:  # noqa: PLR2004 - nothing to choose from
             return slots
         written = plain(ref)
-        as_written = [s for s in slots if any(plain(a) == written for a in self._row(s).aliases)]
+        as_written = [slot for slot in slots if self._is_written(slot, written)]
         return as_written or slots
 
-    def _nearest_ring(self, slots: Sequence[int], here: str | None) -> list[int]:
-        """Of some sessions those of the nearest ring."""
+    def _is_written(self, slot: int, written: str) -> bool:
+        names = map(without_references, self._row(slot).aliases)
+        return any(plain(name) == written for name in names)
+
+    def _nearest_ring(
+        self, slots: Iterable[int], here: str | None, asking: int | None
+    ) -> list[int]:
+        """Of some sessions those of the nearest ring, without the one that asks."""
+        slots = [slot for slot in slots if slot != asking]
         if here is None or not slots:
-            return list(slots)
+            return slots
         rings = [_ring(here, self._row(slot).cwd) for slot in slots]
         nearest = min(rings)
         return [slot for slot, ring in zip(slots, rings, strict=True) if ring == nearest]
@@ -258,11 +246,11 @@ class Names:
         }
         return found if score is None else found | {"score": score}
 
-    def _fuzzy(self, ref: str, here: str | None) -> Match:
+    def _fuzzy(self, ref: str, here: str | None, asking: int | None) -> Match:
         key = folded(ref)
         shared = self._near.shared(key)
         for ring in (None,) if here is None else (_BELOW, _ABOVE, _ELSEWHERE):
-            found = self._fitting(key, shared, here, ring)
+            found = self._fitting(key, shared, here, ring, asking)
             if len(found) == 1:
                 return self._match(found[0].owner, "fuzzy", _share(found[0].score))
             if found:
@@ -270,13 +258,18 @@ class Names:
         raise NotFoundError("no session fits this reference")
 
     def _fitting(
-        self, key: str, shared: Mapping[int, int], here: str | None, ring: int | None
+        self,
+        key: str,
+        shared: Mapping[int, int],
+        here: str | None,
+        ring: int | None,
+        asking: int | None,
     ) -> list[Near]:
         """Of every session in a ring that could be meant the name that comes nearest."""
         rings: dict[str, int] = {}
 
         def allowed(slot: int) -> bool:
-            row = self._slots[slot]
+            row = None if slot == asking else self._slots[slot]
             if row is None or here is None:
                 return row is not None
             if row.cwd not in rings:
@@ -327,7 +320,7 @@ class Names:
             nearest = min(rings.values())
             rows = [row for row in rows if rings[row.cwd] == nearest]
         newest = nlargest(limit, rows, key=lambda row: row.modified)
-        return [_item(row, now) for row in newest]
+        return [item(row, now) for row in newest]
 
     def _begun(self, prefix: str) -> Iterable[Known | None]:
         """Sessions whose id, or a word of whose names, begins so."""
@@ -369,24 +362,3 @@ def _checked(ref: str) -> str:
             hint=f"an id, the first {PREFIX_MIN} or more characters of one, or a name",
         )
     return ref
-
-
-def _item(row: Known, now: float) -> dict[str, Any]:
-    label = _BLANKS.sub(" ", row.name).strip() or row.session_id
-    return {
-        "sessionId": row.session_id,
-        "label": label if len(label) <= LABEL_MAX else label[: LABEL_MAX - 1].rstrip() + "…",
-        "age": _age(now - row.modified / 1000, row.modified),
-        "named": row.named,
-        "insert": f"@@{row.session_id} ",
-    }
-
-
-def _age(seconds: float, modified: int) -> str:
-    """How long ago: now, 5m, 3h, 2d, and after a week the date."""
-    if seconds < _MINUTE:
-        return "now"
-    for unit, letter, upto in ((_MINUTE, "m", _HOUR), (_HOUR, "h", _DAY), (_DAY, "d", 7 * _DAY)):
-        if seconds < upto:
-            return f"{int(seconds // unit)}{letter}"
-    return iso_of_ms(modified)[:10]

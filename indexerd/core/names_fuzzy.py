@@ -19,7 +19,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping
-from itertools import islice
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 ALIAS_MAX = 400  # characters of a name that are looked at
@@ -148,11 +148,15 @@ class Judge:
     def covers(self, key: str) -> bool:
         """Say it of a folded name."""
         others = key.split()
+        pairs = {one + other for one, other in pairwise(others)}  # "back up" is a "backup"
         if not self._words or "".join(others) == self._joined:  # "log in bug" is "login bug"
             return bool(self._words)
-        if any(word not in key for word in self._firm):
+        if any(word not in key and word not in pairs for word in self._firm):
             return False
-        if all(any(self._stands(word, other) for other in others) for word in self._words):
+        if all(
+            word in pairs or any(self._stands(word, other) for other in others)
+            for word in self._words
+        ):
             return True
         # As a whole: slips in short words and numbers' neighbours, words cut or joined wrongly.
         return (

@@ -4,7 +4,8 @@ In: what a user typed. Out: an `Asked` with terms (an FTS5 expression is made fr
 which no character of the user's gets unquoted) or a vetted pattern (`re:`). `parse` never
 raises; what cannot be searched for is said in `problem`.
 
-A bare word is a term; so is a `"quoted phrase"`. `a_b.py` is the phrase a, b, py. Chinese,
+A bare word is a term; so is a `"quoted phrase"`. `a_b.py` is the phrase a, b, py. Words that only
+hold a question together ("where did we fix …") are left out, where others remain. Chinese,
 Japanese, Korean, Thai, Lao, Khmer and Burmese have no spaces that SQLite's tokenizer could cut
 at, so `segment` puts a zero-width space around each such character before a text is stored,
 and a run of them in a query is a phrase of characters. `shown` takes the spaces out again.
@@ -17,10 +18,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from indexerd.core.query_pattern import Pattern, escaped, vetted
+from indexerd.core.query_words import Forms, forms_of, is_filler
 
 MATCH_TOKENIZER = "unicode61 remove_diacritics 2"
 QUERY_MAX = 1000  # characters of a query that are looked at
@@ -87,34 +90,59 @@ def fold(text: str) -> str:
 
 
 class Finder:
-    """Finds the terms of a query in a stored text. `widen`: the last word may go on."""
+    """Finds the terms of a query in a stored text.
 
-    def __init__(self, terms: Sequence[str], *, widen: bool) -> None:
+    `widen`: the last word may go on; `inflect`: words may have other endings.
+    """
+
+    def __init__(self, terms: Sequence[str], *, widen: bool, inflect: bool = False) -> None:
         self._terms = [
-            re.compile(_expression(fold(term), open_end=widen and n == len(terms) - 1))
+            _Term(fold(term), open_end=widen and n == len(terms) - 1, inflect=inflect)
             for n, term in enumerate(terms)
         ]
 
     def counts(self, text: str) -> list[int]:
         """How often each term stands in `text`."""
         folded = fold(text)
-        return [sum(1 for _ in term.finditer(folded)) for term in self._terms]
+        return [sum(1 for _ in term.spans(folded)) for term in self._terms]
 
     def snippet(self, text: str) -> str:
         """At most SNIPPET_MAX characters around the best place, found words in « »."""
         folded = fold(text)
         spans: list[tuple[int, int, int]] = []
         for n, term in enumerate(self._terms):
-            for found, _ in zip(term.finditer(folded), range(_SPANS_MAX), strict=False):
-                spans.append((*found.span(), n))
+            spans += [(*span, n) for span in islice(term.spans(folded), _SPANS_MAX)]
         return excerpt(text, spans)
 
 
-def _expression(term: str, *, open_end: bool) -> str:
-    """The term as whole words. Its letters come first: that is what `re` can look for fast."""
-    first, *others = [re.escape(word) for word in _WORD.findall(term)]
-    whole = "".join([rf"{first}(?<![^\W_]{first})", *(rf"[\W_]+{word}" for word in others)])
-    return whole if open_end else whole + r"(?![^\W_])"
+class _Term:
+    """Finds one folded term. Its letters come first: that is what `re` can look for fast."""
+
+    def __init__(self, term: str, *, open_end: bool, inflect: bool) -> None:
+        self._forms = forms_of(term) if inflect else None
+        self._begun = term if open_end else None
+        if self._forms is not None:
+            parts = [_begun(stem) + r"[^\W_]*" for stem in self._forms.stems]
+            self._regex = re.compile("|".join(parts))
+            return
+        first, *others = _WORD.findall(term)
+        whole = "".join([_begun(first), *(rf"[\W_]+{re.escape(word)}" for word in others)])
+        self._regex = re.compile(whole if open_end else whole + r"(?![^\W_])")
+
+    def spans(self, folded: str) -> Iterator[tuple[int, int]]:
+        """The places in a folded text. A word that goes on is marked as far as it was typed."""
+        for found in self._regex.finditer(folded):
+            lo, hi = found.span()
+            if self._forms is None or self._forms.take(found[0]):
+                yield lo, hi
+            elif self._begun and found[0].startswith(self._begun):
+                yield lo, lo + len(self._begun)
+
+
+def _begun(word: str) -> str:
+    """A word's letters where a word begins."""
+    letters = re.escape(word)
+    return rf"{letters}(?<![^\W_]{letters})"
 
 
 def excerpt(text: str, spans: Sequence[tuple[int, int, int]]) -> str:
@@ -154,20 +182,38 @@ class Asked:
     terms: tuple[str, ...] = ()
     open_end: bool = False  # the last term may be the beginning of a word
     quoted: bool = False  # some of it is meant to the letter
+    typed: int = 0  # words, those left out included
     pattern: Pattern | None = None
     problem: str | None = None
 
-    def match(self, *, column: str | None = None, widen: bool = False) -> str:
-        """The FTS5 expression: every term, in one column or in any."""
+    @property
+    def forms(self) -> list[Forms | None]:
+        """Of each term its other forms; None where it has none, or something is quoted."""
+        return [None if self.quoted else forms_of(fold(term)) for term in self.terms]
+
+    def matches(self, *, widen: bool = False, inflect: bool = False) -> list[str]:
+        """The FTS5 expression of each term. `widen`: the last may go on."""
         words = [f'"{term}"' for term in self.terms]
         if widen:
             words[-1] += " *"
-        joined = " AND ".join(words)
+        if not inflect:
+            return words
+        last = len(words) - 1
+        return [
+            f"({forms.match(open_end=widen and n == last)})" if forms else word
+            for n, (word, forms) in enumerate(zip(words, self.forms, strict=True))
+        ]
+
+    def match(
+        self, *, column: str | None = None, widen: bool = False, inflect: bool = False
+    ) -> str:
+        """The FTS5 expression: every term, in one column or in any."""
+        joined = " AND ".join(self.matches(widen=widen, inflect=inflect))
         return f"{{{column}}} : ({joined})" if column else joined
 
-    def finder(self, *, widen: bool = False) -> Finder:
+    def finder(self, *, widen: bool = False, inflect: bool = False) -> Finder:
         """What finds the terms again in a stored text."""
-        return Finder(self.terms, widen=widen)
+        return Finder(self.terms, widen=widen, inflect=inflect and not self.quoted)
 
 
 def parse(query: str) -> Asked:
@@ -184,14 +230,17 @@ def parse(query: str) -> Asked:
     kept = [(part, bare) for part, bare in parts if _WORD.search(part)]
     if not kept:
         return Asked(pattern=escaped(text), problem=cut)
+    typed = len(kept)
+    telling = [one for one in kept if not (one[1] and is_filler(one[0].strip("?!.,;:")))]
+    ending, kept = kept[-1], telling or kept
     if len(kept) > TERMS_MAX:
         kept, cut = kept[:TERMS_MAX], "too many words: only the first of them count"
     last, bare = kept[-1]
     words = _WORD.findall(segment(last))
-    open_end = bare and len(words[-1]) >= PREFIX_MIN and last[-1:].isalnum()
+    open_end = bare and len(words[-1]) >= PREFIX_MIN and last[-1:].isalnum() and kept[-1] == ending
     terms = tuple(segment(part).replace('"', " ") for part, _ in kept)
     quoted = not all(bare for _, bare in kept)
-    return Asked(terms=terms, open_end=open_end, quoted=quoted, problem=cut)
+    return Asked(terms=terms, open_end=open_end, quoted=quoted, typed=typed, problem=cut)
 
 
 def _pattern(text: str) -> Asked:

@@ -2,10 +2,11 @@
 
 In: a connection, an `Asked` (core.query), the sessions that may be found. Out: hits, best first,
 at most one field and one message for each session, and warnings. What has all words in one field
-or in one message comes first. Only where whole words give too few hits may the last word go on
-("conf" for "config"), do ids and directories count that have the words anywhere in them, and
-then sessions that have each word in some place. Where nothing is found, names that look alike
-are, or what has the words that were probably meant.
+or in one message comes first. Only where whole words give too few hits may words have other
+endings and the last one go on ("conf" for "config"), do ids, directories and files count that
+have the words anywhere in them, and then sessions that have each word in some place. Where
+nothing is found, names that look alike are, what has the words that were probably meant, or
+what has most words of a question; a warning says so.
 
 A score is the field's weight, times how well the text fits (BM25 over the candidates, brought
 into 0.5 to 1), times 0.85 to 1 for how lately the session was used. SQLite's own bm25() counts
@@ -16,7 +17,8 @@ so on; then those of the 30 sessions last used. Each session in turn, 200 for a 
 are compared.
 
 A message that was copied into forks is shown once, in the oldest session that has it; so is a
-name that is such a message's beginning.
+name that is such a message's beginning. Any name that is a message's counts half, and
+references to other sessions in it do not count.
 Patterns look at names and all else first, then at messages from new to old, until there are
 enough hits or the caller's patience ends, which a warning says.
 """
@@ -36,15 +38,16 @@ from indexerd.core.names_fuzzy import folded
 from indexerd.core.query import Asked, Finder, excerpt, segment, shown
 from indexerd.core.query_pattern import Pattern
 from indexerd.io.catalog_copies import is_copied_name, is_copy, originals
+from indexerd.io.catalog_loose import FIELDS, likeliest, own_words
+from indexerd.io.catalog_paths import files_with, is_path, marked, places_with
 from indexerd.io.catalog_spread import (
     best_place,
-    marked,
     mended,
-    places_with,
     rarity_of,
     sessions_with,
     terms_of,
 )
+from indexerd.io.catalog_texts import all_fields, all_messages
 from indexerd.io.catalog_write import SESSION_SHIFT, messages_of
 
 WEIGHTS = {
@@ -52,11 +55,11 @@ WEIGHTS = {
     "id": 10.0,
     "tags": 6.0,
     "description": 4.0,
+    "files": 3.0,
     "summary": 2.5,
     "message": 1.5,
     "cwd": 0.5,
 }
-_FIELDS = ("name", "tags", "description", "summary")
 _FIELD_MAX = 100  # candidates of a field
 _ROUND, _ROUNDS = 500, 8  # matching messages looked at in one go; how often
 _SESSIONS = 5  # with matching messages, for each hit asked for
@@ -66,6 +69,10 @@ _FEW = 60  # sessions in scope that are looked at one by one
 _EACH = 20  # messages of a session looked at by itself
 _SCORED = 8192  # characters of a text in which words are counted
 _BEGUN = 0.6  # what a word is worth that only begins as asked
+_ENDED = 0.85  # what one is worth that ends otherwise
+_UNNAMED = 0.5  # what a name is worth that is only a message
+_READ = 0.6  # what a file is worth that was only read
+_QUESTION = 3  # words typed that make a question, of which some may be missing
 _PLAIN = 0.75  # what a place is worth that no words were counted in
 _SPREAD = 0.4  # what one is worth that has only some of the words
 _HALF_LIFE_MS = 30 * 86_400_000
@@ -102,9 +109,12 @@ def search(
         look.by_pattern(asked.pattern, time.monotonic() + patience)
     elif asked.terms:
         look.by_words(asked)
-        for likely in (look.by_letters, look.by_likeness):
+        likely = [look.by_letters, look.by_likeness]
+        if asked.typed >= _QUESTION and len(asked.terms) > 1:
+            likely = [look.by_likeness, look.by_most, look.by_letters]
+        for guess in likely:
             if not look.found and not asked.quoted:
-                likely(asked)
+                guess(asked)
     warnings = (asked.problem, look.warning)
     return SearchResult(tuple(look.hits()), tuple(one for one in warnings if one))
 
@@ -119,6 +129,7 @@ class _Look:
     found: dict[tuple[int, bool], _Found] = field(default_factory=dict)  # by session, is message
     warning: str | None = None
     _factors: dict[int, float] = field(default_factory=dict)
+    _named: dict[int, bool] = field(default_factory=dict)
     _copied: dict[int, bool] = field(default_factory=dict)  # names, by session
     _listed: str | None = None  # the scope as SQL gets it
 
@@ -129,13 +140,20 @@ class _Look:
     def _all(self, sql: str, **values: Any) -> list[Any]:
         return self.db.execute(sql, {"scope": self._listed, **values}).fetchall()
 
-    def add(self, one: _Found) -> None:
-        """Keep the better of two places of one kind in a session, unless it is a copy."""
+    def add(self, one: _Found, weight: float | None = None) -> None:
+        """Keep the better of two places of one kind in a session, unless it is a copy.
+
+        `weight` is the field's, where the score does not have it already.
+        """
         if one.field == "name" and self._goes_by_copy(one.no):
             return
         if one.no not in self._factors:
             self._weigh_age([one.no])
-        one.score *= WEIGHTS[one.field] * self._factors[one.no]
+        if weight is None:
+            weight = WEIGHTS[one.field]
+            if one.field == "name" and not self._named.get(one.no):
+                weight *= _UNNAMED
+        one.score *= weight * self._factors.get(one.no, 1.0)
         place = (one.no, one.field == "message")
         if place not in self.found or self.found[place].score < one.score:
             self.found[place] = one
@@ -147,11 +165,12 @@ class _Look:
 
     def _weigh_age(self, sessions: Sequence[int]) -> None:
         sql = (
-            "SELECT no, (SELECT max(modified) FROM session) - ifnull(modified, 0) FROM session"
-            " WHERE no IN (SELECT value FROM json_each(:sessions))"
+            "SELECT no, (SELECT max(modified) FROM session) - ifnull(modified, 0), named"
+            " FROM session WHERE no IN (SELECT value FROM json_each(:sessions))"
         )
-        for no, age in self._all(sql, sessions=json.dumps(sessions)):
+        for no, age, named in self._all(sql, sessions=json.dumps(sessions)):
             self._factors[no] = 0.85 + 0.15 * 0.5 ** (age / _HALF_LIFE_MS)
+            self._named[no] = bool(named)
 
     def _enough(self, score: float = 0.0) -> bool:
         """Say whether there are as many sessions as asked for, with this score or better."""
@@ -162,33 +181,44 @@ class _Look:
         self._words(asked, widen=False)
         if not self._enough():
             self._places(asked.terms)
-            if asked.open_end:
+            if asked.open_end or any(asked.forms):
                 self._words(asked, widen=True)
         if not self._enough() and len(asked.terms) > 1:
             self._spread(asked)
 
     def _words(self, asked: Asked, *, widen: bool) -> None:
-        finder, worth = asked.finder(widen=widen), _BEGUN if widen else 1.0
-        rarity = self._rarity(asked.terms)
-        for name in (*_FIELDS, "message"):
-            if self._enough(WEIGHTS[name] * worth):
+        """Find places that have all words; `widen`: with other endings, the last going on."""
+        going_on = widen and asked.open_end
+        matches = asked.matches(widen=going_on, inflect=widen)
+        finder = asked.finder(widen=going_on, inflect=widen)
+        ended = asked.finder(inflect=True) if widen else finder
+        rarity = self._rarity(matches)
+        for name in (*FIELDS, "message"):
+            if self._enough(WEIGHTS[name] * (_ENDED if widen else 1.0)):
                 return  # none of those still to come could be among the best
+            match = " AND ".join(matches)
             if name == "message":
-                texts = self._message_texts(asked.match(widen=widen))
+                texts = self._message_texts(match)
             else:
-                texts = self._field_texts(name, asked, widen=widen)
+                texts = self._field_texts(name, f"{{{name}}} : ({match})")
             self._weigh_age([no for no, _, _ in texts])
             average = sum(len(text) for _, _, text in texts) / max(1, len(texts)) or 1.0
             for no, key, text in texts:
+                counts = finder.counts(text)
+                if widen and not all(counts) and len(text) < _SCORED:
+                    continue  # FTS5 finds everything that begins so
+                if name == "name" and not all(finder.counts(own_words(text))) and "@@" in text:
+                    continue
+                worth = 1.0 if not widen else _ENDED if all(ended.counts(text)) else _BEGUN
                 length = _K1 * (1 - _B + _B * len(text) / average)
-                counts = [max(count, 1) for count in finder.counts(text)]
-                fits = sum(w * n / (n + length) for w, n in zip(rarity, counts, strict=True))
+                tally = zip(rarity, (max(count, 1) for count in counts), strict=True)
+                fits = sum(w * n / (n + length) for w, n in tally)
                 score = worth * (0.5 + 0.5 * fits / sum(rarity))
                 self.add(_Found(no, name, key, score, self._snippet(name, key, finder)))
 
-    def _rarity(self, terms: Sequence[str]) -> list[float]:
+    def _rarity(self, matches: Sequence[str]) -> list[float]:
         """BM25's weights of words: the rarer, the more."""
-        return [rarity_of(self.db, f'"{term}"') if len(terms) > 1 else 1.0 for term in terms]
+        return [rarity_of(self.db, one) if len(matches) > 1 else 1.0 for one in matches]
 
     def _snippet(self, name: str, key: int, finder: Finder) -> Callable[[], str]:
         table, no = ("message", "id") if name == "message" else ("about", "no")
@@ -201,14 +231,13 @@ class _Look:
 
         return snippet
 
-    def _field_texts(self, name: str, asked: Asked, *, widen: bool) -> list[tuple[int, int, str]]:
+    def _field_texts(self, name: str, match: str) -> list[tuple[int, int, str]]:
         sql = (
             f"SELECT rowid, substr({name}, 1, :scored) FROM about_words"  # noqa: S608 - a column of ours
             " WHERE about_words MATCH :match AND (:scope IS NULL"
             " OR +rowid IN (SELECT value FROM json_each(:scope)))"
             " ORDER BY rowid DESC LIMIT :most"
         )
-        match = asked.match(column=name, widen=widen)
         rows = self._all(sql, match=match, scored=_SCORED, most=max(_FIELD_MAX, self.limit))
         return [(no, no, text) for no, text in rows]
 
@@ -269,21 +298,25 @@ class _Look:
         return originals(self.db, keys, self._listed, _SCORED)
 
     def _places(self, terms: Sequence[str]) -> None:
-        """Find ids and directories that have the words anywhere in them."""
+        """Find ids and directories that have the words anywhere in them, and files."""
         words, most = [shown(term).lower() for term in terms], max(_FIELD_MAX, self.limit)
         for no, column, text in places_with(self.db, words, self._listed, most):
             self.add(_Found(no, column, no, _PLAIN, partial(marked, text, words)))
+        if len(words) == 1 and is_path(words[0]):
+            for no, path, edited in files_with(self.db, words[0], self._listed, most):
+                worth = _PLAIN if edited else _PLAIN * _READ
+                self.add(_Found(no, "files", no, worth, partial(marked, path, words)))
 
     def _spread(self, asked: Asked) -> None:
         """Find sessions that have all words, each in any place."""
-        terms = terms_of(asked.terms, open_end=asked.open_end)
-        rarity = dict(zip(terms, self._rarity(asked.terms), strict=True))
-        finder = asked.finder(widen=asked.open_end)
+        terms = terms_of(asked, inflect=True)
+        rarity = dict(zip(terms, self._rarity([one.match for one in terms]), strict=True))
+        finder = asked.finder(widen=asked.open_end, inflect=True)
         rarest_first = sorted(terms, key=lambda term: -rarity[term])
         held = {no for no, _ in self.found}
         spread = sessions_with(self.db, rarest_first, self._listed)
         for no in [one for one in spread if one not in held][: self.limit]:
-            place = best_place(self.db, no, terms, finder, _FIELDS)
+            place = best_place(self.db, no, terms, finder, FIELDS)
             if place.field == "message" and is_copy(self.db, no, place.key, self._listed):
                 continue  # its original is found for itself
             snippet = self._snippet(place.field, place.key, finder)
@@ -293,13 +326,27 @@ class _Look:
 
     def by_likeness(self, asked: Asked) -> None:
         """Find what has the words that were probably meant."""
-        words = mended(self.db, terms_of(asked.terms, open_end=asked.open_end))
-        if not words:
+        terms = terms_of(asked)
+        words = [word for word in mended(self.db, terms) if word]
+        if len(words) < len(terms) or words == [one.word for one in terms]:
             return
-        going_on = asked.open_end and shown(asked.terms[-1]).lower() == words[-1]
-        self.by_words(replace(asked, terms=tuple(map(segment, words)), open_end=going_on))
+        self.by_words(_instead(asked, words))
         if self.found:
             self.warning = f"nothing has these words; looked for: {' '.join(words)}"
+
+    def by_most(self, asked: Asked) -> None:
+        """Find what has most words of a question, mistyped ones mended."""
+        words = mended(self.db, terms_of(asked, inflect=True))
+        asked = _instead(asked, [word or shown(asked.terms[n]) for n, word in enumerate(words)])
+        terms = terms_of(asked, inflect=True)
+        finder = asked.finder(widen=asked.open_end, inflect=True)
+        for one in likeliest(self.db, terms, finder, self._listed):
+            if one.field == "message" and is_copy(self.db, one.no, one.key, self._listed):
+                continue  # its original is found for itself
+            snippet = one.snippet or self._snippet(one.field, one.key, finder)
+            self.add(_Found(one.no, one.field, one.key, one.score, snippet), weight=1.0)
+        if self.found:
+            self.warning = "nothing has all of these words; this has most of them"
 
     def by_letters(self, asked: Asked) -> None:
         """Find names that look like the query, typing errors and all."""
@@ -325,7 +372,9 @@ class _Look:
     def by_pattern(self, pattern: Pattern, deadline: float) -> None:
         """Find texts that a pattern fits, until the deadline on the monotonic clock."""
         messages = 0
-        for no, name, key, stored in chain(self._all_fields(), self._all_messages()):
+        for no, name, key, stored in chain(
+            all_fields(self.db, self._listed), all_messages(self.db, self._listed)
+        ):
             if name == "message" and (no, True) in self.found:
                 continue
             text = shown(stored)
@@ -347,26 +396,6 @@ class _Look:
             self.add(_Found(owner, name, original, _PLAIN, snippet))
         return True
 
-    def _all_fields(self) -> Iterator[tuple[int, str, int, str]]:
-        columns = ("name", "id", "tags", "description", "summary", "cwd")
-        for no, *texts in self.db.execute(
-            "SELECT no, about.name, id, tags, description, summary, cwd"
-            " FROM session JOIN about USING (no)"
-            " WHERE :scope IS NULL OR no IN (SELECT value FROM json_each(:scope))"
-            " ORDER BY modified DESC",
-            {"scope": self._listed},
-        ):
-            for name, text in zip(columns, texts, strict=True):
-                yield no, name, no, text
-
-    def _all_messages(self) -> Iterator[tuple[int, str, int, str]]:
-        for key, text in self.db.execute(
-            "SELECT id, text FROM message WHERE :scope IS NULL"
-            " OR (id >> :shift) IN (SELECT value FROM json_each(:scope)) ORDER BY id DESC",
-            {"scope": self._listed, "shift": SESSION_SHIFT},
-        ):
-            yield key >> SESSION_SHIFT, "message", key, text
-
     def hits(self) -> Iterator[dict[str, Any]]:
         """The best places found, in words."""
         best = sorted(self.found.values(), key=lambda one: (-one.score, -one.no, one.field))
@@ -387,6 +416,12 @@ class _Look:
                 entry, role, at = self.db.execute(sql, (one.key,)).fetchone() or ("", "", "")
                 hit |= {"entryId": entry, "role": role, "at": at}
             yield hit
+
+
+def _instead(asked: Asked, words: Sequence[str]) -> Asked:
+    """The same query in other words; the last may go on only if it is the one that was typed."""
+    going_on = asked.open_end and shown(asked.terms[-1]).lower() == words[-1].lower()
+    return replace(asked, terms=tuple(map(segment, words)), open_end=going_on)
 
 
 def _excerpt_of(text: str, spans: list[tuple[int, int, int]]) -> Callable[[], str]:

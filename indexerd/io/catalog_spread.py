@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import log
 from typing import NamedTuple
 
-from indexerd.core.query import Finder, excerpt, fold, shown
+from indexerd.core.query import Asked, Finder, fold, shown
 from indexerd.io.catalog_write import SESSION_SHIFT, messages_of
 
 _SESSIONS = 100  # that have the rarest term
@@ -76,12 +76,11 @@ class Place(NamedTuple):
     text: str = ""
 
 
-def terms_of(terms: Sequence[str], *, open_end: bool) -> list[Term]:
+def terms_of(asked: Asked, *, inflect: bool = False) -> list[Term]:
     """Terms of a parsed query; the last may be the beginning of a word."""
-    found = [Term(f'"{term}"', shown(term).lower()) for term in terms]
-    if open_end:
-        found[-1] = found[-1]._replace(match=found[-1].match + " *")
-    return found
+    matches = asked.matches(widen=asked.open_end, inflect=inflect)
+    words = (shown(term).lower() for term in asked.terms)
+    return [Term(match, word) for match, word in zip(matches, words, strict=True)]
 
 
 def rarity_of(db: sqlite3.Connection, match: str) -> float:
@@ -90,6 +89,11 @@ def rarity_of(db: sqlite3.Connection, match: str) -> float:
     for table in _TABLES:
         sql = f"SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT ?"  # noqa: S608 - our own names
         texts += len(db.execute(sql, (match, _RARITY_MAX)).fetchall())
+    return weight_of(texts)
+
+
+def weight_of(texts: int) -> float:
+    """BM25's weight of a term that so many texts have."""
     return log(1 + (_OF_ALL - texts + 0.5) / (texts + 0.5))
 
 
@@ -155,36 +159,9 @@ def _share(finder: Finder, text: str) -> float:
     return sum(map(bool, counts)) / len(counts)
 
 
-def places_with(
-    db: sqlite3.Connection, words: Sequence[str], scope: str | None, most: int
-) -> Iterator[tuple[int, str, str]]:
-    """Ids and directories that have all words anywhere in them: session, which, its text."""
-    if any(len(word) < _PLACE_MIN for word in words):
-        return
-    sql = (
-        "SELECT no, id, cwd FROM session WHERE row_seal IS NOT NULL"
-        " AND (instr(lower(id), :word) OR instr(lower(cwd), :word))"
-        " AND (:scope IS NULL OR no IN (SELECT value FROM json_each(:scope)))"
-        " ORDER BY modified DESC LIMIT :most"
-    )
-    for no, session_id, cwd in db.execute(sql, {"word": words[0], "scope": scope, "most": most}):
-        for column, text in (("id", session_id), ("cwd", cwd)):
-            if all(word in text.lower() for word in words):
-                yield no, column, text
-
-
-def marked(text: str, words: Sequence[str]) -> str:
-    """A snippet of an id or a directory."""
-    lower = text.lower()
-    places = [(lower.find(word), n, word) for n, word in enumerate(words)]
-    return excerpt(text, [(at, at + len(word), n) for at, n, word in places if at >= 0])
-
-
-def mended(db: sqlite3.Connection, terms: Sequence[Term]) -> list[str] | None:
-    """The terms with each that nothing has replaced by the nearest word; None if one has none."""
-    found = [term.word if _is_known(db, term) else _nearest(db, term.word) for term in terms]
-    words = [word for word in found if word]
-    return words if len(words) == len(terms) and words != [one.word for one in terms] else None
+def mended(db: sqlite3.Connection, terms: Sequence[Term]) -> list[str | None]:
+    """The terms, with each that nothing has replaced by the nearest word; None if it has none."""
+    return [term.word if _is_known(db, term) else _nearest(db, term.word) for term in terms]
 
 
 def _is_known(db: sqlite3.Connection, term: Term) -> bool:

@@ -77,3 +77,11 @@ def index_row(
         "ms": ms,
     }
     return row | {key: value for key, value in more.items() if value is not None}
+
+
+def query_row(**attempt: Any) -> dict[str, Any]:
+    """One attempt at answering a question (S0.67), with the fields of `index_row`.
+
+    Neither the question nor a word of the session is among them.
+    """
+    return index_row(**attempt) | {"customType": QUERY}

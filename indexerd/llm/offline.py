@@ -1,8 +1,9 @@
 """`local/extractive`: the built-in model. No key, no network, no money.
 
-It reads `prompt.facts` and nothing else of the prompt, and answers with the JSON of a
-`Metadata`, so that its answer passes the same check as any other model's. It knows one task:
-a prompt without facts (a question, a digest) is refused, and `model` always says who answered.
+It reads `prompt.facts` or `prompt.question`, and nothing else of the prompt. Facts of a session
+it answers with the JSON of a `Metadata`, a question with the JSON of an `Answer`, so that its
+answers pass the same checks as any other model's. A prompt with neither (a digest) is refused,
+and `model` always says who answered; an answer to a question says so in its text, too.
 
 The work is done in a thread, as it is pure CPU work that must not hold up the event loop. A
 thread cannot be stopped: past its deadline it ends unheard, and its bounds end it soon.
@@ -11,32 +12,43 @@ thread cannot be stopped: past its deadline it ends unheard, and its bounds end 
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Final
 
 from indexerd.core.extract import extract
+from indexerd.core.passages import answer
 from indexerd.errors import DeadlineError, ModelUnavailableError
 from indexerd.llm.base import LOCAL, Prompt, Reply, Tokens
 
 
 class Extractive:
-    """Names and describes a session by what was said in it."""
+    """Names and describes a session by what was said in it, and finds passages of it."""
 
     key: Final = LOCAL + "extractive"
     remote: Final = False
 
     async def generate(self, prompt: Prompt, *, timeout: float) -> Reply:
-        """Describe `prompt.facts` within `timeout` seconds, or raise DeadlineError."""
-        if prompt.facts is None:
+        """Describe the facts, or answer the question, within `timeout` seconds.
+
+        DeadlineError where that is not enough.
+        """
+        if prompt.facts is None and prompt.question is None:
             raise ModelUnavailableError(
-                f"{self.key} describes sessions only, and there are no facts of one in this prompt",
+                f"{self.key} knows sessions only, and there are no facts of one in this prompt",
                 hint="configure a google/ or openai/ model for other questions",
             )
         try:
             async with asyncio.timeout(timeout):
-                found = await asyncio.to_thread(extract, prompt.facts)
+                text = await asyncio.to_thread(_said, prompt)
         except TimeoutError:
             raise DeadlineError(f"{self.key}: no answer within {timeout:g} s") from None
-        return Reply(text=found.model_dump_json(), model=self.key, tokens=Tokens(0, 0))
+        return Reply(text=text, model=self.key, tokens=Tokens(0, 0))
 
     async def aclose(self) -> None:
         """Nothing is held."""
+
+
+def _said(prompt: Prompt) -> str:
+    if prompt.question is not None:
+        return json.dumps(answer(prompt.question))
+    return extract(prompt.facts).model_dump_json() if prompt.facts is not None else ""

@@ -73,7 +73,7 @@ class Answers:
         return row
 
     def resolve(self, params: dict[str, Any]) -> dict[str, Any]:
-        """Which session a reference means, and how that was found."""
+        """Which session a reference means, and how that was found; `exclude` is the one asking."""
         scope = _word(params, "scope", "project")
         if scope not in ("project", "all"):
             raise UsageError("scope is project or all")
@@ -81,6 +81,7 @@ class Answers:
             _text(params, "ref"),
             cwd=word(params, "cwd"),
             scope="all" if scope == "all" else "project",
+            exclude=word(params, "exclude"),
         )
         found: dict[str, Any] = {
             "sessionId": match.session_id,

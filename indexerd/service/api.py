@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, Protocol
 
 from indexerd import __version__
 from indexerd.core import wire
 from indexerd.core.times import iso
 from indexerd.errors import IndexerdError, NotFoundError, UsageError
-from indexerd.io.writer import MetaWriter
 from indexerd.service.answers import Answers, flag, word
 from indexerd.service.health import status
 from indexerd.service.indexing import Done
@@ -55,7 +54,7 @@ class Api:
         pipeline: Pipeline,
         answers: Answers,
         treasury: Treasury,
-        writer: MetaWriter,
+        sidecars: Sidecars,
         clock: Callable[[], float],
         *,
         more: Mapping[str, Method] | None = None,
@@ -64,10 +63,9 @@ class Api:
         self._pipeline = pipeline
         self._answers = answers
         self._treasury = treasury
-        self._writer = writer
+        self._sidecars = sidecars
         self._clock = clock
         self._started = clock()
-        self._updating = asyncio.Lock()
         self._ears: dict[Peer, Callable[[], None]] = {}  # who subscribed, and what ends that
         self._methods: dict[str, Method] = {
             "hello": self._hello,
@@ -205,10 +203,6 @@ class Api:
         """Set or clear the user's title, labels, hint and context sets of a session."""
         row = self._answers.row(_ref(params), cwd=word(params, "cwd"))
         return await self._sidecars.update(row, params)
-
-    @cached_property
-    def _sidecars(self) -> Sidecars:
-        return Sidecars(self._pipeline, self._answers, self._writer)
 
 
 def _indexed(done: Done) -> dict[str, Any]:

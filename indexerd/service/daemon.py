@@ -37,6 +37,7 @@ from indexerd.paths import Places
 from indexerd.service.answers import Answers
 from indexerd.service.api import Api
 from indexerd.service.config import read_config
+from indexerd.service.contexts import Contexts, Resumes
 from indexerd.service.health import status
 from indexerd.service.indexing import Indexer
 from indexerd.service.issued import Issued
@@ -44,8 +45,10 @@ from indexerd.service.library import Library
 from indexerd.service.news import News
 from indexerd.service.once import Report, run_once
 from indexerd.service.pipeline import Pipeline
+from indexerd.service.questions import Questions
 from indexerd.service.reader import Reader
 from indexerd.service.references import References
+from indexerd.service.sidecar import Sidecars
 from indexerd.service.treasury import Treasury
 from indexerd.settings import Loaded, Settings
 
@@ -116,7 +119,8 @@ class Daemon:
         self.pipeline = self._pipeline(start, watching=watching)
         self.answers = Answers(self._catalog, time.time)
         self.pipeline.on_row = self.answers.row_changed
-        parts = self.pipeline, self.answers, self.treasury, self._writer
+        self._sidecars = Sidecars(self.pipeline, self.answers, self._writer)
+        parts = self.pipeline, self.answers, self.treasury, self._sidecars
         self.api = Api(*parts, time.time, more=self._methods())
 
     def _library(self, start: Start) -> Library:
@@ -155,16 +159,35 @@ class Daemon:
 
     def _methods(self) -> dict[str, Any]:
         """What the parts besides the API's own answer."""
+        questions = Questions(
+            self.library,
+            self.answers,
+            read=self._reader,
+            models=lambda: self.pipeline.models.available(),  # noqa: PLW0108 - a reload brings others
+            settings=self._settings,
+            treasury=self.treasury,
+            telemetry=self.telemetry,
+            clock=time.time,
+            notify=self._attempted,
+        )
         references = References(
             self.answers,
             Issued(self._ledger, self._reader, time.time),
-            ask=_no_questions,
+            ask=questions.answer,
             home=self.library.home,
             settings=self._settings,
             record=self.telemetry.append,
             clock=time.time,
         )
-        return references.methods()
+        contexts = Contexts(
+            self._sidecars,
+            self.answers,
+            self.news,
+            resumes=Resumes(self._ledger, self._reader, time.time),
+            record=self.telemetry.append,
+            clock=time.time,
+        )
+        return questions.methods() | references.methods() | contexts.methods()
 
     def _claim_roots(self) -> list[int]:
         """Two daemons with two state directories do not share a root (S0.41)."""
@@ -331,12 +354,6 @@ class Daemon:
     def _defect(self, method: str, error: BaseException) -> None:
         if isinstance(error, Exception):
             self.news.defect(Event.SOCKET_REJECTED, method, error)
-
-
-async def _no_questions(_id: str, _question: str, **_: Any) -> dict[str, Any]:
-    from indexerd.errors import ModelUnavailableError
-
-    raise ModelUnavailableError("questions are not wired yet")
 
 
 def make_private(directory: Path) -> None:

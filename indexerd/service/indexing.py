@@ -15,55 +15,27 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from time import perf_counter
 from typing import Any
 
 from indexerd.core.check import Rejected, judge
 from indexerd.core.prompts import index_prompt, retry_prompt
-from indexerd.core.redact import compile_extra, redact
 from indexerd.core.times import iso, iso_ms, iso_of_ms
 from indexerd.core.transcript import Caps
-from indexerd.errors import (
-    BudgetError,
-    ContextTooLargeError,
-    ModelError,
-    ModelUnavailableError,
-    OutputInvalidError,
-    ProviderDeniedError,
-    RefusedError,
-    WriteError,
-)
+from indexerd.errors import ModelError, OutputInvalidError, WriteError
 from indexerd.events import Prompt
 from indexerd.io.logs import Event
 from indexerd.io.telemetry import Telemetry, index_row
 from indexerd.io.writer import Conflict, MetaWriter
-from indexerd.llm.base import Finish, Model, Reply
+from indexerd.llm.base import Finish, Model
 from indexerd.meta import FIRST_MESSAGE_MAX, SCHEMA_VERSION, Metadata, MetaFile, Usage
+from indexerd.service.calls import ATTEMPTS, Called, Spent, booked, first_of, redactor
 from indexerd.service.library import Library
 from indexerd.service.snapshot import Snapshot, take
 from indexerd.service.treasury import Treasury
 from indexerd.settings import Settings
 
-ATTEMPTS = 3
 Reader = Callable[..., Awaitable[Any]]
 Notify = Callable[[Event, str, dict[str, Any]], None]
-
-
-@dataclass(slots=True)
-class Spent:
-    """What one run cost, all attempts together."""
-
-    calls: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    usd: float | None = 0.0
-
-    def add(self, reply: Reply, usd: float | None) -> None:
-        """Count one answered call; an unknown cost makes the sum unknown."""
-        self.calls += 1
-        self.input_tokens += reply.tokens.input or 0
-        self.output_tokens += reply.tokens.output or 0
-        self.usd = None if usd is None or self.usd is None else self.usd + usd
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +56,6 @@ class Prepared:
     snap: Snapshot
     prompt: Prompt
     spent: Spent = field(default_factory=Spent)
-
-
-@dataclass(frozen=True, slots=True)
-class _Attempt:
-    """One answered call."""
-
-    model: str
-    number: int
-    reply: Reply
-    usd: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +104,7 @@ class Indexer:
         if held is not None:
             return await self._write(session_id, held)
         run = await self.prepare(session_id, settings)
-        found, model = await self._ask(run, settings, models)
+        found, model = await first_of(models, lambda model: self._attempts(run, model, settings))
         meta = _meta_file(run, found, model, self._clock())
         return await self._write(session_id, _Held(run.snap, meta, run.spent.usd))
 
@@ -153,42 +115,19 @@ class Indexer:
 
     # -- models --------------------------------------------------------------------------
 
-    async def _ask(
-        self, run: Prepared, settings: Settings, models: list[Model]
-    ) -> tuple[Metadata, Model]:
-        """Ask the first model that is to be had (S0.27).
-
-        One that its provider does not serve makes room for the next. Content that was declined,
-        or is too large, and a day's budget that is used up make room for a local one (M11, M16).
-        """
-        rest = list(models)
-        error: ModelError = ModelUnavailableError("no configured model can be used")
-        while rest:
-            model = rest.pop(0)
-            try:
-                return await self._attempts(run, model, settings), model
-            except (ProviderDeniedError, ModelUnavailableError) as bad:
-                error = bad
-            except (BudgetError, RefusedError, ContextTooLargeError) as bad:
-                if isinstance(bad, BudgetError) and bad.passing:
-                    raise  # a minute's wait is no reason to settle for less
-                error = bad
-                rest = [one for one in rest if not one.remote]
-        raise error
-
     async def _attempts(self, run: Prepared, model: Model, settings: Settings) -> Metadata:
         prompt = run.prompt
-        clean = _redactor(settings)
+        clean = redactor(settings)
         error = ""
         for attempt in range(1, ATTEMPTS + 1):
             if attempt > 1:
                 self._retrying(run, model, attempt, error)
-            made = await self._call(run, model, prompt, settings, attempt)
-            reply = made.reply
+            called = await self._call(run, model, prompt, settings, attempt)
+            reply = called.reply
             verdict = judge(
                 reply.text, cut=reply.finish is Finish.LENGTH, redact=lambda text: clean(text)[0]
             )
-            self._record(run, made, verdict)
+            self._record(run, model, attempt, called, verdict)
             if isinstance(verdict, Metadata):
                 return verdict
             error = verdict.error
@@ -197,51 +136,53 @@ class Indexer:
 
     async def _call(
         self, run: Prepared, model: Model, prompt: Prompt, settings: Settings, attempt: int
-    ) -> _Attempt:
+    ) -> Called:
         """One booked call."""
-        ticket = await self._treasury.admit(model, prompt)
         session_id = run.snap.card.session_id
-        started = perf_counter()
-        try:
-            reply = await model.generate(prompt, timeout=settings.model.timeout_seconds)
-        except BaseException as bad:
-            await asyncio.shield(self._treasury.failed(ticket, model, bad))
-            if isinstance(bad, ModelError):
-                row = index_row(
-                    session_id=session_id,
-                    model=model.key,
-                    success=False,
-                    timestamp=iso(self._clock()),
-                    attempt=attempt,
-                    error=str(bad),
-                    ms=round((perf_counter() - started) * 1000),
-                )
-                self._telemetry.append(row)
-            raise
-        usd = await self._treasury.settle(ticket, model, reply)
-        ms = round((perf_counter() - started) * 1000)
-        told = {"model": model.key, "attempt": attempt, "cost_usd": usd, "ms": ms}
+
+        def failed(bad: ModelError, ms: int) -> None:
+            row = index_row(
+                session_id=session_id,
+                model=model.key,
+                success=False,
+                timestamp=iso(self._clock()),
+                attempt=attempt,
+                error=str(bad),
+                ms=ms,
+            )
+            self._telemetry.append(row)
+
+        seconds = settings.model.timeout_seconds
+        called = await booked(self._treasury, model, prompt, seconds=seconds, failed=failed)
+        told = {"model": model.key, "attempt": attempt, "cost_usd": called.usd, "ms": called.ms}
         self._notify(Event.INDEX_ATTEMPT, session_id, told)
-        run.spent.add(reply, usd)
-        return _Attempt(model.key, attempt, reply, usd)
+        run.spent.add(called.reply, called.usd)
+        return called
 
     def _retrying(self, run: Prepared, model: Model, attempt: int, error: str) -> None:
         fields = {"attempt": attempt - 1, "of": ATTEMPTS - 1, "model": model.key, "reason": error}
         self._notify(Event.INDEX_RETRY, run.snap.card.session_id, fields)
 
-    def _record(self, run: Prepared, made: _Attempt, verdict: Metadata | Rejected) -> None:
-        tokens = made.reply.tokens
+    def _record(
+        self,
+        run: Prepared,
+        model: Model,
+        attempt: int,
+        called: Called,
+        verdict: Metadata | Rejected,
+    ) -> None:
+        tokens = called.reply.tokens
         row = index_row(
             session_id=run.snap.card.session_id,
-            model=made.model,
+            model=model.key,
             success=isinstance(verdict, Metadata),
             timestamp=iso(self._clock()),
-            attempt=made.number,
+            attempt=attempt,
             error=verdict.error if isinstance(verdict, Rejected) else None,
             usage={
                 "inputTokens": tokens.input,
                 "outputTokens": tokens.output,
-                "costUsd": made.usd,
+                "costUsd": called.usd,
             },
             redactions=run.snap.transcript.redactions,
             bytes=run.snap.transcript.bytes,
@@ -268,7 +209,7 @@ class Indexer:
 def prepare(library: Library, session_id: str, settings: Settings) -> Prepared:
     """Snapshot and prompt of one session. Blocks, in the thread that owns the library."""
     caps = Caps(settings.index.max_bytes, settings.index.max_lines)
-    snap = take(library, session_id, caps, _redactor(settings))
+    snap = take(library, session_id, caps, redactor(settings))
     facts = snap.facts
     if not settings.index.merge_previous_summary:
         facts = replace(facts, previous_summary=None)
@@ -280,19 +221,6 @@ def prepare(library: Library, session_id: str, settings: Settings) -> Prepared:
         facts=facts,
     )
     return Prepared(snap, prompt)
-
-
-def _redactor(settings: Settings) -> Callable[[str], tuple[str, dict[str, int]]]:
-    """The redaction that the settings ask for."""
-    if not settings.redact.enabled:
-        return lambda text: (text, {})
-    extra = compile_extra(settings.redact.extra_patterns)
-
-    def clean(text: str) -> tuple[str, dict[str, int]]:
-        found = redact(text, extra)
-        return found.text, found.counts
-
-    return clean
 
 
 def _meta_file(run: Prepared, found: Metadata, model: Model, now: float) -> MetaFile:

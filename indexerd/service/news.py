@@ -87,6 +87,16 @@ class News:
         for listener in list(self._listeners.values()):
             listener(said)
 
+    def context(
+        self, reason: str, session_id: str, context: dict[str, list[str]], name: str | None = None
+    ) -> None:
+        """A session's sets were `changed`, or given out at a `resume`: all of them (S4.12, S4.14).
+
+        This is what upstream calls `caco.context`, with the reason for a part of the name.
+        """
+        told = {"reason": reason, "context": context} | ({"setName": name} if name else {})
+        self.tell(f"context.{reason}", session_id, told)
+
     # -- files ---------------------------------------------------------------------------
 
     def session(self, update: Update, *, was_known: bool) -> None:

@@ -18,7 +18,6 @@ from typing import Any
 
 from indexerd.core import inject
 from indexerd.core.names import Scope
-from indexerd.core.redact import compile_extra, redact
 from indexerd.core.references import Reference, find
 from indexerd.core.times import iso
 from indexerd.errors import AmbiguousError, IndexerdError, InvalidMetaError, UsageError
@@ -27,6 +26,7 @@ from indexerd.io.telemetry import INJECT
 from indexerd.meta import MetaFile
 from indexerd.paths import meta_name
 from indexerd.service.answers import Answers, word
+from indexerd.service.calls import redactor
 from indexerd.service.issued import Kept
 from indexerd.settings import Settings
 
@@ -164,7 +164,8 @@ class References:
                         raise
                     outcome.notes.append(f"the meta file of its ancestor {session_id} is invalid")
                     continue
-                text = self._redacted(inject.section(_told(row, meta)))
+                # Another hand may have written it, and redacted nothing.
+                text = redactor(self._settings())(inject.section(_told(row, meta)))[0]
                 if meta is not None:  # what was not summarised yet may be, the next time
                     prompt.fresh[session_id] = text
             prompt.sections[session_id] = text
@@ -172,13 +173,6 @@ class References:
     def _meta(self, session_id: str) -> MetaFile | None:
         home = self._home(session_id)
         return read_meta(Path(home) / meta_name(session_id)) if home else None
-
-    def _redacted(self, text: str) -> str:
-        """Another hand may have written it, and redacted nothing."""
-        settings = self._settings().redact
-        return (
-            redact(text, compile_extra(settings.extra_patterns)).text if settings.enabled else text
-        )
 
     def _line(self, outcome: _Outcome) -> list[dict[str, Any]]:
         """The session, and as many of its ancestors as are wanted and known (S0.58)."""

@@ -259,7 +259,7 @@ def test_typing_errors_find_texts(catalog: Catalog) -> None:
     say(catalog, "a", "exponential backoff, please", "humid", "humid")
     say(catalog, "b", "humidity")
     found = catalog.search("exponental backof")
-    assert [hit["snippet"] for hit in found.hits] == ["«exponential» «backof»f, please"]
+    assert [hit["snippet"] for hit in found.hits] == ["«exponential» «backoff», please"]
     assert found.warnings == ("nothing has these words; looked for: exponential backof",)
     assert hits(catalog, "humidty") == [("b", "message")]
     assert hits(catalog, "pagniation") == [("a", "description")]

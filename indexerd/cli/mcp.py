@@ -1,0 +1,55 @@
+"""The command `mcp`: the MCP server on stdin and stdout, and what a host must be told of it.
+
+The SDK is imported when the server runs, and nowhere else in the program: it is an extra, and
+takes most of a second.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from indexerd.errors import IndexerdError
+from indexerd.paths import places
+from indexerd.surfaces.mcp_hosts import HOSTS, carried, program, snippet
+
+if TYPE_CHECKING:
+    from indexerd.cli.main import App
+
+
+@click.command()
+@click.option(
+    "--print-config",
+    "host",
+    type=click.Choice(HOSTS),
+    help="Print what this host's configuration needs, and end.",
+)
+@click.pass_obj
+def mcp(app: App, host: str | None) -> None:
+    """Serve coding agents by the Model Context Protocol, on stdin and stdout."""
+    from indexerd.cli.ask import project
+
+    if host is not None:
+        _print(app, host)
+        return
+    if importlib.util.find_spec("mcp") is None:
+        raise IndexerdError(
+            "the MCP server needs the package `mcp`, which is not installed",
+            hint="install it with indexerd: `uv tool install 'indexerd[mcp]'`, or"
+            " `pip install 'indexerd[mcp]'`",
+        )
+    from indexerd.surfaces.mcp import serve
+    from indexerd.surfaces.mcp_daemon import Desk
+
+    serve(Desk(places(config=app.config), os.environ, cwd=project()))
+
+
+def _print(app: App, host: str) -> None:
+    config = ["--config", os.path.abspath(app.config)] if app.config else []  # noqa: PTH100 - keeps no `..`
+    found = snippet(host, [*program(sys.argv[0]), *config, "mcp"], carried(os.environ))
+    click.echo(f"# {found.where}:", err=True)
+    click.echo(found.text, nl=False)

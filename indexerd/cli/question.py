@@ -1,0 +1,88 @@
+"""`ask`: an answer from one past session, with citations.
+
+A daemon asks the configured models, and may take as long as they are given. Without one, the
+session is read here and looked through by the built-in model alone; that is said on stderr.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from indexerd.cli import render
+from indexerd.cli.ask import ask as ask_daemon
+from indexerd.cli.ask import offline, project, where
+from indexerd.cli.ask import show as show_json
+from indexerd.cli.streams import put, safe
+from indexerd.errors import DaemonDownError, UsageError
+
+if TYPE_CHECKING:
+    from indexerd.cli.main import App
+    from indexerd.settings import Settings
+
+SPARE_SECONDS = 5.0  # beyond what the daemon gives a question
+EXCERPT_SHOWN = 300
+
+
+@click.command()
+@click.argument("ref")
+@click.argument("question", nargs=-1, required=True)
+@click.option("--leaf", metavar="ID", help="As seen from another entry.")
+@click.pass_obj
+def ask(app: App, ref: str, question: tuple[str, ...], leaf: str | None) -> None:
+    """Ask one past session a question."""
+    if leaf == "":
+        raise UsageError("--leaf takes an entry's id", hint="`indexerd tree REF` shows them")
+    found = _answered(app, ref, " ".join(question), leaf)
+    if show_json(app, found):
+        return
+    put(
+        [
+            f"### Session: {safe(found['name'])} (`{safe(found['sessionId'])}`)",
+            "",
+            f"Confidence: **{safe(found['confidence'])}**",
+            "",
+        ]
+    )
+    render.paragraph(found["answerMarkdown"])
+    if found["citations"]:
+        put(["", *map(_citation, found["citations"])])
+    if found["notes"]:
+        put(["", "Notes:", *(f"- {safe(note)}" for note in found["notes"])])
+
+
+def _citation(one: dict[str, Any]) -> str:
+    excerpt = safe(one["excerpt"], EXCERPT_SHOWN)
+    return f"[{safe(one['entryId'])}] {safe(one['role'])}: {excerpt}"
+
+
+def _answered(app: App, ref: str, question: str, leaf: str | None) -> Any:
+    params = {"session": ref, "question": question, "leaf": leaf, "cwd": project()}
+    settings = _settings(app)
+    seconds = settings.query.timeout_seconds + SPARE_SECONDS
+    try:
+        return ask_daemon(app, "query_session", params, seconds=seconds)
+    except DaemonDownError:
+        return _alone(app, ref, question, leaf, settings)
+
+
+def _settings(app: App) -> Settings:
+    from indexerd.service.config import read_config
+
+    return read_config(where(app), os.environ).settings
+
+
+def _alone(app: App, ref: str, question: str, leaf: str | None, settings: Settings) -> Any:
+    from pathlib import Path
+
+    from indexerd.service.ask_alone import answer_alone
+    from indexerd.service.preview import alone
+
+    answers, _ = offline(app)
+    note = "no daemon runs; looking through the session itself, without a language model"
+    click.echo(f"indexerd: {note}", err=True)
+    row = answers.row(ref, cwd=project())
+    with alone(row, settings, os.environ, Path.home()) as library:
+        return answer_alone(library, row, question, settings, leaf=leaf)

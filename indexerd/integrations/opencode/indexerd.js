@@ -1,0 +1,317 @@
+// indexerd integration for opencode: `indexerd integrate opencode` puts this file here, and
+// `indexerd integrate opencode --remove` takes it away.
+//
+// In: what opencode tells its plugins. Out:
+// - behind a prompt with `@@…`, text parts that say what the sessions it refers to are about;
+// - behind the first prompt of a session that an earlier process began, its relevant context;
+// - indexerd's MCP server, unless one of that name is configured: no configuration is edited;
+// - for its tools that are about the present session, that session's id, which no server knows.
+//
+// Never: an exception, a word on stdout or stderr, a change to what the user typed, a connection
+// for a prompt that needs none, or a wait of more than some seconds, unless a question is asked.
+//
+// What surprised us: opencode keeps a message's parts in the order of their ids, whatever order
+// they were added in; its older versions call everything that a plugin's file exports; and there
+// a plugin's tools need zod, which nothing here may import. So the tools come by MCP, in all.
+
+import { randomBytes, randomUUID } from "node:crypto"
+import { accessSync, constants } from "node:fs"
+import { createConnection } from "node:net"
+import { homedir } from "node:os"
+import { delimiter, join, resolve } from "node:path"
+
+/** How indexerd is started; `integrate` replaces the name by an array. @type {string[]} */
+// @ts-ignore: the name is defined only by that replacement
+const COMMAND = typeof __INDEXERD_COMMAND__ === "undefined" ? ["indexerd"] : __INDEXERD_COMMAND__
+
+const SERVER = "indexerd"
+const QUICK_MS = 2000 // for any answer that no model has to give
+const ASKING_MS = 35_000 // for a question; longer where the daemon says so
+const LOCAL_MS = 1000 // for opencode's own answers
+const REQUEST_MAX = 1_000_000 // bytes; the socket takes a line of 1 MiB
+const ANSWER_MAX = 4_000_000 // characters
+const ADDED_MAX = 300_000 // characters put into one prompt
+const PARTS_MAX = 8
+const SESSIONS_MAX = 4000 // that are remembered
+
+const PROCESS = `opencode-${randomUUID()}`
+const QUESTION = /@@[^\n]*[:\uff1a][^\n]*[?\uff1f\u061f]/
+const BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+/** Tools that write or read about the session which calls them. */
+const OF_SESSION = [`${SERVER}_set_relevant_context`, `${SERVER}_get_relevant_context`]
+
+/** Sessions that were spoken to in this process. @type {Set<string>} */
+const known = new Set()
+
+/**
+ * @typedef {{id: string, sessionID: string, messageID: string, type: string, text?: string,
+ *   synthetic?: boolean, ignored?: boolean, metadata?: Record<string, unknown>}} Part
+ * @typedef {{id: string, sessionID: string}} Message
+ * @typedef {{message: Message, parts: Part[]}} Prompted
+ * @typedef {{text: string, metadata: Record<string, unknown>}} Addition
+ */
+
+/**
+ * A hook that does nothing where it fails.
+ * @template {unknown[]} Given
+ * @param {(...given: Given) => Promise<void>} work
+ * @returns {(...given: Given) => Promise<void>}
+ */
+function quietly(work) {
+  return async (...given) => {
+    try {
+      await work(...given)
+    } catch {
+      // the user's turn is worth more than what we could add to it
+    }
+  }
+}
+
+/**
+ * What opencode answers; undefined where that fails, or takes too long.
+ * @param {() => Promise<any>} question
+ * @returns {Promise<any>}
+ */
+function local(question) {
+  return new Promise((settle) => {
+    const timer = setTimeout(() => settle(undefined), LOCAL_MS)
+    const done = (/** @type {any} */ answer) => {
+      clearTimeout(timer)
+      settle(answer)
+    }
+    Promise.resolve().then(question).then(done, () => done(undefined))
+  })
+}
+
+/**
+ * @param {Record<string, string | undefined>} env
+ * @returns {string} where the daemon listens
+ */
+function socketPath(env) {
+  const home = env.HOME?.startsWith("/") ? env.HOME : homedir()
+  const whole = (/** @type {string} */ path) =>
+    path === "~" || path.startsWith("~/") ? join(home, path.slice(1)) : resolve(path)
+  const name = "indexerd.sock"
+  if (env.INDEXERD_SOCKET) return whole(env.INDEXERD_SOCKET)
+  if (env.XDG_RUNTIME_DIR?.startsWith("/")) return join(env.XDG_RUNTIME_DIR, "indexerd", name)
+  if (env.INDEXERD_STATE_DIR) return join(whole(env.INDEXERD_STATE_DIR), name)
+  if (env.XDG_STATE_HOME?.startsWith("/")) return join(env.XDG_STATE_HOME, "indexerd", name)
+  const states = process.platform === "darwin" ? "Library/Application Support" : ".local/state"
+  return join(home, states, "indexerd", name)
+}
+
+/**
+ * Ask the daemon one thing, on a connection of its own. A `hello` goes first: a daemon that does
+ * not answer that quickly is not waited for, however long the answer itself may take.
+ * @param {string} method
+ * @param {Record<string, unknown>} params
+ * @param {number} patience milliseconds for the answer, from the one to `hello` on
+ * @returns {Promise<{result?: any, settings?: any}>} without a result where there is none in time
+ */
+function ask(method, params, patience = QUICK_MS) {
+  return new Promise((settle) => {
+    const heard = new Map()
+    /** @type {import("node:net").Socket | undefined} */
+    let socket
+    let over = false
+    let timer = setTimeout(() => end(), QUICK_MS)
+    const end = () => {
+      over = true
+      clearTimeout(timer)
+      settle({ result: heard.get(2), settings: heard.get(1)?.settings })
+      socket?.destroy()
+    }
+    const hear = (/** @type {string} */ line) => {
+      const { id, result } = JSON.parse(line)
+      if (over || heard.has(id) || (id !== 1 && id !== 2)) return
+      heard.set(id, result)
+      if (id === 2) return end()
+      clearTimeout(timer)
+      timer = setTimeout(end, longer(patience, result?.settings))
+    }
+    try {
+      const call = (/** @type {object} */ one) => `${JSON.stringify({ jsonrpc: "2.0", ...one })}\n`
+      const request = call({ id: 1, method: "hello" }) + call({ id: 2, method, params })
+      if (Buffer.byteLength(request) > REQUEST_MAX) return end()
+      let held = ""
+      socket = createConnection({ path: socketPath(process.env) })
+      socket.setEncoding("utf8")
+      socket.on("error", end)
+      socket.on("close", end)
+      socket.on("connect", () => socket?.write(request))
+      socket.on("data", (/** @type {string} */ more) => {
+        try {
+          const lines = (held + more).split("\n")
+          held = lines.pop() ?? ""
+          if (held.length > ANSWER_MAX) return end()
+          lines.forEach(hear)
+        } catch {
+          end() // no daemon of ours says such things
+        }
+      })
+    } catch {
+      end()
+    }
+  })
+}
+
+/**
+ * How long to wait for an answer; for a question, as long as the daemon allows one.
+ * @param {number} patience
+ * @param {any} settings
+ */
+function longer(patience, settings) {
+  const allowed = Number(settings?.queryTimeoutSeconds)
+  if (patience === QUICK_MS || !(allowed > 0 && allowed <= 600)) return patience
+  return Math.max(patience, allowed * 1000 + 5000)
+}
+
+/**
+ * Whether a session holds messages already; this prompt is not one of them yet.
+ * @param {any} client
+ * @param {string} session
+ */
+async function begun(client, session) {
+  const some = { path: { id: session }, query: { limit: 1 } }
+  return Boolean((await local(() => client.session.messages(some)))?.data?.length)
+}
+
+/**
+ * Whether a session is a helper's, whose prompts a model wrote: they must ask for nothing.
+ * @param {any} client
+ * @param {string} session
+ */
+async function ofHelper(client, session) {
+  const held = await local(() => client.session.get({ path: { id: session } }))
+  return Boolean(held?.data?.parentID)
+}
+
+/**
+ * The relevant context of a session that this process sees for the first time.
+ * @param {any} client
+ * @param {string} session
+ * @returns {Promise<Addition[]>}
+ */
+async function resumed(client, session) {
+  if (known.has(session)) return []
+  known.add(session)
+  if (known.size > SESSIONS_MAX) known.delete([...known][0])
+  if (!(await begun(client, session))) return []
+  const { result } = await ask("resume_context", { session, resumeId: `${PROCESS}-${session}` })
+  return additions([{ content: result?.text, customType: "resume-context" }])
+}
+
+/**
+ * What a prompt's references stand for.
+ * @param {any} client
+ * @param {{text: string, sessionId: string, cwd?: string, turnId: string}} prompt
+ * @returns {Promise<Addition[]>}
+ */
+async function referred(client, prompt) {
+  if (!prompt.text.includes("@@") || (await ofHelper(client, prompt.sessionId))) return []
+  const patience = QUESTION.test(prompt.text) ? ASKING_MS : QUICK_MS
+  const { result, settings } = await ask("expand", prompt, patience)
+  tell(client, result?.statusText, settings?.notificationAutoClearMs)
+  return additions(Array.isArray(result?.messages) ? result.messages : [])
+}
+
+/**
+ * @param {any[]} messages as the daemon gives them
+ * @returns {Addition[]}
+ */
+function additions(messages) {
+  return messages
+    .filter((one) => typeof one?.content === "string" && one.content.trim())
+    .map((one) => ({ text: one.content, metadata: { customType: one.customType, ...one.details } }))
+}
+
+/**
+ * Show how references were resolved, where there is somebody to look; not waited for.
+ * @param {any} client
+ * @param {unknown} texts
+ * @param {unknown} duration milliseconds
+ */
+function tell(client, texts, duration) {
+  const said = Array.isArray(texts) ? texts.filter((one) => typeof one === "string" && one) : []
+  if (!said.length) return
+  const message = said.join(" · ").slice(0, 300)
+  const variant = message.includes("⚠") ? "warning" : "success"
+  const ms = Number(duration) > 0 ? { duration: Number(duration) } : {}
+  local(() => client.tui.showToast({ body: { message, variant, ...ms } }))
+}
+
+/**
+ * Ids that come after every one of these in the order in which opencode keeps parts.
+ * @param {Part[]} parts
+ * @param {number} count
+ * @returns {string[]} none where there is nothing to come after
+ */
+function idsAfter(parts, count) {
+  const last = parts.map((part) => part.id).sort().at(-1)
+  if (typeof last !== "string" || !last) return []
+  const time = Number.parseInt(/^prt_([0-9a-f]{12})/.exec(last)?.[1] ?? "", 16)
+  return Array.from({ length: count }, (_, nth) => {
+    const later = (time + nth + 1).toString(16).padStart(12, "0")
+    const foreign = Number.isNaN(time) || later.length > 12
+    if (foreign) return `${last}${String(nth + 1).padStart(2, "0")}`
+    return `prt_${later}${[...randomBytes(14)].map((byte) => BASE62[byte % 62]).join("")}`
+  })
+}
+
+/**
+ * Put texts behind a prompt; opencode keeps them with it, and shows them to the model alone.
+ * @param {Part[]} parts the prompt's own; opencode keeps what is added to this very list
+ * @param {Message} message
+ * @param {Addition[]} added
+ */
+function append(parts, message, added) {
+  let room = ADDED_MAX
+  const kept = added.filter((one) => (room -= one.text.length) >= 0).slice(0, PARTS_MAX)
+  idsAfter(parts, kept.length).forEach((id, nth) => {
+    const owner = { id, sessionID: message.sessionID, messageID: message.id }
+    const { text, metadata } = kept[nth]
+    parts.push({ ...owner, type: "text", text, synthetic: true, metadata: { indexerd: metadata } })
+  })
+}
+
+/**
+ * Whether a program is there to be started, as a shell would find it.
+ * @param {string} program
+ */
+function startable(program) {
+  const places = program.includes("/") ? [""] : (process.env.PATH ?? "").split(delimiter)
+  return places.some((place) => {
+    try {
+      accessSync(join(place, program), constants.X_OK)
+      return true
+    } catch {
+      return false
+    }
+  })
+}
+
+/**
+ * The plugin; the only thing that this file may export.
+ * @param {{client: any, directory: string}} input
+ */
+export const Indexerd = async ({ client, directory }) => ({
+  config: quietly(async (/** @type {any} */ config) => {
+    if (!COMMAND.length || !startable(COMMAND[0]) || config.mcp?.[SERVER] !== undefined) return
+    const server = { type: "local", command: [...COMMAND, "mcp"] }
+    config.mcp = { ...config.mcp, [SERVER]: server }
+  }),
+
+  "chat.message": quietly(async (/** @type {unknown} */ _, /** @type {Prompted} */ prompted) => {
+    const { message, parts } = prompted
+    const typed = parts.filter((part) => part.type === "text" && !part.synthetic && !part.ignored)
+    const text = typed.map((part) => part.text).join("\n\n")
+    const sessionId = message.sessionID
+    const prompt = { text, sessionId, cwd: directory, turnId: message.id }
+    const added = await Promise.all([resumed(client, sessionId), referred(client, prompt)])
+    append(parts, message, added.flat())
+  }),
+
+  "tool.execute.before": quietly(async (/** @type {any} */ of, /** @type {any} */ call) => {
+    if (OF_SESSION.includes(of.tool) && !call.args.session) call.args.session = of.sessionID
+  }),
+})

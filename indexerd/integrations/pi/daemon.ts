@@ -1,0 +1,187 @@
+/**
+ * The way to the daemon's socket: one question a connection, and one connection that listens.
+ *
+ * In: a method and its params. Out: the result, or a `DaemonError`; nothing else is ever thrown.
+ * Every question is bounded in time and in the size of its answer. A question holds the process
+ * (it ends soon); the listening connection never does, and comes back by itself, ever more
+ * slowly, when the daemon goes away. Node's own modules only: any version of pi loads this.
+ *
+ * What surprised us: while a promise waits on sockets that are all unref'd, node may end the
+ * process, and `pi -p` with it, so questions keep their sockets ref'd.
+ */
+
+import { connect, type Socket } from "node:net";
+import { StringDecoder } from "node:string_decoder";
+
+const ANSWER_MAX = 4 * 1024 * 1024; // characters
+const EVENT_MAX = 256 * 1024; // characters of one line of a listening connection
+const REQUEST_MAX = 1024 * 1024; // bytes: the daemon hangs up on longer ones
+const UNKNOWN_METHOD = -32601; // a daemon older than this extension
+const AGAIN_FIRST = 1_000; // milliseconds until the first new attempt to listen
+const AGAIN_MOST = 60_000;
+
+export type Json = Record<string, unknown>;
+
+/** The daemon refused, or could not be asked (then `kind` is daemon_down or timeout). */
+export class DaemonError extends Error {
+  readonly kind: string;
+  readonly data: Json;
+
+  constructor(message: string, kind: string, data: Json = {}) {
+    super(message);
+    this.name = "DaemonError";
+    this.kind = kind;
+    this.data = data;
+  }
+}
+
+/** Where the daemon listens, by the same rule as the daemon's own. */
+export function socketPath(env: Record<string, string | undefined>, home: string, system: string): string {
+  const absolute = (text: string): string => (text === "~" || text.startsWith("~/") ? home + text.slice(1) : text);
+  const base = (name: string): string | undefined => (env[name]?.startsWith("/") ? env[name] : undefined);
+  if (env.INDEXERD_SOCKET) return absolute(env.INDEXERD_SOCKET);
+  const runtime = base("XDG_RUNTIME_DIR");
+  if (runtime) return `${runtime}/indexerd/indexerd.sock`;
+  if (env.INDEXERD_STATE_DIR) return `${absolute(env.INDEXERD_STATE_DIR)}/indexerd.sock`;
+  const state = base("XDG_STATE_HOME");
+  if (state) return `${state}/indexerd/indexerd.sock`;
+  if (system === "darwin") return `${home}/Library/Application Support/indexerd/indexerd.sock`;
+  return `${home}/.local/state/indexerd/indexerd.sock`;
+}
+
+/** Whole lines out of pieces of bytes; LF alone ends a line. Too long a line throws. */
+export class Lines {
+  private readonly decoder = new StringDecoder("utf8");
+  private readonly most: number;
+  private held = "";
+
+  constructor(most: number) {
+    this.most = most;
+  }
+
+  take(bytes: Buffer): string[] {
+    const lines = (this.held + this.decoder.write(bytes)).split("\n");
+    this.held = lines.pop() ?? "";
+    if (this.held.length > this.most) throw new DaemonError("the daemon's line is too long", "internal");
+    return lines;
+  }
+}
+
+export interface Asking {
+  seconds: number;
+  signal?: AbortSignal;
+}
+
+/** Ask one question. Rejects with a DaemonError, and with nothing else. */
+export function ask(path: string, method: string, params: Json, { seconds, signal }: Asking): Promise<Json> {
+  return new Promise((resolve, reject) => {
+    const line = `${JSON.stringify({ jsonrpc: "2.0", id: 1, method, params })}\n`;
+    if (Buffer.byteLength(line) > REQUEST_MAX) return reject(new DaemonError("the request is too long", "usage"));
+    if (signal?.aborted) return reject(new DaemonError("the request was given up", "aborted"));
+    const lines = new Lines(ANSWER_MAX);
+    const socket = connect(path);
+    const end = (finish: () => void): void => {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", giveUp);
+      socket.removeAllListeners();
+      socket.on("error", () => {}); // what comes after the end concerns nobody
+      socket.destroy();
+      finish();
+    };
+    const fail = (message: string, kind: string): void => end(() => reject(new DaemonError(message, kind)));
+    const giveUp = (): void => fail("the request was given up", "aborted");
+    const timer = setTimeout(() => fail("indexerd did not answer in time", "timeout"), seconds * 1000);
+    signal?.addEventListener("abort", giveUp, { once: true });
+    socket.on("error", () => fail("indexerd is not running", "daemon_down"));
+    socket.on("close", () => fail("indexerd hung up", "daemon_down"));
+    socket.on("connect", () => socket.write(line));
+    socket.on("data", (bytes: Buffer) => {
+      try {
+        const [answer] = lines.take(bytes);
+        if (answer !== undefined) settle(JSON.parse(answer) as Json);
+      } catch {
+        fail("indexerd's answer is not one", "internal");
+      }
+    });
+    const settle = (answer: Json): void => {
+      const { error, result } = answer;
+      if (isObject(error)) return end(() => reject(refusal(error)));
+      if (!isObject(result)) return fail("indexerd's answer is not one", "internal");
+      end(() => resolve(result));
+    };
+  });
+}
+
+function refusal(error: Json): DaemonError {
+  const data = isObject(error.data) ? error.data : {};
+  const kind = error.code !== UNKNOWN_METHOD && typeof data.kind === "string" ? data.kind : "internal";
+  return new DaemonError(typeof error.message === "string" ? error.message : "indexerd refused", kind, data);
+}
+
+export function isObject(value: unknown): value is Json {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+export interface Ears {
+  heard(event: Json): void;
+  lost(): void; // what was announced may never be heard of again
+}
+
+/** A connection that hears the daemon's events for as long as there is a daemon. */
+export class Listening {
+  private readonly path: string;
+  private readonly events: string[];
+  private readonly ears: Ears;
+  private socket: Socket | undefined;
+  private timer: NodeJS.Timeout | undefined;
+  private pause = AGAIN_FIRST;
+  private over = false;
+
+  constructor(path: string, events: string[], ears: Ears) {
+    this.path = path;
+    this.events = events;
+    this.ears = ears;
+    this.open();
+  }
+
+  /** Hang up for good. Twice is fine. */
+  close(): void {
+    this.over = true;
+    clearTimeout(this.timer);
+    this.socket?.destroy();
+  }
+
+  private open(): void {
+    const lines = new Lines(EVENT_MAX);
+    const socket = connect(this.path);
+    socket.unref();
+    this.socket = socket;
+    socket.on("error", () => {}); // "close" follows
+    socket.on("connect", () => {
+      const params = { events: this.events };
+      socket.write(`${JSON.stringify({ jsonrpc: "2.0", id: 1, method: "subscribe", params })}\n`);
+    });
+    socket.on("data", (bytes: Buffer) => {
+      try {
+        for (const line of lines.take(bytes)) this.take(JSON.parse(line) as Json);
+      } catch {
+        socket.destroy(); // not our daemon's language
+      }
+    });
+    socket.on("close", () => this.again());
+  }
+
+  private take(said: Json): void {
+    if (said.id === 1 && isObject(said.error)) return this.close(); // a daemon that tells no events
+    this.pause = AGAIN_FIRST;
+    if (said.method === "event" && isObject(said.params)) this.ears.heard(said.params);
+  }
+
+  private again(): void {
+    if (this.over) return;
+    this.ears.lost();
+    this.timer = setTimeout(() => this.open(), this.pause * (0.75 + Math.random() / 2));
+    this.timer.unref();
+    this.pause = Math.min(this.pause * 2, AGAIN_MOST);
+  }
+}

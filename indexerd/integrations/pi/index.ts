@@ -1,0 +1,264 @@
+/**
+ * indexerd for pi: past sessions in a prompt, questions to them, and this session's own indexing.
+ *
+ * In: pi's events, and the answers of the indexerd daemon on its socket. Out: hidden messages
+ * after the user's prompt (`@@name`, a resumed session's context), three tools, one command, one
+ * place in the status line, and `@@` completion in the editor. This session's file is written by
+ * pi alone. Where the daemon is down, slow or odd, prompts go on as if this were not here: every
+ * wait is bounded, and nothing is thrown into pi but a tool's failure.
+ *
+ * A prompt without `@@` asks nothing. Sessions without a file are unknown to the daemon: they may
+ * refer to others, and are otherwise left alone. Types are pi's, and vanish on loading, so that
+ * older versions under another package name load this, too.
+ */
+
+import type { ExtensionAPI, ExtensionCommandContext, ExtensionContext } from "@earendil-works/pi-coding-agent";
+import { randomUUID } from "node:crypto";
+import { homedir } from "node:os";
+import { withSessions } from "./completion.ts";
+import { ask, DaemonError, isObject, type Json, Listening, socketPath } from "./daemon.ts";
+import { asks, mentions, type Message, outcome, Queue, references, resumed, sent } from "./prompts.ts";
+import { DEFAULTS, failed, INDEXING, indexed, type Settings, settingsOf, Status, tell } from "./status.ts";
+import { answerText, failure, GET_CONTEXT, QUERY_SESSION, result, SET_CONTEXT, usageOf } from "./tools.ts";
+
+// Seconds.
+const GREETING = 0.5;
+const TYPING = 1;
+const PLAIN = 2;
+const QUESTION = 5; // more than the model's own time
+const MODEL = 30; // the model's own time, where the daemon does not say it
+const RUN = 900;
+const NOTING = 5; // the daemon itself waits a little for a session that it does not know yet
+const APPEARING = 3; // in which a new session's file comes to be known
+
+const MESSAGES = 8; // that one prompt may bring singly; more are joined
+const RUNS = ["index.started", "index.retry", "index.succeeded", "index.failed"];
+const ASKING = "⏳ asking...";
+
+type Context = ExtensionContext;
+
+/** The session that pi has open, from its start to its end. */
+interface Here {
+  over: AbortController;
+  status: Status;
+  listening?: Listening;
+  resuming?: Promise<Message[]>;
+}
+
+export default function indexerd(pi: ExtensionAPI): void {
+  new Extension(pi).attach();
+}
+
+class Extension {
+  private readonly pi: ExtensionAPI;
+  private readonly path = socketPath(process.env, process.env.HOME || homedir(), process.platform);
+  private readonly queue = new Queue();
+  private readonly commands = new Set<string>();
+  private settings: Settings = DEFAULTS;
+  private model = MODEL;
+  private turn = randomUUID(); // the model's questions are limited in each
+  private here: Here | undefined;
+
+  constructor(pi: ExtensionAPI) {
+    this.pi = pi;
+  }
+
+  /** Register everything that does not depend on the daemon; nothing is asked yet. */
+  attach(): void {
+    const { pi, queue } = this;
+    pi.on("session_start", (event, ctx) => this.start(event.reason, ctx));
+    pi.on("session_shutdown", () => this.leave());
+    pi.on("before_agent_start", (event, ctx) => this.prompted(event.prompt, ctx));
+    for (let more = 2; more < MESSAGES; more++) pi.on("before_agent_start", () => queue.next());
+    pi.on("before_agent_start", () => queue.rest());
+    pi.on("agent_start", () => void (this.turn = randomUUID()));
+    this.tool(QUERY_SESSION, (params, ctx, signal) => this.query(params, ctx, signal));
+    this.tool(SET_CONTEXT, (params, ctx, signal) => this.note(params, ctx, signal));
+    this.tool(GET_CONTEXT, (params, ctx, signal) => this.noted(params, ctx, signal));
+  }
+
+  private call(method: string, params: Json, seconds: number, signal?: AbortSignal): Promise<Json> {
+    return ask(this.path, method, params, { seconds, signal: signal ?? this.here?.over.signal });
+  }
+
+  // -- the session's own life ---------------------------------------------------------------
+
+  private async start(reason: string, ctx: Context): Promise<void> {
+    this.leave();
+    const setStatus = (key: string, text: string | undefined): void => ctx.ui.setStatus(key, text);
+    const now: Here = { over: new AbortController(), status: new Status(setStatus, () => this.settings) };
+    this.here = now;
+    const greeted = this.call("hello", {}, GREETING).then((hello) => this.greet(hello), ignore);
+    const id = known(ctx);
+    if (id && again(reason, ctx)) {
+      const asked = this.call("resume_context", { session: id, resumeId: randomUUID() }, PLAIN);
+      now.resuming = asked.then((answer) => resumed(answer, id), () => []);
+    }
+    if (id && ctx.hasUI) this.listen(now, id);
+    if (ctx.hasUI) this.complete(ctx);
+    await greeted;
+    this.command(this.settings.commandName);
+  }
+
+  private leave(): void {
+    this.here?.over.abort();
+    this.here?.listening?.close();
+    this.here?.status.clear();
+    this.here = undefined;
+  }
+
+  private greet(hello: Json): void {
+    this.settings = settingsOf(hello);
+    const seconds = isObject(hello.settings) ? hello.settings.queryTimeoutSeconds : undefined;
+    if (typeof seconds === "number" && seconds > 0 && seconds <= 600) this.model = seconds;
+  }
+
+  /** Show what the daemon does with this session of itself. */
+  private listen(now: Here, id: string): void {
+    now.listening = new Listening(this.path, RUNS, {
+      heard: (event) => {
+        if (event.sessionId === id) tell(now.status, event);
+      },
+      lost: () => now.status.forget(),
+    });
+  }
+
+  private complete(ctx: Context): void {
+    if (typeof ctx.ui.addAutocompleteProvider !== "function") return; // an older pi
+    const candidates = (prefix: string, signal: AbortSignal): Promise<Json> => {
+      const exclude = known(ctx);
+      return this.call("complete", { prefix, cwd: ctx.cwd, ...(exclude && { exclude }) }, TYPING, signal);
+    };
+    ctx.ui.addAutocompleteProvider((current) => withSessions(current, candidates));
+  }
+
+  // -- prompts ------------------------------------------------------------------------------
+
+  private async prompted(prompt: string, ctx: Context): Promise<{ message: Message } | undefined> {
+    const resuming = this.here?.resuming ?? [];
+    if (this.here) this.here.resuming = undefined;
+    const found = await Promise.all([mentions(prompt) ? this.expand(prompt, ctx) : [], resuming]);
+    this.queue.fill(found.flat());
+    return this.queue.next();
+  }
+
+  /** What the prompt refers to. Its own questions are the user's, and no turn's limit holds them back. */
+  private async expand(prompt: string, ctx: Context): Promise<Message[]> {
+    const status = this.here?.status;
+    const sessionId = known(ctx);
+    const params = { text: sent(prompt), cwd: ctx.cwd, ...(sessionId && { sessionId }) };
+    const question = asks(prompt);
+    if (question) status?.pending(ASKING);
+    try {
+      const answer = await this.call("expand", params, question ? this.model + QUESTION : PLAIN);
+      const said = outcome(answer);
+      if (said) status?.final(said);
+      else status?.forget();
+      return references(answer);
+    } catch {
+      status?.forget();
+      return []; // the prompt goes on without
+    }
+  }
+
+  // -- tools --------------------------------------------------------------------------------
+
+  /** Offer a tool. Its schema is no TypeBox one, which pi allows and its types do not. */
+  private tool(words: object, work: (params: Json, ctx: Context, signal?: AbortSignal) => Promise<unknown>): void {
+    const execute = (_id: string, params: Json, signal: AbortSignal | undefined, _update: unknown, ctx: Context) =>
+      work(params, ctx, signal).catch(raise);
+    this.pi.registerTool({ ...words, execute } as never);
+  }
+
+  private async query(params: Json, ctx: Context, signal?: AbortSignal): Promise<unknown> {
+    const asked = { ...params, turnId: this.turn, cwd: ctx.cwd };
+    const answer = await this.call("query_session", asked, this.model + QUESTION, signal);
+    const { sessionId, name, confidence, citations, notes, usage } = answer;
+    const used = usageOf(answer);
+    const details = { sessionId, name, confidence, citations, notes, usage };
+    return { ...result(answerText(answer), details), ...(used && { usage: used }) };
+  }
+
+  private async note(params: Json, ctx: Context, signal?: AbortSignal): Promise<unknown> {
+    const answer = await this.own("set_relevant_context", "session", params, NOTING, ctx, signal);
+    const warnings = Array.isArray(answer.warnings) ? answer.warnings.map(String) : [];
+    const { contextChanged, setName } = answer;
+    return result([String(answer.text), ...warnings].join("\n"), { contextChanged, setName, warnings });
+  }
+
+  private async noted(params: Json, ctx: Context, signal?: AbortSignal): Promise<unknown> {
+    const answer = await this.own("get_relevant_context", "session", params, NOTING, ctx, signal);
+    return result(answer.text, { context: answer.context });
+  }
+
+  // -- the command --------------------------------------------------------------------------
+
+  private command(name: string): void {
+    if (this.commands.has(name)) return;
+    this.commands.add(name);
+    this.pi.registerCommand(name, {
+      description: "Index this session now: its name, description and summary",
+      handler: async (_args, ctx) => {
+        const run = this.index(ctx);
+        if (!ctx.hasUI) await run; // or the process would end; an editor must not wait for it
+      },
+    });
+  }
+
+  private async index(ctx: ExtensionCommandContext): Promise<void> {
+    const at = this.here;
+    if (!known(ctx) || !at) return;
+    try {
+      await ctx.waitForIdle();
+      if (at !== this.here) return;
+      at.status.pending(INDEXING);
+      const done = await this.own("index", "ref", { force: true, wait: true }, RUN, ctx);
+      at.status.final(done.status === "indexed" ? indexed(done.costUsd) : failed(done.status));
+    } catch (problem) {
+      const told = problem instanceof DaemonError ? problem.message : "internal";
+      if (at === this.here) at.status.final(failed(told));
+    }
+  }
+
+  /** Ask about this session, whose file the daemon may not have seen yet. */
+  private async own(
+    method: string,
+    name: "session" | "ref",
+    params: Json,
+    seconds: number,
+    ctx: Context,
+    signal?: AbortSignal,
+  ): Promise<Json> {
+    const id = known(ctx);
+    if (!id) throw new DaemonError("this session is not kept in a file", "not_found");
+    const late = Date.now() + APPEARING * 1000;
+    for (let pause = 100; ; pause *= 2) {
+      try {
+        return await this.call(method, { ...params, [name]: id }, seconds, signal);
+      } catch (problem) {
+        const unknown = problem instanceof DaemonError && problem.kind === "not_found";
+        if (!unknown || Date.now() + pause > late) throw problem;
+      }
+      await new Promise((resolve) => setTimeout(resolve, pause));
+    }
+  }
+}
+
+/** The id of a session that has a file, and so is the daemon's business. */
+function known(ctx: Context): string | undefined {
+  return ctx.sessionManager.getSessionFile() ? ctx.sessionManager.getSessionId() : undefined;
+}
+
+/** Whether a session goes on after a pause: its shell is gone, and the model should know. */
+function again(reason: string, ctx: Context): boolean {
+  if (reason !== "resume" && reason !== "startup") return false;
+  return ctx.sessionManager.getBranch().some((entry) => entry.type === "message");
+}
+
+function raise(problem: unknown): never {
+  throw failure(problem);
+}
+
+function ignore(): void {
+  // the daemon is down: all is as by default
+}

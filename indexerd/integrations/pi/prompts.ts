@@ -1,0 +1,88 @@
+/**
+ * What goes with a prompt: the sessions it refers to, and what a resumed session should know.
+ *
+ * In: the prompt and the daemon's answers. Out: messages for pi, which puts them after the user's
+ * own, in their order; the user's text is never touched. pi takes one message a handler, so a
+ * `Queue` hands them out one by one. Answers are taken apart and put together anew: a message of
+ * ours is never displayed, and never of another kind than the two named here.
+ */
+
+import { isObject, type Json } from "./daemon.ts";
+import { oneLine } from "./status.ts";
+
+export const REFERENCE = "session-reference";
+export const RESUME = "session-resume-context";
+const TEXT_MAX = 100_000; // characters of a prompt that are looked through; pi escapes up to sixfold
+const CONTENT_MAX = 2_000_000; // characters of one message
+
+export interface Message {
+  customType: string;
+  content: string;
+  display: boolean;
+  details: Json;
+}
+
+/** Whether a prompt may refer to a session at all; without this no connection is opened. */
+export function mentions(prompt: unknown): prompt is string {
+  return typeof prompt === "string" && prompt.includes("@@");
+}
+
+// A reference, a colon, and a question mark on the same line; every part is bounded, as a prompt
+// may hold ten thousands of them. The daemon's own rule is narrower, and it alone decides.
+const QUESTION =
+  /@@(?:"[^"\n]{1,200}"|[“„«][^“”„«»\n]{1,200}[”“»]|[^\s:：@"“„«]{1,220})(?:~\d{1,3})?[:：][^\n?？؟]{1,2000}[?？؟]/;
+
+/** Whether a prompt may ask a session something: such an answer takes a model, and longer. */
+export function asks(prompt: string): boolean {
+  return QUESTION.test(sent(prompt));
+}
+
+/** The part of a prompt that is sent; JSON cannot carry half a character. */
+export function sent(prompt: string): string {
+  return prompt.slice(0, TEXT_MAX).replace(/\p{Cs}/gu, "\ufffd");
+}
+
+/** The messages of an answer to `expand`, in order. */
+export function references(answer: Json): Message[] {
+  const messages = Array.isArray(answer.messages) ? answer.messages : [];
+  return messages.filter(isObject).flatMap((one) => message(REFERENCE, one.content, one.details));
+}
+
+/** The message of an answer to `resume_context`, if there is one. */
+export function resumed(answer: Json, sessionId: string): Message[] {
+  return message(RESUME, answer.text, { sessionIds: [sessionId], missingFiles: answer.missingFiles });
+}
+
+function message(customType: string, content: unknown, details: unknown): Message[] {
+  if (typeof content !== "string" || !content || content.length > CONTENT_MAX) return [];
+  return [{ customType, content, display: false, details: isObject(details) ? details : {} }];
+}
+
+/** How the references turned out, as one line; empty where there were none. */
+export function outcome(answer: Json): string {
+  const said = Array.isArray(answer.statusText) ? answer.statusText : [answer.statusText];
+  return oneLine(said.filter((one) => typeof one === "string").join(" · "));
+}
+
+/** Messages on their way to pi. */
+export class Queue {
+  private held: Message[] = [];
+
+  fill(messages: Message[]): void {
+    this.held = messages;
+  }
+
+  /** The next one, as a handler returns it. */
+  next(): { message: Message } | undefined {
+    const first = this.held.shift();
+    return first && { message: first };
+  }
+
+  /** All that are left, as one: for the last handler. */
+  rest(): { message: Message } | undefined {
+    const [first, ...others] = this.held.splice(0);
+    if (!first) return undefined;
+    const content = [first, ...others].map((one) => one.content).join("\n\n");
+    return { message: { ...first, content } };
+  }
+}

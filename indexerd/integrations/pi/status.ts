@@ -1,0 +1,125 @@
+/**
+ * What pi's status line says of indexing, and of references.
+ *
+ * In: pi's way to set a status, the daemon's events and answers. Out: texts under one key, each
+ * final one taken back after a while. Texts from elsewhere become one short line without control
+ * characters. Never throws: after a session was replaced, pi refuses its old user interface.
+ */
+
+import { isObject, type Json } from "./daemon.ts";
+
+const SHOWN_MAX = 200; // characters
+const PENDING_MAX = 600_000; // milliseconds after which nobody believes "indexing" any more
+
+export interface Settings {
+  commandName: string;
+  statusKey: string;
+  notificationAutoClearMs: number;
+}
+
+export const DEFAULTS: Settings = {
+  commandName: "index-session",
+  statusKey: "index-session",
+  notificationAutoClearMs: 3000,
+};
+
+/** The settings in the daemon's greeting; what is missing or odd is as by default. */
+export function settingsOf(hello: Json): Settings {
+  const said = isObject(hello.settings) ? hello.settings : {};
+  const word = (value: unknown, other: string): string =>
+    typeof value === "string" && /^[\w.:-]{1,64}$/.test(value) ? value : other;
+  const clear = said.notificationAutoClearMs;
+  const sound = typeof clear === "number" && clear >= 0 && clear <= 3_600_000;
+  return {
+    commandName: word(said.commandName, DEFAULTS.commandName),
+    statusKey: word(said.statusKey, DEFAULTS.statusKey),
+    notificationAutoClearMs: sound ? clear : DEFAULTS.notificationAutoClearMs,
+  };
+}
+
+/** One line of printable text. */
+export function oneLine(text: string, most = SHOWN_MAX): string {
+  const line = text.replace(/[\p{Cc}\p{Cf}\p{Co}\p{Cs}\p{Zl}\p{Zp}\s]+/gu, " ").trim();
+  const whole = [...line.slice(0, most * 2)]; // by characters, so that none is cut in two
+  return whole.length <= most ? line : `${whole.slice(0, most - 1).join("")}…`;
+}
+
+/** A cost: four decimals from one cent, six below, words where it is not known (S0.43). */
+export function usd(cost: unknown): string {
+  if (typeof cost !== "number" || !Number.isFinite(cost)) return "unknown cost";
+  return `$${cost.toFixed(cost >= 0.01 ? 4 : 6)}`;
+}
+
+export const INDEXING = "⏳ indexing...";
+export const indexed = (cost: unknown): string => `✅ session indexed (${usd(cost)})`;
+export const failed = (message: unknown): string => oneLine(`❌ index failed: ${String(message)}`);
+
+export type SetStatus = (key: string, text: string | undefined) => void;
+
+/** The place in pi's status line. */
+export class Status {
+  private readonly set: SetStatus;
+  private readonly settings: () => Settings;
+  private timer: NodeJS.Timeout | undefined;
+  private shown: { key: string; text: string } | undefined;
+
+  constructor(set: SetStatus, settings: () => Settings) {
+    this.set = set;
+    this.settings = settings;
+  }
+
+  /** Something goes on. */
+  pending(text: string): void {
+    this.show(text, PENDING_MAX);
+  }
+
+  /** Something has ended; the text empties by itself. */
+  final(text: string): void {
+    this.show(text, this.settings().notificationAutoClearMs);
+  }
+
+  /** What was going on is not heard of any more. */
+  forget(): void {
+    if (this.shown?.text.startsWith("⏳")) this.clear();
+  }
+
+  /** Take back what is shown. */
+  clear(): void {
+    clearTimeout(this.timer);
+    const { shown } = this;
+    this.shown = undefined;
+    if (shown) this.say(shown.key, undefined);
+  }
+
+  private show(text: string, milliseconds: number): void {
+    clearTimeout(this.timer);
+    const key = this.settings().statusKey;
+    if (this.shown?.key !== key) this.clear();
+    if (this.shown?.text !== text) this.say(key, text); // the same news may come on two ways
+    this.shown = { key, text };
+    this.timer = setTimeout(() => this.clear(), milliseconds);
+    this.timer.unref();
+  }
+
+  private say(key: string, text: string | undefined): void {
+    try {
+      this.set(key, text);
+    } catch {
+      // the session was replaced
+    }
+  }
+}
+
+/** Show what the daemon tells of a session's indexing. */
+export function tell(status: Status, event: Json): void {
+  switch (event.event) {
+    case "index.started":
+      return status.pending(INDEXING);
+    case "index.retry":
+      return status.pending(oneLine(`⏳ indexing... (retry ${String(event.attempt)}/${String(event.of)})`));
+    case "index.succeeded":
+      return status.final(indexed(event.costUsd));
+    case "index.failed":
+      return status.final(failed(event.message));
+  }
+}

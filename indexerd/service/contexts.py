@@ -1,0 +1,210 @@
+"""The socket's methods about relevant context: set it, read it, give it back after a resume.
+
+`set_relevant_context` may come from a session that we have not met yet: agents call it in their
+first turn, and their file may be a moment behind. Only then is it waited for, shortly.
+
+A resume block is given out once for each `resumeId`, over restarts of the daemon too; the ledger
+remembers, which is a cache: without it a block is given once more, which does no harm. Without a
+`resumeId` it is once for each start of the daemon. Whether a file is there is looked at only when
+a block is made, and changes nothing that is stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from indexerd.core import sets
+from indexerd.core.times import iso
+from indexerd.errors import NotFoundError, StateError, UsageError
+from indexerd.io.ledger import Ledger
+from indexerd.io.logs import Event
+from indexerd.paths import is_session_id
+from indexerd.service.answers import Answers, word
+from indexerd.service.news import News
+from indexerd.service.sidecar import Sidecars
+
+SET = "relevant-context:set"  # the `customType` of telemetry
+TOPIC = "resume"
+RESUMES_MAX = 5000  # resumes that are remembered; the oldest go
+NEW_SESSION_PATIENCE = 2.0  # seconds
+_WHOLE_ID = 16  # characters; a shorter word may be the beginning of an id
+_TRIM_EVERY = 100  # resumes
+
+Params = dict[str, Any]
+Row = dict[str, Any]
+
+
+class Contexts:
+    """Answers about relevant context, for one daemon."""
+
+    def __init__(
+        self,
+        sidecars: Sidecars,
+        answers: Answers,
+        news: News,
+        *,
+        resumes: Resumes,
+        record: Callable[[Mapping[str, Any]], Any],
+        clock: Callable[[], float],
+    ) -> None:
+        """`record` writes a row of telemetry; it may block for a moment."""
+        self._sidecars = sidecars
+        self._answers = answers
+        self._news = news
+        self._resumes = resumes
+        self._record = record
+        self._clock = clock
+
+    def methods(self) -> dict[str, Callable[[Params, Any], Any]]:
+        """Every method, by its name."""
+        return {
+            "set_relevant_context": self._set,
+            "get_relevant_context": self._get,
+            "resume_context": self._resume,
+            "footer": self._footer,
+        }
+
+    async def _set(self, params: Params, _peer: Any) -> dict[str, Any]:
+        change = sets.change_of(params.get("setName"), params.get("items"), params.get("mode"))
+        row = await self._row_soon(params)
+        outcome = await self._sidecars.put(row, change)
+        session_id = row["sessionId"]
+        told = {"contextChanged": outcome.changed, "setName": change.name}
+        if outcome.changed:
+            who = {"customType": SET, "success": True, "sessionId": session_id}
+            kept = who | told | {"timestamp": iso(self._clock())}
+            await asyncio.to_thread(self._record, kept)
+            if change.name not in sets.KNOWN:  # S4.2
+                self._news.say(Event.CONTEXT_UNKNOWN_SET, {"session": session_id})
+        answer = {"sessionId": session_id, "text": outcome.text, **told}
+        return answer | {"warnings": list(outcome.warnings)}
+
+    async def _get(self, params: Params, _peer: Any) -> dict[str, Any]:
+        name = word(params, "setName")
+        row = self._row(params, "session")
+        context = (await self._sidecars.held(row)).context
+        if name is not None:
+            context = {name: context.get(name, [])}
+        text = json.dumps(context, indent=2, ensure_ascii=False) if context else sets.NOTHING
+        where = {"sessionId": row["sessionId"], "cwd": row["cwd"]}
+        return {"text": text, "context": context, **where}
+
+    async def _resume(self, params: Params, _peer: Any) -> dict[str, Any]:
+        resume_id = word(params, "resumeId") or ""
+        row = self._row(params, "session")
+        session_id, cwd = row["sessionId"], row["cwd"]
+        if not await self._resumes.claim(session_id, resume_id):
+            return {"sessionId": session_id, "text": None, "missingFiles": 0}
+        try:
+            user, context = await self._sidecars.held(row)
+            there = partial(is_there, cwd)
+            make = partial(sets.resume_block, cwd, user.env_hint, context, there)
+            text, missing = await asyncio.to_thread(make)
+        except BaseException:  # nobody has got it
+            self._resumes.release(session_id, resume_id)
+            raise
+        await self._resumes.keep(session_id, resume_id)
+        self._news.context("resume", session_id, context)
+        return {"sessionId": session_id, "text": text, "missingFiles": missing}
+
+    async def _footer(self, params: Params, _peer: Any) -> dict[str, Any]:
+        row = self._row(params, "ref")
+        context = (await self._sidecars.held(row)).context
+        return {"sessionId": row["sessionId"], **sets.footer(context, row["cwd"])}
+
+    def _row(self, params: Params, key: str) -> Row:
+        ref = word(params, key)
+        if not ref:
+            raise UsageError(f"{key} is required, and is a string")
+        return self._answers.row(ref, cwd=word(params, "cwd"))
+
+    async def _row_soon(self, params: Params) -> Row:
+        """The session's row; one with a whole id that is not known may only just have begun."""
+        try:
+            return self._row(params, "session")
+        except NotFoundError:
+            ref = str(params["session"])
+            if len(ref) < _WHOLE_ID or not is_session_id(ref):
+                raise
+        met = asyncio.Event()
+        end = self._news.subscribe(
+            lambda event: met.set() if event.get("sessionId") == ref else None
+        )
+        try:
+            async with asyncio.timeout(NEW_SESSION_PATIENCE):
+                await met.wait()
+        except TimeoutError:
+            pass
+        finally:
+            end()
+        return self._row(params, "session")
+
+
+class Resumes:
+    """Which resumes have had their block."""
+
+    def __init__(
+        self, ledger: Ledger, read: Callable[..., Awaitable[Any]], clock: Callable[[], float]
+    ) -> None:
+        """`read` does work in the ledger's thread."""
+        self._ledger = ledger
+        self._read = read
+        self._clock = clock
+        self._claimed: OrderedDict[str, None] = OrderedDict()  # by this process, newest last
+        self._written = 0
+
+    async def claim(self, session_id: str, resume_id: str) -> bool:
+        """Take a resume's one block; False where somebody has it. "" stands for no id."""
+        key = _key(session_id, resume_id)
+        if key in self._claimed:
+            return False
+        self._claimed[key] = None
+        while len(self._claimed) > RESUMES_MAX:
+            self._claimed.popitem(last=False)
+        if not resume_id:
+            return True
+        with suppress(StateError):
+            return await self._read(self._ledger.noted, TOPIC, key) is None
+        return True
+
+    def release(self, session_id: str, resume_id: str) -> None:
+        """It came to nothing; the next one may take it."""
+        self._claimed.pop(_key(session_id, resume_id), None)
+
+    async def keep(self, session_id: str, resume_id: str) -> None:
+        """Remember it over a restart."""
+        if not resume_id:
+            return
+        stamp = int(self._clock() * 1000).to_bytes(8, "big")  # sorts by age
+        with suppress(StateError):
+            await self._read(self._ledger.note, TOPIC, _key(session_id, resume_id), stamp)
+            if self._written % _TRIM_EVERY == 0:
+                await self._read(self._ledger.trim, TOPIC, RESUMES_MAX)
+            self._written += 1
+
+
+def _key(session_id: str, resume_id: str) -> str:
+    """A short word for a resume, whatever its id is made of."""
+    digest = hashlib.blake2b(resume_id.encode("utf-8", "backslashreplace"), digest_size=12)
+    return f"{session_id}/{digest.hexdigest() if resume_id else ''}"
+
+
+def is_there(cwd: str, item: str) -> bool:
+    """Whether a file exists; what cannot be known, for want of a right or a place, is taken so."""
+    try:
+        path = Path(sets.absolute(cwd, item)).expanduser()
+        if path.is_absolute():
+            path.stat()
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a NUL in it
+        return False
+    except (OSError, RuntimeError):
+        return True
+    return True

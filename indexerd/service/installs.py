@@ -1,0 +1,387 @@
+"""What `indexerd integrate` puts into each agent, and takes out again.
+
+In: an agent, and a `Host` that says where we are and how our program is called. Out: what was
+done, path by path, and notes for the user; `io.installs` does it, and says what it never does.
+
+* pi: an extension of our own directory. opencode: one plugin, which brings its MCP server along.
+* Claude Code: two hooks in its settings, and an MCP server where `claude mcp add` puts one.
+* Codex: an MCP server in its configuration, and the same two hooks; its user must trust them.
+
+A hook's command ends in `|| true`: where our program has gone or is an older one, a shell's 127
+or 2 would show at every prompt, or block it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Any, Protocol
+
+from indexerd.agents import pi
+from indexerd.core import jsonc
+from indexerd.errors import NotFoundError, UsageError
+from indexerd.io import installs
+from indexerd.io.installs import Edit, Text
+from indexerd.settings import Settings
+
+AGENTS = ("pi", "claude", "codex", "opencode")
+NAME = "indexerd"
+TABLE = f"mcp_servers.{NAME}"
+PLACEHOLDER = "__INDEXERD_COMMAND__"
+RESUME_SECONDS = 10
+MORE_SECONDS = 10.0  # for a hook, beyond what a question may take
+# Codex hands these on to an MCP server only where they are named.
+PASSED_ON = (
+    *("INDEXERD_SOCKET", "INDEXERD_CONFIG", "INDEXERD_STATE_DIR", "INDEXERD_DATA_DIR"),
+    *("XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """Where agents are looked for, and how they are to call us."""
+
+    env: Mapping[str, str]
+    home: str
+    settings: Settings
+    command: tuple[str, ...]  # our program, by its absolute path
+    serves_mcp: bool = True  # whether `indexerd mcp` has what it needs
+    force: bool = False
+
+    def path(self, named: str) -> str:
+        """A path as the user writes it, made absolute."""
+        whole = self.home + named[1:] if named == "~" or named.startswith("~/") else named
+        return os.path.abspath(whole)  # noqa: PTH100 - a link in it stays
+
+    def base(self, variable: str, default: str) -> str:
+        """A directory of the XDG's; a relative value is none."""
+        named = self.env.get(variable, "")
+        return named if named.startswith("/") else f"{self.home}/{default}"
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The edits of one agent, the directories of ours that they may leave empty, and notes."""
+
+    edits: tuple[Edit, ...]
+    directories: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class _Planned(Protocol):
+    def __call__(self, host: Host, *, remove: bool) -> Work: ...
+
+
+def install(agent: str, host: Host) -> dict[str, Any]:
+    """Install into an agent. NotFoundError where it is not there; else as `io.installs.apply`."""
+    return _done(agent, _WORK[agent](host, remove=False), remove=False)
+
+
+def uninstall(agent: str, host: Host) -> dict[str, Any]:
+    """Take out of an agent what `install` put there, and nothing else."""
+    return _done(agent, _WORK[agent](host, remove=True), remove=True)
+
+
+def _done(agent: str, work: Work, *, remove: bool) -> dict[str, Any]:
+    changes = installs.apply(work.edits)
+    for directory in work.directories if remove else ():
+        installs.drop_directory(directory)
+    notes = [] if remove else list(work.notes)
+    return {"agent": agent, "changes": [asdict(one) for one in changes], "notes": notes}
+
+
+def _there(agent: str, places: Iterable[str], *, remove: bool) -> list[str]:
+    """The directories of an agent that are there; NotFoundError where none is."""
+    all_of_them = list(dict.fromkeys(places))
+    found = [one for one in all_of_them if os.path.isdir(one)]  # noqa: PTH112 - text paths
+    if not found and not remove:
+        raise NotFoundError(
+            f"{agent} is not here: there is no {' or '.join(all_of_them)}",
+            hint=f"start {agent} once; or set its variable, or [agents.{agent}] roots",
+        )
+    return found
+
+
+# -- pi and opencode: files of ours --------------------------------------------------------------
+
+
+def _pi(host: Host, *, remove: bool) -> Work:
+    chosen = host.settings.agents.pi.roots or pi.agent_dirs(host.env, host.home)
+    roots = _there("pi", map(host.path, chosen), remove=remove)
+    homes = [f"{root}/extensions/{NAME}" for root in roots]
+    edits = [edit for home in homes for edit in _copied(host, "pi", home, remove=remove)]
+    notes = ("sessions that run now take it up with /reload",)
+    return Work(tuple(edits), tuple(homes), notes)
+
+
+def _copied(host: Host, agent: str, home: str, *, remove: bool) -> list[Edit]:
+    """Every packaged file of an agent, to one directory; files of older versions go."""
+    ours = {f"{home}/{name}": body for name, body in packaged(agent, host.command).items()}
+    gone = (
+        ours.keys() | set(installs.owned(home))
+        if remove
+        else set(installs.owned(home)) - ours.keys()
+    )
+    edits = [installs.no_own_file(path, force=host.force) for path in sorted(gone)]
+    if not remove:
+        edits += [installs.own_file(path, ours[path], force=host.force) for path in sorted(ours)]
+    return edits
+
+
+def packaged(agent: str, command: Iterable[str]) -> dict[str, str]:
+    """The files that belong into an agent, by their names."""
+    source: Traversable = files("indexerd") / "integrations" / agent
+    told = json.dumps(list(command))
+    held = {
+        one.name: one.read_text(encoding="utf-8").replace(PLACEHOLDER, told)
+        for one in source.iterdir()
+        if one.is_file() and not one.name.startswith(".")
+    }
+    return dict(sorted(held.items()))
+
+
+def _opencode(host: Host, *, remove: bool) -> Work:
+    config = host.base("XDG_CONFIG_HOME", ".config") + "/opencode"
+    data = host.base("XDG_DATA_HOME", ".local/share") + "/opencode"
+    _there("opencode", (config, data), remove=remove)
+    home = f"{config}/plugins"
+    edits = [
+        installs.no_own_file(f"{home}/{name}", force=host.force)
+        if remove
+        else installs.own_file(f"{home}/{name}", body, force=host.force)
+        for name, body in packaged("opencode", host.command).items()
+    ]
+    notes = ["it is there in sessions that start from now on"]
+    if not host.serves_mcp:
+        notes.append("its MCP server starts once indexerd[mcp] is installed")
+    return Work(tuple(edits), notes=tuple(notes))
+
+
+# -- Claude Code and Codex: lines in files of theirs ---------------------------------------------
+
+
+def _claude(host: Host, *, remove: bool) -> Work:
+    named = host.env.get("CLAUDE_CONFIG_DIR", "")
+    chosen = [named] if named else host.settings.agents.claude.roots or ["~/.claude"]
+    edits: list[Edit] = []
+    for root in _there("claude", map(host.path, chosen), remove=remove):
+        edits.append(_hooks(host, "claude", f"{root}/settings.json", remove=remove))
+        if host.serves_mcp or remove:
+            path = _claude_state(host, root)
+            change = partial(_without_server if remove else _with_server, path, host.command)
+            edits.append(installs.json_edit(path, change, removing=remove))
+    notes = ("it is there in sessions that start from now on", *_mcp_notes(host))
+    return Work(tuple(edits), notes=notes)
+
+
+def _claude_state(host: Host, root: str) -> str:
+    """The file in which Claude Code keeps the servers of a user."""
+    old = f"{root}/.config.json"
+    if os.path.isfile(old) and os.path.getsize(old):  # noqa: PTH113, PTH202 - text paths
+        return old
+    usual = root == host.path("~/.claude") and not host.env.get("CLAUDE_CONFIG_DIR")
+    return host.path("~/.claude.json") if usual else f"{root}/.claude.json"
+
+
+def _codex(host: Host, *, remove: bool) -> Work:
+    named = host.env.get("CODEX_HOME", "")
+    chosen = [named] if named else host.settings.agents.codex.roots or ["~/.codex"]
+    edits: list[Edit] = []
+    for root in _there("codex", map(host.path, chosen), remove=remove):
+        edits.append(_hooks(host, "codex", f"{root}/hooks.json", remove=remove))
+        if remove:
+            edits.append(installs.no_toml_table(f"{root}/config.toml", TABLE))
+        elif host.serves_mcp:
+            edits.append(installs.toml_edit(f"{root}/config.toml", TABLE, _codex_server(host)))
+    notes = (
+        "Codex runs new hooks once you have trusted them: it asks at its next start, or use /hooks",
+        "a Codex that does not know hooks.json yet has the MCP server alone",
+        *_mcp_notes(host),
+    )
+    return Work(tuple(edits), notes=notes)
+
+
+def _codex_server(host: Host) -> list[str]:
+    program, *words = host.command
+    told = {"command": program, "args": [*words, "mcp"], "env_vars": list(PASSED_ON)}
+    # What JSON and TOML both call a string, or a list of them; DEL alone is written differently.
+    return [
+        f"{key} = {json.dumps(value)}".replace("\x7f", "\\u007f") for key, value in told.items()
+    ]
+
+
+def _mcp_notes(host: Host) -> tuple[str, ...]:
+    told = "the MCP server is left out: install indexerd[mcp], and integrate again"
+    return () if host.serves_mcp else (told,)
+
+
+_WORK: dict[str, _Planned] = {
+    "pi": _pi,
+    "claude": _claude,
+    "codex": _codex,
+    "opencode": _opencode,
+}
+
+
+# -- hooks ---------------------------------------------------------------------------------------
+
+
+def hook_command(agent: str, command: Iterable[str]) -> str:
+    """What an agent's shell runs."""
+    return f"{shlex.join([*command, 'hook', agent])} || true"
+
+
+def _hooks(host: Host, agent: str, path: str, *, remove: bool) -> Edit:
+    command = hook_command(agent, host.command)
+    prompt = int(host.settings.query.timeout_seconds + MORE_SECONDS)
+    told = {"type": "command", "command": command}
+    groups: dict[str, dict[str, Any]] = {
+        "UserPromptSubmit": {"hooks": [told | {"timeout": prompt}]},
+        "SessionStart": {"matcher": "resume", "hooks": [told | {"timeout": RESUME_SECONDS}]},
+    }
+    change = partial(_without_hooks, agent) if remove else partial(_with_hooks, agent, groups)
+    return installs.json_edit(path, change, removing=remove)
+
+
+def _with_hooks(agent: str, groups: dict[str, dict[str, Any]], text: str) -> str:
+    for event, group in groups.items():
+        text = _with_group(agent, event, group, text)
+    return text
+
+
+def _with_group(agent: str, event: str, group: dict[str, Any], text: str) -> str:
+    """The text with one group of hooks for an event; one of ours that is there is brought up."""
+    root = _object(text)
+    hooks = root.member("hooks")
+    if hooks is None:
+        return jsonc.insert(text, root, {event: [group]}, "hooks")
+    _must_be(dict, hooks, "hooks")
+    groups = hooks.member(event)
+    if groups is None:
+        return jsonc.insert(text, hooks, [group], event)
+    _must_be(list, groups, f"hooks.{event}")
+    for path in _ours(agent, root, event):
+        array, index = path[-1]
+        holder, at = path[-3]
+        if len(array.children) == 1:
+            there, wanted = holder.children[at].node, group
+        else:  # the user has put it beside others
+            there, wanted = array.children[index].node, group["hooks"][0]
+        return text if there.value == wanted else jsonc.replace(text, there, wanted)
+    return jsonc.insert(text, groups, group)
+
+
+def _without_hooks(agent: str, text: str) -> Text:
+    """The text without any hook of ours, whatever the event."""
+    while True:
+        root = _object(text)
+        hooks = root.member("hooks")
+        events = [one.key for one in hooks.children if one.key] if hooks is not None else []
+        found = [path for event in events for path in _ours(agent, root, event)]
+        if not found:
+            return text
+        array, _ = found[-1][-1]
+        path = found[-1] if len(array.children) > 1 else found[-1][:-2]
+        after = jsonc.remove(text, path)
+        if after is None:
+            return None
+        text = after
+
+
+def _ours(agent: str, root: jsonc.Node, event: str) -> list[list[tuple[jsonc.Node, int]]]:
+    """The ways from the document to each hook of ours for an event."""
+    found = []
+    for way in _ways(root, "hooks", event):
+        groups = way[-1][0].children[way[-1][1]].node
+        for at, one in enumerate(groups.children):
+            inner = [
+                (one.node, index)
+                for index, child in enumerate(one.node.children)
+                if child.key == "hooks"
+            ]
+            for step in inner:
+                array = step[0].children[step[1]].node
+                found += [
+                    [*way, (groups, at), step, (array, index)]
+                    for index, child in enumerate(array.children)
+                    if _calls_us(agent, child.node.value)
+                ]
+    return found
+
+
+def _ways(root: jsonc.Node, *keys: str) -> list[list[tuple[jsonc.Node, int]]]:
+    """The way along some keys; none where they do not lead anywhere."""
+    way: list[tuple[jsonc.Node, int]] = []
+    node = root
+    for key in keys:
+        at = [index for index, child in enumerate(node.children) if child.key == key]
+        if not at:
+            return []
+        way.append((node, at[-1]))
+        node = node.children[at[-1]].node
+    return [way]
+
+
+def _calls_us(agent: str, hook: Any) -> bool:
+    command = hook.get("command") if isinstance(hook, dict) else None
+    return isinstance(command, str) and NAME in command and f" hook {agent}" in command
+
+
+# -- the MCP server in Claude Code's file --------------------------------------------------------
+
+
+def _server(command: tuple[str, ...]) -> dict[str, Any]:
+    """As `claude mcp add` writes it."""
+    return {"type": "stdio", "command": command[0], "args": [*command[1:], "mcp"], "env": {}}
+
+
+def _is_server(held: Any) -> bool:
+    """Whether an entry starts our program, wherever that is."""
+    if not isinstance(held, dict) or not isinstance(held.get("args"), list):
+        return False
+    words = [str(held.get("command")), *map(str, held["args"])]
+    return words[-1] == "mcp" and (words[0].endswith(f"/{NAME}") or words[1:-1] == ["-m", NAME])
+
+
+def _with_server(path: str, command: tuple[str, ...], text: str) -> str:
+    root, wanted = _object(text), _server(command)
+    servers = root.member("mcpServers")
+    if servers is None:
+        return jsonc.insert(text, root, {NAME: wanted}, "mcpServers")
+    _must_be(dict, servers, "mcpServers")
+    there = servers.member(NAME)
+    if there is None:
+        return jsonc.insert(text, servers, wanted, NAME)
+    if not _is_server(there.value):
+        raise UsageError(
+            f"{path} has an MCP server {NAME} that is not ours",
+            hint=f"rename it, or take it away: claude mcp remove -s user {NAME}",
+        )
+    new = there.value | {key: wanted[key] for key in ("command", "args")}
+    return text if there.value == new else jsonc.replace(text, there, new)
+
+
+def _without_server(_path: str, _command: tuple[str, ...], text: str) -> Text:
+    root = _object(text)
+    for way in _ways(root, "mcpServers", NAME):
+        servers, index = way[-1]
+        if _is_server(servers.children[index].node.value):
+            return jsonc.remove(text, way)
+    return text
+
+
+def _object(text: str) -> jsonc.Node:
+    root = jsonc.parse(text)
+    _must_be(dict, root, "the document")
+    return root
+
+
+def _must_be(kind: type, node: jsonc.Node, what: str) -> None:
+    if not isinstance(node.value, kind):
+        raise ValueError(f"{what} is no {'object' if kind is dict else 'list'}")

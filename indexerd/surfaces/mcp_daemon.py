@@ -1,0 +1,141 @@
+"""The MCP server's way to the daemon: short conversations, each in a thread of its own.
+
+In: what a tool wants to ask. Out: its answer, or the daemon's error. The blocking client is used
+in threads that nobody waits for at the end: a host that hangs up while a question is with a model
+must not find a process left. Each conversation has a connection of its own, so that a daemon that
+was down, or was restarted, is simply there again at the next call.
+
+What surprised us: hosts start their servers with hardly any environment (Codex passes on HOME and
+PATH, but no XDG_RUNTIME_DIR), and so the socket is looked for where a login session has it, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from indexerd.client import Client
+from indexerd.core.redact import compile_extra
+from indexerd.errors import ConfigError, DaemonDownError
+from indexerd.paths import Places
+from indexerd.service.config import read_config
+from indexerd.settings import Settings
+from indexerd.surfaces.mcp_texts import Safe
+
+AT_ONCE = 8  # conversations at the same time
+SECONDS = 20.0  # for one answer; the daemon itself may wait 5 s for its first scan
+BEYOND = 5.0  # more than the daemon allows a question
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Talk:
+    """One conversation. `safe` makes foreign texts fit for a model."""
+
+    client: Client
+    safe: Safe
+    cwd: str | None  # the project; None where it was removed, and all are meant
+    agent: str | None  # whose host asks, where that is known
+    since: float  # when the server was started, in seconds since the epoch
+
+    def ask(self, method: str, **params: Any) -> Any:
+        """Ask; what is None is left out."""
+        given = {key: value for key, value in params.items() if value is not None}
+        return self.client.call(method, given)
+
+
+@dataclass(slots=True)
+class Desk:
+    """Where tools go with their questions."""
+
+    where: Places
+    env: Mapping[str, str]
+    cwd: str | None = None  # the server's own directory: hosts start it in the project
+    started: float = field(default_factory=time.time)
+    _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+
+    async def talk(
+        self,
+        work: Callable[[Talk], T],
+        *,
+        cwd: str = "",
+        agent: str | None = None,
+        questions: int = 0,
+        verbatim: bool = False,
+    ) -> T:
+        """Do `work` in a thread, with a connection. Errors as `Client` raises them.
+
+        `questions`: so many may be put to a model, which takes its time. `verbatim`: a session's
+        own words come back, which need the user's own patterns of what is secret: ConfigError
+        where the configuration cannot be read.
+        """
+
+        def converse() -> T:
+            settings = self._settings(verbatim=verbatim)
+            extra = compile_extra(settings.redact.extra_patterns)
+            safe = Safe(extra, redacting=settings.redact.enabled)
+            asked = questions * (settings.query.timeout_seconds + BEYOND)
+            here = str(Path(cwd).expanduser().absolute()) if cwd else self.cwd
+            with self._connect(asked or SECONDS) as client:
+                return work(Talk(client, safe, here, agent, self.started))
+
+        async with self._slots:
+            return await in_thread(converse)
+
+    def _settings(self, *, verbatim: bool) -> Settings:
+        loaded = read_config(self.where, self.env)
+        if verbatim and loaded.problems:
+            raise ConfigError(loaded.problems)
+        return loaded.settings
+
+    def _connect(self, seconds: float) -> Client:
+        """Connect. DaemonDownError names the place where the socket should be."""
+        missing: DaemonDownError | None = None
+        for path in self._sockets():
+            try:
+                return Client(path, seconds)
+            except DaemonDownError as bad:
+                missing = missing or bad
+        raise missing or DaemonDownError("no daemon answers")
+
+    def _sockets(self) -> Sequence[Path]:
+        known = self.env.get("INDEXERD_SOCKET") or self.env.get("XDG_RUNTIME_DIR")
+        if known or sys.platform == "darwin":
+            return (self.where.socket,)
+        return (self.where.socket, Path(f"/run/user/{os.getuid()}/indexerd/indexerd.sock"))
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Do `work` in a thread that the end of the process does not wait for."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def settle(found: T | None, bad: Exception | None) -> None:
+        if done.done():  # cancelled meanwhile
+            return
+        if bad is None:
+            done.set_result(found)  # type: ignore[arg-type]  # T may well be None
+        else:
+            done.set_exception(bad)
+
+    def run() -> None:
+        found: T | None = None
+        problem: Exception | None = None
+        try:
+            found = work()
+        except Exception as bad:  # noqa: BLE001 - raised again where it is waited for
+            problem = bad
+        with suppress(RuntimeError):  # the loop has ended, and with it all interest
+            loop.call_soon_threadsafe(settle, found, problem)
+
+    threading.Thread(target=run, name="indexerd-mcp", daemon=True).start()
+    return await done

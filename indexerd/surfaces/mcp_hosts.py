@@ -1,0 +1,98 @@
+"""How each MCP host is told of this server: the snippet for its configuration, and where it goes.
+
+In: the host's name, and the command that starts this program. Out: text to paste, in the host's
+own shape. Hosts start servers with a bare PATH and few variables, so the program is named by its
+absolute path and the variables that say where our socket and files are go along, as they are now.
+Keys are never among them. Standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HOSTS = ("claude", "codex", "opencode", "cursor", "vscode")
+NAME = "indexerd"
+PATIENCE_MS = 60_000  # opencode gives a tool 5 s by itself, and a question takes longer
+_PLACES = (
+    "INDEXERD_CONFIG",
+    "INDEXERD_DATA_DIR",
+    "INDEXERD_SOCKET",
+    "INDEXERD_STATE_DIR",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+    "XDG_RUNTIME_DIR",
+    "XDG_STATE_HOME",
+)
+_WHERE = {
+    "claude": ".mcp.json of a project, or the same entry in ~/.claude.json for all of them",
+    "codex": "~/.codex/config.toml",
+    "opencode": "opencode.json of a project, or ~/.config/opencode/opencode.json",
+    "cursor": ".cursor/mcp.json of a project, or ~/.cursor/mcp.json",
+    "vscode": ".vscode/mcp.json of a project",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Snippet:
+    """What to paste, and the file that it goes into."""
+
+    text: str
+    where: str
+
+
+def program(argv0: str, path: str | None = None) -> list[str]:
+    """The command that starts this program again, by absolute paths."""
+    own = Path(argv0)
+    if own.suffix != ".py" and own.is_file() and os.access(own, os.X_OK):
+        return [str(own.absolute())]
+    found = shutil.which(NAME, path=path)
+    return [str(Path(found).absolute())] if found else [sys.executable, "-m", NAME]
+
+
+def carried(env: Mapping[str, str]) -> dict[str, str]:
+    """The variables that say where our things are, if they are not where they usually are."""
+    usual = {"XDG_RUNTIME_DIR": f"/run/user/{os.getuid()}"}
+    return {key: env[key] for key in _PLACES if env.get(key) and env[key] != usual.get(key)}
+
+
+def snippet(host: str, command: Sequence[str], env: Mapping[str, str]) -> Snippet:
+    """The snippet for one of HOSTS. `command` is the whole command line."""
+    entry: dict[str, Any] = {"command": command[0], "args": list(command[1:])}
+    if env:
+        entry["env"] = dict(env)
+    stdio = {"type": "stdio", **entry}
+    if host == "codex":
+        return Snippet(_toml(entry), _WHERE[host])
+    shapes: dict[str, dict[str, Any]] = {
+        "claude": {"mcpServers": {NAME: stdio}},
+        "cursor": {"mcpServers": {NAME: entry}},
+        "vscode": {"servers": {NAME: stdio}},
+        "opencode": {
+            "$schema": "https://opencode.ai/config.json",
+            "mcp": {NAME: _opencode(command, env)},
+        },
+    }
+    return Snippet(json.dumps(shapes[host], indent=2) + "\n", _WHERE[host])
+
+
+def _opencode(command: Sequence[str], env: Mapping[str, str]) -> dict[str, Any]:
+    more = {"environment": dict(env)} if env else {}
+    patience = {"timeout": PATIENCE_MS}
+    return {"type": "local", "command": list(command), "enabled": True, **patience, **more}
+
+
+def _toml(entry: Mapping[str, Any]) -> str:
+    """A table for Codex; strings of JSON are strings of TOML."""
+    lines = [f"[mcp_servers.{NAME}]"]
+    lines += [f"{key} = {json.dumps(entry[key])}" for key in ("command", "args")]
+    if "env" in entry:
+        lines += ["", f"[mcp_servers.{NAME}.env]"]
+        lines += [f"{key} = {json.dumps(value)}" for key, value in entry["env"].items()]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,58 @@
+"""Which session a tool of the MCP server is about: the one that is named, or the one that runs.
+
+In: a conversation with the daemon, and a reference. Out: `{sessionId, name, …}`. The session in
+which a question is asked is never what a name or a half-remembered word means: the words that the
+user just wrote are in it. Which one that is, is known only where the host says by what agent it
+is (Claude Code, Codex, opencode) and that agent has used a single session of this project since
+the server was started. Nothing is guessed beyond that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from indexerd.core.times import iso_ms
+from indexerd.errors import AmbiguousError, NotFoundError, UsageError
+from indexerd.surfaces.mcp_daemon import Talk
+
+LOOKED_AT = 20  # sessions that are looked at for the running one
+_AGENTS = {"claude": "claude", "codex": "codex", "opencode": "opencode"}
+_HINT = "give `session`: list_sessions shows the newest first"
+
+Found = Mapping[str, Any]
+
+
+def agent_of(client: str | None) -> str | None:
+    """The agent whose host calls itself so: `claude-code`, `codex-mcp-client`, `opencode`."""
+    words = (client or "").lower()
+    return next((name for start, name in _AGENTS.items() if words.startswith(start)), None)
+
+
+def named(talk: Talk, ref: str, *, everywhere: bool = False) -> Found:
+    """What `resolve` says of a reference; errors are the daemon's."""
+    scope = "all" if everywhere else "project"
+    found: Found = talk.ask("resolve", ref=ref, cwd=talk.cwd, scope=scope, exclude=own_id(talk))
+    return found
+
+
+def own_id(talk: Talk) -> str | None:
+    """The running session, where it is known."""
+    try:
+        return str(running(talk)["sessionId"])
+    except (AmbiguousError, NotFoundError, UsageError):
+        return None
+
+
+def running(talk: Talk) -> Found:
+    """The running session's row. AmbiguousError names several; else an error says why none."""
+    if talk.agent is None or talk.cwd is None:
+        raise UsageError("which session is yours cannot be told from here", hint=_HINT)
+    rows = talk.ask("list", agent=talk.agent, cwd=talk.cwd, limit=LOOKED_AT)["sessions"]
+    live = [row for row in rows if iso_ms(str(row["modifiedAt"])) >= talk.since * 1000]
+    if len(live) > 1:
+        raise AmbiguousError("several sessions are in use in this project", live)
+    if not live:
+        raise NotFoundError("no session in use is known in this project yet", hint=_HINT)
+    found: Found = live[0]
+    return found

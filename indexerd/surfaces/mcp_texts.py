@@ -1,0 +1,112 @@
+"""Foreign text on its way to a model: cleaned, without secrets, quoted, within bounds.
+
+In: what sessions, agents and other models wrote, as the socket gives it. Out: the same as data.
+Single lines have no tag, no reference and no chat template's mark left in them; longer texts are
+quoted line by line besides, so that none of their lines can pose as a role, whatever a host
+makes of the fields. Secrets go before anything is cut, as half a secret is not known for one.
+Identifiers are never redacted: they are asked with again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from indexerd.core.clean import clean_line, clean_text, escape_path
+from indexerd.core.inject import harmless, inline, quoted
+from indexerd.core.redact import redact
+
+BYTES_MAX = 18_000  # of an answer's JSON, which goes out twice: as data, and as text
+LINE_MAX = 1200
+PATH_MAX = 1000
+ID_MAX = 200
+LOOKED_AT = 200_000  # characters of any text that are looked at
+CUT_NEAR = 160  # characters; the daemon's one-line texts end between here and 200 where it cut
+
+
+class Safe:
+    """Makes text safe, with the user's own patterns of what is secret."""
+
+    def __init__(self, extra: Sequence[re.Pattern[str]] = (), *, redacting: bool = True) -> None:
+        self._extra = extra
+        self._redacting = redacting
+
+    def line(self, text: object, limit: int = LINE_MAX) -> str:
+        """One line."""
+        return inline(self._redacted(clean_line(_str(text), LOOKED_AT)), limit)
+
+    def lines(self, texts: Iterable[object] | None, most: int, limit: int = LINE_MAX) -> list[str]:
+        """Several lines, the first `most` of them."""
+        return [self.line(one, limit) for one, _ in zip(texts or (), range(most), strict=False)]
+
+    def cut_line(self, text: object) -> str:
+        """One line that was cut before: its last word may be the first half of a secret."""
+        plain = _str(text)
+        if len(plain) >= CUT_NEAR:
+            plain = f"{plain[: max(plain.rfind(' '), 0)]} …"
+        return self.line(plain)
+
+    def quote(self, text: object, limit: int) -> str:
+        """Several lines, each of them quoted; nothing where there is none."""
+        plain = self._redacted(clean_text(_str(text), LOOKED_AT))
+        return quoted(plain, limit) if plain else ""
+
+    def block(self, text: object) -> str:
+        """Text that the daemon has quoted already."""
+        return self._redacted(clean_text(_str(text), LOOKED_AT))
+
+    def path(self, text: object) -> str:
+        """A file name to look at."""
+        return harmless(self._redacted(escape_path(_str(text)[:PATH_MAX])))
+
+    def paths(self, texts: Iterable[object] | None, most: int) -> list[str]:
+        """The first `most` of several file names."""
+        return [self.path(one) for one, _ in zip(texts or (), range(most), strict=False)]
+
+    def _redacted(self, text: str) -> str:
+        return redact(text, self._extra).text if self._redacting else text
+
+
+def _str(text: object) -> str:
+    return "" if text is None else str(text)[:LOOKED_AT]
+
+
+def ident(text: object) -> str:
+    """An identifier, as it is but for what could act on a reader."""
+    return harmless(clean_line(_str(text)[: 2 * ID_MAX], ID_MAX))
+
+
+def compact(value: Any) -> str:
+    """JSON in one line."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def size(value: Any) -> int:
+    """How many bytes a value is as JSON."""
+    return len(compact(value).encode("utf-8", "replace"))
+
+
+def bounded(answer: dict[str, Any], most: int = BYTES_MAX) -> dict[str, Any]:
+    """The answer within `most` bytes: the largest fields are cut, and `truncated` names them."""
+    held, cut = dict(answer), set[str]()
+    while size(held) + 200 > most:
+        sizes = {key: size(one) for key, one in held.items() if _can_shrink(one)}
+        if not sizes:
+            break
+        largest = max(sizes, key=lambda key: sizes[key])
+        held[largest] = _shorter(held[largest])
+        cut.add(largest)
+    return held | {"truncated": sorted(cut)} if cut else held
+
+
+def _can_shrink(value: Any) -> bool:
+    return isinstance(value, str | list | dict) and len(value) > 1
+
+
+def _shorter(value: Any) -> Any:
+    keep = len(value) * 3 // 4
+    if isinstance(value, dict):
+        return dict(list(value.items())[:keep])
+    return value[:keep]

@@ -1,0 +1,244 @@
+"""`indexerd hook AGENT`: context behind a prompt where there is some, and otherwise not a word."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.home import INDEXERD
+
+ANSWERS: dict[str, Any] = {
+    "hello": {"settings": {}},
+    "resume_context": {"text": "the context of a session that goes on", "missingFiles": []},
+    "expand": {
+        "references": [
+            {"raw": "@@cache", "status": "resolved", "sessionId": "s1", "name": "Cache"},
+            {"raw": "@@zebra", "status": "not_found"},
+            {
+                "raw": "@@deploy",
+                "status": "ambiguous",
+                "candidates": [{"name": "Deploy\x1b[31m one"}, {"name": "Deploy two"}],
+            },
+        ],
+        "messages": [
+            {"customType": "session-reference", "content": "about “Cache”"},
+            {"customType": "session-reference", "content": "the answer"},
+        ],
+    },
+}
+
+
+class Fake:
+    """A daemon that answers with these, and remembers what it was asked."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.asked: list[dict[str, Any]] = []
+        self.answers = dict(ANSWERS)
+        self.reply: Callable[[dict[str, Any]], bytes | None] = self._reply
+        self._server = socket.socket(socket.AF_UNIX)
+        self._server.bind(str(path))
+        self._server.listen(8)
+        self._held: list[socket.socket] = []
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def _reply(self, asked: dict[str, Any]) -> bytes | None:
+        result = self.answers[asked["method"]]
+        return json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}).encode()
+
+    def _serve(self) -> None:
+        while True:
+            sock, _ = self._server.accept()
+            self._held.append(sock)
+            with sock.makefile("rb") as lines:
+                line = lines.readline()
+            if not line:
+                return
+            self.asked.append(json.loads(line))
+            answer = self.reply(self.asked[-1])
+            if answer is not None:
+                sock.sendall(answer + b"\n")
+            if answer is not None:
+                sock.close()
+
+    def close(self) -> None:
+        """End the thread, by a connection that says nothing."""
+        with socket.socket(socket.AF_UNIX) as last:
+            last.connect(str(self.path))
+        self._thread.join(5)
+        for one in (*self._held, self._server):
+            one.close()
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> Iterator[Fake]:
+    """A fake daemon."""
+    made = Fake(tmp_path / "s.sock")
+    yield made
+    made.close()
+
+
+def run(socket_path: Path | str, said: bytes | dict[str, Any], agent: str = "claude") -> str:
+    """One hook, as a process; it must end with 0 and complain of nothing."""
+    done = subprocess.run(
+        [*INDEXERD, "hook", agent],
+        input=said if isinstance(said, bytes) else json.dumps(said).encode(),
+        env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "INDEXERD_SOCKET": str(socket_path)},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        timeout=30,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    return done.stdout.decode()
+
+
+def prompt(text: str, **more: str) -> dict[str, Any]:
+    """What an agent says at a prompt."""
+    told = {"session_id": "me", "cwd": "/w", "transcript_path": "/t", "permission_mode": "default"}
+    return {**told, "hook_event_name": "UserPromptSubmit", "prompt": text, **more}
+
+
+def start(source: str) -> dict[str, Any]:
+    """What an agent says when a session starts."""
+    return {"session_id": "me", "cwd": "/w", "hook_event_name": "SessionStart", "source": source}
+
+
+def test_a_prompt_with_references(fake: Fake) -> None:
+    """S0.53, S1.38: every message is added, in order; what did not resolve is told to the user."""
+    said = json.loads(run(fake.path, prompt("as in @@cache @@zebra @@deploy")))
+    assert said["hookSpecificOutput"] == {
+        "hookEventName": "UserPromptSubmit",
+        "additionalContext": "about “Cache”\n\nthe answer",
+    }
+    assert said["suppressOutput"] is True
+    told = said["systemMessage"].split("\n")
+    assert len(told) == 2
+    assert "@@zebra" in told[0]
+    assert "Deploy one" in told[1]
+    assert "Deploy two" in told[1]
+    assert "\x1b" not in said["systemMessage"]
+    (asked,) = fake.asked
+    assert asked["method"] == "expand"
+    held = {key: asked["params"][key] for key in ("text", "sessionId", "cwd")}
+    assert held == {"text": "as in @@cache @@zebra @@deploy", "sessionId": "me", "cwd": "/w"}
+
+
+def test_codex_says_which_turn_it_is(fake: Fake) -> None:
+    """The turn's id goes along; nothing is printed that Codex does not know."""
+    said = json.loads(run(fake.path, prompt("as in @@cache", turn_id="t7"), "codex"))
+    assert said.keys() == {"hookSpecificOutput", "systemMessage"}
+    assert fake.asked[0]["params"]["turnId"] == "t7"
+
+
+def test_a_question_is_asked_of_a_daemon_that_answers(fake: Fake) -> None:
+    """A question may take long, and so the daemon must first say hello."""
+    assert "the answer" in run(fake.path, prompt("@@cache: which store?"))
+    assert [one["method"] for one in fake.asked] == ["hello", "expand"]
+
+
+def test_a_prompt_without_references_asks_nobody(fake: Fake) -> None:
+    """No connection is opened; nothing is printed."""
+    for text in ("plain", "a@b.c", "@one", ""):
+        assert run(fake.path, prompt(text)) == ""
+    assert run(fake.path, prompt("plain", cwd="/w/@@x")) == ""
+    assert fake.asked == []
+
+
+def test_nothing_found_prints_nothing(fake: Fake) -> None:
+    """An expansion without messages and failures is silence."""
+    fake.answers["expand"] = {"references": [], "messages": []}
+    assert run(fake.path, prompt("see `@@code`")) == ""
+    assert len(fake.asked) == 1
+
+
+def test_a_resumed_session_gets_its_context(fake: Fake) -> None:
+    """S4.18: at a resume alone, and each resume is one of its own."""
+    for _ in range(2):
+        said = json.loads(run(fake.path, start("resume")))
+        assert said["hookSpecificOutput"]["hookEventName"] == "SessionStart"
+        assert said["hookSpecificOutput"]["additionalContext"].startswith("the context")
+    for source in ("startup", "clear", "compact", "fork"):
+        assert run(fake.path, start(source)) == ""
+    assert {one["method"] for one in fake.asked} == {"resume_context"}
+    assert [one["params"]["session"] for one in fake.asked] == ["me", "me"]
+    assert len({one["params"]["resumeId"] for one in fake.asked}) == 2
+    fake.answers["resume_context"] = {"text": None, "missingFiles": []}
+    assert run(fake.path, start("resume")) == ""
+
+
+BAD_INPUT = {
+    "nothing": b"",
+    "no JSON": b"{@@",
+    "a list": b'["@@x", "resume"]',
+    "an unknown event": b'{"hook_event_name": "Stop", "prompt": "@@x"}',
+    "no prompt": b'{"hook_event_name": "UserPromptSubmit", "x": "@@"}',
+    "a prompt that is no text": b'{"hook_event_name": "UserPromptSubmit", "prompt": ["@@x"]}',
+    "no session": b'{"hook_event_name": "SessionStart", "source": "resume"}',
+    "no text in UTF-8": b'\xff\xfe{"@@x"',
+    "far too much": b'{"hook_event_name": "UserPromptSubmit", "prompt": "@@' + b"x" * 5_000_000,
+    "nested deeply": b'{"@@": ' + b"[" * 200_000,
+}
+
+
+@pytest.mark.parametrize("what", BAD_INPUT)
+def test_what_nobody_understands_is_passed_over(fake: Fake, what: str) -> None:
+    """Broken or unknown input: exit 0, nothing printed, nobody asked."""
+    assert run(fake.path, BAD_INPUT[what]) == ""
+    assert fake.asked == []
+
+
+BAD_REPLIES: dict[str, Callable[[dict[str, Any]], bytes | None]] = {
+    "no JSON": lambda asked: b"oops",
+    "another shape": lambda asked: b'{"id": %d, "result": [1]}' % asked["id"],
+    "an error": lambda asked: b'{"id": %d, "error": {"code": 1, "message": "m"}}' % asked["id"],
+    "messages of another shape": lambda asked: (
+        b'{"id": %d, "result": {"references": [], "messages": [3]}}' % asked["id"]
+    ),
+    "no answer": lambda asked: None,
+}
+
+
+@pytest.mark.parametrize("what", BAD_REPLIES)
+def test_a_broken_answer_is_passed_over(fake: Fake, what: str) -> None:
+    """Whatever comes, or does not come: the prompt goes through, also one with a question."""
+    fake.reply = BAD_REPLIES[what]
+    assert run(fake.path, prompt("@@cache")) == ""
+    assert run(fake.path, prompt("@@cache: why?")) == ""
+    assert run(fake.path, start("resume")) == ""
+
+
+def test_without_a_daemon_nothing_is_said(tmp_path: Path) -> None:
+    """Nobody listens; the file is no socket; the path is no path: silence."""
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "none", tmp_path / "file", "/dev/null/x", "/" + "x" * 300):
+        assert run(path, prompt("@@cache")) == ""
+        assert run(path, start("resume")) == ""
+
+
+def test_half_characters_do_not_reach_the_agent(fake: Fake) -> None:
+    """A lone surrogate, in and out, does not make JSON that a strict reader refuses."""
+    fake.answers["expand"] = {"references": [], "messages": [{"content": "half \ud83d"}]}
+    said = run(fake.path, json.dumps(prompt("@@cache \udc00")).encode())
+    assert json.loads(said)["hookSpecificOutput"]["additionalContext"] == "half ?"
+
+
+def test_a_plain_prompt_imports_next_to_nothing() -> None:
+    """What is imported for every prompt of every day: no JSON, no socket of ours, no pathlib."""
+    script = "import io, sys; sys.stdin = io.TextIOWrapper(io.BytesIO(b'{}'))\n"
+    script += "from indexerd.cli.hook import run\nbefore = set(sys.modules)\nassert run('x') == 0\n"
+    script += "assert set(sys.modules) == before\nassert 'json' not in before\n"
+    script += "assert not {one for one in before if one.startswith('indexerd')} - "
+    script += "{'indexerd', 'indexerd.cli', 'indexerd.cli.hook'}\n"
+    subprocess.run(
+        [sys.executable, "-c", script], cwd=Path(__file__).parents[2], timeout=30, check=True
+    )

@@ -1,0 +1,257 @@
+"""`indexerd integrate AGENT`: once, however often it runs; and taken out without a trace."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.home import INDEXERD
+
+SETTINGS = """{
+    // mine
+    "permissions": {"allow": ["Bash"]},
+    "hooks": {
+        "Stop": [{"hooks": [{"type": "command", "command": "say done"}]}],
+        "UserPromptSubmit": [{"hooks": [{"type": "command", "command": "date"}]}]
+    }
+}
+"""
+STATE = '{"numStartups": 7, "mcpServers": {}, "projects": {"/w": {"x": 1.50}}}'
+TOML = 'model = "gpt-5.5" # mine\n\n[projects."/w"]\ntrust_level = "trusted"'
+
+
+class Machine:
+    """A home with all four agents, as their users have them."""
+
+    def __init__(self, root: Path) -> None:
+        self.home = root / "home"
+        self.settings = self.home / ".claude/settings.json"
+        self.state = self.home / ".claude.json"
+        self.toml = self.home / ".codex/config.toml"
+        self.hooks = self.home / ".codex/hooks.json"
+        self.extension = self.home / ".pi/agent/extensions/indexerd/index.ts"
+        self.plugin = self.home / ".config/opencode/plugins/indexerd.js"
+        self.env = {"PATH": "/usr/bin:/bin", "HOME": str(self.home)}
+        for name in (".claude", ".codex", ".pi/agent/extensions", ".config/opencode/plugins"):
+            (self.home / name).mkdir(parents=True)
+        self.settings.write_text(SETTINGS)
+        self.state.write_text(STATE)
+        self.state.chmod(0o600)
+        self.toml.write_text(TOML)
+
+    def run(self, *argv: str, code: int = 0, env: dict[str, str] | None = None) -> Any:
+        """One `indexerd integrate … --json`."""
+        done = subprocess.run(
+            [*INDEXERD, "integrate", *argv, "--json"],
+            env=self.env | (env or {}),
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            text=True,
+            timeout=50,
+            check=False,
+        )
+        assert done.returncode == code, (done.stdout, done.stderr)
+        return json.loads(done.stdout)
+
+    def did(self, *argv: str, env: dict[str, str] | None = None) -> dict[str, str]:
+        """What was done with each file of the home."""
+        changes = self.run(*argv, env=env)["changes"]
+        assert len({one["path"] for one in changes}) == len(changes)
+        return {os.path.relpath(one["path"], self.home): one["did"] for one in changes}
+
+    def tree(self) -> dict[str, tuple[int, bytes]]:
+        """Every file, with its mode and its bytes; every directory."""
+        found = {}
+        for path in sorted(self.home.rglob("*")):
+            held = b"" if path.is_dir() else path.read_bytes()
+            found[str(path.relative_to(self.home))] = (path.stat().st_mode, held)
+        return found
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """A fresh home."""
+    return Machine(tmp_path)
+
+
+@pytest.mark.parametrize("agent", ["pi", "claude", "codex", "opencode"])
+def test_put_in_and_taken_out(machine: Machine, agent: str) -> None:
+    """Twice is as once; `--remove` gives every byte and mode back, and says so once."""
+    before = machine.tree()
+    first = machine.did(agent)
+    assert {"created", "updated"} >= set(first.values())
+    after = machine.tree()
+    assert set(machine.did(agent).values()) == {"unchanged"}
+    assert machine.tree() == after
+    assert set(machine.did(agent, "--remove").values()) == {"removed"}
+    assert machine.tree() == before
+    assert set(machine.did(agent, "--remove").values()) == {"absent"}
+    assert machine.tree() == before
+
+
+def test_the_hooks_of_claude(machine: Machine) -> None:
+    """Ours stand beside the user's; the user's comment and order stay; the command never blocks."""
+    assert machine.did("claude") == {".claude/settings.json": "updated", ".claude.json": "updated"}
+    text = machine.settings.read_text()
+    assert "    // mine\n" in text
+    held = json.loads(text.replace("// mine", ""))
+    assert list(held["hooks"]) == ["Stop", "UserPromptSubmit", "SessionStart"]
+    theirs, ours = held["hooks"]["UserPromptSubmit"]
+    assert theirs["hooks"][0]["command"] == "date"
+    (hook,) = ours["hooks"]
+    assert hook["timeout"] > 30
+    assert hook["command"].endswith("hook claude || true")
+    (resumed,) = held["hooks"]["SessionStart"]
+    assert resumed["matcher"] == "resume"
+    done = subprocess.run(
+        ["sh", "-c", hook["command"]],
+        input='{"hook_event_name": "UserPromptSubmit", "prompt": "@@x"}',
+        env=machine.env | {"INDEXERD_SOCKET": "/nonexistent", "PYTHONPATH": os.getcwd()},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    server = json.loads(machine.state.read_text())["mcpServers"]["indexerd"]
+    assert (server["type"], server["args"][-1], server["env"]) == ("stdio", "mcp", {})
+    assert Path(server["command"]).is_absolute()
+
+
+def test_another_place_of_claudes(machine: Machine, tmp_path: Path) -> None:
+    """CLAUDE_CONFIG_DIR holds settings and state, as Claude has it; its older file is met, too."""
+    place = tmp_path / "my claude"
+    place.mkdir()
+    env = {"CLAUDE_CONFIG_DIR": str(place)}
+    assert set(machine.did("claude", env=env).values()) == {"created"}
+    assert sorted(one.name for one in place.iterdir()) == [".claude.json", "settings.json"]
+    assert machine.settings.read_text() == SETTINGS
+    machine.did("claude", "--remove", env=env)
+    assert list(place.iterdir()) == []
+    (machine.home / ".claude/.config.json").write_text("{}")
+    machine.did("claude")
+    assert machine.state.read_text() == STATE
+    assert "indexerd" in (machine.home / ".claude/.config.json").read_text()
+
+
+def test_an_older_installation_is_brought_up(machine: Machine) -> None:
+    """Entries of another path or time are replaced where they stand, and never doubled."""
+    machine.did("claude")
+    text = machine.settings.read_text()
+    current = json.loads(machine.state.read_text())
+    old = text.replace('"timeout": 40', '"timeout": 3').replace(" hook claude", " -x hook claude")
+    assert old.count("-x hook") == 2
+    machine.settings.write_text(old)
+    state = json.loads(machine.state.read_text())
+    state["mcpServers"]["indexerd"] |= {"command": "/old/bin/indexerd", "args": ["mcp"]}
+    machine.state.write_text(json.dumps(state))
+    assert set(machine.did("claude").values()) == {"updated"}
+    assert machine.settings.read_text() == text
+    assert json.loads(machine.state.read_text()) == current
+
+
+def test_what_the_user_changed_since_stays(machine: Machine) -> None:
+    """A hook of theirs put beside ours, and a server of theirs, outlive ours."""
+    machine.did("claude")
+    held = json.loads(machine.settings.read_text().replace("// mine", ""))
+    held["hooks"]["SessionStart"][0]["hooks"].append({"type": "command", "command": "mine"})
+    machine.settings.write_text(json.dumps(held, indent=2))
+    state = json.loads(machine.state.read_text())
+    state["mcpServers"]["other"] = {"command": "other", "args": []}
+    machine.state.write_text(json.dumps(state, indent=2))
+    assert set(machine.did("claude").values()) == {"unchanged"}
+    machine.did("claude", "--remove")
+    left = json.loads(machine.settings.read_text())["hooks"]
+    assert left["SessionStart"] == [
+        {"matcher": "resume", "hooks": [{"type": "command", "command": "mine"}]}
+    ]
+    assert len(left["UserPromptSubmit"]) == 1
+    assert list(json.loads(machine.state.read_text())["mcpServers"]) == ["other"]
+
+
+def test_codex_gets_a_table_and_hooks(machine: Machine) -> None:
+    """The server is told which of our variables to pass on; the user hears of trust."""
+    done = machine.run("codex")
+    assert [one["did"] for one in done["changes"]] == ["created", "updated"]
+    assert any("trust" in note for note in done["notes"])
+    text = machine.toml.read_text()
+    assert text.startswith(TOML + "\n")
+    server = tomllib.loads(text)["mcp_servers"]["indexerd"]
+    assert server["args"][-1] == "mcp"
+    assert {"INDEXERD_SOCKET", "XDG_RUNTIME_DIR"} <= set(server["env_vars"])
+    held = json.loads(machine.hooks.read_text())["hooks"]
+    assert sorted(held) == ["SessionStart", "UserPromptSubmit"]
+    assert "hook codex" in held["UserPromptSubmit"][0]["hooks"][0]["command"]
+
+
+def test_pi_and_opencode_get_files_of_ours(machine: Machine) -> None:
+    """Every packaged file, marked; one of an older version goes; the plugin knows our program."""
+    machine.did("pi")
+    folder = machine.extension.parent
+    assert machine.extension.exists()
+    older = folder / "older.ts"
+    older.write_bytes(machine.extension.read_bytes())
+    assert machine.did("pi")["/".join(older.parts[-5:])] == "removed"
+    assert not older.exists()
+    (folder / "mine.ts").write_text("mine")
+    machine.did("pi", "--remove")
+    assert [one.name for one in folder.iterdir()] == ["mine.ts"]
+    machine.did("opencode")
+    text = machine.plugin.read_text()
+    assert "__INDEXERD_COMMAND__" not in text
+    assert text.startswith("// indexerd integration")
+
+
+REFUSED = {
+    "a plugin of theirs": ("opencode", "plugin", "export default 1\n", 2),
+    "broken settings": ("claude", "settings", '{"a": 1,', 78),
+    "settings that are a list": ("claude", "settings", "[]", 78),
+    "hooks that are a list": ("claude", "settings", '{"hooks": []}', 78),
+    "broken state": ("claude", "state", "oops", 78),
+    "a server of theirs": ("claude", "state", '{"mcpServers": {"indexerd": {"url": "x"}}}', 2),
+    "broken TOML": ("codex", "toml", "[x", 78),
+    "a table of theirs": ("codex", "toml", '[mcp_servers.indexerd]\ncommand = "x"\n', 2),
+    "servers in one line": ("codex", "toml", "mcp_servers = {}\n", 78),
+    "broken hooks": ("codex", "hooks", "{]", 78),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_is_not_ours_or_broken_is_not_touched(machine: Machine, what: str) -> None:
+    """An error that says which file and what to do; no file of the agent is changed by it."""
+    agent, name, text, code = REFUSED[what]
+    path: Path = getattr(machine, name)
+    path.write_text(text)
+    before = machine.tree()
+    error = machine.run(agent, code=code)["error"]
+    assert str(path) in error["message"]
+    assert error["hint"]
+    assert machine.tree() == before
+
+
+def test_an_agent_that_is_not_there(machine: Machine, tmp_path: Path) -> None:
+    """Nothing is made for it; taking it out is no error."""
+    env = {"HOME": str(tmp_path / "empty")}
+    (tmp_path / "empty").mkdir()
+    for agent in ("pi", "claude", "codex", "opencode"):
+        error = machine.run(agent, code=3, env=env)["error"]
+        assert error["code"] == "not_found"
+        assert agent in error["message"]
+        assert set(machine.did(agent, "--remove", env=env).values()) <= {"absent"}
+    assert list((tmp_path / "empty").iterdir()) == []
+
+
+def test_an_edited_file_of_ours(machine: Machine) -> None:
+    """What somebody wrote into a file of ours is not overwritten, but by force."""
+    machine.did("opencode")
+    machine.plugin.write_text(machine.plugin.read_text() + "// mine\n")
+    for words in (("opencode",), ("opencode", "--remove")):
+        assert "--force" in machine.run(*words, code=2)["error"]["hint"]
+    assert set(machine.did("opencode", "--force").values()) == {"updated"}
+    assert "// mine" not in machine.plugin.read_text()

@@ -1,0 +1,227 @@
+"""Relevant context in the real program: two clients, restarts, forks, commands (S4)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indexerd.client import Client
+from indexerd.errors import ContextTooLargeError, NotFoundError, UsageError
+from tests.e2e.world import Session, World, until
+
+HEAD = "[SESSION RESUMED]\nShell state was reset. Re-run environment setup before continuing.\n\n"
+MERGES = 500  # of each client; every twenty they are looked for, and cleared
+
+# Merges into two sets of its own, and now and then into one that both have.
+CLIENT = """
+import sys
+from indexerd.client import Client
+
+socket, session, who, merges = sys.argv[1:]
+with Client(socket, timeout=30) as daemon:
+    def put(name, items, mode="merge"):
+        asked = {"session": session, "setName": name, "items": items, "mode": mode}
+        return daemon.call("set_relevant_context", asked)
+
+    for number in range(int(merges)):
+        put(f"{who}{number % 2}", [f"{who} {number}"])
+        if number % 20 == 19:
+            put("both", [f"{who} {number // 40}"])
+            context = daemon.call("get_relevant_context", {"session": session})["context"]
+            for half in (0, 1):
+                expected = [f"{who} {one}" for one in range(number - 19, number + 1)][half::2]
+                assert context[f"{who}{half}"] == expected, (who, number, context)
+                put(f"{who}{half}", [], "replace")
+"""
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """A home with pi in it."""
+    world = World(tmp_path)
+    world.install_pi()
+    return world
+
+
+def known(world: World, **options: Any) -> Session:
+    """A session of one turn, once the daemon knows it."""
+    session = world.session(turns=1, **options)
+    until(lambda: world.row(session.id), "the session")
+    return session
+
+
+def put(world: World, session: str, name: str, *items: str, **more: Any) -> Any:
+    """Set one set."""
+    asked = {"session": session, "setName": name, "items": list(items)}
+    return world.call("set_relevant_context", **asked, **more)
+
+
+def context(world: World, session: str) -> Any:
+    """All sets of a session."""
+    return world.call("get_relevant_context", session=session)["context"]
+
+
+def test_two_clients_that_merge_at_once_lose_nothing(world: World) -> None:
+    """S4.10: every merge of two processes is there, and nothing of one is undone by the other."""
+    with world.daemon():
+        session = known(world)
+        argv = [sys.executable, "-c", CLIENT, str(world.socket), session.id]
+        clients = [
+            subprocess.Popen(
+                [*argv, who, str(MERGES)], env=world.env, stderr=subprocess.PIPE, text=True
+            )
+            for who in ("x", "y")
+        ]
+        for client in clients:
+            _, stderr = client.communicate(timeout=50)
+            assert client.returncode == 0, stderr
+        found = context(world, session.id)
+        assert sorted(found["both"]) == sorted(f"{who} {n}" for who in "xy" for n in range(5))
+        assert found.keys() == {"both"}
+    telemetry = [one for one in world.telemetry() if one["customType"] == "relevant-context:set"]
+    assert len(telemetry) == 2 * (MERGES + MERGES // 20 * 3)
+    assert telemetry[0].items() >= {"contextChanged": True, "sessionId": session.id}.items()
+
+
+def test_context_comes_back_after_a_restart_and_after_indexing(world: World) -> None:
+    """S4.1, S4.18, S4.28: indexing leaves it alone; its block is given once for each resume."""
+    with world.daemon():
+        session = known(world, cwd=str(world.root))
+        (world.root / "a.py").touch()
+        put(world, session.id, "files", "a.py", "/nowhere/b.md")
+        put(world, session.id, "endpoints", "http://localhost:1/x")
+        world.call("update", ref=session.id, envHint="source .venv/bin/activate", title="Ticket 5")
+        world.call("index", ref=session.id, force=True, wait=True)
+        first = world.call("resume_context", session=session.id, resumeId="r1")
+    text = (
+        f"{HEAD}Session directory: {world.root}\nEnvironment hint: source .venv/bin/activate\n\n"
+        "Relevant files:\n- a.py\n(1 file(s) no longer exist)\n\n"
+        "endpoints: http://localhost:1/x\n---\n\n"
+    )
+    assert first == {"sessionId": session.id, "text": text, "missingFiles": 1}
+
+    session.entry("compaction", summary="All of it.", firstKeptEntryId=session.last)
+    with world.daemon():
+        until(lambda: world.row(session.id).get("state") == "compacted", "the compaction")
+        again = world.call("resume_context", session="Ticket 5", resumeId="r1")
+        assert again["text"] is None
+        assert world.call("resume_context", session="Ticket 5", resumeId="r2")["text"] == text
+        whole = {"files": ["a.py", "/nowhere/b.md"], "endpoints": ["http://localhost:1/x"]}
+        assert context(world, session.id) == whole
+        assert world.call("get", ref=session.id)["context"] == whole
+
+
+def test_a_fork_of_pi_starts_with_a_copy(world: World) -> None:
+    """S4.28: and goes its own way from its first change on."""
+    with world.daemon():
+        session = known(world)
+        put(world, session.id, "files", "/w/a")
+        fork = Session(world.sessions)
+        lines = fork.path.read_text().splitlines()
+        header = json.loads(lines[0]) | {"parentSession": str(session.path)}
+        fork.path.write_text(json.dumps(header) + "\n")
+        fork.talk(1)
+        until(lambda: world.row(fork.id).get("parentSessionId") == session.id, "the fork")
+        assert context(world, fork.id) == {"files": ["/w/a"]}
+        put(world, fork.id, "files", "/w/b", mode="merge")
+        assert context(world, fork.id) == {"files": ["/w/a", "/w/b"]}
+        assert context(world, session.id) == {"files": ["/w/a"]}
+
+
+def test_a_new_session_may_be_named_before_it_is_known(world: World) -> None:
+    """An agent's tool call of the first turn; a session that does not come is an error (S4.21)."""
+    world.env["INDEXERD_WATCH__RESCAN_SECONDS"] = "30"
+    with world.daemon():
+        world.call("list")  # after the first scan
+        session = world.session(turns=1)
+        assert put(world, session.id, "files", "/w/a")["text"] == "Set files: 1 items"
+        for ref in ("nobody", "ffffffff-0000-4000-8000-000000000000"):
+            with pytest.raises(NotFoundError):
+                put(world, ref, "files", "/w/a")
+        assert sorted(one.name for one in world.metas.glob("*.user.json")) == [
+            f"{session.id}.user.json"
+        ]
+
+
+def test_subscribers_hear_of_changes_and_resumes(world: World) -> None:
+    """S4.12, S4.14: full context, the set's name, the reason; a refused write is no event."""
+    with world.daemon():
+        session = known(world)
+        with Client(world.socket, timeout=20) as ear:
+            events = ear.events(["context.changed", "context.resume"], timeout=20)
+            put(world, session.id, "files", "/w/a")
+            heard = next(events)
+            with pytest.raises(UsageError):
+                put(world, session.id, "files", *map(str, range(11)))
+            with pytest.raises(ContextTooLargeError) as caught:
+                world.call(
+                    "update",
+                    ref=session.id,
+                    context={f"s{n}": [str(m) for m in range(10)] for n in range(6)},
+                )
+            assert "Context too large (60 items, max 50)." in str(caught.value)
+            world.call("resume_context", session=session.id, resumeId="r")
+            world.call("resume_context", session=session.id, resumeId="r")
+            world.call("update", ref=session.id, setContext={"setName": "files", "items": []})
+            resumed, changed = next(events), next(events)
+    base = {"sessionId": session.id}
+    held = {"files": ["/w/a"]}
+    for event, expected in (
+        (heard, {"event": "context.changed", "context": held, "setName": "files"}),
+        (resumed, {"event": "context.resume", "context": held, "reason": "resume"}),
+        (changed, {"event": "context.changed", "context": {}, "reason": "changed"}),
+    ):
+        assert event.items() >= (base | expected).items()
+
+
+def test_view_state_lands_in_the_applet_set(world: World) -> None:
+    """S4.25, S4.26: a slug and key=value items, by the session they are of; the last one stays."""
+    with world.daemon():
+        one, other = known(world), known(world)
+        for items in (["git-diff", "path=/w"], ["editor", "file=a&b=<c>"]):
+            world.call("update", ref=one.id, setContext={"setName": "applet", "items": items})
+        applet = {"slug": "editor", "params": ["file=a&b=<c>"]}
+        assert world.call("footer", ref=one.id)["applet"] == applet
+        empty = {"sessionId": other.id, "files": [], "more": 0, "text": ""}
+        assert world.call("footer", ref=other.id) == empty
+
+
+def test_the_commands_say_what_the_methods_do(world: World) -> None:
+    """S4.9: the same limits and texts; paths for people are relative, data is on stdout."""
+    with world.daemon():
+        session = known(world, cwd=str(world.root))
+        ref = session.id[:8]
+        inside = f"{world.root}/src/a.py"
+        said = world.run("context-set", ref, "files", inside, "/x/b.md")
+        assert (said, world.stderr) == ("Set files: 2 items\n", "")
+        assert world.run("context-set", ref, "fles", "c", "--merge") == "Merged fles: 1 items\n"
+        assert "unknown set 'fles'" in world.stderr
+        assert world.run("context-set", ref, "fles") == "Cleared fles\n"
+
+        assert world.run("context-get", ref) == "files\tsrc/a.py\nfiles\t/x/b.md\n"
+        asked = {"session": session.id}
+        assert world.run("context-get", ref, "--json") == world.call(
+            "get_relevant_context", **asked
+        )
+        assert world.run("context-get", ref, "ports") == ""
+        assert world.run("footer", ref) == "a.py · b.md\n"
+        assert world.run("footer", ref, "--json") == world.call("footer", ref=session.id)
+
+        for more in ((), ("--resume-id", "r"), ("--config", str(world.config), "--resume-id", "s")):
+            before, after = more[:2] if more[:1] == ("--config",) else (), more[-2:]
+            told = world.run(*before, "resume-context", ref, *after)
+            assert told.startswith(f"{HEAD}Session directory: {world.root}\n\nRelevant files:\n")
+            assert told.endswith("(2 file(s) no longer exist)\n---\n\n")
+            assert world.run(*before, "resume-context", ref, *after) == ""
+
+        world.run("context-set", ref, "files", *map(str, range(11)), code=2)
+        assert "at most 10" in world.stderr
+        error = world.run("context-set", "nobody-of-this-name", "files", "x", "--json", code=3)
+        assert error["error"]["code"] == "not_found"
+    for argv in (("context-get", ref), ("context-set", ref, "files"), ("resume-context", ref)):
+        assert world.run(*argv, code=69) == ""

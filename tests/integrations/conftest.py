@@ -1,0 +1,24 @@
+"""Fixtures for tests of the integrations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integrations.acted_pi import Pi
+
+
+@pytest.fixture
+def socket(tmp_path: Path) -> Path:
+    """Where the daemon listens, if there is one."""
+    return tmp_path / "s.sock"
+
+
+@pytest.fixture
+def pi(tmp_path: Path, socket: Path) -> Iterator[Pi]:
+    """An acted pi that has loaded the extension."""
+    made = Pi(tmp_path, socket)
+    yield made
+    made.leave()

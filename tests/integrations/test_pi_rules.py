@@ -1,0 +1,98 @@
+"""Rules that pi's extension shares with the daemon: the same answers, run by node."""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from indexerd.core.references import find
+from indexerd.llm.prices import format_usd
+from indexerd.paths import places
+from tests.integrations.acted_pi import Pi, needed
+
+pytestmark = needed
+
+
+@pytest.fixture(scope="module")
+def pure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Calls a function of a module: `pure("status", "usd", 0.5)`."""
+    made = Pi(folder := tmp_path_factory.mktemp("pure"), folder / "none")
+
+    def call(module: str, name: str, *args: Any) -> Any:
+        return made.do(pure=module, name=name, args=args)["value"]
+
+    yield call
+    made.leave()
+
+
+OURS = st.sampled_from(["", "/run/x", "~", "~/deep/x", "/a b/ü"])
+XDG = st.sampled_from(["", "/run/x", "relative", "~"])
+PLACES = {"INDEXERD_SOCKET": OURS, "INDEXERD_STATE_DIR": OURS}
+BASES = {"XDG_RUNTIME_DIR": XDG, "XDG_STATE_HOME": XDG}
+
+
+@settings(max_examples=60, deadline=None)
+@given(env=st.fixed_dictionaries({}, optional=PLACES | BASES))
+def test_the_socket_is_where_the_daemon_has_it(pure: Any, env: dict[str, str]) -> None:
+    """interfaces.md §1: one rule, whoever looks for the socket."""
+    ours = str(places(env, home=Path("/home/me")).socket)
+    if sys.platform != "darwin":
+        assert pure("daemon", "socketPath", env, "/home/me", "linux") == ours
+
+
+@pytest.mark.parametrize("cost", [None, 0, 0.000001, 0.0099999, 0.01, 0.012349, 1.5, 123.456789])
+def test_costs_read_as_the_daemon_writes_them(pure: Any, cost: float | None) -> None:
+    """S0.43: four decimals from one cent, six below, words where it is not known."""
+    assert pure("status", "usd", cost) == format_usd(cost)
+
+
+@given(text=st.text(max_size=300), most=st.integers(2, 80))
+@settings(max_examples=60, deadline=None)
+def test_shown_texts_are_one_line(pure: Any, text: str, most: int) -> None:
+    """X9: no control character, no direction mark, no second line, no half character."""
+    line = pure("status", "oneLine", text, most)
+    assert len(line) <= most
+    assert not {unicodedata.category(one) for one in line} & {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
+    assert line == " ".join(line.split())
+
+
+@pytest.mark.parametrize(
+    ("prompt", "wanted"),
+    [
+        ("@@name: why?", True),
+        ("@@name\uff1awhy\uff1f", True),
+        ("\u201cSee @@\u201ea b\u201c: why?", True),
+        ("@@name: do so", False),
+        ("@@name: do so\nwhy?", False),
+        ("@@a:" * 30_000, False),
+        ("@@" * 50_000, False),
+        ('look: @@"a b": why?', True),
+        ("@@abc~2: why?", True),
+        ("@@name is good: yes", False),
+        ("@@ : why", False),
+        ("@name: why?", False),
+    ],
+)
+def test_questions_are_told_apart(pure: Any, prompt: str, wanted: bool) -> None:
+    """S0.65: only a prompt with a question may take as long as a model does."""
+    assert pure("prompts", "asks", prompt) is wanted
+
+
+PIECES = ["@@", "a", "b-c", "name", " ", '"', "\u201e", "\u201c", "\u00ab", "\u00bb", "~2", ":"]
+PIECES += ["\uff1a", "why", "?", "\uff1f", "\n", ".", "`", "(", "@"]
+
+
+@given(pieces=st.lists(st.sampled_from(PIECES), max_size=14))
+@settings(max_examples=300, deadline=None)
+def test_no_question_is_cut_short(pure: Any, pieces: list[str]) -> None:
+    """S0.65: what the daemon takes for a question is waited for as one."""
+    prompt = "".join(pieces)
+    if any(one.question for one in find(prompt)):
+        assert pure("prompts", "asks", prompt)

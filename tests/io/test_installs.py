@@ -1,0 +1,322 @@
+"""Changes in agents' configuration: nothing of the user's is ever lost, and all can be undone."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from indexerd.core import jsonc, toml_table
+from indexerd.errors import AccessError, ConfigError, UsageError, WriteError
+from indexerd.io import installs
+from indexerd.io.installs import Change, Edit
+
+SPACES = st.text(" \t\r\n", max_size=3)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+STYLES: st.SearchStrategy[dict[str, Any]] = st.sampled_from([{"indent": 2}, {"indent": "\t"}, {"indent": 4}, {}])
+MARK = "indexerd integration; test"
+LINES = ['command = "/x/indexerd"', 'args = ["mcp"]']
+
+
+@st.composite
+def written(draw: st.DrawFn) -> str:
+    """An object as somebody writes it."""
+    held = draw(st.dictionaries(st.text(max_size=4).filter(lambda key: key != "ours"), VALUES))
+    text = json.dumps(held, **draw(STYLES))
+    text = text.replace("\n", "\r\n") if draw(st.booleans()) else text
+    return draw(SPACES) + text + draw(SPACES)
+
+
+# -- JSON ----------------------------------------------------------------------------------------
+
+
+@given(written(), VALUES)
+def test_what_is_put_into_json_can_be_taken_out(before: str, new: Any) -> None:
+    """A member put in and taken out leaves the bytes that were there; between, only it is new."""
+    held = json.loads(before)
+    after = jsonc.insert(before, jsonc.parse(before), new, "ours")
+    assert json.loads(after) == held | {"ours": new}
+    assert list(json.loads(after)) == [*held, "ours"]
+    root = jsonc.parse(after)
+    assert jsonc.remove(after, [(root, len(held))]) == before
+
+
+@given(st.lists(VALUES, max_size=4), VALUES, STYLES, st.integers(0, 4))
+def test_items_of_lists_likewise(held: list[Any], new: Any, style: dict[str, Any], at: int) -> None:
+    """The same for items, two levels down; any other item can be taken out as well."""
+    before = json.dumps({"a": {"b": held}}, **style)
+    array = jsonc.parse(before).member("a").member("b")  # type: ignore[union-attr]
+    assert array is not None
+    after = jsonc.insert(before, array, new)
+    assert json.loads(after) == {"a": {"b": [*held, new]}}
+    root = jsonc.parse(after)
+    outer = root.children[0].node
+    inner = outer.children[0].node
+    assert jsonc.remove(after, [(root, 0), (outer, 0), (inner, len(held))]) == before
+    if len(held) > at:
+        less = jsonc.remove(after, [(root, 0), (outer, 0), (inner, at)])
+        assert less is not None
+        assert json.loads(less) == {"a": {"b": [*held[:at], *held[at + 1 :], new]}}
+
+
+@given(VALUES, STYLES)
+def test_json_is_read_as_the_library_reads_it(value: Any, style: dict[str, Any]) -> None:
+    """Values come out as `json` has them; what it refuses, we refuse."""
+    text = json.dumps(value, **style)
+    assert jsonc.parse(text).value == value
+    for bad in (
+        text + ",",
+        "[" + text,
+        text + text[-1:] + "]",
+        '{"a" 1}',
+        "[1,]",
+        "{,}",
+        "",
+        "nul",
+    ):
+        with pytest.raises(ValueError, match="not JSON"):
+            jsonc.parse(bad)
+
+
+def test_comments_stay() -> None:
+    """Comments are no part of a value, and are kept by every change, also between two of ours."""
+    before = '{ // first\n  "a": 1, /* second */\n  "b": [1] // third\n}\n'
+    after = jsonc.insert(before, jsonc.parse(before), 2, "ours")
+    assert jsonc.parse(after).value == {"a": 1, "b": [1], "ours": 2}
+    for comment in ("// first", "/* second */", "// third"):
+        assert comment in after
+    assert jsonc.remove(after, [(jsonc.parse(after), 2)]) == before
+    between = '{"a": 1, // mine\n "ours": 2,\n "b": 3}'
+    left = jsonc.remove(between, [(jsonc.parse(between), 1)])
+    assert left is not None
+    assert "// mine" in left
+    assert jsonc.parse(left).value == {"a": 1, "b": 3}
+
+
+def test_a_text_nested_without_end_is_refused() -> None:
+    """Bounded: deep nesting is an error, not a crash."""
+    with pytest.raises(ValueError, match="deep"):
+        jsonc.parse("[" * 100_000)
+
+
+# -- TOML ----------------------------------------------------------------------------------------
+
+
+@given(
+    st.sampled_from(
+        ["", "a = 1", "a = 1\n", "[x]\n# c\n\n", "# only\n", '[mcp_servers.y]\ncommand = "z"']
+    ),
+    st.booleans(),
+)
+def test_what_is_put_into_toml_can_be_taken_out(before: str, crlf: bool) -> None:
+    """A table put in, twice, and taken out leaves the bytes that were there."""
+    before = before.replace("\n", "\r\n") if crlf else before
+    after = toml_table.put(before, "mcp_servers.ours", MARK, LINES)
+    held = tomllib.loads(after)
+    assert held["mcp_servers"]["ours"] == {"command": "/x/indexerd", "args": ["mcp"]}
+    assert toml_table.put(after, "mcp_servers.ours", MARK, LINES) == after
+    assert (toml_table.take(after, "mcp_servers.ours", MARK) or "") == before
+
+
+def test_what_came_after_our_table_stays() -> None:
+    """Tables that its agent wrote behind ours stay; what it wrote below ours goes with it."""
+    text = toml_table.put("a = 1\n", "s.ours", MARK, LINES)
+    text += 'enabled = true\n\n[s.ours.tools.x]\nmode = "y"\n# of the next\n[z]\nb = 2\n'
+    newer = toml_table.put(text, "s.ours", MARK, ['command = "/y"', 'args = ["mcp"]'])
+    assert tomllib.loads(newer)["s"]["ours"]["command"] == "/y"
+    assert tomllib.loads(newer)["s"]["ours"]["enabled"] is True
+    left = toml_table.take(newer, "s.ours", MARK)
+    assert left is not None
+    assert tomllib.loads(left) == {"a": 1, "z": {"b": 2}}
+    assert "# of the next" in left
+
+
+def test_a_table_of_the_users_is_left_alone() -> None:
+    """A table of that name that is not ours is refused; one that says the same is enough."""
+    with pytest.raises(UsageError, match="not ours"):
+        toml_table.put('[s.ours]\ncommand = "other"\n', "s.ours", MARK, LINES)
+    same = "[s.ours]\n" + "\n".join(LINES) + "\n"
+    assert toml_table.put(same, "s.ours", MARK, LINES) == same
+    assert toml_table.take(same, "s.ours", MARK) == same
+    for bad in ("[s", "s = { x = 1 }\n", "s = 3\n"):
+        with pytest.raises(ValueError, match=r"TOML|cannot"):
+            toml_table.put(bad, "s.ours", MARK, LINES)
+
+
+# -- files ---------------------------------------------------------------------------------------
+
+
+def add(text: str) -> str:
+    """A change of a JSON file."""
+    root = jsonc.parse(text)
+    return text if root.member("ours") else jsonc.insert(text, root, {"x": 1}, "ours")
+
+
+def take(text: str) -> str | None:
+    """What undoes it."""
+    root = jsonc.parse(text)
+    at = [n for n, one in enumerate(root.children) if one.key == "ours"]
+    return jsonc.remove(text, [(root, at[0])]) if at else text
+
+
+def both(path: Path) -> tuple[Edit, Edit]:
+    """The two edits of a path."""
+    return (
+        installs.json_edit(str(path), add),
+        installs.json_edit(str(path), take, removing=True),
+    )
+
+
+@settings(max_examples=20)
+@given(st.sampled_from([b"{}", b'{"a":1}', b'{\n\t"a": 1\n}\n', b'\xef\xbb\xbf{"a": [ ]}', b"{ }"]))
+def test_a_file_is_changed_and_changed_back(
+    tmp_path_factory: pytest.TempPathFactory, held: bytes
+) -> None:
+    """Twice is as once; taken out, the bytes are what they were."""
+    path = tmp_path_factory.mktemp("f") / "settings.json"
+    path.write_bytes(held)
+    put, gone = both(path)
+    assert [installs.apply([put])[0].did for _ in range(2)] == ["updated", "unchanged"]
+    assert installs.apply([gone]) == [Change(str(path), "removed")]
+    assert path.read_bytes() == held
+    assert installs.apply([gone])[0].did == "absent"
+
+
+def test_a_file_that_was_not_there_goes_again(tmp_path: Path) -> None:
+    """A created file is readable by its user alone, and is removed with the last of ours in it."""
+    path = tmp_path / "new" / "settings.json"
+    put, gone = both(path)
+    assert installs.apply([put])[0].did == "created"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert path.read_text() == '{\n  "ours": {\n    "x": 1\n  }\n}\n'
+    assert installs.apply([gone])[0].did == "removed"
+    assert not path.exists()
+    assert list(path.parent.iterdir()) == []
+
+
+def test_mode_and_links_stay(tmp_path: Path) -> None:
+    """A link to a dotfile elsewhere stays a link, and its target keeps its mode."""
+    real = tmp_path / "dotfiles" / "settings.json"
+    real.parent.mkdir()
+    real.write_text("{}")
+    real.chmod(0o640)
+    link = tmp_path / "settings.json"
+    link.symlink_to(real)
+    put, gone = both(link)
+    installs.apply([put])
+    assert link.is_symlink()
+    assert "ours" in real.read_text()
+    assert stat.S_IMODE(real.stat().st_mode) == 0o640
+    installs.apply([gone])
+    assert link.is_symlink()
+    assert real.read_text() == "{}"
+
+
+@pytest.mark.parametrize("held", [b'{"a": 1,}', b"[]", b"", b"\xff{}", b"{} {}"])
+def test_a_broken_file_stops_everything(tmp_path: Path, held: bytes) -> None:
+    """Nothing at all is written where one of the files cannot be understood."""
+    good, bad = tmp_path / "good.json", tmp_path / "bad.json"
+    bad.write_bytes(held)
+    edits = [both(good)[0], both(bad)[0]]
+    if held == b"[]":
+        edits[1] = installs.json_edit(str(bad), _object)
+    with pytest.raises(ConfigError) as caught:
+        installs.apply(edits)
+    assert caught.value.problems[0]["file"] == str(bad)
+    assert not good.exists()
+    assert bad.read_bytes() == held
+
+
+def _object(text: str) -> str:
+    if not isinstance(jsonc.parse(text).value, dict):
+        raise ValueError("it holds no object")
+    return text
+
+
+def test_what_the_agent_writes_meanwhile_is_kept(tmp_path: Path) -> None:
+    """A file that changes between reading and renaming is read again; for ever, it is an error."""
+    path = tmp_path / "state.json"
+    path.write_text('{"a": 1}')
+    calls: list[str] = []
+
+    def raced(text: str) -> str:
+        calls.append(text)
+        if len(calls) == 2:  # the first is the trial
+            path.write_text('{"a": 2}')
+        return add(text)
+
+    assert installs.apply([installs.json_edit(str(path), raced)])[0].did == "updated"
+    assert json.loads(path.read_text()) == {"a": 2, "ours": {"x": 1}}
+
+    def always(text: str) -> str:
+        path.write_text(json.dumps({"n": len(calls)}))
+        calls.append(text)
+        return add(text)
+
+    with pytest.raises(WriteError, match="keeps changing"):
+        installs.apply([installs.json_edit(str(path), always)])
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["state.json"]
+
+
+def test_a_directory_in_the_way_is_named(tmp_path: Path) -> None:
+    """What cannot be read is an error of ours, with its path."""
+    (tmp_path / "settings.json").mkdir()
+    with pytest.raises(AccessError, match=r"settings\.json"):
+        installs.apply([both(tmp_path / "settings.json")[0]])
+
+
+# -- files of ours -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["index.ts", "indexerd.js", "notes.md"])
+def test_our_own_file_comes_and_goes(tmp_path: Path, name: str) -> None:
+    """Written, brought up to date, removed; marked in its first line, as a comment."""
+    path = tmp_path / name
+    first, second = (installs.own_file(str(path), body) for body in ("one\n", "two\n"))
+    did = [installs.apply([one])[0].did for one in (first, first, second)]
+    assert did == ["created", "unchanged", "updated"]
+    head, _, body = path.read_text().partition("\n")
+    assert body == "two\n"
+    assert head.startswith("<!--" if name.endswith(".md") else "//")
+    assert installs.owned(str(tmp_path)) == [str(path)]
+    gone = installs.no_own_file(str(path))
+    assert [installs.apply([gone])[0].did for _ in range(2)] == ["removed", "absent"]
+
+
+def test_a_file_that_is_not_ours_is_left_alone(tmp_path: Path) -> None:
+    """S-rule of the contract: no marker, no touch; an edited one only by force."""
+    path = tmp_path / "index.ts"
+    path.write_text("mine\n")
+    for edit in (installs.own_file(str(path), "x"), installs.no_own_file(str(path), force=True)):
+        with pytest.raises(UsageError, match="not ours"):
+            installs.apply([edit])
+    assert path.read_text() == "mine\n"
+    path.unlink()
+    installs.apply([installs.own_file(str(path), "x\n")])
+    path.write_text(path.read_text() + "mine\n")
+    for edit in (installs.own_file(str(path), "y\n"), installs.no_own_file(str(path))):
+        with pytest.raises(UsageError, match="edited"):
+            installs.apply([edit])
+    assert path.read_text().endswith("mine\n")
+    assert installs.apply([installs.own_file(str(path), "y\n", force=True)])[0].did == "updated"
+    assert path.read_text().endswith("\ny\n")
+
+
+def test_a_pipe_is_no_file(tmp_path: Path) -> None:
+    """A FIFO in the place of a settings file does not hold us up."""
+    os.mkfifo(tmp_path / "settings.json")
+    with pytest.raises(UsageError, match="no file"):
+        installs.apply([both(tmp_path / "settings.json")[0]])

@@ -1,0 +1,536 @@
+"""Context sets over real files: one change at a time, forks, resumes, events (S4)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from indexerd.errors import (
+    AccessError,
+    ContextTooLargeError,
+    InvalidMetaError,
+    NotFoundError,
+    UsageError,
+    WriteError,
+)
+from indexerd.io.ledger import Ledger
+from indexerd.io.logs import get_logger
+from indexerd.io.writer import MetaWriter
+from indexerd.meta import UserFile
+from indexerd.service.contexts import Contexts, Resumes, is_there
+from indexerd.service.news import Listener, News
+from indexerd.service.reader import Reader
+from indexerd.service.sidecar import Sidecars
+
+LATER = "c0ffee02-0000-4000-8000-000000000000"  # a session that begins while we watch
+
+
+class Slow(MetaWriter):
+    """A writer that can be held up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may = threading.Event()
+        self.may.set()
+        self.begun = threading.Event()
+
+    def write_user(self, directory: Path, session_id: str, user: UserFile) -> Any:
+        self.begun.set()
+        assert self.may.wait(10)
+        return super().write_user(directory, session_id, user)
+
+
+class Shop:
+    """Sidecars and contexts over a directory, with the rest of a daemon left out."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.now = 1_800_000_000.0
+        self.rows: dict[str, dict[str, Any]] = {}
+        self.writer = Slow()
+        self.news = News(get_logger(), self.clock)
+        self.heard: list[dict[str, Any]] = []
+        self.news.subscribe(self.heard.append)
+        self.kept: list[dict[str, Any]] = []
+        self.rewritten: list[str] = []
+        self.open()
+        self.session("a", cwd="/w")
+
+    def clock(self) -> float:
+        self.now += 1
+        return self.now
+
+    def open(self) -> None:
+        """Start, as a daemon does, from what is on the disk."""
+        self.ledger = Ledger(self.root / "ledger.sqlite")
+        self.reader = Reader()
+        pipeline = SimpleNamespace(
+            library=SimpleNamespace(home=lambda _session_id: str(self.root / "metas")),
+            read=self.reader,
+            rewritten=self._rewritten,
+            news=self.news,
+        )
+        answers = SimpleNamespace(row=self._row, by_id=self._row)
+        self.sidecars = Sidecars(cast("Any", pipeline), cast("Any", answers), self.writer)
+        resumes = Resumes(self.ledger, self.reader, self.clock)
+        contexts = Contexts(
+            self.sidecars,
+            cast("Any", answers),
+            self.news,
+            resumes=resumes,
+            record=lambda row: self.kept.append(dict(row)),
+            clock=self.clock,
+        )
+        self.methods = contexts.methods()
+
+    def close(self) -> None:
+        self.reader.close()
+        self.ledger.close()
+
+    async def _rewritten(self, session_id: str, _directory: str) -> None:
+        self.rewritten.append(session_id)
+
+    def _row(self, ref: str, *, cwd: str | None = None) -> dict[str, Any]:
+        if ref not in self.rows:
+            raise NotFoundError(f"no session {ref}")
+        return self.rows[ref]
+
+    def session(self, name: str, **fields: Any) -> None:
+        self.rows[name] = {"sessionId": name, "name": name, "cwd": "/w", **fields}
+
+    async def call(self, method: str, **params: Any) -> Any:
+        found = self.methods[method](params, None)
+        return await found
+
+    async def put(self, session: str, name: str, *items: str, mode: str = "replace") -> Any:
+        asked = {"session": session, "setName": name, "items": list(items), "mode": mode}
+        return await self.call("set_relevant_context", **asked)
+
+    async def context(self, session: str) -> Any:
+        return (await self.call("get_relevant_context", session=session))["context"]
+
+    async def update(self, session: str, **params: Any) -> Any:
+        return await self.sidecars.update(self.rows[session], params)
+
+    def stored(self, session: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.root / f"metas/{session}.user.json").read_text())
+        return found
+
+    def events(self) -> list[tuple[Any, ...]]:
+        """Name, reason, context and set of each event since the last look."""
+        keys = ("event", "reason", "context", "setName")
+        found = [tuple(one.get(key) for key in keys) for one in self.heard]
+        self.heard.clear()
+        return found
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    """A directory of sidecars."""
+    shop = Shop(tmp_path)
+    yield shop
+    shop.close()
+
+
+def run(work: Coroutine[Any, Any, Any]) -> Any:
+    """Run in a loop of its own."""
+    return asyncio.run(work)
+
+
+# -- set and get -----------------------------------------------------------------------------------
+
+
+def test_a_set_is_stored_told_and_recorded(shop: Shop) -> None:
+    """S4.1, S4.7, S4.12: beside what else the user said; the event carries all sets."""
+
+    async def work() -> None:
+        await shop.update("a", title="Mine", envHint="source .venv/bin/activate")
+        answer = await shop.put("a", "files", "/w/a", "/w/b")
+        assert answer == {
+            "sessionId": "a",
+            "text": "Set files: 2 items",
+            "contextChanged": True,
+            "setName": "files",
+            "warnings": [],
+        }
+        await shop.put("a", "ports", "8080", mode="merge")
+
+    run(work())
+    context = {"files": ["/w/a", "/w/b"], "ports": ["8080"]}
+    held = {"title": "Mine", "labels": {}, "envHint": "source .venv/bin/activate"}
+    assert shop.stored("a") == held | {"context": context}
+    changed = "context.changed"
+    assert shop.events() == [
+        ("session.renamed", None, None, None),
+        (changed, "changed", {"files": ["/w/a", "/w/b"]}, "files"),
+        (changed, "changed", context, "ports"),
+    ]
+    row = shop.kept[0]
+    told = {"customType": "relevant-context:set", "success": True, "sessionId": "a"}
+    assert row.items() >= (told | {"contextChanged": True, "setName": "files"}).items()
+    assert row.keys() - told.keys() == {"contextChanged", "setName", "timestamp"}
+    assert shop.rewritten == ["a", "a", "a"]
+
+
+def test_what_is_refused_changes_and_tells_nothing(shop: Shop) -> None:
+    """S4.5, S4.12: too much, a bad mode, an unknown session, a disk that does not take it."""
+
+    async def work() -> None:
+        for number in range(5):
+            await shop.put("a", f"s{number}", *map(str, range(10)))
+        shop.events()
+        with pytest.raises(ContextTooLargeError, match="51 items, max 50"):
+            await shop.put("a", "files", "/w/a")
+        with pytest.raises(ContextTooLargeError):
+            await shop.update("a", setContext={"setName": "files", "items": ["/w/a"]})
+        with pytest.raises(UsageError):
+            await shop.put("a", "files", mode="append")
+        with pytest.raises(NotFoundError):
+            await shop.put("nobody", "files", "/w/a")
+
+    run(work())
+    assert len(shop.stored("a")["context"]) == 5
+    assert (shop.events(), len(shop.kept)) == ([], 5)
+
+
+def test_a_merge_of_nothing_writes_nothing(shop: Shop) -> None:
+    """S4.6: no event, no row, no file; a clear of nothing is carried out, as it was asked for."""
+
+    async def work() -> None:
+        answer = await shop.put("a", "files", mode="merge")
+        assert answer["text"] == "Nothing to merge into files: 0 items"
+        assert answer["contextChanged"] is False
+        assert not (shop.root / "metas").exists()
+        assert (shop.events(), shop.kept) == ([], [])
+        assert (await shop.put("a", "files"))["text"] == "Cleared files"
+        assert shop.stored("a")["context"] == {}
+
+    run(work())
+
+
+def test_get_gives_all_one_or_none(shop: Shop) -> None:
+    """S4.8: JSON with two spaces; an unknown set is an empty list; nothing at all says so."""
+
+    async def work() -> None:
+        nothing = await shop.call("get_relevant_context", session="a")
+        assert (nothing["text"], nothing["context"]) == ("No context stored for this session", {})
+        await shop.put("a", "files", "/w/é")
+        await shop.put("a", "ports", "80")
+        found = await shop.call("get_relevant_context", session="a")
+        assert found["context"] == {"files": ["/w/é"], "ports": ["80"]}
+        text = '{\n  "files": [\n    "/w/é"\n  ],\n  "ports": [\n    "80"\n  ]\n}'
+        assert found["text"] == text
+        one = await shop.call("get_relevant_context", session="a", setName="ports")
+        assert one["context"] == {"ports": ["80"]}
+        none = await shop.call("get_relevant_context", session="a", setName="applet")
+        assert (none["context"], none["text"]) == ({"applet": []}, '{\n  "applet": []\n}')
+
+    run(work())
+
+
+def test_every_merge_of_many_at_once_is_kept(shop: Shop) -> None:
+    """S4.10: fifty calls that overlap, in five sets, and as many changes of other kinds."""
+
+    async def work() -> None:
+        calls = [shop.put("a", f"s{n % 5}", str(n), mode="merge") for n in range(50)]
+        others = [shop.update("a", envHint=f"hint {n}") for n in range(10)]
+        await asyncio.gather(*calls, *others)
+
+    run(work())
+    held = shop.stored("a")
+    assert sorted(int(one) for items in held["context"].values() for one in items) == [*range(50)]
+    assert held["envHint"] == "hint 9"
+
+
+def test_a_change_outlives_the_client_that_asked_for_it(shop: Shop) -> None:
+    """S4.10, S4.12: who hangs up in the middle of a write lets no other change slip in between."""
+
+    async def work() -> None:
+        shop.writer.may.clear()
+        first = asyncio.create_task(shop.put("a", "files", "/w/a"))
+        await asyncio.to_thread(shop.writer.begun.wait, 10)
+        first.cancel()
+        second = asyncio.create_task(shop.put("a", "ports", "80"))
+        await asyncio.gather(first, return_exceptions=True)
+        shop.writer.may.set()
+        await second
+
+    run(work())
+    assert shop.stored("a")["context"] == {"files": ["/w/a"], "ports": ["80"]}
+    assert [event[0] for event in shop.events()] == ["context.changed"] * 2
+
+
+def test_a_session_that_has_only_just_begun_is_waited_for(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Agents call the tool in their first turn, and their file may be a moment behind."""
+    subscribe = shop.news.subscribe
+
+    async def work() -> None:
+        listening = asyncio.Event()
+
+        def seen(listener: Listener) -> Callable[[], None]:
+            listening.set()
+            return subscribe(listener)
+
+        monkeypatch.setattr(shop.news, "subscribe", seen)
+        asked = asyncio.create_task(shop.put(LATER, "files", "/w/a"))
+        await listening.wait()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not asked.done()
+        shop.session(LATER)
+        shop.news.tell("session.created", LATER, {})
+        assert (await asked)["text"] == "Set files: 1 items"
+
+    run(work())
+    assert shop.stored(LATER)["context"] == {"files": ["/w/a"]}
+
+
+@pytest.mark.parametrize("content", ["{", '{"context": {"files": "no list"}}'])
+def test_a_sidecar_that_is_none_is_an_error_and_stays(shop: Shop, content: str) -> None:
+    """It holds words that nobody can write again: never written over."""
+    path = shop.root / "metas/a.user.json"
+    path.parent.mkdir()
+    path.write_text(content)
+    for method in ("get_relevant_context", "resume_context"):
+        with pytest.raises(InvalidMetaError):
+            run(shop.call(method, session="a"))
+    with pytest.raises(InvalidMetaError):
+        run(shop.put("a", "files", "/w/a"))
+    assert path.read_text() == content
+    assert shop.events() == []
+
+
+# -- update ---------------------------------------------------------------------------------------
+
+
+def test_update_changes_what_it_names_and_nothing_else(shop: Shop) -> None:
+    """S4.20, S4.21: one set, all sets, title, hint; null clears; each with its event."""
+
+    async def work() -> None:
+        await shop.update("a", title="T", envHint="H")
+        await shop.update("a", setContext={"setName": "files", "items": ["/w/a"]})
+        more = {"setName": "files", "items": ["/w/b"], "mode": "merge"}
+        await shop.update("a", setContext=more)
+        await shop.update("a", setContext={"ports": ["80"], "applet": ["git-diff", "path=/w"]})
+        held = shop.stored("a")
+        assert (held["title"], held["envHint"]) == ("T", "H")
+        context = {"files": ["/w/a", "/w/b"], "ports": ["80"], "applet": ["git-diff", "path=/w"]}
+        assert held["context"] == context
+        named = [event[3] for event in shop.events() if event[0] == "context.changed"]
+        assert named == ["files", "files", None]
+
+        await shop.update("a", setContext={"setName": "ports", "items": None})
+        await shop.update("a", envHint=None)
+        assert "ports" not in shop.stored("a")["context"]
+        assert "envHint" not in shop.stored("a")
+        await shop.update("a", context={"files": ["/w/c"], "ports": []})
+        assert shop.stored("a")["context"] == {"files": ["/w/c"]}
+        await shop.update("a", context=None)
+        assert shop.stored("a") == {"title": "T", "labels": {}, "context": {}}
+
+    run(work())
+
+
+def test_update_has_the_tools_caps_and_warnings(shop: Shop) -> None:
+    """S4.21: ten in a set, fifty in all, known names; a hint is never cut."""
+
+    async def work() -> None:
+        eleven = [str(number) for number in range(11)]
+        for bad in ({"context": {"files": eleven}}, {"setContext": {"files": eleven}}):
+            with pytest.raises(UsageError, match="at most 10"):
+                await shop.update("a", **bad)
+        with pytest.raises(ContextTooLargeError):
+            await shop.update("a", context={str(n): eleven[:10] for n in range(6)})
+        with pytest.raises(UsageError, match="at most 1000"):
+            await shop.update("a", envHint="x" * 1001)
+        with pytest.raises(UsageError):
+            await shop.update("a", setContext=["files"])
+        row = await shop.update("a", setContext={"setName": "fles", "items": ["/w/a"]})
+        assert "unknown set 'fles'" in row["warnings"][0]
+        assert "warnings" not in await shop.update("a", setContext={"files": ["/w/a"]})
+        await shop.update("a", envHint="  cd  'a  b' && x ")
+        assert shop.stored("a")["envHint"] == "cd  'a  b' && x"
+
+    run(work())
+
+
+# -- forks ----------------------------------------------------------------------------------------
+
+
+def test_a_fork_starts_with_a_copy(shop: Shop) -> None:
+    """S4.28: read in its place, written at its first change, and its own from then on."""
+    shop.session("fork", parentSessionId="a")
+    shop.session("again", parentSessionId="fork")
+    shop.session("helper", parentSessionId="a", subagent=True)
+
+    async def work() -> None:
+        await shop.put("a", "files", "/w/a")
+        for one in ("fork", "again"):
+            assert await shop.context(one) == {"files": ["/w/a"]}
+            assert not (shop.root / f"metas/{one}.user.json").exists()
+            block = await shop.call("resume_context", session=one)
+            assert "/w/a" in block["text"] or block["missingFiles"] == 1
+        assert await shop.context("helper") == {}
+
+        await shop.put("fork", "files", "/w/b", mode="merge")
+        assert shop.stored("fork")["context"] == {"files": ["/w/a", "/w/b"]}
+        assert await shop.context("again") == {"files": ["/w/a", "/w/b"]}
+        await shop.put("a", "files", "/w/c")
+        assert await shop.context("fork") == {"files": ["/w/a", "/w/b"]}
+        assert await shop.context("a") == {"files": ["/w/c"]}
+
+    run(work())
+
+
+def test_a_fork_that_was_cleared_stays_empty(shop: Shop) -> None:
+    """S4.28: its parent's sets do not come back; a title alone changes nothing of that."""
+    shop.session("fork", parentSessionId="a")
+
+    async def work() -> None:
+        await shop.put("a", "files", "/w/a")
+        await shop.update("fork", title="T")
+        assert await shop.context("fork") == {"files": ["/w/a"]}
+        await shop.put("fork", "files")
+        assert await shop.context("fork") == {}
+        await shop.update("fork", title="U")
+        assert await shop.context("fork") == {}
+        await shop.put("fork", "ports", "80")
+        await shop.put("fork", "ports")
+        assert await shop.context("fork") == {}
+        assert await shop.context("a") == {"files": ["/w/a"]}
+
+    run(work())
+
+
+def test_parents_in_a_circle_and_parents_that_are_broken_do_no_harm(shop: Shop) -> None:
+    """S4.28: the search ends; an ancestor's bad file is that ancestor's trouble."""
+    shop.session("b", parentSessionId="a")
+    shop.session("a", parentSessionId="b")
+    shop.session("c", parentSessionId="nobody")
+    assert [run(shop.context(one)) for one in "abc"] == [{}, {}, {}]
+    (shop.root / "metas").mkdir()
+    (shop.root / "metas/a.user.json").write_text("{")
+    assert run(shop.context("b")) == {}
+
+
+# -- resume ---------------------------------------------------------------------------------------
+
+
+def test_a_block_is_given_once_for_each_resume(shop: Shop) -> None:
+    """S4.14, S4.18: and its event comes as often; another session's ids are its own."""
+    shop.session("b")
+
+    async def work() -> None:
+        await shop.put("a", "ports", "80")
+        shop.events()
+        first = await shop.call("resume_context", session="a", resumeId="r1")
+        head = "[SESSION RESUMED]\nShell state was reset. Re-run environment setup before "
+        block = "continuing.\n\nSession directory: /w\n\nports: 80\n---\n\n"
+        assert first == {"sessionId": "a", "text": head + block, "missingFiles": 0}
+        again = await shop.call("resume_context", session="a", resumeId="r1")
+        assert again == {"sessionId": "a", "text": None, "missingFiles": 0}
+        assert shop.events() == [("context.resume", "resume", {"ports": ["80"]}, None)]
+        assert (await shop.call("resume_context", session="a", resumeId="r2"))["text"]
+        assert (await shop.call("resume_context", session="b", resumeId="r1"))["text"]
+        at_once = [shop.call("resume_context", session="a", resumeId="r3") for _ in range(5)]
+        assert sum(bool(one["text"]) for one in await asyncio.gather(*at_once)) == 1
+
+    run(work())
+
+
+def test_a_resume_is_remembered_over_a_restart(shop: Shop) -> None:
+    """S4.18: one with an id is; without one it is once for each start."""
+
+    async def ask(**more: Any) -> bool:
+        return bool((await shop.call("resume_context", session="a", **more))["text"])
+
+    odd = "\ud800/../" + "x" * 5000
+    assert [run(ask(resumeId=one)) for one in ("r", odd, "r", odd)] == [True, True, False, False]
+    assert [run(ask()) for _ in range(2)] == [True, False]
+    shop.close()
+    shop.open()
+    assert [run(ask(resumeId=one)) for one in ("r", odd, "new")] == [False, False, True]
+    assert [run(ask()) for _ in range(2)] == [True, False]
+
+
+def test_a_block_that_could_not_be_made_was_not_given(shop: Shop) -> None:
+    """S4.18: once the sidecar can be read, its resume gets it."""
+    path = shop.root / "metas/a.user.json"
+    path.mkdir(parents=True)
+    with pytest.raises(AccessError):
+        run(shop.call("resume_context", session="a", resumeId="r"))
+    path.rmdir()
+    assert run(shop.call("resume_context", session="a", resumeId="r"))["text"]
+
+
+def test_files_are_looked_for_when_a_block_is_made(shop: Shop, tmp_path: Path) -> None:
+    """S4.16: relative ones in the session's directory; what is stored stays."""
+    (tmp_path / "here.md").touch()
+    (tmp_path / "loop").symlink_to("loop")
+    shop.session("b", cwd=str(tmp_path))
+    files = ["here.md", str(tmp_path / "here.md"), "gone.md", "here.md/below", "loop", "~/nope"]
+
+    async def work() -> None:
+        await shop.put("b", "files", *files)
+        found = await shop.call("resume_context", session="b")
+        told = f"- here.md\n- {tmp_path}/here.md\n- loop\n(3 file(s) no longer exist)\n"
+        assert told in found["text"]
+        assert found["missingFiles"] == 3
+        assert await shop.context("b") == {"files": files}
+
+    run(work())
+
+
+def test_what_cannot_be_known_is_taken_to_be_there() -> None:
+    """S4.16: only what is seen to be missing is said to be."""
+    assert is_there("", "relative")
+    assert is_there("/", "x" * 5000)
+    assert not is_there("/", "a\0b")
+    assert is_there("/", "~nobody-of-this-name/x")
+    assert not is_there("/nowhere", "x")
+
+
+def test_the_footer_is_of_the_session_asked_for(shop: Shop) -> None:
+    """S4.23: empty for one without context, whatever another one has."""
+    shop.session("b")
+
+    async def work() -> None:
+        await shop.put("a", "files", "src/a.py", "/x/b.md")
+        found = await shop.call("footer", ref="a")
+        assert found["text"] == "a.py · b.md"
+        paths = [one["path"] for one in found["files"]]
+        assert paths == ["/w/src/a.py", "/x/b.md"]
+        empty = {"sessionId": "b", "files": [], "more": 0, "text": ""}
+        assert await shop.call("footer", ref="b") == empty
+        with pytest.raises(NotFoundError):
+            await shop.call("footer", ref="nobody")
+
+    run(work())
+
+
+def test_a_place_that_takes_nothing_is_an_error(shop: Shop) -> None:
+    """S4.12: nothing is told of a write that failed."""
+    (shop.root / "metas").touch()
+    with pytest.raises(WriteError):
+        run(shop.put("a", "files", "/w/a"))
+    with pytest.raises(WriteError):
+        run(shop.update("a", context={"files": ["/w/a"]}))
+    assert (shop.events(), shop.kept) == ([], [])
+
+
+@pytest.mark.parametrize("method", ["set_relevant_context", "get_relevant_context", "footer"])
+@pytest.mark.parametrize("ref", [None, "", 5])
+def test_a_session_must_be_named(shop: Shop, method: str, ref: Any) -> None:
+    """Every method says what it misses."""
+    key = "ref" if method == "footer" else "session"
+    with pytest.raises(UsageError, match=f"{key} is"):
+        run(shop.call(method, **{key: ref}, setName="files", items=["a"]))
