@@ -141,6 +141,22 @@ def _tell(home: Path, socket: Path) -> None:
             _say(f"{ref!r} -> {found['sessionId']} (by {found['how']})")
         hits = daemon.call("search", {"query": "quarter of an hour"})["hits"]
         _say(f"search 'quarter of an hour' -> {hits[0]['name']}: {hits[0]['snippet']}")
+        _refer(daemon, "-".join(words).lower())
+
+
+def _refer(daemon: Client, name: str) -> None:
+    """A new session names an old one, and asks it something."""
+    _show("In a prompt of a new session, @@ brings its summary along")
+    prompt = f"Do the same for the invoices as in @@{name}."
+    _say(f"the prompt:   {prompt}")
+    found = daemon.call("expand", {"text": prompt, "cwd": "/work/shop"})
+    _say(f"behind it the agent gets {found['injectedBytes']} bytes, quoted as data:")
+    _say("\n".join(f"    {line}" for line in found["message"]["content"].splitlines()[:9]))
+
+    question = "Which key confirms a deletion?"
+    _show(f"indexerd ask {name} {question!r}")
+    answer = daemon.call("query_session", {"session": name, "question": question})
+    _say(answer["answerMarkdown"])
 
 
 def _meta(path: Path) -> dict[str, Any] | None:

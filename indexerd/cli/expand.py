@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option("--inline", is_flag=True, help="Print the block, a rule, and the prompt.")
 @click.pass_obj
 def expand(app: App, text: str, session: str | None, cwd: str | None, inline: bool) -> None:
-    """Find `@@` references in a prompt, and print the block to inject.
+    """Expand the `@@` references of a prompt: find them, and print the block to inject.
 
     TEXT is the prompt; `-`, or nothing, reads it from stdin. A reference that means no session,
     or several, is named on stderr; the exit code is 0 all the same, as no prompt is to be held up.

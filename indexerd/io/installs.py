@@ -135,6 +135,8 @@ def _put(path: Path, text: Text, stamp: _Stamp, mode: int) -> bool:
             path.unlink()
             return True
         return _replace(path, text.encode("utf-8"), stamp, mode)
+    except FileNotFoundError:  # it has just gone
+        return False
     except PermissionError as bad:
         raise AccessError(f"{path}: {bad.strerror}") from None
     except OSError as bad:

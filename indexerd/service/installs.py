@@ -35,7 +35,7 @@ NAME = "indexerd"
 TABLE = f"mcp_servers.{NAME}"
 PLACEHOLDER = "__INDEXERD_COMMAND__"
 RESUME_SECONDS = 10
-MORE_SECONDS = 10.0  # for a hook, beyond what a question may take
+MORE_SECONDS = 10.0  # for a hook or a tool, beyond what a question may take
 # Codex hands these on to an MCP server only where they are named.
 PASSED_ON = (
     *("INDEXERD_SOCKET", "INDEXERD_CONFIG", "INDEXERD_STATE_DIR", "INDEXERD_DATA_DIR"),
@@ -209,7 +209,9 @@ def _codex(host: Host, *, remove: bool) -> Work:
 
 def _codex_server(host: Host) -> list[str]:
     program, *words = host.command
-    told = {"command": program, "args": [*words, "mcp"], "env_vars": list(PASSED_ON)}
+    told: dict[str, Any] = {"command": program, "args": [*words, "mcp"]}
+    told["env_vars"] = list(PASSED_ON)
+    told["tool_timeout_sec"] = max(60, int(host.settings.query.timeout_seconds + MORE_SECONDS))
     # What JSON and TOML both call a string, or a list of them; DEL alone is written differently.
     return [
         f"{key} = {json.dumps(value)}".replace("\x7f", "\\u007f") for key, value in told.items()

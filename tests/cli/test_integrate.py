@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from indexerd.cli import main
 from tests.cli.home import INDEXERD
 
 SETTINGS = """{
@@ -29,7 +30,8 @@ TOML = 'model = "gpt-5.5" # mine\n\n[projects."/w"]\ntrust_level = "trusted"'
 class Machine:
     """A home with all four agents, as their users have them."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
         self.home = root / "home"
         self.settings = self.home / ".claude/settings.json"
         self.state = self.home / ".claude.json"
@@ -45,19 +47,30 @@ class Machine:
         self.state.chmod(0o600)
         self.toml.write_text(TOML)
 
-    def run(self, *argv: str, code: int = 0, env: dict[str, str] | None = None) -> Any:
-        """One `indexerd integrate … --json`."""
+    def process(self, *argv: str) -> dict[str, Any]:
+        """One `indexerd integrate … --json`, as a process."""
         done = subprocess.run(
             [*INDEXERD, "integrate", *argv, "--json"],
-            env=self.env | (env or {}),
+            env=self.env,
             cwd=Path(__file__).parents[2],
             capture_output=True,
-            text=True,
             timeout=50,
-            check=False,
+            check=True,
         )
-        assert done.returncode == code, (done.stdout, done.stderr)
-        return json.loads(done.stdout)
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    def run(self, *argv: str, code: int = 0, env: dict[str, str] | None = None) -> Any:
+        """The same within this process."""
+        with pytest.MonkeyPatch.context() as patch:
+            for name in [*os.environ]:
+                patch.delenv(name)
+            for name, value in (self.env | (env or {})).items():
+                patch.setenv(name, value)
+            done = main.run(["integrate", *argv, "--json"])
+        out, err = self._capsys.readouterr()
+        assert done == code, (out, err)
+        return json.loads(out)
 
     def did(self, *argv: str, env: dict[str, str] | None = None) -> dict[str, str]:
         """What was done with each file of the home."""
@@ -75,17 +88,19 @@ class Machine:
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Machine:
+def machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Machine:
     """A fresh home."""
-    return Machine(tmp_path)
+    return Machine(tmp_path, capsys)
 
 
 @pytest.mark.parametrize("agent", ["pi", "claude", "codex", "opencode"])
 def test_put_in_and_taken_out(machine: Machine, agent: str) -> None:
     """Twice is as once; `--remove` gives every byte and mode back, and says so once."""
     before = machine.tree()
-    first = machine.did(agent)
-    assert {"created", "updated"} >= set(first.values())
+    first = machine.process(agent)
+    assert {"created", "updated"} >= {one["did"] for one in first["changes"]}
+    assert first["agent"] == agent
+    assert first["notes"]
     after = machine.tree()
     assert set(machine.did(agent).values()) == {"unchanged"}
     assert machine.tree() == after

@@ -86,9 +86,9 @@ class Pi:
         held = [json.loads(path.read_text()) for path in new]
         return [one["body"] for one in held if one["path"].endswith("/chat/completions")]
 
-    def unread(self) -> list[Path]:
-        """What `requests` has not told yet."""
-        return self._dumps()[self._seen :]
+    def was_asked(self) -> bool:
+        """Whether there is a whole request that `requests` has not told yet."""
+        return any(path.read_text().endswith("}") for path in self._dumps()[self._seen :])
 
     def _dumps(self) -> list[Path]:
         return sorted(self._log.glob("*.json"))

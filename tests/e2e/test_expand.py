@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from indexerd.core.inject import GUIDE, HEAD, TRUNCATED
+from indexerd.errors import IndexerdError
 from tests.e2e.world import World, until
 
 CANARY = "The lighthouse keeper asked for purple valves."
@@ -150,6 +152,40 @@ def test_the_same_session_gets_the_same_text_again(world: World) -> None:
 
     assert again["message"]["content"] == before["message"]["content"]
     assert "All is different now." in elsewhere["message"]["content"]
+
+
+def test_earlier_messages_never_change(world: World) -> None:
+    """S0.55, Q8: what a model is sent begins with what it was sent before, byte for byte."""
+    valve = add(world, "Purple valve design")
+    path = world.metas / f"{valve}.meta.json"
+    asking = world.session()
+    sent: list[list[dict[str, Any]]] = []
+    with world.daemon():
+        for turn in range(4):
+            text = f"Part {turn}: as in @@purple-valve-design, please."
+            asking.say("user", text)
+            held = expand(world, text, sessionId=asking.id, cwd="/w")["message"]
+            asking.entry("custom_message", **held)
+            leaf = asking.say("assistant", "Done.", stopReason="stop")
+            until(lambda leaf=leaf: _has(world, asking.id, leaf), "the turn")
+            sent.append(world.call("context", ref=asking.id)["messages"])
+            changed = json.loads(path.read_text()) | {"summary": f"Changed {turn} times."}
+            path.write_text(json.dumps(changed))
+
+    for before, after in itertools.pairwise(sent):
+        assert after[: len(before)] == before
+        assert len(after) == len(before) + 3
+    assert [one["role"] for one in sent[0]] == ["user", "custom", "assistant"]
+    assert CANARY in sent[0][1]["text"]
+    assert sent[-1][-2]["text"] == sent[0][1]["text"]
+
+
+def _has(world: World, session_id: str, entry_id: str) -> bool:
+    """Whether the daemon has read as far as this entry."""
+    try:
+        return bool(world.call("context", ref=session_id, leaf=entry_id)["messages"])
+    except IndexerdError:
+        return False
 
 
 def test_ancestors(world: World) -> None:

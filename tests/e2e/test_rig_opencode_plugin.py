@@ -184,6 +184,12 @@ def test_opencode_calls_the_tools(bare_world: World, version: str) -> None:
         own, context = _texts(plugged.turns()[-2][-1])
         assert own == RETRY
         assert plugged.noted in context
+        with plugged.opencode() as app:
+            prompt = f"{PICK} @@{past}: what was said about eviction?"
+            app.say(session, prompt)
+        own, _, answer = _texts(plugged.turns()[-1][-1])
+        assert own == prompt, "and the context is there already"
+        assert "Least-recently-used" in answer
 
 
 @both

@@ -96,18 +96,22 @@ def _role(entry: dict[str, Any]) -> str | None:
 
 
 def test_a_question_is_answered_with_its_prompt(world: World) -> None:
-    """S0.65: `@@name: question?` brings the summary, then the answer, as messages of their own."""
+    """S0.64, S0.65: the summary, then the answer, each a message; the model may still ask."""
     with isle(world) as made, world.daemon():
         pi = Pi(made)
         meta = past(pi)
+        more = json.dumps({"session": meta["sessionId"], "question": "What about eviction?"})
+        asked = f'@@"{meta["name"]}": Why fifteen minutes?\ncall query_session {more}'
         with pi.talk() as talk:
-            request = talk.prompt(f'@@"{meta["name"]}": Why fifteen minutes?')
+            request = talk.prompt(asked, requests=2)
             entries = talk.entries
-    (_, _), (_, block), (_, answer) = texts(request)
+    (_, prompt), (_, block), (_, answer) = texts(request)
+    assert prompt == asked
     assert meta["description"] in block
     assert "every quarter hour" in answer
     kept = [one["details"] for one in entries if one["type"] == "custom_message"]
     assert [one.get("question") for one in kept] == [None, "Why fifteen minutes?"]
+    assert "Least-recently-used" in texts(talk.last)[-1][1]
 
 
 def test_the_command_indexes_and_shows_the_cost(world: World) -> None:
@@ -197,7 +201,7 @@ def test_references_are_completed_in_the_editor(world: World) -> None:
             screen.type("\t")
             screen.shows(f"@@{meta['sessionId'][:13]}")
             screen.type("and now\r")
-            until(lambda: len(pi.unread()), "the request")
+            until(pi.was_asked, "the request")
         (request,) = pi.requests()
     (_, prompt), (_, block) = texts(request)
     assert prompt == f"@@{meta['sessionId']} and now"

@@ -41,7 +41,7 @@ const answer = (name, found) => async (given) => {
 const client = opencode.absent ? undefined : {
   session: {
     get: answer("get", (id) => ({ id, parentID: opencode.parents?.[id] })),
-    messages: answer("messages", (id) => (opencode.begun?.includes(id) ? [{}] : [])),
+    messages: answer("messages", (id) => opencode.begun?.[id] ?? []),
   },
   tui: { showToast: async ({ body }) => { toasts.push(body) } },
 }
@@ -227,7 +227,7 @@ def test_a_resumed_session_gets_its_context_once(env: dict[str, str], socket: Pa
     """S4: behind the first prompt of an older session, once in a process; never in a new one."""
     again = [prompt("Go on.", session=one) for one in ("old", "old", "new", "old", "other")]
     with daemon(socket) as server:
-        found = run(env, *again, begun=["old", "other"])
+        found = run(env, *again, begun={"old": [{}], "other": [{}]})
     texts = [[part["text"] for part in parts(found, nth)] for nth in range(5)]
     context = ["Go on.", "Relevant context: a.py"]
     assert texts == [context, ["Go on."], ["Go on."], ["Go on."], context]
@@ -237,12 +237,32 @@ def test_a_resumed_session_gets_its_context_once(env: dict[str, str], socket: Pa
 
 
 @needs_node
+def test_a_context_that_stands_there_is_not_repeated(env: dict[str, str], socket: Path) -> None:
+    """S0.55: `opencode run --continue` again and again has it once, until it is compacted away."""
+    ours = {"parts": [{"type": "text", "text": "Relevant context: a.py", "synthetic": True}]}
+    typed = {"parts": [{"type": "text", "text": "Relevant context: a.py"}]}
+    older = {"parts": [{"type": "text", "text": "Relevant context: b.py", "synthetic": True}]}
+    compacted = {"parts": [{"type": "compaction"}]}
+    begun = {
+        "stands": [{}, ours, typed],
+        "compacted": [ours, compacted, {}],
+        "again": [ours, compacted, ours],
+        "typed": [typed],
+        "changed": [older],
+    }
+    with daemon(socket):
+        found = run(env, *[prompt("Go on.", session=one) for one in begun], begun=begun)
+    added = {one: len(parts(found, nth)) - 1 for nth, one in enumerate(begun)}
+    assert added == {"stands": 0, "compacted": 1, "again": 0, "typed": 1, "changed": 1}
+
+
+@needs_node
 def test_context_and_references_together(env: dict[str, str], socket: Path) -> None:
     """S1.38: what one source cannot give hinders no other."""
     silent = scripted(ANSWERS | {"resume_context": {"text": None, "missingFiles": []}})
     for script, added in ((well, 3), (silent, 2)):
         with daemon(socket, script):
-            found = run(env, prompt(TYPED), begun=["ses_a"])
+            found = run(env, prompt(TYPED), begun={"ses_a": [{}]})
         assert len(parts(found)) == 1 + added
         socket.unlink()
 

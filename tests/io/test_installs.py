@@ -26,7 +26,9 @@ VALUES = st.recursive(
     ),
     max_leaves=8,
 )
-STYLES: st.SearchStrategy[dict[str, Any]] = st.sampled_from([{"indent": 2}, {"indent": "\t"}, {"indent": 4}, {}])
+STYLES: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
+    [{"indent": 2}, {"indent": "\t"}, {"indent": 4}, {}]
+)
 MARK = "indexerd integration; test"
 LINES = ['command = "/x/indexerd"', 'args = ["mcp"]']
 

@@ -33,6 +33,7 @@ const ANSWER_MAX = 4_000_000 // characters
 const ADDED_MAX = 300_000 // characters put into one prompt
 const PARTS_MAX = 8
 const SESSIONS_MAX = 4000 // that are remembered
+const NEWEST = 50 // messages of a session in which a context is looked for
 
 const PROCESS = `opencode-${randomUUID()}`
 const QUESTION = /@@[^\n]*[:\uff1a][^\n]*[?\uff1f\u061f]/
@@ -167,13 +168,26 @@ function longer(patience, settings) {
 }
 
 /**
- * Whether a session holds messages already; this prompt is not one of them yet.
+ * The newest messages of a session, oldest first; the prompt on its way is not one of them yet.
  * @param {any} client
  * @param {string} session
+ * @returns {Promise<{parts?: Part[]}[]>}
  */
-async function begun(client, session) {
-  const some = { path: { id: session }, query: { limit: 1 } }
-  return Boolean((await local(() => client.session.messages(some)))?.data?.length)
+async function newest(client, session) {
+  const some = { path: { id: session }, query: { limit: NEWEST } }
+  const held = await local(() => client.session.messages(some))
+  return Array.isArray(held?.data) ? held.data : []
+}
+
+/**
+ * Whether the model has a text of ours before it still: nothing was compacted since.
+ * @param {{parts?: Part[]}[]} messages
+ * @param {string} text
+ */
+function stands(messages, text) {
+  const parts = messages.flatMap((one) => one.parts ?? [])
+  const compacted = parts.map((part) => part.type).lastIndexOf("compaction")
+  return parts.slice(compacted + 1).some((part) => part.synthetic && part.text === text)
 }
 
 /**
@@ -187,7 +201,8 @@ async function ofHelper(client, session) {
 }
 
 /**
- * The relevant context of a session that this process sees for the first time.
+ * The relevant context of a session that this process sees for the first time, unless it was put
+ * there lately: `opencode run --continue` is a new process each time.
  * @param {any} client
  * @param {string} session
  * @returns {Promise<Addition[]>}
@@ -196,9 +211,11 @@ async function resumed(client, session) {
   if (known.has(session)) return []
   known.add(session)
   if (known.size > SESSIONS_MAX) known.delete([...known][0])
-  if (!(await begun(client, session))) return []
+  const messages = await newest(client, session)
+  if (!messages.length) return []
   const { result } = await ask("resume_context", { session, resumeId: `${PROCESS}-${session}` })
-  return additions([{ content: result?.text, customType: "resume-context" }])
+  const added = additions([{ content: result?.text, customType: "resume-context" }])
+  return added.filter((one) => !stands(messages, one.text))
 }
 
 /**

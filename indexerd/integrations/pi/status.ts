@@ -40,7 +40,7 @@ export function settingsOf(hello: Json): Settings {
 /** One line of printable text. */
 export function oneLine(text: string, most = SHOWN_MAX): string {
   const line = text.replace(/[\p{Cc}\p{Cf}\p{Co}\p{Cs}\p{Zl}\p{Zp}\s]+/gu, " ").trim();
-  const whole = [...line.slice(0, most * 2)]; // by characters, so that none is cut in two
+  const whole = [...line.slice(0, most * 2 + 1)]; // by characters, so that none is cut in two
   return whole.length <= most ? line : `${whole.slice(0, most - 1).join("")}…`;
 }
 
