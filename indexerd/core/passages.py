@@ -18,25 +18,25 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import islice
 from math import log
 from typing import Any, NamedTuple
 
-from indexerd.core.phrases import word_set
 from indexerd.core.query import fold
+from indexerd.core.question_words import ALIKE, STEM_LEAST, WORDS, Term, stem, terms_of
 from indexerd.events import Question
 
 PASSAGES_MAX = 5
 PASSAGE_MAX = 700  # characters
 EXCERPT_MAX = 280
-TERMS_MAX = 24
-HITS_MAX = 100_000  # places at which a word of the question stands; later ones are not looked at
+HITS_MAX = 40_000  # places at which a word of the question stands; later ones are not looked at
 _USUAL = 400  # characters of a passage
 _SHORT = 150  # one that is shorter gains nothing by it
 _K, _B = 1.2, 0.4
 _BEYOND = 8  # passages that every session is taken to have besides its own
 _REPLY, _REPLY_LATER, _REPLY_PASSAGES = 0.75, 0.85, 3  # what replies have of what they reply to
+_ASKED = 0.6  # what a user's question is worth as an answer
+_ASKING = ("?", "\uff1f")
 _ENTRY_MAX = 2  # passages of one entry
 _FAR_BELOW = 0.35  # of the best score: what comes below it is left out
 # Parts of the question that are covered, rare words counting most.
@@ -48,84 +48,16 @@ NOTHING = (
     "read the session.)"
 )
 
-_STOP = word_set("""a an and any are as at be been but by can could did do does for from had has
-    have he her his how i if in into is it its me my not of on or our out please she so some tell
-    than that the their them then there these they this those to up us was we were what when where
-    which who whom whose why will with would you your about actually again also exactly end finally
-    happen thing used session conversation say said know often many much long
-    der die das den dem des ein eine einen einem einer und oder aber ist sind war waren wird
-    wurde wurden hat haben hatte wir ich du sie er es uns ihr was wer wie wo wann warum wieso
-    weshalb welche welcher welches welchen im in am an auf aus bei mit nach von vor zu zum zur für
-    über nicht auch noch denn dass man
-    le la les un une des du de et ou est sont était que qui quoi quel quelle comment pourquoi quand
-    dans sur pour par avec nous vous il elle on ce cette ces pas a avons avez
-    el los las una unos y o es son era fue qué quién cuál cómo cuándo dónde por para con en del al
-    se nos lo su sus no hemos""")
-# Words of which one may stand for another, as their stems.
-_ALIKE = (
-    "decid decision choos chos chosen pick select settl opt agre went instead",
-    "entscheid entschied entschieden nehm wähl gewählt beschloss",
-    "reject drop discard abandon remov delet",
-    "fail error break brok crash bug",
-    "fix repair solv resolv correct",
-    "store storag sav persist",
-)
-_ALIKE_OF = {word: group.split() for group in _ALIKE for word in group.split()}
-_DECISIONS = frozenset([*_ALIKE[0].split(), *_ALIKE[1].split(), "reason", "rather", "why", "warum"])
+_DECISIONS = frozenset([*ALIKE[0].split(), *ALIKE[1].split(), "reason", "rather", "why", "warum"])
 _DECIDED = re.compile(
     r"\b(?:decided|decision|chose|choosing|went with|go(?:ing)? with|settled|opted|agreed"
     r"|instead of|because|rather than|reason|root cause|let's use|we use|entschieden|nehmen wir"
     r"|weil|stattdessen)\b"
 )
 _OWN = re.compile(r"\b(?:did|do|have) (?:i|we|the user) (?:ask|want|say|request)|\buser\b")
-_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3"
-_WORDS = re.compile(rf"[{_UNSPACED}]+|[^\W_{_UNSPACED}]+")
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _BLANK = re.compile(r"\n[ \t]*\n\s*")
 _BREAKS = re.compile(r"\n|(?<=[.!?;])\s|[\u3002\uff01\uff1f]")
-_ENDINGS = ("ingly", "edly", "ings", "ing", "ied", "ies", "ed", "es", "er", "ly", "s", "e")
-_LEAST = 3  # characters of a stem
 _OPEN_END = 5  # a stem of so many may go on, at half its weight
-
-
-@lru_cache(maxsize=8192)
-def stem(word: str) -> str:
-    """One form for the endings of an (English) word in small letters; never an empty one."""
-    for ending in _ENDINGS:
-        rest = len(word) - len(ending)
-        if rest >= _LEAST and word.endswith(ending) and not word.endswith("ss"):
-            base = word[:rest]
-            if ending in ("ied", "ies"):
-                return base + "y"
-            if len(base) > _LEAST and base[-1] == base[-2] and base[-1] not in "aeiouls":
-                base = base[:-1]
-            return base.removesuffix("e") if len(base) > _LEAST else base
-    return word
-
-
-class Term(NamedTuple):
-    """A word of the question. `forms`: stem -> what it counts."""
-
-    forms: dict[str, float]
-    spaced: bool = True
-
-
-def terms_of(question: str) -> list[Term]:
-    """The words of a question that carry meaning, each once."""
-    found: dict[str, Term] = {}
-    spread = _CAMEL.sub(" ", question)
-    for word in _WORDS.findall(f"{fold(question)} {fold(spread)}"):
-        if re.match(f"[{_UNSPACED}]", word):
-            pairs = [word[at : at + 2] for at in range(max(1, len(word) - 1))]
-            found |= {pair: Term({pair: 1.0}, spaced=False) for pair in pairs}
-        elif word not in _FOLDED_STOP and (len(word) > 1 or word.isdigit()):
-            base = stem(word)
-            alike = dict.fromkeys(_ALIKE_OF.get(base, ()), 0.6)
-            found.setdefault(base, Term(alike | {base: 1.0}))
-    return list(found.values())[:TERMS_MAX]
-
-
-_FOLDED_STOP = frozenset(fold(word) for word in _STOP)
 
 
 @dataclass(slots=True)
@@ -196,7 +128,7 @@ def _hits(text: str, terms: Sequence[Term]) -> Iterator[tuple[int, int, float]]:
     low = fold(text)
     for number, term in enumerate(terms):
         for form, weight in term.forms.items():
-            needle = form.removesuffix("y") if len(form) > _LEAST else form
+            needle = form.removesuffix("y") if len(form) > STEM_LEAST else form
             at = low.find(needle)
             while at >= 0:
                 counts = _counts(text, low, at, form) if term.spaced else 1.0
@@ -297,7 +229,10 @@ def _ranked(
     manner = _Manner.of(question.text)
     for one in everything:
         _, role, text = question.said[one.entry]
-        one.score *= manner.factor(role, text[one.start : one.end].rstrip())
+        passage = text[one.start : one.end].rstrip()
+        one.score *= manner.factor(role, passage)
+        if role == "user" and passage.endswith(_ASKING):
+            one.share *= _ASKED
         one.score *= 1 + 0.2 * one.entry / max(1, len(question.said) - 1)
     return sorted(everything, key=lambda one: (-one.score, -one.entry, one.start))
 
@@ -311,7 +246,7 @@ class _Manner(NamedTuple):
     @classmethod
     def of(cls, text: str) -> _Manner:
         asked = fold(text)
-        words = _WORDS.findall(asked)
+        words = WORDS.findall(asked)
         decision = any(word in _DECISIONS or stem(word) in _DECISIONS for word in words)
         return cls(decision, _OWN.search(asked) is not None)
 
@@ -319,7 +254,7 @@ class _Manner(NamedTuple):
         """What a passage is worth by how it is said."""
         worth = 1.25 if self.decision and _DECIDED.search(fold(passage)) else 1.0
         if role == "user":
-            return worth * (1.2 if self.own else 0.6 if passage.endswith(("?", "\uff1f")) else 0.95)
+            return worth * (1.2 if self.own else _ASKED if passage.endswith(_ASKING) else 0.95)
         return worth * (0.7 if passage.endswith(":") else 1.0)  # it announces, and tells nothing
 
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-_STEM_MIN = 4  # letters with which all words may be listed that begin so
-_SHORT_MIN = 3  # letters of a shorter stem, whose forms are listed one by one
+_SHORT_MIN = 3  # letters of a stem
+_STEM_MIN = 4  # letters of one that a single letter, or a doubled one, may be cut off from
+_LONG_MIN = 5  # letters with which all words are taken that begin so; else they are listed
 
 # What questions and half-sentences are held together with: English, German, French, Spanish.
 _FILLERS = frozenset(
@@ -43,7 +44,7 @@ _CUT = "ungen ings ing ung ers ied ies ed er es en em ly s e y"
 _ENDINGS = tuple(re.findall(r"\w+", _CUT))
 _MORE = re.findall(r"\w+", "ion ions ation ations ment ments d n t te ten al able")
 _ENDED = frozenset({"", *_ENDINGS, *_MORE})
-_FORMS = ("", "s", "es", "d", "ed", "e", "er", "ing")
+_FORMS = ("", "s", "es", "d", "ed", "e", "er", "ing", "en", "y", "ies")
 _LETTERS = re.compile(r"[^\W\d_]+")
 _TWO_WAYS = (("is", "iz"), ("iz", "is"), ("our", "or"), ("or", "our"))
 
@@ -62,7 +63,7 @@ class Forms(NamedTuple):
     def match(self, *, open_end: bool) -> str:
         """The FTS5 expression: all of them, and more; `open_end`: the word may go on."""
         listed = {one: None for stem in self.stems for one in _listed(stem)}
-        if not all(len(stem) >= _STEM_MIN for stem in self.stems):
+        if not all(len(stem) >= _LONG_MIN for stem in self.stems):
             listed[f'"{self.word}"' + " *" * open_end] = None
         return " OR ".join(listed)
 
@@ -105,7 +106,7 @@ def _spelt_otherwise(stem: str) -> list[str]:
 
 
 def _listed(stem: str) -> list[str]:
-    if len(stem) >= _STEM_MIN:
+    if len(stem) >= _LONG_MIN:
         return [f'"{stem}" *']
     doubled = [f"{stem}{stem[-1]}{ending}" for ending in ("ed", "ing", "er")]
     return [f'"{one}"' for one in [*(stem + form for form in _FORMS), *doubled]]

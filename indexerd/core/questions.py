@@ -78,16 +78,12 @@ class Context:
     sections: tuple[Said, ...]  # oldest first, after summaries of what was cut
     redactions: dict[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    bytes: int = 0  # of the text, in UTF-8
 
     @property
     def text(self) -> str:
         """The sections as one text."""
         return render(self.sections)
-
-    @property
-    def bytes(self) -> int:
-        """UTF-8 size of the text."""
-        return _size(self.text)
 
 
 def render(sections: Iterable[Said]) -> str:
@@ -207,15 +203,17 @@ def _sum(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
 
 def compose(found: Gathered, max_bytes: int) -> Context:
     """Cut what was gathered to at most `max_bytes`, summaries included."""
-    if _size(render(found.sections)) <= max_bytes:
-        return Context(found.sections, found.redactions)
+    size = _size(render(found.sections))
+    if size <= max_bytes:
+        return Context(found.sections, found.redactions, bytes=size)
     told = _chosen(found, max_bytes)
     kept = cut(found.sections, max_bytes - sum(map(_cost, told)))
     notes = [f"Context truncated to the most recent {max_bytes} bytes."]
     if told:
         many = "A summary" if len(told) == 1 else f"{len(told)} summaries"
         notes.append(f"{many} of earlier parts, written by the agent, stood in for what was cut.")
-    return Context((*reversed(told), *kept), found.redactions, tuple(notes))
+    shown = (*reversed(told), *kept)
+    return Context(shown, found.redactions, tuple(notes), _size(render(shown)))
 
 
 def _chosen(found: Gathered, max_bytes: int) -> list[Said]:

@@ -68,8 +68,7 @@ _LATELY = 30  # sessions last used that are looked at anyway
 _FEW = 60  # sessions in scope that are looked at one by one
 _EACH = 20  # messages of a session looked at by itself
 _SCORED = 8192  # characters of a text in which words are counted
-_BEGUN = 0.6  # what a word is worth that only begins as asked
-_ENDED = 0.85  # what one is worth that ends otherwise
+_BEGUN = 0.6  # what words are worth that end otherwise, or only begin as asked
 _UNNAMED = 0.5  # what a name is worth that is only a message
 _READ = 0.6  # what a file is worth that was only read
 _QUESTION = 3  # words typed that make a question, of which some may be missing
@@ -131,6 +130,7 @@ class _Look:
     _factors: dict[int, float] = field(default_factory=dict)
     _named: dict[int, bool] = field(default_factory=dict)
     _copied: dict[int, bool] = field(default_factory=dict)  # names, by session
+    _rarities: dict[str, float] = field(default_factory=dict)  # by FTS5 expression
     _listed: str | None = None  # the scope as SQL gets it
 
     def __post_init__(self) -> None:
@@ -191,10 +191,10 @@ class _Look:
         going_on = widen and asked.open_end
         matches = asked.matches(widen=going_on, inflect=widen)
         finder = asked.finder(widen=going_on, inflect=widen)
-        ended = asked.finder(inflect=True) if widen else finder
+        worth = _BEGUN if widen else 1.0
         rarity = self._rarity(matches)
         for name in (*FIELDS, "message"):
-            if self._enough(WEIGHTS[name] * (_ENDED if widen else 1.0)):
+            if self._enough(WEIGHTS[name] * worth):
                 return  # none of those still to come could be among the best
             match = " AND ".join(matches)
             if name == "message":
@@ -209,7 +209,6 @@ class _Look:
                     continue  # FTS5 finds everything that begins so
                 if name == "name" and not all(finder.counts(own_words(text))) and "@@" in text:
                     continue
-                worth = 1.0 if not widen else _ENDED if all(ended.counts(text)) else _BEGUN
                 length = _K1 * (1 - _B + _B * len(text) / average)
                 tally = zip(rarity, (max(count, 1) for count in counts), strict=True)
                 fits = sum(w * n / (n + length) for w, n in tally)
@@ -218,7 +217,12 @@ class _Look:
 
     def _rarity(self, matches: Sequence[str]) -> list[float]:
         """BM25's weights of words: the rarer, the more."""
-        return [rarity_of(self.db, one) if len(matches) > 1 else 1.0 for one in matches]
+        if len(matches) == 1:
+            return [1.0]
+        for one in matches:
+            if one not in self._rarities:
+                self._rarities[one] = rarity_of(self.db, one)
+        return [self._rarities[one] for one in matches]
 
     def _snippet(self, name: str, key: int, finder: Finder) -> Callable[[], str]:
         table, no = ("message", "id") if name == "message" else ("about", "no")

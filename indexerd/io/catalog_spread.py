@@ -60,10 +60,14 @@ _PLACE_KNOWN = """SELECT 1 FROM session WHERE length(:word) >= :least
 
 
 class Term(NamedTuple):
-    """One word or phrase: as an FTS5 expression, and as letters anywhere in an id or a path."""
+    """One word or phrase: as an FTS5 expression, and as letters anywhere in an id or a path.
+
+    `exact` is the expression for the word as it was typed, which is found faster.
+    """
 
     match: str
     word: str
+    exact: str
 
 
 class Place(NamedTuple):
@@ -79,8 +83,10 @@ class Place(NamedTuple):
 def terms_of(asked: Asked, *, inflect: bool = False) -> list[Term]:
     """Terms of a parsed query; the last may be the beginning of a word."""
     matches = asked.matches(widen=asked.open_end, inflect=inflect)
-    words = (shown(term).lower() for term in asked.terms)
-    return [Term(match, word) for match, word in zip(matches, words, strict=True)]
+    return [
+        Term(match, shown(term).lower(), f'"{term}"')
+        for match, term in zip(matches, asked.terms, strict=True)
+    ]
 
 
 def rarity_of(db: sqlite3.Connection, match: str) -> float:
@@ -109,7 +115,7 @@ def sessions_with(db: sqlite3.Connection, terms: Sequence[Term], scope: str | No
     listed = db.execute(_LISTED, given | {"found": json.dumps([*held])})
     found = [no for (no,) in listed]
     for term in terms[1:]:
-        found = _having(db, term, found)
+        found = _having(db, term, found) if found else found
     return found
 
 
@@ -144,9 +150,11 @@ def best_place(
         "SELECT id, text FROM message WHERE id = (SELECT max(rowid) FROM message_words"
         " WHERE message_words MATCH ? AND rowid BETWEEN ? AND ?)"
     )
-    either = " OR ".join(term.match for term in terms)
-    for key, text in db.execute(sql, (either, first, last)):
-        found.append(Place(no, "message", key, _share(finder, text)))
+    for words in ([term.exact for term in terms], [term.match for term in terms]):
+        rows = db.execute(sql, (" OR ".join(words), first, last)).fetchall()
+        found += [Place(no, "message", key, _share(finder, text)) for key, text in rows]
+        if rows:
+            break
     session = db.execute("SELECT id, cwd FROM session WHERE no = ?", (no,)).fetchone()
     for name, text in zip(("id", "cwd"), session or (), strict=False):
         part = sum(term.word in text.lower() for term in terms) / len(terms)

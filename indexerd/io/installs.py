@@ -265,6 +265,8 @@ def _json(path: str, change: Callable[[str], Text], removing: bool, before: Text
     try:
         after = change(text[len(bom) :])
         new = None if after is None else jsonc.parse(after).value
+    except UsageError as bad:
+        raise UsageError(f"{path}: {bad}", hint=bad.hint) from None
     except ValueError as bad:
         raise _broken(path, str(bad)) from None
     if before is None or after is None:

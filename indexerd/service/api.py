@@ -118,6 +118,7 @@ class Api:
                 "commandName": settings.command_name,
                 "statusKey": settings.status_key,
                 "notificationAutoClearMs": settings.notification_auto_clear_ms,
+                "queryTimeoutSeconds": settings.query.timeout_seconds,
             },
         }
 

@@ -233,7 +233,7 @@ class Questions:
             self._turns.take(run.turn_id, run.settings.query.max_calls_per_turn)
             run.counted = True
         while True:
-            context = compose(gathered, size)
+            context = await asyncio.to_thread(compose, gathered, size)
             run.bytes = context.bytes
             try:
                 found = await self._attempts(run, model, context)

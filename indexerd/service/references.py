@@ -69,6 +69,7 @@ class _Prompt:
     session_id: str | None
     cwd: str | None
     turn_id: str | None
+    max_bytes: int
     outcomes: list[_Outcome] = field(default_factory=list)
     sections: dict[str, str] = field(default_factory=dict)  # by session id, in their order
     fresh: dict[str, str] = field(default_factory=dict)  # those to be kept as they are
@@ -110,7 +111,12 @@ class References:
         text = params.get("text")
         if not isinstance(text, str):
             raise UsageError("text is required, and is a string")
-        prompt = _Prompt(word(params, "sessionId"), word(params, "cwd"), word(params, "turnId"))
+        prompt = _Prompt(
+            word(params, "sessionId"),
+            word(params, "cwd"),
+            word(params, "turnId"),
+            self._most(params),
+        )
         found = find(text)
         if not found:
             return _answer(prompt, [], truncated=False)
@@ -122,6 +128,14 @@ class References:
         answer = _answer(prompt, messages, truncated=truncated)
         self._record(prompt, answer)
         return answer
+
+    def _most(self, params: Params) -> int:
+        """How many bytes may be injected: the settings' limit, or less if the caller can take less."""
+        most, least = self._settings().references.max_injected_bytes, 500
+        value = params.get("maxBytes", most)
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise UsageError(f"maxBytes is a number of {least} or more")
+        return min(value, most)
 
     # -- sessions ------------------------------------------------------------------------
 
@@ -222,7 +236,6 @@ class References:
     # -- messages ------------------------------------------------------------------------
 
     def _messages(self, prompt: _Prompt) -> tuple[list[dict[str, Any]], bool]:
-        most = self._settings().references.max_injected_bytes
         sections = list(prompt.sections.values())
         makers: list[tuple[dict[str, Any], Callable[[int], inject.Block]]] = []
         if sections:
@@ -233,7 +246,7 @@ class References:
             details = {"sessionIds": [session_id], "question": question}
             makers.append((details, _answered(outcome.row["name"], session_id, question, answer)))
         sizes = [len(make(_UNBOUNDED).text.encode()) for _, make in makers]
-        rooms = inject.shares(sizes, most)
+        rooms = inject.shares(sizes, prompt.max_bytes)
         blocks = [make(room) for (_, make), room in zip(makers, rooms, strict=True)]
         messages = [
             {

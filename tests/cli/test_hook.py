@@ -129,6 +129,7 @@ def test_a_prompt_with_references(fake: Fake) -> None:
     assert "\x1b" not in said["systemMessage"]
     (asked,) = fake.asked
     assert asked["method"] == "expand"
+    assert asked["params"]["maxBytes"] < 10_000  # more of it would be put into a file
     held = {key: asked["params"][key] for key in ("text", "sessionId", "cwd")}
     assert held == {"text": "as in @@cache @@zebra @@deploy", "sessionId": "me", "cwd": "/w"}
 
@@ -204,7 +205,6 @@ BAD_REPLIES: dict[str, Callable[[dict[str, Any]], bytes | None]] = {
     "messages of another shape": lambda asked: (
         b'{"id": %d, "result": {"references": [], "messages": [3]}}' % asked["id"]
     ),
-    "no answer": lambda asked: None,
 }
 
 
@@ -215,6 +215,13 @@ def test_a_broken_answer_is_passed_over(fake: Fake, what: str) -> None:
     assert run(fake.path, prompt("@@cache")) == ""
     assert run(fake.path, prompt("@@cache: why?")) == ""
     assert run(fake.path, start("resume")) == ""
+
+
+def test_a_daemon_that_hangs_is_not_waited_for(fake: Fake) -> None:
+    """No answer at all: silence after a moment, also where a question was to be asked."""
+    fake.reply = lambda asked: None
+    assert run(fake.path, prompt("@@cache: why?")) == ""
+    assert [one["method"] for one in fake.asked] == ["hello"]
 
 
 def test_without_a_daemon_nothing_is_said(tmp_path: Path) -> None:

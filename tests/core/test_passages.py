@@ -18,9 +18,8 @@ from indexerd.core.passages import (
     answer,
     nearest,
     spans,
-    stem,
-    terms_of,
 )
+from indexerd.core.question_words import stem, terms_of
 from indexerd.events import Question
 
 SESSION = (
@@ -66,6 +65,7 @@ def asked(text: str, said: Any = SESSION) -> dict[str, Any]:
         ("Wie groß sind die Überschriften?", "a3", "14 Punkt"),
         ("有効期限は?", "a4", "十五分"),
         ("how many tests passed", "a6", "42 tests"),
+        ("where is the pending flag stored?", "a1", "pending state"),
     ],
 )
 def test_the_passage_that_answers_is_among_the_first_two(

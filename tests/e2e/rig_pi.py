@@ -11,7 +11,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -22,7 +21,6 @@ from typing import Any
 from tests.e2e.rig import RIG, Isle, program
 from tests.e2e.world import until
 
-EXTENSION = Path(__file__).parents[2] / "indexerd/integrations/pi"
 PORT = 8932
 SCRIPT = f"""
 import json, os, re, sys
@@ -63,7 +61,7 @@ END = {"pi": "agent_settled", "pi-old": "agent_end"}
 
 
 class Pi:
-    """The installed pi with the extension, and the model that it talks to."""
+    """The installed pi with the extension, put there as users do, and the model it talks to."""
 
     def __init__(self, isle: Isle, version: str = "pi") -> None:
         world = isle.world
@@ -71,7 +69,7 @@ class Pi:
         self.env = {"INDEXERD_SOCKET": str(world.socket), "PI_OFFLINE": "1", "PI_TELEMETRY": "0"}
         node = str(RIG / "node/node_modules/node/bin/node")
         self.argv = (node, program(version, CLI[version]))
-        shutil.copytree(EXTENSION, world.pi / "extensions/indexerd")
+        world.run("integrate", "pi")
         (world.pi / "settings.json").write_text(json.dumps(SETTINGS))
         (world.pi / "models.json").write_text(json.dumps({"providers": {"fake": FAKE}}))
         self._log = world.root / "model-2"

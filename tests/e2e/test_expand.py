@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from indexerd.core.inject import GUIDE, HEAD, TRUNCATED
-from indexerd.errors import IndexerdError
+from indexerd.errors import IndexerdError, UsageError
 from tests.e2e.world import World, until
 
 CANARY = "The lighthouse keeper asked for purple valves."
@@ -245,9 +245,13 @@ def test_the_limit_in_bytes(world: World) -> None:
     valve = add(world, "Valve plan", summary="Ventilgrößen prüfen. " * 200)
     with world.daemon():
         found = expand(world, f"@@{valve}")
+        less = expand(world, f"@@{valve}", maxBytes=600)
+        with pytest.raises(UsageError):
+            expand(world, f"@@{valve}", maxBytes=10)
 
+    assert less["injectedBytes"] <= 600
     assert found["truncated"] is True
-    assert found["injectedBytes"] <= 900
+    assert 600 < found["injectedBytes"] <= 900
     assert found["message"]["content"].endswith(f"\n{TRUNCATED}")
 
 

@@ -163,6 +163,22 @@ def test_what_was_noted_comes_back_on_resuming(world: World) -> None:
     assert json.loads(texts(held)[-1][1]) == {"files": note["items"]}
 
 
+def test_a_session_that_is_switched_to_is_a_resumed_one(world: World) -> None:
+    """S4.18: in the same process, too, and only with its first prompt; a new one is not told."""
+    with isle(world) as made, world.daemon():
+        pi = Pi(made)
+        with pi.talk() as talk:
+            began = talk.prompt(FIVE[0])
+            file = talk.command("get_state")["sessionFile"]
+            talk.command("new_session")
+            fresh = talk.prompt(FIVE[0])
+            talk.command("switch_session", sessionPath=file)
+            first, second = talk.prompt(FIVE[1]), talk.prompt(FIVE[2])
+    assert [len(texts(one)) for one in (began, fresh, first, second)] == [1, 1, 4, 6]
+    assert texts(first)[-1][1].startswith("[SESSION RESUMED]\n")
+    assert begins_with(second, first)
+
+
 @both
 def test_without_a_daemon_pi_is_as_ever(world: World, version: str) -> None:
     """S0.51: no daemon: prompts go through at once, and nothing is said, shown or injected."""

@@ -66,9 +66,9 @@ class Extension {
   /** Register everything that does not depend on the daemon; nothing is asked yet. */
   attach(): void {
     const { pi, queue } = this;
-    pi.on("session_start", (event, ctx) => this.start(event.reason, ctx));
+    pi.on("session_start", (event, ctx) => this.start(event.reason, ctx).catch(ignore));
     pi.on("session_shutdown", () => this.leave());
-    pi.on("before_agent_start", (event, ctx) => this.prompted(event.prompt, ctx));
+    pi.on("before_agent_start", (event, ctx) => this.prompted(event.prompt, ctx).catch(ignore));
     for (let more = 2; more < MESSAGES; more++) pi.on("before_agent_start", () => queue.next());
     pi.on("before_agent_start", () => queue.rest());
     pi.on("agent_start", () => void (this.turn = randomUUID()));
@@ -259,6 +259,6 @@ function raise(problem: unknown): never {
   throw failure(problem);
 }
 
-function ignore(): void {
-  // the daemon is down: all is as by default
+function ignore(): undefined {
+  return undefined; // all goes on as if there were no daemon
 }
