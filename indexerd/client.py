@@ -134,7 +134,7 @@ class Client:
             self._held += chunk
         text = self._held[:end].decode("utf-8", "replace")
         del self._held[: end + 1]
-        held = _loads(text)
+        held = loads(text)
         if not isinstance(held, dict):
             raise ConnectionAbortedError(errno.EPROTO, "what answers there is no daemon of ours")
         return held
@@ -171,7 +171,7 @@ def _left(deadline: float) -> float:
 
 def _request(asked: dict[str, Any]) -> bytes:
     try:
-        line = _dumps(asked).encode("ascii") + b"\n"
+        line = dumps(asked).encode("ascii") + b"\n"
         wrong = (
             "" if len(line) <= _REQUEST_MAX + 1 else f"a request is at most {_REQUEST_MAX} bytes"
         )
@@ -236,11 +236,13 @@ class _Rules:
     parse_int = int
 
 
-def _dumps(value: object) -> str:
+def dumps(value: object) -> str:
+    """JSON in ASCII; TypeError or ValueError for what is none."""
     return "".join(_encode(value, 0)) if _encode else _json_itself().dumps(value, allow_nan=False)
 
 
-def _loads(text: str) -> Any:
+def loads(text: str) -> Any:
+    """The value of a JSON text; None for what is none."""
     try:
         return _scan(text.strip(), 0)[0] if _scan else _json_itself().loads(text)
     except (StopIteration, SystemError, ValueError, RecursionError):

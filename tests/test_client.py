@@ -316,13 +316,13 @@ def test_importing_the_client_brings_next_to_nothing() -> None:
 @given(JSON)
 def test_the_short_way_to_json_says_what_json_says(value: Any) -> None:
     """CPython's own functions, taken directly, agree with `json`; and so does doing without."""
-    assert client._loads(json.dumps(value) + " \r") == value
-    assert json.loads(client._dumps({"v": value})) == {"v": value}
+    assert client.loads(json.dumps(value) + " \r") == value
+    assert json.loads(client.dumps({"v": value})) == {"v": value}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(client, "_scan", None)
         patch.setattr(client, "_encode", None)
-        assert client._loads(json.dumps(value)) == value
-        assert json.loads(client._dumps({"v": value})) == {"v": value}
+        assert client.loads(json.dumps(value)) == value
+        assert json.loads(client.dumps({"v": value})) == {"v": value}
 
 
 @given(st.text(max_size=30))
@@ -333,9 +333,9 @@ def test_what_is_not_json_is_nothing(text: str) -> None:
     except ValueError:
         expected = None
     if expected is None:
-        assert not isinstance(client._loads(text), dict)
+        assert not isinstance(client.loads(text), dict)
     else:
-        assert client._loads(text) == expected
+        assert client.loads(text) == expected
 
 
 # Servers in processes of their own.

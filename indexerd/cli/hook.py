@@ -60,9 +60,9 @@ def _answer(agent: str, held: bytes) -> str:
     """What to print for an event; most have nothing to do with us."""
     if b"@@" not in held and b"\\u0040" not in held and b'"resume"' not in held:
         return ""
-    from indexerd.client import _dumps, _loads  # `json` costs as much as starting Python
+    from indexerd.client import dumps, loads  # `json` costs as much as starting Python
 
-    event = _loads(held.decode("utf-8", "replace"))
+    event = loads(held.decode("utf-8", "replace"))
     if not isinstance(event, dict):
         return ""
     name = event.get("hook_event_name")
@@ -79,7 +79,7 @@ def _answer(agent: str, held: bytes) -> str:
             found["suppressOutput"] = True
     if told:
         found["systemMessage"] = "\n".join(told)
-    return _dumps(found) if found else ""
+    return dumps(found) if found else ""
 
 
 def _referred(event: dict[str, Any]) -> tuple[str, list[str]]:

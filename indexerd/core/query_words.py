@@ -1,10 +1,11 @@
 """Words of a query: which of them say nothing, and in which other forms one may stand in a text.
 
 In: single words. Out: whether a word only holds a question together ("where did we …"), and for
-the others its `Forms`: an FTS5 expression that finds them and the judgement whether a word is one, with
-other endings (cache, caches, caching) and the two ways to spell -ise and -our. Endings are those of English, and the
-commonest of German and French; for other languages a word stands for itself. This is no
-linguistics: it is asked only after the words as they were typed, and counts for less.
+the others its `Forms`: an FTS5 expression that finds them, and the judgement whether a word is
+one, with other endings (cache, caches, caching) and the two ways to spell -ise and -our. Endings
+are those of English, and the commonest of German and French; for other languages a word stands
+for itself. This is no linguistics: it is asked only after the words as they were typed, and
+counts for less.
 """
 
 from __future__ import annotations

@@ -11,10 +11,7 @@ what has most words of a question; a warning says so.
 A score is the field's weight, times how well the text fits (BM25 over the candidates, brought
 into 0.5 to 1), times 0.85 to 1 for how lately the session was used. SQLite's own bm25() counts
 every text that has a word, 26 to 185 ms for the commonest in 218,000 messages; so candidates
-are bounded instead: a field's are the newest 100 that match. Of messages the newest 500 are
-looked at, then, as long as they are of few sessions, the next 500 below the last of these, and
-so on; then those of the 30 sessions last used. Each session in turn, 200 for a page of 20 hits
-are compared.
+are bounded instead (catalog_candidates).
 
 A message that was copied into forks is shown once, in the oldest session that has it; so is a
 name that is such a message's beginning. Any name that is a message's counts half, and
@@ -37,6 +34,7 @@ from typing import Any
 from indexerd.core.names_fuzzy import folded
 from indexerd.core.query import Asked, Finder, excerpt, segment, shown
 from indexerd.core.query_pattern import Pattern
+from indexerd.io.catalog_candidates import FIELD_MAX, SCORED, Candidates, Text
 from indexerd.io.catalog_copies import is_copied_name, is_copy, originals
 from indexerd.io.catalog_loose import FIELDS, likeliest, own_words
 from indexerd.io.catalog_paths import files_with, is_path, marked, places_with
@@ -48,7 +46,6 @@ from indexerd.io.catalog_spread import (
     terms_of,
 )
 from indexerd.io.catalog_texts import all_fields, all_messages
-from indexerd.io.catalog_write import SESSION_SHIFT, messages_of
 
 WEIGHTS = {
     "name": 12.0,
@@ -60,14 +57,6 @@ WEIGHTS = {
     "message": 1.5,
     "cwd": 0.5,
 }
-_FIELD_MAX = 100  # candidates of a field
-_ROUND, _ROUNDS = 500, 8  # matching messages looked at in one go; how often
-_SESSIONS = 5  # with matching messages, for each hit asked for
-_COMPARED, _COMPARED_MORE = 100, 5  # messages; more for each hit asked for
-_LATELY = 30  # sessions last used that are looked at anyway
-_FEW = 60  # sessions in scope that are looked at one by one
-_EACH = 20  # messages of a session looked at by itself
-_SCORED = 8192  # characters of a text in which words are counted
 _BEGUN = 0.6  # what words are worth that end otherwise, or only begin as asked
 _UNNAMED = 0.5  # what a name is worth that is only a message
 _READ = 0.6  # what a file is worth that was only read
@@ -76,7 +65,6 @@ _PLAIN = 0.75  # what a place is worth that no words were counted in
 _SPREAD = 0.4  # what one is worth that has only some of the words
 _HALF_LIFE_MS = 30 * 86_400_000
 _ALIKE_MAX, _ALIKE_MIN = 50, 75.0  # names compared for typing errors; rapidfuzz's WRatio
-_NUMBER_MAX = (1 << 63) - 1
 _K1, _B = 1.2, 0.75
 
 
@@ -193,19 +181,20 @@ class _Look:
         finder = asked.finder(widen=going_on, inflect=widen)
         worth = _BEGUN if widen else 1.0
         rarity = self._rarity(matches)
+        candidates = Candidates(self.db, self.scope, self.limit)
         for name in (*FIELDS, "message"):
             if self._enough(WEIGHTS[name] * worth):
                 return  # none of those still to come could be among the best
             match = " AND ".join(matches)
             if name == "message":
-                texts = self._message_texts(match)
+                texts = candidates.messages(match)
             else:
-                texts = self._field_texts(name, f"{{{name}}} : ({match})")
+                texts = candidates.fields(name, f"{{{name}}} : ({match})")
             self._weigh_age([no for no, _, _ in texts])
             average = sum(len(text) for _, _, text in texts) / max(1, len(texts)) or 1.0
             for no, key, text in texts:
                 counts = finder.counts(text)
-                if widen and not all(counts) and len(text) < _SCORED:
+                if widen and not all(counts) and len(text) < SCORED:
                     continue  # FTS5 finds everything that begins so
                 if name == "name" and not all(finder.counts(own_words(text))) and "@@" in text:
                     continue
@@ -235,75 +224,13 @@ class _Look:
 
         return snippet
 
-    def _field_texts(self, name: str, match: str) -> list[tuple[int, int, str]]:
-        sql = (
-            f"SELECT rowid, substr({name}, 1, :scored) FROM about_words"  # noqa: S608 - a column of ours
-            " WHERE about_words MATCH :match AND (:scope IS NULL"
-            " OR +rowid IN (SELECT value FROM json_each(:scope)))"
-            " ORDER BY rowid DESC LIMIT :most"
-        )
-        rows = self._all(sql, match=match, scored=_SCORED, most=max(_FIELD_MAX, self.limit))
-        return [(no, no, text) for no, text in rows]
-
-    def _message_texts(self, match: str) -> list[tuple[int, int, str]]:
-        if self.scope is not None and len(self.scope) <= _FEW:
-            of_session = {no: self._messages_in(no, match) for no in self.scope}
-        else:
-            of_session = self._newest_messages(match)
-        turns = sorted(
-            (turn, place, key)
-            for place, keys in enumerate(of_session.values())
-            for turn, key in enumerate(keys)
-        )
-        most = _COMPARED + _COMPARED_MORE * self.limit
-        return self._originals([key for _, _, key in turns[:most]])
-
-    def _newest_messages(self, match: str) -> dict[int, list[int]]:
-        """Sessions' newest matching messages, those of the newest sessions that have some."""
-        sql = (
-            "SELECT rowid FROM message_words WHERE message_words MATCH :match AND rowid < :below"
-            " AND (:scope IS NULL OR +(rowid >> :shift) IN (SELECT value FROM json_each(:scope)))"
-            " ORDER BY rowid DESC LIMIT :most"
-        )
-        below, of_session = _NUMBER_MAX, dict[int, list[int]]()
-        for _ in range(_ROUNDS):
-            rows = self._all(sql, match=match, below=below, shift=SESSION_SHIFT, most=_ROUND)
-            for (key,) in rows:
-                of_session.setdefault(key >> SESSION_SHIFT, []).append(key)
-            if len(rows) < _ROUND:
-                return of_session
-            if len(of_session) >= _SESSIONS * self.limit:
-                break
-            below, _ = messages_of(rows[-1][0] >> SESSION_SHIFT)  # enough of that session
-        lately = self._used_lately()
-        first = {no: of_session.get(no) or self._messages_in(no, match) for no in lately}
-        return first | of_session
-
-    def _messages_in(self, no: int, match: str) -> list[int]:
-        """One session's matching messages, newest first; FTS5 finds its way only upwards."""
-        sql = (
-            "SELECT rowid FROM message_words WHERE message_words MATCH :match"
-            " AND rowid BETWEEN :first AND :last ORDER BY rowid LIMIT :most"
-        )
-        first, last = messages_of(no)
-        rows = self._all(sql, match=match, first=first, last=last, most=_ROUND)
-        return [key for (key,) in reversed(rows[-_EACH:])]
-
-    def _used_lately(self) -> list[int]:
-        sql = (
-            "SELECT no FROM session"
-            " WHERE :scope IS NULL OR +no IN (SELECT value FROM json_each(:scope))"
-            " ORDER BY modified DESC LIMIT :most"
-        )
-        return [no for (no,) in self._all(sql, most=_LATELY)]
-
-    def _originals(self, keys: Sequence[int]) -> list[tuple[int, int, str]]:
+    def _originals(self, keys: Sequence[int]) -> list[Text]:
         """Messages with their texts; of copies the one in the oldest session."""
-        return originals(self.db, keys, self._listed, _SCORED)
+        return originals(self.db, keys, self._listed, SCORED)
 
     def _places(self, terms: Sequence[str]) -> None:
         """Find ids and directories that have the words anywhere in them, and files."""
-        words, most = [shown(term).lower() for term in terms], max(_FIELD_MAX, self.limit)
+        words, most = [shown(term).lower() for term in terms], max(FIELD_MAX, self.limit)
         for no, column, text in places_with(self.db, words, self._listed, most):
             self.add(_Found(no, column, no, _PLAIN, partial(marked, text, words)))
         if len(words) == 1 and is_path(words[0]):

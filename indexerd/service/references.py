@@ -130,7 +130,7 @@ class References:
         return answer
 
     def _most(self, params: Params) -> int:
-        """How many bytes may be injected: the settings' limit, or less if the caller can take less."""
+        """How many bytes may be injected: the settings say, or the caller, if it takes less."""
         most, least = self._settings().references.max_injected_bytes, 500
         value = params.get("maxBytes", most)
         if not isinstance(value, int) or isinstance(value, bool) or value < least:

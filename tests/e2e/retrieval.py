@@ -1,10 +1,11 @@
 """The retrieval set: what people ask for weeks later, and which session they mean.
 
-`questions.jsonl` holds `{in, kind, q, right?, agent?, cwd?}`. `in` says where the sessions are:
+`questions.jsonl` holds `{in, kind, q, right?, agent?, cwd?, late?}`. `in` says where the sessions are:
 `corpus` (written for this, with distractors that share words), `real` (written by the clients,
 with ids), `public` (published by others, by file; only where these files are). `kind`: `search`;
 `resolve`, a name; `none`, which means nobody or several. The questions were written before the
-ranking was worked on. Every third is held out: its figures are for the end, not for tuning.
+ranking was worked on; every third is held out: its figures are for the end, not for tuning. Those
+with `late` were written when the ranking was done, and are held out, too.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ def items() -> list[Item]:
         held = json.loads(line)
         filters = {key: held[key] for key in ("agent", "cwd") if key in held}
         right = tuple(held.get("right", ()))
-        item = Item(held["in"], held["kind"], held["q"], right, filters, n % HELD_OUT == 0)
+        held_out = n % HELD_OUT == 0 or bool(held.get("late"))
+        item = Item(held["in"], held["kind"], held["q"], right, filters, held_out)
         found.append(item)
     return found
 

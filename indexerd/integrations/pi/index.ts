@@ -153,10 +153,10 @@ class Extension {
       const answer = await this.call("expand", params, question ? this.model + QUESTION : PLAIN);
       const said = outcome(answer);
       if (said) status?.final(said);
-      else status?.forget();
+      else if (question) status?.forget();
       return references(answer);
     } catch {
-      status?.forget();
+      if (question) status?.forget();
       return []; // the prompt goes on without
     }
   }

@@ -1,0 +1,106 @@
+"""Which texts a search compares: those that match, and of very many the newest.
+
+In: a connection, an FTS5 expression, the sessions that may be found. Out: texts with their session
+and key. A field's candidates are the newest 100. Of messages the newest 500 are looked at, then,
+as long as they are of few sessions, the next 500 below the last of these, and so on; then those
+of the 30 sessions last used. Each session in turn, 200 for a page of 20 hits are compared.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from typing import Any
+
+from indexerd.io.catalog_copies import originals
+from indexerd.io.catalog_write import SESSION_SHIFT, messages_of
+
+FIELD_MAX = 100  # candidates of a field
+SCORED = 8192  # characters of a text in which words are counted
+_ROUND, _ROUNDS = 500, 8  # matching messages looked at in one go; how often
+_SESSIONS = 5  # with matching messages, for each hit asked for
+_COMPARED, _COMPARED_MORE = 100, 5  # messages; more for each hit asked for
+_LATELY = 30  # sessions last used that are looked at anyway
+_FEW = 60  # sessions in scope that are looked at one by one
+_EACH = 20  # messages of a session looked at by itself
+_NUMBER_MAX = (1 << 63) - 1
+
+Text = tuple[int, int, str]  # session, key, text
+
+
+class Candidates:
+    """The texts for one search; `scope` None stands for all sessions."""
+
+    def __init__(self, db: sqlite3.Connection, scope: frozenset[int] | None, limit: int) -> None:
+        self._db = db
+        self._scope = scope
+        self._limit = limit
+        self._listed = None if scope is None else json.dumps([*scope])
+
+    def _all(self, sql: str, **values: Any) -> list[Any]:
+        return self._db.execute(sql, {"scope": self._listed, **values}).fetchall()
+
+    def fields(self, name: str, match: str) -> list[Text]:
+        """A column's texts that match, of the newest sessions."""
+        sql = (
+            f"SELECT rowid, substr({name}, 1, :scored) FROM about_words"  # noqa: S608 - a column of ours
+            " WHERE about_words MATCH :match AND (:scope IS NULL"
+            " OR +rowid IN (SELECT value FROM json_each(:scope)))"
+            " ORDER BY rowid DESC LIMIT :most"
+        )
+        rows = self._all(sql, match=match, scored=SCORED, most=max(FIELD_MAX, self._limit))
+        return [(no, no, text) for no, text in rows]
+
+    def messages(self, match: str) -> list[Text]:
+        """Messages that match, each session's newest first; of copies the oldest session's."""
+        if self._scope is not None and len(self._scope) <= _FEW:
+            of_session = {no: self._messages_in(no, match) for no in self._scope}
+        else:
+            of_session = self._newest_messages(match)
+        turns = sorted(
+            (turn, place, key)
+            for place, keys in enumerate(of_session.values())
+            for turn, key in enumerate(keys)
+        )
+        most = _COMPARED + _COMPARED_MORE * self._limit
+        keys = [key for _, _, key in turns[:most]]
+        return originals(self._db, keys, self._listed, SCORED)
+
+    def _newest_messages(self, match: str) -> dict[int, list[int]]:
+        """Sessions' newest matching messages, those of the newest sessions that have some."""
+        sql = (
+            "SELECT rowid FROM message_words WHERE message_words MATCH :match AND rowid < :below"
+            " AND (:scope IS NULL OR +(rowid >> :shift) IN (SELECT value FROM json_each(:scope)))"
+            " ORDER BY rowid DESC LIMIT :most"
+        )
+        below, of_session = _NUMBER_MAX, dict[int, list[int]]()
+        for _ in range(_ROUNDS):
+            rows = self._all(sql, match=match, below=below, shift=SESSION_SHIFT, most=_ROUND)
+            for (key,) in rows:
+                of_session.setdefault(key >> SESSION_SHIFT, []).append(key)
+            if len(rows) < _ROUND:
+                return of_session
+            if len(of_session) >= _SESSIONS * self._limit:
+                break
+            below, _ = messages_of(rows[-1][0] >> SESSION_SHIFT)  # enough of that session
+        lately = self._used_lately()
+        first = {no: of_session.get(no) or self._messages_in(no, match) for no in lately}
+        return first | of_session
+
+    def _messages_in(self, no: int, match: str) -> list[int]:
+        """One session's matching messages, newest first; FTS5 finds its way only upwards."""
+        sql = (
+            "SELECT rowid FROM message_words WHERE message_words MATCH :match"
+            " AND rowid BETWEEN :first AND :last ORDER BY rowid LIMIT :most"
+        )
+        first, last = messages_of(no)
+        rows = self._all(sql, match=match, first=first, last=last, most=_ROUND)
+        return [key for (key,) in reversed(rows[-_EACH:])]
+
+    def _used_lately(self) -> list[int]:
+        sql = (
+            "SELECT no FROM session"
+            " WHERE :scope IS NULL OR +no IN (SELECT value FROM json_each(:scope))"
+            " ORDER BY modified DESC LIMIT :most"
+        )
+        return [no for (no,) in self._all(sql, most=_LATELY)]

@@ -1,0 +1,163 @@
+"""An opencode that calls its plugin's hooks, and a daemon that answers from a script.
+
+node stands in for bun, on which opencode runs; the plugin uses only what both have. The daemon
+is at the other end of a real socket, in a thread of the test's own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socketserver
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import indexerd
+
+PLUGIN = Path(indexerd.__file__).parent / "integrations/opencode/indexerd.js"
+NODE = shutil.which("node")
+needs_node = pytest.mark.skipif(NODE is None, reason="there is no node to run the plugin")
+
+# Runs the hooks that it is given, one after another, and prints what came of them.
+DRIVER = """
+const { file, calls, opencode } = JSON.parse(process.argv[1])
+const module = await import(file)
+const toasts = [], asked = []
+const answer = (name, found) => async (given) => {
+  asked.push([name, given])
+  if (opencode.broken) throw new Error("opencode is not well")
+  return { data: found(given.path.id) }
+}
+const client = opencode.absent ? undefined : {
+  session: {
+    get: answer("get", (id) => ({ id, parentID: opencode.parents?.[id] })),
+    messages: answer("messages", (id) => opencode.begun?.[id] ?? []),
+  },
+  tui: { showToast: async ({ body }) => { toasts.push(body) } },
+}
+const [plugin] = Object.values(module)
+const hooks = await plugin({ client, directory: "/w", worktree: "/w", project: {}, $: undefined })
+const outputs = []
+for (const [hook, input, output] of calls) {
+  const returned = await hooks[hook](input, output)
+  outputs.push({ input, output, returned: returned ?? null })
+}
+const exported = Object.entries(module).map(([name, value]) => [name, typeof value])
+console.log(JSON.stringify({ outputs, toasts, asked, exported, hooks: Object.keys(hooks) }))
+"""
+
+SUMMARY = "Referenced session summaries:\n\n## 1. Widget (s-1)\n> swapped the buttons: 東京 🌦"
+ANSWERED = "Answer from a referenced session: blue."
+REFERENCE = {"customType": "session-reference", "display": False}
+MESSAGES: list[dict[str, Any]] = [
+    REFERENCE | {"content": SUMMARY, "details": {"sessionIds": ["s-1"]}},
+    REFERENCE | {"content": ANSWERED, "details": {"sessionIds": ["s-1"], "question": "why?"}},
+]
+STATUS = ["✅ resolved 1 reference(s)", "⚠️ failed to resolve 1 reference(s)"]
+EXPANDED = {"messages": MESSAGES, "statusText": STATUS}
+HELLO = {"protocol": 1, "settings": {"notificationAutoClearMs": 1234}}
+ANSWERS = {
+    "hello": HELLO,
+    "expand": EXPANDED,
+    "resume_context": {"text": "Relevant context: a.py", "missingFiles": []},
+}
+TYPED = "Do it as in @@widget, please."
+
+Script = Callable[[dict[str, Any]], bytes | None]
+
+
+class Daemon(socketserver.ThreadingUnixStreamServer):
+    """Answers by a script, and keeps what it was asked; None from the script hangs up."""
+
+    daemon_threads = True
+
+    def __init__(self, path: Path, script: Script) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        super().__init__(str(path), _Peer)
+        self.script = script
+        self.asked: list[dict[str, Any]] = []
+        self.over = threading.Event()
+
+    def methods(self) -> list[str]:
+        return [one["method"] for one in self.asked]
+
+
+class _Peer(socketserver.StreamRequestHandler):
+    server: Daemon
+
+    def handle(self) -> None:
+        for line in self.rfile:
+            request = json.loads(line)
+            self.server.asked.append(request)
+            answer = self.server.script(request)
+            if answer is None:
+                return
+            try:
+                self.wfile.write(answer)
+            except OSError:  # the plugin has heard enough
+                return
+
+
+def scripted(answers: dict[str, Any]) -> Script:
+    """A well-behaved daemon: an answer for each method."""
+
+    def answer(request: dict[str, Any]) -> bytes:
+        found = {"jsonrpc": "2.0", "id": request["id"], "result": answers[request["method"]]}
+        return json.dumps(found, ensure_ascii=False).encode() + b"\n"
+
+    return answer
+
+
+well = scripted(ANSWERS)
+
+
+@contextmanager
+def daemon(path: Path, script: Script = well) -> Iterator[Daemon]:
+    """A daemon for a block."""
+    with Daemon(path, script) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.over.set()
+            server.shutdown()
+            thread.join()
+
+
+def run(
+    env: dict[str, str], *calls: list[Any], file: Path = PLUGIN, **opencode: Any
+) -> dict[str, Any]:
+    """Let the plugin's hooks be called in a process of its own; it says nothing by itself."""
+    given = {"file": file.as_uri(), "calls": calls, "opencode": opencode}
+    argv = [str(NODE), "--input-type=module", "-e", DRIVER, json.dumps(given)]
+    path = {"PATH": os.environ["PATH"]}
+    done = subprocess.run(argv, env=path | env, capture_output=True, timeout=50, check=False)
+    assert (done.returncode, done.stderr) == (0, b""), done.stderr.decode()
+    (line,) = done.stdout.decode().splitlines()
+    found: dict[str, Any] = json.loads(line)
+    assert [one["returned"] for one in found["outputs"]] == [None] * len(calls)
+    return found
+
+
+def prompt(*texts: str, session: str = "ses_a", **last: Any) -> list[Any]:
+    """A user's message on its way, as opencode gives it to plugins."""
+    message = {"id": "msg_1", "sessionID": session, "role": "user"}
+    of = {"sessionID": session, "messageID": "msg_1", "type": "text"}
+    parts = [of | {"id": f"prt_0123456789a{n}Zz", "text": text} for n, text in enumerate(texts)]
+    if last:
+        parts[-1] |= last
+    return ["chat.message", {"sessionID": session}, {"message": message, "parts": parts}]
+
+
+def parts(found: dict[str, Any], nth: int = 0) -> list[dict[str, Any]]:
+    """A message's parts, in the order in which opencode keeps them."""
+    several: list[dict[str, Any]] = found["outputs"][nth]["output"]["parts"]
+    return sorted(several, key=lambda part: str(part["id"]))

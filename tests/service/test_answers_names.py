@@ -1,0 +1,50 @@
+"""service/answers: references, while the session that holds them is in the catalog, too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from indexerd.errors import AmbiguousError, UsageError
+from indexerd.io.catalog import Catalog
+from indexerd.service.answers import Answers
+from tests.io.catalog_rows import SHOP, fill, row
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[Catalog]:
+    """A catalog with a session, and one that was begun with its name."""
+    found = Catalog.open(tmp_path / "catalog.sqlite")
+    fill(found, row("meant", 1, name="Confirm button"))
+    fill(found, row("asking", 2, name="Confirm button", nameSource="first-message"))
+    yield found
+    found.close()
+
+
+def test_the_session_that_asks_is_passed_over(catalog: Catalog) -> None:
+    """S0.49: `exclude` leaves out the session that asks, but by its own id."""
+    answers = Answers(catalog, lambda: 0.0)
+    for ref in ("confirm-button", "confirm buton"):
+        with pytest.raises(AmbiguousError):
+            answers.resolve({"ref": ref, "cwd": SHOP})
+        found = answers.resolve({"ref": ref, "cwd": SHOP, "exclude": "asking"})
+        assert found["sessionId"] == "meant"
+    assert answers.resolve({"ref": "asking", "exclude": "asking"})["how"] == "id"
+    with pytest.raises(UsageError):
+        answers.resolve({"ref": "asking", "exclude": 7})
+
+
+def test_a_reference_in_a_first_message_changes_nothing(catalog: Catalog) -> None:
+    """S0.49: also where the daemon learns of the asking session only now."""
+    answers = Answers(catalog, lambda: 0.0)
+    catalog.forget("asking")
+    answers.row_changed("asking", None)
+    assert answers.resolve({"ref": "confirm-button"})["sessionId"] == "meant"
+    name = "go on with @@confirm-button"
+    later = row("asking", 2, name=name, nameSource="first-message")
+    fill(catalog, later)
+    answers.row_changed("asking", later)
+    assert answers.resolve({"ref": "confirm-button"})["sessionId"] == "meant"
+    assert answers.complete({"prefix": "go on"})["items"][0]["label"] == name
