@@ -14,7 +14,7 @@ import re
 from typing import NamedTuple
 
 _SHORT_MIN = 3  # letters of a stem
-_STEM_MIN = 4  # letters of one that a single letter, or a doubled one, may be cut off from
+_STEM_MIN = 4  # letters of one that a vowel, or a doubled letter, may be cut off from
 _LONG_MIN = 5  # letters with which all words are taken that begin so; else they are listed
 
 # What questions and half-sentences are held together with: English, German, French, Spanish.
@@ -92,8 +92,8 @@ def _stem(word: str) -> str:
         rest = word.removesuffix(ending)
         if rest == word or len(rest) < _SHORT_MIN:
             continue
-        if len(rest) < _STEM_MIN and len(ending) == 1:
-            continue  # "bus" is not "bu", and "lane" not "lan"
+        if len(rest) < _STEM_MIN and ending in {"e", "y"}:
+            continue  # "lane" is not "lan"
         doubled = len(rest) >= _STEM_MIN and rest[-1] == rest[-2] and rest[-1] not in "aeoufslz"
         return rest[:-1] if doubled else rest
     return word

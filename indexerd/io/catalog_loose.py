@@ -25,6 +25,7 @@ from indexerd.io.catalog_paths import files_with, is_path, marked, places_with
 from indexerd.io.catalog_spread import Term, weight_of
 from indexerd.io.catalog_write import SESSION_SHIFT
 
+_READ_ONLY = "read"  # a place of its own, shown as one of "files"
 FIELDS = ("name", "tags", "description", "summary")
 _WORTH = {
     "name": 1.0,
@@ -33,11 +34,12 @@ _WORTH = {
     "summary": 0.7,
     "message": 0.6,
     "files": 0.6,
+    _READ_ONLY: 0.5,
     "id": 0.5,
     "cwd": 0.4,
 }
 _FIELD_ROWS, _MESSAGE_ROWS, _PATHS = 500, 2000, 100
-_READ = 40
+_SESSIONS_READ = 40
 _LEAST = 0.35  # of the weight of all words
 _APART = 0.4  # what words are worth that stand in different places
 
@@ -85,7 +87,9 @@ def likeliest(
     def share(held: set[int]) -> float:
         return sum(shares[n] for n in held)
 
-    found = nlargest(_READ, sessions.items(), key=lambda one: (share(one[1].terms), one[0]))
+    found = nlargest(
+        _SESSIONS_READ, sessions.items(), key=lambda one: (share(one[1].terms), one[0])
+    )
     likely = [
         _weighed(db, no, one, finder, share) for no, one in found if share(one.terms) >= _LEAST
     ]
@@ -115,7 +119,8 @@ def _gather_paths(
     db: sqlite3.Connection, n: int, term: Term, scope: str | None, into: dict[int, _Session]
 ) -> int:
     found = list(places_with(db, [term.word], scope, _PATHS))
-    found += [(no, "files", path) for no, path, _ in files_with(db, term.word, scope, _PATHS)]
+    for no, path, edited in files_with(db, term.word, scope, _PATHS):
+        found.append((no, "files" if edited else _READ_ONLY, path))
     for no, name, text in found:
         session = into.setdefault(no, _Session())
         session.terms.add(n)
@@ -151,7 +156,8 @@ def _weighed(
     together = share(best) / share(have)
     score = share(have) ** 2 * (_APART + (1 - _APART) * together) * strength
     text = session.texts.get(name)
-    return Likely(no, score, name, key, None if text is None else partial(str, text))
+    field_shown = "files" if name == _READ_ONLY else name
+    return Likely(no, score, field_shown, key, None if text is None else partial(str, text))
 
 
 def _fields_with(db: sqlite3.Connection, no: int, finder: Finder) -> Mapping[str, set[int]]:

@@ -32,6 +32,7 @@ from indexerd.io.stores import stores
 from indexerd.io.telemetry import Telemetry
 from indexerd.io.watch import Watch
 from indexerd.io.writer import MetaWriter
+from indexerd.llm.base import Model
 from indexerd.llm.registry import Models
 from indexerd.paths import Places
 from indexerd.service.answers import Answers
@@ -163,7 +164,7 @@ class Daemon:
             self.library,
             self.answers,
             read=self._reader,
-            models=lambda: self.pipeline.models.available(),  # noqa: PLW0108 - a reload brings others
+            models=self._models,
             settings=self._settings,
             treasury=self.treasury,
             telemetry=self.telemetry,
@@ -188,6 +189,14 @@ class Daemon:
             clock=time.time,
         )
         return questions.methods() | references.methods() | contexts.methods()
+
+    def _models(self) -> list[Model]:
+        """Models for a question: with a bad configuration none that leaves the machine.
+
+        The user's exclusions and patterns of secrets are not known then.
+        """
+        usable = self.pipeline.models.available()
+        return [one for one in usable if not (one.remote and self.pipeline.indexing_off)]
 
     def _claim_roots(self) -> list[int]:
         """Two daemons with two state directories do not share a root (S0.41)."""

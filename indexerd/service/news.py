@@ -179,6 +179,8 @@ class News:
             known.status = None
             fields = {"session": done.session_id, "reason": "written elsewhere"}
             self.say(Event.INDEX_SKIPPED, fields)
+            told = {"model": done.model, "costUsd": done.usd, "adopted": True}
+            self.tell("index.succeeded", done.session_id, told)
             return
         self._status(known, "succeeded", f"✅ session indexed ({format_usd(done.usd)})")
         self.say(Event.META_WRITTEN, {"session": done.session_id, "path": done.directory})

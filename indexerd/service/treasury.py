@@ -20,6 +20,7 @@ from indexerd.core.breaker import Breaker
 from indexerd.core.budget import Caps, Purse
 from indexerd.errors import (
     BudgetError,
+    ContextTooLargeError,
     DeadlineError,
     ModelError,
     ModelUnavailableError,
@@ -185,6 +186,9 @@ class Treasury:
                 self._notify(Event.MODEL_BREAKER_OPEN, {"model": model.key, "reason": str(error)})
             if isinstance(error, ProviderError) and error.throttled:
                 await self._book(ticket, 0.0, None)
+        elif isinstance(error, ContextTooLargeError):
+            breaker.succeeded()  # it answered, before it read anything
+            await self._book(ticket, 0.0, None)
         elif isinstance(error, ModelError):
             breaker.succeeded()  # it answered; it only declined
         else:

@@ -1,11 +1,11 @@
 """The retrieval set: what people ask for weeks later, and which session they mean.
 
-`questions.jsonl` holds `{in, kind, q, right?, agent?, cwd?, late?}`. `in` says where the sessions are:
-`corpus` (written for this, with distractors that share words), `real` (written by the clients,
-with ids), `public` (published by others, by file; only where these files are). `kind`: `search`;
-`resolve`, a name; `none`, which means nobody or several. The questions were written before the
-ranking was worked on; every third is held out: its figures are for the end, not for tuning. Those
-with `late` were written when the ranking was done, and are held out, too.
+`questions.jsonl` holds `{in, kind, q, right?, agent?, cwd?, late?}`. `in` says where the sessions
+are: `corpus` (written for this, with distractors that share words), `real` (written by the
+clients, with ids), `public` (published by others, by file; only where these files are). `kind`:
+`search`; `resolve`, a name; `none`, which means nobody or several. The questions were written
+before the ranking was worked on; every third is held out: its figures are for the end, not for
+tuning. Those with `late` were written when the ranking was done, and are held out, too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from indexerd.errors import AmbiguousError, IndexerdError, NotFoundError
+from indexerd.errors import AmbiguousError, NotFoundError
 from tests.e2e import corpus
 from tests.e2e.world import World
 
@@ -157,6 +157,3 @@ def share(told: Iterable[Told], good: Callable[[Told], Any]) -> float:
     """How many of these are good."""
     verdicts = [bool(good(one)) for one in told]
     return sum(verdicts) / max(1, len(verdicts))
-
-
-__all__ = ["PUBLIC", "IndexerdError", "Item", "Told", "answers", "items", "share"]
