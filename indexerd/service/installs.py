@@ -155,12 +155,10 @@ def _opencode(host: Host, *, remove: bool) -> Work:
         installs.no_own_file(f"{home}/{name}", force=host.force)
         if remove
         else installs.own_file(f"{home}/{name}", body, force=host.force)
-        for name, body in packaged("opencode", host.command).items()
+        for name, body in packaged("opencode", host.command if host.serves_mcp else ()).items()
     ]
-    notes = ["it is there in sessions that start from now on"]
-    if not host.serves_mcp:
-        notes.append("its MCP server starts once indexerd[mcp] is installed")
-    return Work(tuple(edits), notes=tuple(notes))
+    notes = ("it is there in sessions that start from now on", *_mcp_notes(host))
+    return Work(tuple(edits), notes=notes)
 
 
 # -- Claude Code and Codex: lines in files of theirs ---------------------------------------------
