@@ -39,7 +39,11 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "ask": ("question", "ask", "Ask one past session a question."),
     "context-set": ("contexts", "context_set", "Note what a session works with."),
     "context-get": ("contexts", "context_get", "Show what was noted of a session."),
-    "resume-context": ("contexts", "resume_context", "Print the block for the first message after a resume."),
+    "resume-context": (
+        "contexts",
+        "resume_context",
+        "Print the block for the first message after a resume.",
+    ),
     "footer": ("contexts", "footer", "Print a session's context in one line."),
     "index": ("act", "index", "Index a session now, or all that are due."),
     "rename": ("act", "rename", "Give a session a title of your own."),

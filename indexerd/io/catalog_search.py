@@ -162,7 +162,10 @@ class _Look:
 
     def _enough(self, score: float = 0.0) -> bool:
         """Say whether there are as many sessions as asked for, with this score or better."""
-        return len({no for (no, _), one in self.found.items() if one.score >= score}) >= self.limit
+        wanted = self.limit
+        if not score and self.scope is not None:
+            wanted = min(wanted, len(self.scope))
+        return len({no for (no, _), one in self.found.items() if one.score >= score}) >= wanted
 
     def by_words(self, asked: Asked) -> None:
         """Find fields and messages that have all words, then sessions that do."""
