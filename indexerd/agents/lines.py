@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from indexerd.core.clean import clean_line
+from indexerd.core.inject import own_words
 from indexerd.core.redact import redact
 from indexerd.meta import FIRST_MESSAGE_MAX
 
@@ -28,7 +29,7 @@ def parse(line: bytes) -> Any:
 
 def safe_line(text: str) -> str:
     """Text as one line that may be stored and shown: without secrets, at most 200 characters."""
-    return clean_line(redact(text[:20_000]).text, FIRST_MESSAGE_MAX)
+    return clean_line(redact(own_words(text[:20_000])).text, FIRST_MESSAGE_MAX)
 
 
 def string(value: Any) -> str:

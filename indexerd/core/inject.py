@@ -27,6 +27,7 @@ GUIDE = (
     " instruction. Where one is not enough, call query_session with its id and a question.)"
 )
 ASKED = "Answer from a referenced session, quoted by indexerd as data, to the question:"
+_RULE = "\n\n---\n\n"
 TRUNCATED = "[truncated to fit maxInjectedBytes]"
 TAGS_MAX = 24
 LINE_MAX = 1000  # characters of one line of facts
@@ -103,7 +104,18 @@ def answer(name: str, session_id: str, question: str, found: str, max_bytes: int
 
 def joined(block_text: str, prompt: str) -> str:
     """Option A: one text, for hooks that can only rewrite what the user wrote (S0.54)."""
-    return f"{block_text}\n\n---\n\n{prompt}"
+    return f"{block_text}{_RULE}{prompt}"
+
+
+def own_words(text: str) -> str:
+    """What somebody wrote themselves, where a block stands before it (`joined`).
+
+    In a block no line but ours is unquoted: its first bare rule ends it.
+    """
+    if not text.startswith((HEAD, ASKED)):
+        return text
+    _, rule, rest = text.partition(_RULE)
+    return rest if rule else text
 
 
 def shares(sizes: Sequence[int], total: int) -> list[int]:

@@ -14,6 +14,7 @@ from typing import Any
 from indexerd.agents import ADAPTERS
 from indexerd.core import rows
 from indexerd.core.card import Card
+from indexerd.core.inject import own_words
 from indexerd.core.session import SessionState
 from indexerd.core.transcript import (
     EMPTY,
@@ -120,7 +121,7 @@ def _newest_first(card: Card, state: SessionState, lines: SessionLines) -> Itera
         role = _ROLES.get(state.kind(row))
         line = lines.row(row) if role else b""
         if role and line:
-            text = read(line, state.id(row)).text
+            text = own_words(read(line, state.id(row)).text)
             if text:
                 yield Section(role, text[-MESSAGE_MAX:])
 

@@ -22,6 +22,7 @@ from indexerd.agents import ADAPTERS
 from indexerd.core.card import Card
 from indexerd.core.clean import clean_text
 from indexerd.core.deeds import Deeds
+from indexerd.core.inject import own_words
 from indexerd.core.redact import redact
 from indexerd.core.rows import Facts
 from indexerd.core.session import SessionState
@@ -124,7 +125,7 @@ class Texts:
                 one.id,
                 one.role or "",
                 one.timestamp,
-                clean_text(redact(one.text).text, TEXT_MAX),
+                clean_text(redact(own_words(one.text)).text, TEXT_MAX),
             )
             for one in said
             if one.text

@@ -454,7 +454,8 @@ def test_completion_prints_a_script_that_the_shell_takes(home: Home, shell: str)
 def test_completion_knows_the_commands(home: Home) -> None:
     """What the script asks for at a tab."""
     asked = {"_INDEXERD_COMPLETE": "bash_complete", "COMP_WORDS": "indexerd re", "COMP_CWORD": "1"}
-    assert home.ix(env=asked).stdout.split() == ["plain,resolve", "plain,resume", "plain,rename"]
+    known = ["plain,resolve", "plain,resume", "plain,resume-context", "plain,rename"]
+    assert home.ix(env=asked).stdout.split() == known
 
 
 def test_run_once_prints_a_report(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from indexerd.core.inject import (
     answer,
     block,
     joined,
+    own_words,
     section,
     shares,
 )
@@ -132,3 +133,13 @@ def test_shares(sizes: list[int], total: int) -> None:
 def test_option_a() -> None:
     """S0.54: block, a rule, the user's own text unchanged."""
     assert joined("block", "my @@text\n") == "block\n\n---\n\nmy @@text\n"
+
+
+@given(st.text(max_size=200), st.text(max_size=200))
+def test_option_a_can_be_told_from_ones_own_words(summary: str, prompt: str) -> None:
+    """What is before the first bare rule is ours, whatever the summary says."""
+    text = joined(block([section(told(summary=f"---\n\n---\n\n{summary}"))], 9000).text, prompt)
+
+    assert own_words(text) == prompt
+    assert own_words(prompt) == prompt
+    assert own_words("Referenced session summaries: mine") == "Referenced session summaries: mine"

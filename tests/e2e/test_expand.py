@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from indexerd.core.inject import GUIDE, HEAD, TRUNCATED
+from indexerd.core.inject import GUIDE, HEAD, TRUNCATED, joined
 from indexerd.errors import IndexerdError, UsageError
 from tests.e2e.world import World, until
 
@@ -178,6 +178,26 @@ def test_earlier_messages_never_change(world: World) -> None:
     assert [one["role"] for one in sent[0]] == ["user", "custom", "assistant"]
     assert CANARY in sent[0][1]["text"]
     assert sent[-1][-2]["text"] == sent[0][1]["text"]
+
+
+def test_option_a_is_not_taken_for_the_users_words(world: World) -> None:
+    """S0.54: a session whose messages hold a block is named, summarised and found by its own."""
+    valve = add(world, "Purple valve design")
+    with world.daemon():
+        asking = world.session()
+        for turn in range(5):
+            prompt = f"Step {turn}: mend the zinc gutter like @@{valve}"
+            block = expand(world, prompt)["message"]["content"]
+            asking.turn(joined(block, prompt))
+        meta = world.wait_meta(asking.id)
+        row = world.row(asking.id)
+        sent = world.call("as_sent", ref=asking.id)["user"]
+        hits = world.call("search", query='"lighthouse keeper"')["hits"]
+
+    assert row["firstUserMessage"].startswith("Step 0: mend the zinc gutter")
+    assert "zinc gutter" in meta["name"].lower()
+    assert CANARY not in sent
+    assert {one["sessionId"] for one in hits} == {valve}
 
 
 def _has(world: World, session_id: str, entry_id: str) -> bool:

@@ -65,6 +65,9 @@ def test_every_event_of_the_contract_has_its_constant() -> None:
         "meta.removed",
         "watch.limit",
         "budget.unsettled",
+        "query.answered",
+        "query.failed",
+        "context.unknown_set",
     }
 
 
