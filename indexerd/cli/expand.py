@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from indexerd.cli.ask import ask, offline, project, where
-from indexerd.cli.fast import ASKING_SECONDS, NOTHING, prompt_of, show_expanded
-from indexerd.errors import DaemonDownError
+from indexerd.cli.ask import offline, project, where
+from indexerd.cli.fast import NOTHING, complain, expanded, prompt_of, show_expanded
+from indexerd.errors import DaemonDownError, IndexerdError
 
 if TYPE_CHECKING:
     from indexerd.cli.main import App
@@ -31,14 +31,23 @@ def expand(app: App, text: str, session: str | None, cwd: str | None, inline: bo
     """
     prompt = prompt_of(text)
     found: dict[str, Any] = NOTHING
-    if "@@" in prompt:
-        params = {"text": prompt, "sessionId": session, "cwd": project(cwd)}
+    problem: IndexerdError | None = None
+    if b"@@" in prompt:
+        params = {"text": prompt.decode("utf-8", "replace"), "sessionId": session}
         given = {key: value for key, value in params.items() if value is not None}
+        if (where_asked := project(cwd)) is not None:
+            given["cwd"] = where_asked
         try:
-            found = ask(app, "expand", given, seconds=ASKING_SECONDS)
+            found = expanded(str(where(app).socket), given)
         except DaemonDownError:
             found = without_daemon(given, app)
-    show_expanded(found, prompt, inline=inline, as_json=app.json)
+        except IndexerdError as bad:
+            problem = bad
+    if problem is not None and app.json:
+        raise problem
+    show_expanded(found, prompt, inline=inline, as_json=app.json, exact=text == "-")
+    if problem is not None:
+        complain(problem, as_json=False)
 
 
 def without_daemon(params: dict[str, Any], app: App | None = None) -> dict[str, Any]:
@@ -59,6 +68,7 @@ def without_daemon(params: dict[str, Any], app: App | None = None) -> dict[str, 
         home=lambda session_id: home(answers.by_id(session_id)),
         settings=lambda: settings,
         record=lambda _row: None,
+        ready=lambda: True,
         clock=time.time,
     )
     return asyncio.run(references.expand(params))

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 TIMEOUT_SECONDS = 10.0
-ASKING_SECONDS = 630.0  # a question may take as long as the settings allow
-STDIN_MAX = 1024 * 1024  # bytes; the protocol takes no more
+_CANDIDATES = 4  # that are named
+_WHY = {"over_limit": "one reference too many", "invalid_meta": "its meta file is invalid"}
 _COMMANDS = frozenset({"resolve", "complete", "expand", "resume-context"})
 _VALUED = {
     "expand": {"--session": "sessionId", "--cwd": "cwd"},
@@ -111,33 +111,46 @@ def _ask(name: str, words: list[str], options: dict[str, Any], *, as_json: bool)
     return 0
 
 
-def _expand(
-    words: list[str], options: dict[str, Any], *, inline: bool, as_json: bool
-) -> int | None:
+def _expand(words: list[str], options: dict[str, Any], *, inline: bool, as_json: bool) -> int:
+    """`expand`: whatever happens, the prompt is as it was, and the exit code is 0."""
     if options.get("cwd"):
         options["cwd"] = os.path.abspath(options["cwd"])  # noqa: PTH100 - pathlib costs its import
-    text = prompt_of(words[0] if words else "-")
-    found = NOTHING
-    if "@@" in text:
-        params = {"text": text, **here(), **options}
+    prompt = prompt_of(words[0] if words else "-")
+    params = {"text": prompt.decode("utf-8", "replace"), **here(), **options}
+    found, problem = NOTHING, None
+    if b"@@" in prompt:
         try:
-            found = call_once(socket_path(os.environ), "expand", params, ASKING_SECONDS)
-        except DaemonDownError:
-            if not words or words[0] == "-":  # stdin is read, and cannot be read once more
-                from indexerd.cli.expand import without_daemon
+            found = expanded(socket_path(os.environ), params)
+        except DaemonDownError:  # stdin cannot be read once more: the full command gets the prompt
+            from indexerd.cli.expand import without_daemon
 
-                found = without_daemon(params)
-            else:
-                raise
-    show_expanded(found, text, inline=inline, as_json=as_json)
+            found = without_daemon(params)
+        except IndexerdError as bad:
+            problem = bad
+    if problem is not None and as_json:
+        return complain(problem, as_json=True)
+    show_expanded(found, prompt, inline=inline, as_json=as_json, exact=words[:1] in ([], ["-"]))
+    if problem is not None:
+        complain(problem, as_json=False)
     return 0
 
 
-def prompt_of(word: str) -> str:
-    """The prompt to expand: the word itself, or with `-` what stands on stdin."""
+def expanded(socket: str, params: dict[str, Any]) -> dict[str, Any]:
+    """Ask the daemon: soon, or where there may be a question, as long as a model may take."""
+    seconds = TIMEOUT_SECONDS
+    after = params["text"].partition("@@")[2]
+    if "?" in after or not after.isascii():
+        said = call_once(socket, "hello", {}, TIMEOUT_SECONDS).get("settings") or {}
+        seconds += float(said.get("queryTimeoutSeconds") or 0)
+    found: dict[str, Any] = call_once(socket, "expand", params, seconds)
+    return found
+
+
+def prompt_of(word: str) -> bytes:
+    """The prompt to expand: the word itself, or with `-` what stands on stdin, to the byte."""
     if word != "-":
-        return word
-    return sys.stdin.buffer.read(STDIN_MAX).decode("utf-8", "replace")
+        return os.fsencode(word)
+    return sys.stdin.buffer.read() if sys.stdin is not None else b""
 
 
 def here() -> dict[str, str]:
@@ -148,34 +161,42 @@ def here() -> dict[str, str]:
         return {}
 
 
-def show_expanded(found: dict[str, Any], text: str, *, inline: bool, as_json: bool) -> None:
-    """Print what `expand` found: the block, or block and prompt; what failed goes to stderr."""
+def show_expanded(
+    found: dict[str, Any], prompt: bytes, *, inline: bool, as_json: bool, exact: bool
+) -> None:
+    """Print what `expand` found: the block, or block and prompt; what failed goes to stderr.
+
+    An `exact` prompt ends as it came; else a line's end is seen to.
+    """
     if as_json:
         put([json_text(found)])
         return
-    block = "\n\n".join(one["content"] for one in found["messages"])
+    block = "\n\n".join(one["content"] for one in found["messages"]).encode("utf-8", "replace")
     if inline:
-        block = f"{block}\n\n---\n\n{text}" if block else text
-    if block:
-        sys.stdout.write(block if block.endswith("\n") else block + "\n")
+        block = b"%b\n\n---\n\n%b" % (block, prompt) if block else prompt
+        ended = exact or prompt.endswith(b"\n")
+    else:
+        ended = not block
+    sys.stdout.flush()
+    sys.stdout.buffer.write(block if ended else block + b"\n")
     for line in failures(found):
         sys.stderr.write(f"indexerd: {line}\n")
 
 
 def failures(found: dict[str, Any]) -> list[str]:
-    """What did not resolve, and why: a line for each, for people."""
+    """What did not resolve, and why: lines for people."""
     told: list[str] = []
     for one in found["references"]:
         raw, status = safe(one["raw"], 100), one["status"]
         if status == "ambiguous":
-            names = [safe(each["name"], 60) for each in one.get("candidates", ())[:5]]
-            told.append(f"{raw} is ambiguous: {', '.join(names)}")
+            near = [
+                f"{safe(each['name'], 60)} (@@{safe(each['sessionId'])})"
+                for each in one.get("candidates", ())[:_CANDIDATES]
+            ]
+            told.append(f"{raw} is ambiguous: {'; '.join(near)}")
         elif status != "resolved":
-            why = {
-                "over_limit": "one reference too many",
-                "invalid_meta": "its meta file is invalid",
-            }
-            told.append(f"{raw}: {why.get(status, 'no such session')}")
+            told.append(f"{raw}: {_WHY.get(status, 'no such session')}")
+        told += [f"{raw}: {safe(note)}" for note in one.get("notes", ())]
         asked = [each for each in one.get("questions", ()) if each["status"] != "answered"]
         told += [f"{raw}: {safe(each['message'])}" for each in asked]
     return told

@@ -31,11 +31,18 @@ _RULE = "\n\n---\n\n"
 TRUNCATED = "[truncated to fit maxInjectedBytes]"
 TAGS_MAX = 24
 LINE_MAX = 1000  # characters of one line of facts
-_LEAST = 120  # bytes; a part that can have no more than its heading is left out
+_LEAST = 120  # characters; less than that of a line is cut away with it
+_NAME_LEAST = 12  # characters of a cut heading, number included
 
-_TAG = re.compile(r"<(?=\s{0,4}[/!?|A-Za-z])")
-_TEMPLATE = re.compile(r"\[(?=\s{0,4}/?\s{0,4}(?:INST|SYS|SYSTEM)\b)", re.IGNORECASE)
+# Signs that a tag begins with, and look-alikes; what looks like a chat template's own mark.
+_TAG = str.maketrans({"<": "&lt;", "\uff1c": "&lt;"})
+_TEMPLATE = re.compile(r"\[(?=\s{0,4}/?\s{0,4}(?:[A-Z][A-Z_]{2,30}\s{0,4}\]|INST|SYS))")
 _AT = re.compile("@(?=@)")
+# Characters that are drawn as nothing, and are no format characters to Unicode.
+_UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef"
+    "\ufdd0-\ufdef\ufffe\uffff]"
+)
 
 
 class Told(NamedTuple):
@@ -60,7 +67,7 @@ class Block(NamedTuple):
 
 def harmless(text: str) -> str:
     """Cleaned text in which nothing is a reference, a tag or a chat template's mark."""
-    return _TEMPLATE.sub("[ ", _TAG.sub("&lt;", _AT.sub("@ ", text)))
+    return _TEMPLATE.sub("[ ", _AT.sub("@ ", _UNSEEN.sub("", text).translate(_TAG)))
 
 
 def inline(text: str, limit: int) -> str:
@@ -89,10 +96,17 @@ def section(told: Told) -> str:
     return "\n".join(line for line in lines if line)
 
 
-def block(sections: Sequence[str], max_bytes: int) -> Block:
-    """The message for these sections, in their order, of at most `max_bytes` UTF-8 bytes."""
+def block(
+    sections: Sequence[str], max_bytes: int, *, notes: Sequence[str] = (), guided: bool = True
+) -> Block:
+    """The message for these sections, in their order, of at most `max_bytes` UTF-8 bytes.
+
+    `notes` are ours, about all of them, and come last; `guided` says what all this is.
+    """
     parts = [f"## {number}. {one}" for number, one in enumerate(sections, 1)]
-    return _fitted(f"{HEAD}\n{GUIDE}", parts, max_bytes)
+    parts += ["\n".join(f"note: {inline(one, LINE_MAX)}" for one in notes)] if notes else []
+    head = f"{HEAD}\n{GUIDE}" if guided else HEAD
+    return _fitted(head, parts, max_bytes)
 
 
 def answer(name: str, session_id: str, question: str, found: str, max_bytes: int) -> Block:
@@ -133,14 +147,25 @@ def _fitted(head: str, parts: Sequence[str], max_bytes: int) -> Block:
         return Block(whole, truncated=False)
     room = max_bytes - _size(head) - 2 * len(parts) - 2 - _size(TRUNCATED)
     allowed = shares([_size(part) for part in parts], room)
-    kept = [_cut(part, most) for part, most in zip(parts, allowed, strict=True) if most >= _LEAST]
-    text = "\n\n".join([head, *kept, TRUNCATED])
+    kept = [_cut(part, most) for part, most in zip(parts, allowed, strict=True)]
+    text = "\n\n".join([head, *(part for part in kept if part), TRUNCATED])
     if _size(text) > max_bytes:
-        text = f"{_cut(head, max_bytes - _size(TRUNCATED) - 1)}\n{TRUNCATED}"
+        text = f"{_begin(head, max_bytes - _size(TRUNCATED) - 1)}\n{TRUNCATED}"
     return Block(text, truncated=True)
 
 
-def _cut(text: str, most: int) -> str:
+def _cut(part: str, most: int) -> str:
+    """A part in `most` bytes: its heading whole, or with a shorter name; "" if not even that."""
+    heading, newline, rest = part.partition("\n")
+    over = _size(heading) - most
+    if over > 0:
+        name, bracket, session_id = heading.rpartition(" (")
+        short = _begin(name, _size(name) - over - _size("…")).rstrip()
+        return f"{short}…{bracket}{session_id}" if bracket and len(short) > _NAME_LEAST else ""
+    return f"{heading}{newline}{_begin(rest, most - _size(heading) - 1)}".rstrip()
+
+
+def _begin(text: str, most: int) -> str:
     """The first `most` UTF-8 bytes, back to a character's border, or to a line's nearby."""
     data = text.encode("utf-8", "replace")
     if len(data) <= most:

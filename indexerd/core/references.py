@@ -29,24 +29,36 @@ UP_MAX = 10  # ancestors
 # Blanks, and signs of several scripts, that end a name; ruff's RUF001 takes them for mistakes.
 _SIGNS = (
     r"""\s"'`()\[\]{}<>,;:!?@#$%^&*=+|\\/~…«»"""
-    "\u2039\u203a\u2018-\u201e"  # quotes
+    "\u2010-\u2015\u2018-\u201e\u2039\u203a\u2047-\u2049"  # dashes, quotes, question marks
+    "\u2190-\u2bff\U0001f000-\U0001faff\ufe0f"  # arrows, symbols, emoji
     "\u3001\u3002\uff01\uff08\uff09\uff0c\uff1a\uff1b\uff1f\u300a-\u300f\u3010\u3011"  # of CJK
 )
-_WORD = rf"[^{_SIGNS}.\-]++"
-_NAME = rf"{_WORD}(?:[.\-]+{_WORD})*+"
+_CHARS = rf"[^{_SIGNS}.\-_]++"
+_WORD = rf"_*+{_CHARS}(?:_++{_CHARS})*+"
+_NAME = rf"{_WORD}(?:(?:-+|\.){_WORD})*+"
+_UUID = r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?![0-9A-Za-z_-])"
 _QUOTED = rf'"(?P<plain>[^"\n]{{1,{REF_MAX}}})"|[“„«](?P<fine>[^“”„«»\n]{{1,{REF_MAX}}})[”“»]'
 _REFERENCE = re.compile(
-    rf"(?<![A-Za-z0-9_.+\-@/\\])@@(?:{_QUOTED}|(?P<name>{_NAME}))"
-    r"(?:~(?P<up>[0-9]{1,3})(?![\w~]))?+(?!@)"
+    r"(?<![A-Za-z0-9@/\\])(?<![A-Za-z0-9]_)@@"
+    rf"(?:{_QUOTED}|(?P<name>{_UUID}|{_NAME}))(?:~(?P<up>[0-9]{{1,3}})(?![\w~]))?+(?!@)"
 )
-_MARKS = "?\uff1f\u061f"  # question marks, full-width and Arabic
+_NAMED = ("plain", "fine", "name")
+_MARKS = "?\uff1f\u061f\u2047-\u2049"  # question marks: full-width, Arabic, doubled
 _QUESTION = re.compile(
-    rf"[:\uff1a][ \t]*(?P<asked>[^\n{_MARKS}]{{1,{QUESTION_MAX}}}[{_MARKS}]++)(?=[\s\"'”»)\]*_]|$)"
+    rf"[:\uff1a][ \t]*(?P<asked>[^\n{_MARKS}]{{1,{QUESTION_MAX}}}[{_MARKS}][{_MARKS}!]*+)"
+    r"(?=[\s\"'”»)\]*_]|$)"
 )
 # A full stop before a small letter is an abbreviation's.
 _SENTENCE_END = re.compile("[.!;](?=\\s+[^\\sa-z])|[\u3002\uff01\uff1b]")
+_BEFORE_QUESTION = " \t:\"'“„«"
 
-_FENCE = re.compile(r"^ {0,3}(?P<fence>`{3,}|~{3,})(?P<info>[^\n]*)$", re.MULTILINE)
+# A fence may stand in quotes and list items; what is before it matters only for its end.
+_FENCE = re.compile(
+    r"(?P<around>(?:[ \t]*(?:>|[-*+][ \t]|[0-9]{1,9}[.)][ \t]))*+)[ \t]*"
+    r"(?P<fence>`{3,}|~{3,})(?P<info>.*)",
+    re.DOTALL,
+)
+_FENCE_END = re.compile(r"[ \t>]*(?P<fence>`{3,}|~{3,})\s*")
 _TICKS = re.compile(r"`+")
 _PARAGRAPH = re.compile(r"\n[ \t]*\n")
 
@@ -63,29 +75,27 @@ class Reference(NamedTuple):
 
 def find(text: str) -> list[Reference]:
     """Every reference of a prompt, at most FOUND_MAX of them."""
-    if "@@" not in text:
-        return []
-    plain = without_code(text)
-    return list(islice(_found(plain), FOUND_MAX))
+    return list(islice(_found(text), FOUND_MAX)) if "@@" in text else []
 
 
 def _found(text: str) -> Iterator[Reference]:
-    for match in _REFERENCE.finditer(text):
-        named = match["plain"] or match["fine"] or match["name"] or ""
-        ref = " ".join(named.split())
-        if not ref or len(ref) > REF_MAX:
-            continue
-        up = min(int(match["up"] or 0), UP_MAX)
-        yield Reference(match[0], ref, up, _question(text, match.end()), match.start())
+    plain = without_code(text)
+    for match in _REFERENCE.finditer(plain):
+        start, end = match.span(next(name for name in _NAMED if match[name] is not None))
+        ref = " ".join(text[start:end].split())
+        if ref:
+            up = min(int(match["up"] or 0), UP_MAX)
+            question = _question(text, plain, match.end())
+            yield Reference(text[slice(*match.span())], ref, up, question, match.start())
 
 
-def _question(text: str, end: int) -> str | None:
-    """The question that follows a reference at once, if it is one sentence."""
-    match = _QUESTION.match(text, end)
-    if match is None:
+def _question(text: str, plain: str, end: int) -> str | None:
+    """The question that follows a reference at once, if it is one sentence; code may be in it."""
+    match = _QUESTION.match(plain, end)
+    if match is None or _SENTENCE_END.search(match["asked"]):
         return None
-    asked = match["asked"].strip()
-    return None if _SENTENCE_END.search(asked) or not asked.strip(_MARKS) else asked
+    asked = text[match.start("asked") : match.end("asked")].strip().lstrip(_BEFORE_QUESTION)
+    return asked if asked.strip(_MARKS + "! \t") else None
 
 
 def without_code(text: str) -> str:
@@ -94,29 +104,26 @@ def without_code(text: str) -> str:
 
 
 def _without_fences(text: str) -> str:
+    """Blank fenced blocks, with their fences; one in a quote ends with the quote, at the latest."""
     if "```" not in text and "~~~" not in text:
         return text
     pieces: list[str] = []
-    at = 0
-    opened: re.Match[str] | None = None
-    for match in _FENCE.finditer(text):
-        fence = match["fence"]
-        if opened is None:
-            if fence[0] == "`" and "`" in match["info"]:
-                continue  # a code span that begins its line
-            opened = match
-            pieces.append(text[at : match.start()])
-            at = match.start()
-        elif (
-            fence[0] == opened["fence"][0]
-            and len(fence) >= len(opened["fence"])
-            and not match["info"].strip()
-        ):
-            pieces.append(_blank(text[at : match.end()]))
-            at, opened = match.end(), None
-    rest = text[at:]
-    pieces.append(rest if opened is None else _blank(rest))
-    return "".join(pieces)
+    fence, quoted = "", False
+    for line in text.split("\n"):
+        if fence and quoted and not line.lstrip(" \t").startswith(">"):
+            fence = ""
+        if fence:
+            end = _FENCE_END.fullmatch(line)
+            if end and end["fence"][0] == fence[0] and len(end["fence"]) >= len(fence):
+                fence = ""
+            pieces.append(" " * len(line))
+            continue
+        begin = _FENCE.fullmatch(line)
+        if begin and not (begin["fence"][0] == "`" and "`" in begin["info"]):
+            fence, quoted = begin["fence"], ">" in begin["around"]
+            line = " " * len(line)  # noqa: PLW2901 - it is code now
+        pieces.append(line)
+    return "\n".join(pieces)
 
 
 def _without_spans(text: str) -> str:

@@ -11,11 +11,13 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
 from indexerd.core.card import Card
 from indexerd.core.clean import clean_line, clean_text
+from indexerd.core.redact import redact
 from indexerd.core.times import iso_ms, iso_of_ms
 from indexerd.events import Turn
 from indexerd.meta import (
@@ -166,7 +168,7 @@ def _base(names: tuple[str, str], meta: MetaFile | None, title: str | None) -> d
     found: dict[str, Any] = {
         "name": name,
         "nameSource": source,
-        "description": _text(meta.description, DESCRIPTION_MAX) if meta else "",
+        "description": _text(_unsecret(meta.description), DESCRIPTION_MAX) if meta else "",
         "tags": _tags(meta.tags) if meta else [],
         "indexed": meta is not None,
     }
@@ -176,12 +178,12 @@ def _base(names: tuple[str, str], meta: MetaFile | None, title: str | None) -> d
             "updatedAt": _line(meta.updated_at, WORD_MAX),
         }
         if title:
-            found["metaName"] = _line(meta.name, NAME_MAX)
+            found["metaName"] = _line(_unsecret(meta.name), NAME_MAX)
     return found
 
 
 def _tags(tags: Iterable[str]) -> list[str]:
-    plain = (_line(tag, TAG_MAX) for tag in islice(tags, TAGS_SHOWN))
+    plain = (_line(_unsecret(tag), TAG_MAX) for tag in islice(tags, TAGS_SHOWN))
     return [tag for tag in plain if tag]
 
 
@@ -190,7 +192,7 @@ def _names(
 ) -> tuple[str, str]:
     candidates = (
         (title, "user"),
-        (meta.name if meta else None, "meta"),
+        (_unsecret(meta.name) if meta else None, "meta"),
         (agent, "agent"),
         (first, "first-message"),
     )
@@ -202,10 +204,19 @@ def _names(
 
 
 def _written(row: dict[str, Any], meta: MetaFile | None, names: Iterable[str | None]) -> Written:
-    known = [row["name"], _line(meta.name, NAME_MAX) if meta else "", *names]
+    known = [row["name"], _line(_unsecret(meta.name), NAME_MAX) if meta else "", *names]
     aliases = dict.fromkeys(_line(name, NAME_MAX) for name in known if name)
-    summary = _text(meta.summary, SUMMARY_MAX) if meta else ""
+    summary = _text(_unsecret(meta.summary), SUMMARY_MAX) if meta else ""
     return Written(row, summary, tuple(name for name in aliases if name))
+
+
+@lru_cache(512)
+def _unsecret(text: str) -> str:
+    """A text of a meta file without secrets, before it is cut: another hand may have written it.
+
+    A row is made anew whenever its session grows, and its meta file seldom changes.
+    """
+    return redact(text[:LOOKED_AT]).text
 
 
 def _line(text: str, limit: int) -> str:

@@ -178,6 +178,7 @@ class Daemon:
             home=self.library.home,
             settings=self._settings,
             record=self.telemetry.append,
+            ready=self.pipeline.scanned.is_set,
             clock=time.time,
         )
         contexts = Contexts(

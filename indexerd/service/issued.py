@@ -19,7 +19,7 @@ from indexerd.io.ledger import Ledger
 
 TOPIC = "issued"
 SESSIONS_MAX = 2000  # that texts are kept for
-EACH_MAX = 50  # texts of one session
+EACH_MAX = 100  # texts of one session, and references
 _HELD = 64  # sessions whose texts are in memory
 _STAMP = 8  # bytes: when it was kept, in milliseconds, so that values sort by age
 _TRIM_EVERY = 100  # writes
@@ -62,7 +62,7 @@ class Issued:
         self._written = 0
 
     async def of(self, session_id: str) -> dict[str, str]:
-        """Texts by the id of the session they are about; a copy."""
+        """What was kept, by any keys; a copy."""
         if session_id not in self._held:
             packed = None
             with suppress(StateError):

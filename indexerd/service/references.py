@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +30,9 @@ from indexerd.paths import meta_name
 from indexerd.service.answers import Answers, word
 from indexerd.service.calls import redactor
 from indexerd.service.issued import Kept
+from indexerd.service.sections import answer_of, section_of
 from indexerd.settings import Settings
 
-FILES_SHOWN = 10
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _STATUS = {
     "not_found": "not_found",
@@ -48,6 +50,7 @@ class _Outcome:
 
     asked: Reference
     status: str = "resolved"
+    how: str = ""
     row: dict[str, Any] = field(default_factory=dict)
     candidates: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -58,6 +61,8 @@ class _Outcome:
         found: dict[str, Any] = {"raw": self.asked.raw, "status": self.status}
         if self.row:
             found |= {"sessionId": self.row["sessionId"], "name": self.row["name"]}
+        if self.how:
+            found["how"] = self.how
         more = {"candidates": self.candidates, "notes": self.notes, "questions": self.questions}
         return found | {key: value for key, value in more.items() if value}
 
@@ -72,7 +77,8 @@ class _Prompt:
     max_bytes: int
     outcomes: list[_Outcome] = field(default_factory=list)
     sections: dict[str, str] = field(default_factory=dict)  # by session id, in their order
-    fresh: dict[str, str] = field(default_factory=dict)  # those to be kept as they are
+    kept: dict[str, str] = field(default_factory=dict)  # of earlier prompts of the session
+    fresh: dict[str, str] = field(default_factory=dict)  # to be kept from now on
     answers: list[tuple[_Outcome, str, dict[str, Any]]] = field(default_factory=list)
 
 
@@ -88,11 +94,13 @@ class References:
         home: Callable[[str], str | None],
         settings: Callable[[], Settings],
         record: Callable[[dict[str, Any]], object],
+        ready: Callable[[], bool],
         clock: Callable[[], float],
     ) -> None:
         """`ask(session_id, question, turn_id=…)` answers a question; `record` keeps an audit row.
 
-        `home` gives the directory of a session's meta file.
+        `home` gives the directory of a session's meta file; `ready()` says whether all sessions
+        are known by now.
         """
         self._answers = answers
         self._issued = issued
@@ -100,6 +108,7 @@ class References:
         self._home = home
         self._settings = settings
         self._record_row = record
+        self._ready = ready
         self._clock = clock
 
     def methods(self) -> dict[str, Callable[[Params, Any], Any]]:
@@ -117,7 +126,7 @@ class References:
             word(params, "turnId"),
             self._most(params),
         )
-        found = find(text)
+        found = await asyncio.to_thread(find, text) if len(text) > _LONG else find(text)
         if not found:
             return _answer(prompt, [], truncated=False)
         await self._resolve_all(prompt, found)
@@ -141,7 +150,8 @@ class References:
 
     async def _resolve_all(self, prompt: _Prompt, found: list[Reference]) -> None:
         most = self._settings().references.max_refs_per_prompt
-        kept = await self._issued.of(prompt.session_id) if prompt.session_id else {}
+        if prompt.session_id:
+            prompt.kept = await self._issued.of(prompt.session_id)
         counted: set[str] = set()  # sessions, and references that stand for none
         for asked in _distinct(found):
             outcome = _Outcome(asked)
@@ -150,43 +160,62 @@ class References:
                 outcome.status = "over_limit"
                 continue
             try:
-                outcome.row = self._row(asked.ref, prompt)
-                await self._tell(prompt, outcome, kept)
+                self._find(outcome, prompt)
+                await self._tell(prompt, outcome)
             except IndexerdError as bad:
                 _fail(outcome, bad)
+                if outcome.status == "not_found" and not self._ready():
+                    outcome.notes.append("sessions are still being read: try again in a moment")
             counted.add(outcome.row.get("sessionId") or asked.raw)
 
-    def _row(self, ref: str, prompt: _Prompt) -> dict[str, Any]:
+    def _find(self, outcome: _Outcome, prompt: _Prompt) -> None:
+        """The session that is meant: in one session the same word means the same one for good."""
+        word_of = _MEANT + outcome.asked.ref.lower()
+        meant = prompt.kept.get(word_of)
+        if meant is not None and (row := self._known(meant)) is not None:
+            outcome.row = row
+            return
         scope: Scope = self._settings().references.scope if prompt.cwd else "all"
         match = self._answers.names.resolve(
-            ref, cwd=prompt.cwd, scope=scope, exclude=prompt.session_id
+            outcome.asked.ref, cwd=prompt.cwd, scope=scope, exclude=prompt.session_id
         )
-        return self._answers.by_id(match.session_id)
+        outcome.row = self._answers.by_id(match.session_id)
+        outcome.how = match.how
+        prompt.fresh[word_of] = match.session_id
 
-    async def _tell(self, prompt: _Prompt, outcome: _Outcome, kept: dict[str, str]) -> None:
+    def _known(self, session_id: str) -> dict[str, Any] | None:
+        try:
+            return self._answers.by_id(session_id)
+        except IndexerdError:
+            return None
+
+    async def _tell(self, prompt: _Prompt, outcome: _Outcome) -> None:
         """Add the sections of a reference, and of its ancestors, if they can be read."""
         for row in self._line(outcome):
             session_id = row["sessionId"]
             if session_id in prompt.sections:
                 continue
-            text = kept.get(session_id)
+            try:
+                meta = await asyncio.to_thread(self._meta, session_id)
+            except IndexerdError:
+                if row is outcome.row:
+                    raise
+                outcome.notes.append(f"the meta file of its ancestor {session_id} is invalid")
+                continue
+            text = prompt.kept.get(session_id) if meta else None
             if text is None:
-                try:
-                    meta = await asyncio.to_thread(self._meta, session_id)
-                except IndexerdError:
-                    if row is outcome.row:
-                        raise
-                    outcome.notes.append(f"the meta file of its ancestor {session_id} is invalid")
-                    continue
-                # Another hand may have written it, and redacted nothing.
-                text = redactor(self._settings())(inject.section(_told(row, meta)))[0]
+                text = section_of(row, meta, redactor(self._settings()))
                 if meta is not None:  # what was not summarised yet may be, the next time
                     prompt.fresh[session_id] = text
             prompt.sections[session_id] = text
 
     def _meta(self, session_id: str) -> MetaFile | None:
         home = self._home(session_id)
-        return read_meta(Path(home) / meta_name(session_id)) if home else None
+        path = Path(home) / meta_name(session_id) if home else None
+        meta = read_meta(path) if path else None
+        if meta is not None and meta.session_id != session_id:
+            raise InvalidMetaError(f"Invalid meta shape in {path}")  # it speaks of another session
+        return meta
 
     def _line(self, outcome: _Outcome) -> list[dict[str, Any]]:
         """The session, and as many of its ancestors as are wanted and known (S0.58)."""
@@ -195,8 +224,8 @@ class References:
             parent = self._parent(line[-1])
             if parent is None:
                 known = line[-1].get("parentSessionFile") or line[-1].get("parentSessionId")
-                why = "is not known any more" if known else "has none"
-                outcome.notes.append(f"ancestors end at {line[-1]['sessionId']}: its parent {why}")
+                why = "whose parent is not known any more" if known else "which has no parent"
+                outcome.notes.append(f"ancestors end at {line[-1]['sessionId']}, {why}")
                 break
             if any(parent["sessionId"] == one["sessionId"] for one in line):
                 outcome.notes.append("ancestors run in a circle")
@@ -218,20 +247,33 @@ class References:
     # -- questions -----------------------------------------------------------------------
 
     async def _ask_all(self, prompt: _Prompt, found: list[Reference]) -> None:
+        """Ask all questions at once, each session the same thing once: a prompt is one turn."""
         by_key = {_key(one.asked): one for one in prompt.outcomes}
-        asked = dict.fromkeys((_key(one), one.question) for one in found if one.question)
-        for key, question in asked:
-            outcome = by_key[key]
-            if outcome.status != "resolved" or question is None:
-                continue
-            told: dict[str, Any] = {"question": question, "status": "answered"}
-            outcome.questions.append(told)
-            try:
-                answer = await self._ask(outcome.row["sessionId"], question, turn_id=prompt.turn_id)
-            except IndexerdError as bad:
-                told |= {"status": "failed", "code": bad.kind, "message": str(bad)}
-            else:
-                prompt.answers.append((outcome, question, answer))
+        asked: dict[tuple[str, str], _Outcome] = {}
+        for one in found:
+            outcome = by_key[_key(one)]
+            if one.question and outcome.status == "resolved":
+                asked.setdefault((outcome.row["sessionId"], one.question), outcome)
+        turn_id = prompt.turn_id or f"prompt-{uuid.uuid4()}"
+        answered = await asyncio.gather(
+            *(
+                self._answered(outcome, question, turn_id)
+                for (_, question), outcome in asked.items()
+            )
+        )
+        prompt.answers = [one for one in answered if one is not None]
+
+    async def _answered(
+        self, outcome: _Outcome, question: str, turn_id: str
+    ) -> tuple[_Outcome, str, dict[str, Any]] | None:
+        told: dict[str, Any] = {"question": question, "status": "answered"}
+        outcome.questions.append(told)
+        try:
+            answer = await self._ask(outcome.row["sessionId"], question, turn_id=turn_id)
+        except IndexerdError as bad:
+            told |= {"status": "failed", "code": bad.kind, "message": str(bad)}
+            return None
+        return outcome, question, answer
 
     # -- messages ------------------------------------------------------------------------
 
@@ -240,11 +282,15 @@ class References:
         makers: list[tuple[dict[str, Any], Callable[[int], inject.Block]]] = []
         if sections:
             ids = {"sessionIds": list(prompt.sections)}
-            makers.append((ids, lambda room: inject.block(sections, room)))
+            notes = [f"{one.asked.raw}: {note}" for one in prompt.outcomes for note in one.notes]
+            guided = prompt.max_bytes >= _GUIDED
+            make = partial(inject.block, sections, notes=notes, guided=guided)
+            makers.append((ids, make))
         for outcome, question, answer in prompt.answers:
             session_id = outcome.row["sessionId"]
             details = {"sessionIds": [session_id], "question": question}
-            makers.append((details, _answered(outcome.row["name"], session_id, question, answer)))
+            clean = redactor(self._settings())
+            makers.append((details, answer_of(outcome.row, question, answer, clean)))
         sizes = [len(make(_UNBOUNDED).text.encode()) for _, make in makers]
         rooms = inject.shares(sizes, prompt.max_bytes)
         blocks = [make(room) for (_, make), room in zip(makers, rooms, strict=True)]
@@ -281,6 +327,9 @@ class References:
 
 
 _UNBOUNDED = 1 << 40
+_LONG = 20_000  # characters of a prompt that are looked through without a thread
+_GUIDED = 1000  # bytes; in less space the guide would take the place of what it guides to
+_MEANT = "@@"  # before a reference, among texts kept by session: an id cannot begin so
 
 
 def _key(one: Reference) -> str:
@@ -302,49 +351,6 @@ def _fail(outcome: _Outcome, bad: IndexerdError) -> None:
         outcome.candidates = bad.candidates
     elif not isinstance(bad, InvalidMetaError) and outcome.status == "invalid_meta":
         outcome.notes.append(str(bad))
-
-
-def _told(row: dict[str, Any], meta: MetaFile | None) -> inject.Told:
-    agent, cwd = row.get("agent", ""), row.get("cwd", "")
-    if meta is None:
-        return inject.Told(
-            session_id=row["sessionId"],
-            name=row["name"],
-            updated_at=row["modifiedAt"],
-            description="Not summarised yet. It begins: " + (row["firstUserMessage"] or "-"),
-            summary=_facts(row),
-            tags=row["tags"],
-            source=f"{agent} session in {cwd}",
-        )
-    return inject.Told(
-        session_id=row["sessionId"],
-        name=row["name"],
-        updated_at=meta.updated_at,
-        description=meta.description,
-        summary=meta.summary,
-        tags=meta.tags,
-        source=f"{agent} session in {cwd}, summarised by {meta.model}",
-    )
-
-
-def _facts(row: dict[str, Any]) -> str:
-    """What is known of a session that nobody summarised."""
-    files = [str(one) for one in row.get("filesModified") or ()]
-    more = f", and {len(files) - FILES_SHOWN} more" if len(files) > FILES_SHOWN else ""
-    lines = [f"- {row.get('userMessageCount', 0)} messages of its user"]
-    if files:
-        lines.append(f"- files modified: {', '.join(files[:FILES_SHOWN])}{more}")
-    return "\n".join(lines)
-
-
-def _answered(
-    name: str, session_id: str, question: str, answer: dict[str, Any]
-) -> Callable[[int], inject.Block]:
-    """What makes the message of an answer, given room for it."""
-    lines = [answer["answerMarkdown"], "", f"Confidence: {answer['confidence']}"]
-    lines += [f"[{one['entryId']}] {one['role']}: {one['excerpt']}" for one in answer["citations"]]
-    lines += [f"Note: {one}" for one in answer["notes"]]
-    return lambda room: inject.answer(name, session_id, question, "\n".join(lines), room)
 
 
 def _answer(prompt: _Prompt, messages: list[dict[str, Any]], *, truncated: bool) -> dict[str, Any]:

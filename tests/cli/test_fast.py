@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -96,6 +97,29 @@ def test_without_a_daemon_the_full_command_takes_over(home: Home, name: str) -> 
     assert (answered.returncode, answered.stdout) == (alone.returncode, alone.stdout)
     assert alone.stderr.startswith("indexerd: no daemon runs")
     assert alone.stderr.endswith(answered.stderr)
+
+
+def test_a_daemon_that_hangs_does_not_hold_a_prompt_up(tmp_path: Path) -> None:
+    """S0.51: the prompt goes through after a while, with a word on stderr, and exit code 0."""
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(tmp_path / "s"))
+        silent.listen()
+        program = (
+            "import sys; from indexerd.cli import fast; fast.TIMEOUT_SECONDS = 0.2;"
+            "sys.exit(fast.attempt(sys.argv[1:]))"
+        )
+        for prompt in ("use @@this", "use @@this: why?"):
+            done = subprocess.run(
+                [sys.executable, "-c", program, "expand", "--inline", prompt],
+                env={"HOME": str(tmp_path), "INDEXERD_SOCKET": str(tmp_path / "s")},
+                cwd=ROOT,
+                capture_output=True,
+                text=True,
+                timeout=30,
+                check=True,
+            )
+            assert done.stdout == f"{prompt}\n"
+            assert "did not answer in time" in done.stderr
 
 
 def test_other_forms_are_left_to_the_full_command(home: Home) -> None:

@@ -25,7 +25,10 @@ ANSWERS: dict[str, Any] = {
             {
                 "raw": "@@deploy",
                 "status": "ambiguous",
-                "candidates": [{"name": "Deploy\x1b[31m one"}, {"name": "Deploy two"}],
+                "candidates": [
+                    {"name": "Deploy\x1b[31m one", "sessionId": "s2"},
+                    {"name": "Deploy two", "sessionId": "s3"},
+                ],
             },
         ],
         "messages": [

@@ -28,6 +28,11 @@ def refs(text: str) -> list[str]:
         ("@@ses_4f2 and @@v1.2-plan.", ["ses_4f2", "v1.2-plan"]),
         ("请看@@名字。然后", ["名字"]),
         ("@@हिन्दी-नाम", ["हिन्दी-नाम"]),
+        (f"看@@{ID}了 @@{ID}é", [ID, ID]),
+        ("_@@ses_4_ *@@b* __@@c__", ["ses_4", "b", "c"]),
+        ("That is it.@@a -@@b see...@@c and @@d...", ["a", "b", "c", "d"]),
+        ("@@parser-fix—and @@parser-fix🚀2 @@a…", ["parser-fix", "parser-fix", "a"]),
+        ('@@"a `b` c"', ["a `b` c"]),
     ],
 )
 def test_what_is_a_reference(text: str, found: list[str]) -> None:
@@ -53,6 +58,12 @@ def test_what_is_a_reference(text: str, found: list[str]) -> None:
         "```\n@@code\n```",
         "~~~sh\n@@code\n```\n@@code\n~~~",
         "  ````\n```\n@@code",
+        "- ```\n  @@code\n  ```",
+        "* ```sh\n  @@code\n  ```",
+        "10. run\n\n    ```\n    x\n\n    @@code\n    ```",
+        "> ```\n> @@code",
+        f"@@{ID}@x",
+        "a_@@b",
     ],
 )
 def test_what_is_none(text: str) -> None:
@@ -63,8 +74,10 @@ def test_what_is_none(text: str) -> None:
 def test_code_ends() -> None:
     """What follows a span, a block or a paragraph with a lone backtick is text again."""
     text = "`x` @@a\n```\n@@no\n```\n@@b ` here\n\n@@c ` there"
+    nested = "- ```\n  @@no\n  ```\n@@d\n> ```\n> @@no\n\n@@e"
 
     assert refs(text) == ["a", "b", "c"]
+    assert refs(nested) == ["d", "e"]
 
 
 @pytest.mark.parametrize(
@@ -88,6 +101,9 @@ def test_ancestors(text: str, up: int) -> None:
         ("@@a: go on with this", None),
         ("@@a:\nwhat was left?", None),
         ("@@a: ?", None),
+        ("@@a: why is `foo()` slow, and `--retry` on?", "why is `foo()` slow, and `--retry` on?"),
+        ("@@a: why?!", "why?!"),
+        ("@@a:: why?", "why?"),
         ("@@a: open http://x/?q=1 and go on", None),
     ],
 )

@@ -228,7 +228,9 @@ def test_ancestors(world: World) -> None:
 
     assert alone["message"]["details"]["sessionIds"] == [second.id]
     assert line["message"]["details"]["sessionIds"] == [second.id, first.id]
-    assert line["references"][0]["notes"] == [f"ancestors end at {first.id}: its parent has none"]
+    told = f"ancestors end at {first.id}, which has no parent"
+    assert line["references"][0]["notes"] == [told]
+    assert line["message"]["content"].endswith(f"\n\nnote: @ @{second.id}~3: {told}")
 
 
 def test_the_asking_session_is_not_what_its_own_words_name(world: World) -> None:
@@ -286,6 +288,78 @@ def test_secrets_of_another_hand_are_redacted(world: World) -> None:
     assert "[redacted" in found["message"]["content"]
 
 
+GITHUB = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
+
+
+def test_no_half_of_a_secret_is_left(world: World) -> None:
+    """X5: redacted before it is cut, and in the heading of an answer, too."""
+    valve = add(
+        world,
+        "Valve " + "x" * 98 + " " + GITHUB,
+        description="y" * 1180 + " " + GITHUB,
+        summary="z" * 7980 + " " + GITHUB,
+        tags=["t" * 70 + " " + GITHUB],
+    )
+    with world.daemon():
+        found = expand(world, f"@@{valve}: where are the widgets adjusted?")
+
+    assert len(found["messages"]) == 2
+    assert "ghp_" not in json.dumps(found["messages"])
+
+
+def test_a_session_cannot_hide_what_is_ours(world: World) -> None:
+    """X10: marks of a secret, spread over fields, take no label of ours away."""
+    begin, end = "-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----"
+    valve = add(world, begin, description=begin, summary=f"a\n{end}\nfree", tags=["x", end, "y"])
+    with world.daemon():
+        content = expand(world, f"@@{valve}")["message"]["content"]
+
+    assert f" ({valve})\nsource: " in content
+    assert "\ndescription: " in content
+    assert "\nsummary:\n> a\n" in content
+    assert "\ntags: x, " in content
+
+
+def test_a_meta_file_of_another_session_is_none(world: World) -> None:
+    """S0.38: whose summary it is says the id inside, not only the file's name."""
+    valve, other = add(world, "Purple valve design"), add(world, "Lamp oil ledger")
+    path = world.metas / f"{other}.meta.json"
+    path.write_text((world.metas / f"{valve}.meta.json").read_text())
+    with world.daemon():
+        assert statuses(expand(world, f"@@{other}")) == {f"@@{other}": "invalid_meta"}
+
+
+def test_a_word_means_the_same_session_for_good(world: World) -> None:
+    """S0.55: a new name changes nothing where a reference was used; a deleted file does."""
+    valve = add(world, "Purple valve design")
+    path = world.metas / f"{valve}.meta.json"
+    with world.daemon():
+        first = expand(world, "@@purple-valve-design", sessionId="asking")
+        world.run("rename", valve, "All is new")
+        again = expand(world, "and @@purple-valve-design", sessionId="asking")
+        elsewhere = expand(world, "and @@purple-valve-design", sessionId="another")
+        path.unlink()
+        until(lambda: not world.row(valve)["description"], "the loss")
+        deleted = expand(world, f"and @@{valve}", sessionId="asking")
+
+    assert again["message"]["content"] == first["message"]["content"]
+    assert elsewhere["references"][0]["status"] != "resolved" or elsewhere["message"] != first
+    assert CANARY not in deleted["message"]["content"]
+
+
+def test_one_prompt_is_one_turn(world: World) -> None:
+    """S0.64: of several questions as many are asked as are allowed; the same one only once."""
+    valve = add(world, "Purple valve design")
+    text = f"@@{valve}: which widget? @@purple-valve-design: which widget? @@{valve}: and why?"
+    with world.daemon():
+        found = expand(world, text)
+
+    assert len(found["messages"]) == 2
+    (one, two) = [each for ref in found["references"] for each in ref.get("questions", ())]
+    assert (one["status"], two["status"]) == ("answered", "failed")
+    assert two["code"] == "call_limit_exceeded"
+
+
 def test_a_session_without_meta_file(world: World) -> None:
     """What is known is said, and that nobody summarised it yet."""
     session = world.session()
@@ -330,9 +404,26 @@ def test_the_command(world: World, running: bool) -> None:
         assert missing.stdout == ""
         assert "@@nobody-knows-this: no such session" in missing.stderr
 
+    def check_bytes() -> None:
+        """S0.51, S0.54: a prompt is passed on as it is, whatever it is, and however long."""
+        odd = b"\xff\xfe no references \xc3(" + b"x" * 3_000_000
+        for given in (odd, f"@@{valve} \xff".encode("latin-1"), b"@@a " + odd):
+            done = subprocess.run(
+                [sys.executable, "-m", "indexerd", "expand", "--inline"],
+                env=world.env,
+                cwd=world.root,
+                input=given,
+                capture_output=True,
+                timeout=50,
+                check=True,
+            )
+            assert done.stdout.endswith(given)
+
+    check_bytes()
     if running:
         with world.daemon():
             check()
+            check_bytes()
     else:
         check()
         assert "no daemon runs" in expanded("expand", prompt).stderr
