@@ -11,6 +11,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Annotated, Any, Literal
@@ -225,7 +226,8 @@ class Settings(Section):
 class Loaded:
     """Settings, where each value came from, and what was wrong.
 
-    With `problems` the settings are the defaults, and nothing is indexed (S0.26).
+    With `problems` the settings are the defaults, and nothing is indexed (S0.26); only sound
+    exclusions and patterns of secrets still hold.
     """
 
     settings: Settings
@@ -257,7 +259,16 @@ def load(data: bytes | None, path: str, env: Mapping[str, str]) -> Loaded:
         return Loaded(Settings.model_validate(tree), sources)
     except ValidationError as bad:
         problems = tuple(_problem(error, path, sources) for error in bad.errors())
-        return Loaded(Settings(), {}, problems)
+        return Loaded(_guards(tree), {}, problems)
+
+
+def _guards(tree: Mapping[str, Any]) -> Settings:
+    """The defaults, with what a faulty tree soundly says of exclusions and secrets."""
+    found: dict[str, Any] = {}
+    for name, kind in (("privacy", Privacy), ("redact", Redact)):
+        with suppress(ValidationError):
+            found[name] = kind.model_validate(tree.get(name, {}))
+    return Settings(**found)
 
 
 def _parse(data: bytes, path: str) -> dict[str, Any]:

@@ -27,6 +27,7 @@ MAY_REPLACE = {
     "io/writer.py": "meta files and sidecars: the one writer",
     "io/units.py": "the service file, written as carefully",
     "io/installs.py": "an agent's configuration, where its user asked for it",
+    "io/kept.py": "the last good exclusions",
     "io/rotating.py": "the log's files move on by one",
     "io/catalog_file.py": "a damaged catalog is put aside",
 }
@@ -35,6 +36,7 @@ MAY_WRITE = {
     "io/writer.py": "meta files and sidecars: the one writer",
     "io/units.py": "the service file",
     "io/installs.py": "an agent's configuration, where its user asked for it",
+    "io/kept.py": "the last good exclusions",
     "io/rotating.py": "log and telemetry",
     "io/journal.py": "the budget's journal",
     "io/lock.py": "the lock of the state directory",

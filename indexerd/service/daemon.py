@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from indexerd.errors import AccessError, IndexerdError, WriteError
+from indexerd.io import kept
 from indexerd.io.catalog import Catalog
 from indexerd.io.claims import hold_directory
 from indexerd.io.journal import Journal
@@ -97,6 +98,8 @@ class Daemon:
     def __init__(self, start: Start, *, watching: bool = True) -> None:
         places = start.places
         make_private(places.state_dir)
+        if not start.loaded.problems:
+            kept.keep(places.state_dir, start.loaded.settings.privacy, start.loaded.settings.redact)
         self._start = start
         self._loop: asyncio.AbstractEventLoop | None = None
         self._started = time.time()
@@ -346,6 +349,7 @@ class Daemon:
                 self.news.say(Event.CONFIG_INVALID, {"reason": reason})
             return
         self.treasury.reset_denials()
+        kept.keep(self._start.places.state_dir, loaded.settings.privacy, loaded.settings.redact)
         self._start.set_logging(loaded.settings)
         await self.pipeline.reload(loaded, Models(loaded.settings, self._start.env))
         self.news.say(Event.DAEMON_CONFIG_RELOADED, {})

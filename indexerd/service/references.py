@@ -22,6 +22,7 @@ from indexerd.core import inject
 from indexerd.core.names import Scope
 from indexerd.core.references import Reference, find
 from indexerd.core.times import iso
+from indexerd.core.transcript import Redactor
 from indexerd.errors import AmbiguousError, IndexerdError, InvalidMetaError, UsageError
 from indexerd.io.metas import read_meta
 from indexerd.io.telemetry import INJECT
@@ -56,14 +57,16 @@ class _Outcome:
     notes: list[str] = field(default_factory=list)
     questions: list[dict[str, Any]] = field(default_factory=list)
 
-    def told(self) -> dict[str, Any]:
+    def told(self, redact: Redactor) -> dict[str, Any]:
         """As the answer lists it."""
         found: dict[str, Any] = {"raw": self.asked.raw, "status": self.status}
         if self.row:
-            found |= {"sessionId": self.row["sessionId"], "name": self.row["name"]}
+            name = redact(self.row["name"])[0]
+            found |= {"sessionId": self.row["sessionId"], "name": name}
         if self.how:
             found["how"] = self.how
-        more = {"candidates": self.candidates, "notes": self.notes, "questions": self.questions}
+        near = [one | {"name": redact(one["name"])[0]} for one in self.candidates]
+        more = {"candidates": near, "notes": self.notes, "questions": self.questions}
         return found | {key: value for key, value in more.items() if value}
 
 
@@ -128,13 +131,14 @@ class References:
         )
         found = await asyncio.to_thread(find, text) if len(text) > _LONG else find(text)
         if not found:
-            return _answer(prompt, [], truncated=False)
+            return _answer(prompt, [], redactor(self._settings()), truncated=False)
         await self._resolve_all(prompt, found)
         await self._ask_all(prompt, found)
         messages, truncated = self._messages(prompt)
         if prompt.session_id and prompt.fresh:
             await self._issued.keep(prompt.session_id, prompt.fresh)
-        answer = _answer(prompt, messages, truncated=truncated)
+        clean = redactor(self._settings())
+        answer = _answer(prompt, messages, clean, truncated=truncated)
         self._record(prompt, answer)
         return answer
 
@@ -353,9 +357,11 @@ def _fail(outcome: _Outcome, bad: IndexerdError) -> None:
         outcome.notes.append(str(bad))
 
 
-def _answer(prompt: _Prompt, messages: list[dict[str, Any]], *, truncated: bool) -> dict[str, Any]:
+def _answer(
+    prompt: _Prompt, messages: list[dict[str, Any]], redact: Redactor, *, truncated: bool
+) -> dict[str, Any]:
     answer = {
-        "references": [one.told() for one in prompt.outcomes],
+        "references": [one.told(redact) for one in prompt.outcomes],
         "messages": messages,
         "message": messages[0] if messages else None,
         "injectedBytes": sum(len(one["content"].encode()) for one in messages),

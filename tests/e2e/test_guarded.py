@@ -1,0 +1,74 @@
+"""A mistake in the configuration opens nothing that its user had closed (S0.26, S2.21)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from indexerd.errors import NotFoundError
+from indexerd.io import kept
+from indexerd.settings import Privacy, Redact
+from tests.e2e.world import World, until
+
+GOOD = '[privacy]\nexclude = ["/secret/**"]\n[redact]\nextra_patterns = ["CUSTOM-[0-9]+"]\n'
+
+
+def check(world: World, open_id: str, closed_id: str) -> None:
+    """The closed session is not there, and the pattern is redacted."""
+    until(lambda: world.row(open_id), "the row")
+    assert [one["sessionId"] for one in world.call("list")["sessions"]] == [open_id]
+    with pytest.raises(NotFoundError):
+        world.call("get", ref=closed_id)
+    found = world.call("expand", text=f"@@{closed_id}: secret? @@{open_id}: which alerts?")
+    text = json.dumps(found)
+    assert "topsecret" not in text
+    assert "CUSTOM-999" not in text
+    assert "[redacted" in text
+
+
+@pytest.mark.parametrize("broken", [f"{GOOD}\nbogus_key = 1\n", "[privacy\n", "log = 3\n"])
+def test_exclusions_outlive_a_bad_configuration(tmp_path: Path, broken: str) -> None:
+    """An unknown key, a broken file, one without them: what held at the last good start holds."""
+    world = World(tmp_path)
+    world.install_pi()
+    seen = world.session(cwd="/w")
+    seen.turn("Send the alerts to CUSTOM-999, please.", "Alerts go to CUSTOM-999 now.")
+    hidden = world.session(cwd="/secret/x")
+    hidden.turn("The topsecret plan, please.", "The topsecret answer.")
+    world.config.parent.mkdir(parents=True)
+    world.config.write_text(GOOD)
+    with world.daemon():
+        check(world, seen.id, hidden.id)
+
+    world.config.write_text(broken)
+    with world.daemon():
+        assert world.call("status")["state"] == "indexing-off"
+        check(world, seen.id, hidden.id)
+
+
+def test_a_first_start_goes_by_what_is_sound(tmp_path: Path) -> None:
+    """With nothing kept yet, tables without a mistake in them hold."""
+    world = World(tmp_path)
+    world.install_pi()
+    seen, hidden = world.session(1, cwd="/w"), world.session(cwd="/secret/x")
+    hidden.turn("The topsecret plan, please.", "The topsecret answer.")
+    seen.turn("Which alerts?", "CUSTOM-999 alerts.")
+    world.config.parent.mkdir(parents=True)
+    world.config.write_text(GOOD + "[index]\nquiet_seconds = 'soon'\n")
+    with world.daemon():
+        check(world, seen.id, hidden.id)
+
+
+@pytest.mark.parametrize("held", [b"", b"{", b"[]", b'{"privacy": 3}', b'{"privacy": {}}'])
+def test_a_damaged_note_counts_as_none(tmp_path: Path, held: bytes) -> None:
+    """It is written anew by the next good configuration, and never with more rights than 0600."""
+    (tmp_path / kept.NAME).write_bytes(held)
+    assert kept.load(tmp_path) is None
+
+    wanted = Privacy(exclude=["/a"]), Redact(extra_patterns=["x"])
+    assert kept.keep(tmp_path, *wanted)
+    assert kept.load(tmp_path) == wanted
+    assert (tmp_path / kept.NAME).stat().st_mode & 0o777 == 0o600
+    assert not kept.keep(tmp_path / "nowhere", *wanted)
