@@ -3,20 +3,22 @@
 In: what is known of each session (`Known`, from catalog rows), one by one or all at once. Out:
 one `Match`, or NotFoundError, or AmbiguousError with candidates; never a guess.
 
-The order (S0.49): exact id, id prefix that only one session has, exact name, fuzzy name. Names
-are compared in one form, NFKC, lower case, words joined by a space, so `confirm-button-refactor`
-is "Confirm button refactor"; where two names differ in signs only, the one written as in the
-reference wins. Two sessions of the same name are ambiguous unless exactly one of them is live
-(neither gone, archived, nor a sub-agent's). Sessions that are not live do resolve.
+The order (S0.49): exact id, id prefix that only one session of all has, exact name, fuzzy name.
+Names are compared in one form, NFKC, lower case, words joined by a space, so
+`confirm-button-refactor` is "Confirm button refactor"; where two names differ in signs only, the
+one written as in the reference wins, and a "C++" is no "C#" (names_known). Two sessions of the
+same name are ambiguous unless exactly one of them is live (neither gone, archived, nor a
+sub-agent's). Sessions that are not live do resolve.
 
-With a cwd and the scope "project", three rings are asked, the next only where the one before
-has nothing that fits: sessions in cwd and below; then those in directories above it (an agent
-started at the root of a repository); then all others (S0.68). An exact id fits anywhere, and an
-exact name anywhere stands before a fuzzy one nearby.
+With a cwd and the scope "project", three rings are asked for names, the next only where the one
+before has nothing that fits: sessions in cwd and below; then those in directories above it (an
+agent started at the root of a repository); then all others (S0.68). An exact id fits anywhere, and
+an exact name anywhere stands before a fuzzy one nearby.
 
-A fuzzy name is taken if only one session's names account for every word of the reference
-(`Judge`); of several, one that is nearly the whole reference and clearly nearer than
-the next. Completions follow the same rings, and leave out sessions that are not live.
+A fuzzy name is taken if only one session's names are meant by the reference (`Judge`); of several,
+one that is nearly the whole reference and clearly nearer than the next. Names that are only like
+it are never taken: they are the candidates of the error. Completions follow the same rings, and
+leave out sessions that are not live.
 
 A session that asks is told what else is meant, not itself: `exclude` is passed over by all but
 its exact id. References inside names are no part of what a session answers to (names_known).
@@ -26,14 +28,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import nlargest
 from typing import Any, Literal, NamedTuple
 
-from indexerd.core.names_complete import item
-from indexerd.core.names_fuzzy import Near, Nearness, folded, plain
-from indexerd.core.names_known import Known, known, without_references
-from indexerd.core.times import iso_of_ms
+from indexerd.core.names_complete import candidate, item
+from indexerd.core.names_fuzzy import Near, Nearness, folded
+from indexerd.core.names_known import RINGS, Known, known, ring_of
 from indexerd.errors import AmbiguousError, NotFoundError, UsageError
 
 __all__ = ["Known", "Match", "Names", "Scope", "known"]
@@ -164,14 +165,15 @@ class Names:
         if len(by_id) == 1:
             return self._match(by_id[0], "id")
         asking = None if exclude is None else self._slot(exclude)
-        prefixed = self._nearest_ring(self._by_prefix(ref), here, asking)
-        if len(prefixed) == 1:
+        prefixed = self._by_prefix(ref)  # in the whole store: an id means the same everywhere
+        if len(prefixed) == 1 and prefixed[0] != asking:
             return self._match(prefixed[0], "prefix")
-        same = self._nearest_ring(self._by_name(ref, asking), here, asking)
+        same = self._by_name(ref, here, asking)
         if same:
             return self._match(self._one_of(same), "name")
-        if by_id or prefixed:
-            raise self._ambiguous([(slot, None) for slot in by_id or prefixed])
+        several = by_id or prefixed
+        if len(several) > 1:
+            raise self._ambiguous([(slot, None) for slot in several], here, asking)
         return self._fuzzy(ref, here, asking)
 
     def _match(self, slot: int, how: How, score: float | None = None) -> Match:
@@ -197,26 +199,24 @@ class Names:
             found += self._ids[self._sorted[at]]
         return found
 
-    def _by_name(self, ref: str, asking: int | None) -> list[int]:
-        slots = [slot for slot in self._exact.get(folded(ref), ()) if slot != asking]
-        if len(slots) < 2:  # noqa: PLR2004 - nothing to choose from
+    def _by_name(self, ref: str, here: str | None, asking: int | None) -> list[int]:
+        key = folded(ref)
+        slots = [slot for slot in self._exact.get(key, ()) if slot != asking]
+        if not slots:
             return slots
-        written = plain(ref)
-        as_written = [slot for slot in slots if self._is_written(slot, written)]
-        return as_written or slots
+        as_written = [slot for slot in slots if self._row(slot).is_written(ref)]
+        if as_written:
+            return self._nearest_ring(as_written, here)
+        slots = [slot for slot in slots if self._row(slot).has_signs(ref, key)]
+        if len({frozenset(self._row(slot).signs(key)) for slot in slots}) > 1:
+            raise self._ambiguous([(slot, None) for slot in slots], here)
+        return self._nearest_ring(slots, here)
 
-    def _is_written(self, slot: int, written: str) -> bool:
-        names = map(without_references, self._row(slot).aliases)
-        return any(plain(name) == written for name in names)
-
-    def _nearest_ring(
-        self, slots: Iterable[int], here: str | None, asking: int | None
-    ) -> list[int]:
-        """Of some sessions those of the nearest ring, without the one that asks."""
-        slots = [slot for slot in slots if slot != asking]
+    def _nearest_ring(self, slots: list[int], here: str | None) -> list[int]:
+        """Of some sessions those of the nearest ring."""
         if here is None or not slots:
             return slots
-        rings = [_ring(here, self._row(slot).cwd) for slot in slots]
+        rings = [ring_of(here, self._row(slot).cwd) for slot in slots]
         nearest = min(rings)
         return [slot for slot, ring in zip(slots, rings, strict=True) if ring == nearest]
 
@@ -229,43 +229,47 @@ class Names:
             return live[0]
         return slots[0]
 
-    def _ambiguous(self, found: Sequence[tuple[int, float | None]]) -> AmbiguousError:
-        ordered = sorted(
-            found, key=lambda one: (-(one[1] or 0), -self._row(one[0]).modified, one[0])
-        )
-        candidates = [self._candidate(*one) for one in ordered[:CANDIDATES_MAX]]
-        return AmbiguousError(f"{len(found)} sessions fit this reference", candidates)
+    def _ambiguous(
+        self,
+        found: Sequence[tuple[int, float | None]],
+        here: str | None = None,
+        asking: int | None = None,
+        *,
+        only_like: bool = False,
+    ) -> AmbiguousError:
+        """The error; of the candidates the nearest come first, the session that asks last."""
 
-    def _candidate(self, slot: int, score: float | None) -> dict[str, Any]:
-        row = self._row(slot)
-        found: dict[str, Any] = {
-            "sessionId": row.session_id,
-            "name": row.name,
-            "cwd": row.cwd,
-            "modifiedAt": iso_of_ms(row.modified),
-        }
-        return found if score is None else found | {"score": score}
+        def order(one: tuple[int, float | None]) -> tuple[bool, int, float, int, int]:
+            slot, score = one
+            row = self._row(slot)
+            ring = 0 if here is None else ring_of(here, row.cwd)
+            return slot == asking, ring, -(score or 0), -row.modified, slot
+
+        first = sorted(found, key=order)[:CANDIDATES_MAX]
+        candidates = [candidate(self._row(slot), score) for slot, score in first]
+        text = f"{len(found)} sessions fit this reference"
+        if only_like:
+            which = "this one" if len(found) == 1 else f"one of these {len(found)}"
+            text = f"no session has exactly this name; did you mean {which}?"
+        return AmbiguousError(text, candidates)
 
     def _fuzzy(self, ref: str, here: str | None, asking: int | None) -> Match:
-        key = folded(ref)
-        shared = self._near.shared(key)
-        for ring in (None,) if here is None else (_BELOW, _ABOVE, _ELSEWHERE):
-            found = self._fitting(key, shared, here, ring, asking)
-            if len(found) == 1:
-                return self._match(found[0].owner, "fuzzy", _share(found[0].score))
+        shared = self._near.shared(folded(ref))
+        alike: dict[int, Near] = {}
+        for ring in (None,) if here is None else RINGS:
+            found, others = self._fitting(ref, shared, self._within(here, ring, asking))
             if found:
-                return self._nearly(key, found)
+                return self._nearest_of(folded(ref), found, others, here)
+            alike |= {near.owner: near for near in others}
+        if alike:
+            near = [(one.owner, _share(one.score)) for one in alike.values()]
+            raise self._ambiguous(near, here, only_like=True)
         raise NotFoundError("no session fits this reference")
 
-    def _fitting(
-        self,
-        key: str,
-        shared: Mapping[int, int],
-        here: str | None,
-        ring: int | None,
-        asking: int | None,
-    ) -> list[Near]:
-        """Of every session in a ring that could be meant the name that comes nearest."""
+    def _within(
+        self, here: str | None, ring: int | None, asking: int | None
+    ) -> Callable[[int], bool]:
+        """What says of slots whether they are in a ring."""
         rings: dict[str, int] = {}
 
         def allowed(slot: int) -> bool:
@@ -273,26 +277,48 @@ class Names:
             if row is None or here is None:
                 return row is not None
             if row.cwd not in rings:
-                rings[row.cwd] = _ring(here, row.cwd)
+                rings[row.cwd] = ring_of(here, row.cwd)
             return rings[row.cwd] == ring
 
+        return allowed
+
+    def _fitting(
+        self, ref: str, shared: Mapping[int, int], allowed: Callable[[int], bool]
+    ) -> tuple[list[Near], list[Near]]:
+        """Of every session the nearest name: of those that are meant, and of those only like it."""
+        key = folded(ref)
         judge = self._near.judge(key)
         found: dict[int, Near] = {}
+        alike: dict[int, Near] = {}
         for near in self._near.nearest(key, shared, allowed):
-            if near.owner not in found and judge.covers(near.key):
+            if near.owner in found or not judge.likes(near.key):
+                continue
+            if judge.means(near.key) and self._row(near.owner).has_signs(ref, near.key):
                 found[near.owner] = near
-        return list(found.values())
+            else:
+                alike.setdefault(near.owner, near)
+        return list(found.values()), [one for one in alike.values() if one.owner not in found]
 
-    def _nearly(self, key: str, found: Sequence[Near]) -> Match:
-        """Of several the one that is nearly the whole reference, and clearly nearer."""
+    def _nearest_of(
+        self, key: str, found: Sequence[Near], alike: Sequence[Near], here: str | None
+    ) -> Match:
+        """The only one, or of several the one that is nearly the whole reference, and clearly so.
+
+        Where the same words stand in another order elsewhere, a half name is not enough.
+        """
         from rapidfuzz import fuzz  # noqa: PLC0415 - hooks load this module and need it rarely
 
+        words = set(key.split())
+        rivals = [near for near in alike if words.issubset(near.key.split())]
+        if len(found) == 1 and not rivals:
+            return self._match(found[0].owner, "fuzzy", _share(found[0].score))
         whole = [(fuzz.ratio(key, near.key), near.owner) for near in found]
         best = max(ratio for ratio, _ in whole)
         top = [owner for ratio, owner in whole if ratio > best - _CLEARLY]
         if best >= _NEARLY and len(top) == 1:
             return self._match(top[0], "fuzzy", _share(best))
-        raise self._ambiguous([(near.owner, _share(near.score)) for near in found])
+        several = [(near.owner, _share(near.score)) for near in (*found, *rivals)]
+        raise self._ambiguous(several, here)
 
     def nearest(self, ref: str, limit: int = CANDIDATES_MAX) -> list[tuple[str, float]]:
         """Ids of the sessions whose names look most like a reference, with scores from 0 to 1."""
@@ -316,7 +342,7 @@ class Names:
         begun = self._begun(prefix.strip())
         rows = [row for row in begun if row and row.live and row.session_id != exclude]
         if cwd and rows:
-            rings = {one: _ring(cwd, one) for one in {row.cwd for row in rows}}
+            rings = {one: ring_of(cwd, one) for one in {row.cwd for row in rows}}
             nearest = min(rings.values())
             rows = [row for row in rows if rings[row.cwd] == nearest]
         newest = nlargest(limit, rows, key=lambda row: row.modified)
@@ -328,18 +354,6 @@ class Names:
             return self._slots
         slots = self._by_prefix(prefix, 1) + self._near.begun(folded(prefix))
         return [self._slots[slot] for slot in dict.fromkeys(slots)]
-
-
-_BELOW, _ABOVE, _ELSEWHERE = 0, 1, 2
-
-
-def _ring(here: str, cwd: str) -> int:
-    if not cwd:
-        return _ELSEWHERE
-    here, cwd = here.rstrip("/") + "/", cwd.rstrip("/") + "/"
-    if cwd.startswith(here):
-        return _BELOW
-    return _ABOVE if here.startswith(cwd) else _ELSEWHERE
 
 
 def _share(score: float) -> float:

@@ -1,4 +1,4 @@
-"""How a session is offered as a completion of `@@` (S0.59).
+"""How a session is offered: as a completion of `@@` (S0.59), or as a candidate of an error.
 
 In: what the index of names holds of it, and the time. Out: the item of interfaces.md: a label of
 one line, the age in few letters, and the text that is inserted, which is always the whole id.
@@ -27,6 +27,17 @@ def item(row: Known, now: float) -> dict[str, Any]:
         "named": row.named,
         "insert": f"@@{row.session_id} ",
     }
+
+
+def candidate(row: Known, score: float | None) -> dict[str, Any]:
+    """One session of an ambiguous reference; `score` (0 to 1) says how near its name is."""
+    found: dict[str, Any] = {
+        "sessionId": row.session_id,
+        "name": row.name,
+        "cwd": row.cwd,
+        "modifiedAt": iso_of_ms(row.modified),
+    }
+    return found if score is None else found | {"score": score}
 
 
 def _age(seconds: float, modified: int) -> str:

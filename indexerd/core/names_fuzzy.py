@@ -5,10 +5,13 @@ them, scored from 0 to 100 by rapidfuzz's WRatio. Comparing a reference with eve
 18 ms for 10,000; so names are found by their words, words by their triples of letters (pairs,
 too, in short words and where one letter is a word), and only the best 100 are compared in full.
 
-`Judge` decides: a name could be meant only if it accounts for every word of the
-reference, by the same word, by one that begins so, or by one that is a slip of the finger away,
-unless the word as typed is a word of some other name. Numbers must be the same. Without it,
-WRatio gives "fix" in "fixture" 90 of 100.
+`Judge` decides. A name is *like* a reference if it accounts for every word of it, by the same
+word, by one that begins so, or by one that is a slip of the finger away, unless the word as typed
+is a word of some other name. Without it, WRatio gives "fix" in "fixture" 90 of 100. A name is
+*meant* only if, over and above, its words come in the reference's order, each may stand for
+the one typed (names_words), no number is another, and no "not" is left out. What is like a
+reference and not meant by it is for a person to choose: "Convert PNG to JPG" is not
+`convert-jpg-to-png`.
 
 rapidfuzz is imported with the first comparison: hooks load this module and need it rarely.
 """
@@ -18,9 +21,11 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from itertools import islice, pairwise
 from typing import NamedTuple
+
+from indexerd.core.names_words import has_content, is_filler, is_negation, slips, stands_for
 
 ALIAS_MAX = 400  # characters of a name that are looked at
 _WORDS_TRIED = 60  # words of all names that a reference is compared with, best first
@@ -33,6 +38,8 @@ _SLIP_MIN, _TWO_SLIPS_MIN, _ALONE_MIN = 4, 8, 6  # letters of a word that may be
 
 _NUMBER = re.compile(r"\d+")
 _WORD = re.compile(r"[^\W_]+")
+_IN_NUMBER = re.compile(r"(?<=\d) (?=\d)")  # a date or a version is one word
+_WORD_OR_NUMBERS = re.compile(r"[^\W_]+(?:\.[^\W_]+)*")
 
 
 def folded(text: str) -> str:
@@ -136,25 +143,30 @@ class Nearness:
 
 
 class Judge:
-    """Says whether a name accounts for every word of one reference."""
+    """Says of names whether one reference could, or does, mean them."""
 
     def __init__(self, ref: str, known: Container[str]) -> None:
         self._words = list(dict.fromkeys(_WORD.findall(ref)))
+        self._units = _units(ref)
         self._joined = "".join(_WORD.findall(ref))
+        self._pairs = [(one, other, one + other) for one, other in pairwise(_WORD.findall(ref))]
         self._numbers = _NUMBER.findall(ref)
         self._firm = [word for word in self._words if word in known]  # as typed, no slip
-        self._verdicts: dict[tuple[str, str], bool] = {}
+        self._says_something = has_content(self._words)
+        self._alike: dict[tuple[str, str], bool] = {}
+        self._stand: dict[tuple[str, str], bool] = {}
 
-    def covers(self, key: str) -> bool:
-        """Say it of a folded name."""
+    def likes(self, key: str) -> bool:
+        """Say whether a folded name accounts for every word, in whatever order."""
         others = key.split()
         pairs = {one + other for one, other in pairwise(others)}  # "back up" is a "backup"
         if not self._words or "".join(others) == self._joined:  # "log in bug" is "login bug"
             return bool(self._words)
         if any(word not in key and word not in pairs for word in self._firm):
             return False
+        parted = {word for *both, joined in self._pairs if joined in others for word in both}
         if all(
-            word in pairs or any(self._stands(word, other) for other in others)
+            word in pairs or word in parted or any(self._is_alike(word, other) for other in others)
             for word in self._words
         ):
             return True
@@ -162,14 +174,54 @@ class Judge:
         return (
             all(word in others for word in self._firm)
             and _NUMBER.findall(key) == self._numbers
-            and _slips(self._joined, "".join(others), len(self._joined) // _TWO_SLIPS_MIN)
+            and slips(self._joined, "".join(others), len(self._joined) // _TWO_SLIPS_MIN)
         )
+
+    def means(self, key: str) -> bool:
+        """Say whether a folded name that is like the reference is also meant by it."""
+        if not self._says_something:
+            return False
+        if "".join(_WORD.findall(key)) == self._joined and _NUMBER.findall(key) == self._numbers:
+            return True
+        others = _units(key)
+        at = begun = 0
+        while at < len(self._units):
+            step = self._step(at, others, begun)
+            if step is None:
+                return False
+            at, begun = step
+        return True
+
+    def _step(self, at: int, others: Sequence[str], begun: int) -> tuple[int, int] | None:
+        """Find the next word in the rest of a name: where to go on in both, or nothing."""
+        word = self._units[at]
+        joined = "".join(self._units[at : at + 2]) if at + 1 < len(self._units) else None
+        for n in range(begun, len(others)):
+            if self._stands(word, others[n]):
+                step = at + 1, n + 1
+            elif n + 1 < len(others) and others[n] + others[n + 1] == word:
+                step = at + 1, n + 2
+            elif others[n] == joined:
+                step = at + 2, n + 1
+            else:
+                continue
+            if not _is_negated(others[begun:n]):
+                return step
+        return None
 
     def _stands(self, word: str, other: str) -> bool:
         pair = (word, other)
-        verdict = self._verdicts.get(pair)
+        verdict = self._stand.get(pair)
         if verdict is None:
-            verdict = self._verdicts[pair] = self._compare(word, other)
+            alone, firm = len(self._words) == 1, word in self._firm
+            verdict = self._stand[pair] = stands_for(word, other, alone=alone, firm=firm)
+        return verdict
+
+    def _is_alike(self, word: str, other: str) -> bool:
+        pair = (word, other)
+        verdict = self._alike.get(pair)
+        if verdict is None:
+            verdict = self._alike[pair] = self._compare(word, other)
         return verdict
 
     def _compare(self, word: str, other: str) -> bool:
@@ -182,16 +234,22 @@ class Judge:
         least = _ALONE_MIN if len(self._words) == 1 else _SLIP_MIN
         if len(word) < least or word in self._firm or not (word + other).isalpha():
             return False
-        return _slips(word, other, 2 if len(word) >= _TWO_SLIPS_MIN else 1)
+        return slips(word, other, 2 if len(word) >= _TWO_SLIPS_MIN else 1)
 
 
-def _slips(one: str, other: str, most: int) -> bool:
-    """Say whether a few letters missing, doubled, wrong or swapped make one word the other."""
-    if abs(len(one) - len(other)) > most:
-        return False
-    from rapidfuzz.distance import OSA  # noqa: PLC0415 - see the head
+def _units(key: str) -> list[str]:
+    """The words of a folded text; numbers side by side are one, as in a date or a version."""
+    return _WORD_OR_NUMBERS.findall(_IN_NUMBER.sub(".", key))
 
-    return OSA.distance(one, other, score_cutoff=most) <= most
+
+def _is_negated(skipped: Sequence[str]) -> bool:
+    """Say whether what a reference left out in front of a word turns it round."""
+    for word in reversed(skipped):
+        if is_negation(word):
+            return True
+        if not is_filler(word):
+            return False
+    return False
 
 
 def _grams(word: str) -> Iterator[str]:

@@ -35,7 +35,7 @@ _SIGNS = (
 )
 _CHARS = rf"[^{_SIGNS}.\-_]++"
 _WORD = rf"_*+{_CHARS}(?:_++{_CHARS})*+"
-_NAME = rf"{_WORD}(?:(?:-+|\.){_WORD})*+"
+_NAME = rf"{_WORD}(?:(?:-+|\.){_WORD})*+(?:(?:\+\+|#)(?![^\s.,;:!?)~]))?+"
 _UUID = r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?![0-9A-Za-z_-])"
 _QUOTED = rf'"(?P<plain>[^"\n]{{1,{REF_MAX}}})"|[“„«](?P<fine>[^“”„«»\n]{{1,{REF_MAX}}})[”“»]'
 _REFERENCE = re.compile(

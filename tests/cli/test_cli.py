@@ -180,13 +180,13 @@ def test_what_fits_several_is_an_error_with_candidates(home: Home, command: list
     assert all(f"  {one.id}  Deploy\n" in told.stderr for one in home.twins)
 
 
-def test_a_prefix_is_looked_up_in_the_nearest_project(home: Home) -> None:
-    """Two sessions begin alike: ambiguous above both, clear where one is nearer."""
-    home.json("resolve", "c0ffee", code=3, cwd=home.shop)
-    assert home.retry.id == home.json("resolve", "c0ffee", cwd=home.api)["sessionId"]
-    named = home.json("resolve", "c0ffee", "--cwd", "../shop/api", cwd=home.other)
-    assert home.retry.id == named["sessionId"]
-    home.json("resolve", "c0ffee", "--all", code=3, cwd=home.api)
+def test_a_prefix_is_unique_or_ambiguous(home: Home) -> None:
+    """interfaces.md §4: wherever one stands; the nearest project's session is named first."""
+    for where in (home.shop, home.api):
+        home.json("resolve", "c0ffee", code=3, cwd=where)
+    error = home.json("resolve", "c0ffee", "--cwd", "../shop/api", cwd=home.other, code=3)["error"]
+    assert ids(error["candidates"])[0] == home.retry.id
+    assert home.retry.id == home.json("resolve", "c0ffee02", cwd=home.other)["sessionId"]
 
 
 def test_complete_offers_sessions_to_insert(home: Home) -> None:

@@ -124,7 +124,7 @@ def test_a_daemon_that_hangs_does_not_hold_a_prompt_up(tmp_path: Path) -> None:
 
 def test_other_forms_are_left_to_the_full_command(home: Home) -> None:
     """Options, too many words, help: nothing is guessed at."""
-    elsewhere = ["resolve", "c0ffee", "--cwd", str(home.api)]
+    elsewhere = ["resolve", "c0ffee02", "--cwd", str(home.api)]
     assert home.ix(*elsewhere).stdout.startswith(home.retry.id)
     assert home.ix("complete", "--limit", "1").stdout.count("\n") == 1
     assert home.ix("resolve", "tune", "loop").returncode == 2

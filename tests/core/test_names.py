@@ -56,6 +56,23 @@ def test_an_ambiguous_prefix_lists_its_sessions() -> None:
     assert ids == [row.session_id for row in rows]
 
 
+def test_a_prefix_is_unique_in_the_whole_store_or_ambiguous() -> None:
+    """S0.49, S1.44: no project and no asking session settles what several ids begin with."""
+    where = (BESIDE, HERE, "/home/user/src")
+    rows = [
+        session(n, f"Name {n}", cwd=cwd)._replace(session_id=f"019a8b3c-{n}")
+        for n, cwd in enumerate(where)
+    ]
+    beside, here, above = rows
+    names = index(*rows)
+    for exclude, order in ((None, (here, above, beside)), (here.session_id, (above, beside, here))):
+        with pytest.raises(AmbiguousError) as raised:
+            names.resolve("019a8b3c", cwd=HERE, exclude=exclude)
+        ids = [one["sessionId"] for one in raised.value.candidates]
+        assert ids == [row.session_id for row in order]
+    assert names.resolve("019a8b3c-2", cwd=HERE).session_id == above.session_id
+
+
 @pytest.mark.parametrize(
     "ref",
     [
@@ -132,7 +149,8 @@ def test_the_only_live_session_of_a_name_is_meant() -> None:
         ("confirm but ton refactor", BUTTON),
         ("button", BUTTON),
         ("refac", BUTTON),
-        ("refactor button", BUTTON),
+        ("button refactor", BUTTON),
+        ("confrim-button", BUTTON),
         ("login bug", LOGIN),
         ("oauth-upgrade", LOGIN),
         ("phase 2 parsr", PHASE_2),

@@ -68,11 +68,13 @@ def test_the_session_that_asks_is_not_what_it_asks_for() -> None:
     assert names.resolve("phase 2", exclude="unknown").session_id == PHASE_2.session_id
 
 
-def test_a_prefix_is_unique_when_only_the_asking_session_shares_it() -> None:
-    """S1.44: ids made in the same hour begin alike; the session at hand is not meant."""
+def test_a_prefix_that_the_asking_session_shares_is_ambiguous() -> None:
+    """S1.44: ids made in the same hour begin alike; who asks does not make one of them unique."""
     rows = [session(n, f"Name {n}")._replace(session_id=f"019a8b3c-{n}") for n in range(2)]
-    found = index(*rows).resolve("019a8b3c", exclude=rows[1].session_id)
-    assert (found.session_id, found.how) == (rows[0].session_id, "prefix")
+    with pytest.raises(AmbiguousError) as raised:
+        index(*rows).resolve("019a8b3c", exclude=rows[0].session_id)
+    ids = [one["sessionId"] for one in raised.value.candidates]
+    assert ids == [rows[1].session_id, rows[0].session_id]
 
 
 def test_a_named_session_among_first_messages_is_never_mistaken() -> None:

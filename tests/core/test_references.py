@@ -33,6 +33,7 @@ def refs(text: str) -> list[str]:
         ("That is it.@@a -@@b see...@@c and @@d...", ["a", "b", "c", "d"]),
         ("@@parser-fix—and @@parser-fix🚀2 @@a…", ["parser-fix", "parser-fix", "a"]),
         ('@@"a `b` c"', ["a `b` c"]),
+        ("@@c++ @@c#, @@c#x @@c+", ["c++", "c#", "c", "c"]),
     ],
 )
 def test_what_is_a_reference(text: str, found: list[str]) -> None:
