@@ -1,22 +1,25 @@
 """Commands about relevant context: context-set, context-get, resume-context, footer.
 
-They need the daemon, the only one that writes sidecars and knows which resume had its block. For
-people a file is shown relative to its session's directory; `--json` has what is stored.
+To write a sidecar, and to know which resume had its block, needs the daemon; what only reads goes
+without one. For people a file is shown relative to its session's directory; `--json` has what is
+stored.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from indexerd.cli import render
-from indexerd.cli.ask import ask, project, show
+from indexerd.cli.ask import ask, offline, project, show
 from indexerd.cli.streams import put, safe
+from indexerd.errors import DaemonDownError
 
 if TYPE_CHECKING:
     from indexerd.cli.main import App
+    from indexerd.service.answers import Held
 
 
 @click.command("context-set")
@@ -47,10 +50,16 @@ def context_set(app: App, /, *, ref: str, name: str, items: tuple[str, ...], mer
 @click.pass_obj
 def context_get(app: App, ref: str, name: str | None) -> None:
     """Show what was noted of a session: every set, or the one named."""
-    from indexerd.core.sets import relative
+    from indexerd.core.sets import relative, told
 
     params = {"session": ref, "cwd": project(), "setName": name}
-    found = ask(app, "get_relevant_context", params)
+    try:
+        found = ask(app, "get_relevant_context", params)
+    except DaemonDownError:
+        row, held = _stored(app, params, "session")
+        text, context = told(held.context, name)
+        where = {"sessionId": row["sessionId"], "cwd": row["cwd"]}
+        found = {"text": text, "context": context, **where}
     if show(app, found):
         return
     cwd = found["cwd"]
@@ -82,6 +91,20 @@ def resume_context(app: App, ref: str, resume_id: str | None) -> None:
 @click.pass_obj
 def footer(app: App, ref: str) -> None:
     """Print a session's context in one line: its first files and its applet."""
-    found = ask(app, "footer", {"ref": ref, "cwd": project()})
+    params = {"ref": ref, "cwd": project()}
+    try:
+        found = ask(app, "footer", params)
+    except DaemonDownError:
+        from indexerd.core import sets
+
+        row, held = _stored(app, params, "ref")
+        found = {"sessionId": row["sessionId"], **sets.footer(held.context, row["cwd"])}
     if not show(app, found) and found["text"]:
         put([safe(found["text"])])
+
+
+def _stored(app: App, params: dict[str, Any], key: str) -> tuple[dict[str, Any], Held]:
+    """A session's row and what its sidecar says, without a daemon."""
+    answers, home = offline(app)
+    click.echo("indexerd: no daemon runs; answering from what is stored", err=True)
+    return answers.held(params, key, home)

@@ -4,22 +4,27 @@ In: the sets that a session has, and what an agent or its user wants changed. Ou
 with the words to answer; the block for the first message after a resume; the line of a footer.
 Limits are errors and never cut anything silently: a cut path would be another path.
 
-Whoever writes sets is trusted little: items lose what could act on a terminal, and nothing in
-them can end a line. A sidecar may have been written by hand, so that what is *shown* is cleaned
-and bounded once more. Whether a file is there is somebody else's to know: `exists` is given.
+Whoever writes sets is trusted little. An item is stored as it is given, or refused: one with
+characters that do not show, or that end a line, would have to be changed. A set's name begins a
+line of the block, and is a plain word that is no role's. A sidecar may have been written by hand,
+so that what is *shown* is made harmless and bounded once more, and the block counts what it does
+not list. A file is listed by its own name or not at all. Whether it is there is somebody else's
+to know: `exists` is given.
 
 Surprise: a set may hold a name twice. `replace` takes what it is given; only `merge` is a union.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from indexerd.core.clean import clean_line, escape_path
+from indexerd.core.inject import harmless, inline
 from indexerd.errors import ContextTooLargeError, UsageError
 
 KNOWN = ("files", "applet", "endpoints", "ports")
@@ -27,6 +32,8 @@ SET_MAX = 10  # items of one set, and of one call
 TOTAL_MAX = 50  # items of all sets of a session
 ITEM_MAX = 1000  # characters
 NAME_MAX = 64  # characters of a set's name
+SHOWN_MAX = 200  # items of sets made by hand, which may hold more than can be stored
+SHOWN_CHARACTERS = 50_000  # of all their items
 SHOWN_FILES = 5  # in a footer
 FOOTER_MAX = 400  # characters of its line
 SEPARATOR = " \N{MIDDLE DOT} "
@@ -34,6 +41,15 @@ NOTHING = "No context stored for this session"
 
 Context = dict[str, list[str]]
 Mode = Literal["replace", "merge"]
+_NAME = re.compile(r"[^\W_][\w ./-]*")
+_BREAK = re.compile(r"[\W_]+")
+_ROLE = re.compile("system|user|assistant|human|tool|developer|model|function|ai|bot|agent")
+_SAID = re.compile(  # with such a word a role is still one: System prompt, Tool result
+    "(?:call|instruction|message|note|output|prompt|reminder|response|result|reply|turn)s?"
+)
+# Square brackets are in the names of many a file: only capitals are a chat template's mark.
+_TEMPLATE = re.compile(r"\[\s{0,4}/?\s{0,4}(?:[A-Z][A-Z_]{2,30}\s{0,4}\]|INST|SYS)")
+_DRAWN = str.maketrans({"[": "(", "\ufe0f": None})  # U+FE0F: many an emoji is followed by one
 _ABSOLUTE = re.compile(r"[/~]|[A-Za-z]:[\\/]|\\\\|[A-Za-z][A-Za-z0-9+.-]*://")
 
 
@@ -70,38 +86,83 @@ def change_of(name: Any, items: Any, mode: Any = None) -> Change:
             f"{len(items)} items are too many for one call: at most {SET_MAX}",
             hint="keep what matters most, or use several sets",
         )
-    return Change(_name(name), tuple(item_of(item) for item in items), mode or "replace")
+    return Change(name_of(name), tuple(item_of(item) for item in items), mode or "replace")
 
 
 def item_of(text: str, what: str = "an item") -> str:
-    """One item, or another line of the sidecar, cleaned; UsageError where nothing is left of it."""
+    """One item, or another line of the sidecar, as it is but for blanks around it.
+
+    UsageError where nothing is left, or where it could not be stored just so.
+    """
     if len(text) > ITEM_MAX:
         raise UsageError(f"{what} has {len(text)} characters: at most {ITEM_MAX}")
-    item = _tidy(text)
-    if not item:
+    item = text.strip(" \t")
+    if not item.strip():
         raise UsageError(f"{what} is empty")
+    if not _is_plain(item):
+        raise UsageError(
+            f"{what} has characters that do not show, or more than one line: {escape_path(item)}",
+            hint="it would have to be changed, and would then name something else",
+        )
     return item
 
 
-def _name(name: Any) -> str:
+def name_of(name: Any) -> str:
+    """The name of a set; UsageError where it cannot be one."""
     if not isinstance(name, str) or not name.strip():
         raise UsageError("setName is required, and is a string")
-    if len(name) > NAME_MAX or not name.isprintable():
-        raise UsageError(f"setName has at most {NAME_MAX} characters, all of them visible")
-    return name.strip()
+    found = name.strip(" ")
+    if not _is_name(found):
+        raise UsageError(
+            f"setName has at most {NAME_MAX} characters, and begins with a letter or a digit",
+            hint="letters, digits, spaces and _ - . / may be in it",
+        )
+    if _is_role(found):
+        raise UsageError(
+            f"setName cannot be {found!r}: it would stand before a text as its speaker",
+            hint="name what is in the set",
+        )
+    return found
 
 
-def _tidy(text: str) -> str:
-    """Text that stays on its line; spaces that a file's name may have stay as they are."""
-    if all(char.isprintable() or unicodedata.category(char) == "Zs" for char in text):
-        return text.strip()
-    return clean_line(text, ITEM_MAX)
+def distinct(names: Iterable[Any]) -> None:
+    """Raise UsageError where two of these are the same name."""
+    known: set[str] = set()
+    for name in map(name_of, names):
+        if name in known:
+            raise UsageError(f"the set {name!r} is named twice")
+        known.add(name)
+
+
+def _is_name(text: str) -> bool:
+    """Whether it is of the right letters; some of Unicode's are drawn as nothing."""
+    return len(text) <= NAME_MAX and bool(_NAME.fullmatch(text)) and harmless(text) == text
+
+
+def _is_role(name: str) -> bool:
+    """Whether a line that begins with this name could be taken for what somebody said."""
+    words = [one for one in _BREAK.split(unicodedata.normalize("NFKC", name).casefold()) if one]
+    roles = [one for one in words if _ROLE.fullmatch(one)]
+    return bool(roles) and all(one in roles or _SAID.fullmatch(one) for one in words)
+
+
+def _is_plain(text: str) -> bool:
+    """Whether cleaning would leave the text as it is; runs of spaces are part of a name."""
+    return all(clean_line(part, ITEM_MAX) == part for part in _parts(text))
+
+
+def _parts(text: str) -> list[str]:
+    """The text between its spaces, of whatever width."""
+    if text.isprintable():
+        return text.split(" ")
+    spaces = {ord(char): " " for char in set(text) if unicodedata.category(char) == "Zs"}
+    return text.translate(spaces).split(" ")
 
 
 def apply(context: Mapping[str, Sequence[str]], change: Change) -> Outcome:
     """The sets with one change; ContextTooLargeError where they would hold too much (S4.5).
 
-    Sets that a hand made too large may shrink step by step.
+    Sets that a hand made too large may shrink step by step, and lose nothing by a merge.
     """
     old = list(context.get(change.name, ()))
     warnings = _unknown(change.name)
@@ -111,7 +172,8 @@ def apply(context: Mapping[str, Sequence[str]], change: Change) -> Outcome:
     items = list(change.items)
     if change.mode == "merge":
         items = list(dict.fromkeys([*old, *items]))
-        items, rest = items[:SET_MAX], items[SET_MAX:]
+        room = max(SET_MAX, len(dict.fromkeys(old)))
+        items, rest = items[:room], items[room:]
         if rest:
             told = ", ".join(rest)
             warnings += (f"not stored, as a set holds at most {SET_MAX} items: {told}",)
@@ -121,16 +183,19 @@ def apply(context: Mapping[str, Sequence[str]], change: Change) -> Outcome:
     else:
         new.pop(change.name, None)
     _refuse_excess(new, at_most=_count(context))
+    changed = new != _copy(context)
     if not items:
-        return Outcome(new, f"Cleared {change.name}", warnings=warnings)
-    verb = "Merged" if change.mode == "merge" else "Set"
-    return Outcome(new, f"{verb} {change.name}: {len(items)} items", warnings=warnings)
+        return Outcome(new, f"Cleared {change.name}", changed, warnings)
+    if change.mode == "merge":
+        return Outcome(new, f"Merged {change.name}: {len(items)} items", changed, warnings)
+    return Outcome(new, f"Set {change.name}: {len(items)} items", warnings=warnings)
 
 
 def replace_all(value: Any) -> Outcome:
     """All sets at once, within the same limits; None clears them (S4.21)."""
     if value is not None and not isinstance(value, dict):
         raise UsageError("context is {set: [items]}, or null to clear it")
+    distinct(value or ())
     new: Context = {}
     warnings: tuple[str, ...] = ()
     for name, items in (value or {}).items():
@@ -164,6 +229,14 @@ def _unknown(name: str) -> tuple[str, ...]:
 # -- showing -------------------------------------------------------------------------------------
 
 
+def told(context: Mapping[str, Sequence[str]], name: str | None = None) -> tuple[str, Context]:
+    """All sets or the one named, and the same as text (S4.8)."""
+    found = {key: list(items) for key, items in context.items()}
+    if name is not None:
+        found = {name: found.get(name, [])}
+    return json.dumps(found, indent=2, ensure_ascii=False) if found else NOTHING, found
+
+
 def resume_block(
     cwd: str,
     env_hint: str | None,
@@ -175,13 +248,15 @@ def resume_block(
     `exists` is asked of every file that is shown, as it is stored.
     """
     text = "[SESSION RESUMED]\nShell state was reset. Re-run environment setup before continuing.\n"
-    text += f"\nSession directory: {escape_path(cwd)}\n"
-    hint = _tidy(env_hint or "")[:ITEM_MAX]
-    if hint:
+    text += f"\nSession directory: {_on_a_line(escape_path(cwd))}\n"
+    hint = (env_hint or "").strip()
+    if len(hint) > ITEM_MAX:
+        hint = f"(not shown: {len(hint)} characters)"  # a part of it would be another command
+    if hint := _on_a_line(hint):
         text += f"Environment hint: {hint}\n"
-    told, missing = told_context(context, exists)
-    if told:
-        text += f"\n{told}\n"
+    shown, missing = told_context(context, exists)
+    if shown:
+        text += f"\n{shown}\n"
     return text + "---\n\n", missing
 
 
@@ -189,51 +264,109 @@ def told_context(
     context: Mapping[str, Sequence[str]], exists: Callable[[str], bool]
 ) -> tuple[str, int]:
     """The sets as an agent reads them, and how many of the files are gone (S4.16, S4.17)."""
-    shown = _presentable(context)
-    files, applet = shown.pop("files", []), shown.pop("applet", [])
-    there = [item for item in files if exists(item)]
-    missing = len(files) - len(there)
-    parts = []
+    shown = _shown(context)
+    files, applet = shown.pop("files", None), shown.pop("applet", None)
+    parts, missing = [], 0
     if files:
-        lines = ["Relevant files:", *(f"- {item}" for item in there)]
-        lines += [f"({missing} file(s) no longer exist)"] if missing else []
-        parts.append("\n".join(lines))
+        text, missing = _told_files(files, exists)
+        parts.append(text)
     if applet:
-        slug, *params = applet
-        parts.append(f"Last applet: {slug}" + (f" ({', '.join(params)})" if params else ""))
-    parts += [f"{name}: {', '.join(items)}" for name, items in shown.items()]
+        slug, *params = [_on_a_line(item) for item in applet.items] or [""]
+        text = f"{slug} ({', '.join(params)})" if params else slug
+        parts.append(f"Last applet: {_with_rest(text, applet.rest)}")
+    strange = [name for name in shown if not _is_name(name) or _is_role(name)]
+    for name, found in shown.items():
+        if name not in strange:
+            text = ", ".join(map(_on_a_line, found.items))
+            parts.append(f"{name}: {_with_rest(text, found.rest)}")
+    if strange:
+        parts.append(f"({len(strange)} set(s) not shown: no names that a set can have)")
     return "\n\n".join(parts), missing
 
 
-def _presentable(context: Mapping[str, Sequence[str]]) -> Context:
-    """The sets in their order, clean, and no more of them than could have been stored."""
-    found: Context = {}
-    room = TOTAL_MAX
-    for key, held in context.items():
-        name = clean_line(key, NAME_MAX)
-        items = [item for one in held[:SET_MAX] if (item := _tidy(one[:ITEM_MAX]))][:room]
+class _Shown(NamedTuple):
+    """The items of a set that are shown, as they are stored, and how many more it has."""
+
+    items: list[str]
+    rest: int
+
+
+def _told_files(files: _Shown, exists: Callable[[str], bool]) -> tuple[str, int]:
+    """The files that are there, each by its true name; the others are counted."""
+    there = [item for item in files.items if exists(item)]
+    missing = len(files.items) - len(there)
+    listed = [item for item in there if _is_harmless(item)]
+    marked = [inline(item, ITEM_MAX) for item in there if not _is_harmless(item)]
+    lines = ["Relevant files:", *(f"- {item}" for item in listed)]
+    if missing:
+        lines.append(f"({missing} file(s) no longer exist)")
+    if marked:
+        names = ", ".join(marked)
+        lines.append(f"({len(marked)} file(s) not listed, for marks in their names: {names})")
+    if files.rest:
+        lines.append(f"({files.rest} file(s) more, not listed)")
+    return "\n".join(lines), missing
+
+
+def _with_rest(text: str, rest: int) -> str:
+    more = f"({rest} item(s) more, not listed)" if rest else ""
+    return " ".join(part for part in (text, more) if part)
+
+
+def _shown(context: Mapping[str, Sequence[str]]) -> dict[str, _Shown]:
+    """The sets that hold something, files and applet first, and so much of them as is shown."""
+    found: dict[str, _Shown] = {}
+    room, characters = SHOWN_MAX, SHOWN_CHARACTERS
+    for name in sorted(context, key=lambda one: one not in ("files", "applet")):
+        held = [item for item in context[name] if clean_line(item, ITEM_MAX)]
+        items: list[str] = []
+        for item in held:
+            if len(items) < room and len(item) <= min(ITEM_MAX, characters):
+                items.append(item)
+                characters -= len(item)
         room -= len(items)
-        if name and items:
-            found[name] = items
+        if held:
+            found[name] = _Shown(items, len(held) - len(items))
     return found
+
+
+def _on_a_line(text: str) -> str:
+    """Text that keeps its spaces, and in which nothing can act on a prompt or a terminal."""
+    if _is_harmless(text):
+        return text
+    return harmless(text) if _is_plain(text) else inline(text, len(text))
+
+
+def _is_harmless(item: str) -> bool:
+    """Whether an item can stand in a prompt as it is."""
+    if not _is_plain(item) or _TEMPLATE.search(item):
+        return False
+    drawn = item.translate(_DRAWN)
+    return harmless(drawn) == drawn
 
 
 def footer(context: Mapping[str, Sequence[str]], cwd: str) -> dict[str, Any]:
     """The first files, the applet, and both as one line; all empty without sets (S4.22)."""
-    shown = _presentable(context)
-    files, applet = shown.get("files", []), shown.get("applet", [])
-    more = max(0, len(files) - SHOWN_FILES)
-    named = [
-        {"basename": basename(item), "path": absolute(cwd, item)} for item in files[:SHOWN_FILES]
-    ]
+    shown = _shown(context)
+    none = _Shown([], 0)
+    files, applet = shown.get("files", none), shown.get("applet", none)
+    more = max(0, len(files.items) + files.rest - SHOWN_FILES)
+    first = [_tidy(item) for item in files.items[:SHOWN_FILES]]
+    named = [{"basename": basename(item), "path": absolute(cwd, item)} for item in first]
     words = [one["basename"] for one in named]
     words += [f"+{more} more"] if more else []
-    words += [f"[{applet[0]}]"] if applet else []
+    slug, *params = [_tidy(item) for item in applet.items] or [""]
+    words += [f"[{slug}]"] if slug else []
     text = clean_line(SEPARATOR.join(words), FOOTER_MAX)
     found: dict[str, Any] = {"files": named, "more": more, "text": text}
-    if applet:
-        found["applet"] = {"slug": applet[0], "params": applet[1:]}
+    if slug:
+        found["applet"] = {"slug": slug, "params": params}
     return found
+
+
+def _tidy(item: str) -> str:
+    """An item on one line; one that can be stored is as it was."""
+    return item if _is_plain(item) else clean_line(item, ITEM_MAX)
 
 
 def basename(path: str) -> str:

@@ -1,21 +1,37 @@
 """Answers that need no running daemon: rows, references, search, from catalog and meta files.
 
 The daemon's API and the command line without a daemon both ask here, so that they say the same.
-Nothing here scans or parses a session file, and nothing writes.
+Nothing here scans or parses a session file, and nothing writes. Context sets are read here, too,
+for all who show them: a fork without sets of its own has those of the session that it came from.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from indexerd.core.names import Names, Scope, known
-from indexerd.errors import IndexerdError, NotFoundError, UsageError
+from indexerd.errors import (
+    AccessError,
+    IndexerdError,
+    InvalidMetaError,
+    NotFoundError,
+    UsageError,
+)
 from indexerd.io.catalog import Catalog, Page
+from indexerd.paths import meta_name, user_name
+
+if TYPE_CHECKING:
+    from indexerd.meta import UserFile
 
 LIMIT_MAX = 500
+ANCESTORS_MAX = 8  # generations that sets are looked for in
+CLEARED = "contextCleared"  # in a fork's file: no sets, and none of its parent's either
+
+Home = Callable[[dict[str, Any]], str | None]
 
 
 class Answers:
@@ -143,7 +159,30 @@ class Answers:
             found["warnings"] = result.warnings
         return found
 
-    def get(self, params: dict[str, Any], meta_dir: Callable[[dict[str, Any]], str | None]) -> Any:
+    def parents(self) -> dict[str, str]:
+        """The parent of each session that goes on from another one, by their ids."""
+        found: dict[str, str] = {}
+        cursor: str | None = None
+        while True:
+            page = self._catalog.list(archived=True, limit=LIMIT_MAX, cursor=cursor)
+            for text in page.texts:
+                row = json.loads(text) if '"parentSessionId"' in text else {}
+                if is_fork(row):
+                    found[row["sessionId"]] = row["parentSessionId"]
+            cursor = page.next_cursor
+            if cursor is None:
+                return found
+
+    def held(self, params: dict[str, Any], key: str, home: Home) -> tuple[dict[str, Any], Held]:
+        """The row of a session, and what its user and its agent noted of it."""
+        row = self.row(_text(params, key), cwd=word(params, "cwd"))
+        directory = home(row)
+        if directory is None:
+            raise NotFoundError("there is no place for this session's sidecar")
+        own = Place(Path(directory), row["sessionId"])
+        return row, held(own, ancestors(row, self.by_id, home))
+
+    def get(self, params: dict[str, Any], meta_dir: Home) -> Any:
         """All that is stored of one session."""
         row = self.row(_text(params, "ref"), cwd=word(params, "cwd"))
         directory = meta_dir(row)
@@ -156,7 +195,8 @@ class Answers:
         }
         if directory is None:
             return found
-        return found | stored(row["sessionId"], Path(directory))
+        own = Place(Path(directory), row["sessionId"])
+        return found | stored(own, ancestors(row, self.by_id, meta_dir))
 
 
 def _aliases(row: dict[str, Any]) -> tuple[str, ...]:
@@ -164,32 +204,103 @@ def _aliases(row: dict[str, Any]) -> tuple[str, ...]:
     return tuple(name for name in (row.get("metaName"),) if name)
 
 
-def stored(session_id: str, directory: Path) -> dict[str, Any]:
+class Place(NamedTuple):
+    """Where a session's own files are, or belong."""
+
+    directory: Path
+    session_id: str
+
+    @property
+    def sidecar(self) -> Path:
+        """The user's file."""
+        return self.directory / user_name(self.session_id)
+
+
+class Held(NamedTuple):
+    """What a session's sidecar says, and the sets that count."""
+
+    user: UserFile
+    context: dict[str, list[str]]
+
+
+def is_fork(row: dict[str, Any]) -> bool:
+    """Whether a session goes on from another one; a sub-agent does not."""
+    return bool(row.get("parentSessionId")) and not row.get("subagent")
+
+
+def ancestors(
+    row: dict[str, Any], by_id: Callable[[str], dict[str, Any]], home: Home
+) -> list[Place]:
+    """The places of the sessions that a fork came from, the nearest first."""
+    places: list[Place] = []
+    known = {row["sessionId"]}
+    with suppress(NotFoundError):
+        while is_fork(row) and len(known) <= ANCESTORS_MAX:
+            row = by_id(row["parentSessionId"])
+            if row["sessionId"] in known:
+                break
+            known.add(row["sessionId"])
+            directory = None
+            with suppress(NotFoundError):  # its directory may be no root any more
+                directory = home(row)
+            if directory is not None:
+                places.append(Place(Path(directory), row["sessionId"]))
+    return places
+
+
+def held(own: Place, before: Sequence[Place]) -> Held:
+    """What is in a sidecar, and the nearest sets of its session and of those before it (S4.28).
+
+    A bad file of its own is an error with its path; one of an ancestor is that ancestor's.
+    """
+    from indexerd.io.metas import read_user  # noqa: PLC0415 - pydantic, only where a file is read
+    from indexerd.meta import UserFile  # noqa: PLC0415 - as above
+
+    try:
+        user = read_user(own.sidecar) or UserFile()
+    except InvalidMetaError as bad:
+        hint = f"mend {own.sidecar}, or move it away: it holds what no model can write anew"
+        raise InvalidMetaError(str(bad), hint=hint) from None
+    if has_own(user):
+        return Held(user, user.context)
+    for place in before:
+        with suppress(InvalidMetaError, AccessError):
+            found = read_user(place.sidecar)
+            if found is not None and has_own(found):
+                return Held(user, found.context)
+    return Held(user, {})
+
+
+def has_own(user: UserFile) -> bool:
+    """Whether the sets of a file are what counts, although there may be none."""
+    return bool(user.context) or bool((user.model_extra or {}).get(CLEARED))
+
+
+def stored(own: Place, before: Sequence[Place] = ()) -> dict[str, Any]:
     """What meta file, sidecar and digest of a session say; what is invalid becomes a warning."""
     from indexerd.io.metas import (  # noqa: PLC0415 - pydantic, only where a file is read
         digest_name,
         read_digest,
         read_meta,
-        read_user,
     )
-    from indexerd.paths import meta_name, user_name  # noqa: PLC0415 - as above
 
     found: dict[str, Any] = {}
     warnings: list[str] = []
 
-    def attempt(read: Callable[[Path], Any], name: str) -> Any:
+    def attempt(read: Callable[[], Any]) -> Any:
         try:
-            return read(directory / name)
+            return read()
         except IndexerdError as bad:
             warnings.append(str(bad))
             return None
 
-    meta = attempt(read_meta, meta_name(session_id))
+    meta = attempt(lambda: read_meta(own.directory / meta_name(own.session_id)))
     found["meta"] = meta.model_dump(mode="json", by_alias=True, exclude_none=True) if meta else None
-    user = attempt(read_user, user_name(session_id))
-    found["labels"] = user.labels if user else {}
-    found["context"] = user.context if user else {}
-    found["digest"] = {"segments": attempt(read_digest, digest_name(session_id)) or []}
+    noted = attempt(lambda: held(own, before))
+    found["labels"] = noted.user.labels if noted else {}
+    found["context"] = noted.context if noted else {}
+    segments = attempt(lambda: read_digest(own.directory / digest_name(own.session_id)))
+    found["digest"] = {"segments": segments or []}
     if warnings:
         found["warnings"] = warnings
     return found

@@ -6,16 +6,16 @@ first turn, and their file may be a moment behind. Only then is it waited for, s
 A resume block is given out once for each `resumeId`, over restarts of the daemon too; the ledger
 remembers, which is a cache: without it a block is given once more, which does no harm. Without a
 `resumeId` it is once for each start of the daemon. Whether a file is there is looked at only when
-a block is made, and changes nothing that is stored.
+a block is made, and changes nothing that is stored. Each change of a set is a row of telemetry,
+whichever method made it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -62,6 +62,7 @@ class Contexts:
         self._resumes = resumes
         self._record = record
         self._clock = clock
+        sidecars.on_sets = self._noted
 
     def methods(self) -> dict[str, Callable[[Params, Any], Any]]:
         """Every method, by its name."""
@@ -76,24 +77,27 @@ class Contexts:
         change = sets.change_of(params.get("setName"), params.get("items"), params.get("mode"))
         row = await self._row_soon(params)
         outcome = await self._sidecars.put(row, change)
-        session_id = row["sessionId"]
-        told = {"contextChanged": outcome.changed, "setName": change.name}
-        if outcome.changed:
-            who = {"customType": SET, "success": True, "sessionId": session_id}
-            kept = who | told | {"timestamp": iso(self._clock())}
-            await asyncio.to_thread(self._record, kept)
-            if change.name not in sets.KNOWN:  # S4.2
+        return {
+            "sessionId": row["sessionId"],
+            "text": outcome.text,
+            "contextChanged": outcome.changed,
+            "setName": change.name,
+            "warnings": list(outcome.warnings),
+        }
+
+    async def _noted(self, session_id: str, names: Sequence[str]) -> None:
+        """Sets of a session were changed."""
+        for name in names:
+            row = {"customType": SET, "success": True, "sessionId": session_id}
+            row |= {"contextChanged": True, "setName": name, "timestamp": iso(self._clock())}
+            await asyncio.to_thread(self._record, row)
+            if name not in sets.KNOWN:  # S4.2
                 self._news.say(Event.CONTEXT_UNKNOWN_SET, {"session": session_id})
-        answer = {"sessionId": session_id, "text": outcome.text, **told}
-        return answer | {"warnings": list(outcome.warnings)}
 
     async def _get(self, params: Params, _peer: Any) -> dict[str, Any]:
         name = word(params, "setName")
         row = self._row(params, "session")
-        context = (await self._sidecars.held(row)).context
-        if name is not None:
-            context = {name: context.get(name, [])}
-        text = json.dumps(context, indent=2, ensure_ascii=False) if context else sets.NOTHING
+        text, context = sets.told((await self._sidecars.held(row)).context, name)
         where = {"sessionId": row["sessionId"], "cwd": row["cwd"]}
         return {"text": text, "context": context, **where}
 
@@ -159,25 +163,31 @@ class Resumes:
         self._read = read
         self._clock = clock
         self._claimed: OrderedDict[str, None] = OrderedDict()  # by this process, newest last
+        self._unnamed: set[str] = set()  # sessions that had one without an id, since the start
         self._written = 0
 
     async def claim(self, session_id: str, resume_id: str) -> bool:
         """Take a resume's one block; False where somebody has it. "" stands for no id."""
+        if not resume_id:
+            taken = session_id in self._unnamed
+            self._unnamed.add(session_id)
+            return not taken
         key = _key(session_id, resume_id)
         if key in self._claimed:
             return False
         self._claimed[key] = None
         while len(self._claimed) > RESUMES_MAX:
             self._claimed.popitem(last=False)
-        if not resume_id:
-            return True
         with suppress(StateError):
             return await self._read(self._ledger.noted, TOPIC, key) is None
         return True
 
     def release(self, session_id: str, resume_id: str) -> None:
         """It came to nothing; the next one may take it."""
-        self._claimed.pop(_key(session_id, resume_id), None)
+        if resume_id:
+            self._claimed.pop(_key(session_id, resume_id), None)
+        else:
+            self._unnamed.discard(session_id)
 
     async def keep(self, session_id: str, resume_id: str) -> None:
         """Remember it over a restart."""
@@ -194,7 +204,7 @@ class Resumes:
 def _key(session_id: str, resume_id: str) -> str:
     """A short word for a resume, whatever its id is made of."""
     digest = hashlib.blake2b(resume_id.encode("utf-8", "backslashreplace"), digest_size=12)
-    return f"{session_id}/{digest.hexdigest() if resume_id else ''}"
+    return f"{session_id}/{digest.hexdigest()}"
 
 
 def is_there(cwd: str, item: str) -> bool:

@@ -5,15 +5,16 @@ of them comes through here. A change that has begun is carried out, whoever has 
 else another one could read the file before this one has written it, and one of them be lost.
 Each change names its session; of two that set the same thing the later one stays (S4.26).
 
-A fork starts with a copy (S4.28): while it has no sets of its own, those of the session it came
-from are read in their place, and its first change writes what came of them. A fork whose sets
-were all cleared says so in its file, and has none.
+A fork starts with a copy of its parent's sets (S4.28). As long as neither has changed them, the
+copy is not written, and the parent's are read in its place. Before the parent's are changed,
+every fork of it that has none of its own gets the copy; no sets are a copy, too, and are written
+as such. Who changes a parent's file by hand changes it for those forks.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -26,38 +27,36 @@ from indexerd.errors import AccessError, InvalidMetaError, NotFoundError, UsageE
 from indexerd.io.metas import read_user
 from indexerd.io.writer import MetaWriter
 from indexerd.meta import NAME_MAX, UserFile
-from indexerd.paths import user_name
-from indexerd.service.answers import Answers
+from indexerd.service.answers import (
+    CLEARED,
+    Answers,
+    Held,
+    Place,
+    ancestors,
+    has_own,
+    held,
+    is_fork,
+)
 from indexerd.service.library import Library
 from indexerd.service.pipeline import Pipeline
 from indexerd.service.views import row_of, take
 
-ANCESTORS_MAX = 8  # generations that sets are looked for in
-CLEARED = "contextCleared"  # in a fork's file: no sets, and none of its parent's either
-
 Row = dict[str, Any]
 
 
-class Place(NamedTuple):
-    """Where a session's sidecar is, or belongs."""
-
-    directory: Path
-    session_id: str
-
-    @property
-    def file(self) -> Path:
-        """The sidecar itself."""
-        return self.directory / user_name(self.session_id)
-
-
-class Held(NamedTuple):
-    """What a session's sidecar says, and the sets that count."""
+class Made(NamedTuple):
+    """A sidecar to write, and the sets that are other ones in it."""
 
     user: UserFile
-    context: Context
+    names: Sequence[str] = ()
 
 
-Work = Callable[[Held], UserFile | None]
+Work = Callable[[Held], Made | None]  # None: there is nothing to write
+Noted = Callable[[str, Sequence[str]], Awaitable[None]]
+
+
+async def _unheard(_session_id: str, _names: Sequence[str]) -> None:
+    """Nobody keeps account of changes."""
 
 
 class Sidecars:
@@ -67,24 +66,27 @@ class Sidecars:
         self._pipeline = pipeline
         self._answers = answers
         self._writer = writer
+        self._forks = Forks(pipeline, answers)
         self._one_at_a_time = asyncio.Lock()
-        self._under_way: set[asyncio.Task[UserFile | None]] = set()
+        self._under_way: set[asyncio.Task[Made | None]] = set()
+        self.on_sets: Noted = _unheard  # a session, and the names of its sets that were changed
 
     async def held(self, row: Row) -> Held:
         """What is stored of a session; an unreadable file is an error, not a missing one."""
-        return await asyncio.to_thread(_read, self._places(row))
+        return await asyncio.to_thread(held, self._place(row), self._before(row))
 
     async def put(self, row: Row, change: Change) -> Outcome:
         """Change one set, and tell who listens."""
         outcomes: list[Outcome] = []
-        forked = self._is_fork(row)
+        forked = is_fork(row)
 
-        def work(held: Held) -> UserFile | None:
-            outcome = sets.apply(held.context, change)
+        def work(found: Held) -> Made | None:
+            outcome = sets.apply(found.context, change)
             outcomes.append(outcome)
             if not outcome.changed:
                 return None
-            return _with_context(held.user, outcome.context, forked=forked)
+            new = _with_context(found.user, outcome.context, forked=forked)
+            return Made(new, [change.name])
 
         await self._change(row, work, change.name)
         return outcomes[0]
@@ -97,9 +99,8 @@ class Sidecars:
             library = self._pipeline.library
             await self._pipeline.read(_find, library, session_id, labelled)
         warnings: list[str] = []
-        forked = self._is_fork(row)
-        work = partial(_changed, params, warnings, forked=forked)
-        await self._change(row, work, _set_named(params), told=_has_sets(params))
+        work = partial(_changed, params, warnings, forked=is_fork(row))
+        await self._change(row, work, _set_named(params))
         new = self._answers.by_id(session_id)
         if "title" in params:
             renamed = {"name": new["name"], "previous": row["name"]}
@@ -108,117 +109,146 @@ class Sidecars:
 
     # -- one at a time -------------------------------------------------------------------
 
-    async def _change(
-        self, row: Row, work: Work, set_name: str | None, *, told: bool = True
-    ) -> None:
+    async def _change(self, row: Row, work: Work, set_name: str | None) -> None:
         """Carry out one change, to its end."""
         doing = asyncio.create_task(self._carry_out(row, work))
         self._under_way.add(doing)
         doing.add_done_callback(self._under_way.discard)
-        doing.add_done_callback(partial(self._tell, row["sessionId"], set_name, told=told))
+        doing.add_done_callback(partial(self._tell, row["sessionId"], set_name))
         await asyncio.shield(doing)
 
-    async def _carry_out(self, row: Row, work: Work) -> UserFile | None:
-        places = self._places(row)
+    async def _carry_out(self, row: Row, work: Work) -> Made | None:
+        own = self._place(row)
         async with self._one_at_a_time:
-            new = await asyncio.to_thread(self._write, places, work)
-            if new is not None:
-                own = places[0]
-                await self._pipeline.rewritten(own.session_id, str(own.directory))
-        return new
+            found = await asyncio.to_thread(held, own, self._before(row))
+            made = await asyncio.to_thread(work, found)
+            if made is None:
+                return None
+            if made.names:
+                for heir in await self._heirs(own.session_id):
+                    await self._bequeath(heir, found.context)
+            await self._write(own, made.user)
+            if made.names:
+                await self.on_sets(own.session_id, made.names)
+        return made
 
-    def _write(self, places: Sequence[Place], work: Work) -> UserFile | None:
-        new = work(_read(places))
-        if new is not None:
-            self._writer.write_user(places[0].directory, places[0].session_id, new)
-        return new
+    async def _write(self, place: Place, user: UserFile) -> None:
+        await asyncio.to_thread(self._writer.write_user, place.directory, place.session_id, user)
+        await self._pipeline.rewritten(place.session_id, str(place.directory))
+
+    async def _bequeath(self, heir: Place, context: Context) -> None:
+        """Write a fork's copy of sets that are about to be others."""
+        try:
+            user = await asyncio.to_thread(read_user, heir.sidecar) or UserFile()
+        except (InvalidMetaError, AccessError):  # never written over; what it reads is nothing
+            return
+        if not has_own(user):
+            await self._write(heir, _with_context(user, context, forked=True))
 
     def _tell(
-        self,
-        session_id: str,
-        set_name: str | None,
-        doing: asyncio.Task[UserFile | None],
-        *,
-        told: bool,
+        self, session_id: str, set_name: str | None, doing: asyncio.Task[Made | None]
     ) -> None:
         """Events tell of what was written, and of nothing else (S4.12)."""
         if doing.cancelled() or doing.exception() is not None:
             return
-        new = doing.result()
-        if told and new is not None:
-            self._pipeline.news.context("changed", session_id, new.context, set_name)
+        made = doing.result()
+        if made is not None and made.names:
+            self._pipeline.news.context("changed", session_id, made.user.context, set_name)
 
     # -- where ---------------------------------------------------------------------------
 
-    def _places(self, row: Row) -> list[Place]:
-        """The session's own place, then those of the sessions that it was forked from."""
+    def _place(self, row: Row) -> Place:
+        directory = self._home(row)
+        if directory is None:
+            raise NotFoundError("there is no place for this session's sidecar")
+        return Place(Path(directory), row["sessionId"])
+
+    def _before(self, row: Row) -> list[Place]:
+        return ancestors(row, self._answers.by_id, self._home)
+
+    async def _heirs(self, session_id: str) -> list[Place]:
+        """The places of a session's forks; of theirs, where a fork has no place for a file."""
         places: list[Place] = []
-        known: set[str] = set()
-        found: Row | None = row
-        while found is not None and found["sessionId"] not in known:
-            session_id = found["sessionId"]
-            known.add(session_id)
-            directory = self._home(session_id)
-            if directory is None and not places:
-                raise NotFoundError("there is no place for this session's sidecar")
-            if directory is not None:
-                places.append(Place(Path(directory), session_id))
-            forked = self._is_fork(found) and len(known) <= ANCESTORS_MAX
-            found = self._row(found["parentSessionId"]) if forked else None
+        known, waiting = {session_id}, [session_id]
+        while waiting:
+            for row in await self._forks.of(waiting.pop()):
+                if row["sessionId"] in known:
+                    continue
+                known.add(row["sessionId"])
+                directory = self._home(row)
+                if directory is None:
+                    waiting.append(row["sessionId"])
+                else:
+                    places.append(Place(Path(directory), row["sessionId"]))
         return places
 
-    def _home(self, session_id: str) -> str | None:
-        with suppress(NotFoundError):  # an ancestor's directory may be no root any more
-            return self._library.home(session_id)
+    def _home(self, row: Row) -> str | None:
+        with suppress(NotFoundError):  # its directory may be no root any more
+            return self._pipeline.library.home(row["sessionId"])
         return None
+
+
+class Forks:
+    """Which sessions came from which: all rows are looked at once, and then those that changed."""
+
+    def __init__(self, pipeline: Pipeline, answers: Answers) -> None:
+        self._pipeline = pipeline
+        self._answers = answers
+        self._parents: dict[str, str] | None = None  # of each fork; None: not known, or no more
+        self._created = 0  # sessions heard of; a new one may be the parent of one that was there
+        self._stale: set[str] = set()
+        pipeline.news.subscribe(self._heard)
+
+    def _heard(self, event: dict[str, Any]) -> None:
+        if event["event"] == "session.created":
+            self._created += 1
+            self._parents = None
+        elif event.get("sessionId"):
+            self._stale.add(event["sessionId"])
+
+    async def of(self, session_id: str) -> list[Row]:
+        """The forks of a session."""
+        parents = await self._all()
+        found = (self._row(fork) for fork, parent in parents.items() if parent == session_id)
+        return [row for row in found if row is not None]
+
+    async def _all(self) -> dict[str, str]:
+        stale, self._stale = self._stale, set()
+        parents = self._parents
+        if parents is None:
+            created = self._created
+            parents = await self._pipeline.read(self._answers.parents)  # no row changes meanwhile
+            if self._pipeline.scanned.is_set() and created == self._created:
+                self._parents = parents
+        for fork in stale:
+            parents.pop(fork, None)
+            row = self._row(fork)
+            if row is not None and is_fork(row):
+                parents[fork] = row["parentSessionId"]
+        return parents
 
     def _row(self, session_id: str) -> Row | None:
         with suppress(NotFoundError):
             return self._answers.by_id(session_id)
         return None
 
-    @property
-    def _library(self) -> Library:
-        return self._pipeline.library
-
-    @staticmethod
-    def _is_fork(row: Row) -> bool:
-        """Whether it goes on from another session; a sub-agent does not."""
-        return bool(row.get("parentSessionId")) and not row.get("subagent")
-
-
-def _read(places: Sequence[Place]) -> Held:
-    """The first place's file, and the nearest sets; trouble with an ancestor's is no trouble."""
-    user = read_user(places[0].file) or UserFile()
-    found: UserFile | None = user
-    for place in [None, *places[1:]]:
-        if place is not None:
-            found = None
-            with suppress(InvalidMetaError, AccessError):
-                found = read_user(place.file)
-        if found is not None and (found.context or _is_cleared(found)):
-            return Held(user, found.context)
-    return Held(user, {})
-
-
-def _is_cleared(user: UserFile) -> bool:
-    return bool((user.model_extra or {}).get(CLEARED))
-
 
 def _with_context(user: UserFile, context: Context, *, forked: bool) -> UserFile:
-    held = {key: one for key, one in user.model_dump().items() if key != CLEARED}
-    held["context"] = context
+    fields = {key: one for key, one in user.model_dump().items() if key != CLEARED}
+    fields["context"] = context
     if forked and not context:
-        held[CLEARED] = True
-    return UserFile.model_validate(held)
+        fields[CLEARED] = True
+    return UserFile.model_validate(fields)
 
 
 # -- what `update` asks for ----------------------------------------------------------------------
 
 
-def _changed(params: dict[str, Any], warnings: list[str], held: Held, *, forked: bool) -> UserFile:
+def _changed(
+    params: dict[str, Any], warnings: list[str], found: Held, *, forked: bool
+) -> Made | None:
     """The sidecar with what `update` asks for; null clears."""
-    user = held.user
+    user = found.user
     fields = user.model_dump()
     if "title" in params:
         fields["title"] = _line(params["title"], "title")
@@ -229,19 +259,15 @@ def _changed(params: dict[str, Any], warnings: list[str], held: Held, *, forked:
         labels = {key: one for key, one in user.labels.items() if key != entry_id}
         fields["labels"] = labels | ({entry_id: text} if text else {})
     new = UserFile.model_validate(fields)
-    if not _has_sets(params):
-        return new
-    context = held.context
-    for key, apply in (("context", _all_sets), ("setContext", _one_set)):
+    context, names = found.context, list[str]()
+    for key, apply in (("context", _all_sets), ("setContext", _some_sets)):
         if key in params:
-            outcome = apply(context, params[key])
-            context = outcome.context
-            warnings += outcome.warnings
-    return _with_context(new, context, forked=forked)
-
-
-def _has_sets(params: dict[str, Any]) -> bool:
-    return "context" in params or "setContext" in params
+            context, told, more = apply(context, params[key])
+            names += more
+            warnings += told
+    if names:
+        return Made(_with_context(new, context, forked=forked), list(dict.fromkeys(names)))
+    return Made(new) if params.keys() & {"title", "envHint", "label"} else None
 
 
 def _set_named(params: dict[str, Any]) -> str | None:
@@ -253,24 +279,32 @@ def _set_named(params: dict[str, Any]) -> str | None:
     return name.strip() if isinstance(name, str) else None
 
 
-def _all_sets(_context: Context, value: Any) -> Outcome:
-    return sets.replace_all(value)
+Sets = tuple[Context, Sequence[str], list[str]]  # new sets, warnings, names of what changed
 
 
-def _one_set(context: Context, value: Any) -> Outcome:
+def _all_sets(context: Context, value: Any) -> Sets:
+    outcome = sets.replace_all(value)
+    return outcome.context, outcome.warnings, list(outcome.context.keys() | context.keys())
+
+
+def _some_sets(context: Context, value: Any) -> Sets:
     """`{setName, items, mode?}`, or `{set: items}` for several; null clears: items, or all sets."""
     if value is None:
-        return sets.replace_all(None)
+        return _all_sets(context, None)
     if not isinstance(value, dict):
         raise UsageError("setContext is {setName, items, mode?}")
     asked = [value] if "setName" in value else [_replacing(*one) for one in value.items()]
-    warnings: tuple[str, ...] = ()
+    sets.distinct(one.get("setName") for one in asked)
+    warnings: list[str] = []
+    names: list[str] = []
     for one in asked:
         items = one.get("items")
         change = sets.change_of(one.get("setName"), [] if items is None else items, one.get("mode"))
         outcome = sets.apply(context, change)
-        context, warnings = outcome.context, warnings + outcome.warnings
-    return Outcome(context, "", warnings=warnings)
+        context = outcome.context
+        warnings += outcome.warnings
+        names += [change.name] if outcome.changed else []
+    return context, warnings, names
 
 
 def _replacing(name: Any, items: Any) -> dict[str, Any]:

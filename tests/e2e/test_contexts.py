@@ -84,7 +84,7 @@ def test_two_clients_that_merge_at_once_lose_nothing(world: World) -> None:
         assert sorted(found["both"]) == sorted(f"{who} {n}" for who in "xy" for n in range(5))
         assert found.keys() == {"both"}
     telemetry = [one for one in world.telemetry() if one["customType"] == "relevant-context:set"]
-    assert len(telemetry) == 2 * (MERGES + MERGES // 20 * 3)
+    assert len(telemetry) == 2 * (MERGES + MERGES // 20 * 2) + 10  # merges, clears, and `both`
     assert telemetry[0].items() >= {"contextChanged": True, "sessionId": session.id}.items()
 
 
@@ -117,7 +117,7 @@ def test_context_comes_back_after_a_restart_and_after_indexing(world: World) -> 
 
 
 def test_a_fork_of_pi_starts_with_a_copy(world: World) -> None:
-    """S4.28: and goes its own way from its first change on."""
+    """S4.28: and goes its own way from then on, whichever of the two is changed first."""
     with world.daemon():
         session = known(world)
         put(world, session.id, "files", "/w/a")
@@ -128,9 +128,18 @@ def test_a_fork_of_pi_starts_with_a_copy(world: World) -> None:
         fork.talk(1)
         until(lambda: world.row(fork.id).get("parentSessionId") == session.id, "the fork")
         assert context(world, fork.id) == {"files": ["/w/a"]}
+        assert world.call("get", ref=fork.id)["context"] == {"files": ["/w/a"]}
+    begun = {"files": ["/w/a"]}
+    assert world.run("context-get", fork.id, "--json")["context"] == begun  # from its parent's file
+    with world.daemon():
+        until(lambda: world.row(fork.id).get("parentSessionId") == session.id, "the fork")
+        put(world, session.id, "files", "/w/c")
+        assert context(world, fork.id) == world.call("get", ref=fork.id)["context"] == begun
+        assert world.call("footer", ref=fork.id)["text"] == "a"
+        assert "(1 file(s) no" in world.call("resume_context", session=fork.id)["text"]
         put(world, fork.id, "files", "/w/b", mode="merge")
         assert context(world, fork.id) == {"files": ["/w/a", "/w/b"]}
-        assert context(world, session.id) == {"files": ["/w/a"]}
+        assert context(world, session.id) == {"files": ["/w/c"]}
 
 
 def test_a_new_session_may_be_named_before_it_is_known(world: World) -> None:
@@ -223,5 +232,19 @@ def test_the_commands_say_what_the_methods_do(world: World) -> None:
         assert "at most 10" in world.stderr
         error = world.run("context-set", "nobody-of-this-name", "files", "x", "--json", code=3)
         assert error["error"]["code"] == "not_found"
-    for argv in (("context-get", ref), ("context-set", ref, "files"), ("resume-context", ref)):
+        answers = world.run("context-get", ref, "--json"), world.run("footer", ref, "--json")
+    for argv in (("context-set", ref, "files"), ("resume-context", ref)):
         assert world.run(*argv, code=69) == ""
+    told = "indexerd: no daemon runs; answering from what is stored\n"
+    assert world.run("context-get", ref) == "files\tsrc/a.py\nfiles\t/x/b.md\n"
+    assert world.stderr == told
+    assert world.run("context-get", ref, "ports") == ""
+    assert world.run("footer", ref) == "a.py · b.md\n"
+    assert world.stderr == told
+    assert (world.run("context-get", ref, "--json"), world.run("footer", ref, "--json")) == answers
+    world.run("footer", "nobody-of-this-name", code=3)
+    sidecar = world.metas / f"{session.id}.user.json"
+    sidecar.write_text("{")
+    world.run("context-get", ref, code=1)
+    assert "move it away" in world.stderr
+    assert str(sidecar) in world.stderr

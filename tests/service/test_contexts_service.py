@@ -20,14 +20,18 @@ from indexerd.errors import (
     UsageError,
     WriteError,
 )
+from indexerd.io.catalog import Catalog
 from indexerd.io.ledger import Ledger
 from indexerd.io.logs import get_logger
 from indexerd.io.writer import MetaWriter
 from indexerd.meta import UserFile
-from indexerd.service.contexts import Contexts, Resumes, is_there
+from indexerd.service.answers import Answers, Place, is_fork, stored
+from indexerd.service.contexts import RESUMES_MAX, Contexts, Resumes, is_there
 from indexerd.service.news import Listener, News
 from indexerd.service.reader import Reader
 from indexerd.service.sidecar import Sidecars
+from tests.io.catalog_rows import fill
+from tests.io.catalog_rows import row as row_of
 
 LATER = "c0ffee02-0000-4000-8000-000000000000"  # a session that begins while we watch
 
@@ -60,6 +64,7 @@ class Shop:
         self.news.subscribe(self.heard.append)
         self.kept: list[dict[str, Any]] = []
         self.rewritten: list[str] = []
+        self.passes = 0  # over all rows
         self.open()
         self.session("a", cwd="/w")
 
@@ -76,15 +81,17 @@ class Shop:
             read=self.reader,
             rewritten=self._rewritten,
             news=self.news,
+            scanned=asyncio.Event(),
         )
-        answers = SimpleNamespace(row=self._row, by_id=self._row)
+        pipeline.scanned.set()
+        answers = SimpleNamespace(row=self._row, by_id=self._row, parents=self._parents)
         self.sidecars = Sidecars(cast("Any", pipeline), cast("Any", answers), self.writer)
-        resumes = Resumes(self.ledger, self.reader, self.clock)
+        self.resumes = Resumes(self.ledger, self.reader, self.clock)
         contexts = Contexts(
             self.sidecars,
             cast("Any", answers),
             self.news,
-            resumes=resumes,
+            resumes=self.resumes,
             record=lambda row: self.kept.append(dict(row)),
             clock=self.clock,
         )
@@ -102,6 +109,11 @@ class Shop:
             raise NotFoundError(f"no session {ref}")
         return self.rows[ref]
 
+    def _parents(self) -> dict[str, str]:
+        self.passes += 1
+        rows = [row for row in self.rows.values() if is_fork(row)]
+        return {row["sessionId"]: row["parentSessionId"] for row in rows}
+
     def session(self, name: str, **fields: Any) -> None:
         self.rows[name] = {"sessionId": name, "name": name, "cwd": "/w", **fields}
 
@@ -115,6 +127,16 @@ class Shop:
 
     async def context(self, session: str) -> Any:
         return (await self.call("get_relevant_context", session=session))["context"]
+
+    def forget_copies(self, *sessions: str) -> None:
+        """As if these had begun only now."""
+        for one in sessions:
+            (self.root / f"metas/{one}.user.json").unlink(missing_ok=True)
+
+    def shown(self, *line: str) -> dict[str, Any]:
+        """What `get` reads of a session, and of those it came from."""
+        own, *before = [Place(self.root / "metas", one) for one in line]
+        return stored(own, before)
 
     async def update(self, session: str, **params: Any) -> Any:
         return await self.sidecars.update(self.rows[session], params)
@@ -172,10 +194,10 @@ def test_a_set_is_stored_told_and_recorded(shop: Shop) -> None:
         (changed, "changed", {"files": ["/w/a", "/w/b"]}, "files"),
         (changed, "changed", context, "ports"),
     ]
-    row = shop.kept[0]
+    kept = shop.kept[0]
     told = {"customType": "relevant-context:set", "success": True, "sessionId": "a"}
-    assert row.items() >= (told | {"contextChanged": True, "setName": "files"}).items()
-    assert row.keys() - told.keys() == {"contextChanged", "setName", "timestamp"}
+    assert kept.items() >= (told | {"contextChanged": True, "setName": "files"}).items()
+    assert kept.keys() - told.keys() == {"contextChanged", "setName", "timestamp"}
     assert shop.rewritten == ["a", "a", "a"]
 
 
@@ -201,16 +223,42 @@ def test_what_is_refused_changes_and_tells_nothing(shop: Shop) -> None:
 
 
 def test_a_merge_of_nothing_writes_nothing(shop: Shop) -> None:
-    """S4.6: no event, no row, no file; a clear of nothing is carried out, as it was asked for."""
+    """S4.6, S4.12: no event, no row, no file; nor does a clear of what is not there."""
 
     async def work() -> None:
         answer = await shop.put("a", "files", mode="merge")
         assert answer["text"] == "Nothing to merge into files: 0 items"
         assert answer["contextChanged"] is False
+        cleared = await shop.put("a", "files")
+        assert (cleared["text"], cleared["contextChanged"]) == ("Cleared files", False)
+        await shop.update("a", setContext={"setName": "files", "items": []})
+        await shop.update("a", context=None)
         assert not (shop.root / "metas").exists()
         assert (shop.events(), shop.kept) == ([], [])
-        assert (await shop.put("a", "files"))["text"] == "Cleared files"
-        assert shop.stored("a")["context"] == {}
+
+    run(work())
+
+
+def test_a_merge_that_adds_nothing_is_no_change(shop: Shop) -> None:
+    """S4.7, S4.12: all of it was there, or none of it found room; the text stays upstream's."""
+    ten = [str(number) for number in range(10)]
+
+    async def work() -> None:
+        await shop.put("a", "files", *ten)
+        shop.events()
+        shop.kept.clear()
+        before = (shop.root / "metas/a.user.json").stat().st_mtime_ns
+        for items in (["3", "1"], ["x"]):
+            answer = await shop.put("a", "files", *items, mode="merge")
+            assert answer["text"] == "Merged files: 10 items"
+            assert answer["contextChanged"] is False
+            asked = {"setName": "files", "items": items, "mode": "merge"}
+            assert ("warnings" in await shop.update("a", setContext=asked)) is (items == ["x"])
+        assert (shop.events(), shop.kept) == ([], [])
+        assert (shop.root / "metas/a.user.json").stat().st_mtime_ns == before
+        asked = {"setName": "files", "items": ["1"], "mode": "merge"}
+        await shop.update("a", setContext=asked, envHint="H")
+        assert (shop.stored("a")["envHint"], shop.events()) == ("H", [])
 
     run(work())
 
@@ -301,8 +349,11 @@ def test_a_sidecar_that_is_none_is_an_error_and_stays(shop: Shop, content: str) 
     path.parent.mkdir()
     path.write_text(content)
     for method in ("get_relevant_context", "resume_context"):
-        with pytest.raises(InvalidMetaError):
+        with pytest.raises(InvalidMetaError) as caught:
             run(shop.call(method, session="a"))
+        assert str(path) in caught.value.hint
+        assert "move it away" in caught.value.hint
+        assert "--force" not in caught.value.hint
     with pytest.raises(InvalidMetaError):
         run(shop.put("a", "files", "/w/a"))
     assert path.read_text() == content
@@ -363,32 +414,136 @@ def test_update_has_the_tools_caps_and_warnings(shop: Shop) -> None:
     run(work())
 
 
+def test_update_is_recorded_as_the_tool_is(shop: Shop) -> None:
+    """S4.2, S4.7: a row of telemetry for each set that changed, a line for an unknown name."""
+    said: list[Any] = []
+    shop.news.say = lambda event, fields: said.append((event.value, fields))  # type: ignore[method-assign]
+
+    async def work() -> None:
+        await shop.update("a", setContext={"setName": "fles", "items": ["/w/a"]})
+        await shop.update("a", context={"files": ["/w/a"], "ports": ["80"]})
+        await shop.update("a", title="T")
+
+    run(work())
+    assert said == [("context.unknown_set", {"session": "a"})] * 2  # made, and taken away
+    told = {"customType": "relevant-context:set", "success": True, "contextChanged": True}
+    assert all(row.items() >= (told | {"sessionId": "a"}).items() for row in shop.kept)
+    names = [row["setName"] for row in shop.kept]
+    assert (names[0], sorted(names[1:])) == ("fles", ["files", "fles", "ports"])
+
+
+def test_update_takes_nothing_that_it_would_change(shop: Shop) -> None:
+    """S4.21: two names of one set, a hint of two lines, an item with what does not show."""
+    bad: list[dict[str, Any]] = [
+        {"context": {"files": ["a"], "files ": ["b"]}},
+        {"setContext": {"files": ["a"], "files ": ["b"]}},
+        {"envHint": "source venv\nrm x"},
+        {"envHint": "a\u200bb"},
+        {"context": {"files": ["a\tb"]}},
+    ]
+    for params in bad:
+        with pytest.raises(UsageError):
+            run(shop.update("a", **params))
+    assert not (shop.root / "metas").exists()
+
+
 # -- forks ----------------------------------------------------------------------------------------
 
 
 def test_a_fork_starts_with_a_copy(shop: Shop) -> None:
-    """S4.28: read in its place, written at its first change, and its own from then on."""
+    """S4.28: it is read in its place, and written before either has other sets."""
     shop.session("fork", parentSessionId="a")
     shop.session("again", parentSessionId="fork")
     shop.session("helper", parentSessionId="a", subagent=True)
+    begun = {"files": ["/w/a"]}
+
+    async def work() -> None:
+        await shop.put("a", "files", "/w/a", mode="merge")
+        shop.forget_copies("fork", "again")
+        for one in ("fork", "again"):
+            assert await shop.context(one) == begun
+            assert (await shop.call("footer", ref=one))["text"] == "a"
+            block = await shop.call("resume_context", session=one)
+            assert "/w/a" in block["text"] or block["missingFiles"] == 1
+            assert shop.shown(one, "fork", "a")["context"] == begun
+            assert not (shop.root / f"metas/{one}.user.json").exists()
+        assert await shop.context("helper") == {}
+
+        await shop.put("a", "files", "/w/c")
+        assert await shop.context("a") == {"files": ["/w/c"]}
+        assert [await shop.context(one) for one in ("fork", "again")] == [begun, begun]
+        await shop.put("fork", "files", "/w/b", mode="merge")
+        assert shop.stored("fork")["context"] == {"files": ["/w/a", "/w/b"]}
+        assert await shop.context("again") == begun
+        assert shop.shown("again", "fork", "a")["context"] == begun
+        assert not (shop.root / "metas/helper.user.json").exists()
+
+    run(work())
+
+
+def test_a_fork_of_a_session_without_sets_has_none(shop: Shop) -> None:
+    """S4.28: what its parent notes later is the parent's; a title of its own stays."""
+    shop.session("fork", parentSessionId="a")
+
+    async def work() -> None:
+        await shop.update("fork", title="Mine")
+        shop.events()
+        await shop.put("a", "files", "/w/a")
+        assert await shop.context("fork") == {}
+        assert shop.stored("fork")["title"] == "Mine"
+        changed = [one for one in shop.heard if one["event"] == "context.changed"]
+        assert [one["sessionId"] for one in changed] == ["a"]
+
+    run(work())
+
+
+def test_a_fork_that_is_met_later_has_a_copy_too(shop: Shop) -> None:
+    """S4.28: forks that come while the daemon runs, and after a restart; rows are read once."""
 
     async def work() -> None:
         await shop.put("a", "files", "/w/a")
-        for one in ("fork", "again"):
-            assert await shop.context(one) == {"files": ["/w/a"]}
-            assert not (shop.root / f"metas/{one}.user.json").exists()
-            block = await shop.call("resume_context", session=one)
-            assert "/w/a" in block["text"] or block["missingFiles"] == 1
-        assert await shop.context("helper") == {}
-
-        await shop.put("fork", "files", "/w/b", mode="merge")
-        assert shop.stored("fork")["context"] == {"files": ["/w/a", "/w/b"]}
-        assert await shop.context("again") == {"files": ["/w/a", "/w/b"]}
-        await shop.put("a", "files", "/w/c")
-        assert await shop.context("fork") == {"files": ["/w/a", "/w/b"]}
-        assert await shop.context("a") == {"files": ["/w/c"]}
+        shop.session("new", parentSessionId="a")
+        shop.news.tell("session.created", "new", {})
+        shop.session("late")
+        shop.news.tell("session.created", "late", {})
+        await shop.put("a", "ports", "1")
+        assert await shop.context("new") == {"files": ["/w/a"]}
+        passes = shop.passes
+        shop.session("late", parentSessionId="a")  # its header was written anew
+        shop.news.tell("session.updated", "late", {})
+        await shop.put("a", "files", "/w/b")
+        assert await shop.context("late") == {"files": ["/w/a"], "ports": ["1"]}
+        assert shop.passes == passes
+        shop.session("down", parentSessionId="a")
 
     run(work())
+    shop.close()
+    shop.open()
+    run(shop.put("a", "files", "/w/c"))
+    assert run(shop.context("down")) == {"files": ["/w/b"], "ports": ["1"]}
+
+
+def test_forks_are_found_among_all_rows(tmp_path: Path) -> None:
+    """S4.28: over pages, archived and gone ones too; sub-agents are none."""
+    catalog = Catalog.open(tmp_path / "catalog.sqlite")
+    parent = {"parentSessionId": "a"}
+    fill(catalog, *(row_of(f"s{number}", number) for number in range(501)))
+    fill(
+        catalog, row_of("new", 900, **parent), row_of("old", 0, **parent, archived=True, gone=True)
+    )
+    fill(catalog, row_of("helper", 1, **parent, subagent=True))
+    assert Answers(catalog, lambda: 0.0).parents() == {"new": "a", "old": "a"}
+    catalog.close()
+
+
+def test_a_fork_whose_file_is_bad_keeps_it(shop: Shop) -> None:
+    """S4.28: it is not written over, and does not keep its parent from changing."""
+    shop.session("fork", parentSessionId="a")
+    (shop.root / "metas").mkdir()
+    (shop.root / "metas/fork.user.json").write_text("{")
+    run(shop.put("a", "files", "/w/a"))
+    assert shop.stored("a")["context"] == {"files": ["/w/a"]}
+    assert (shop.root / "metas/fork.user.json").read_text() == "{"
 
 
 def test_a_fork_that_was_cleared_stays_empty(shop: Shop) -> None:
@@ -397,6 +552,7 @@ def test_a_fork_that_was_cleared_stays_empty(shop: Shop) -> None:
 
     async def work() -> None:
         await shop.put("a", "files", "/w/a")
+        shop.forget_copies("fork")
         await shop.update("fork", title="T")
         assert await shop.context("fork") == {"files": ["/w/a"]}
         await shop.put("fork", "files")
@@ -460,6 +616,22 @@ def test_a_resume_is_remembered_over_a_restart(shop: Shop) -> None:
     shop.open()
     assert [run(ask(resumeId=one)) for one in ("r", odd, "new")] == [False, False, True]
     assert [run(ask()) for _ in range(2)] == [True, False]
+
+
+def test_a_resume_without_an_id_is_once_whatever_else_is_resumed(shop: Shop) -> None:
+    """S4.18: it is not forgotten for those that have ids."""
+    resumes = shop.resumes
+
+    async def work() -> None:
+        assert await resumes.claim("a", "")
+        assert await resumes.claim("b", "")
+        for number in range(RESUMES_MAX + 1):
+            await resumes.claim("b", str(number))
+        assert not await resumes.claim("a", "")
+        resumes.release("a", "")
+        assert await resumes.claim("a", "")
+
+    run(work())
 
 
 def test_a_block_that_could_not_be_made_was_not_given(shop: Shop) -> None:
