@@ -39,10 +39,10 @@ NOTHING: dict[str, Any] = {
 
 def attempt(argv: list[str]) -> int | None:
     """Run the command if it is one of ours in a plain form; None if it is not."""
-    if argv[:1] == ["hook"] and len(argv) == 2:  # noqa: PLR2004 - the command, and the agent
+    if argv[:1] == ["hook"] or argv[:2] == ["--json", "hook"]:
         from indexerd.cli.hook import run
 
-        return run(argv[1])
+        return run(argv[1:])
     asked = _read(argv)
     if asked is None:
         return None

@@ -2,6 +2,8 @@
 
 A daemon asks the configured models, and may take as long as they are given. Without one, the
 session is read here and looked through by the built-in model alone; that is said on stderr.
+
+The answer is somebody else's text: it is indented, and what stands at the margin is ours.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ def ask(app: App, ref: str, question: tuple[str, ...], leaf: str | None) -> None
             "",
         ]
     )
-    render.paragraph(found["answerMarkdown"])
+    render.paragraph(found["answerMarkdown"], "  ")
     if found["citations"]:
         put(["", *map(_citation, found["citations"])])
     if found["notes"]:

@@ -1,8 +1,10 @@
 """Hooks and MCP servers in the JSON settings of Claude Code and Codex: ours in, ours out.
 
 In: a settings file's text, and what is to be in it. Out: the text with it, or without anything
-of ours; see `core.jsonc` for what stays. A hook is known as ours by its command, a server by the
-program that it starts; both are brought up to date where they stand, and are never doubled.
+of ours; see `core.jsonc` for what stays. A hook is known as ours by its command, which calls our
+program and does nothing else, and by its event; a server by the program that it starts. Both are
+never doubled, and are brought up to date where they stand: the program's path and its words are
+ours, all else about them (limits, matchers, whatever is added) is their user's.
 
 ValueError: the text is not JSON, or not of a settings file's shape. UsageError: there is a server
 of our name that is not ours.
@@ -10,24 +12,30 @@ of our name that is not ours.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+import shlex
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from indexerd.core import jsonc
 from indexerd.errors import UsageError
 
 NAME = "indexerd"
+EVENTS = ("UserPromptSubmit", "SessionStart")  # for which we install hooks; others are not ours
+_PYTHON = re.compile(r"(?:python|pypy|graalpy)[\w.-]*")
+
+_Way = list[tuple[jsonc.Node, int]]  # from the document: each container, and the place in it
 
 
 def with_hooks(agent: str, groups: Mapping[str, dict[str, Any]], text: str) -> str:
-    """The text with a group of hooks for each of some events."""
+    """The text with a group of hooks for each of some of `EVENTS`."""
     for event, group in groups.items():
         text = _with_group(agent, event, group, text)
     return text
 
 
 def _with_group(agent: str, event: str, group: dict[str, Any], text: str) -> str:
-    """The text with one group of hooks for an event; one of ours that is there is brought up."""
+    """The text with one hook of ours for an event; of one that is there the command is ours."""
     root = _object(text)
     hooks = root.member("hooks")
     if hooks is None:
@@ -37,35 +45,40 @@ def _with_group(agent: str, event: str, group: dict[str, Any], text: str) -> str
     if groups is None:
         return jsonc.insert(text, hooks, [group], event)
     _must_be(list, groups, f"hooks.{event}")
-    for path in _ours(agent, root, event):
-        array, index = path[-1]
-        holder, at = path[-3]
-        if len(array.children) == 1:
-            there, wanted = holder.children[at].node, group
-        else:  # the user has put it beside others
-            there, wanted = array.children[index].node, group["hooks"][0]
-        return text if there.value == wanted else jsonc.replace(text, there, wanted)
-    return jsonc.insert(text, groups, group)
+    found = _ours(agent, root, event)
+    if not found:
+        return jsonc.insert(text, groups, group)
+    while len(found) > 1:  # of older paths, or put in twice
+        text = _without_hook(text, found[-1]) or text
+        found = _ours(agent, _object(text), event)
+    array, index = found[0][-1]
+    command = array.children[index].node.member("command")
+    wanted = group["hooks"][0]["command"]
+    if command is None or command.value == wanted:
+        return text
+    return jsonc.replace(text, command, wanted)
 
 
 def without_hooks(agent: str, text: str) -> str | None:
-    """The text without any hook of ours, whatever the event; None where nothing is left."""
+    """The text without any hook of ours in `EVENTS`; None where nothing is left."""
     while True:
         root = _object(text)
-        hooks = root.member("hooks")
-        events = [one.key for one in hooks.children if one.key] if hooks is not None else []
-        found = [path for event in events for path in _ours(agent, root, event)]
+        found = [way for event in EVENTS for way in _ours(agent, root, event)]
         if not found:
             return text
-        array, _ = found[-1][-1]
-        path = found[-1] if len(array.children) > 1 else found[-1][:-2]
-        after = jsonc.remove(text, path)
+        after = _without_hook(text, found[-1])
         if after is None:
             return None
         text = after
 
 
-def _ours(agent: str, root: jsonc.Node, event: str) -> list[list[tuple[jsonc.Node, int]]]:
+def _without_hook(text: str, way: _Way) -> str | None:
+    """The text without one hook, and without its group if that has no other."""
+    array, _ = way[-1]
+    return jsonc.remove(text, way if len(array.children) > 1 else way[:-2])
+
+
+def _ours(agent: str, root: jsonc.Node, event: str) -> list[_Way]:
     """The ways from the document to each hook of ours for an event."""
     found = []
     for way in _ways(root, "hooks", event):
@@ -86,9 +99,9 @@ def _ours(agent: str, root: jsonc.Node, event: str) -> list[list[tuple[jsonc.Nod
     return found
 
 
-def _ways(root: jsonc.Node, *keys: str) -> list[list[tuple[jsonc.Node, int]]]:
+def _ways(root: jsonc.Node, *keys: str) -> list[_Way]:
     """The way along some keys; none where they do not lead anywhere."""
-    way: list[tuple[jsonc.Node, int]] = []
+    way: _Way = []
     node = root
     for key in keys:
         at = [index for index, child in enumerate(node.children) if child.key == key]
@@ -100,8 +113,33 @@ def _ways(root: jsonc.Node, *keys: str) -> list[list[tuple[jsonc.Node, int]]]:
 
 
 def _calls_us(agent: str, hook: Any) -> bool:
-    command = hook.get("command") if isinstance(hook, dict) else None
-    return isinstance(command, str) and NAME in command and f" hook {agent}" in command
+    if not isinstance(hook, dict) or hook.get("type", "command") != "command":
+        return False
+    command = hook.get("command")
+    return isinstance(command, str) and is_hook_command(agent, command)
+
+
+def is_hook_command(agent: str, command: str) -> bool:
+    """Whether a shell's command is a call of our hook for an agent, and nothing besides."""
+    if "\n" in command:
+        return False
+    words = shlex.shlex(command, posix=True, punctuation_chars=True)
+    words.whitespace_split, words.commenters = True, ""
+    try:
+        found = list(words)
+    except ValueError:  # quotes that do not end
+        return False
+    if found[-2:] == ["||", "true"]:
+        del found[-2:]
+    return _is_program(found[:-2]) and found[-2:] == ["hook", agent]
+
+
+def _is_program(words: Sequence[str]) -> bool:
+    """Whether these words start our program, wherever that is."""
+    name = words[0].rpartition("/")[2] if words else ""
+    return (name == NAME and len(words) == 1) or (
+        _PYTHON.fullmatch(name) is not None and [*words[1:]] in (["-m", NAME], ["-P", "-m", NAME])
+    )
 
 
 # -- the MCP server ------------------------------------------------------------------------------
@@ -112,7 +150,7 @@ def _is_server(held: Any) -> bool:
     if not isinstance(held, dict) or not isinstance(held.get("args"), list):
         return False
     words = [str(held.get("command")), *map(str, held["args"])]
-    return words[-1] == "mcp" and (words[0].endswith(f"/{NAME}") or words[1:-1] == ["-m", NAME])
+    return words[-1] == "mcp" and _is_program(words[:-1])
 
 
 def with_server(wanted: Mapping[str, Any], text: str) -> str:
@@ -130,8 +168,18 @@ def with_server(wanted: Mapping[str, Any], text: str) -> str:
             f"there is an MCP server {NAME} that is not ours",
             hint=f"rename it, or take it away: claude mcp remove -s user {NAME}",
         )
-    new = there.value | {key: wanted[key] for key in ("command", "args")}
-    return text if there.value == new else jsonc.replace(text, there, new)
+    for key in ("args", "command"):
+        there = _entry(text)
+        held = there.member(key)
+        if held is not None and held.value != wanted[key]:
+            text = jsonc.replace(text, held, wanted[key])
+    return text
+
+
+def _entry(text: str) -> jsonc.Node:
+    """Our entry in a text that has one."""
+    servers, index = _ways(_object(text), "mcpServers", NAME)[0][-1]
+    return servers.children[index].node
 
 
 def without_server(text: str) -> str | None:

@@ -1,8 +1,9 @@
 """An answer with citations, judged: a model's reply in, what may be shown out (S0.63).
 
 The answer's shape is enforced, and what it cites is held against the text that was sent. A
-citation of an entry that was not in that text is dropped. One whose excerpt does not stand in
-its entry, white space aside, gets the entry's own words that come nearest to it, or is dropped
+citation of an entry that was not in that text is dropped. An excerpt that stands in its entry,
+white space aside, is taken as it is; of another one ellipses and quotation marks are taken off,
+and where that does not help, it gets the entry's own words that come nearest to it, or is dropped
 where the two have no word in common; so what is quoted was said, by whom it says. Each of these
 is noted. All text is cleaned, then redacted, then cut, as every reply is.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -20,7 +21,7 @@ from pydantic.alias_generators import to_camel
 from indexerd.core.check import Rejected, faults, json_of
 from indexerd.core.clean import clean_line, clean_text, scrub
 from indexerd.core.passages import nearest
-from indexerd.core.questions import CUT, Said
+from indexerd.core.questions import CUT, Context, Said
 
 ANSWER_MAX = 8000  # characters
 EXCERPT_MAX = 280
@@ -122,6 +123,14 @@ def judge_answer(
     return Cited(markdown, said.confidence, tuple(kept), tuple(notes))
 
 
+def partly(cited: Cited, context: Context) -> Cited:
+    """An answer of the built-in model, which says itself where it has not looked at everything."""
+    if not context.notes:
+        return cited
+    first, gap, rest = cited.markdown.partition("\n\n")
+    return replace(cited, markdown=f"{first} {context.notes[0]}{gap}{rest}")
+
+
 def _safe(text: str, redact: Callable[[str], str]) -> str:
     return redact(clean_text(text, len(text)))
 
@@ -163,9 +172,17 @@ class _Citations:
         return found or self._sections.get(entry_id.strip(" \t\n[]`"))
 
     def _excerpt(self, section: Said, given: str) -> str:
-        """As much of an excerpt as stands in its entry; nothing where that is too little."""
+        """As much of an excerpt as stands in its entry; nothing where that is too little.
+
+        What stands there word for word is taken as it is: its dots and quotation marks may be the
+        entry's own. Only of another one is what a model may have added taken off.
+        """
         text = _safe(given[:_READ], self._redact)
-        bare = self._bare.setdefault(section.shown, _bare(section.text))
+        if section.shown not in self._bare:
+            self._bare[section.shown] = _bare(section.text)
+        bare = self._bare[section.shown]
+        if text.strip(_QUOTES + "….") and _bare(text) in bare:
+            return clean_line(text, EXCERPT_MAX)
         parts = (clean_line(part, EXCERPT_MAX).strip(_QUOTES) for part in _ELLIPSIS.split(text))
         held = [part for part in parts if part and _bare(part) in bare]
         best = max(held, key=len, default="")

@@ -18,7 +18,9 @@ settings, which hold however far back they were made (S1.18 to S1.20).
     setting         provider, modelId, thinkingLevel
     message         provider, stopReason, errorMessage
     any             unseen: it is no part of the conversation, as later lines show; sent: the
-                    texts that the model gets, where those of the entry are less
+                    texts that the model gets, where those of the entry are less; sentAs: the
+                    role in which it gets them, where the kind does not tell; ahead: it gets them
+                    before what was said since the newest answer, and after results of tools
 
 A provider that no entry names is the one in the state's notes. The rules are those of pi 0.87,
 and hold for every agent that says the above. What surprised us: an older compaction in the range
@@ -49,6 +51,7 @@ ROLES = {
     Kind.COMPACTION: "compactionSummary",
     Kind.BRANCH_SUMMARY: "branchSummary",
 }
+_SPOKEN = frozenset({Kind.USER, Kind.ASSISTANT, Kind.TOOL, Kind.COMPACTION})
 _EDITABLE = frozenset({Kind.USER, Kind.ASSISTANT, Kind.TOOL, Kind.CUSTOM})
 
 Read = Callable[[int], Entry]  # a row in full
@@ -114,12 +117,49 @@ def _messages(state: SessionState, path: list[int], read: Read) -> Iterator[Mess
     edits = _edits(rows, read)
     if at is not None and read(path[at]).details.get("keeps") == "users":
         yield from _users(state, path[:at], read)
-    for row in rows:
+    said: list[tuple[Entry, list[Message]]] = []  # since the newest answer
+    for row in [*rows, *_trailing(state, path, read)]:
         entry = read(row)
+        edit = edits.get(entry.id, ...)
+        if entry.kind is Kind.ASSISTANT:
+            yield from _placed(said)
+            said = []
         if entry.kind is not Kind.COMPACTION:
-            yield from _said(entry, edits.get(entry.id, ...))
+            said.append((entry, list(_said(entry, edit))))
         elif at is not None and row == path[at]:
-            yield from _summary(entry, edits.get(entry.id, ...))
+            said.append((entry, list(_summary(entry, edit))))
+    yield from _placed(said)
+
+
+def _trailing(state: SessionState, path: list[int], read: Read) -> list[int]:
+    """Rows below the leaf that say what goes ahead of it, or of what follows: it stays the leaf."""
+    found: list[int] = []
+    below = {*path[-1:]}
+    for row in range(path[-1] + 1 if path else len(state), len(state)):
+        if state.parent(row) not in below:
+            continue
+        if state.kind(row) in _SPOKEN:
+            break
+        below.add(row)
+        if state.kind(row) is Kind.OTHER and read(row).details.get("ahead"):
+            found.append(row)
+    return found
+
+
+def _placed(said: list[tuple[Entry, list[Message]]]) -> list[Message]:
+    """What was said after an answer, in the order in which the model gets it."""
+    if any(entry.details.get("ahead") for entry, _ in said):
+        said = sorted(said, key=lambda one: _place(one[0]))
+    return [message for _, messages in said for message in messages]
+
+
+def _place(entry: Entry) -> int:
+    """Answers, results of tools, what goes ahead, and all else."""
+    if entry.kind is Kind.ASSISTANT:
+        return 0
+    if entry.kind is Kind.TOOL and "sentAs" not in entry.details:
+        return 1
+    return 2 if entry.details.get("ahead") else 3
 
 
 def _kept(state: SessionState, path: list[int], at: int, read: Read) -> list[int]:
@@ -232,6 +272,8 @@ def _role(entry: Entry) -> str | None:
     """The role in which a model sees an entry; None where it does not."""
     if entry.details.get("unseen"):
         return None
+    if "sentAs" in entry.details:
+        return str(entry.details["sentAs"])
     if entry.kind is Kind.SYSTEM:
         return entry.role if entry.role in ("system", "developer") else None
     if entry.kind is Kind.OTHER:  # of whatever role: typed by nobody, and sent all the same

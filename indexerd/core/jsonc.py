@@ -6,7 +6,9 @@ comments to the letter. What was put in can be taken out again, and the text is 
 was, byte for byte, as long as nobody has changed that place in between.
 
 A container that we make begins with a line break; one that was empty before we came begins with
-our first member at once. That is how taking out knows which of the two stays, empty.
+our first member at once, and that member has line breaks. That is how taking out knows which of
+the two stays, empty. Where another program has written all of it into one line since, nobody can
+know; then what is empty goes, down to the document itself, which stays.
 
 ValueError says where a text is not JSON: a line's number, never what stands there.
 """
@@ -94,8 +96,13 @@ def remove(text: str, path: list[tuple[Node, int]]) -> str | None:
     """
     container, index = path[-1]
     child = container.children[index]
-    if len(container.children) == 1 and text[container.start + 1 : child.start].isspace():
-        return remove(text, path[:-1]) if len(path) > 1 else None
+    around = text[container.start + 1 : child.start], text[child.end : container.end - 1]
+    if len(container.children) > 1 or "".join(around).strip():  # others, or a comment of theirs
+        return _without(text, container, index)
+    if len(path) == 1:
+        return None if around[0] else _without(text, container, index)
+    if around[0] or (child.node.children and "\n" not in text[child.start : child.end]):
+        return remove(text, path[:-1])
     return _without(text, container, index)
 
 

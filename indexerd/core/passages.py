@@ -9,14 +9,18 @@ question that carry meaning, in one form for all endings; rare words count most.
 identifiers, too (`confirmButton`); scripts without spaces are looked at by pairs of characters.
 Later ones count a little more, as decisions are revised; so does what tells a decision where one
 is asked for, and the reply to a user's message that fits. A user's own questions count less:
-they rarely hold their answer. Work is linear: only places where a word stands are looked at.
+they rarely hold their answer. What is cited holds a word of the question: a reply in which none
+stands is quoted as one, and what it replies to is cited.
+
+Work is linear: only places where a word stands are looked at, and where those are too many, only
+the newest, which is said.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from math import log
@@ -43,6 +47,7 @@ _FAR_BELOW = 0.35  # of the best score: what comes below it is left out
 _HIGH, _MEDIUM, _SOME, _FITS = 0.8, 0.5, 0.4, 0.2
 
 FOUND = "No language model answered this: these passages of the session fit the question best."
+CROWDED = " Its words stand in so many places that only the newest of these were looked at."
 NOTHING = (
     "No passage of the session fits the question. (Its words were looked for; no language model "
     "read the session.)"
@@ -57,7 +62,11 @@ _DECIDED = re.compile(
 _OWN = re.compile(r"\b(?:did|do|have) (?:i|we|the user) (?:ask|want|say|request)|\buser\b")
 _BLANK = re.compile(r"\n[ \t]*\n\s*")
 _BREAKS = re.compile(r"\n|(?<=[.!?;])\s|[\u3002\uff01\uff1f]")
+_RUN = re.compile(r"[^\W_]+")
 _OPEN_END = 5  # a stem of so many may go on, at half its weight
+
+
+Check = Callable[[], None]
 
 
 @dataclass(slots=True)
@@ -72,28 +81,42 @@ class Passage:
     places: list[int] = field(default_factory=list)
     score: float = 0.0
     share: float = 0.0  # of the question that it covers
+    to: Passage | None = None  # what it replies to, where no word of the question stands in it
 
 
-def answer(question: Question) -> dict[str, Any]:
-    """The fields of an answer: answerMarkdown, confidence, citations."""
+def answer(question: Question, check: Check = lambda: None) -> dict[str, Any]:
+    """The fields of an answer: answerMarkdown, confidence, citations.
+
+    `check` is called now and then; what it raises ends the work.
+    """
     terms = terms_of(question.text)
-    found = _passages(question.said, terms)
+    found = _passages(question.said, terms, check)
     weights = _weights(question.said, terms, found)
-    best = _best(_ranked(question, found, weights))
+    best = _best(_ranked(question, found, weights, check))
+    crowded = CROWDED if sum(len(one.places) for one in found) >= HITS_MAX else ""
     if not best or max(one.share for one in best) < _FITS:
-        return {"answerMarkdown": NOTHING, "confidence": "low", "citations": []}
-    quotes, citations = [FOUND], []
+        return {"answerMarkdown": NOTHING + crowded, "confidence": "low", "citations": []}
+    quotes, citations = [FOUND + crowded], list[dict[str, str]]()
     for one in best:
         entry_id, role, text = question.said[one.entry]
-        quotes.append(_quoted(f"[{entry_id}] {role.capitalize()}: {text[one.start : one.end]}"))
-        excerpt = " ".join(_around(text, one).split())
-        citations.append({"entryId": entry_id, "role": role, "excerpt": excerpt})
+        who = role.capitalize()
+        if one.to is not None:
+            who += f", in reply to [{question.said[one.to.entry][0]}]"
+        quotes.append(_quoted(f"[{entry_id}] {who}: {text[one.start : one.end]}"))
+        cited = _citation(question, one.to or one)
+        citations += [] if cited in citations else [cited]
     confidence = _confidence(best, weights)
     return {
         "answerMarkdown": "\n\n".join(quotes),
         "confidence": confidence,
         "citations": citations,
     }
+
+
+def _citation(question: Question, one: Passage) -> dict[str, str]:
+    entry_id, role, text = question.said[one.entry]
+    excerpt = " ".join(_around(text, one).split())
+    return {"entryId": entry_id, "role": role, "excerpt": excerpt}
 
 
 def nearest(text: str, words: str) -> str:
@@ -108,13 +131,15 @@ def nearest(text: str, words: str) -> str:
 # -- finding -------------------------------------------------------------------------------------
 
 
-def _passages(said: Sequence[tuple[str, str, str]], terms: Sequence[Term]) -> list[Passage]:
+def _passages(
+    said: Sequence[tuple[str, str, str]], terms: Sequence[Term], check: Check = lambda: None
+) -> list[Passage]:
     """Every passage in which a term stands."""
     found: list[Passage] = []
     left = HITS_MAX
     for entry in reversed(range(len(said))):
         text = said[entry][2]
-        hits = sorted(islice(_hits(text, terms), left))
+        hits = sorted(islice(_hits(text, terms, check), left))
         left -= len(hits)
         if hits:
             found += _spread(entry, text, hits)
@@ -123,10 +148,11 @@ def _passages(said: Sequence[tuple[str, str, str]], terms: Sequence[Term]) -> li
     return found
 
 
-def _hits(text: str, terms: Sequence[Term]) -> Iterator[tuple[int, int, float]]:
+def _hits(text: str, terms: Sequence[Term], check: Check) -> Iterator[tuple[int, int, float]]:
     """Where terms stand in a text: (place, term, what it counts)."""
     low = fold(text)
     for number, term in enumerate(terms):
+        check()
         for form, weight in term.forms.items():
             needle = form.removesuffix("y") if len(form) > STEM_LEAST else form
             at = low.find(needle)
@@ -141,12 +167,12 @@ def _counts(text: str, low: str, at: int, form: str) -> float:
     """What a place counts at which a form may begin: it has to begin a word, and be all of it."""
     if at and low[at - 1].isalnum() and not (text[at].isupper() and text[at - 1].islower()):
         return 0.0
-    end = at
-    while end < len(low) and low[end].isalnum() and end - at < 2 * PASSAGE_MAX:
-        if end > at and text[end].isupper() and text[end - 1].islower():
-            break
-        end += 1
+    run = _RUN.match(low, at, at + 2 * PASSAGE_MAX)
+    end = run.end() if run else at
     word = low[at:end]
+    if text[at:end] != word:  # a part of an identifier may end sooner
+        ends = (to for to in range(at + 1, end) if text[to].isupper() and text[to - 1].islower())
+        word = low[at : next(ends, end)]
     if word == form or stem(word) == form:
         return 1.0
     return 0.5 if len(form) >= _OPEN_END and word.startswith(form) else 0.0
@@ -213,11 +239,15 @@ def _weights(
 
 
 def _ranked(
-    question: Question, found: Sequence[Passage], weights: Sequence[float]
+    question: Question,
+    found: Sequence[Passage],
+    weights: Sequence[float],
+    check: Check = lambda: None,
 ) -> list[Passage]:
     """The passages by their scores, best first; replies to what fits are among them."""
     whole = sum(weights) or 1.0
     for one in found:
+        check()
         length = _K * (1 - _B + _B * max(one.end - one.start, _SHORT) / _USUAL)
         one.share = sum(weights[number] * well for number, well in one.fits.items()) / whole
         one.score = sum(
@@ -228,6 +258,7 @@ def _ranked(
     everything = [*found, *_replies(question, found)]
     manner = _Manner.of(question.text)
     for one in everything:
+        check()
         _, role, text = question.said[one.entry]
         passage = text[one.start : one.end].rstrip()
         one.score *= manner.factor(role, passage)
@@ -261,7 +292,8 @@ class _Manner(NamedTuple):
 def _replies(question: Question, found: Sequence[Passage]) -> Iterator[Passage]:
     """The beginnings of replies to what a user asked in the words of the question.
 
-    Where such a passage was found by its own words already, it only gains by it.
+    Where such a passage was found by its own words already, it only gains by it. One without a
+    word of the question is worth showing only as the reply to what asks something.
     """
     known = {(one.entry, one.start): one for one in found}
     asked: dict[int, Passage] = {}
@@ -279,12 +311,19 @@ def _replies(question: Question, found: Sequence[Passage]) -> Iterator[Passage]:
             if same is not None:
                 same.score += one.score * weight / 2
                 same.share = max(same.share, one.share * weight)
-            else:
-                made = Passage(reply, start, end)
+            elif _asks(question.said[place][2], one):
+                made = Passage(reply, start, end, to=one)
                 made.score, made.share = one.score * weight, one.share * weight
                 made.fits.update(one.fits)
                 yield made
             weight *= _REPLY_LATER
+
+
+def _asks(text: str, one: Passage) -> bool:
+    """Whether a passage of a user's text is a question, or the text ends with one."""
+    return any(
+        text[max(0, end - 80) : end].rstrip().endswith(_ASKING) for end in (one.end, len(text))
+    )
 
 
 def _best(ranked: Sequence[Passage]) -> list[Passage]:

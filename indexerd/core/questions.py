@@ -4,6 +4,7 @@ In: what was said on a path, read newest first and only as far as needed. Out: s
 `[entryId] User: …`, `[entryId] Assistant: …` and `[entryId] Summary: …`, split by a blank line,
 within a number of bytes, and the prompt around them. There is no cap on lines.
 
+Escape sequences and what else cannot be seen go first, as they would split words, and secrets.
 Redaction comes before the cut, over the joined text. Where that leaves something out, summaries
 that the agent itself wrote of the earlier part go first, newest first up to a quarter of the
 space; they are redacted each by itself. A compaction tells of everything before it, and so of
@@ -22,6 +23,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any
 
+from indexerd.core.clean import clean_text
 from indexerd.core.transcript import BEYOND_BYTES, MESSAGE_MAX, Redactor
 from indexerd.events import Prompt, Question
 
@@ -30,6 +32,8 @@ SUMMARIES_SHARE = 4  # a summary may take the space that the text leaves, up to 
 EVER = 1 << 62  # the age of a summary that tells of everything before it
 EMPTY = "no user/assistant conversation to ask about"
 CUT = "…"
+TRUNCATED = "Context truncated to the most recent {} bytes."
+LOOKED_AT = "Only the most recent {:.3g} MB of the conversation were looked through."
 
 _LABELS = {"user": "User", "assistant": "Assistant", "summary": "Summary"}
 _ROLES = {label: role for role, label in _LABELS.items()}
@@ -130,18 +134,26 @@ def _take(source: Iterator[Said], taken: list[Said], limit: int) -> bool:
     """Take sections until their text passes the limit; False at the source's end."""
     size = sum(_cost(one) for one in taken)
     for one in source:
-        if not one.text:
+        plain = _plain(replace(one, text=_visible(one.text[-MESSAGE_MAX:])))
+        if not plain.text.strip():
             continue
-        taken.append(_plain(one))
-        size += _cost(taken[-1])
+        taken.append(plain)
+        size += _cost(plain)
         if size > limit:
             return True
     return False
 
 
 def _plain(one: Said) -> Said:
-    """Bounded, and without a line that looks like a section's beginning."""
-    return replace(one, text=_LIKE_HEADS.sub("> ", one.text[-MESSAGE_MAX:]))
+    """Without a line that looks like a section's beginning."""
+    return replace(one, text=_LIKE_HEADS.sub("> ", one.text))
+
+
+def _visible(text: str) -> str:
+    """Without what cannot be seen; exactly as it was where all of it can be."""
+    if text.isprintable() or all(char.isprintable() or char in "\n\t" for char in set(text)):
+        return text
+    return clean_text(text, len(text))
 
 
 def _cost(one: Said) -> int:
@@ -175,7 +187,7 @@ def _told(
     found: list[Said] = []
     counts: dict[str, int] = {}
     for one in summaries:
-        text, here = redact(one.text[:MESSAGE_MAX].strip())
+        text, here = redact(_visible(one.text[:MESSAGE_MAX]).strip())
         clean = _plain(replace(one, text=text))
         if not clean.text:
             continue
@@ -201,14 +213,17 @@ def _sum(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
 # -- cutting -------------------------------------------------------------------------------------
 
 
-def compose(found: Gathered, max_bytes: int) -> Context:
-    """Cut what was gathered to at most `max_bytes`, summaries included."""
+def compose(found: Gathered, max_bytes: int, *, local: bool = False) -> Context:
+    """Cut what was gathered to at most `max_bytes`, summaries included.
+
+    `local`: for the built-in model, whose bound is not the one of the settings.
+    """
     size = _size(render(found.sections))
     if size <= max_bytes:
         return Context(found.sections, found.redactions, bytes=size)
     told = _chosen(found, max_bytes)
     kept = cut(found.sections, max_bytes - sum(map(_cost, told)))
-    notes = [f"Context truncated to the most recent {max_bytes} bytes."]
+    notes = [LOOKED_AT.format(max_bytes / 1e6) if local else TRUNCATED.format(max_bytes)]
     if told:
         many = "A summary" if len(told) == 1 else f"{len(told)} summaries"
         notes.append(f"{many} of earlier parts, written by the agent, stood in for what was cut.")

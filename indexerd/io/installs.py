@@ -3,14 +3,16 @@
 In: `Edit`s, each a path and a pure function from the text that is there to the text that is to
 be there (None: no file). Out: one `Change` a path, the same whether it is done once or twice.
 
-* Every edit is worked out before the first one is written, so that a file nobody can read stops
-  all of them.
+* All of it is done, or nothing: every edit is worked out, and its directory tried, before the
+  first one is written; where one fails all the same, those before it are undone.
 * A file is replaced as a whole, by rename; mode and owner stay, and where the path is a symbolic
   link its target is replaced and the link stays.
 * A file is read right before it is written, and once more right before the rename: what its agent
   wrote meanwhile is taken in, and never lost.
 * A file without our marker is never overwritten and never removed; neither is one of ours that
   somebody edited, unless `force` says so.
+* What was there before comes back: a file that was there, empty, is told from one that was not by
+  a line break at the head of what we write; a directory of ours is named in the marker.
 
 What is to be changed inside a file is worked out by `core.jsonc` and `core.toml_table`.
 """
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Callable, Sequence
@@ -29,7 +32,7 @@ from pathlib import Path
 from typing import Literal
 
 from indexerd.core import jsonc, toml_table
-from indexerd.errors import AccessError, ConfigError, UsageError, WriteError
+from indexerd.errors import AccessError, ConfigError, IndexerdError, UsageError, WriteError
 from indexerd.io.lock import sync, sync_directory
 
 MARKER = "indexerd integration"
@@ -39,6 +42,7 @@ TRIES = 20  # its agent may write it at the same time
 Did = Literal["created", "updated", "unchanged", "removed", "absent"]
 Text = str | None
 _HEAD = f"{MARKER}; `indexerd integrate codex --remove` takes it away"
+_MADE = re.compile(r", directories made: (\d+)")
 _COMMENTS = {".md": ("<!-- ", " -->"), ".py": ("# ", ""), ".toml": ("# ", "")}
 
 
@@ -61,28 +65,56 @@ class Change:
 
 
 def apply(edits: Sequence[Edit]) -> list[Change]:
-    """Do all of it. Raises before anything is written where one of the edits cannot be made.
+    """Do all of it, or nothing.
 
     ConfigError: a file is not what it must be. UsageError: something that is not ours is in the
-    way. AccessError, WriteError: the system says no.
+    way. AccessError, WriteError: the system says no. Each names the file.
     """
     for edit in edits:
-        edit.change(_read(_target(edit.path))[0])
-    return [_apply(edit) for edit in edits]
+        target = _target(edit.path)
+        before = _read(target)[0]
+        if edit.change(before) != before:
+            _try_directory(target)
+    done: list[tuple[Edit, Text, Text]] = []
+    try:
+        for edit in edits:
+            done.append((edit, *_apply(edit)))  # noqa: PERF401 - some are done when one fails
+    except IndexerdError:
+        for edit, before, after in reversed(done):
+            _undo(edit, before, after)
+        raise
+    return [_told(*one) for one in done]
 
 
-def _apply(edit: Edit) -> Change:
+def _apply(edit: Edit) -> tuple[Text, Text]:
+    """Make one change; the text that was there, and the text that is there now."""
     target = _target(edit.path)
     for _ in range(TRIES):
         before, stamp = _read(target)
         after = edit.change(before)
-        if after == before:
-            return Change(edit.path, "absent" if edit.removing else "unchanged")
-        if _put(target, after, stamp, edit.mode):
-            if edit.removing:
-                return Change(edit.path, "removed")
-            return Change(edit.path, "created" if before is None else "updated")
+        if after == before or _put(target, after, stamp, edit.mode):
+            return before, after
     raise WriteError(f"{edit.path} keeps changing", hint="close its agent, and try again")
+
+
+def _undo(edit: Edit, before: Text, after: Text) -> None:
+    """Take a change back, unless somebody has written the file since."""
+    target = _target(edit.path)
+    with suppress(IndexerdError):
+        held, stamp = _read(target)
+        if before != after and held == after:
+            _put(target, before, stamp, edit.mode)
+            made = _new(after.partition("\n")[0]) if before is None and after else 0
+            for one in [*target.parents][:made]:
+                drop_directory(str(one))
+
+
+def _told(edit: Edit, before: Text, after: Text) -> Change:
+    if after == before:
+        return Change(edit.path, "absent" if edit.removing else "unchanged")
+    if edit.removing:
+        return Change(edit.path, "removed")
+    return Change(edit.path, "created" if before is None else "updated")
 
 
 # -- files ---------------------------------------------------------------------------------------
@@ -124,6 +156,23 @@ def _read(path: Path) -> tuple[Text, _Stamp]:
     return text, _stamp(found)
 
 
+def _try_directory(path: Path) -> None:
+    """Make a file beside one that is to be written, and remove it; AccessError, WriteError."""
+    there = next(one for one in path.parents if one.is_dir())
+    try:
+        fd, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=there)
+        os.close(fd)
+        Path(name).unlink()
+    except OSError as bad:
+        raise _refused(path, bad, "nothing was changed") from None
+
+
+def _refused(path: Path, bad: OSError, hint: str) -> AccessError | WriteError:
+    if isinstance(bad, PermissionError):
+        return AccessError(f"{path}: {bad.strerror}", hint=f"{hint}; let us write {path.parent}")
+    return WriteError(f"{path}: {bad.strerror}", hint=hint)
+
+
 def _put(path: Path, text: Text, stamp: _Stamp, mode: int) -> bool:
     """Put a text in the place of a version of a file; False where that is no longer there."""
     try:
@@ -137,10 +186,8 @@ def _put(path: Path, text: Text, stamp: _Stamp, mode: int) -> bool:
         return _replace(path, text.encode("utf-8"), stamp, mode)
     except FileNotFoundError:  # it has just gone
         return False
-    except PermissionError as bad:
-        raise AccessError(f"{path}: {bad.strerror}") from None
     except OSError as bad:
-        raise WriteError(f"{path}: {bad.strerror}", hint="the file is as it was") from None
+        raise _refused(path, bad, "the file is as it was") from None
 
 
 def _replace(path: Path, held: bytes, stamp: _Stamp, mode: int) -> bool:
@@ -185,6 +232,7 @@ def _same(path: Path, stamp: _Stamp) -> bool:
 
 def _broken(path: str, why: str, hint: str = "mend the file; nothing was changed") -> ConfigError:
     bad = ConfigError([{"file": path, "key": "", "message": why, "hint": hint}])
+    bad.args = (f"{path}: {why}",)  # it is not our configuration, and no key of it is meant
     bad.hint = hint
     return bad
 
@@ -193,13 +241,18 @@ def _broken(path: str, why: str, hint: str = "mend the file; nothing was changed
 
 
 def own_file(path: str, body: str, *, force: bool = False) -> Edit:
-    """A file that is ours as a whole: its first line is a marker with a hash of the rest."""
-    return Edit(path, partial(_own, path, body, force), mode=0o644)
+    """A file that is ours as a whole: its first line is a marker with a hash of the rest.
+
+    The marker says how many directories had to be made for it.
+    """
+    parents = Path(path).parents
+    new = next(count for count, one in enumerate(parents) if one.is_dir())
+    return Edit(path, partial(_own, path, body, force, new), mode=0o644)
 
 
 def no_own_file(path: str, *, force: bool = False) -> Edit:
     """The same file taken away."""
-    return Edit(path, partial(_own, path, None, force), removing=True)
+    return Edit(path, partial(_own, path, None, force, 0), removing=True)
 
 
 def is_ours(text: str) -> bool:
@@ -222,20 +275,33 @@ def _head(path: Path) -> str:
     return ""
 
 
-def _own(path: str, body: Text, force: bool, before: Text) -> Text:
+def directories(path: str) -> list[str]:
+    """The directories that were made for a file of ours, which is there; the innermost first."""
+    count = _new(_head(Path(path)))
+    return [str(one) for one in [*Path(path).parents][:count]]
+
+
+def _new(line: str) -> int:
+    """How many directories were made, as a marker says."""
+    found = _MADE.search(line) if MARKER in line else None
+    return int(found[1]) if found else 0
+
+
+def _own(path: str, body: Text, force: bool, new: int, before: Text) -> Text:
     if before is None:
-        return None if body is None else _marked(path, body)
+        return None if body is None else _marked(path, body, new)
     line, _, rest = before.partition("\n")
     if not is_ours(before):
         raise UsageError(f"{path} is not ours", hint="move it out of the way")
     if f" {_digest(rest)} " not in line and not force:
         raise UsageError(f"{path} was edited", hint="keep what you need of it, then use --force")
-    return None if body is None else _marked(path, body)
+    return None if body is None else _marked(path, body, _new(line))
 
 
-def _marked(path: str, body: str) -> str:
+def _marked(path: str, body: str, new: int) -> str:
     opened, closed = _COMMENTS.get(Path(path).suffix, ("// ", ""))
-    told = f"{MARKER}, sha256 {_digest(body)} of what follows; `indexerd integrate` keeps this file"
+    made = f", directories made: {new}" if new else ""
+    told = f"{MARKER}, sha256 {_digest(body)} of what follows{made}; `indexerd integrate` keeps it"
     return f"{opened}{told}{closed}\n{body}"
 
 
@@ -258,20 +324,37 @@ def json_edit(path: str, change: Callable[[str], Text], *, removing: bool = Fals
 
 
 def _json(path: str, change: Callable[[str], Text], removing: bool, before: Text) -> Text:
-    if before is None and removing:
-        return None
-    text = "{\n}\n" if before is None else before
-    bom = "\ufeff" if text.startswith("\ufeff") else ""
+    bom, text = _without_bom(before or "")
+    empty = not text.strip()
+    if empty and removing:
+        return before
     try:
-        after = change(text[len(bom) :])
+        after = change("{\n}\n" if empty else text)
         new = None if after is None else jsonc.parse(after).value
     except UsageError as bad:
         raise UsageError(f"{path}: {bad}", hint=bad.hint) from None
     except ValueError as bad:
         raise _broken(path, str(bad)) from None
-    if before is None or after is None:
-        return None if new is None else jsonc.document(new)
-    return bom + after
+    if after is None:
+        left = _around(text)
+        return None if left is None else bom + left
+    if not empty:
+        return bom + after
+    return jsonc.document(new) if before is None else f"{before}\n{jsonc.document(new)}"
+
+
+def _around(text: str) -> Text:
+    """What was there before a document of which nothing is left; None: no file."""
+    root = jsonc.parse(text)
+    before, after = text[: root.start], text[root.end :]
+    if (before + after).strip():  # comments of the user's
+        return f"{before}{{}}{after}"
+    return before[:-1] if before.endswith("\n") else None
+
+
+def _without_bom(text: str) -> tuple[str, str]:
+    """A mark of the byte order, if there is one, and the rest."""
+    return text[: text.startswith("\ufeff")], text.removeprefix("\ufeff")
 
 
 # -- a table in a TOML file of the agent's -------------------------------------------------------
@@ -282,17 +365,21 @@ def toml_edit(path: str, table: str, lines: Sequence[str]) -> Edit:
     return Edit(path, partial(_toml, path, lambda text: toml_table.put(text, table, _HEAD, lines)))
 
 
-def no_toml_table(path: str, table: str) -> Edit:
+def no_toml_table(path: str, table: str, lines: Sequence[str]) -> Edit:
     """The same table taken away, with the tables below it."""
-    change = partial(_toml, path, lambda text: toml_table.take(text, table, _HEAD))
-    return Edit(path, change, removing=True)
+
+    def change(text: Text) -> Text:
+        return None if text is None else toml_table.take(text, table, _HEAD, lines)
+
+    return Edit(path, partial(_toml, path, change), removing=True)
 
 
-def _toml(path: str, change: Callable[[str], Text], before: Text) -> Text:
+def _toml(path: str, change: Callable[[Text], Text], before: Text) -> Text:
+    bom, text = _without_bom(before or "")
     try:
-        after = change(before or "")
+        after = change(None if before is None else text)
     except UsageError as bad:
         raise UsageError(f"{path}: {bad}", hint=bad.hint) from None
     except ValueError as bad:
         raise _broken(path, str(bad)) from None
-    return None if before is None and not after else after
+    return bom or None if after is None else bom + after

@@ -5,20 +5,23 @@ it answers with the JSON of a `Metadata`, a question with the JSON of an `Answer
 answers pass the same checks as any other model's. A prompt with neither (a digest) is refused,
 and `model` always says who answered; an answer to a question says so in its text, too.
 
-The work is done in a thread, as it is pure CPU work that must not hold up the event loop. A
-thread cannot be stopped: past its deadline it ends unheard, and its bounds end it soon.
+The work is done in a thread, as it is pure CPU work that must not hold up the event loop. Past
+its deadline, or when nobody waits for it any more, looking through a session stops soon; naming
+one is so short that it is not stopped.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 from typing import Final
 
 from indexerd.core.extract import extract
 from indexerd.core.passages import answer
 from indexerd.errors import DeadlineError, ModelUnavailableError
 from indexerd.llm.base import LOCAL, Prompt, Reply, Tokens
+from indexerd.llm.threads import Check, stoppable
 
 
 class Extractive:
@@ -39,7 +42,7 @@ class Extractive:
             )
         try:
             async with asyncio.timeout(timeout):
-                text = await asyncio.to_thread(_said, prompt)
+                text = await stoppable(partial(_said, prompt))
         except TimeoutError:
             raise DeadlineError(f"{self.key}: no answer within {timeout:g} s") from None
         return Reply(text=text, model=self.key, tokens=Tokens(0, 0))
@@ -48,7 +51,7 @@ class Extractive:
         """Nothing is held."""
 
 
-def _said(prompt: Prompt) -> str:
+def _said(prompt: Prompt, check: Check) -> str:
     if prompt.question is not None:
-        return json.dumps(answer(prompt.question))
+        return json.dumps(answer(prompt.question, check))
     return extract(prompt.facts).model_dump_json() if prompt.facts is not None else ""

@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import Any
 
 from indexerd.core.check import Rejected
-from indexerd.core.cited import judge_answer
+from indexerd.core.cited import judge_answer, partly
 from indexerd.core.questions import Gathered, compose, local_prompt
 from indexerd.core.transcript import Redactor
 from indexerd.errors import OutputInvalidError
@@ -37,7 +37,8 @@ def answer_alone(
     with coded():
         clean = redactor(settings)
         asked = question_of(question, clean)
-        context = compose(_gathered(library, row["sessionId"], leaf, clean), LOCAL_BYTES)
+        gathered = _gathered(library, row["sessionId"], leaf, clean)
+        context = compose(gathered, LOCAL_BYTES, local=True)
         model = Extractive()
         prompt = local_prompt(context, asked)
         reply = asyncio.run(model.generate(prompt, timeout=settings.query.timeout_seconds))
@@ -51,7 +52,7 @@ def answer_alone(
             raise OutputInvalidError(cited.error)
     ms = round((perf_counter() - started) * 1000)
     usage = usage_of(Spent(calls=1), model.key, ms, context.bytes)
-    return result_of(row, cited, context.notes, usage)
+    return result_of(row, partly(cited, context), context.notes, usage)
 
 
 def _gathered(library: Library, session_id: str, leaf: str | None, clean: Redactor) -> Gathered:

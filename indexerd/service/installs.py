@@ -36,6 +36,10 @@ TABLE = f"mcp_servers.{NAME}"
 PLACEHOLDER = "__INDEXERD_COMMAND__"
 RESUME_SECONDS = 10
 MORE_SECONDS = 10.0  # for a hook or a tool, beyond what a question may take
+_OPENCODE_WAITS = (
+    "once it has any plugin, opencode installs a package of its own from the network; while there"
+    " is no network, it waits for that at every start, for more than a minute (74 s in 1.18)"
+)
 # Codex hands these on to an MCP server only where they are named.
 PASSED_ON = (
     *("INDEXERD_SOCKET", "INDEXERD_CONFIG", "INDEXERD_STATE_DIR", "INDEXERD_DATA_DIR"),
@@ -116,8 +120,11 @@ def _pi(host: Host, *, remove: bool) -> Work:
     roots = _there("pi", map(host.path, chosen), remove=remove)
     homes = [f"{root}/extensions/{NAME}" for root in roots]
     edits = [edit for home in homes for edit in _copied(host, "pi", home, remove=remove)]
+    made = [
+        one for home in homes for path in installs.owned(home) for one in installs.directories(path)
+    ]
     notes = ("sessions that run now take it up with /reload",)
-    return Work(tuple(edits), tuple(homes), notes)
+    return Work(tuple(edits), tuple(dict.fromkeys((*homes, *made))), notes)
 
 
 def _copied(host: Host, agent: str, home: str, *, remove: bool) -> list[Edit]:
@@ -150,15 +157,21 @@ def _opencode(host: Host, *, remove: bool) -> Work:
     config = host.base("XDG_CONFIG_HOME", ".config") + "/opencode"
     data = host.base("XDG_DATA_HOME", ".local/share") + "/opencode"
     _there("opencode", (config, data), remove=remove)
-    home = f"{config}/plugins"
+    bodies = packaged("opencode", host.command if host.serves_mcp else ())
+    ours = {f"{config}/plugins/{name}": body for name, body in bodies.items()}
     edits = [
-        installs.no_own_file(f"{home}/{name}", force=host.force)
+        installs.no_own_file(path, force=host.force)
         if remove
-        else installs.own_file(f"{home}/{name}", body, force=host.force)
-        for name, body in packaged("opencode", host.command if host.serves_mcp else ()).items()
+        else installs.own_file(path, body, force=host.force)
+        for path, body in ours.items()
     ]
-    notes = ("it is there in sessions that start from now on", *_mcp_notes(host))
-    return Work(tuple(edits), notes=notes)
+    made = dict.fromkeys(one for path in ours for one in installs.directories(path))
+    notes = (
+        "it is there in sessions that start from now on",
+        _OPENCODE_WAITS,
+        *_mcp_notes(host),
+    )
+    return Work(tuple(edits), tuple(made), notes)
 
 
 # -- Claude Code and Codex: lines in files of theirs ---------------------------------------------
@@ -166,16 +179,23 @@ def _opencode(host: Host, *, remove: bool) -> Work:
 
 def _claude(host: Host, *, remove: bool) -> Work:
     named = host.env.get("CLAUDE_CONFIG_DIR", "")
-    chosen = [named] if named else host.settings.agents.claude.roots or ["~/.claude"]
-    edits: list[Edit] = []
-    for root in _there("claude", map(host.path, chosen), remove=remove):
-        edits.append(_hooks(host, "claude", f"{root}/settings.json", remove=remove))
-        if host.serves_mcp or remove:
-            server = partial(agent_settings.with_server, _server(host.command))
-            change = agent_settings.without_server if remove else server
-            edits.append(installs.json_edit(_claude_state(host, root), change, removing=remove))
+    chosen = [named] if named else host.settings.agents.claude.roots
+    roots = _there("claude", map(host.path, chosen or _usual(host)), remove=remove)
+    if not chosen and not remove:
+        del roots[1:]  # the second is Claude Code's where the first is not there
+    edits = [_hooks(host, "claude", f"{root}/settings.json", remove=remove) for root in roots]
+    if host.serves_mcp or remove:
+        server = partial(agent_settings.with_server, _server(host.command))
+        change = agent_settings.without_server if remove else server
+        states = dict.fromkeys(_claude_state(host, root) for root in roots)
+        edits += [installs.json_edit(path, change, removing=remove) for path in states]
     notes = ("it is there in sessions that start from now on", *_mcp_notes(host))
     return Work(tuple(edits), notes=notes)
+
+
+def _usual(host: Host) -> tuple[str, str]:
+    """Where Claude Code is; the first that is there counts."""
+    return host.path("~/.claude"), host.base("XDG_CONFIG_HOME", ".config") + "/claude"
 
 
 def _claude_state(host: Host, root: str) -> str:
@@ -183,7 +203,7 @@ def _claude_state(host: Host, root: str) -> str:
     old = f"{root}/.config.json"
     if os.path.isfile(old) and os.path.getsize(old):  # noqa: PTH113, PTH202 - text paths
         return old
-    usual = root == host.path("~/.claude") and not host.env.get("CLAUDE_CONFIG_DIR")
+    usual = root in _usual(host) and not host.env.get("CLAUDE_CONFIG_DIR")
     return host.path("~/.claude.json") if usual else f"{root}/.claude.json"
 
 
@@ -193,10 +213,11 @@ def _codex(host: Host, *, remove: bool) -> Work:
     edits: list[Edit] = []
     for root in _there("codex", map(host.path, chosen), remove=remove):
         edits.append(_hooks(host, "codex", f"{root}/hooks.json", remove=remove))
+        path, lines = f"{root}/config.toml", _codex_server(host)
         if remove:
-            edits.append(installs.no_toml_table(f"{root}/config.toml", TABLE))
+            edits.append(installs.no_toml_table(path, TABLE, lines))
         elif host.serves_mcp:
-            edits.append(installs.toml_edit(f"{root}/config.toml", TABLE, _codex_server(host)))
+            edits.append(installs.toml_edit(path, TABLE, lines))
     notes = (
         "Codex runs new hooks once you have trusted them: it asks at its next start, or use /hooks",
         "a Codex that does not know hooks.json yet has the MCP server alone",

@@ -1,7 +1,11 @@
-"""Codes of failed questions: those of the tool that `query_session` follows (S0.64).
+"""What is told of failed questions: codes of the tool that `query_session` follows, and hints.
 
-An error keeps its own kind; the code goes with it as `upstream`. Where the kind alone does not
-say which (a session that is unknown, or whose file is gone), whoever raises it sets the code.
+An error keeps its own kind; the code goes with it as `upstream` (S0.64). Where the kind alone
+does not say which (a session that is unknown, or whose file is gone), whoever raises it sets the
+code. That tool knew neither budgets nor texts that are too large: they get the nearest code.
+
+The hints of the errors themselves are about indexing, which tries again by itself. Nobody asks a
+question again but whoever asked it, so here they say something else.
 """
 
 from __future__ import annotations
@@ -9,7 +13,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from indexerd.errors import IndexerdError
+from indexerd.errors import (
+    BudgetError,
+    ContextTooLargeError,
+    DeadlineError,
+    IndexerdError,
+    OutputInvalidError,
+    ProviderError,
+    RefusedError,
+    SessionEmptyError,
+)
 
 INVALID = "INVALID_ARGS"
 MISSING = "SESSION_FILE_MISSING"
@@ -26,16 +39,30 @@ BY_KIND = {
     "provider_unavailable": "QUERY_TRANSPORT_FAILED",
     "timeout": "QUERY_TRANSPORT_FAILED",
     "model_output_invalid": "QUERY_INVALID_OUTPUT",
+    "budget_exhausted": "QUERY_MODEL_UNAVAILABLE",  # a model that may not be called
+    "context_too_large": "QUERY_TRANSPORT_FAILED",  # a request that did not get through
 }
+HINTS: dict[type[IndexerdError], str] = {
+    ProviderError: "ask again later",
+    RefusedError: "ask another model (model_keys), or put the question differently",
+    OutputInvalidError: "ask again, or ask another model (model_keys)",
+    ContextTooLargeError: "lower [query] max_bytes",
+    DeadlineError: "ask again, or raise [query] timeout_seconds",
+    SessionEmptyError: "there is no conversation in it yet",
+}
+PASSING = "ask again in a minute"  # a cap that opens by itself
 _CODES = frozenset({*BY_KIND.values(), MISSING, UNKNOWN})
 
 
 @contextmanager
 def coded() -> Iterator[None]:
-    """Give every error of the tree that leaves this block its code."""
+    """Give every error of the tree that leaves this block its code, and its hint."""
     try:
         yield
     except IndexerdError as bad:
         if bad.upstream not in _CODES:
             bad.upstream = BY_KIND.get(bad.kind, UNKNOWN)
+        bad.hint = HINTS.get(type(bad), bad.hint)
+        if isinstance(bad, BudgetError) and bad.passing:
+            bad.hint = PASSING
         raise

@@ -20,13 +20,12 @@ from time import perf_counter
 from typing import Any
 
 from indexerd.core.check import Rejected
-from indexerd.core.cited import EXCERPT_MAX, SCHEMA, Cited, judge_answer
+from indexerd.core.cited import EXCERPT_MAX, SCHEMA, Cited, judge_answer, partly
 from indexerd.core.clean import clean_text
 from indexerd.core.prompts import retry_prompt
 from indexerd.core.questions import (
     QUESTION_MAX,
     Context,
-    Gathered,
     compose,
     local_prompt,
     question_prompt,
@@ -50,17 +49,15 @@ from indexerd.service.calls import ATTEMPTS, Called, Spent, booked, first_of, re
 from indexerd.service.library import Library
 from indexerd.service.query_codes import coded
 from indexerd.service.reader import Reader
-from indexerd.service.recall import gathered_of, taken_of
+from indexerd.service.readings import Readings, Text, Wanted
 from indexerd.service.treasury import Treasury
 from indexerd.service.turns import Turns
-from indexerd.service.views import changed
 from indexerd.settings import Settings
 
 LOCAL_BYTES = 4_000_000  # that the built-in model looks at
 SMALLEST_BYTES = 2048  # a text that is too large for a model is halved, but not below this
 LEAST_SECONDS = 1.0  # in which one more attempt may come to something
 TURN_ID_MAX = 1000  # characters
-AT_ONCE = 2  # sessions that are read at the same time
 
 ANSWERED, FAILED = Event.QUERY_ANSWERED, Event.QUERY_FAILED
 Params = dict[str, Any]
@@ -81,7 +78,7 @@ class _Run:
     started: float = field(default_factory=perf_counter)
     spent: Spent = field(default_factory=Spent)
     notes: list[str] = field(default_factory=list)
-    gathered: dict[int, Gathered] = field(default_factory=dict)  # by the bytes wanted
+    texts: dict[bool, Text] = field(default_factory=dict)  # for the built-in model, and others
     passed_by: list[str] = field(default_factory=list)  # models that could not be used, and why
     bytes: int = 0  # of the text that was sent last
     counted: bool = False  # in its turn
@@ -91,10 +88,7 @@ class _Run:
         """Seconds until the deadline; DeadlineError where none are left."""
         left = self.deadline - asyncio.get_running_loop().time()
         if left <= 0:
-            raise DeadlineError(
-                f"no answer within {self.settings.query.timeout_seconds:g} s",
-                hint="raise [query] timeout_seconds, or try again",
-            )
+            raise DeadlineError(f"no answer within {self.settings.query.timeout_seconds:g} s")
         return left
 
     @property
@@ -133,9 +127,7 @@ class Questions:
 
         `notify(event, session id, fields)` hears how each question ended.
         """
-        self._library = library
         self._answers = answers
-        self._read = read
         self._models = models
         self._settings = settings
         self._treasury = treasury
@@ -143,7 +135,7 @@ class Questions:
         self._clock = clock
         self._notify = notify
         self._turns = Turns()
-        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._readings = Readings(library, read)
 
     def methods(self) -> dict[str, Callable[[Params, Any], Any]]:
         """The one method, by its name."""
@@ -201,39 +193,31 @@ class Questions:
 
     # -- reading -------------------------------------------------------------------------
 
-    async def _gathered(self, run: _Run, max_bytes: int) -> Gathered:
-        """What of the session a text of `max_bytes` needs; read once."""
-        if max_bytes not in run.gathered:
+    async def _text(self, run: _Run, size: int, *, local: bool) -> Text:
+        """What a model of that kind gets to read, in `size` bytes; read once."""
+        if local not in run.texts:
             run.left()
+            redaction = run.settings.redact.model_dump_json()
+            wanted = Wanted(run.session_id, run.leaf, size, local, redaction)
             try:
                 async with asyncio.timeout_at(run.deadline):
-                    run.gathered[max_bytes] = await self._gather(run, max_bytes)
+                    run.texts[local] = await self._readings.text(wanted, run.clean)
             except TimeoutError:
                 raise DeadlineError("the session could not be read in time") from None
-        return run.gathered[max_bytes]
-
-    async def _gather(self, run: _Run, max_bytes: int) -> Gathered:
-        session_id = run.session_id
-        async with self._slots:
-            taken = await self._read(taken_of, self._library, session_id, run.leaf)
-            try:
-                return await asyncio.to_thread(gathered_of, taken, max_bytes, run.clean)
-            except ValueError:  # a line was not what it looked like: once more, parsing them all
-                if not await self._read(self._library.reread, session_id):
-                    raise changed() from None
-        return await self._gather(run, max_bytes)
+        return run.texts[local]
 
     # -- asking --------------------------------------------------------------------------
 
     async def _ask(self, run: _Run, model: Model) -> Cited:
         """Ask one model, and again with half of the text where all of it is too large (S3.24)."""
-        size = LOCAL_BYTES if _is_built_in(model) else run.settings.query.max_bytes
-        gathered = await self._gathered(run, size)
+        local = _is_built_in(model)
+        size = LOCAL_BYTES if local else run.settings.query.max_bytes
+        text = await self._text(run, size, local=local)
+        context = text.context
         if not run.counted:
             self._turns.take(run.turn_id, run.settings.query.max_calls_per_turn)
             run.counted = True
         while True:
-            context = await asyncio.to_thread(compose, gathered, size)
             run.bytes = context.bytes
             try:
                 found = await self._attempts(run, model, context)
@@ -242,13 +226,14 @@ class Questions:
                 if size < SMALLEST_BYTES:
                     run.passed_by.append(str(bad))
                     raise
+                context = await asyncio.to_thread(compose, text.gathered, size, local=local)
             except ModelError as bad:
                 run.passed_by.append(str(bad))
                 raise
             else:
                 run.notes += [f"Not to be had: {why}" for why in run.passed_by]
                 run.notes += context.notes
-                return found
+                return partly(found, context) if local else found
 
     async def _attempts(self, run: _Run, model: Model, context: Context) -> Cited:
         base = prompt = _prompt(model, context, run.question)
@@ -280,11 +265,15 @@ class Questions:
         def admitted() -> None:
             run.called = True
 
+        model = trial.model
+        if _is_built_in(model):
+            model = self._readings.looking(model, trial.context.bytes)
+        seconds = min(run.left(), run.settings.model.timeout_seconds)
         called = await booked(
             self._treasury,
-            trial.model,
+            model,
             prompt,
-            seconds=min(run.left(), run.settings.model.timeout_seconds),
+            seconds=max(0.1, round(seconds, 1)),  # errors name it
             failed=partial(self._failed, trial),
             admitted=admitted,
         )

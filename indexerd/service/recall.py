@@ -7,34 +7,56 @@ Errors carry the code of the tool that this one follows, where their kind alone 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from indexerd.core.context import Read
 from indexerd.core.questions import EMPTY, EVER, Gathered, Said, gather
 from indexerd.core.session import SessionState
 from indexerd.core.transcript import Redactor
 from indexerd.errors import NotFoundError, SessionEmptyError, SessionUnreadableError
-from indexerd.events import Kind
+from indexerd.events import Entry, Kind
+from indexerd.llm.threads import Check
 from indexerd.service.library import Library
+from indexerd.service.lines import SessionLines
 from indexerd.service.query_codes import INVALID, MISSING, UNREADABLE
-from indexerd.service.trees import present
-from indexerd.service.views import Taken, reader, take
+from indexerd.service.views import Taken, reader, row_of, take
 
 _ROLES = {Kind.USER: "user", Kind.ASSISTANT: "assistant"}
 _SUMMARIES = (Kind.COMPACTION, Kind.BRANCH_SUMMARY)
 
 
-def taken_of(library: Library, session_id: str, leaf: str | None) -> Taken:
-    """Take a session, seen from an entry. For the thread that owns its state; quick."""
+class Seen(NamedTuple):
+    """A session as somebody sees it. Two of one key show the same; `bytes` is all it holds."""
+
+    key: Hashable
+    bytes: int
+
+
+def seen_of(library: Library, session_id: str, leaf: str | None) -> Seen:
+    """Look at what there is to be read. For the thread that owns its state; quick.
+
+    SessionUnreadableError: the file is gone, or no session any more. NotFoundError: no such entry.
+    """
+    card, state = library.files.card(session_id), library.files.state(session_id)
+    if card is None or state is None:
+        raise _lost(library, session_id)
     try:
-        present(library, session_id)
-    except NotFoundError as gone:
-        row = library.catalog.get(session_id)
-        if row is not None and Path(row["sessionFile"]).exists():
-            raise SessionUnreadableError("the session's file holds no session any more") from None
-        gone.upstream = MISSING
+        row = state.leaf if leaf is None else row_of(state, leaf)
+    except NotFoundError as unknown:
+        unknown.upstream = INVALID
         raise
+    return Seen((card, row), sum(state.lengths))
+
+
+def taken_of(library: Library, session_id: str, leaf: str | None) -> Taken:
+    """Take a session, seen from an entry. For the thread that owns its state; quick.
+
+    Errors as for `seen_of`.
+    """
+    if library.files.card(session_id) is None:
+        raise _lost(library, session_id)
     try:
         return take(library, session_id, leaf)
     except NotFoundError as unknown:  # the entry, not the session
@@ -42,23 +64,73 @@ def taken_of(library: Library, session_id: str, leaf: str | None) -> Taken:
         raise
 
 
-def gathered_of(taken: Taken, max_bytes: int, clean: Redactor) -> Gathered:
+def gathered_of(
+    taken: Taken, max_bytes: int, clean: Redactor, check: Check = lambda: None
+) -> Gathered:
     """Read as much of the path as a text of `max_bytes` needs. For any thread.
 
     ValueError: a line is no JSON, the session must be reread. SessionEmptyError: nobody said
-    anything. SessionUnreadableError: the file is gone, or cannot be read.
+    anything. SessionUnreadableError: the file is gone, or cannot be read. `check` is called now
+    and then; what it raises ends the work.
     """
-    state = taken.state
+    state, card = taken.state, taken.card
+
+    def cleaned(text: str) -> tuple[str, dict[str, int]]:
+        check()
+        return clean(text)
+
     try:
         with taken.lines as lines:
-            read = reader(taken, lines)
-            found = gather(_said(state, read), _summaries(state, read), max_bytes, clean)
+            read = _checked(reader(taken, lines), check)
+            found = gather(_said(state, read), _summaries(state, read), max_bytes, cleaned)
+            torn = not found.sections and _torn(state, lines)
     except SessionUnreadableError as bad:
-        bad.upstream = UNREADABLE if Path(taken.card.file).exists() else MISSING
+        if not Path(card.file).exists():
+            raise _gone() from None
+        bad.upstream = UNREADABLE
         raise
-    if not found.sections:
-        raise SessionEmptyError(EMPTY)
-    return found
+    if found.sections:
+        return found
+    if torn or (card.bad_lines and not card.rows):
+        raise _garbage()
+    raise SessionEmptyError(EMPTY)
+
+
+def _torn(state: SessionState, lines: SessionLines) -> bool:
+    """Whether a file that is not empty has ended before a line that was read in it."""
+    path = Path(state.file)
+    rows = (row for row in state.up(state.leaf) if state.lengths[row])
+    return any(not lines.row(row) for row in rows) and path.exists() and path.stat().st_size > 0
+
+
+def _lost(library: Library, session_id: str) -> SessionUnreadableError:
+    """The error for a session that is known, and has no session file any more."""
+    row = library.catalog.get(session_id)
+    return _garbage() if row is not None and Path(row["sessionFile"]).exists() else _gone()
+
+
+def _gone() -> SessionUnreadableError:
+    bad = SessionUnreadableError(
+        "the session's file is gone",
+        hint="what is stored of it: `indexerd show REF`",
+        upstream=MISSING,
+    )
+    bad.retryable = False  # it does not come back by itself
+    return bad
+
+
+def _garbage() -> SessionUnreadableError:
+    return SessionUnreadableError(
+        "the session's file holds no session any more", upstream=UNREADABLE
+    )
+
+
+def _checked(read: Read, check: Check) -> Read:
+    def checked(row: int) -> Entry:
+        check()
+        return read(row)
+
+    return checked
 
 
 def _said(state: SessionState, read: Read) -> Iterator[Said]:

@@ -13,9 +13,12 @@ from __future__ import annotations
 import logging
 import signal
 from collections.abc import Mapping
+from functools import partial
 from importlib.resources import files
-from typing import Any
+from typing import Any, TextIO, cast
 
+import anyio
+import anyio.from_thread
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import (
     ResourceError,
@@ -23,6 +26,7 @@ from mcp.server.mcpserver.exceptions import (
     ToolError,
     UnexpectedToolError,
 )
+from mcp.server.stdio import stdio_server
 from mcp_types import CallToolResult, InputRequiredResult, Tool
 from mcp_types import Resource as Listed
 from pydantic import ValidationError
@@ -31,9 +35,11 @@ from indexerd import __version__
 from indexerd.errors import IndexerdError, NotFoundError, UsageError
 from indexerd.meta import NAME_MAX
 from indexerd.paths import is_session_id
+from indexerd.service.query_codes import BY_KIND, UNKNOWN
 from indexerd.surfaces import mcp_answers as answers
 from indexerd.surfaces.mcp_daemon import Desk
-from indexerd.surfaces.mcp_texts import Safe
+from indexerd.surfaces.mcp_lines import Lines
+from indexerd.surfaces.mcp_texts import Safe, reading
 from indexerd.surfaces.mcp_tools import Tools, failed
 
 LISTED = 20  # sessions that are offered as resources
@@ -57,9 +63,9 @@ class SessionServer(MCPServer[Any]):
             instructions=INSTRUCTIONS,
             version=__version__,
             log_level="CRITICAL",
+            tools=Tools(desk).all(),
         )
         self._desk = desk
-        Tools(desk).register(self)
         self.resource(
             "session://{session_id}",
             name="session",
@@ -80,11 +86,29 @@ class SessionServer(MCPServer[Any]):
         try:
             return await super().call_tool(name, arguments, context)
         except UnexpectedToolError:
-            return _failed(IndexerdError(f"{name} failed", hint="this is a fault of indexerd's"))
+            hint = "this is a fault of indexerd's"
+            problem = IndexerdError(f"{name} failed", hint=hint, upstream=_code(name, "internal"))
         except ToolError as bad:
-            cause = bad.__cause__
-            wrong = _wrong(cause) if isinstance(cause, ValidationError) else str(bad)
-            return _failed(UsageError(wrong, hint="see the tool's input schema"))
+            problem = UsageError(
+                _wrong(bad), hint=self._accepted(name), upstream=_code(name, "usage")
+            )
+        return failed(answers.failure(problem, Safe()))
+
+    def _accepted(self, name: str) -> str:
+        """What a tool takes, for whoever gave it something else."""
+        schema = self._tool_input_schema(name)
+        if schema is None:
+            return f"the tools are {', '.join(one.name for one in self._tool_manager.list_tools())}"
+        return f"its parameters are {', '.join(schema['properties'])}; see its input schema"
+
+    async def run_stdio_async(self) -> None:
+        """Serve stdin and stdout; each line of a host's is mended first (see `mcp_lines`)."""
+        lines = Lines(open(0, encoding="utf-8", errors="replace", newline="\n", closefd=False))  # noqa: ASYNC230, SIM115 - nothing is read yet, and the thread that reads outlives this
+        stdin = anyio.wrap_file(cast("TextIO", lines))  # all that is asked of it is a line
+        async with stdio_server(stdin=stdin) as (heard, said):
+            lines.answer = partial(anyio.from_thread.run, said.send)
+            server = self._lowlevel_server
+            await server.run(heard, said, server.create_initialization_options())
 
     async def list_tools(self) -> list[Tool]:
         """The tools, without the titles that pydantic gives to fields: a model pays for them."""
@@ -135,18 +159,28 @@ def _untitled(schema: Any) -> Any:
     return [_untitled(one) for one in schema] if isinstance(schema, list) else schema
 
 
-def _failed(bad: IndexerdError) -> CallToolResult:
-    return failed(answers.failure(bad, Safe()))
+def _code(tool: str, kind: str) -> str | None:
+    """The older tool's code, for the tool that follows it (S0.64)."""
+    return BY_KIND.get(kind, UNKNOWN) if tool == "query_session" else None
 
 
-def _wrong(bad: ValidationError) -> str:
-    """What is wrong with the arguments, without repeating them."""
-    wrong = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in bad.errors())
-    return "; ".join(wrong)[: 4 * NAME_MAX]
+def _wrong(bad: ToolError) -> str:
+    """What is wrong with a call, without repeating what was given."""
+    if not isinstance(bad.__cause__, ValidationError):
+        return str(bad)
+    return "; ".join(_said(one) for one in bad.__cause__.errors())[: 4 * NAME_MAX]
 
 
-def markdown(one: Mapping[str, Any]) -> str:
-    """A session's metadata for reading; `one` is what `get_session` answers."""
+def _said(one: Mapping[str, Any]) -> str:
+    parameter = ".".join(map(str, one["loc"]))
+    if one["type"] == "extra_forbidden":
+        return f"there is no parameter {parameter}"
+    return f"{parameter}: {one['msg']}"
+
+
+def markdown(found: Mapping[str, Any]) -> str:
+    """A session's metadata for reading; `found` is what `get_session` answers."""
+    one = reading(found)
     facts = {
         "session": one["sessionId"],
         "agent": one["agent"],

@@ -5,6 +5,7 @@ in threads that nobody waits for at the end: a host that hangs up while a questi
 must not find a process left. Each conversation has a connection of its own, so that a daemon that
 was down, or was restarted, is simply there again at the next call.
 
+Questions wait for a model, and so they have places of their own: no other tool waits behind them.
 What surprised us: hosts start their servers with hardly any environment (Codex passes on HOME and
 PATH, but no XDG_RUNTIME_DIR), and so the socket is looked for where a login session has it, too.
 """
@@ -19,6 +20,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,9 +30,12 @@ from indexerd.errors import ConfigError, DaemonDownError
 from indexerd.paths import Places
 from indexerd.service.config import read_config
 from indexerd.settings import Settings
+from indexerd.surfaces.mcp_limits import Shelf, Window
 from indexerd.surfaces.mcp_texts import Safe
+from indexerd.surfaces.mcp_where import directory, meant
 
 AT_ONCE = 8  # conversations at the same time
+ASKING_AT_ONCE = 2  # of those that wait for a model, beside the others
 SECONDS = 20.0  # for one answer; the daemon itself may wait 5 s for its first scan
 BEYOND = 5.0  # more than the daemon allows a question
 
@@ -46,6 +51,8 @@ class Talk:
     cwd: str | None  # the project; None where it was removed, and all are meant
     agent: str | None  # whose host asks, where that is known
     since: float  # when the server was started, in seconds since the epoch
+    trees: Shelf
+    linked: bool = False  # `cwd` is not the directory that was named, but what that leads to
 
     def ask(self, method: str, **params: Any) -> Any:
         """Ask; what is None is left out."""
@@ -61,7 +68,15 @@ class Desk:
     env: Mapping[str, str]
     cwd: str | None = None  # the server's own directory: hosts start it in the project
     started: float = field(default_factory=time.time)
-    _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+    clock: Callable[[], float] = time.monotonic
+    _quick: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, AT_ONCE))
+    _asking: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, ASKING_AT_ONCE))
+    _window: Window = field(init=False)
+    _trees: Shelf = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._window = Window(self.clock)
+        self._trees = Shelf(self.clock)
 
     async def talk(
         self,
@@ -74,22 +89,35 @@ class Desk:
     ) -> T:
         """Do `work` in a thread, with a connection. Errors as `Client` raises them.
 
-        `questions`: so many may be put to a model, which takes its time. `verbatim`: a session's
-        own words come back, which need the user's own patterns of what is secret: ConfigError
-        where the configuration cannot be read.
+        `questions`: so many may be put to a model, which takes its time; CallLimitError where
+        there were too many lately. `verbatim`: a session's own words come back, which need the
+        user's own patterns of what is secret: ConfigError where the configuration cannot be read.
+        UsageError where `cwd` can be no directory.
         """
+        if questions:
+            self._window.take(questions)
 
         def converse() -> T:
             settings = self._settings(verbatim=verbatim)
             extra = compile_extra(settings.redact.extra_patterns)
             safe = Safe(extra, redacting=settings.redact.enabled)
-            asked = questions * (settings.query.timeout_seconds + BEYOND)
-            here = str(Path(cwd).expanduser().absolute()) if cwd else self.cwd
-            with self._connect(asked or SECONDS) as client:
-                return work(Talk(client, safe, here, agent, self.started))
+            here = directory(cwd, self.cwd)
+            with self._connect(self._patience(questions, settings)) as client:
+                here, linked = meant(client, here)
+                talk = Talk(client, safe, here, agent, self.started, self._trees, linked)
+                return work(talk)
 
-        async with self._slots:
+        async with self._asking if questions else self._quick:
             return await in_thread(converse)
+
+    def _patience(self, questions: int, settings: Settings) -> float:
+        """How many seconds an answer may take; the daemon's settings count, not our copy."""
+        if not questions:
+            return SECONDS
+        with self._connect(SECONDS) as client:
+            told = client.call("hello").get("settings", {}).get("queryTimeoutSeconds")
+        known = isinstance(told, int | float)  # an older daemon does not say
+        return questions * ((told if known else settings.query.timeout_seconds) + BEYOND)
 
     def _settings(self, *, verbatim: bool) -> Settings:
         loaded = read_config(self.where, self.env)

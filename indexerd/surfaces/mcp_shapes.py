@@ -12,6 +12,23 @@ from pydantic import Field
 from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
 
 Provenance = Annotated[str, Field(description="Who wrote the texts of this answer.")]
+Scope = Annotated[
+    Literal["project", "realpath", "all"],
+    Field(
+        description="`realpath`: the project that `cwd` is a link to, as nothing is known of `cwd`"
+        " itself. `all`: every project, for a search also where nothing in the project fitted."
+    ),
+]
+Path = Annotated[
+    str, Field(description="As it is stored; what cannot be seen in it is shown as \\x1b.")
+]
+Paths = Annotated[
+    list[str], Field(description="As they are stored; what cannot be seen is shown as \\x1b.")
+]
+Sets = Annotated[
+    dict[str, list[str]],
+    Field(description="Items by set, as they are stored; what cannot be seen is shown as \\x1b."),
+]
 Truncated = Annotated[
     list[str], Field(description="Fields that were cut to keep the answer small.")
 ]
@@ -23,7 +40,7 @@ class Hit(TypedDict):
     sessionId: str
     name: str
     agent: NotRequired[str]
-    cwd: NotRequired[str]
+    cwd: NotRequired[Path]
     modifiedAt: NotRequired[str]
     description: NotRequired[str]
     field: Annotated[str, Field(description="Where it was found: name, summary, message, …")]
@@ -38,10 +55,7 @@ class SearchAnswer(TypedDict):
     """Hits, best first."""
 
     provenance: Provenance
-    scope: Annotated[
-        Literal["project", "all"],
-        Field(description="`all` also where nothing in the project fitted."),
-    ]
+    scope: Scope
     hits: list[Hit]
     warnings: list[str]
     truncated: NotRequired[Truncated]
@@ -55,7 +69,7 @@ class Brief(TypedDict):
     agent: str
     description: str
     tags: list[str]
-    cwd: str
+    cwd: Path
     modifiedAt: str
     userMessageCount: int
     state: NotRequired[str]
@@ -67,6 +81,7 @@ class ListAnswer(TypedDict):
     """Sessions, newest first."""
 
     provenance: Provenance
+    scope: Scope
     sessions: list[Brief]
     nextCursor: NotRequired[Annotated[str, Field(description="Pass it as `cursor` to go on.")]]
     truncated: NotRequired[Truncated]
@@ -83,7 +98,7 @@ class SessionAnswer(TypedDict):
     summary: Annotated[str, Field(description="Quoted Markdown; empty if not summarised yet.")]
     tags: list[str]
     keyDecisions: list[str]
-    cwd: str
+    cwd: Path
     gitBranch: NotRequired[str]
     createdAt: str
     modifiedAt: str
@@ -92,12 +107,12 @@ class SessionAnswer(TypedDict):
     userMessageCount: int
     firstUserMessage: str
     models: list[str]
-    filesModified: list[str]
-    filesRead: list[str]
+    filesModified: Paths
+    filesRead: Paths
     toolsUsed: dict[str, int]
     parentSessionId: NotRequired[str]
     gone: bool
-    context: dict[str, list[str]]
+    context: Sets
     labels: dict[str, str]
     resume: Annotated[str | None, Field(description="Shell command that opens it again.")]
     warnings: list[str]
@@ -142,6 +157,15 @@ class Candidate(TypedDict):
     name: str
 
 
+class AskedQuestion(TypedDict):
+    """A question that a text asked with a reference."""
+
+    question: str
+    status: Annotated[str, Field(description="answered, or failed: then `code` says why.")]
+    code: NotRequired[str]
+    message: NotRequired[str]
+
+
 class Reference(TypedDict):
     """One `@@` reference of a text."""
 
@@ -151,8 +175,10 @@ class Reference(TypedDict):
     ]
     sessionId: NotRequired[str]
     name: NotRequired[str]
+    how: NotRequired[Annotated[str, Field(description="How it was found: id, name, fuzzy, …")]]
     candidates: NotRequired[list[Candidate]]
     notes: NotRequired[list[str]]
+    questions: NotRequired[list[AskedQuestion]]
 
 
 class ExpandAnswer(TypedDict):
@@ -188,6 +214,9 @@ class TreeAnswer(TypedDict):
     leafId: str | None
     total: Annotated[int, Field(description="Entries that fit the filter.")]
     offset: int
+    nextOffset: NotRequired[
+        Annotated[int, Field(description="Pass it as `offset` to go on; absent at the end.")]
+    ]
     nodes: list[Node]
     warnings: list[str]
     truncated: NotRequired[Truncated]
@@ -210,8 +239,13 @@ class GetContextAnswer(TypedDict):
     provenance: Provenance
     sessionId: str
     name: NotRequired[str]
-    text: str
-    context: dict[str, list[str]]
+    context: Sets
+    leftOut: NotRequired[
+        Annotated[
+            dict[str, int],
+            Field(description="Items that did not fit, by set: ask for one set by `setName`."),
+        ]
+    ]
     truncated: NotRequired[Truncated]
 
 
@@ -221,6 +255,6 @@ class ResumeAnswer(TypedDict):
     sessionId: str
     name: str
     agent: str
-    cwd: str
+    cwd: Path
     command: str | None
     note: str

@@ -5,6 +5,9 @@ Single lines have no tag, no reference and no chat template's mark left in them;
 quoted line by line besides, so that none of their lines can pose as a role, whatever a host
 makes of the fields. Secrets go before anything is cut, as half a secret is not known for one.
 Identifiers are never redacted: they are asked with again.
+
+File names and items of context sets are used again as they are, and so they are exact (`Exact`)
+in the data of an answer, and harmless in its text, which `reading` makes of the same values.
 """
 
 from __future__ import annotations
@@ -20,10 +23,16 @@ from indexerd.core.redact import redact
 
 BYTES_MAX = 18_000  # of an answer's JSON, which goes out twice: as data, and as text
 LINE_MAX = 1200
-PATH_MAX = 1000
+PATH_MAX = 4096  # what systems allow: a path that is cut is another path
 ID_MAX = 200
 LOOKED_AT = 200_000  # characters of any text that are looked at
 CUT_NEAR = 160  # characters; the daemon's one-line texts end between here and 200 where it cut
+
+
+class Exact(str):
+    """Foreign text that an answer's data holds as it was stored, on one visible line."""
+
+    __slots__ = ()
 
 
 class Safe:
@@ -57,13 +66,13 @@ class Safe:
         """Text that the daemon has quoted already."""
         return self._redacted(clean_text(_str(text), LOOKED_AT))
 
-    def path(self, text: object) -> str:
-        """A file name to look at."""
-        return harmless(self._redacted(escape_path(_str(text)[:PATH_MAX])))
+    def exact(self, text: object, limit: int = PATH_MAX) -> Exact:
+        r"""A file name, or an item of a set: what cannot be seen in it is shown as `\x1b`."""
+        return Exact(self._redacted(escape_path(_str(text)[:limit])))
 
-    def paths(self, texts: Iterable[object] | None, most: int) -> list[str]:
-        """The first `most` of several file names."""
-        return [self.path(one) for one, _ in zip(texts or (), range(most), strict=False)]
+    def exacts(self, texts: Iterable[object] | None, most: int) -> list[str]:
+        """The first `most` of several file names or items."""
+        return [self.exact(one) for one, _ in zip(texts or (), range(most), strict=False)]
 
     def _redacted(self, text: str) -> str:
         return redact(text, self._extra).text if self._redacting else text
@@ -76,6 +85,21 @@ def _str(text: object) -> str:
 def ident(text: object) -> str:
     """An identifier, as it is but for what could act on a reader."""
     return harmless(clean_line(_str(text)[: 2 * ID_MAX], ID_MAX))
+
+
+def reading(value: Any) -> Any:
+    """The same answer for a reader: what is exact in its data is harmless here."""
+    if isinstance(value, dict):
+        told = dict[str, Any]()
+        for key, one in value.items():
+            name = reading(key)
+            while name in told:  # two names that differ only in what is not shown
+                name += "'"
+            told[name] = reading(one)
+        return told
+    if isinstance(value, list):
+        return [reading(one) for one in value]
+    return harmless(value) if isinstance(value, Exact) else value
 
 
 def compact(value: Any) -> str:
@@ -102,11 +126,13 @@ def bounded(answer: dict[str, Any], most: int = BYTES_MAX) -> dict[str, Any]:
 
 
 def _can_shrink(value: Any) -> bool:
+    if isinstance(value, Exact):
+        return False
     return isinstance(value, str | list | dict) and len(value) > 1
 
 
 def _shorter(value: Any) -> Any:
-    keep = len(value) * 3 // 4
+    keep = len(value) * 9 // 10
     if isinstance(value, dict):
         return dict(list(value.items())[:keep])
     return value[:keep]

@@ -1,85 +1,52 @@
 """The tools of the MCP server as a model sees them: names, descriptions, parameters, schemas.
 
 A tool's docstring is its description: when to call it, what it gives, what to do next. What it
-does is in `mcp_answers`. An error of the tree becomes a tool error whose text is JSON; all else
-that goes wrong is an error of kind `internal`, without its text.
+does is in `mcp_answers`, `mcp_trees`, `mcp_questions` and `mcp_contexts`; what may be given to
+it, in `mcp_params`. The text of an answer is made of the same values as its data. An error of
+the tree becomes a tool error whose text is JSON; all else that goes wrong is an error of kind
+`internal`, without its text.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import Annotated, Any, Literal
 
-from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.tools import Tool
 from mcp_types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import Field
 
+from indexerd.core.sets import NAME_MAX
 from indexerd.errors import IndexerdError
+from indexerd.service.query_codes import coded
 from indexerd.surfaces import mcp_answers as answers
+from indexerd.surfaces import mcp_contexts as contexts
+from indexerd.surfaces import mcp_questions as questions
 from indexerd.surfaces import mcp_shapes as shapes
-from indexerd.surfaces.mcp_daemon import Desk, Talk
+from indexerd.surfaces.mcp_daemon import Desk, Talk, in_thread
+from indexerd.surfaces.mcp_params import (
+    Agent,
+    Asked,
+    Cwd,
+    Everywhere,
+    Items,
+    Limit,
+    Nodes,
+    Offset,
+    Own,
+    Session,
+    SetName,
+    Since,
+    Turn,
+    strict,
+)
 from indexerd.surfaces.mcp_pick import agent_of
-from indexerd.surfaces.mcp_texts import Safe, compact
-
-REFS_MAX = 3  # questions that one text may ask, by default
-
-Session = Annotated[
-    str,
-    Field(
-        min_length=1,
-        max_length=400,
-        description="The past session: its id, an id's beginning (6 characters or more), its"
-        " name, or nearly its name.",
-    ),
-]
-Own = Annotated[
-    str,
-    Field(
-        max_length=400,
-        description="Which session: id or name. Leave it out to mean the one you are running in;"
-        " where that cannot be told for certain you get an error with the candidates.",
-    ),
-]
-Cwd = Annotated[
-    str,
-    Field(
-        max_length=4096,
-        description="The project: a directory, its sub-directories included. Leave it out to"
-        " mean the one this server was started in.",
-    ),
-]
-Everywhere = Annotated[bool, Field(description="True: look in every project at once.")]
-Agent = Annotated[
-    str,
-    Field(max_length=64, description="Only sessions of this agent: pi, claude, codex, opencode."),
-]
-Since = Annotated[
-    str,
-    Field(max_length=64, description="Only sessions active since then: an ISO-8601 date or time."),
-]
-Limit = Annotated[int, Field(ge=1, le=50, description="How many at most.")]
-Nodes = Annotated[int, Field(ge=1, le=answers.NODES_MAX, description="How many at most.")]
-SetName = Annotated[
-    str,
-    Field(
-        min_length=1,
-        max_length=120,
-        description="files, endpoints, ports or applet; other names work too, with a warning.",
-    ),
-]
-Items = Annotated[
-    list[str],
-    Field(
-        description="At most 10 strings; files as absolute paths. With replace, [] clears the set.",
-        json_schema_extra={"maxItems": 10},
-    ),
-]
-Asked = Annotated[
-    str,
-    Field(min_length=1, max_length=4000, description="One self-contained question."),
-]
+from indexerd.surfaces.mcp_texts import Safe, compact, reading
+from indexerd.surfaces.mcp_trees import tree
 
 
 class Tools:
@@ -88,8 +55,8 @@ class Tools:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
-    def register(self, server: MCPServer[Any]) -> None:
-        """Offer every tool on a server."""
+    def all(self) -> list[Tool]:
+        """Every tool."""
         look = ToolAnnotations(
             read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
         )
@@ -107,26 +74,28 @@ class Tools:
             (self.get_relevant_context, "What a session works with", look),
             (self.resume_command, "How to resume a session", look),
         ]
-        for tool, title, hints in tools:
-            told = " ".join(inspect.cleandoc(tool.__doc__ or "").split())
-            server.add_tool(tool, title=title, description=told, annotations=hints)
+        return [_tool(one, title, hints) for one, title, hints in tools]
 
     async def _answer(
         self,
         ctx: Context[Any, Any],
         work: Callable[[Talk], answers.Answer],
         *,
-        plain: bool = False,
+        text: Callable[[answers.Answer], str] = lambda found: compact(reading(found)),
+        codes: bool = False,
         **how: Any,
     ) -> CallToolResult:
-        """Do a tool's work. `plain`: its text is the text that the daemon made for it."""
+        """Do a tool's work.
+
+        `text` makes the answer's text of its data; `codes`: errors bear the older tool's codes.
+        """
         try:
-            found = await self._desk.talk(work, agent=agent_of(_client(ctx)), **how)
+            with coded() if codes else nullcontext():
+                found = await self._desk.talk(work, agent=agent_of(_client(ctx)), **how)
         except IndexerdError as bad:
             return failed(answers.failure(bad, Safe()))
-        text = found["text"] if plain else compact(found)
         return CallToolResult(
-            content=[TextContent(type="text", text=text)], structured_content=found
+            content=[TextContent(type="text", text=text(found))], structured_content=found
         )
 
     async def search_sessions(
@@ -214,17 +183,25 @@ class Tools:
         leaf: Annotated[
             str, Field(max_length=200, description="Ask another branch: the id of its last entry.")
         ] = "",
+        turnId: Turn = "",  # noqa: N803 - the socket's name of it
         cwd: Cwd = "",
     ) -> Annotated[CallToolResult, shapes.QueryAnswer]:
         """Ask one past session a question, answered from its transcript with citations.
 
         Call it when a summary is not enough: exact commands, error messages, values, reasons for
         a decision. It may use the model that the user configured, which takes some seconds and
-        may cost a little, so ask one good question rather than many. Next: look at the citations
+        may cost a little, so ask one good question rather than many: two are under way at once,
+        and more than twenty in a minute are refused. Next: look at the citations
         before you rely on the answer; they name entries that get_tree shows.
         """
-        work = partial(answers.query, ref=session, question=question, leaf=leaf or None)
-        return await self._answer(ctx, work, cwd=cwd, questions=1, verbatim=True)
+        work = partial(
+            questions.query,
+            ref=session,
+            question=question,
+            leaf=leaf or None,
+            turn_id=turnId or None,
+        )
+        return await self._answer(ctx, work, cwd=cwd, questions=1, codes=True, verbatim=True)
 
     async def resolve_session(
         self,
@@ -250,6 +227,7 @@ class Tools:
         text: Annotated[
             str, Field(max_length=200_000, description="The text with the references, verbatim.")
         ],
+        turnId: Turn = "",  # noqa: N803 - the socket's name of it
         cwd: Cwd = "",
     ) -> Annotated[CallToolResult, shapes.ExpandAnswer]:
         """Say what the `@@` references in a text stand for.
@@ -257,10 +235,12 @@ class Tools:
         They are `@@name`, `@@id`, `@@"a name"`, `@@name~2` (with two ancestors), and
         `@@name: a question?`. Call it when a message of the user holds one and no quoted summary
         of that session came with it. Gives the quoted summaries, and answers to the questions,
-        which may use the user's model. Next: query_session for more of one.
+        which may use the user's model; `questions` of a reference says which failed, and why.
+        Next: query_session for more of one, or for a question that failed.
         """
-        work = partial(answers.expand, text=text)
-        return await self._answer(ctx, work, cwd=cwd, questions=REFS_MAX, verbatim=True)
+        asked = await in_thread(partial(questions.questions_in, text))
+        work = partial(questions.expand, text=text, turn_id=turnId or None)
+        return await self._answer(ctx, work, cwd=cwd, questions=asked, verbatim=True)
 
     async def get_tree(
         self,
@@ -275,18 +255,19 @@ class Tools:
             str, Field(max_length=400, description="Only entries that have all these words.")
         ] = "",
         limit: Nodes = 50,
-        offset: Annotated[int, Field(ge=0, le=1_000_000, description="Leave out so many.")] = 0,
+        offset: Offset = 0,
         cwd: Cwd = "",
     ) -> Annotated[CallToolResult, shapes.TreeAnswer]:
         """Look through the messages of one past session, in order, with every branch.
 
         Gives one short line for each entry, indented by `depth`; `active` marks the path that the
         session is on. Call it to see how a session went, or to find the entry that a question is
-        about. Texts are cut, and secrets taken out. Next: go on with `offset`, or ask
+        about. Texts are cut, and secrets taken out. A page holds `limit` entries, but no more than
+        fit 18 kB: some 45 where they are long. Next: go on with `nextOffset` as `offset`, or ask
         query_session.
         """
         work = partial(
-            answers.tree,
+            tree,
             ref=session,
             limit=limit,
             offset=offset,
@@ -313,15 +294,15 @@ class Tools:
         file that the work turns on, when such a thing changes, and before you finish. Gives what
         was stored. The prompt relevant-context-guide says more.
         """
-        work = partial(answers.set_context, ref=session, name=setName, items=items, mode=mode)
-        return await self._answer(ctx, work, cwd=cwd, plain=True)
+        work = partial(contexts.set_context, ref=session, name=setName, items=items, mode=mode)
+        return await self._answer(ctx, work, cwd=cwd, text=contexts.set_text)
 
     async def get_relevant_context(
         self,
         ctx: Context[Any, Any],
         *,
         setName: Annotated[  # noqa: N803 - as above
-            str, Field(max_length=120, description="Only this set; all of them if left out.")
+            str, Field(max_length=NAME_MAX, description="Only this set; all of them if left out.")
         ] = "",
         session: Own = "",
         cwd: Cwd = "",
@@ -331,8 +312,8 @@ class Tools:
         Call it at the beginning of a resumed session, or to learn what files a past session was
         about. Next: read those files before you go on.
         """
-        work = partial(answers.get_context, ref=session, name=setName or None)
-        return await self._answer(ctx, work, cwd=cwd, plain=True)
+        work = partial(contexts.get_context, ref=session, name=setName or None)
+        return await self._answer(ctx, work, cwd=cwd, text=contexts.get_text)
 
     async def resume_command(
         self, ctx: Context[Any, Any], *, session: Session, cwd: Cwd = ""
@@ -343,6 +324,11 @@ class Tools:
         the user; do not run it yourself, as it starts an interactive program.
         """
         return await self._answer(ctx, partial(answers.resume, ref=session), cwd=cwd)
+
+
+def _tool(does: Callable[..., Any], title: str, hints: ToolAnnotations) -> Tool:
+    told = " ".join(inspect.cleandoc(does.__doc__ or "").split())
+    return strict(Tool.from_function(does, title=title, description=told, annotations=hints))
 
 
 def _client(ctx: Context[Any, Any]) -> str | None:

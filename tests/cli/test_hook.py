@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import socket
 import subprocess
 import sys
@@ -91,9 +92,14 @@ def fake(tmp_path: Path) -> Iterator[Fake]:
 
 
 def run(socket_path: Path | str, said: bytes | dict[str, Any], agent: str = "claude") -> str:
+    """The hook of an agent."""
+    return call(socket_path, said, agent)
+
+
+def call(socket_path: Path | str, said: bytes | dict[str, Any], *words: str) -> str:
     """One hook, as a process; it must end with 0 and complain of nothing."""
     done = subprocess.run(
-        [*INDEXERD, "hook", agent],
+        [*INDEXERD, "hook", *words],
         input=said if isinstance(said, bytes) else json.dumps(said).encode(),
         env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "INDEXERD_SOCKET": str(socket_path)},
         cwd=Path(__file__).parents[2],
@@ -180,6 +186,81 @@ def test_a_resumed_session_gets_its_context(fake: Fake) -> None:
     assert run(fake.path, start("resume")) == ""
 
 
+def test_a_long_context_is_cut_where_it_says_so(fake: Fake) -> None:
+    """S4.18: an agent shows only a preview of more than it takes; the cut names the rest."""
+    lines = "".join(f"- src/é{n}.py\n" for n in range(2000))
+    one_line = "notes: " + ", ".join(f"é{n}" for n in range(4000)) + "\n"
+    for text in (lines, one_line, "é" * 9000):
+        fake.answers["resume_context"] = {"text": f"[SESSION RESUMED]\n{text}---\n\n"}
+        said = json.loads(run(fake.path, start("resume")))
+        told = said["hookSpecificOutput"]["additionalContext"]
+        assert 8900 < len(told.encode()) <= 9000
+        head, _, rest = told.partition("\n(cut here; ")
+        assert rest == "get_relevant_context has the rest)\n---\n\n"
+        assert f"[SESSION RESUMED]\n{text}".startswith(head)
+        assert f"[SESSION RESUMED]\n{text}"[len(head)] in "\n,é"
+    short = "[SESSION RESUMED]\n" + "x" * 8900 + "\n---\n\n"
+    fake.answers["resume_context"] = {"text": short}
+    said = json.loads(run(fake.path, start("resume")))
+    assert said["hookSpecificOutput"]["additionalContext"] == short
+
+
+LONG = {
+    "text": "@@cache " + "x" * 3_000_000,
+    "escapes": "@@cache " + "\u00e9" * 300_000,
+    "more than is read": "@@cache " + "x" * 5_000_000,
+}
+
+
+@pytest.mark.parametrize("what", LONG)
+def test_a_prompt_that_is_too_long_is_told_so(fake: Fake, what: str) -> None:
+    """What does not fit into a request goes through, and its user hears that, in one line."""
+    said = json.loads(run(fake.path, prompt(LONG[what])))
+    assert said.keys() == {"systemMessage"}
+    assert "too long" in said["systemMessage"]
+    assert "\n" not in said["systemMessage"]
+    diff = LONG[what].replace("@@cache", "@@ -1,2 +1,2 @@\n")
+    assert run(fake.path, prompt(diff)) == ""
+    assert fake.asked == []
+
+
+@pytest.mark.parametrize(
+    "words", [["pi"], ["nonsense"], [""], [], ["claude", "--json"], ["claude", "x"], ["--help"]]
+)
+def test_other_agents_get_no_answer(fake: Fake, words: list[str]) -> None:
+    """Only Claude Code and Codex have hooks of ours; any other call is silent, and no error."""
+    assert call(fake.path, prompt("as in @@cache"), *words) == ""
+    assert fake.asked == []
+
+
+def test_a_byte_order_mark_is_passed_over(fake: Fake) -> None:
+    """An event may begin with one."""
+    said = run(fake.path, b"\xef\xbb\xbf" + json.dumps(prompt("as in @@cache")).encode())
+    assert "about" in said
+
+
+@pytest.mark.parametrize("end", [">/dev/full", ">&-", "2>&- >/dev/full", "| true"])
+def test_nobody_to_read_the_answer_is_no_error(fake: Fake, tmp_path: Path, end: str) -> None:
+    """A full disk, a closed stream, a reader that has gone: exit 0, and not a word."""
+    if "full" in end and not Path("/dev/full").exists():
+        pytest.skip("no such device here")
+    hook = shlex.join([*INDEXERD, "hook", "claude"])
+    done = subprocess.run(
+        ["sh", "-c", f"{{ {hook}; echo $? >code; }} {end}"],
+        input=json.dumps(prompt("as in @@cache")).encode(),
+        env={
+            "PATH": "/usr/bin:/bin",
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+            "INDEXERD_SOCKET": str(fake.path),
+        },
+        cwd=tmp_path,
+        capture_output=True,
+        timeout=30,
+        check=False,
+    )
+    assert ((tmp_path / "code").read_text(), done.stderr) == ("0\n", b"")
+
+
 BAD_INPUT = {
     "nothing": b"",
     "no JSON": b"{@@",
@@ -189,7 +270,7 @@ BAD_INPUT = {
     "a prompt that is no text": b'{"hook_event_name": "UserPromptSubmit", "prompt": ["@@x"]}',
     "no session": b'{"hook_event_name": "SessionStart", "source": "resume"}',
     "no text in UTF-8": b'\xff\xfe{"@@x"',
-    "far too much": b'{"hook_event_name": "UserPromptSubmit", "prompt": "@@' + b"x" * 5_000_000,
+    "far too much": b'{"hook_event_name": "Stop", "prompt": "@@' + b"x" * 5_000_000,
     "nested deeply": b'{"@@": ' + b"[" * 200_000,
 }
 
@@ -245,7 +326,8 @@ def test_half_characters_do_not_reach_the_agent(fake: Fake) -> None:
 def test_a_plain_prompt_imports_next_to_nothing() -> None:
     """What is imported for every prompt of every day: no JSON, no socket of ours, no pathlib."""
     script = "import io, sys; sys.stdin = io.TextIOWrapper(io.BytesIO(b'{}'))\n"
-    script += "from indexerd.cli.hook import run\nbefore = set(sys.modules)\nassert run('x') == 0\n"
+    script += "from indexerd.cli.hook import run\nbefore = set(sys.modules)\n"
+    script += "assert run(['claude']) == 0\n"
     script += "assert set(sys.modules) == before\nassert 'json' not in before\n"
     script += "assert not {one for one in before if one.startswith('indexerd')} - "
     script += "{'indexerd', 'indexerd.cli', 'indexerd.cli.hook'}\n"

@@ -5,13 +5,19 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
+import sysconfig
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import indexerd
 from indexerd.cli import main
+from indexerd.cli.integrate import command
+from indexerd.core.agent_settings import is_hook_command
+from indexerd.service.installs import hook_command
 from tests.cli.home import INDEXERD
 
 SETTINGS = """{
@@ -156,19 +162,37 @@ def test_another_place_of_claudes(machine: Machine, tmp_path: Path) -> None:
 
 
 def test_an_older_installation_is_brought_up(machine: Machine) -> None:
-    """Entries of another path or time are replaced where they stand, and never doubled."""
+    """Entries of another path are brought up where they stand, never doubled; limits stay."""
     machine.did("claude")
     text = machine.settings.read_text()
     current = json.loads(machine.state.read_text())
-    old = text.replace('"timeout": 40', '"timeout": 3').replace(" hook claude", " -x hook claude")
-    assert old.count("-x hook") == 2
+    hook = json.loads(text.replace("// mine", ""))["hooks"]["SessionStart"][0]["hooks"][0]
+    edited = text.replace('"timeout": 40', '"timeout": 3').replace('"resume"', '"resume|startup"')
+    old = edited.replace(hook["command"], "/old/bin/indexerd hook claude || true")
+    assert old.count("/old/bin") == 2
     machine.settings.write_text(old)
     state = json.loads(machine.state.read_text())
     state["mcpServers"]["indexerd"] |= {"command": "/old/bin/indexerd", "args": ["mcp"]}
     machine.state.write_text(json.dumps(state))
     assert set(machine.did("claude").values()) == {"updated"}
-    assert machine.settings.read_text() == text
+    assert machine.settings.read_text() == edited
     assert json.loads(machine.state.read_text()) == current
+
+
+def test_what_the_user_set_in_codexs_table_stays(machine: Machine) -> None:
+    """Running it again resets no limit of theirs, and takes no key away; the program is ours."""
+    machine.did("codex")
+    text = machine.toml.read_text()
+    program = tomllib.loads(text)["mcp_servers"]["indexerd"]["command"]
+    edited = text.replace(
+        "tool_timeout_sec = 60", "# mine\ntool_timeout_sec = 300\nenabled = false"
+    )
+    assert edited != text
+    machine.toml.write_text(edited.replace(f'"{program}"', '"/old/indexerd"'))
+    assert machine.did("codex")[".codex/config.toml"] == "updated"
+    assert machine.toml.read_text() == edited
+    machine.did("codex", "--remove")
+    assert machine.toml.read_text() in (TOML, TOML + "\n# mine\n")
 
 
 def test_what_the_user_changed_since_stays(machine: Machine) -> None:
@@ -221,6 +245,112 @@ def test_pi_and_opencode_get_files_of_ours(machine: Machine) -> None:
     text = machine.plugin.read_text()
     assert "__INDEXERD_COMMAND__" not in text
     assert text.startswith("// indexerd integration")
+
+
+def test_directories_that_were_made_go(machine: Machine) -> None:
+    """What was not there before is not there afterwards; one that a user has used since stays."""
+    extensions, plugins = machine.extension.parents[1], machine.plugin.parent
+    for directory in (extensions, plugins, plugins.parent):
+        directory.rmdir()
+    (machine.home / ".local/share/opencode").mkdir(parents=True)
+    before = machine.tree()
+    for agent in ("pi", "opencode"):
+        machine.did(agent)
+        assert set(machine.did(agent).values()) == {"unchanged"}
+        machine.did(agent, "--remove")
+    assert machine.tree() == before
+    machine.did("pi")
+    (extensions / "mine.ts").write_text("mine")
+    machine.did("pi", "--remove")
+    assert [one.name for one in extensions.iterdir()] == ["mine.ts"]
+
+
+def test_all_of_it_or_nothing(machine: Machine) -> None:
+    """Where the server's file cannot be written, no hook is installed; the error names the file."""
+    machine.state.unlink()
+    machine.state.symlink_to("x" * 245 + ".json")  # no room for the name of a file beside it
+    before = machine.settings.read_text(), machine.settings.stat().st_ctime_ns
+    error = machine.run("claude", code=75)["error"]
+    assert "xxx.json" in error["message"]
+    assert error["hint"] == "nothing was changed"
+    assert (machine.settings.read_text(), machine.settings.stat().st_ctime_ns) == before
+
+
+def test_the_other_place_of_claudes(machine: Machine) -> None:
+    """`~/.config/claude` is a root as well (interfaces §1), where `~/.claude` is not there."""
+    (machine.home / ".config/claude").mkdir()
+    assert ".config/claude/settings.json" not in machine.did("claude")
+    machine.did("claude", "--remove")
+    machine.settings.unlink()
+    machine.settings.parent.rmdir()
+    before = machine.tree()
+    expected = {".config/claude/settings.json": "created", ".claude.json": "updated"}
+    assert machine.did("claude") == expected
+    machine.settings.parent.mkdir()  # its user has moved it back: ours is still found
+    assert set(machine.did("claude", "--remove").values()) == {"removed", "absent"}
+    machine.settings.parent.rmdir()
+    assert machine.tree() == before
+
+
+def test_opencode_users_hear_what_a_plugin_costs(machine: Machine) -> None:
+    """Once there is a plugin, it waits for the network at every start: said at once."""
+    assert any("74 s" in note for note in machine.run("opencode")["notes"])
+
+
+def _script(path: Path) -> Path:
+    path.parent.mkdir(parents=True)
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_the_program_is_that_of_this_installation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The script beside the interpreter; never another one, merely because PATH has it."""
+    other = _script(tmp_path / "other/indexerd")
+    monkeypatch.setenv("PATH", f"{other.parent}:/usr/bin:/bin")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "venv/bin/python"))
+    assert command() == (sys.executable, "-P", "-m", "indexerd")
+    own = _script(tmp_path / "venv/bin/indexerd")
+    assert command() == (str(own),)
+
+
+def test_the_program_of_a_user_installation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`pip install --user`: the script is in its scheme's directory, not beside the interpreter."""
+    own = _script(tmp_path / "scripts/indexerd")
+    _script(tmp_path / "usr/bin/indexerd")  # the system's, of another version
+    package = Path(indexerd.__file__).resolve().parent.parent
+
+    def path(name: str, _scheme: str) -> str:
+        return str({"purelib": package, "scripts": own.parent}[name])
+
+    monkeypatch.setattr(sysconfig, "get_path", path)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "usr/bin/python"))
+    assert command() == (str(own),)
+
+
+def test_a_projects_own_package_is_not_run(machine: Machine) -> None:
+    """Without a script: an agent that works in a directory with an `indexerd/` runs ours."""
+    project = machine.home / "project"
+    (project / "indexerd").mkdir(parents=True)
+    (project / "indexerd/__init__.py").write_text("")
+    (project / "indexerd/__main__.py").write_text("print('not ours')\n")
+    words = [sys.executable, "-P", "-m", "indexerd"]
+    line = hook_command("claude", words)
+    assert is_hook_command("claude", line)
+    done = subprocess.run(
+        ["sh", "-c", line],
+        input=b'{"hook_event_name": "UserPromptSubmit", "prompt": "@@x"}',
+        env=machine.env | {"INDEXERD_SOCKET": "/nonexistent", "PYTHONPATH": os.getcwd()},
+        cwd=project,
+        capture_output=True,
+        timeout=30,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
 REFUSED = {

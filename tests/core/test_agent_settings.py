@@ -70,15 +70,111 @@ def test_an_upgrade_keeps_what_the_user_added() -> None:
     after = agent_settings.with_server(SERVER, json.dumps({"mcpServers": {"indexerd": old}}))
     new = json.loads(after)["mcpServers"]["indexerd"]
     assert new == old | {"command": SERVER["command"]}
+    edited = after.replace('"env": {"A": "b"}', '"env": { "A": "b" /* mine */ }')
+    assert edited != after
+    assert agent_settings.with_server(SERVER, edited.replace("/x/bin", "/o")) == edited
 
 
 def test_every_hook_of_ours_goes_and_no_other() -> None:
     """Doubled ones and ones in a group of the user's go, too; a group of theirs stays."""
     ours, theirs = {"command": COMMAND}, {"command": "indexerd status"}
     groups = [{"hooks": [ours]}, {"hooks": [theirs, ours]}, {"hooks": [ours, ours]}, {}]
-    left = agent_settings.without_hooks("claude", json.dumps({"hooks": {"Stop": groups}}))
+    hooks = {"SessionStart": groups, "PreToolUse": [{"hooks": [ours]}]}
+    left = agent_settings.without_hooks("claude", json.dumps({"hooks": hooks}))
     assert left is not None
-    assert json.loads(left) == {"hooks": {"Stop": [{"hooks": [theirs]}, {}]}}
+    assert json.loads(left)["hooks"] == hooks | {"SessionStart": [{"hooks": [theirs]}, {}]}
+
+
+THEIRS = (
+    "cat > /tmp/log; indexerd hook claude",
+    "tee log | indexerd hook claude",
+    "echo run indexerd hook claude",
+    "echo '# indexerd hook claude'",
+    "timeout 5 indexerd hook claude || notify-send failed",
+    "bash -c 'indexerd hook claude; ./mine.sh'",
+    "INDEXERD_SOCKET=/x indexerd hook claude",
+    "myindexerd hook claude",
+    "a;/x/indexerd hook claude",
+    "/opt/notindexerd/bin/foo hook claude",
+    "/x/indexerd hook claude --mine",
+    "/x/indexerd hook claude > log",
+    "/x/indexerd hook claude &",
+    "/x/indexerd hook claude\n./mine.sh",
+    "/x/indexerd hook\nclaude",
+    "/x/indexerd hook codex",
+    "/x/indexerd hook 'claude",
+    "uvx indexerd hook claude",
+    "ruby -m indexerd hook claude",
+    "python -m indexerd hook claude || true; ./audit.sh || true",
+    "",
+)
+CALLS = (
+    "indexerd hook claude",
+    "/x/indexerd hook claude || true",
+    "'/my venv $x '\"'\"'q'\"'\"' é/indexerd' hook claude || true",
+    "/x/python3.13 -m indexerd hook claude || true",
+    "/x/pypy3 -P -m indexerd hook claude",
+)
+
+
+@pytest.mark.parametrize("command", THEIRS)
+def test_a_command_that_does_anything_else_is_the_users(command: str) -> None:
+    """Only a bare call of our program is ours; the user's own are neither changed nor removed."""
+    before = json.dumps(
+        {"hooks": {"UserPromptSubmit": [{"hooks": [{"type": "command", "command": command}]}]}}
+    )
+    after = agent_settings.with_hooks("claude", OURS, before)
+    (theirs, ours) = json.loads(after)["hooks"]["UserPromptSubmit"]
+    assert theirs["hooks"][0]["command"] == command
+    assert ours == OURS["UserPromptSubmit"]
+    assert agent_settings.without_hooks("claude", after) == before
+
+
+@pytest.mark.parametrize("command", CALLS)
+def test_a_call_of_ours_is_known_in_every_form(command: str) -> None:
+    """By any path, by any Python; it gets the command of now, and goes."""
+    held = {"hooks": {"SessionStart": [{"hooks": [{"type": "command", "command": command}]}]}}
+    before = json.dumps(held, indent=2)
+    after = agent_settings.with_hooks("claude", OURS, before)
+    assert json.loads(after)["hooks"]["SessionStart"] == [
+        {"hooks": [{"type": "command", "command": COMMAND}]}
+    ]
+    assert agent_settings.without_hooks("claude", before) is None
+
+
+def test_limits_and_matchers_of_a_hook_are_the_users() -> None:
+    """An update brings the command alone; the rest of the hook, and its text, stay."""
+    after = agent_settings.with_hooks("claude", OURS, "{}")
+    edited = after.replace("40", '99, /* mine */ "async": false').replace("resume", "resume|x")
+    assert agent_settings.with_hooks("claude", OURS, edited) == edited
+    older = edited.replace("/x/bin", "/old")
+    assert agent_settings.with_hooks("claude", OURS, older) == edited
+
+
+def test_doubled_hooks_become_one() -> None:
+    """Of several of ours in one event the first stays, as it is, with the command of now."""
+    one, two = ({"command": f"/{n}/indexerd hook claude", "timeout": n} for n in (1, 2))
+    theirs = {"command": "mine"}
+    groups = [{"hooks": [theirs, one]}, {"hooks": [two]}, {"hooks": [two, theirs]}]
+    text = json.dumps({"hooks": {"UserPromptSubmit": groups}}, indent=2)
+    held = json.loads(agent_settings.with_hooks("claude", OURS, text))["hooks"]
+    assert held["UserPromptSubmit"] == [
+        {"hooks": [theirs, {"command": COMMAND, "timeout": 1}]},
+        {"hooks": [theirs]},
+    ]
+
+
+@given(OTHER, st.sampled_from([None, 2, 3, "\t"]), st.booleans())
+def test_nothing_is_left_in_a_file_written_anew(other: Any, indent: Any, resorted: bool) -> None:
+    """Another program has re-sorted the file: hooks and server go with all that was around them."""
+    text = agent_settings.with_hooks("claude", OURS, json.dumps(other | {"z": 1}))
+    text = agent_settings.with_server(SERVER, text)
+    text = json.dumps(json.loads(text), indent=indent, sort_keys=resorted)
+    left = agent_settings.without_hooks("claude", text)
+    assert left is not None
+    left = agent_settings.without_server(left)
+    assert left is not None
+    assert json.loads(left) == other | {"z": 1}
 
 
 @pytest.mark.parametrize(

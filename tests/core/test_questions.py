@@ -19,6 +19,7 @@ from indexerd.core.cited import (
     SCHEMA,
     Cited,
     judge_answer,
+    partly,
 )
 from indexerd.core.questions import (
     CUT,
@@ -242,7 +243,7 @@ def test_any_conversation_gives_sections_within_the_bytes(
     assert heads == [(one.entry_id, one.role.capitalize()) for one in found.sections]
     kept = [int(one.entry_id[1:]) for one in found.sections if one.role != "summary"]
     assert kept == sorted(kept)
-    said_last = [one.entry_id for one in newest_first if one.text][:1]
+    said_last = [one.entry_id for one in newest_first if one.text.strip("\ud800 \n")][:1]
     if said_last and not found.redactions:
         assert found.sections[-1].entry_id == said_last[0]
 
@@ -354,6 +355,73 @@ def test_of_a_shortened_excerpt_its_longest_part_stays() -> None:
     held = judged(citing(("e1", "“We decided … to write alerts to a file …”")))
     assert held.citations[0]["excerpt"] == "to write alerts to a file"
     assert held.notes == ()
+
+
+DOTTED = context(
+    talk(
+        "Next part: see alerts.log... and rotate daily.",
+        "`code`. Next part “quoted” `code`\n> go to …somewhere... then ... elsewhere",
+    ),
+    10_000,
+)
+
+
+@pytest.mark.parametrize(
+    ("entry", "excerpt"),
+    [
+        ("e0", "Next part: see alerts.log... and rotate daily."),
+        ("e0", "alerts.log..."),
+        ("e0", "... and"),
+        ("e1", "`code`. Next part"),
+        ("e1", "“quoted” `code`"),
+        ("e1", "> go to …somewhere... then ... elsewhere"),
+        ("e1", "...\nthen   ... elsewhere"),
+    ],
+)
+def test_what_stands_in_its_entry_word_for_word_is_taken_as_it_is(entry: str, excerpt: str) -> None:
+    """S0.63: dots, backticks and quotation marks may be the entry's own."""
+    held = judged(citing((entry, excerpt)), DOTTED)
+    assert [one["excerpt"] for one in held.citations] == [" ".join(excerpt.split())]
+    assert held.notes == ()
+
+
+@given(st.data())
+def test_any_part_of_an_entry_can_be_cited_to_the_letter(data: st.DataObject) -> None:
+    """S0.63: white space aside, as long as it holds a word."""
+    text = DOTTED.sections[1].text
+    start = data.draw(st.integers(0, len(text) - 1))
+    part = text[start : data.draw(st.integers(start + 1, len(text)))]
+    found = [one["excerpt"] for one in judged(citing(("e1", part)), DOTTED).citations]
+    if any(map(str.isalnum, part)):
+        assert found == [" ".join(part.split())]
+
+
+def test_escape_sequences_hide_no_words() -> None:
+    """X9: what cannot be seen goes before redaction and the cut; other text stays as it is."""
+    table = "a  b\n\n\n\n  c\td"
+    hidden = "\x1b[31malerts\x1b[0m to a fi\u200ble, KE\x1b[1mY-abc!"
+    found = context(talk(table, hidden), 10_000, redactor=toy)
+    assert [one.text for one in found.sections] == [table, "alerts to a file, [redacted:toy]"]
+    told = gather(
+        iter(talk("word " * 100)),
+        iter([Said("s", "summary", "\x1b[1malerts KE\x1b[0mY-abc!", EVER)]),
+        400,
+        toy,
+    )
+    assert [one.text for one in told.summaries] == ["alerts [redacted:toy]"]
+    assert context(talk("\x1b[0m\u200b"), 1000).sections == ()
+
+
+def test_where_not_all_was_looked_through_the_answer_says_so() -> None:
+    """Issue 4: of the built-in model's bound, which no setting names."""
+    gathered = gather(iter(talk("one " * 300, "two " * 300)), iter(()), 1500, toy)
+    found = compose(gathered, 1500, local=True)
+    told = "Only the most recent 0.0015 MB of the conversation were looked through."
+    assert found.notes == (told,)
+    cited = partly(Cited("These fit best.\n\n> [e1] x", "high"), found)
+    assert cited.markdown == f"These fit best. {told}\n\n> [e1] x"
+    whole = compose(gathered, 9000, local=True)
+    assert partly(Cited("These fit best.", "high"), whole).markdown == "These fit best."
 
 
 def test_an_empty_excerpt_is_the_entrys_beginning() -> None:

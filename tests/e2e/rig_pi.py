@@ -197,6 +197,12 @@ class Talk:
             self.wait(lambda line: self.statuses(key)[-1:] == [text])
 
     @property
+    def notices(self) -> list[str]:
+        """What the user was warned of so far; pi itself may have more to say."""
+        shown = [line for line in self.lines if line.get("method") == "notify"]
+        return [line["message"] for line in shown if line["notifyType"] == "warning"]
+
+    @property
     def id(self) -> str:
         return str(self.command("get_state")["sessionId"])
 

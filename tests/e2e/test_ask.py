@@ -109,6 +109,28 @@ def test_the_command_prints_answer_citations_and_notes(running: World) -> None:
     assert running.run("ask", session.id, "", code=2) == ""
 
 
+def test_the_command_keeps_the_margin_to_itself(world: World) -> None:
+    """X9: lines of an answer cannot be taken for the program's own: they are indented."""
+    world.env |= LIMITS
+    forged = "To a file.\n\nNotes:\n- forged\n\n[deadbeef] user: forged"
+    session = told(world)
+    cite = [{"entryId": str(session.last), "role": "user", "excerpt": "All 42 tests pass."}]
+    cite.append({"entryId": "unknown", "role": "user", "excerpt": "x"})
+    good = {"answerMarkdown": forged, "confidence": "high", "citations": cite}
+    world.scripted({"text": json.dumps(good)}, {"text": json.dumps(good)})
+    with world.daemon():
+        known(world, session)
+        lines = world.run("ask", session.id, "where?").splitlines()
+        margin = [line for line in lines if line and not line.startswith("  ")]
+        assert [line.split()[0] for line in margin] == [
+            *("###", "Confidence:", f"[{session.last}]", "Notes:", "-")
+        ]
+        assert "  Notes:" in lines
+        assert not any("forged" in line for line in margin)
+        exact = world.run("--json", "ask", session.id, "where?")
+        assert exact["answerMarkdown"] == forged
+
+
 def test_without_a_daemon_the_session_is_read_itself(world: World) -> None:
     """Issue 4: from the session file, by the built-in model, saying so; nothing is sent."""
     session = told(world)
@@ -119,7 +141,8 @@ def test_without_a_daemon_the_session_is_read_itself(world: World) -> None:
     assert "no daemon runs" in world.stderr
     assert world.calls() == []
     session.path.unlink()
-    world.run("ask", session.id, "why?", code=3)
+    gone = world.run("--json", "ask", session.id, "why?", code=1)
+    assert gone["error"]["code"] == "session_unreadable"
 
 
 def test_a_model_that_leaves_the_machine_gets_the_frame(world: World) -> None:

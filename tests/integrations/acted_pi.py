@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 EXTENSION = HERE.parents[1] / "indexerd/integrations/pi"
 ENOUGH = (22, 18)  # the first node that reads TypeScript of itself
 KEY = "index-session"
-SAID = {"type": "message"}  # an entry of a session that was begun
+SAID = {"type": "message", "message": {"role": "user"}}  # an entry of a session that was begun
 BLOCK = {"customType": "session-reference", "content": "B", "display": False, "details": {}}
 
 
@@ -57,14 +57,23 @@ class Pi:
             text=True,
         )
         self.statuses: list[str | None] = []
+        self.notices: list[str] = []
         self.keys: set[str] = set()
         self._shown = 0
 
     def do(self, **what: Any) -> dict[str, Any]:
         """Have one thing done, to its end."""
+        self.begin(**what)
+        return self.answer()
+
+    def begin(self, **what: Any) -> None:
+        """Have one thing begun; with `meanwhile` the next may be done before its end."""
         assert self.process.stdin
         self.process.stdin.write(json.dumps(what) + "\n")
         self.process.stdin.flush()
+
+    def answer(self) -> dict[str, Any]:
+        """What came of the first thing that has ended since."""
         while (answer := self._line()) is None:
             pass
         return answer
@@ -73,11 +82,17 @@ class Pi:
         """A session begins."""
         assert "error" not in self.do(emit="session_start", event={"reason": reason}, ctx=ctx)
 
-    def prompt(self, text: str, **ctx: Any) -> list[dict[str, Any]]:
-        """A prompt: the messages that go with it, in order."""
+    def prompt(self, text: str, typed: str | None = None, **ctx: Any) -> list[dict[str, Any]]:
+        """A prompt, and what was typed for it: the messages that go with it, in order."""
+        self.input(text if typed is None else typed, **ctx)
         answer = self.do(emit="before_agent_start", event={"prompt": text}, ctx=ctx)
         assert "error" not in self.do(emit="agent_start")
         return [one["message"] for one in answer["results"] if one]
+
+    def input(self, text: str, queued: str | None = None, **ctx: Any) -> None:
+        """Something is typed, for a prompt or to be queued."""
+        event = {"text": text, "source": "interactive", "streamingBehavior": queued}
+        assert "error" not in self.do(emit="input", event=event, ctx=ctx)
 
     def tool(self, name: str, **params: Any) -> dict[str, Any]:
         """A call of a tool: its result, or its error's JSON under `error`."""
@@ -104,11 +119,16 @@ class Pi:
             self.process.kill()
 
     def _line(self) -> dict[str, Any] | None:
-        """The next line: an answer, or None for a status."""
+        """The next line: an answer, or None for something shown."""
         assert self.process.stdout
         text = self.process.stdout.readline()
         assert text, "the acted pi ended"
         said: dict[str, Any] = json.loads(text)
+        if "notice" in said:
+            text, level = said["notice"]
+            assert level == "warning"
+            self.notices.append(text)
+            return None
         if "status" not in said:
             return said
         self.keys.add(said["status"][0])

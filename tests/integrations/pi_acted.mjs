@@ -1,5 +1,6 @@
 // pi, acted: loads the extension given as argument, and does what each line of stdin says.
-// Every line of stdout is an answer, in order, or {"status": [key, text]} at any time.
+// Every line of stdout is an answer, in order, or at any time {"status": [key, text]} or
+// {"notice": [text, level]}.
 // Nothing here keeps the process alive once stdin has ended.
 import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
@@ -14,14 +15,24 @@ const commands = {};
 let wrap;
 let stale = false;
 
-function context({ id = "s-1", file = "/s/s-1.jsonl", entries = [], hasUI = true, editor = true } = {}) {
+const said = { type: "message", message: { role: "user" } };
+const keys = new Set(); // who listens to the terminal
+
+function context({ id = "s-1", file = "/s/s-1.jsonl", entries = [], hasUI = true, editor = true, idle } = {}) {
   const setStatus = (key, text) => {
     if (stale) throw new Error("this context is stale");
     say({ status: [key, text ?? null] });
   };
-  const ui = { setStatus, ...(editor && { addAutocompleteProvider: (made) => (wrap = made) }) };
+  const notify = (text, level) => say({ notice: [text, level] });
+  const onTerminalInput = (listener) => {
+    keys.add(listener);
+    return () => keys.delete(listener);
+  };
+  const newer = { onTerminalInput, addAutocompleteProvider: (made) => (wrap = made) };
+  const ui = { setStatus, notify, ...(editor && newer) };
   const sessionManager = { getSessionFile: () => file ?? undefined, getSessionId: () => id, getBranch: () => entries };
-  return { cwd: "/w", hasUI, ui, sessionManager, waitForIdle: async () => {} };
+  const isIdle = () => idle;
+  return { cwd: "/w", hasUI, ui, sessionManager, ...(idle !== undefined && { isIdle }), waitForIdle: async () => {} };
 }
 
 const files = {
@@ -40,7 +51,7 @@ const deeds = {
     return tools[tool].execute("call-1", params, signal, undefined, context(ctx));
   },
   async command({ command, ctx }) {
-    await commands[command].handler("", context(ctx));
+    await commands[command].handler("", context({ entries: [said], ...ctx }));
     return { ran: command };
   },
   async type({ type, after = "" }) {
@@ -53,6 +64,9 @@ const deeds = {
   },
   async pure({ pure, name, args }) {
     return { value: (await module(pure))[name](...args) ?? null };
+  },
+  async press({ press }) {
+    return { taken: [...keys].map((listener) => listener(press) ?? null) };
   },
   async stale() {
     stale = true;
@@ -69,12 +83,17 @@ const deeds = {
   registerCommand: (name, command) => (commands[name] = command),
 });
 
-for await (const line of createInterface({ input: process.stdin })) {
-  const asked = JSON.parse(line);
+async function act(asked) {
   const deed = Object.keys(deeds).find((name) => name in asked);
   try {
     say(await deeds[deed](asked));
   } catch (problem) {
     say({ error: problem.message });
   }
+}
+
+for await (const line of createInterface({ input: process.stdin })) {
+  const asked = JSON.parse(line);
+  const acted = act(asked);
+  if (!asked.meanwhile) await acted;
 }

@@ -191,15 +191,25 @@ def test_no_daemon_and_no_opencode_either(env: dict[str, str], tmp_path: Path) -
 
 @needs_node
 def test_too_long_a_prompt_is_left_alone(tmp_path: Path, socket: Path, env: dict[str, str]) -> None:
-    """Socket: no request line of more than 1 MiB is sent."""
+    """Socket: no request line of more than 1 MiB is sent; the user hears why nothing came."""
     driver = tmp_path / "long.js"
-    source = PLUGIN.read_text().replace("REQUEST_MAX = 1_000_000", "REQUEST_MAX = 300")
+    source = PLUGIN.read_text().replace("REQUEST_MAX = 1_000_000", "REQUEST_MAX = 400")
     driver.write_text(source)
     (tmp_path / "package.json").write_text('{"type": "module"}')
     with daemon(socket) as server:
-        found = run(env, prompt(TYPED + "x" * 300), prompt(TYPED), file=driver)
+        found = run(env, prompt(TYPED + "x" * 400), prompt(TYPED), file=driver)
     assert [len(parts(found, nth)) for nth in (0, 1)] == [1, 3]
     assert server.methods() == ["hello", "expand"]
+    assert found["toasts"][0]["message"].startswith("this prompt is too long: ")
+
+
+@needs_node
+def test_no_prompt_takes_long_to_look_through(env: dict[str, str], socket: Path) -> None:
+    """Whether there is a question is seen in linear time, whatever was pasted."""
+    with daemon(socket) as server:
+        found = run(env, prompt("@@a:" * 12_000), prompt("@@a?:" * 10_000))
+    assert [len(parts(found, nth)) for nth in (0, 1)] == [3, 3]
+    assert server.methods() == ["hello", "expand"] * 2
 
 
 @needs_node
@@ -304,6 +314,29 @@ def test_tools_learn_which_session_is_theirs(env: dict[str, str]) -> None:
     found = run(env, *calls, ["tool.execute.before", {"tool": "bash"}, {}])
     given = [one["output"].get("args", {}).get("session") for one in found["outputs"]]
     assert given == ["ses_a", "ses_a", "other", None, None, None]
+
+
+@needs_node
+def test_questions_of_tools_belong_to_a_turn(env: dict[str, str]) -> None:
+    """S0.64: one id for each message of the user, whatever the model says."""
+    tools = ("indexerd_query_session", "indexerd_expand_references", "indexerd_get_session")
+    calls = [
+        ["tool.execute.before", {"tool": tool, "sessionID": "ses_a"}, {"args": {"turnId": "own"}}]
+        for tool in tools
+    ]
+    second = prompt("And now?")
+    second[2]["message"]["id"] = "msg_2"
+    asked = [
+        calls[0],
+        prompt("Hello."),
+        *calls,
+        prompt("Hello.", session="ses_b"),
+        second,
+        calls[0],
+    ]
+    found = run(env, *asked)["outputs"]
+    turns = [one["output"]["args"]["turnId"] for one in found if "args" in one["output"]]
+    assert turns == ["own", "msg_1-tools", "msg_1-tools", "own", "msg_2-tools"]
 
 
 @needs_node

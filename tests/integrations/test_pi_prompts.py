@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from pathlib import Path
 from typing import Any
@@ -128,14 +129,23 @@ def test_a_question_in_the_prompt_shows_that_it_is_asked(pi: Pi, socket: Path) -
 
 
 def test_a_huge_or_broken_prompt_is_sent_bounded(pi: Pi, socket: Path) -> None:
-    """The socket takes 1 MiB a line: the start of the prompt is looked through, in whole text."""
+    """The socket takes 1 MiB a line: whole text is sent; what is lost is told."""
+    head = "@@abc \ud83d "
     with acting(socket, expand={"messages": [BLOCK]}) as daemon:
         pi.start()
-        assert len(pi.prompt("@@abc \ud83d " + "\x01" * 3_000_000)) == 1
-        (asked,) = daemon.params("expand")
+        assert len(pi.prompt(head + "word " * 150_000 + "@@late")) == 1
+        assert len(pi.prompt(head + "\x01" * 3_000_000)) == 1
+        assert pi.notices == []
+        assert len(pi.prompt(head + "\x01" * 3_000_000 + "@@late")) == 1
+        whole, *cut = [one["text"] for one in daemon.params("expand")]
         pi.ends()
-    assert asked["text"].startswith("@@abc \ufffd \x01")
-    assert len(asked["text"]) == 100_000
+    assert whole.endswith(" word @@late")
+    for text in cut:
+        assert text.startswith("@@abc \ufffd \x01")
+        assert 990_000 < len(json.dumps(text)) <= 1_000_000
+    (notice,) = pi.notices
+    searched = f"only the first {len(cut[0])} characters of the prompt were searched"
+    assert notice == f"{searched} for @@ references"
 
 
 # -- resuming ------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 import unicodedata
 from collections.abc import Iterator
@@ -72,7 +74,10 @@ def test_shown_texts_are_one_line(pure: Any, text: str, most: int) -> None:
         ("@@name: do so", False),
         ("@@name: do so\nwhy?", False),
         ("@@a:" * 30_000, False),
-        ("@@" * 50_000, False),
+        ("@@a:" * 300_000, False),
+        ("@@" * 500_000, False),
+        ("@@a:" * 200_000 + "?", True),
+        ("@@a?" * 200_000, False),
         ('look: @@"a b": why?', True),
         ("@@abc~2: why?", True),
         ("@@name is good: yes", False),
@@ -82,11 +87,11 @@ def test_shown_texts_are_one_line(pure: Any, text: str, most: int) -> None:
 )
 def test_questions_are_told_apart(pure: Any, prompt: str, wanted: bool) -> None:
     """S0.65: only a prompt with a question may take as long as a model does."""
-    assert pure("prompts", "asks", prompt) is wanted
+    assert pure("words", "asks", prompt) is wanted
 
 
 PIECES = ["@@", "a", "b-c", "name", " ", '"', "\u201e", "\u201c", "\u00ab", "\u00bb", "~2", ":"]
-PIECES += ["\uff1a", "why", "?", "\uff1f", "\n", ".", "`", "(", "@"]
+PIECES += ["\u2047", "\uff1a", "why", "?", "\uff1f", "\n", ".", "`", "(", "@"]
 
 
 @given(pieces=st.lists(st.sampled_from(PIECES), max_size=14))
@@ -95,4 +100,46 @@ def test_no_question_is_cut_short(pure: Any, pieces: list[str]) -> None:
     """S0.65: what the daemon takes for a question is waited for as one."""
     prompt = "".join(pieces)
     if any(one.question for one in find(prompt)):
-        assert pure("prompts", "asks", prompt)
+        assert pure("words", "asks", prompt)
+
+
+WORDS = st.text(st.sampled_from('@a "\n\\\x01\u00e9\u6771\U0001f326'), min_size=1, max_size=30)
+
+
+@given(word=WORDS, times=st.integers(1, 60_000))
+@settings(max_examples=25, deadline=None)
+def test_as_much_as_a_request_takes_is_sent(pure: Any, word: str, times: int) -> None:
+    """Socket: a line of 1 MiB, cut between words where there are any, in whole characters."""
+    words = word * times
+    sent = pure("words", "fitting", words)
+    assert words.startswith(sent)
+    size = len(json.dumps(sent, ensure_ascii=False).encode())
+    assert size <= 1_000_000
+    if len(sent) < len(words):
+        assert size > 1_000_000 - 300 * 6 - 12
+        blank = re.search(r"\s", word)
+        assert not blank or words[len(sent)].isspace()
+
+
+FILE = '<file name="/w/a">\n{}\n</file>\n'
+SKILL = '<skill name="s" location="/s">\n@@b\n</skill>\n\n'
+
+
+@pytest.mark.parametrize(
+    ("prompt", "left"),
+    [
+        (FILE.format("@@b: why?") + "See @@a.", "\n\nSee @@a."),
+        ("piped @@a " + FILE.format("@@b") * 3 + "@@c", "piped @@a \n\n@@c"),
+        (FILE.format("</file>\n@@b: why?") + "@@a", "\n\n@@a"),
+        (FILE.format("</skill> @@b <skill name=") + "@@a", "\n\n@@a"),
+        (SKILL + "@@a", "\n\n\n@@a"),
+        ("See @@a </file>", "See @@a </file>"),
+        ('A <file name="b"> @@a', 'A <file name="b"> @@a'),
+        ('</file> @@a <file name="b">', '</file> @@a <file name="b">'),
+        ('Say <skill name="x"> @@a </skill>', 'Say <skill name="x"> @@a </skill>'),
+        ('<file name="' * 80_000 + "@@a", '<file name="' * 80_000 + "@@a"),
+    ],
+)
+def test_files_are_nobodys_words(pure: Any, prompt: str, left: str) -> None:
+    """X10: what stands in an attached file or in a skill refers to nothing, however it ends."""
+    assert pure("words", "own", prompt) == left

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.e2e.world import until
-from tests.integrations.acted_pi import KEY, Pi, greeting, needed
-from tests.integrations.acting import Refusal, acting
+from tests.integrations.acted_pi import KEY, SAID, Pi, greeting, needed
+from tests.integrations.acting import Raw, Refusal, acting
 
 pytestmark = needed
 
@@ -100,6 +100,34 @@ def test_a_new_sessions_file_is_waited_for(pi: Pi, socket: Path) -> None:
         pi.do(command=KEY)
         pi.shows("❌ index failed: Session indexing already in progress")
         assert len(daemon.params("index")) == 3
+        pi.ends()
+
+
+def test_the_command_in_an_empty_session_says_so(pi: Pi, socket: Path) -> None:
+    """S0.17: nobody has said anything, and there is no file yet: at once, and nothing is asked."""
+    nothing = "❌ index failed: no user/assistant conversation to index"
+    tool: dict[str, Any] = {"type": "message", "message": {"role": "toolResult"}}
+    with acting(socket, index={"status": "indexed"}) as daemon:
+        pi.start()
+        for entries in ([], [{"type": "model_change"}], [tool]):
+            pi.do(command=KEY, ctx={"entries": entries, "hasUI": False})
+        assert pi.statuses == [nothing]
+        assert daemon.params("index") == []
+        answer: dict[str, Any] = {"type": "message", "message": {"role": "assistant"}}
+        for entries in ([tool, SAID], [answer]):
+            pi.do(command=KEY, ctx={"entries": entries, "hasUI": False})
+        assert len(daemon.params("index")) == 2
+        pi.ends()
+
+
+def test_the_command_does_not_wait_for_a_hung_daemon(pi: Pi, socket: Path) -> None:
+    """S0.3: a run may take minutes; a daemon that does not greet is not waited for."""
+    with acting(socket, index=Raw(b"")) as daemon:
+        pi.start()
+        daemon.answers["hello"] = Raw(b"")
+        pi.do(command=KEY)
+        pi.shows("❌ index failed: indexerd did not answer in time")
+        assert daemon.params("index") == []
         pi.ends()
 
 

@@ -130,7 +130,9 @@ def test_what_is_put_into_toml_can_be_taken_out(before: str, crlf: bool) -> None
     held = tomllib.loads(after)
     assert held["mcp_servers"]["ours"] == {"command": "/x/indexerd", "args": ["mcp"]}
     assert toml_table.put(after, "mcp_servers.ours", MARK, LINES) == after
-    assert (toml_table.take(after, "mcp_servers.ours", MARK) or "") == before
+    assert toml_table.take(after, "mcp_servers.ours", MARK, LINES) == before
+    unmarked = "".join(one for one in after.splitlines(keepends=True) if MARK not in one)
+    assert toml_table.take(unmarked, "mcp_servers.ours", MARK, LINES) == before
 
 
 def test_what_came_after_our_table_stays() -> None:
@@ -140,10 +142,55 @@ def test_what_came_after_our_table_stays() -> None:
     newer = toml_table.put(text, "s.ours", MARK, ['command = "/y"', 'args = ["mcp"]'])
     assert tomllib.loads(newer)["s"]["ours"]["command"] == "/y"
     assert tomllib.loads(newer)["s"]["ours"]["enabled"] is True
-    left = toml_table.take(newer, "s.ours", MARK)
+    left = toml_table.take(newer, "s.ours", MARK, LINES)
     assert left is not None
     assert tomllib.loads(left) == {"a": 1, "z": {"b": 2}}
     assert "# of the next" in left
+
+
+EDITED = """model = "x"
+[s.ours.env]
+A = "1"
+
+# indexerd integration; an older one
+[s.ours]
+args = [
+    "-m",
+    "mcp",
+] # as it was
+command = "/old/indexerd"
+tool_timeout_sec = 300
+# mine: off at work
+enabled = false
+env_vars = [
+    "MINE",
+]
+
+[z]
+b = 2
+"""
+
+
+def test_what_the_user_wrote_into_our_table_stays() -> None:
+    """Program and arguments are ours; limits, lists, comments and further keys are the user's."""
+    newer = toml_table.put(EDITED, "s.ours", MARK, [*LINES, "tool_timeout_sec = 60"])
+    held = tomllib.loads(newer)["s"]["ours"]
+    assert held == tomllib.loads(EDITED)["s"]["ours"] | {
+        "command": "/x/indexerd",
+        "args": ["mcp"],
+    }
+    assert "# mine: off at work\nenabled = false\n" in newer
+    assert newer.count("\n") == EDITED.count("\n") - 3  # a list of four lines is one line now
+    assert toml_table.put(newer, "s.ours", MARK, LINES) == newer
+    left = toml_table.take(newer, "s.ours", MARK, LINES)
+    assert left is not None
+    assert tomllib.loads(left) == {"model": "x", "s": {"ours": {"env": {"A": "1"}}}, "z": {"b": 2}}
+
+
+def test_a_table_right_behind_ours_keeps_its_line() -> None:
+    """Where nothing ended the last line of the user's, the break before our table stays."""
+    text = toml_table.put("a = 1", "s.ours", MARK, LINES) + "[z]\nb = 2\n"
+    assert toml_table.take(text, "s.ours", MARK, LINES) == "a = 1\n[z]\nb = 2\n"
 
 
 def test_a_table_of_the_users_is_left_alone() -> None:
@@ -152,7 +199,10 @@ def test_a_table_of_the_users_is_left_alone() -> None:
         toml_table.put('[s.ours]\ncommand = "other"\n', "s.ours", MARK, LINES)
     same = "[s.ours]\n" + "\n".join(LINES) + "\n"
     assert toml_table.put(same, "s.ours", MARK, LINES) == same
-    assert toml_table.take(same, "s.ours", MARK) == same
+    other = same.replace("/x/", "/y/")
+    assert toml_table.take(other, "s.ours", MARK, LINES) == other
+    quoted = f"a = '''\n# {MARK}\n{same}'''\n"  # a text that only looks like ours
+    assert toml_table.take(quoted, "s.ours", MARK, LINES) == quoted
     for bad in ("[s", "s = { x = 1 }\n", "s = 3\n"):
         with pytest.raises(ValueError, match=r"TOML|cannot"):
             toml_table.put(bad, "s.ours", MARK, LINES)
@@ -183,7 +233,15 @@ def both(path: Path) -> tuple[Edit, Edit]:
 
 
 @settings(max_examples=20)
-@given(st.sampled_from([b"{}", b'{"a":1}', b'{\n\t"a": 1\n}\n', b'\xef\xbb\xbf{"a": [ ]}', b"{ }"]))
+@given(
+    st.sampled_from(
+        [
+            *(b"{}", b'{"a":1}', b'{\n\t"a": 1\n}\n', b'\xef\xbb\xbf{"a": [ ]}', b"{ }"),
+            *(b"", b"\n", b" \r\n \n", b"\xef\xbb\xbf", b"\xef\xbb\xbf \n"),  # count as {}
+            *(b"// mine\n{}\n", b"{ // mine\n}"),
+        ]
+    )
+)
 def test_a_file_is_changed_and_changed_back(
     tmp_path_factory: pytest.TempPathFactory, held: bytes
 ) -> None:
@@ -227,7 +285,48 @@ def test_mode_and_links_stay(tmp_path: Path) -> None:
     assert real.read_text() == "{}"
 
 
-@pytest.mark.parametrize("held", [b'{"a": 1,}', b"[]", b"", b"\xff{}", b"{} {}"])
+@settings(max_examples=20)
+@given(st.sampled_from([b"", b"\n", b"a = 1", b"\xef\xbb\xbf", b"\xef\xbb\xbfa = 1\r\n", None]))
+def test_a_toml_file_is_changed_and_changed_back(
+    tmp_path_factory: pytest.TempPathFactory, held: bytes | None
+) -> None:
+    """The same for TOML: an empty file is not the same as none, and a byte order mark stays."""
+    path = tmp_path_factory.mktemp("f") / "config.toml"
+    if held is not None:
+        path.write_bytes(held)
+    put = installs.toml_edit(str(path), "s.ours", LINES)
+    did = [installs.apply([put])[0].did for _ in range(2)]
+    assert did == ["created" if held is None else "updated", "unchanged"]
+    assert tomllib.loads(path.read_text("utf-8-sig"))["s"]["ours"]["args"] == ["mcp"]
+    gone = installs.no_toml_table(str(path), "s.ours", LINES)
+    assert [installs.apply([gone])[0].did for _ in range(2)] == ["removed", "absent"]
+    assert (path.read_bytes() if path.exists() else None) == held
+
+
+@pytest.mark.parametrize("indent", [None, 3])
+def test_what_another_program_wrote_anew_is_taken_out(tmp_path: Path, indent: int | None) -> None:
+    """No empty container of ours is left, whatever form the file has by now."""
+    text = jsonc.insert("{}", jsonc.parse("{}"), {"list": [{"x": 1}]}, "ours")
+    rewritten = json.dumps({"a": 1} | json.loads(text), indent=indent)
+    root = jsonc.parse(rewritten)
+    ours = root.children[1].node
+    array = ours.children[0].node
+    left = jsonc.remove(rewritten, [(root, 1), (ours, 0), (array, 0)])
+    assert left is not None
+    assert json.loads(left) == {"a": 1}
+
+
+def test_a_comment_beside_ours_stays() -> None:
+    """A container that somebody has written a comment into is not ours alone any more."""
+    for text in ('{\n  "ours": {\n    "x": 1 // mine\n  }\n}', '{"ours": { // mine\n"x": 1}}'):
+        root = jsonc.parse(text)
+        left = jsonc.remove(text, [(root, 0), (root.children[0].node, 0)])
+        assert left is not None
+        assert "// mine" in left
+        assert jsonc.parse(left).value == {"ours": {}}
+
+
+@pytest.mark.parametrize("held", [b'{"a": 1,}', b"[]", b"{", b"\xff{}", b"{} {}"])
 def test_a_broken_file_stops_everything(tmp_path: Path, held: bytes) -> None:
     """Nothing at all is written where one of the files cannot be understood."""
     good, bad = tmp_path / "good.json", tmp_path / "bad.json"
@@ -238,6 +337,8 @@ def test_a_broken_file_stops_everything(tmp_path: Path, held: bytes) -> None:
     with pytest.raises(ConfigError) as caught:
         installs.apply(edits)
     assert caught.value.problems[0]["file"] == str(bad)
+    assert str(caught.value).startswith(f"{bad}: ")
+    assert ": :" not in str(caught.value)
     assert not good.exists()
     assert bad.read_bytes() == held
 
@@ -280,7 +381,52 @@ def test_a_directory_in_the_way_is_named(tmp_path: Path) -> None:
         installs.apply([both(tmp_path / "settings.json")[0]])
 
 
+UNWRITABLE = "x" * 245 + ".json"  # a name that leaves no room for that of a file beside it
+
+
+def test_all_of_it_or_nothing(tmp_path: Path) -> None:
+    """Where one file cannot be written, none is, and the error names that one."""
+    good, bad = tmp_path / "good.json", tmp_path / UNWRITABLE
+    good.write_text("{}")
+    before = good.stat().st_ino, good.stat().st_ctime_ns
+    with pytest.raises(WriteError, match=r"xxx\.json"):
+        installs.apply([both(good)[0], both(bad)[0]])
+    assert (good.stat().st_ino, good.stat().st_ctime_ns) == before
+    assert [one.name for one in tmp_path.iterdir()] == ["good.json"]
+
+
+def test_what_was_done_is_undone(tmp_path: Path) -> None:
+    """Where a later change fails after all, the earlier ones are taken back, and directories go."""
+    good, new, own = tmp_path / "good.json", tmp_path / "new.json", tmp_path / "a/b/own.ts"
+    good.write_text('{"a": [ 1 ]}')
+    calls: list[str] = []
+
+    def fails(text: str) -> str:
+        calls.append(text)
+        if len(calls) > 1:  # the first is the trial
+            raise UsageError("no more")
+        return add(text)
+
+    edits = [both(good)[0], both(new)[0], installs.own_file(str(own), "x\n")]
+    with pytest.raises(UsageError, match="no more"):
+        installs.apply([*edits, installs.json_edit(str(tmp_path / "last.json"), fails)])
+    assert len(calls) == 2
+    assert good.read_text() == '{"a": [ 1 ]}'
+    assert [one.name for one in tmp_path.iterdir()] == ["good.json"]
+
+
 # -- files of ours -------------------------------------------------------------------------------
+
+
+def test_a_file_of_ours_knows_which_directories_were_made(tmp_path: Path) -> None:
+    """So that they can go with it, also after an update; one that was there is not among them."""
+    path = tmp_path / "a/b/own.ts"
+    installs.apply([installs.own_file(str(path), "one\n")])
+    installs.apply([installs.own_file(str(path), "two\n")])
+    assert installs.directories(str(path)) == [str(path.parent), str(tmp_path / "a")]
+    other = tmp_path / "a/other.ts"
+    installs.apply([installs.own_file(str(other), "one\n")])
+    assert installs.directories(str(other)) == []
 
 
 @pytest.mark.parametrize("name", ["index.ts", "indexerd.js", "notes.md"])

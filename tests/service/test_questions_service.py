@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +32,21 @@ from indexerd.errors import (
     SessionUnreadableError,
     UsageError,
 )
+from indexerd.events import Prompt
 from indexerd.io.catalog import SearchText
 from indexerd.io.journal import Journal
 from indexerd.io.telemetry import Telemetry
 from indexerd.llm.base import Finish, Model, Reply, Tokens
 from indexerd.llm.offline import Extractive
 from indexerd.llm.scripted import Answer, Delayed, Scripted
+from indexerd.llm.threads import stoppable
 from indexerd.service.answers import Answers
 from indexerd.service.ask_alone import answer_alone
 from indexerd.service.preview import alone
 from indexerd.service.questions import Questions
 from indexerd.service.reader import Reader
+from indexerd.service.readings import Readings, Wanted
+from indexerd.service.recall import gathered_of, taken_of
 from indexerd.service.treasury import Treasury
 from indexerd.service.turns import TURNS_MAX, Turns
 from indexerd.settings import Settings
@@ -250,7 +256,8 @@ def test_a_budget_that_is_used_up_is_not_exceeded(desk: Desk) -> None:
     desk.scripted(GOOD, GOOD)
     assert desk.ask()["confidence"] == "high"
     bad = desk.fails()
-    assert (bad.kind, bad.upstream) == ("budget_exhausted", "UNKNOWN_QUERY_SESSION_ERROR")
+    assert (bad.kind, bad.upstream) == ("budget_exhausted", "QUERY_MODEL_UNAVAILABLE")
+    assert "[budget]" in bad.hint
     assert desk.treasury.purse.calls == 1
 
 
@@ -268,8 +275,24 @@ def test_the_deadline_is_for_the_whole_question(desk: Desk) -> None:
     bad = desk.fails()
     assert isinstance(bad, DeadlineError)
     assert (bad.upstream, len(model.calls)) == ("QUERY_TRANSPORT_FAILED", 1)
-    desk.models = [Scripted([Delayed(50.0, GOOD)])]
+    late = Scripted([Delayed(50.0, GOOD)])
+    desk.models = [late]
     assert isinstance(desk.fails(), DeadlineError)
+
+
+def test_a_model_is_given_seconds_that_can_be_named(desk: Desk) -> None:
+    """M10: its error says how long that was, to a tenth of a second."""
+    given: list[float] = []
+
+    class Late(Scripted):
+        async def generate(self, prompt: Prompt, *, timeout: float) -> Reply:
+            given.append(timeout)
+            raise DeadlineError(f"no full answer within {timeout:g} s")
+
+    desk.settings = made(query={"timeout_seconds": 3.0})
+    desk.models = [Late()]
+    assert re.fullmatch(r"no full answer within \d(\.\d)? s", str(desk.fails()))
+    assert given == [round(given[0], 1)]
 
 
 def test_a_text_that_is_too_large_is_halved(desk: Desk) -> None:
@@ -288,6 +311,199 @@ def test_a_text_that_is_too_large_is_halved(desk: Desk) -> None:
     assert desk.ask()["usage"]["model"] == "local/extractive"
     desk.models = [Scripted([ContextTooLargeError("big")] * 20)]
     assert isinstance(desk.fails(), ContextTooLargeError)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "hint"),
+    [
+        (ProviderError("down"), "QUERY_TRANSPORT_FAILED", "ask again later"),
+        (RefusedError("no"), "QUERY_MODEL_UNAVAILABLE", "ask another model (model_keys)"),
+        (OutputInvalidError("no"), "QUERY_INVALID_OUTPUT", "ask again, or ask another model"),
+        (ContextTooLargeError("big"), "QUERY_TRANSPORT_FAILED", "[query] max_bytes"),
+        (BudgetError("full", passing=True), "QUERY_MODEL_UNAVAILABLE", "ask again in a minute"),
+        (BudgetError("full"), "QUERY_MODEL_UNAVAILABLE", "or wait until tomorrow"),
+        (DeadlineError("late"), "QUERY_TRANSPORT_FAILED", "[query] timeout_seconds"),
+        (ProviderDeniedError("no", hint="own"), "QUERY_MODEL_UNAVAILABLE", "own"),
+    ],
+)
+def test_hints_are_for_somebody_who_asks(
+    desk: Desk, error: IndexerdError, code: str, hint: str
+) -> None:
+    """S0.64: nobody asks a question again but whoever asked it; each failure has its code."""
+    desk.scripted(error)  # type: ignore[arg-type]  # errors of the model's side
+    bad = desk.fails()
+    assert bad.upstream == code
+    assert hint in bad.hint
+
+
+def test_a_full_minute_passes(desk: Desk) -> None:
+    """M16: the cap on requests opens by itself, and soon."""
+    desk.settings = made(budget={"requests_per_minute": 1})
+    desk.scripted(GOOD, GOOD)
+    desk.ask()
+    bad = desk.fails()
+    assert (bad.kind, bad.hint) == ("budget_exhausted", "ask again in a minute")
+
+
+# -- several at once -----------------------------------------------------------------------------
+
+
+class Slow:
+    """A local model that looks until it is told to stop, or let go; and how often it was asked."""
+
+    key = "local/slow"
+    remote = False
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.stopped = 0
+        self.let_go = threading.Event()
+
+    async def generate(self, prompt: Prompt, *, timeout: float) -> Reply:
+        """Answer once it is let go."""
+        assert timeout > 0
+        self.asked.append(prompt.user)
+        return Reply(await stoppable(self._look), self.key)
+
+    def _look(self, check: Callable[[], None]) -> str:
+        try:
+            while not self.let_go.wait(0.001):
+                check()
+        finally:
+            self.stopped += not self.let_go.is_set()
+        return GOOD
+
+    async def aclose(self) -> None:
+        """Nothing is held."""
+
+    async def until(self, asked: int, stopped: int = 0) -> None:
+        """Wait until it was asked, and stopped, so often."""
+        async with asyncio.timeout(20):
+            while (len(self.asked), self.stopped) != (asked, stopped):  # noqa: ASYNC110 - in threads
+                await asyncio.sleep(0.001)
+
+
+def test_the_same_question_is_looked_for_once(desk: Desk) -> None:
+    """Twenty clients that ask the same share the work, and each gets its answer."""
+    model = Slow()
+    desk.models = [model]
+    questions = desk.open()
+
+    async def run() -> list[dict[str, Any]]:
+        asked = [
+            asyncio.create_task(questions.answer(desk.session.id, text))
+            for text in ["Why?"] * 20 + ["How?"]
+        ]
+        await model.until(2)
+        model.let_go.set()
+        return list(await asyncio.gather(*asked))
+
+    found = asyncio.run(run())
+    assert sorted(model.asked) == ["How?", "Why?"]
+    assert [one["answerMarkdown"] for one in found] == ["To a file."] * 21
+    assert len(desk.telemetry()) == 21
+
+
+def test_another_text_of_the_session_is_another_question(desk: Desk) -> None:
+    """What was said since, or is seen from another entry, is not answered from an old reading."""
+    model = Slow()
+    desk.models = [model]
+    first = desk.session.last
+    questions = desk.open()
+
+    async def run() -> None:
+        asked = [asyncio.create_task(questions.answer(desk.session.id, "Why?"))]
+        await model.until(1)
+        desk.session.turn("Later?", "Much later.")
+        list(desk.library.hinted([str(desk.session.path)]))
+        asked.append(asyncio.create_task(questions.answer(desk.session.id, "Why?")))
+        await model.until(2)
+        asked.append(asyncio.create_task(questions.answer(desk.session.id, "Why?", leaf=first)))
+        model.let_go.set()
+        await asyncio.gather(*asked)
+
+    asyncio.run(run())
+
+
+def test_a_reading_is_shared_while_the_session_stays_the_same(desk: Desk) -> None:
+    """One reading for all who see the same; whoever comes after a change, or elsewhere, reads."""
+    first = desk.session.last
+    desk.session.turn("And then?", "More.")
+    desk.open()
+    let_go, reading = threading.Event(), threading.Semaphore(0)
+    read = Reader()
+
+    def clean(text: str) -> tuple[str, dict[str, int]]:
+        reading.release()
+        assert let_go.wait(20)
+        return text, {}
+
+    async def run() -> list[str]:
+        readings = Readings(desk.library, read)
+        whole = Wanted(desk.session.id, None, 10_000, local=True, redaction="")
+        asked = [asyncio.create_task(readings.text(whole, clean)) for _ in range(3)]
+        assert await asyncio.to_thread(reading.acquire, timeout=20)
+        early = replace(whole, leaf=first)
+        asked.append(asyncio.create_task(readings.text(early, clean)))
+        desk.session.turn("Later?", "Much later.")
+        await read(lambda: list(desk.library.hinted([str(desk.session.path)])))
+        asked.append(asyncio.create_task(readings.text(whole, clean)))
+        for _ in range(2):
+            assert await asyncio.to_thread(reading.acquire, timeout=20)
+        let_go.set()
+        return [one.context.sections[-1].text for one in await asyncio.gather(*asked)]
+
+    assert asyncio.run(run()) == ["More.", "More.", "More.", "They pass.", "Much later."]
+    assert not reading.acquire(blocking=False)
+    read.close()
+
+
+def test_who_hangs_up_or_is_too_late_stops_the_work(desk: Desk) -> None:
+    """Nothing goes on for nobody; but as long as one of them waits, it does."""
+    model = Slow()
+    desk.models = [model]
+    questions = desk.open()
+
+    async def run() -> None:
+        both = [
+            asyncio.create_task(questions.answer(desk.session.id, "Why?", turn_id=f"t{n}"))
+            for n in range(2)
+        ]
+        await model.until(1)
+        both[0].cancel()
+        await asyncio.wait({both[0]})
+        assert model.stopped == 0
+        both[1].cancel()
+        await model.until(1, stopped=1)
+
+    asyncio.run(run())
+    desk.settings = made(query={"timeout_seconds": 1.0})
+
+    async def late() -> None:
+        with pytest.raises(DeadlineError) as caught:
+            await questions.answer(desk.session.id, "Why?")
+        assert str(caught.value).startswith("local/slow: no answer within ")
+        await model.until(2, stopped=2)
+
+    asyncio.run(late())
+
+
+def test_reading_stops_where_its_check_says_so(desk: Desk) -> None:
+    """A large session is not read to its end for nobody."""
+    desk.open()
+    taken = taken_of(desk.library, desk.session.id, None)
+    left = 2
+
+    def check() -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        gathered_of(taken, 10_000, lambda text: (text, {}), check)
+    taken = taken_of(desk.library, desk.session.id, None)
+    assert gathered_of(taken, 10_000, lambda text: (text, {})).sections
 
 
 # -- what is sent --------------------------------------------------------------------------------
@@ -389,6 +605,11 @@ def test_without_a_daemon_the_answer_is_the_same(desk: Desk) -> None:
     assert here["usage"].pop("ms") >= 0
     assert found["usage"].pop("ms") >= 0
     assert here == found
+    lost = desk.session.path.rename(desk.root / "elsewhere")
+    with pytest.raises(SessionUnreadableError) as missing:
+        answer_alone(desk.library, row, "Where?", desk.settings)
+    assert missing.value.upstream == "SESSION_FILE_MISSING"
+    lost.rename(desk.session.path)
     with pytest.raises(NotFoundError) as caught:
         answer_alone(desk.library, row, "Where?", desk.settings, leaf="nope")
     assert caught.value.upstream == "INVALID_ARGS"
@@ -446,6 +667,32 @@ def test_several_questions_at_once_do_not_slip_through(desk: Desk) -> None:
     assert kinds == [*["CallLimitError"] * 4, "dict"]
 
 
+def test_the_built_in_model_says_where_it_stopped_looking(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 4: in the answer itself, and in words of its own bound; with a daemon and without."""
+    monkeypatch.setattr("indexerd.service.questions.LOCAL_BYTES", 3000)
+    monkeypatch.setattr("indexerd.service.ask_alone.LOCAL_BYTES", 3000)
+    for n in range(40):
+        desk.session.turn(f"Question {n}?", "word " * 60)
+    desk.models = [Extractive()]
+    found = desk.ask("words of question 39?")
+    told = "Only the most recent 0.003 MB of the conversation were looked through."
+    assert found["notes"] == [told]
+    assert found["answerMarkdown"].split("\n\n")[0].endswith(f" best. {told}")
+    row = desk.row | {"name": "Where do alerts go?"}
+    here = answer_alone(desk.library, row, "words of question 39?", desk.settings)
+    assert here["answerMarkdown"] == found["answerMarkdown"]
+
+
+def test_escape_sequences_hide_nothing_from_a_question(desk: Desk) -> None:
+    """X9: a word is found, and cited, whatever colour it was printed in."""
+    desk.session.turn("What was printed?", "The \x1b[31mgizmo\x1b[0m hums... and `rests`.")
+    desk.models = [Extractive()]
+    (cited,) = desk.ask("gizmo")["citations"]
+    assert cited["excerpt"] == "The gizmo hums... and `rests`."
+
+
 def test_turns_are_not_remembered_for_ever() -> None:
     """S0.64: bounded; the turn asked in longest ago is forgotten."""
     turns = Turns()
@@ -474,15 +721,44 @@ def changed(desk: Desk) -> None:
     desk.session.path.write_bytes(b"{not json}\n" * 500)
 
 
-@pytest.mark.parametrize(("do", "code"), [(gone, "FILE_MISSING"), (changed, "PARSE_FAILED")])
-def test_a_file_that_cannot_be_read(desk: Desk, do: Callable[[Desk], None], code: str) -> None:
-    """S0.64: gone, or no session any more: two codes."""
+def torn(desk: Desk) -> None:
+    """All that is left is shorter than the first line was."""
+    desk.session.path.write_bytes(b"{not json}\n")
+
+
+def beheaded(desk: Desk) -> None:
+    """The first line is left, and what follows is no JSON."""
+    head = desk.session.path.read_bytes().splitlines()[0]
+    desk.session.path.write_bytes(head + b"\n" + b"{not json}\n" * 500)
+
+
+@pytest.mark.parametrize("noticed", [False, True])
+@pytest.mark.parametrize(
+    ("do", "code", "retryable"),
+    [
+        (gone, "FILE_MISSING", False),
+        (changed, "PARSE_FAILED", True),
+        (torn, "PARSE_FAILED", True),
+        (beheaded, "PARSE_FAILED", True),
+    ],
+)
+def test_a_file_that_cannot_be_read(
+    desk: Desk,
+    do: Callable[[Desk], None],
+    code: str,
+    retryable: bool,
+    noticed: bool,
+) -> None:
+    """S0.64: gone, or no session any more: two codes, the same before and after it is noticed."""
     model = desk.scripted(GOOD)
     desk.open()
     do(desk)
+    if noticed:
+        list(desk.library.hinted([str(desk.session.path)]))
     bad = desk.fails()
     assert isinstance(bad, SessionUnreadableError)
-    assert (bad.upstream, model.calls) == (f"SESSION_{code}", [])
+    assert (bad.upstream, bad.retryable) == (f"SESSION_{code}", retryable)
+    assert model.calls == []
 
 
 def test_a_session_without_a_word(tmp_path: Path) -> None:
@@ -495,6 +771,7 @@ def test_a_session_without_a_word(tmp_path: Path) -> None:
         bad = desk.fails()
         assert isinstance(bad, SessionEmptyError)
         assert (bad.upstream, model.calls) == ("SESSION_EMPTY", [])
+        assert bad.hint == "there is no conversation in it yet"
 
 
 @pytest.mark.parametrize(

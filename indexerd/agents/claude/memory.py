@@ -33,6 +33,7 @@ class Memory(msgspec.Struct, omit_defaults=True):
     tail: int = -1  # the newest row of the main conversation, whatever its kind
     opener: int = -1  # the row that opened the current turn
     rewound: bool = False  # a prompt was taken back since the newest compact_boundary
+    hook: int = -1  # the newest row in which a hook told the model something
     boundary: int = -1  # the newest compact_boundary's row
     boundary_at: tuple[int, int] = (-1, -1)  # where its line begins and ends
     again: dict[str, str] = msgspec.field(default_factory=dict)  # repeated id -> its newest row's

@@ -2,7 +2,8 @@
 
 Wrong types read as absent, texts come scrubbed of lone surrogates, and the only error is
 ValueError for what is no JSON object. Texts are what was said, without thinking, calls, and what
-the client or an editor puts around a prompt; of an interruption nothing was said.
+the client or an editor puts around a prompt; of an interruption nothing was said. What a hook told
+the model is nobody's words: it is in `sent` alone, for `context`.
 
 A summary's row begins with the line before it, its `compact_boundary`: only that one says which
 earlier messages were kept, and so `read` takes both lines at once.
@@ -14,8 +15,9 @@ import math
 import re
 from typing import Any
 
-from indexerd.agents.claude.kinds import INTERRUPTED, Said, said, unwrapped, words
-from indexerd.agents.claude.lines import Line, blocks, decode, mapping, values
+from indexerd.agents.claude.hooks import HOOKS, told
+from indexerd.agents.claude.kinds import INTERRUPTED, PROMPTED, Said, said, unwrapped, words
+from indexerd.agents.claude.lines import Line, blocks, decode, loads, mapping, values
 from indexerd.agents.lines import safe_line, string
 from indexerd.core.clean import scrub
 from indexerd.events import Entry, Kind, Tokens, ToolCall
@@ -53,7 +55,7 @@ def read(data: bytes, entry_id: str) -> Entry:
         failed=_failed(line, content),
         model=scrub(message.model) or None if message else None,
         tokens=_tokens(line),
-        details={"kept": _kept(before)} if what.kind is Kind.COMPACTION else {},
+        details=_details(line, what, before, last),
     )
 
 
@@ -61,6 +63,17 @@ def preview(text: str) -> str:
     """A prompt as one line of at most 200 characters, without what was put around it."""
     head = text[:20_000]
     return safe_line(unwrapped(head)) or safe_line(head)
+
+
+def _details(line: Line, what: Said, before: bytes, last: bytes) -> dict[str, Any]:
+    if what.kind is Kind.COMPACTION:
+        return {"kept": _kept(before)}
+    if what.code == PROMPTED:
+        return {"sentAs": "user"}
+    if line.attachment is not None and line.attachment.type in HOOKS:
+        sent = tuple(scrub(text) for text in told(loads(last)["attachment"]))
+        return {"sent": sent, "sentAs": "user", "ahead": True} if sent else {}
+    return {}
 
 
 def _role(line: Line, what: Said) -> str | None:

@@ -16,6 +16,8 @@ typing another prompt at an older place. So:
 - an id that comes again in the same place is the same line; one that comes again elsewhere (kept
   messages are logged again, below the summary) gets a name of its own, takes later children, and
   counts only where the first is not on its path, as does a prompt that was recorded twice;
+- what hooks told the model hangs below the call or the answer that it came after, and beside what
+  follows there: that is put below it, so that it is on the path, as it is in what the model gets;
 - system lines, attachments and local commands hang where they say, and never move the leaf, so
   that it is stable while only such are appended; it need not be a tip.
 
@@ -29,6 +31,7 @@ from collections.abc import Iterator
 from typing import Any
 from zlib import crc32
 
+from indexerd.agents.claude.hooks import HOOKS
 from indexerd.agents.claude.kinds import (
     FAILED_RESULT,
     OTHER,
@@ -79,6 +82,8 @@ class Tree:
             offset, length = self._with_boundary(offset, length)
         row = self._add(key, above, what.code, offset, length)
         memory.tail = row
+        if line.attachment is not None and line.attachment.type in HOOKS:
+            memory.hook = row
         if line.subtype == _BOUNDARY and what.kind is Kind.SYSTEM:
             memory.boundary, memory.boundary_at = row, (offset, offset + length)
         if what.kind in TALK:
@@ -145,14 +150,22 @@ class Tree:
         """The row where a line of the conversation belongs that names this one."""
         leaf = self._state.leaf
         place = self._anchor(named)
-        if place == leaf or leaf < 0:
+        if leaf < 0:
             return named
+        if place == leaf:
+            return self._end(what) if named == leaf else named
         if place == ROOT:
             return leaf if _follows(what) else named
         if not _follows(what) and place < self._memory.opener:
             self._memory.rewound = True
             return named  # the human went back
-        return leaf if self._reaches(leaf, place) else named
+        return self._end(what) if self._reaches(leaf, place) else named
+
+    def _end(self, what: Said) -> int:
+        """Where the path ends: at the leaf, or with what hooks said after it."""
+        leaf, hook = self._state.leaf, self._memory.hook
+        below = _follows(what) and hook > leaf and self._anchor(hook) == leaf
+        return hook if below else leaf
 
     def _find(self, named: str) -> int:
         """The row that a named parent is now."""

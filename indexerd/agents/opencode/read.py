@@ -2,8 +2,9 @@
 
 Wrong types read as absent, texts come scrubbed of lone surrogates, and the only error is
 ValueError for a line that is no JSON object. A prompt stays as it was stored: the command line
-puts double quotes around it. What a machine told the model is of kind OTHER here, although its
-row is coded as a result: to whoever reads it, it is a message of the user's role.
+puts double quotes around it; what stands beside it for the model is in `sent` alone. What a
+machine told the model is of kind OTHER here, although its row is coded as a result: to whoever
+reads it, it is a message of the user's role.
 """
 
 from __future__ import annotations
@@ -90,6 +91,16 @@ def _is_text(part: dict[str, Any]) -> bool:
     return part.get("type") == "text" and isinstance(part.get("text"), str)
 
 
+def _sent(held: dict[str, Any]) -> dict[str, Any]:
+    """What the model gets of a prompt, with what opencode and plugins put beside it."""
+    parts = parts_of(held)
+    sent = tuple(
+        scrub(one["text"]) for one in parts if _is_text(one) and one.get("ignored") is not True
+    )
+    # The role is said because the row of a prompt that was stored again is coded as a result.
+    return {"sentAs": "user"} | ({"sent": sent} if sent != tuple(words(parts)) else {})
+
+
 def _shell(held: dict[str, Any], parts: list[dict[str, Any]]) -> tuple[str, ...]:
     """A command that the user ran, as pi would show it."""
     ran = [(held.get("command"), held.get("output"))] if held.get("role") == "shell" else []
@@ -117,7 +128,8 @@ def _details(held: dict[str, Any], kind: Kind, before: list[dict[str, Any]]) -> 
         if isinstance(error, dict)
         else None,
     }
-    return {key: scrub(one) for key, one in said_of.items() if isinstance(one, str) and one}
+    found = {key: scrub(one) for key, one in said_of.items() if isinstance(one, str) and one}
+    return (_sent(held) | found) if kind is Kind.USER else found
 
 
 def _model(held: dict[str, Any]) -> str | None:

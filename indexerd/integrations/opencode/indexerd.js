@@ -5,7 +5,9 @@
 // - behind a prompt with `@@…`, text parts that say what the sessions it refers to are about;
 // - behind the first prompt of a session that an earlier process began, its relevant context;
 // - indexerd's MCP server, unless one of that name is configured: no configuration is edited;
-// - for its tools that are about the present session, that session's id, which no server knows.
+// - for its tools that are about the present session, that session's id, which no server knows,
+//   and for those that ask questions, the turn that they belong to;
+// - a toast that says how references turned out, and which failed, and why.
 //
 // Never: an exception, a word on stdout or stderr, a change to what the user typed, a connection
 // for a prompt that needs none, or a wait of more than some seconds, unless a question is asked.
@@ -34,15 +36,20 @@ const ADDED_MAX = 300_000 // characters put into one prompt
 const PARTS_MAX = 8
 const SESSIONS_MAX = 4000 // that are remembered
 const NEWEST = 50 // messages of a session in which a context is looked for
+const LINES_MAX = 6 // of a toast, and its shortest time where there are several, in milliseconds
+const READING_MS = 8000
 
 const PROCESS = `opencode-${randomUUID()}`
-const QUESTION = /@@[^\n]*[:\uff1a][^\n]*[?\uff1f\u061f]/
 const BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 /** Tools that write or read about the session which calls them. */
 const OF_SESSION = [`${SERVER}_set_relevant_context`, `${SERVER}_get_relevant_context`]
+/** Tools whose questions are limited by turn. */
+const OF_TURN = [`${SERVER}_query_session`, `${SERVER}_expand_references`]
+/** @type {Record<string, string>} */
+const WHY = { over_limit: "one reference too many", invalid_meta: "its meta file is invalid" }
 
-/** Sessions that were spoken to in this process. @type {Set<string>} */
-const known = new Set()
+/** Sessions that were spoken to in this process, and their last prompts. @type {Map<string, string>} */
+const known = new Map()
 
 /**
  * @typedef {{id: string, sessionID: string, messageID: string, type: string, text?: string,
@@ -204,13 +211,14 @@ async function ofHelper(client, session) {
  * The relevant context of a session that this process sees for the first time, unless it was put
  * there lately: `opencode run --continue` is a new process each time.
  * @param {any} client
- * @param {string} session
+ * @param {Message} message
  * @returns {Promise<Addition[]>}
  */
-async function resumed(client, session) {
-  if (known.has(session)) return []
-  known.add(session)
-  if (known.size > SESSIONS_MAX) known.delete([...known][0])
+async function resumed(client, { id, sessionID: session }) {
+  const before = known.delete(session)
+  known.set(session, id)
+  if (before) return []
+  if (known.size > SESSIONS_MAX) known.delete([...known.keys()][0])
   const messages = await newest(client, session)
   if (!messages.length) return []
   const { result } = await ask("resume_context", { session, resumeId: `${PROCESS}-${session}` })
@@ -226,9 +234,12 @@ async function resumed(client, session) {
  */
 async function referred(client, prompt) {
   if (!prompt.text.includes("@@") || (await ofHelper(client, prompt.sessionId))) return []
-  const patience = QUESTION.test(prompt.text) ? ASKING_MS : QUICK_MS
-  const { result, settings } = await ask("expand", prompt, patience)
-  tell(client, result?.statusText, settings?.notificationAutoClearMs)
+  if (Buffer.byteLength(JSON.stringify(prompt)) > REQUEST_MAX - 200) {
+    tell(client, [], ["this prompt is too long: its @@ references are left as they are"])
+    return []
+  }
+  const { result, settings } = await ask("expand", prompt, asks(prompt.text) ? ASKING_MS : QUICK_MS)
+  tell(client, result?.statusText, failures(result?.references), settings?.notificationAutoClearMs)
   return additions(Array.isArray(result?.messages) ? result.messages : [])
 }
 
@@ -243,17 +254,69 @@ function additions(messages) {
 }
 
 /**
+ * Whether a prompt may ask a session something; the daemon's own rule is narrower. Linear.
+ * @param {string} text
+ */
+function asks(text) {
+  return text.split("\n").some((line) => {
+    const asked = line.slice(Math.max(line.indexOf("@@"), 0))
+    const colon = asked.startsWith("@@") ? asked.search(/[:\uff1a]/) : -1
+    return colon > 0 && /[?\uff1f\u061f\u2047-\u2049]/.test(asked.slice(colon))
+  })
+}
+
+/**
+ * What failed, and why: lines for people, in the words of `indexerd expand`.
+ * @param {any} references as the daemon gives them
+ * @returns {string[]}
+ */
+function failures(references) {
+  const told = list(references).flatMap((one) => {
+    if (typeof one.raw !== "string" || typeof one.status !== "string") return []
+    const raw = line(one.raw, 100)
+    const questions = list(one.questions).filter((each) => each.status !== "answered")
+    const near = list(one.candidates).slice(0, 4)
+    const choice = near.map(({ name, sessionId }) => `${line(name, 60)} (@@${line(sessionId, 60)})`)
+    const notes = Array.isArray(one.notes) ? one.notes : []
+    const why = [...notes, ...questions.map((each) => each.message)].map((each) => `${raw}: ${each}`)
+    if (one.status === "ambiguous") why.unshift(`${raw} is ambiguous: ${choice.join("; ")}`)
+    else if (one.status !== "resolved") why.unshift(`${raw}: ${WHY[one.status] ?? "no such session"}`)
+    return why.map((each) => line(each, 300))
+  })
+  const lines = [...new Set(told)]
+  if (lines.length <= LINES_MAX) return lines
+  return [...lines.slice(0, LINES_MAX - 1), `… and ${lines.length - LINES_MAX + 1} more`]
+}
+
+/** @param {any} value @returns {any[]} */
+function list(value) {
+  return Array.isArray(value) ? value.filter((one) => typeof one === "object" && one) : []
+}
+
+/**
+ * @param {unknown} text
+ * @param {number} most characters
+ */
+function line(text, most) {
+  const plain = String(text).replace(/[\p{Cc}\p{Cf}\p{Co}\p{Cs}\p{Zl}\p{Zp}\s]+/gu, " ").trim()
+  const whole = [...plain.slice(0, most * 2 + 1)]
+  return whole.length <= most ? plain : `${whole.slice(0, most - 1).join("")}…`
+}
+
+/**
  * Show how references were resolved, where there is somebody to look; not waited for.
  * @param {any} client
  * @param {unknown} texts
+ * @param {string[]} failed
  * @param {unknown} duration milliseconds
  */
-function tell(client, texts, duration) {
+function tell(client, texts, failed, duration) {
   const said = Array.isArray(texts) ? texts.filter((one) => typeof one === "string" && one) : []
-  if (!said.length) return
-  const message = said.join(" · ").slice(0, 300)
-  const variant = message.includes("⚠") ? "warning" : "success"
-  const ms = Number(duration) > 0 ? { duration: Number(duration) } : {}
+  if (!said.length && !failed.length) return
+  const message = [...(said.length ? [said.join(" · ").slice(0, 300)] : []), ...failed].join("\n")
+  const variant = failed.length || message.includes("⚠") ? "warning" : "success"
+  const wanted = Math.max(Number(duration) || 0, failed.length ? READING_MS : 0)
+  const ms = wanted > 0 ? { duration: wanted } : {}
   local(() => client.tui.showToast({ body: { message, variant, ...ms } }))
 }
 
@@ -324,11 +387,13 @@ export const Indexerd = async ({ client, directory }) => ({
     const text = typed.map((part) => part.text).join("\n\n")
     const sessionId = message.sessionID
     const prompt = { text, sessionId, cwd: directory, turnId: message.id }
-    const added = await Promise.all([resumed(client, sessionId), referred(client, prompt)])
+    const added = await Promise.all([resumed(client, message), referred(client, prompt)])
     append(parts, message, added.flat())
   }),
 
   "tool.execute.before": quietly(async (/** @type {any} */ of, /** @type {any} */ call) => {
     if (OF_SESSION.includes(of.tool) && !call.args.session) call.args.session = of.sessionID
+    const turn = known.get(of.sessionID)
+    if (OF_TURN.includes(of.tool) && turn) call.args.turnId = `${turn}-tools` // not the prompt's own
   }),
 })

@@ -2,24 +2,33 @@
  * indexerd for pi: past sessions in a prompt, questions to them, and this session's own indexing.
  *
  * In: pi's events, and the answers of the indexerd daemon on its socket. Out: hidden messages
- * after the user's prompt (`@@name`, a resumed session's context), three tools, one command, one
- * place in the status line, and `@@` completion in the editor. This session's file is written by
- * pi alone. Where the daemon is down, slow or odd, prompts go on as if this were not here: every
- * wait is bounded, and nothing is thrown into pi but a tool's failure.
+ * after the user's prompt (`@@name`, a resumed session's context), a notification of what failed,
+ * three tools, one command, one place in the status line, and `@@` completion in the editor. This
+ * session's file is written by pi alone. Where the daemon is down, slow or odd, prompts go on as
+ * if this were not here: every wait is bounded, one for a model begins only where the daemon has
+ * just greeted, and nothing is thrown into pi but a tool's failure.
  *
- * A prompt without `@@` asks nothing. Sessions without a file are unknown to the daemon: they may
+ * A prompt without `@@` in the user's own words asks nothing. Sessions without a file are unknown to the daemon: they may
  * refer to others, and are otherwise left alone. Types are pi's, and vanish on loading, so that
  * older versions under another package name load this, too.
  */
 
-import type { ExtensionAPI, ExtensionCommandContext, ExtensionContext } from "@earendil-works/pi-coding-agent";
+import type {
+  ExtensionAPI,
+  ExtensionCommandContext,
+  ExtensionContext,
+  InputEvent,
+} from "@earendil-works/pi-coding-agent";
 import { randomUUID } from "node:crypto";
 import { homedir } from "node:os";
 import { withSessions } from "./completion.ts";
 import { ask, DaemonError, isObject, type Json, Listening, socketPath } from "./daemon.ts";
-import { asks, mentions, type Message, outcome, Queue, references, resumed, sent } from "./prompts.ts";
-import { DEFAULTS, failed, INDEXING, indexed, type Settings, settingsOf, Status, tell } from "./status.ts";
+import { type Message, outcome, Queue, references, resumed } from "./prompts.ts";
+import { DEFAULTS, failed, INDEXING, indexed, NOTHING, type Settings, settingsOf, Status, tell } from "./status.ts";
 import { answerText, failure, GET_CONTEXT, QUERY_SESSION, result, SET_CONTEXT, usageOf } from "./tools.ts";
+import { failures, QUEUED, tooLong } from "./troubles.ts";
+import { type Wait, waiting } from "./waiting.ts";
+import { asks, fitting, mentions, own, refers, Typed } from "./words.ts";
 
 // Seconds.
 const GREETING = 0.5;
@@ -53,6 +62,7 @@ class Extension {
   private readonly pi: ExtensionAPI;
   private readonly path = socketPath(process.env, process.env.HOME || homedir(), process.platform);
   private readonly queue = new Queue();
+  private readonly typed = new Typed();
   private readonly commands = new Set<string>();
   private settings: Settings = DEFAULTS;
   private model = MODEL;
@@ -68,6 +78,7 @@ class Extension {
     const { pi, queue } = this;
     pi.on("session_start", (event, ctx) => this.start(event.reason, ctx).catch(ignore));
     pi.on("session_shutdown", () => this.leave());
+    pi.on("input", (event, ctx) => this.input(event, ctx));
     pi.on("before_agent_start", (event, ctx) => this.prompted(event.prompt, ctx).catch(ignore));
     for (let more = 2; more < MESSAGES; more++) pi.on("before_agent_start", () => queue.next());
     pi.on("before_agent_start", () => queue.rest());
@@ -79,6 +90,12 @@ class Extension {
 
   private call(method: string, params: Json, seconds: number, signal?: AbortSignal): Promise<Json> {
     return ask(this.path, method, params, { seconds, signal: signal ?? this.here?.over.signal });
+  }
+
+  /** Ask what may take long; but a daemon that does not greet soon is not waited for. */
+  private async patiently(method: string, params: Json, signal?: AbortSignal): Promise<Json> {
+    this.greet(await this.call("hello", {}, PLAIN, signal));
+    return this.call(method, params, this.model + QUESTION, signal);
   }
 
   // -- the session's own life ---------------------------------------------------------------
@@ -134,31 +151,49 @@ class Extension {
 
   // -- prompts ------------------------------------------------------------------------------
 
+  /** Something was typed: a prompt, or a message for an agent at work, which nothing can go with. */
+  private input(event: InputEvent, ctx: Context): undefined {
+    const told = "streamingBehavior" in event; // an older pi does not tell
+    const queued = told ? Boolean(event.streamingBehavior) : ctx.isIdle?.() === false;
+    if (!queued) this.typed.note(event.text);
+    else if (event.source !== "extension" && refers(own(event.text))) warn(ctx, [QUEUED]);
+  }
+
   private async prompted(prompt: string, ctx: Context): Promise<{ message: Message } | undefined> {
+    const words = this.typed.wordsOf(prompt);
     const resuming = this.here?.resuming ?? [];
     if (this.here) this.here.resuming = undefined;
-    const found = await Promise.all([mentions(prompt) ? this.expand(prompt, ctx) : [], resuming]);
+    const found = await Promise.all([mentions(words) ? this.expand(words, ctx) : [], resuming]);
     this.queue.fill(found.flat());
     return this.queue.next();
   }
 
-  /** What the prompt refers to. Its own questions are the user's, and no turn's limit holds them back. */
-  private async expand(prompt: string, ctx: Context): Promise<Message[]> {
+  /** What the user refers to. Its own questions are the user's, and no turn's limit holds them back. */
+  private async expand(words: string, ctx: Context): Promise<Message[]> {
     const status = this.here?.status;
     const sessionId = known(ctx);
-    const params = { text: sent(prompt), cwd: ctx.cwd, ...(sessionId && { sessionId }) };
-    const question = asks(prompt);
-    if (question) status?.pending(ASKING);
+    const text = fitting(words);
+    const params = { text, cwd: ctx.cwd, ...(sessionId && { sessionId }) };
+    const wait = asks(text) ? waiting(ctx, this.here?.over.signal) : undefined;
     try {
-      const answer = await this.call("expand", params, question ? this.model + QUESTION : PLAIN);
+      const answer = await this.expanded(params, wait, status);
       const said = outcome(answer);
       if (said) status?.final(said);
-      else if (question) status?.forget();
+      const unseen = mentions(words.slice(text.length)) ? [tooLong(text.length)] : [];
+      warn(ctx, [...failures(answer), ...unseen]);
       return references(answer);
     } catch {
-      if (question) status?.forget();
       return []; // the prompt goes on without
+    } finally {
+      wait?.end();
+      if (wait) status?.forget();
     }
+  }
+
+  private expanded(params: Json, wait: Wait | undefined, status: Status | undefined): Promise<Json> {
+    if (!wait) return this.call("expand", params, PLAIN);
+    status?.pending(ASKING);
+    return this.patiently("expand", params, wait.signal);
   }
 
   // -- tools --------------------------------------------------------------------------------
@@ -172,7 +207,7 @@ class Extension {
 
   private async query(params: Json, ctx: Context, signal?: AbortSignal): Promise<unknown> {
     const asked = { ...params, turnId: this.turn, cwd: ctx.cwd };
-    const answer = await this.call("query_session", asked, this.model + QUESTION, signal);
+    const answer = await this.patiently("query_session", asked, signal);
     const { sessionId, name, confidence, citations, notes, usage } = answer;
     const used = usageOf(answer);
     const details = { sessionId, name, confidence, citations, notes, usage };
@@ -211,7 +246,9 @@ class Extension {
     try {
       await ctx.waitForIdle();
       if (at !== this.here) return;
+      if (!spoken(ctx)) return at.status.final(failed(NOTHING));
       at.status.pending(INDEXING);
+      this.greet(await this.call("hello", {}, PLAIN)); // or it is not waited for
       const done = await this.own("index", "ref", { force: true, wait: true }, RUN, ctx);
       at.status.final(done.status === "indexed" ? indexed(done.costUsd) : failed(done.status));
     } catch (problem) {
@@ -247,6 +284,21 @@ class Extension {
 /** The id of a session that has a file, and so is the daemon's business. */
 function known(ctx: Context): string | undefined {
   return ctx.sessionManager.getSessionFile() ? ctx.sessionManager.getSessionId() : undefined;
+}
+
+/** Whether anybody has said anything yet; before that pi writes no file. */
+function spoken(ctx: Context): boolean {
+  const roles = ctx.sessionManager.getBranch().map((entry) => entry.type === "message" && entry.message.role);
+  return roles.some((role) => role === "user" || role === "assistant");
+}
+
+/** Show some lines for the user, if there are any. */
+function warn(ctx: Context, lines: string[]): void {
+  try {
+    if (lines.length) ctx.ui.notify?.(lines.join("\n"), "warning");
+  } catch {
+    // the session was replaced
+  }
 }
 
 /** Whether a session goes on after a pause: its shell is gone, and the model should know. */

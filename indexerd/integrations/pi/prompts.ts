@@ -1,10 +1,10 @@
 /**
  * What goes with a prompt: the sessions it refers to, and what a resumed session should know.
  *
- * In: the prompt and the daemon's answers. Out: messages for pi, which puts them after the user's
- * own, in their order; the user's text is never touched. pi takes one message a handler, so a
- * `Queue` hands them out one by one. Answers are taken apart and put together anew: a message of
- * ours is never displayed, and never of another kind than the two named here.
+ * In: the daemon's answers. Out: messages for pi, which puts them after the user's own, in their
+ * order; the user's text is never touched. pi takes one message a handler, so a `Queue` hands
+ * them out one by one. Answers are taken apart and put together anew: a message of ours is never
+ * displayed, and never of another kind than the two named here.
  */
 
 import { isObject, type Json } from "./daemon.ts";
@@ -12,7 +12,6 @@ import { oneLine } from "./status.ts";
 
 export const REFERENCE = "session-reference";
 export const RESUME = "session-resume-context";
-const TEXT_MAX = 100_000; // characters of a prompt that are looked through; pi escapes up to sixfold
 const CONTENT_MAX = 2_000_000; // characters of one message
 
 export interface Message {
@@ -20,26 +19,6 @@ export interface Message {
   content: string;
   display: boolean;
   details: Json;
-}
-
-/** Whether a prompt may refer to a session at all; without this no connection is opened. */
-export function mentions(prompt: unknown): prompt is string {
-  return typeof prompt === "string" && prompt.includes("@@");
-}
-
-// A reference, a colon, and a question mark on the same line; every part is bounded, as a prompt
-// may hold ten thousands of them. The daemon's own rule is narrower, and it alone decides.
-const QUESTION =
-  /@@(?:"[^"\n]{1,200}"|[“„«][^“”„«»\n]{1,200}[”“»]|[^\s:：@"“„«]{1,220})(?:~\d{1,3})?[:：][^\n?？؟]{1,2000}[?？؟]/;
-
-/** Whether a prompt may ask a session something: such an answer takes a model, and longer. */
-export function asks(prompt: string): boolean {
-  return QUESTION.test(sent(prompt));
-}
-
-/** The part of a prompt that is sent; JSON cannot carry half a character. */
-export function sent(prompt: string): string {
-  return prompt.slice(0, TEXT_MAX).replace(/\p{Cs}/gu, "\ufffd");
 }
 
 /** The messages of an answer to `expand`, in order. */

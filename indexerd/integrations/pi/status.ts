@@ -51,6 +51,7 @@ export function usd(cost: unknown): string {
 }
 
 export const INDEXING = "⏳ indexing...";
+export const NOTHING = "no user/assistant conversation to index";
 export const indexed = (cost: unknown): string => `✅ session indexed (${usd(cost)})`;
 export const failed = (message: unknown): string => oneLine(`❌ index failed: ${String(message)}`);
 
