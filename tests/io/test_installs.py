@@ -304,7 +304,7 @@ def test_a_toml_file_is_changed_and_changed_back(
 
 
 @pytest.mark.parametrize("indent", [None, 3])
-def test_what_another_program_wrote_anew_is_taken_out(tmp_path: Path, indent: int | None) -> None:
+def test_what_another_program_wrote_anew_is_taken_out(indent: int | None) -> None:
     """No empty container of ours is left, whatever form the file has by now."""
     text = jsonc.insert("{}", jsonc.parse("{}"), {"list": [{"x": 1}]}, "ours")
     rewritten = json.dumps({"a": 1} | json.loads(text), indent=indent)
