@@ -78,6 +78,7 @@ class Daemon:
         self.path = path
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.rows = [row()]
+        self.desks: dict[Any, Desk] = {}
         self.answers: dict[str, Callable[[dict[str, Any]], Any]] = {
             "hello": lambda params: {"settings": {"queryTimeoutSeconds": 30.0}},
             "get": lambda params: {
@@ -182,19 +183,29 @@ def desk(
     clock: Callable[[], float] = time.monotonic,
     **env: str,
 ) -> Desk:
-    """A desk before this daemon, in a home without configuration."""
+    """A desk before this daemon, in a home without configuration; the same one if asked again."""
+    key = (cwd, clock, *sorted(env.items()))
+    if key in daemon.desks:
+        return daemon.desks[key]
     home = {"HOME": str(daemon.path.parent), "INDEXERD_SOCKET": str(daemon.path)} | env
-    return Desk(places(home), home, cwd=cwd, clock=clock)
+    made = daemon.desks[key] = Desk(places(home), home, cwd=cwd, clock=clock)
+    return made
+
+
+_SERVERS: dict[int, tuple[Desk, SessionServer]] = {}  # by desk, which has no hash of its own
 
 
 def talk(
     where: Desk, scene: Callable[[Client], Awaitable[Any]], host: str = "test", mode: str = "auto"
 ) -> Any:
-    """Play a scene with a client of a fresh server."""
+    """Play a scene with a client of this desk's server."""
 
     async def run() -> Any:
         info = Implementation(name=host, version="1")
-        async with Client(SessionServer(where), client_info=info, mode=mode) as client:
+        if id(where) not in _SERVERS:  # to make one takes longer than most scenes
+            _SERVERS[id(where)] = (where, SessionServer(where))
+        server = _SERVERS[id(where)][1]
+        async with Client(server, client_info=info, mode=mode) as client:
             return await scene(client)
 
     return asyncio.run(run())
