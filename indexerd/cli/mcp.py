@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
+from indexerd.cli.integrate import command
 from indexerd.errors import IndexerdError
 from indexerd.paths import places
-from indexerd.surfaces.mcp_hosts import HOSTS, carried, program, snippet
+from indexerd.surfaces.mcp_hosts import HOSTS, carried, snippet
 
 if TYPE_CHECKING:
     from indexerd.cli.main import App
@@ -50,6 +50,6 @@ def mcp(app: App, host: str | None) -> None:
 
 def _print(app: App, host: str) -> None:
     config = ["--config", os.path.abspath(app.config)] if app.config else []  # noqa: PTH100 - keeps no `..`
-    found = snippet(host, [*program(sys.argv[0]), *config, "mcp"], carried(os.environ))
+    found = snippet(host, [*command(), *config, "mcp"], carried(os.environ))
     click.echo(f"# {found.where}:", err=True)
     click.echo(found.text, nl=False)

@@ -10,11 +10,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 HOSTS = ("claude", "codex", "opencode", "cursor", "vscode")
@@ -45,15 +42,6 @@ class Snippet:
 
     text: str
     where: str
-
-
-def program(argv0: str, path: str | None = None) -> list[str]:
-    """The command that starts this program again, by absolute paths."""
-    own = Path(argv0)
-    if own.suffix != ".py" and own.is_file() and os.access(own, os.X_OK):
-        return [str(own.absolute())]
-    found = shutil.which(NAME, path=path)
-    return [str(Path(found).absolute())] if found else [sys.executable, "-m", NAME]
 
 
 def carried(env: Mapping[str, str]) -> dict[str, str]:

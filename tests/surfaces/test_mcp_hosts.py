@@ -55,16 +55,6 @@ def test_a_snippet_carries_places_and_no_keys() -> None:
     assert mcp_hosts.carried(env) == {"INDEXERD_SOCKET": "/s"}
 
 
-def test_the_program_is_named_by_its_absolute_path(tmp_path: Path) -> None:
-    """The script that runs, else the one on the PATH, else this Python."""
-    script = tmp_path / "indexerd"
-    script.write_text("#!/bin/sh\n")
-    script.chmod(0o755)
-    assert mcp_hosts.program(str(script)) == [str(script)]
-    assert mcp_hosts.program("/x/__main__.py", str(tmp_path)) == [str(script)]
-    assert mcp_hosts.program("/x/__main__.py", "/nowhere") == [sys.executable, "-m", "indexerd"]
-
-
 def test_the_sdk_is_imported_by_the_server_alone() -> None:
     """The SDK is an extra and heavy: no other module of the program needs it."""
     script = (
