@@ -20,6 +20,8 @@ from __future__ import annotations
 import os
 import sys
 
+from indexerd.cli.streams import drop_output
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +50,7 @@ def run(words: Sequence[str]) -> int:
             sys.stdout.write(said + "\n")
             sys.stdout.flush()
     except OSError:  # nobody reads, or the disk is full: what is still held goes nowhere
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()
     except Exception:  # noqa: BLE001 - whatever it is, the user's prompt goes through
         return 0
     return 0

@@ -46,9 +46,13 @@ def guarded(work: Callable[[], int]) -> int:
         sys.stderr.write(f"indexerd: {bad.filename or 'the output'}: {bad.strerror}\n")
     else:
         return code
-    # What Python still holds would fail once more at its end, with a message of Python's own.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    drop_output()
     return code
+
+
+def drop_output() -> None:
+    """What Python still holds would fail once more at its end, with a message of Python's own."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def put(lines: Iterable[str]) -> None:
