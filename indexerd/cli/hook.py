@@ -20,8 +20,6 @@ from __future__ import annotations
 import os
 import sys
 
-from indexerd.cli.streams import drop_output
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,6 +48,8 @@ def run(words: Sequence[str]) -> int:
             sys.stdout.write(said + "\n")
             sys.stdout.flush()
     except OSError:  # nobody reads, or the disk is full: what is still held goes nowhere
+        from indexerd.cli.streams import drop_output
+
         drop_output()
     except Exception:  # noqa: BLE001 - whatever it is, the user's prompt goes through
         return 0
