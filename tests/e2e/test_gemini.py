@@ -17,7 +17,7 @@ def google(world: World, server: GeminiServer, *keys: str) -> None:
     world.env["INDEXERD_GOOGLE_API_KEY"] = KEY
     world.env["INDEXERD_MODEL_KEYS"] = json.dumps(["google/gemini-3.5-flash-lite", *keys])
     world.env["INDEXERD_PROVIDERS__GOOGLE__BASE_URL"] = json.dumps(server.url)
-    world.env["INDEXERD_MODEL__TIMEOUT_SECONDS"] = "2"
+    world.env["INDEXERD_MODEL__TIMEOUT_SECONDS"] = "20"  # loading the SDK is part of a first call
     # What merely lies in the environment is not used (M23).
     world.env["GOOGLE_GEMINI_BASE_URL"] = "http://127.0.0.1:9"
     world.env["HTTPS_PROXY"] = world.env["HTTP_PROXY"] = "http://127.0.0.1:9"
@@ -49,6 +49,8 @@ def test_answers_and_faults(
     session = world.session(turns=5)
     with GeminiServer() as server:
         google(world, server)
+        if script == ["hang"]:
+            world.env["INDEXERD_MODEL__TIMEOUT_SECONDS"] = "6"
         server.script(*script)
         report = world.run("run", "--once", "--json", code=None)
         assert requests == server.hits
