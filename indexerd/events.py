@@ -88,6 +88,18 @@ class ToolCall:
     id: str = ""  # what a result that takes it back names it by; "" where none can
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
+    # As the agent stored them: an object, or the text of one. For a summary alone.
+    arguments: Any = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a call came back with, where the whole of it is wanted."""
+
+    call: str  # the call's id; "" where none is said
+    name: str = ""  # of the tool, where the agent stored it here
+    text: str = ""
+    cleared: bool = False  # the agent itself shows its model no more of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +112,7 @@ class Tokens:
     cache_write: int = 0
     cost_usd: float | None = None
     answer: str = ""  # answers of one id are one answer: the newest counts
+    total: int = 0  # of the whole context with this answer, as counted there; 0: not said
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +129,9 @@ class Entry:
     failed: tuple[str, ...] = ()  # ids of calls that came to nothing
     model: str | None = None
     tokens: Tokens | None = None
+    thinking: tuple[str, ...] = ()  # what the model thought before it spoke
+    images: int = 0  # that stand beside the texts
+    results: tuple[ToolResult, ...] = ()  # what tools gave back on this line
     details: dict[str, Any] = field(default_factory=dict)  # of its kind; see core/context.py
 
     @property
@@ -145,10 +161,29 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
+class Stretch:
+    """A part of a conversation that is to be summed up, redacted: food for a local model.
+
+    `kind`: segment (a digest's bullets), checkpoint (to go on from; `previous` is merged into it),
+    turn (the beginning of a turn whose end stays), or branch (one that was left).
+    """
+
+    kind: str
+    messages: tuple[tuple[str, str], ...]  # ("user" | "assistant", text), oldest first
+    files_read: tuple[str, ...] = ()
+    files_modified: tuple[str, ...] = ()
+    tools_used: dict[str, int] = field(default_factory=dict)
+    cwd: str = ""
+    previous: str = ""  # summary of what came before
+    instructions: str = ""  # what the user wants it to dwell on
+    max_tokens: int = 1000  # of the summary, at 4 characters each
+
+
+@dataclass(frozen=True, slots=True)
 class Prompt:
     """What is sent to a model.
 
-    `facts` and `question` never leave the machine: only local models read them.
+    `facts`, `question` and `stretch` never leave the machine: only local models read them.
     """
 
     system: str
@@ -157,3 +192,4 @@ class Prompt:
     max_output_tokens: int = 4096
     facts: Facts | None = None
     question: Question | None = None
+    stretch: Stretch | None = None

@@ -135,7 +135,16 @@ class Digest(Section):
     target_compression: Annotated[float, Field(gt=0, lt=1)] = 0.3
     preserve_recent: Annotated[int, Field(ge=0, le=10_000)] = 10
     preserve_system: bool = True
-    model: str = ""
+    model: Annotated[str, Field(pattern=r"^([a-z0-9_-]+/\S+)?$")] = ""
+    exclude: list[Glob] = Field(default_factory=list, max_length=1000)
+    token_trigger: bool = False
+    context_window: Annotated[int, Field(ge=0, le=100_000_000)] = 0
+    reserve_tokens: Annotated[int, Field(ge=0, le=10_000_000)] = 16_384
+    prune_tool_output: bool = True
+    hook: list[Annotated[str, Field(min_length=1, max_length=4096)]] = Field(
+        default_factory=list, max_length=32
+    )
+    hook_seconds: Annotated[float, Field(ge=0.1, le=60)] = 5.0
 
 
 class Redact(Section):

@@ -83,16 +83,19 @@ def offline(app: App) -> tuple[Answers, Any]:
 
 def _hidden(app: App) -> Callable[[dict[str, Any]], bool] | None:
     """What the user excluded, should no daemon have taken it out since."""
+    from indexerd.io.forgotten import Forgotten
     from indexerd.service.config import read_config
     from indexerd.service.exclusions import Exclusions
 
     globs = read_config(where(app), os.environ).settings.privacy.exclude
-    if not globs:
+    forgotten = Forgotten(where(app).state_dir)
+    if not globs and not forgotten:
         return None
     home = str(Path.home())
     exclusions = Exclusions(lambda: [home + one[1:] if one[:2] == "~/" else one for one in globs])
+    exclusions.forgotten = forgotten
     exclusions.renew()
-    return lambda row: exclusions.match(row["sessionFile"], row["cwd"])
+    return lambda row: exclusions.match(row["sessionFile"], row["cwd"], row["sessionId"])
 
 
 def _as_sent(app: App, row: dict[str, Any]) -> dict[str, Any]:

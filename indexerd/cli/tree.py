@@ -52,8 +52,8 @@ def _alone(app: App, method: str, row: dict[str, Any], params: dict[str, Any]) -
     from pathlib import Path
 
     from indexerd.service.config import read_config
+    from indexerd.service.looks import present
     from indexerd.service.preview import alone
-    from indexerd.service.trees import present
     from indexerd.service.views import VIEWS, ask_library
 
     settings = read_config(where(app), os.environ).settings
@@ -218,11 +218,29 @@ def path(app: App, ref: str, leaf: str | None) -> None:
 @click.command()
 @click.argument("ref")
 @click.option("--leaf", metavar="ID", help="As it was, or would be, at another entry.")
+@click.option(
+    "--transform",
+    "transforms",
+    metavar="JSON",
+    multiple=True,
+    help='A rule for this output alone, such as {"rule": "prune", "protectTurns": 2}; repeatable.',
+)
+@click.option("--serialized", is_flag=True, help="As one text, the way pi gives it to a model.")
 @click.pass_obj
-def context(app: App, ref: str, leaf: str | None) -> None:
+def context(
+    app: App, /, *, ref: str, leaf: str | None, transforms: tuple[str, ...], serialized: bool
+) -> None:
     """Show what the agent would hand its model."""
-    found = look(app, "context", {"ref": ref, "cwd": project(), "leaf": leaf})
+    params: dict[str, Any] = {"ref": ref, "cwd": project(), "leaf": leaf}
+    if transforms:
+        params["transforms"] = [_rule(text) for text in transforms]
+    if serialized:
+        params["serialize"] = True
+    found = look(app, "context", params)
     if show_json(app, found):
+        return
+    if serialized:
+        put([render.exact(found["serialized"])])
         return
     model = found["model"] or {}
     named = "/".join(filter(None, (model.get("provider"), model.get("modelId"))))
@@ -233,6 +251,17 @@ def context(app: App, ref: str, leaf: str | None) -> None:
         render.heading(app, message["role"], f"  {safe(message['entryId'])}")
         if message["text"]:
             put([render.exact(message["text"])])
+
+
+def _rule(text: str) -> Any:
+    """A rule of a transform, as JSON."""
+    import json
+
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        hint = 'for example {"rule": "truncate", "chars": 500}'
+        raise UsageError("--transform takes a JSON object", hint=hint) from None
 
 
 @click.command()

@@ -2,8 +2,9 @@
 
 In: a session's state, and the branch summaries in it, read in full. Out: one `Tip` for each
 entry that nothing follows, in the file's order; where the leaf is none of them, it comes last.
-No other line is needed. Nothing is invented: a branch has a gist only where the agent wrote one
-(S1.14, S1.15, S1.29).
+No other line is needed. Nothing is invented: what a branch was about is told by the summary that
+the agent wrote, or that was stored under a name of the branch (`names`), or else by what was first
+asked on it (`asks`); why it was left is told by nobody else (S1.14, S1.15, S1.29).
 
 What surprised us: a branch summary hangs where the new branch begins, and `fromId` is the old
 leaf in pi 0.87, but the place where the user went, or "root", in older files. So it counts only
@@ -16,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from indexerd.core.segments import name_at
 from indexerd.core.session import NOWHERE, ROOT, SessionState
 from indexerd.events import Entry, Kind
 
@@ -54,6 +56,31 @@ def summary_rows(state: SessionState) -> Iterator[int]:
     for row, entry_id in enumerate(state.ids):
         if state.kind(row) is Kind.BRANCH_SUMMARY and state.index.get(entry_id, row) == row:
             yield row
+
+
+def asks(state: SessionState, tip: Tip) -> Iterator[int]:
+    """The rows of what humans said on this branch alone, below where it parts, oldest first."""
+    found: list[int] = []
+    for row in state.up(tip.row):
+        if row == tip.parting:
+            break
+        if state.kind(row) is Kind.USER:
+            found.append(row)
+    return reversed(found)
+
+
+def names(state: SessionState, tip: Tip) -> set[str]:
+    """What a summary of this branch may call its end: nothing was said there since."""
+    found = set[str]()
+    for row in state.up(tip.row):
+        found.add(state.id(row))
+        if row == tip.last or state.parent(row) == tip.parting:
+            break
+    durable = name_at(state, tip.row)
+    named = state.row(durable)
+    if named is None or named not in set(state.up(tip.parting)):  # else other branches share it
+        found.add(durable)
+    return found
 
 
 def _told(state: SessionState, summaries: Mapping[int, Entry]) -> Iterator[tuple[int, int]]:

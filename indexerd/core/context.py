@@ -10,26 +10,30 @@ settings, which hold however far back they were made (S1.18 to S1.20).
                     human}] in the place of all earlier ones; whole: these hold the summary, too;
                     keeps: "users" where of the earlier ones the humans' messages stay, the newest
                     of them, before the summary; summaryRole: the role of the summary; system:
-                    text of the system message that goes before it; tokensBefore, fromHook,
-                    details: as stored
+                    text of the system message that goes before it; prompt: the rest of that;
+                    tokensBefore, fromHook, details: as stored
     branch summary  fromId, fromHook, details: as stored
     custom          customType, display, data
-    context_edit    targetId; replacement: texts, or None to leave the target out
+    context_edit    targetId; replacement: texts, or None to leave the target out; newThinking,
+                    newCalls, newImages: what else stands there then
+    bash            ran: command, output, exitCode, cancelled, truncated, fullOutputPath, and
+                    excludeFromContext where the model is told nothing of it
     setting         provider, modelId, thinkingLevel
     message         provider, stopReason, errorMessage
+    system          prompt: sections, toolsAdded, toolsRemoved of the prompt, as stored
     any             unseen: it is no part of the conversation, as later lines show; sent: the
                     texts that the model gets, where those of the entry are less; sentAs: the
                     role in which it gets them, where the kind does not tell; ahead: it gets them
                     before what was said since the newest answer, and after results of tools
 
-A provider that no entry names is the one in the state's notes. The rules are those of pi 0.87,
-and hold for every agent that says the above. What surprised us: an older compaction in the range
-that a newer one keeps is not said again, as it was by pi before 0.87.
+A provider that no entry names is the one in the state's notes. The rules are pi's, and hold for
+every agent that says the above. What surprised us: an older compaction in the range that a newer
+one keeps is said again where it stands, as pi did up to 0.81 at least; pi 0.87 leaves it out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -51,6 +55,7 @@ ROLES = {
     Kind.COMPACTION: "compactionSummary",
     Kind.BRANCH_SUMMARY: "branchSummary",
 }
+_SUMMARY = ROLES[Kind.COMPACTION]
 _SPOKEN = frozenset({Kind.USER, Kind.ASSISTANT, Kind.TOOL, Kind.COMPACTION})
 _EDITABLE = frozenset({Kind.USER, Kind.ASSISTANT, Kind.TOOL, Kind.CUSTOM})
 
@@ -64,6 +69,17 @@ class Message:
     role: str
     text: str  # the text blocks, joined without anything between
     entry_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One entry of the context, whether it says anything or not."""
+
+    row: int
+    place: int  # on the path, from 0; what was found below its end counts on
+    entry: Entry
+    edit: Entry | None = None  # the `context_edit` that replaces what it says
+    newest: bool = False  # the compaction that the context begins with
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +104,8 @@ def context_of(state: SessionState, read: Read, *, level: str | None = None) -> 
         return seen[row]
 
     path = state.path()
-    messages = tuple(_bounded(_messages(state, path, once)))
+    said = (one for part in parts_of(state, once) for one in messages_of(state, part, once))
+    messages = tuple(_bounded(said))
     model, thinking = _settings(state, path, once)
     return Context(messages, model, thinking or level)
 
@@ -111,24 +128,37 @@ def _bounded(messages: Iterator[Message]) -> Iterator[Message]:
         yield one
 
 
-def _messages(state: SessionState, path: list[int], read: Read) -> Iterator[Message]:
+def parts_of(state: SessionState, read: Read) -> Iterator[Part]:
+    """The entries of the context at the state's leaf, in the order in which a model gets them."""
+    path = state.path()
     at = latest_compaction(state, path)
-    rows = path if at is None else _kept(state, path, at, read)
-    edits = _edits(rows, read)
-    if at is not None and read(path[at]).details.get("keeps") == "users":
-        yield from _users(state, path[:at], read)
-    said: list[tuple[Entry, list[Message]]] = []  # since the newest answer
-    for row in [*rows, *_trailing(state, path, read)]:
+    places = list(range(len(path))) if at is None else _kept(state, path, at, read)
+    rows = [path[place] for place in places]
+    edits = edits_of(read(row) for row in rows)
+    below = _trailing(state, path, read)
+    said: list[Part] = []  # since the newest answer
+    for place, row in [*zip(places, rows, strict=True), *enumerate(below, len(path))]:
         entry = read(row)
-        edit = edits.get(entry.id, ...)
+        part = Part(row, place, entry, edits.get(entry.id), newest=place == at)
         if entry.kind is Kind.ASSISTANT:
             yield from _placed(said)
             said = []
-        if entry.kind is not Kind.COMPACTION:
-            said.append((entry, list(_said(entry, edit))))
-        elif at is not None and row == path[at]:
-            said.append((entry, list(_summary(entry, edit))))
+        said.append(part)
     yield from _placed(said)
+
+
+def messages_of(state: SessionState, part: Part, read: Read) -> Iterator[Message]:
+    """What a part of the context says; of a compaction also what it brings along."""
+    entry = part.entry
+    if part.edit is not None and part.edit.details["replacement"] is None:
+        return
+    if not part.newest:
+        yield from _said(entry, part.edit)
+        return
+    if entry.details.get("keeps") == "users":
+        path = state.path()
+        yield from _users(state, path[: part.place], read)
+    yield from _summary(entry)
 
 
 def _trailing(state: SessionState, path: list[int], read: Read) -> list[int]:
@@ -146,11 +176,11 @@ def _trailing(state: SessionState, path: list[int], read: Read) -> list[int]:
     return found
 
 
-def _placed(said: list[tuple[Entry, list[Message]]]) -> list[Message]:
+def _placed(said: list[Part]) -> list[Part]:
     """What was said after an answer, in the order in which the model gets it."""
-    if any(entry.details.get("ahead") for entry, _ in said):
-        said = sorted(said, key=lambda one: _place(one[0]))
-    return [message for _, messages in said for message in messages]
+    if any(part.entry.details.get("ahead") for part in said):
+        said = sorted(said, key=lambda part: _place(part.entry))
+    return said
 
 
 def _place(entry: Entry) -> int:
@@ -163,33 +193,38 @@ def _place(entry: Entry) -> int:
 
 
 def _kept(state: SessionState, path: list[int], at: int, read: Read) -> list[int]:
-    """The rows of the context: the compaction, what stays of the earlier ones, the later ones."""
+    """Places of the context: the compaction, what stays of the earlier ones, the later ones."""
     details = read(path[at]).details
     first = at
     if "retained" not in details and isinstance(details.get("kept"), str):
         ids = [state.id(row) for row in path[:at]]
         first = ids.index(details["kept"]) if details["kept"] in ids else at
-    stays = [row for row in path[first:at] if state.kind(row) is not Kind.SYSTEM]
-    return [path[at], *stays, *path[at + 1 :]]
+    stays = [place for place in range(first, at) if state.kind(path[place]) is not Kind.SYSTEM]
+    return [at, *stays, *range(at + 1, len(path))]
 
 
-def _edits(rows: list[int], read: Read) -> dict[str, list[str] | None]:
-    """What replaces the texts of entries; of several edits the latest counts."""
-    entries = (read(row) for row in rows)
+def edits_of(entries: Iterable[Entry]) -> dict[str, Entry]:
+    """What replaces the texts of entries, by their ids; of several edits the latest counts."""
     return {
-        str(one.details.get("targetId")): one.details["replacement"]
+        str(one.details.get("targetId")): one
         for one in entries
         if one.type == "context_edit" and "replacement" in one.details
     }
 
 
-def _said(entry: Entry, edit: Any) -> Iterator[Message]:
-    role = _role(entry)
-    if role is None or edit is None:
+def edited(entry: Entry, edit: Entry | None) -> bool:
+    """Whether an edit replaces what the entry says."""
+    return edit is not None and entry.kind in _EDITABLE
+
+
+def _said(entry: Entry, edit: Entry | None) -> Iterator[Message]:
+    role = role_of(entry)
+    if role is None or (entry.kind is Kind.BRANCH_SUMMARY and not entry.texts):
         return
-    text = _text(entry) if edit is ... or entry.kind not in _EDITABLE else "".join(edit)
-    if entry.kind is not Kind.BRANCH_SUMMARY or entry.texts:
-        yield Message(role, text, entry.id)
+    if edit is not None and edited(entry, edit):
+        yield Message(role, "".join(edit.details["replacement"]), entry.id)
+    else:
+        yield Message(role, _text(entry), entry.id)
 
 
 def _text(entry: Entry) -> str:
@@ -197,14 +232,13 @@ def _text(entry: Entry) -> str:
     return "".join(entry.details.get("sent", entry.texts))
 
 
-def _summary(entry: Entry, edit: Any) -> Iterator[Message]:
+def _summary(entry: Entry) -> Iterator[Message]:
     details = entry.details
-    if edit is None:
-        return
     if "system" in details:
         yield Message("system", details["system"], entry.id)
-    if not details.get("whole"):
-        yield Message(details.get("summaryRole", ROLES[Kind.COMPACTION]), _text(entry), entry.id)
+    role = role_of(entry)
+    if role is not None:
+        yield Message(role, _text(entry), entry.id)
     for one in details.get("retained", ()):
         yield Message(str(one.get("role", "")), str(one.get("text", "")), entry.id)
 
@@ -227,7 +261,7 @@ def _users(state: SessionState, rows: list[int], read: Read) -> list[Message]:
             found = _newest(found) if held is None else _retained(held, state.id(row))
         elif kind in (Kind.USER, Kind.CUSTOM):
             entry = read(row)
-            role = _role(entry)
+            role = role_of(entry)
             if role is not None and entry.role == "user":
                 # Context that stands around a human's words is not kept with them.
                 text = "".join(entry.texts) if entry.kind is Kind.OTHER else _text(entry)
@@ -268,10 +302,12 @@ def _ends(data: bytes, tokens: int) -> str:
     return f"{head}…{_tokens(len(data) - size)} tokens truncated…{tail}"
 
 
-def _role(entry: Entry) -> str | None:
+def role_of(entry: Entry) -> str | None:
     """The role in which a model sees an entry; None where it does not."""
     if entry.details.get("unseen"):
         return None
+    if entry.kind is Kind.COMPACTION:
+        return None if entry.details.get("whole") else entry.details.get("summaryRole", _SUMMARY)
     if "sentAs" in entry.details:
         return str(entry.details["sentAs"])
     if entry.kind is Kind.SYSTEM:

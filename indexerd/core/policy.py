@@ -99,10 +99,21 @@ def _ready(view: View, now: float, limits: Limits) -> tuple[float, str]:
     latest = view.open_since + limits.max_wait_seconds
     if view.turn is Turn.OPEN:
         return latest, "max_wait"
+    ended = _ended(view, now, limits)
+    return (ended, "due") if ended <= latest else (latest, "max_wait")
+
+
+def _ended(view: View, now: float, limits: Limits) -> float:
     failed = view.turn is Turn.FAILED
     quiet = limits.error_quiet_seconds if failed else limits.quiet_seconds
-    ended = view.changed_at + quiet if view.changed_at <= now + quiet else now
-    return (ended, "due") if ended <= latest else (latest, "max_wait")
+    return view.changed_at + quiet if view.changed_at <= now + quiet else now
+
+
+def settled_at(view: View, now: float, limits: Limits) -> float | None:
+    """When the newest turn counts as ended, whatever is due then; None in the middle of one."""
+    if view.turn is Turn.OPEN:
+        return None
+    return _ended(view, now, limits)
 
 
 def back_off(failures: int) -> float:

@@ -6,6 +6,9 @@ passed: what lies before cannot matter, however long the session is. Redaction c
 truncation, over the joined text, so that a secret cut by the border, or spread over two
 messages, is whole when it is looked for.
 
+Sections may be marked as old: an earlier summary tells them already. Then only what is new is
+sent, unless a secret spans the border, so that what is new cannot be told from the redacted text.
+
 The byte rules are those of pi's truncateTail: whole lines from the end while both limits hold
 (a line costs its UTF-8 bytes, and one for the newline, except the last); a last line that is
 alone too long keeps its end, cut at a character's border; lines split at `\\n` only.
@@ -34,6 +37,7 @@ class Section:
 
     role: str
     text: str
+    old: bool = False  # said before the border from which on it is new
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +53,11 @@ class Transcript:
     """The text to send, as it will be sent."""
 
     text: str
-    truncated: bool
+    truncated: bool  # of what the text should hold, some is left out
     redactions: dict[str, int] = field(default_factory=dict)
     sections: tuple[Section, ...] = ()  # redacted, oldest first, as far as they were read
+    since: bool = True  # the text holds nothing that is old
+    cut: bool = False  # of the whole history, old and new, some is left out
 
     @property
     def bytes(self) -> int:
@@ -122,9 +128,17 @@ def assemble(newest_first: Iterable[Section], caps: Caps, redact: Redactor) -> T
         more = _take(source, taken, limit)
         text, counts = redact(render(reversed(taken)))
         limit = Caps(2 * limit.max_bytes, 2 * limit.max_lines)
-    cut = truncate_tail(text, caps.max_bytes, caps.max_lines)
-    kept = f"{cut.text}\n\n{MARKER}" if cut.truncated else cut.text
-    return Transcript(kept, cut.truncated, counts, _sections(text))
+    sections = _sections(text)
+    cut = caps.passed(text)
+    fresh = [one for one in reversed(taken) if not one.old]
+    since = len(fresh) == len(taken)
+    if fresh and not since:
+        new, found = redact(render(fresh))
+        since = text.endswith(f"\n\n{new}")
+        text, counts = (new, found) if since else (text, counts)
+    kept = truncate_tail(text, caps.max_bytes, caps.max_lines)
+    sent = f"{kept.text}\n\n{MARKER}" if kept.truncated else kept.text
+    return Transcript(sent, kept.truncated, counts, sections, since, cut)
 
 
 def _take(source: Iterable[Section], taken: list[Section], limit: Caps) -> bool:
@@ -134,7 +148,7 @@ def _take(source: Iterable[Section], taken: list[Section], limit: Caps) -> bool:
     for section in source:
         if not section.text:
             continue
-        one = Section(section.role, section.text[-MESSAGE_MAX:])
+        one = Section(section.role, section.text[-MESSAGE_MAX:], section.old)
         taken.append(one)
         more_bytes, more_newlines = _cost(one)
         size, newlines = size + more_bytes, newlines + more_newlines

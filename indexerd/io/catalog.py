@@ -52,6 +52,7 @@ from indexerd.io.catalog_write import (
     forget,
     get_mark,
     put_rows,
+    scour,
     set_mark,
 )
 
@@ -262,6 +263,18 @@ class Catalog:
         """Drop a session with all its messages."""
         with self._transaction() as db:
             forget(db, session_id)
+
+    def scour(self) -> Iterator[bool]:
+        """Take the words of forgotten sessions out of the file, in steps of some milliseconds."""
+        begin = more = True
+        while more:
+            with self._transaction() as db:
+                more = scour(db, begin=begin)
+            begin = False
+            yield more
+        if self._writer is not None:
+            with suppress(sqlite3.Error):  # somebody reads: the log is overwritten later
+                self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def add_messages(
         self, session_id: str, items: Iterable[Message], *, mark: str | None = None

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -26,6 +27,7 @@ from indexerd.core.times import iso_ms
 TEXT_MAX = 65_536  # bytes of a message, or of a summary, that are indexed
 SESSION_SHIFT = 20
 MESSAGES_MAX = 1 << SESSION_SHIFT  # of a session; further ones are not found
+_MERGED = 200  # pages of an index that are merged at a time
 
 Message = tuple[str, str, str, str]  # entry id, role, timestamp, text
 
@@ -220,10 +222,38 @@ def forget(db: sqlite3.Connection, session_id: str) -> None:
     if found is None:
         return
     no = found[0]
-    drop_messages(db, session_id)
-    _unindex_about(db, no)
-    for table in ("about", "record", "session"):
-        db.execute(f"DELETE FROM {table} WHERE no = ?", (no,))  # noqa: S608 - our own names
+    with _thoroughly(db):
+        drop_messages(db, session_id)
+        _unindex_about(db, no)
+        for table in ("about", "record", "session"):
+            db.execute(f"DELETE FROM {table} WHERE no = ?", (no,))  # noqa: S608 - our own names
+
+
+def scour(db: sqlite3.Connection, *, begin: bool) -> bool:
+    """Merge a part of the indexes, so that words of what was dropped go; True: there is more.
+
+    SQLite keeps the words of dropped rows in its indexes until these are merged.
+    """
+    more = False
+    with _thoroughly(db):
+        for table in ("about_words", "about_letters", "message_words"):
+            before = db.total_changes
+            db.execute(
+                f"INSERT INTO {table} ({table}, rank) VALUES ('merge', ?)",  # noqa: S608 - our names
+                (-_MERGED if begin else _MERGED,),
+            )
+            more = more or db.total_changes - before > 1
+    return more
+
+
+@contextmanager
+def _thoroughly(db: sqlite3.Connection) -> Iterator[None]:
+    """What is deleted meanwhile is overwritten, whole pages too."""
+    db.execute("PRAGMA secure_delete = ON")
+    try:
+        yield
+    finally:
+        db.execute("PRAGMA secure_delete = FAST")
 
 
 def set_mark(db: sqlite3.Connection, session_id: str, mark: str | None) -> None:

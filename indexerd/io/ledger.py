@@ -59,6 +59,7 @@ class Ledger:
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=NORMAL")
             db.execute("PRAGMA busy_timeout=5000")
+            db.execute("PRAGMA secure_delete=ON")  # as most systems have it anyway
             version = db.execute("PRAGMA user_version").fetchone()[0]
             if version == 0:
                 self.rebuilt = True
@@ -163,6 +164,11 @@ class Ledger:
             " WHERE topic=:topic ORDER BY value DESC LIMIT -1 OFFSET :keep)"
         )
         self._mending(lambda db: db.execute(sql, {"topic": topic, "keep": keep}))
+
+    def fold(self) -> None:
+        """Fold the log into the file: what was dropped is then in neither."""
+        with suppress(sqlite3.Error):  # it is done later
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def close(self) -> None:
         """Fold the log into the file and let go."""

@@ -85,3 +85,16 @@ def query_row(**attempt: Any) -> dict[str, Any]:
     Neither the question nor a word of the session is among them.
     """
     return index_row(**attempt) | {"customType": QUERY}
+
+
+def digest_row(
+    *, task: str, covering: tuple[int, int] | None = None, **attempt: Any
+) -> dict[str, Any]:
+    """One attempt at summing up a part of a session (S2.24), with the fields of `index_row`.
+
+    `task` says what for: segment, compaction or branch. `covering` is the range of messages.
+    """
+    told: dict[str, Any] = {"customType": DIGEST, "task": task}
+    if covering is not None:
+        told["covering_messages"] = list(covering)
+    return index_row(**attempt) | told

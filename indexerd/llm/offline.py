@@ -1,13 +1,14 @@
 """`local/extractive`: the built-in model. No key, no network, no money.
 
-It reads `prompt.facts` or `prompt.question`, and nothing else of the prompt. Facts of a session
-it answers with the JSON of a `Metadata`, a question with the JSON of an `Answer`, so that its
-answers pass the same checks as any other model's. A prompt with neither (a digest) is refused,
-and `model` always says who answered; an answer to a question says so in its text, too.
+It reads `prompt.facts`, `prompt.question` or `prompt.stretch`, and nothing else of the prompt.
+Facts of a session it answers with the JSON of a `Metadata`, a question with the JSON of an
+`Answer`, so that its answers pass the same checks as any other model's; a stretch that is to be
+summed up it answers with plain Markdown. A prompt with none of them is refused, and `model` always
+says who answered; an answer to a question says so in its text, too.
 
 The work is done in a thread, as it is pure CPU work that must not hold up the event loop. Past
-its deadline, or when nobody waits for it any more, looking through a session stops soon; naming
-one is so short that it is not stopped.
+its deadline, or when nobody waits for it any more, looking through a session or a stretch stops
+soon; naming a session is so short that it is not stopped.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from functools import partial
 from typing import Final
 
 from indexerd.core.extract import extract
+from indexerd.core.gist import gist
 from indexerd.core.passages import answer
 from indexerd.errors import DeadlineError, ModelUnavailableError
 from indexerd.llm.base import LOCAL, Prompt, Reply, Tokens
@@ -25,17 +27,17 @@ from indexerd.llm.threads import Check, stoppable
 
 
 class Extractive:
-    """Names and describes a session by what was said in it, and finds passages of it."""
+    """Names and describes a session by what was said in it, finds passages, sums parts up."""
 
     key: Final = LOCAL + "extractive"
     remote: Final = False
 
     async def generate(self, prompt: Prompt, *, timeout: float) -> Reply:
-        """Describe the facts, or answer the question, within `timeout` seconds.
+        """Describe the facts, answer the question or sum the stretch up, within `timeout` seconds.
 
         DeadlineError where that is not enough.
         """
-        if prompt.facts is None and prompt.question is None:
+        if prompt.facts is None and prompt.question is None and prompt.stretch is None:
             raise ModelUnavailableError(
                 f"{self.key} knows sessions only, and there are no facts of one in this prompt",
                 hint="configure a google/ or openai/ model for other questions",
@@ -54,4 +56,6 @@ class Extractive:
 def _said(prompt: Prompt, check: Check) -> str:
     if prompt.question is not None:
         return json.dumps(answer(prompt.question, check))
+    if prompt.stretch is not None:
+        return gist(prompt.stretch, check)
     return extract(prompt.facts).model_dump_json() if prompt.facts is not None else ""

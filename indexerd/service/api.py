@@ -19,6 +19,7 @@ from indexerd.errors import IndexerdError, NotFoundError, UsageError
 from indexerd.service.answers import Answers, flag, word
 from indexerd.service.health import status
 from indexerd.service.indexing import Done
+from indexerd.service.looks import Looks
 from indexerd.service.pipeline import Pipeline
 from indexerd.service.plan import plan
 from indexerd.service.preview import as_sent
@@ -57,6 +58,7 @@ class Api:
         sidecars: Sidecars,
         clock: Callable[[], float],
         *,
+        looks: Looks,
         more: Mapping[str, Method] | None = None,
     ) -> None:
         """`more` are methods of parts that answer for themselves."""
@@ -80,9 +82,7 @@ class Api:
             "subscribe": self._subscribe,
             "update": self._update,
         }
-        trees = Trees(
-            pipeline.library, answers, read=pipeline.read, update=self._update, clock=clock
-        )
+        trees = Trees(answers, looks=looks, update=self._update, clock=clock)
         self._methods |= trees.methods() | dict(more or {})
 
     def handle(self, request: wire.Request, peer: Peer) -> Any:

@@ -23,7 +23,7 @@ from typing import Any
 
 from indexerd.core import sets
 from indexerd.core.times import iso
-from indexerd.errors import NotFoundError, StateError, UsageError
+from indexerd.errors import IndexerdError, NotFoundError, StateError, UsageError
 from indexerd.io.ledger import Ledger
 from indexerd.io.logs import Event
 from indexerd.paths import is_session_id
@@ -62,6 +62,7 @@ class Contexts:
         self._resumes = resumes
         self._record = record
         self._clock = clock
+        self._telling: set[asyncio.Task[None]] = set()
         sidecars.on_sets = self._noted
 
     def methods(self) -> dict[str, Callable[[Params, Any], Any]]:
@@ -118,6 +119,18 @@ class Contexts:
         await self._resumes.keep(session_id, resume_id)
         self._news.context("resume", session_id, context)
         return {"sessionId": session_id, "text": text, "missingFiles": missing}
+
+    def opened(self, session_id: str) -> None:
+        """Somebody has opened a session's history: who listens hears its sets (S4.13)."""
+        telling = asyncio.get_running_loop().create_task(self._load(session_id))
+        self._telling.add(telling)
+        telling.add_done_callback(self._telling.discard)
+
+    async def _load(self, session_id: str) -> None:
+        with suppress(IndexerdError):  # gone meanwhile, or a bad file: that is reported elsewhere
+            held = await self._sidecars.held(self._answers.by_id(session_id))
+            if held.context:
+                self._news.context("load", session_id, held.context)
 
     async def _footer(self, params: Params, _peer: Any) -> dict[str, Any]:
         row = self._row(params, "ref")
@@ -199,6 +212,19 @@ class Resumes:
             if self._written % _TRIM_EVERY == 0:
                 await self._read(self._ledger.trim, TOPIC, RESUMES_MAX)
             self._written += 1
+
+    async def forget(self, session_id: str) -> None:
+        """Forget every resume of a session."""
+        self._unnamed.discard(session_id)
+        for key in [one for one in self._claimed if one.startswith(f"{session_id}/")]:
+            del self._claimed[key]
+        with suppress(StateError):
+            await self._read(self._clear, f"{session_id}/")
+
+    def _clear(self, prefix: str) -> None:
+        for key in self._ledger.notes(TOPIC):
+            if key.startswith(prefix):
+                self._ledger.note(TOPIC, key, None)
 
 
 def _key(session_id: str, resume_id: str) -> str:

@@ -24,6 +24,7 @@ from indexerd.errors import AccessError, IndexerdError, WriteError
 from indexerd.io import kept
 from indexerd.io.catalog import Catalog
 from indexerd.io.claims import hold_directory
+from indexerd.io.forgotten import Forgotten, GuardedWriter
 from indexerd.io.journal import Journal
 from indexerd.io.ledger import Ledger
 from indexerd.io.lock import hold
@@ -32,25 +33,20 @@ from indexerd.io.sdnotify import Notifier
 from indexerd.io.stores import stores
 from indexerd.io.telemetry import Telemetry
 from indexerd.io.watch import Watch
-from indexerd.io.writer import MetaWriter
 from indexerd.llm.base import Model
 from indexerd.llm.registry import Models
 from indexerd.paths import Places
 from indexerd.service.answers import Answers
 from indexerd.service.api import Api
 from indexerd.service.config import read_config
-from indexerd.service.contexts import Contexts, Resumes
 from indexerd.service.health import status
 from indexerd.service.indexing import Indexer
-from indexerd.service.issued import Issued
 from indexerd.service.library import Library
 from indexerd.service.news import News
 from indexerd.service.once import Report, run_once
+from indexerd.service.parts import Parts, Shared
 from indexerd.service.pipeline import Pipeline
-from indexerd.service.questions import Questions
 from indexerd.service.reader import Reader
-from indexerd.service.references import References
-from indexerd.service.sidecar import Sidecars
 from indexerd.service.treasury import Treasury
 from indexerd.settings import Loaded, Settings
 
@@ -116,16 +112,25 @@ class Daemon:
             self.news.say,
         )
         self.treasury.load(self._ledger.notes(BREAKERS))
-        self._writer = MetaWriter()
+        self._forgotten = Forgotten(places.state_dir)
+        self._writer = GuardedWriter(self._forgotten)
         self.telemetry = Telemetry(places.telemetry)
         self.library = self._library(start)
+        self.library.files.exclusions.forgotten = self._forgotten
         self._claims = self._claim_roots()
         self.pipeline = self._pipeline(start, watching=watching)
         self.answers = Answers(self._catalog, time.time)
         self.pipeline.on_row = self.answers.row_changed
-        self._sidecars = Sidecars(self.pipeline, self.answers, self._writer)
-        parts = self.pipeline, self.answers, self.treasury, self._sidecars
-        self.api = Api(*parts, time.time, more=self._methods())
+        self.parts = Parts(self._shared())
+        self.api = Api(
+            self.pipeline,
+            self.answers,
+            self.treasury,
+            self.parts.sidecars,
+            time.time,
+            looks=self.parts.looks,
+            more=self.parts.methods(),
+        )
 
     def _library(self, start: Start) -> Library:
         return Library(
@@ -161,38 +166,22 @@ class Daemon:
             clock=time.time,
         )
 
-    def _methods(self) -> dict[str, Any]:
-        """What the parts besides the API's own answer."""
-        questions = Questions(
-            self.library,
-            self.answers,
-            read=self._reader,
-            models=self._models,
-            settings=self._settings,
+    def _shared(self) -> Shared:
+        return Shared(
+            pipeline=self.pipeline,
+            answers=self.answers,
+            ledger=self._ledger,
             treasury=self.treasury,
             telemetry=self.telemetry,
-            clock=time.time,
-            notify=self._attempted,
-        )
-        references = References(
-            self.answers,
-            Issued(self._ledger, self._reader, time.time),
-            ask=questions.answer,
-            home=self.library.home,
+            writer=self._writer,
+            forgotten=self._forgotten,
+            news=self.news,
             settings=self._settings,
-            record=self.telemetry.append,
-            ready=self.pipeline.scanned.is_set,
+            models=self._models,
+            notify=self._attempted,
+            at_home=self._at_home,
             clock=time.time,
         )
-        contexts = Contexts(
-            self._sidecars,
-            self.answers,
-            self.news,
-            resumes=Resumes(self._ledger, self._reader, time.time),
-            record=self.telemetry.append,
-            clock=time.time,
-        )
-        return questions.methods() | references.methods() | contexts.methods()
 
     def _models(self) -> list[Model]:
         """Models for a question: with a bad configuration none that leaves the machine.
@@ -216,8 +205,10 @@ class Daemon:
     # -- parts' wishes -------------------------------------------------------------------
 
     def _excluded(self) -> list[str]:
+        return self._at_home(self._settings().privacy.exclude)
+
+    def _at_home(self, globs: list[str]) -> list[str]:
         home = str(self._start.home)
-        globs = self._settings().privacy.exclude
         return [home + one[1:] if one.startswith("~/") else one for one in globs]
 
     def _set_aside(self, path: str, bug: Exception) -> None:
@@ -241,7 +232,7 @@ class Daemon:
         """One pass, without socket and watcher."""
         try:
             self._sweep()
-            return await run_once(self.pipeline)
+            return await run_once(self.pipeline, self.parts.auto_digests.settle)
         finally:
             await self._end()
 
@@ -266,6 +257,7 @@ class Daemon:
             self.news.say(Event.DAEMON_READY, {"path": str(self._start.places.socket)})
             tasks = [
                 asyncio.create_task(self.pipeline.run()),
+                asyncio.create_task(self.parts.auto_digests.run()),
                 asyncio.create_task(self._tend(server, notifier, failed)),
                 asyncio.create_task(stopping.wait()),
                 asyncio.create_task(failed.wait()),

@@ -130,7 +130,7 @@ class Files:
                 continue
             with suppress(ValueError):
                 card = unpack(packed, path) if packed else None
-                if self.exclusions.match(path, card.cwd if card else ""):
+                if self.exclusions.bar(path, card):
                     self.hidden |= {card.session_id} if card else set()
                     dropped.append(path)
                     continue
@@ -153,7 +153,7 @@ class Files:
         changes: list[Change] = []
         renewed = self.exclusions.renew()
         for file in list(self._files.values()) if renewed else ():
-            excluded = self.exclusions.match(file.path, file.card.cwd if file.card else file.cwd)
+            excluded = self.exclusions.bar(file.path, file.card, file.cwd, file.session_id)
             if file.excluded and not excluded:
                 del self._files[file.path]  # met anew by the scan that follows
             elif excluded and not file.excluded:
@@ -167,6 +167,8 @@ class Files:
     def _excluded(self, path: str, cwd: str) -> bool:
         """Whether the user excluded a file that another's history may begin in."""
         file = self._files.get(path)
+        if file is not None and file.session_id in self.exclusions.forgotten:
+            file = None  # forgotten for itself; its forks are what they were
         return self.exclusions.match(path, cwd) or (file is not None and file.excluded)
 
     def differing(self, found: Iterable[Found]) -> list[str]:
@@ -242,9 +244,8 @@ class Files:
 
     def _agrees(self, agent: str, card: Card) -> bool:
         title = self._title(agent, card.session_id)
-        since = self._since(card.session_id)
         same = title is None or (card.agent_title or "") == title
-        return card.since == since and same
+        return same and card.since == self._since(card.session_id)
 
     def checkpoint(self) -> None:
         """Bring the ledger up to date."""
@@ -310,7 +311,7 @@ class Files:
         if state is None or file.tail.cursor is None:
             return []
         header, store = state.header, self._store(file.path)
-        if header is not None and self.exclusions.match(file.path, header.cwd):
+        if header and self.exclusions.match(file.path, header.cwd, header.session_id):
             return self._hide(file)
         card, file.problem = taking.made(file, state, store, self._since, self._title)
         file.card, file.dirty = card, True
@@ -329,8 +330,7 @@ class Files:
         self.hidden.discard(card.session_id)
         before = self.card(card.session_id)
         self.owners.claim(file)
-        owner, state = self.card(card.session_id), file.state
-        left = False
+        owner, state, left = self.card(card.session_id), file.state, False
         if was is not None and state is not None:
             left = verdict is Verdict.CONTINUE and state.left(was.leaf_id)
         elif before is not None and owner is card and before.leaf_id and state is not None:

@@ -14,11 +14,11 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from indexerd.core.check import Rejected, judge
-from indexerd.core.prompts import index_prompt, retry_prompt
+from indexerd.core.prompts import carried, index_prompt, retry_prompt
 from indexerd.core.times import iso, iso_ms, iso_of_ms
 from indexerd.core.transcript import Caps
 from indexerd.errors import ModelError, OutputInvalidError, WriteError
@@ -55,6 +55,7 @@ class Prepared:
 
     snap: Snapshot
     prompt: Prompt
+    sent_bytes: int = 0  # of what was said, and of what an earlier run made of it
     spent: Spent = field(default_factory=Spent)
 
 
@@ -107,6 +108,10 @@ class Indexer:
         found, model = await first_of(models, lambda model: self._attempts(run, model, settings))
         meta = _meta_file(run, found, model, self._clock())
         return await self._write(session_id, _Held(run.snap, meta, run.spent.usd))
+
+    def drop(self, session_id: str) -> None:
+        """Forget an answer that could not be written yet."""
+        self._held.pop(session_id, None)
 
     async def prepare(self, session_id: str, settings: Settings) -> Prepared:
         """Snapshot and prompt; nothing leaves the machine."""
@@ -185,7 +190,7 @@ class Indexer:
                 "costUsd": called.usd,
             },
             redactions=run.snap.transcript.redactions,
-            bytes=run.snap.transcript.bytes,
+            bytes=run.sent_bytes,
         )
         self._telemetry.append(row)
 
@@ -209,18 +214,19 @@ class Indexer:
 def prepare(library: Library, session_id: str, settings: Settings) -> Prepared:
     """Snapshot and prompt of one session. Blocks, in the thread that owns the library."""
     caps = Caps(settings.index.max_bytes, settings.index.max_lines)
-    snap = take(library, session_id, caps, redactor(settings))
-    facts = snap.facts
-    if not settings.index.merge_previous_summary:
-        facts = replace(facts, previous_summary=None)
+    merge = settings.index.merge_previous_summary
+    snap = take(library, session_id, caps, redactor(settings), merge=merge)
     prompt = index_prompt(
         snap.transcript.text,
         nonce=secrets.token_hex(8),
         schema=Metadata.model_json_schema(),
-        previous_summary=facts.previous_summary,
-        facts=facts,
+        previous_summary=snap.facts.previous_summary,
+        since=snap.since,
+        facts=snap.facts,
     )
-    return Prepared(snap, prompt)
+    again = carried(snap.facts.previous_summary, snap.since)
+    size = snap.transcript.bytes + len(again.encode("utf-8", "replace"))
+    return Prepared(snap, prompt, size)
 
 
 def _meta_file(run: Prepared, found: Metadata, model: Model, now: float) -> MetaFile:

@@ -88,6 +88,21 @@ class Issued:
                 await self._read(self._ledger.trim, TOPIC, SESSIONS_MAX)
             self._written += 1
 
+    async def forget(self, session_id: str) -> None:
+        """Drop what was issued to a session, and in all others what is about it."""
+        with suppress(StateError):
+            await self._read(self._clear, session_id)
+        self._held.clear()
+
+    def _clear(self, session_id: str) -> None:
+        self._ledger.note(TOPIC, session_id, None)
+        for other, packed in self._ledger.notes(TOPIC).items():
+            texts = _unpacked(packed)
+            left = {key: text for key, text in texts.items() if session_id not in (key, text)}
+            if len(left) < len(texts):
+                value = packed[:_STAMP] + msgspec.msgpack.encode(left)
+                self._ledger.note(TOPIC, other, value)
+
     def _hold(self, session_id: str, texts: dict[str, str]) -> None:
         self._held[session_id] = texts
         while len(self._held) > _HELD:

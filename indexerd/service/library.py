@@ -272,7 +272,7 @@ class Library:
         self, session_id: str, meta: MetaFile | None, old: dict[str, Any] | None
     ) -> bool:
         """Whether the user excluded a session, of which perhaps only our own files are left."""
-        if session_id in self.files.hidden:
+        if session_id in self.files.hidden or session_id in self.files.exclusions.forgotten:
             return True
         if old is not None and self.files.exclusions.match(old["sessionFile"], old["cwd"]):
             return True

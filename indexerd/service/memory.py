@@ -37,6 +37,7 @@ class Tracked:
         self.dirty = False  # the ledger does not know this yet
         self.excluded = False
         self.cwd = ""  # of an excluded file's session: the globs may change
+        self.session_id = ""  # of such a session: it may be remembered again
         self.passed: Look | None = None  # as it was when its session was found to be excluded
         self.unreadable = ""  # for now
         self.problem = ""  # until it changes
@@ -69,7 +70,8 @@ class Tracked:
             self.passed = Look(cursor.dev, cursor.ino, cursor.size, cursor.mtime_ns)
         self.card, self.dirty = None, False
         self.begin_anew()
-        return was.session_id if was else header.session_id if header else ""
+        self.session_id = was.session_id if was else header.session_id if header else ""
+        return self.session_id
 
     def renamed(self, path: str, agent: str) -> None:
         """The same file has another name. An id may be in it: then it is read anew."""

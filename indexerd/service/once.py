@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,8 +43,8 @@ class Report:
         }
 
 
-async def run_once(pipeline: Pipeline) -> Report:
-    """One pass over everything; a back-off is not waited for."""
+async def run_once(pipeline: Pipeline, digested: Callable[[], Awaitable[None]]) -> Report:
+    """One pass over everything; a back-off is not waited for. `digested()` makes due digests."""
     await pipeline.start()
     ticking = asyncio.create_task(pipeline.keep_time())
     try:
@@ -51,6 +52,7 @@ async def run_once(pipeline: Pipeline) -> Report:
         while await pipeline.read(pipeline.library.texts.step):
             pass
         await _settled(pipeline)
+        await digested()
     finally:
         ticking.cancel()
         await pipeline.stop()

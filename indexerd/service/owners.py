@@ -44,6 +44,13 @@ class Owners(Generic[_C]):
         files = list(self._owners.values())  # another thread may ask while this one reads
         return (file.card for file in files if file.card)
 
+    def files(self, session_id: str) -> list[_C]:
+        """Every file that claims a session, the owner first."""
+        owner, claims = self._owners.get(session_id), self._claims.get(session_id, {})
+        if owner is None:
+            return []
+        return [owner, *(one for one in list(claims.values()) if one is not owner)]
+
     def twins(self) -> dict[str, list[str]]:
         """Session ids claimed by several files of one rank, the owner first."""
         found = {}

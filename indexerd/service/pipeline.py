@@ -67,9 +67,7 @@ class Pipeline:
     ) -> None:
         self.read = read
         self.library = library
-        self.runner = Runner(
-            indexer=indexer, library=library, news=news, read=self.read, clock=clock
-        )
+        self.runner = Runner(indexer=indexer, library=library, news=news, read=read, clock=clock)
         self.watch = watch
         self.news = news
         self.loaded = loaded
@@ -80,6 +78,7 @@ class Pipeline:
         self.last_scan_at = 0.0
         self.troubles: dict[str, str] = {}  # what is wrong with our own disk
         self.on_row: Callable[[str, dict[str, Any] | None], None] = lambda _id, _row: None
+        self.on_growth: Callable[[str], None] = lambda _id: None
         self.now = clock  # seconds since the epoch
         self._started = clock()
         self._dirty = asyncio.Event()
@@ -219,8 +218,7 @@ class Pipeline:
         await self.scanned.wait()
         loop = asyncio.get_running_loop()
         while True:
-            next_checkpoint = loop.time() + CHECKPOINT_SECONDS
-            await self._guarded("ledger", self._catch_up(next_checkpoint))
+            await self._guarded("ledger", self._catch_up(loop.time() + CHECKPOINT_SECONDS))
             if "ledger" in self.troubles:
                 await asyncio.sleep(CHECKPOINT_SECONDS)
             elif not self.library.texts.unread:
@@ -239,22 +237,22 @@ class Pipeline:
         """Take in what the library found, tell whoever listens, and decide again."""
         now = self.now()
         for update in updates:
-            known = self.known.get(update.session_id)
-            if update.card is None:
-                self._forget(update.session_id)
+            card, key = update.card, update.session_id
+            known = self.known.get(key)
+            if card is None:
+                self._forget(key)
             elif known is None:
-                seen = min(update.card.mtime_ms / 1000, now)
-                setback = self.runner.setback(update.session_id)
-                self.known[update.session_id] = Known(
-                    update.card, update.brief, seen, seen, setback
-                )
+                seen = min(card.mtime_ms / 1000, now)
+                self.known[key] = Known(card, update.brief, seen, seen, self.runner.setback(key))
+                if self.scanned.is_set():  # else it was there before we were
+                    self.on_growth(key)
             else:
                 self._grow(known, update, now)
-            if update.row is not None or update.card is None:
-                self.on_row(update.session_id, update.row)
+            if update.row is not None or card is None:
+                self.on_row(key, update.row)
             if self.scanned.is_set():
                 self.news.session(update, was_known=known is not None)
-            self._consider(update.session_id)
+            self._consider(key)
         if updates:
             self._idle_work.set()
 
@@ -277,6 +275,7 @@ class Pipeline:
             known.changed_at = now
             if below:
                 known.open_since = now
+            self.on_growth(update.session_id)
 
     def _consider(self, session_id: str) -> None:
         """Decide on one session, and see to it that the decision is kept."""
@@ -316,8 +315,7 @@ class Pipeline:
         """Look again later; whoever forced a run is not kept waiting for ever."""
         if known.forced:
             if known.card.turn_state is Turn.OPEN and self.now() >= known.forced.until:
-                error = DeadlineError("the session is still in the middle of a turn")
-                answer(known, error)
+                answer(known, DeadlineError("the session is still in the middle of a turn"))
                 self._consider(known.card.session_id)
                 return
             until = min(until, known.forced.until)
@@ -339,8 +337,7 @@ class Pipeline:
     def _pump(self) -> None:
         """Start what has its turn and finds room."""
         while (job := self.jobs.take()) is not None:
-            task = asyncio.get_running_loop().create_task(self._job(job))
-            self._running[job.session_id] = task
+            self._running[job.session_id] = asyncio.create_task(self._job(job))
 
     async def _job(self, job: Job) -> None:
         session_id = job.session_id
@@ -349,8 +346,7 @@ class Pipeline:
             if known is not None:
                 usable = self.models.available() if job.forced else self._takers(known)
                 update = await self.runner.run(known, job, self.settings, usable)
-                if update is not None:
-                    self._learn([update])
+                self._learn([update] if update else [])
         finally:
             self.jobs.done(session_id)
             self._running.pop(session_id, None)
@@ -387,14 +383,18 @@ class Pipeline:
         """A sidecar was written by us."""
         self._learn([await self.read(self.library.written, session_id, directory)])
 
+    async def reconsider(self) -> None:
+        """What is not to be read is another now: drop that, and look for what may be read."""
+        self._learn(await self.read(self.library.reconsider))
+        self._rescan = True  # roots and exclusions may be others
+        self._dirty.set()
+
     async def reload(self, loaded: Loaded, models: Models) -> None:
         """Take new settings; what waited for a model or a price waits no longer."""
         old, self.loaded, self.models = self.models, loaded, models
         self.jobs.concurrency = loaded.settings.index.concurrency
-        self._learn(await self.read(self.library.reconsider))  # before anything is sent
+        await self.reconsider()  # before anything is sent
         for session_id, known in list(self.known.items()):
             await self.runner.forgive(known)
             self._consider(session_id)
-        self._rescan = True  # roots and exclusions may be others
-        self._dirty.set()
         await old.aclose()

@@ -6,14 +6,15 @@ it over a restart. Whoever forced the run is told in either case.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from indexerd.core.jobs import Job
-from indexerd.errors import IndexerdError, StateError
+from indexerd.errors import IndexerdError, NotFoundError, StateError
 from indexerd.io.logs import Event
 from indexerd.llm.base import Model
 from indexerd.service.indexing import Done, Indexer
@@ -45,6 +46,7 @@ class Runner:
         self._read = read
         self._clock = clock
         self._setbacks: dict[str, Setback] = {}  # of sessions not met since the start
+        self._under_way: dict[str, asyncio.Task[Done]] = {}
 
     async def load(self) -> None:
         """Take over the setbacks that the ledger kept."""
@@ -70,7 +72,10 @@ class Runner:
         session_id = job.session_id
         self._news.indexing(known, job.why)
         try:
-            done = await self.indexer.run(session_id, settings, models)
+            done = await self._stoppable(session_id, self.indexer.run(session_id, settings, models))
+            if done is None:
+                answer(known, NotFoundError("the session was purged"))
+                return None
             update: Update = await self._read(self._library.written, session_id, done.directory)
         except IndexerdError as bad:
             await self._failed(known, bad)
@@ -84,6 +89,35 @@ class Runner:
         self._news.indexed(known, done)
         answer(known, done)
         return update
+
+    async def _stoppable(self, session_id: str, work: Coroutine[Any, Any, Done]) -> Done | None:
+        """How work ended; None where `stop` ended it."""
+        task = self._under_way[session_id] = asyncio.create_task(work)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            waiting = asyncio.current_task()
+            if waiting is None or waiting.cancelling():  # it is we who are to end
+                raise
+            return None
+        finally:
+            task.cancel()
+            self._under_way.pop(session_id, None)
+
+    async def stop(self, session_id: str) -> None:
+        """End a run under way. A write that has begun may still come to its end."""
+        task = self._under_way.get(session_id)
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def forget(self, session_id: str) -> None:
+        """Forget how runs of a session went, and what they could not write yet."""
+        self.indexer.drop(session_id)
+        self.outcomes.pop(session_id, None)
+        self._setbacks.pop(session_id, None)
+        with suppress(StateError):
+            await self._read(self._library.ledger.note, TOPIC, session_id, None)
 
     async def _failed(self, known: Known, error: IndexerdError) -> None:
         self.outcomes[known.card.session_id] = error

@@ -107,6 +107,15 @@ class Sidecars:
             self._pipeline.news.tell("session.renamed", session_id, renamed)
         return new | {"warnings": warnings} if warnings else new
 
+    async def part(self, row: Row) -> None:
+        """A session's sets are about to go: each fork that reads them gets its copy."""
+        own = self._place(row)
+        async with self._one_at_a_time:
+            with suppress(InvalidMetaError, AccessError):  # what reads it reads nothing
+                found = await asyncio.to_thread(held, own, self._before(row))
+                for heir in await self._heirs(own.session_id) if found.context else ():
+                    await self._bequeath(heir, found.context)
+
     # -- one at a time -------------------------------------------------------------------
 
     async def _change(self, row: Row, work: Work, set_name: str | None) -> None:

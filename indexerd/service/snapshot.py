@@ -1,7 +1,9 @@
 """One session at one moment, as an indexing run needs it: read once, then left alone.
 
 What arrives while the model thinks is not part of it, and counts for the next run (S0.35).
-Only the lines that the transcript needs are read, from the leaf backwards.
+Only the lines that the transcript needs are read, from the leaf backwards. What a paid run has
+described already is not sent again, where its description can be carried on (S3.15): the border
+is the leaf that it was made for, and a branch that was left since has none.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ from typing import Any
 from indexerd.agents import ADAPTERS
 from indexerd.core import rows
 from indexerd.core.card import Card
+from indexerd.core.clean import clean_text
 from indexerd.core.inject import own_words
+from indexerd.core.prompts import Earlier
 from indexerd.core.session import SessionState
 from indexerd.core.transcript import (
     EMPTY,
@@ -34,12 +38,14 @@ from indexerd.errors import (
 )
 from indexerd.events import Facts, Kind
 from indexerd.io.metas import Stamp, read_meta, stamp
-from indexerd.meta import MetaFile
+from indexerd.llm.base import LOCAL
+from indexerd.meta import TAGS_MAX, MetaFile
 from indexerd.paths import meta_name
 from indexerd.service.library import Library, facts_of
 from indexerd.service.lines import SessionLines
 
 STEPS = 100  # of reading what a session did, before it is described
+_GROWING = frozenset({"opencode"})  # an answer is one row there, and grows while it is made
 _ROLES = {Kind.USER: "user", Kind.ASSISTANT: "assistant"}
 
 
@@ -55,10 +61,13 @@ class Snapshot:
     transcript: Transcript
     facts: Facts
     row: dict[str, Any]
+    since: Earlier | None = None  # what tells all that came before the transcript
 
 
-def take(library: Library, session_id: str, caps: Caps, redact: Redactor) -> Snapshot:
-    """Take a snapshot. Runs in the reader's thread.
+def take(
+    library: Library, session_id: str, caps: Caps, redact: Redactor, *, merge: bool = True
+) -> Snapshot:
+    """Take a snapshot. Runs in the reader's thread. `merge`: an earlier summary is carried on.
 
     Raises NotFoundError, SessionUnreadableError, or SessionEmptyError where nobody said a word.
     """
@@ -73,10 +82,11 @@ def take(library: Library, session_id: str, caps: Caps, redact: Redactor) -> Sna
             break
     try:
         with library.files.lines(session_id) as lines:
-            transcript = assemble(_newest_first(card, state, lines), caps, redact)
+            told = border(card.agent, state, meta) if merge else None
+            transcript = assemble(_newest_first(card, state, lines, told), caps, redact)
     except ValueError:
         if library.reread(session_id):  # a line was not what it looked like: parse them all
-            return take(library, session_id, caps, redact)
+            return take(library, session_id, caps, redact, merge=merge)
         raise SessionUnreadableError("the session file changed while it was read") from None
     leaf_id = state.leaf_id
     if not transcript.text or leaf_id is None:
@@ -89,8 +99,9 @@ def take(library: Library, session_id: str, caps: Caps, redact: Redactor) -> Sna
         meta=meta,
         stamp=seen,
         transcript=transcript,
-        facts=_facts(transcript, card, meta, facts_of(row), redact),
+        facts=_facts(transcript, card, meta if merge else None, facts_of(row), redact),
         row=row,
+        since=_earlier(meta, redact) if meta and told is not None and transcript.since else None,
     )
 
 
@@ -114,16 +125,50 @@ def _old_meta(library: Library, session_id: str, directory: Path) -> MetaFile | 
     return None
 
 
-def _newest_first(card: Card, state: SessionState, lines: SessionLines) -> Iterator[Section]:
-    """The path's messages from the leaf back; a line is read only when it is asked for."""
+def border(agent: str, state: SessionState, meta: MetaFile | None) -> int | None:
+    """The row up to which a meta file tells the path; None where it is not to be carried on.
+
+    One that was made without a model is not: nothing was paid for it, and a model does better.
+    Nor is there one where nothing came after it, or where its leaf is on the path no more.
+    """
+    if meta is None or meta.model.startswith(LOCAL) or not meta.summary.strip():
+        return None
+    row = state.row(meta.last_indexed_leaf_id)
+    if row is None or row == state.leaf or not state.on_path(row):
+        return None
+    if agent in _GROWING and state.kind(row) is Kind.ASSISTANT:
+        row = state.parent(row)  # it may have been half an answer then: it is sent again
+    return row if row >= 0 else None
+
+
+def _earlier(meta: MetaFile, redact: Redactor) -> Earlier:
+    """What stands in a meta file: another hand may have written it, and redacted nothing."""
+
+    def safe(text: str) -> str:
+        return redact(clean_text(text, len(text)))[0]
+
+    tags = (" ".join(safe(tag).split()) for tag in meta.tags[:TAGS_MAX])
+    name = " ".join(safe(meta.name).split())
+    return Earlier(name, safe(meta.description), safe(meta.summary), tuple(tags))
+
+
+def _newest_first(
+    card: Card, state: SessionState, lines: SessionLines, told: int | None
+) -> Iterator[Section]:
+    """The path's messages from the leaf back; a line is read only when it is asked for.
+
+    From the row `told` back they are old.
+    """
     read = ADAPTERS[card.agent].read
+    old = False
     for row in state.up(state.leaf):
+        old = old or row == told
         role = _ROLES.get(state.kind(row))
         line = lines.row(row) if role else b""
         if role and line:
             text = own_words(read(line, state.id(row)).text)
             if text:
-                yield Section(role, text[-MESSAGE_MAX:])
+                yield Section(role, text[-MESSAGE_MAX:], old)
 
 
 def _facts(
@@ -140,5 +185,5 @@ def _facts(
         tools_used=dict(done.tools_used),
         cwd=card.cwd,
         # Another hand may have written it, and redacted nothing.
-        previous_summary=redact(meta.summary)[0] if meta and transcript.truncated else None,
+        previous_summary=redact(meta.summary)[0] if meta and transcript.cut else None,
     )

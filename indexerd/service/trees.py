@@ -4,13 +4,11 @@
 makes a new session file of one path: the only thing that ever makes a file in an agent's
 directory, at its user's word, and never over another file.
 
-A session is copied in the reader's thread, and read in others, a few at a time: however large
-one is, neither the event loop nor what follows the files waits for it.
+How a session is taken and read: service/looks.py.
 """
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import uuid
 from collections.abc import Awaitable, Callable
@@ -24,7 +22,6 @@ from indexerd.core.clean import clean_line
 from indexerd.core.session import SessionState
 from indexerd.core.times import iso
 from indexerd.errors import (
-    NotFoundError,
     SessionEmptyError,
     SessionUnreadableError,
     UsageError,
@@ -33,12 +30,9 @@ from indexerd.events import Kind
 from indexerd.io.newfile import create
 from indexerd.meta import NAME_MAX
 from indexerd.service.answers import Answers, word
-from indexerd.service.library import Library
 from indexerd.service.lines import SessionLines
-from indexerd.service.reader import Reader
-from indexerd.service.views import VIEWS, Taken, ask, changed, take
-
-AT_ONCE = 2  # sessions that are read at the same time
+from indexerd.service.looks import Looks
+from indexerd.service.views import VIEWS, Taken, ask
 
 Params = dict[str, Any]
 Update = Callable[[Params, Any], Awaitable[Any]]
@@ -57,20 +51,17 @@ class Trees:
 
     def __init__(
         self,
-        library: Library,
         answers: Answers,
         *,
-        read: Reader,
+        looks: Looks,
         update: Update,
         clock: Callable[[], float],
     ) -> None:
-        """`read` does work in the thread of the library; `update` changes the user's sidecar."""
-        self._library = library
+        """`update` changes the user's sidecar."""
         self._answers = answers
-        self._read = read
         self._update = update
         self._clock = clock
-        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._looks = looks
 
     def methods(self) -> dict[str, Callable[[Params, Any], Any]]:
         """Every method, by its name."""
@@ -88,15 +79,7 @@ class Trees:
         leaf = word(params, "leaf")
         if leaf == "":
             raise UsageError("leaf is an entry's id")
-        async with self._slots:
-            await self._read(present, self._library, session_id)
-            taken = await self._read(take, self._library, session_id, leaf)
-            try:
-                return await asyncio.to_thread(work, taken, params)
-            except ValueError:  # a line was not what it looked like: once more, parsing them all
-                if not await self._read(self._library.reread, session_id):
-                    raise changed() from None
-        return await self._do(work, session_id, params)
+        return await self._looks.at(session_id, leaf, lambda taken, _: work(taken, params))
 
     async def _label(self, params: Params, peer: Any) -> Any:
         entry_id, text = _text(params, "entryId"), word(params, "text")
@@ -116,13 +99,6 @@ class Trees:
         now = self._clock()
         make = partial(_write, iso(now), new_id(now), given)
         return await self._do(make, self._session(params), params)
-
-
-def present(library: Library, session_id: str) -> None:
-    """Raise NotFoundError for a session whose file is gone: asking again will not help."""
-    if library.files.card(session_id) is None:
-        hint = "what is stored of it: `indexerd show REF`"
-        raise NotFoundError("the session's file is gone", hint=hint)
 
 
 def _write(

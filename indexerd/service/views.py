@@ -10,7 +10,7 @@ Texts are the session's own, in full and not redacted: they go to the user who a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -18,23 +18,31 @@ from pathlib import Path
 from typing import Any
 
 from indexerd.agents import ADAPTERS
-from indexerd.core.branches import summary_rows, tips
+from indexerd.core.branches import Tip, asks, names, summary_rows, tips
 from indexerd.core.card import Card
 from indexerd.core.clean import clean_line, clean_text
 from indexerd.core.context import Read, context_of
 from indexerd.core.history import compactions, opaque, records
+from indexerd.core.inject import own_words
+from indexerd.core.rows import LOOKED_AT
+from indexerd.core.segments import parse
+from indexerd.core.serialize import serialize
 from indexerd.core.session import NOWHERE, ROOT, SessionState
+from indexerd.core.speech import steps_of
 from indexerd.core.times import iso_ms, iso_of_ms
+from indexerd.core.transforms import rules_of, transformed, transformed_speeches
 from indexerd.core.tree import FILTERS, NODES_MAX, WORD_MAX, nodes, sketch, still, wanted
 from indexerd.errors import IndexerdError, NotFoundError, SessionUnreadableError, UsageError
 from indexerd.events import MESSAGE, TURN_MASK, TURN_SHIFT, Entry, Kind, Turn
-from indexerd.io.metas import read_user
+from indexerd.io.metas import digest_name, read_digest, read_user
+from indexerd.meta import FIRST_MESSAGE_MAX
 from indexerd.paths import user_name
-from indexerd.service.answers import word
+from indexerd.service.answers import flag, word
 from indexerd.service.library import Library
 from indexerd.service.lines import SessionLines
 
 GIST_MAX = 1000  # characters
+ASKS_READ = 8  # messages of a branch that are read for one that says something
 TEXT_MAX = 65_536  # characters of one text of a path, where the answer has space for it
 TEXTS_MAX = 10_000_000  # characters of all of them, before they are cut shorter
 _CUTS = (TEXT_MAX, 2000, 200)
@@ -51,6 +59,7 @@ class Taken:
     state: SessionState  # a copy of its own
     lines: AbstractContextManager[SessionLines]  # to be entered by the thread that reads
     labels: dict[str, str]  # by entry id: the user's, and the session's own
+    home: Path | None = None  # the directory of its meta file and sidecars
 
 
 View = Callable[[Taken, Read, dict[str, Any]], dict[str, Any]]
@@ -64,12 +73,13 @@ def take(library: Library, session_id: str, leaf: str | None = None) -> Taken:
             "the session's file is gone", hint="what is stored of it: `indexerd show REF`"
         )
     row = None if leaf is None else row_of(state, leaf)
+    home = _home(library, session_id)
     labels = state.labels | {
         state.id(one): text
-        for key, text in _user_labels(library, session_id).items()
+        for key, text in _user_labels(home, session_id).items()
         if (one := state.row(key)) is not None
     }
-    return Taken(card, still(state, row), library.files.lines(session_id), labels)
+    return Taken(card, still(state, row), library.files.lines(session_id), labels, home)
 
 
 def row_of(state: SessionState, entry_id: str) -> int:
@@ -83,10 +93,17 @@ def row_of(state: SessionState, entry_id: str) -> int:
     return row
 
 
-def _user_labels(library: Library, session_id: str) -> dict[str, str]:
+def _home(library: Library, session_id: str) -> Path | None:
     try:
         home = library.home(session_id)
-        user = read_user(Path(home) / user_name(session_id)) if home else None
+    except NotFoundError:  # its directory is no root any more
+        return None
+    return Path(home) if home else None
+
+
+def _user_labels(home: Path | None, session_id: str) -> dict[str, str]:
+    try:
+        user = read_user(home / user_name(session_id)) if home else None
     except IndexerdError:  # an invalid sidecar counts as none, and is reported where it is read
         return {}
     return user.labels if user else {}
@@ -177,13 +194,14 @@ def tree(taken: Taken, read: Read, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def branches(taken: Taken, read: Read, _params: dict[str, Any]) -> dict[str, Any]:
-    """`branches`: every tip; only its last message and the branch summaries are read."""
+    """`branches`: every tip; only its last message and what its gist is made of are read."""
     state = taken.state
     summaries = {row: read(row) for row in summary_rows(state)}
+    stored = _stored(taken)
     listed = []
     for tip in tips(state, summaries):
-        told = "" if tip.summary == ROOT else "".join(summaries[tip.summary].texts)
         moment = iso_ms(read(tip.row if tip.last == ROOT else tip.last).timestamp)
+        gist, source = _gist(state, tip, summaries, stored, read)
         one = {
             "leafId": state.id(tip.row),
             "branchPointId": None if tip.parting == ROOT else state.id(tip.parting),
@@ -192,12 +210,48 @@ def branches(taken: Taken, read: Read, _params: dict[str, Any]) -> dict[str, Any
             "lastActivity": iso_of_ms(moment) if moment else "",
             "active": tip.row == state.leaf,
             "label": taken.labels.get(state.id(tip.row)),
-            "gist": clean_text(told[: 2 * GIST_MAX], GIST_MAX),
-            "reason": taken.labels.get(state.id(tip.summary)) if told else None,
+            "gist": gist,
+            "gistSource": source if gist else None,
+            "reason": None if tip.summary == ROOT else taken.labels.get(state.id(tip.summary)),
         }
-        optional = ("label", "gist", "reason")
+        optional = ("label", "gist", "gistSource", "reason")
         listed.append({key: value for key, value in one.items() if value or key not in optional})
     return _head(taken) | {"tips": listed}
+
+
+def _stored(taken: Taken) -> dict[str, str]:
+    """Our own summaries of branches, by the names of the leaves they are of."""
+    if taken.home is None:
+        return {}
+    try:
+        held = read_digest(taken.home / digest_name(taken.card.session_id))
+    except IndexerdError:  # not readable, or no id that has a sidecar: as for labels
+        return {}
+    found = (one for line in held if (one := parse(line)) and one.kind == "branch")
+    return {one.leaf_id: one.content for one in found}
+
+
+def _gist(
+    state: SessionState,
+    tip: Tip,
+    summaries: Mapping[int, Entry],
+    stored: Mapping[str, str],
+    read: Read,
+) -> tuple[str, str]:
+    """What a branch was about, and who says so: agent, digest, or what was asked there."""
+    if tip.summary != ROOT:
+        told = "".join(summaries[tip.summary].texts)
+        return clean_text(told[: 2 * GIST_MAX], GIST_MAX), "agent"
+    named = names(state, tip) if stored else ()
+    ours = next((text for leaf, text in stored.items() if leaf in named), "")
+    if ours:
+        return clean_text(ours[: 2 * GIST_MAX], GIST_MAX), "digest"
+    if tip.row != state.leaf:
+        for row in islice(asks(state, tip), ASKS_READ):
+            said = clean_line(own_words(read(row).text)[:LOOKED_AT], FIRST_MESSAGE_MAX)
+            if said:
+                return said, "ask"
+    return "", ""
 
 
 def path(taken: Taken, read: Read, params: dict[str, Any]) -> dict[str, Any]:
@@ -217,8 +271,12 @@ def path(taken: Taken, read: Read, params: dict[str, Any]) -> dict[str, Any]:
     return _head(taken) | {"entries": listed} | cut | _unread(taken.state, rows)
 
 
-def context(taken: Taken, read: Read, _params: dict[str, Any]) -> dict[str, Any]:
-    """`context`: what the agent would hand its model; and the path's compactions, newest first."""
+def context(taken: Taken, read: Read, params: dict[str, Any]) -> dict[str, Any]:
+    """`context`: what the agent would hand its model; and the path's compactions, newest first.
+
+    `transforms` are rules for this one answer (S1.37). `serialize` adds the whole as one text.
+    """
+    rules = rules_of(params.get("transforms"))
     state = taken.state
     asked: set[int] = set()
 
@@ -229,15 +287,21 @@ def context(taken: Taken, read: Read, _params: dict[str, Any]) -> dict[str, Any]
     found = context_of(state, noted, level=LEVELS.get(taken.card.agent))
     rows = [row for row in state.path() if state.kind(row) is Kind.COMPACTION]
     past = [_compaction(one) for one in compactions(read(row) for row in rows)]
+    shown = (one.message for one in transformed(found.messages, rules))
     answer = {
         "messages": [
-            {"role": one.role, "text": one.text, "entryId": one.entry_id} for one in found.messages
+            {"role": one.role, "text": one.text, "entryId": one.entry_id} for one in shown
         ],
         "model": found.model,
         "thinkingLevel": found.thinking_level,
         "compactions": past,
         "previousSummary": past[0]["summary"] if past else None,
     }
+    if rules:
+        answer["transformed"] = True
+    if flag(params, "serialize"):
+        speeches = [one for step in steps_of(state, noted) for one in step.speeches]
+        answer["serialized"] = serialize(transformed_speeches(speeches, rules))
     return _head(taken) | answer | _unread(state, asked)
 
 

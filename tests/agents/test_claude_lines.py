@@ -208,7 +208,7 @@ def test_tokens_are_an_answers_not_a_lines() -> None:
     data += line("assistant", "a3", "a2", costUSD=0.25, message={"usage": {"input_tokens": -1}})
     data += line("assistant", "a4", "a3", message={"id": "n", "content": "x", "usage": "y"})
     spent = [entry.tokens for entry in entries(data, state_of(data), Kind.ASSISTANT)]
-    one = Tokens(input=3, output=5, cache_read=7, answer="m")
+    one = Tokens(input=3, output=5, cache_read=7, answer="m", total=15)
     assert spent == [one, one, Tokens(cost_usd=0.25), None]
 
 

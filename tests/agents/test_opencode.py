@@ -371,10 +371,10 @@ def test_tokens_and_model() -> None:
     step = {"type": "step-finish", "tokens": counted}
     paid = answer(modelID="m-1", providerID="p", tokens=counted, cost=0.25)
     held = entry(paid | {"parts": [text("hi"), step]})
-    assert held.tokens == Tokens(10, 5, 7, 3, 0.25)
+    assert held.tokens == Tokens(10, 5, 7, 3, 0.25, total=25)
     assert (held.model, held.details) == ("m-1", {"provider": "p", "stopReason": "stop"})
     apart = entry(answer(tokens=counted | {"total": 27}, cost={"usd": 1}))
-    assert apart.tokens == Tokens(10, 7, 7, 3, None)
+    assert apart.tokens == Tokens(10, 7, 7, 3, None, total=27)
     none = {"input": 0, "output": 0, "cache": {"read": 0, "write": 0}}
     assert entry(answer(tokens=none, cost=0)).tokens is None
     assert entry(prompt(modelID="m-1")).model is None

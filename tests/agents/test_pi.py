@@ -16,7 +16,7 @@ from indexerd.core import lines as lines_module
 from indexerd.core.lines import LineBuffer, Oversize
 from indexerd.core.session import SessionState
 from indexerd.core.times import iso_of_ms
-from indexerd.events import Kind, Turn
+from indexerd.events import Kind, ToolResult, Turn
 
 REAL = Path(__file__).parent.parent / "fixtures" / "real"
 PUBLIC = Path(__file__).parents[3] / "shared" / "fixtures" / "public" / "pi"
@@ -411,3 +411,37 @@ def test_a_label_keeps_its_spaces(stored: str, shown: str | None) -> None:
             type="label", id=f"{number}", parentId=None, timestamp=_STAMP, targetId="t", label=label
         )
     assert state_of(data).labels.get("t") == shown
+
+
+def test_all_that_a_summary_needs_is_read() -> None:
+    """S1.24, S1.25: thoughts, arguments, pictures, results and token counts, as they are stored."""
+    given = {"path": "a", "edits": [{"oldText": "\ud83d"}]}
+    blocks = [
+        {"type": "thinking", "thinking": "hm"},
+        {"type": "toolCall", "id": "c", "name": "edit", "arguments": given},
+        {"type": "image", "data": ""},
+    ]
+    usage = {"input": 1, "output": 2, "cacheRead": 3, "cacheWrite": 4, "totalTokens": 0}
+
+    def entry(**message: Any) -> Any:
+        return read(json.dumps({"type": "message", "id": "x", "message": message}).encode(), "")
+
+    answer = entry(role="assistant", content=blocks, usage=usage)
+    assert (answer.thinking, answer.images, answer.tokens.total) == (("hm",), 1, 10)
+    assert [call.arguments for call in answer.tools] == [given]
+    counted = entry(role="assistant", content=[], usage=usage | {"totalTokens": 7})
+    assert counted.tokens.total == 7
+
+    parts = [{"type": "text", "text": "o"}, {"type": "image"}, {"type": "text", "text": "ut"}]
+    result = entry(role="toolResult", toolCallId="c", toolName="edit", content=parts)
+    assert (result.images, result.results) == (1, (ToolResult("c", "edit", "out"),))
+
+    ran = entry(role="bashExecution", command="ls", output="o", exitCode=2, excludeFromContext=True)
+    assert ran.details["ran"] == {
+        "command": "ls",
+        "output": "o",
+        "exitCode": 2,
+        "excludeFromContext": True,
+    }
+    for odd in ({"thinking": 5}, {"arguments": 5}, "x", None, 5):
+        assert entry(role="assistant", content=[odd], usage={"totalTokens": "x"}).id == "x"

@@ -117,12 +117,13 @@ def test_the_newest_compaction_of_the_path_counts() -> None:
     ]
 
 
-def test_an_older_summary_in_the_kept_range_is_not_said_again() -> None:
-    """S1.19: pi 0.87 leaves it out, with system messages and without; older ones said it."""
-    lines = [*TALK, short("e", "d", "c", "S1"), said("f", "e", "user", "three")]
-    kept = ["user two", "assistant 2", "user three"]
-    assert view(seen(*lines, short("g", "f", "c", "S2"))) == ["compactionSummary S2", *kept]
+def test_an_older_summary_in_the_kept_range_is_said_again_where_it_stands() -> None:
+    """S1.19: as pi 0.81 does; of the older compaction no system message is."""
     system = {"role": "system", "content": "be kind", "timestamp": 1}
+    older = short("e", "d", "c", "S1", systemMessage=system | {"content": "be short"})
+    lines = [*TALK, older, said("f", "e", "user", "three")]
+    kept = ["user two", "assistant 2", "compactionSummary S1", "user three"]
+    assert view(seen(*lines, short("g", "f", "c", "S2"))) == ["compactionSummary S2", *kept]
     since = seen(*lines, short("g", "f", "c", "S2", systemMessage=system))
     assert view(since) == ["system be kind", "compactionSummary S2", *kept]
 

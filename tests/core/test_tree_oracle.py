@@ -139,16 +139,9 @@ def test_compactions_and_file_lists_are_pis(file: Path, said: dict[str, Any]) ->
     assert said["fileListsOnBranch"]["modifiedFiles"] == list(lists.modified)
 
 
-# Files with an older compaction in the range that the newest one keeps.
-SAID_AGAIN = ("agent-sessions/small.jsonl", "synthetic/compaction_kept.jsonl")
-
-
 @pytest.mark.shared
 def test_public_files_are_read_as_pi_reads_them() -> None:
-    """Paths, roots and contexts of public files equal the answers of pi 0.81.
-
-    But for an older summary in a kept range, which pi says no more since 0.87.
-    """
+    """Paths, roots and contexts of public files equal the answers of pi 0.81."""
     if not PUBLIC.is_dir():
         pytest.skip("the shared fixtures are not beside this checkout")
     told = json.loads((PUBLIC / "EXPECTED.json").read_text())
@@ -164,12 +157,8 @@ def test_public_files_are_read_as_pi_reads_them() -> None:
         expected = said["context"]
         if "harness" in name:  # the tail that a harness keeps is unknown to the agent itself
             found = Context(found.messages[:1], found.model, found.thinking_level)
-        again = name in SAID_AGAIN
-        assert expected["n"] - again == len(found.messages), name
-        roles = expected.get("roles")
-        if roles and again:
-            del roles[roles.index("compactionSummary", 1)]
-        assert roles in (None, [one.role for one in found.messages]), name
+        assert expected["n"] == len(found.messages), name
+        assert expected.get("roles") in (None, [one.role for one in found.messages]), name
         assert (expected["model"], expected["thinkingLevel"]) == (
             found.model,
             found.thinking_level,

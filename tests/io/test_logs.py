@@ -68,6 +68,12 @@ def test_every_event_of_the_contract_has_its_constant() -> None:
         "query.answered",
         "query.failed",
         "context.unknown_set",
+        "digest.started",
+        "digest.attempt",
+        "digest.written",
+        "digest.failed",
+        "digest.hook_failed",
+        "session.purged",
     }
 
 

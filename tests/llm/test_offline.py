@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from indexerd.core.check import judge
 from indexerd.core.extract import extract
+from indexerd.core.gist import gist
 from indexerd.errors import DeadlineError, ModelUnavailableError
-from indexerd.events import Facts
+from indexerd.events import Facts, Stretch
 from indexerd.llm.base import Finish, Model, Prompt, Reply
 from indexerd.llm.offline import Extractive
 from indexerd.meta import Metadata
@@ -62,6 +63,18 @@ def test_it_answers_about_sessions_only() -> None:
         ask(None)
 
 
+def test_a_stretch_is_summed_up_in_plain_words() -> None:
+    """S2.9, S2.19: Markdown as it is, by a model that costs nothing; past its time it stops."""
+    stretch = Stretch("checkpoint", FACTS.messages)
+    prompt = Prompt("system", "user", stretch=stretch)
+    reply = asyncio.run(Extractive().generate(prompt, timeout=10))
+    assert reply.text == gist(stretch, lambda: None)
+    assert "## Key Decisions\n- We decided to use full jitter." in reply.text
+    assert (reply.model, reply.finish) == ("local/extractive", Finish.STOP)
+    with pytest.raises(DeadlineError, match="within 0 s"):
+        asyncio.run(Extractive().generate(prompt, timeout=0))
+
+
 def test_the_deadline_holds() -> None:
     """M1: past its time it says so, and leaves the event loop in order."""
     with pytest.raises(DeadlineError, match="within 0 s"):
@@ -94,7 +107,8 @@ def no_network(event, args):
     if event in ("socket.connect", "socket.getaddrinfo", "socket.sendto"):
         raise SystemExit("the network was touched")
 sys.addaudithook(no_network)
-from indexerd.events import Facts
+from indexerd.core.gist import gist
+from indexerd.events import Facts, Stretch
 from indexerd.llm.base import Prompt
 from indexerd.llm.offline import Extractive
 said = (("user", "Please move the cache and the index of the parser to SQLite, see ABC-1 and #12."),

@@ -3,7 +3,8 @@
 Wrong types read as absent, texts come scrubbed of lone surrogates, and the only error is
 ValueError for what is no JSON object. Texts are what was said, without thinking, calls, and what
 the client or an editor puts around a prompt; of an interruption nothing was said. What a hook told
-the model is nobody's words: it is in `sent` alone, for `context`.
+the model is nobody's words: it is in `sent` alone, for `context`. A call's arguments are the very
+object of the line, not scrubbed.
 
 A summary's row begins with the line before it, its `compact_boundary`: only that one says which
 earlier messages were kept, and so `read` takes both lines at once.
@@ -20,7 +21,7 @@ from indexerd.agents.claude.kinds import INTERRUPTED, PROMPTED, Said, said, unwr
 from indexerd.agents.claude.lines import Line, blocks, decode, loads, mapping, values
 from indexerd.agents.lines import safe_line, string
 from indexerd.core.clean import scrub
-from indexerd.events import Entry, Kind, Tokens, ToolCall
+from indexerd.events import Entry, Kind, Tokens, ToolCall, ToolResult
 
 DETAIL_MAX = 4096  # characters of what a call was for
 TOKENS_MAX = 1 << 53
@@ -31,6 +32,10 @@ _CALLS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 _DETAILS = (
     *("command", "pattern", "file_path", "notebook_path", "path", "url", "query"),
     *("description", "prompt", "skill", "subject"),
+)
+_USAGE = (
+    *("input_tokens", "output_tokens"),
+    *("cache_read_input_tokens", "cache_creation_input_tokens"),
 )
 _TAGS = re.compile(r"<bash-input>(.*?)</bash-input>", re.DOTALL)
 
@@ -50,11 +55,14 @@ def read(data: bytes, entry_id: str) -> Entry:
         type=scrub(line.type),
         role=_role(line, what),
         timestamp=scrub(line.timestamp),
-        texts=tuple(scrub(text) for text in _texts(line, what, content)),
+        texts=tuple([scrub(text) for text in _texts(line, what, content)]),
         tools=_tools(line, content),
         failed=_failed(line, content),
         model=scrub(message.model) or None if message else None,
         tokens=_tokens(line),
+        thinking=_thinking(content) if line.type == "assistant" else (),
+        images=_images(line, what, content) if line.type != "assistant" else 0,
+        results=_results(content) if line.type == "user" else (),
         details=_details(line, what, before, last),
     )
 
@@ -118,6 +126,28 @@ def _result_texts(block: dict[str, Any]) -> list[str]:
     return [string(part.get("text")) for part in parts if isinstance(part, dict)]
 
 
+def _thinking(content: list[dict[str, Any]]) -> tuple[str, ...]:
+    """What the model let us see of its thoughts; those it kept to itself have no text."""
+    found = [string(one.get("thinking")) for one in content if one.get("type") == "thinking"]
+    return tuple([scrub(text) for text in found if text])
+
+
+def _images(line: Line, what: Said, content: list[dict[str, Any]]) -> int:
+    if what.queued and line.attachment is not None:
+        return sum(block.type == "image" for block in blocks(line.attachment.prompt))
+    return sum(map(_pictures, content))
+
+
+def _pictures(block: dict[str, Any]) -> int:
+    """How many pictures a block is, or a tool's result brings."""
+    kind = block.get("type")
+    if kind != "tool_result":
+        return kind == "image"
+    parts = block.get("content")
+    inner = parts if isinstance(parts, list) else ()
+    return sum(isinstance(one, dict) and one.get("type") == "image" for one in inner)
+
+
 # -- calls ---------------------------------------------------------------------------------------
 
 
@@ -128,7 +158,7 @@ def _tools(line: Line, content: list[dict[str, Any]]) -> tuple[ToolCall, ...]:
         return (ToolCall(name="", reads=(scrub(held.filename),)),) if held and named else ()
     if line.type != "assistant":
         return ()
-    return tuple(_call(block) for block in content if block.get("type") in _CALLS)
+    return tuple([_call(block) for block in content if block.get("type") in _CALLS])
 
 
 def _call(block: dict[str, Any]) -> ToolCall:
@@ -136,13 +166,33 @@ def _call(block: dict[str, Any]) -> ToolCall:
     held: dict[str, Any] = given if isinstance(given, dict) else {}
     name = scrub(string(block.get("name")))
     path = scrub(string(held.get("file_path")) or string(held.get("notebook_path")))
-    details = (string(held.get(key)) for key in _DETAILS)
     return ToolCall(
         name=name,
-        detail=scrub(next((one for one in details if one), "")[:DETAIL_MAX]),
+        detail=scrub(_detail(held)[:DETAIL_MAX]),
         id=scrub(string(block.get("id"))),
         reads=(path,) if path and name in _READS else (),
         writes=(path,) if path and name in _WRITES else (),
+        arguments=given,
+    )
+
+
+def _detail(given: dict[str, Any]) -> str:
+    """What a call was for, in one of its arguments."""
+    for key in _DETAILS:
+        value = given.get(key)
+        if value and isinstance(value, str):
+            return value
+    return ""
+
+
+def _results(content: list[dict[str, Any]]) -> tuple[ToolResult, ...]:
+    return tuple(
+        ToolResult(
+            call=scrub(string(block.get("tool_use_id"))),
+            text=scrub("".join(_result_texts(block))),
+        )
+        for block in content
+        if block.get("type") == "tool_result"
     )
 
 
@@ -175,13 +225,15 @@ def _tokens(line: Line) -> Tokens | None:
     usage, cost = mapping(line.message.usage), line.cost
     if not usage and cost is None:
         return None
+    given, output, cached, written = [_count(usage.get(key)) for key in _USAGE]
     return Tokens(
-        input=_count(usage.get("input_tokens")),
-        output=_count(usage.get("output_tokens")),
-        cache_read=_count(usage.get("cache_read_input_tokens")),
-        cache_write=_count(usage.get("cache_creation_input_tokens")),
+        input=given,
+        output=output,
+        cache_read=cached,
+        cache_write=written,
         cost_usd=cost if cost is not None and math.isfinite(cost) and cost >= 0 else None,
         answer=scrub(line.message.id),
+        total=given + output + cached + written,
     )
 
 

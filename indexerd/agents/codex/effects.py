@@ -66,7 +66,8 @@ def call_of(line: Line) -> ToolCall:
     """A call, from the line of a response item."""
     item = line.body
     name = scrub(string(item.name) or string(item.type).removesuffix("_call"))[:NAME_MAX]
-    given = _given(item)
+    stored = _stored(item)
+    given = _given(stored)
     script = _script(given)
     patch = _patch(name, given, script)
     place = string(given.get("workdir")) or string(given.get("working_directory"))
@@ -81,6 +82,7 @@ def call_of(line: Line) -> ToolCall:
         id=scrub(string(item.call_id) or string(item.id))[:NAME_MAX],
         reads=(scrub(shown),) if shown else (),
         writes=tuple(map(scrub, writes)) if line.ordinal is None else (),
+        arguments=stored,
     )
 
 
@@ -110,16 +112,21 @@ def shown(item: Item) -> tuple[str, ...]:
     return tuple(found)[:FILES_MAX]
 
 
-def _given(item: Item) -> dict[str, Any]:
-    """A call's arguments, however they are written; a text that is no JSON becomes `input`."""
+def _stored(item: Item) -> str | dict[str, Any] | None:
+    """A call's arguments as they were stored: a text (of JSON, mostly), or an object."""
     for field in (item.arguments, item.input, item.action):
         held = value(field)
-        if isinstance(held, str):
-            inner = value(Raw(held.encode("utf-8", "replace"))) if held[:1] in "{[" else None
-            held = inner if isinstance(inner, dict) else {"input": held}
-        if isinstance(held, dict):
-            return held
-    return {}
+        if isinstance(held, str | dict):
+            return scrub(held) if isinstance(held, str) else held
+    return None
+
+
+def _given(held: str | dict[str, Any] | None) -> dict[str, Any]:
+    """A call's arguments, however they are written; a text that is no JSON becomes `input`."""
+    if isinstance(held, str):
+        inner = value(Raw(held.encode("utf-8", "replace"))) if held[:1] in "{[" else None
+        held = inner if isinstance(inner, dict) else {"input": held}
+    return held or {}
 
 
 def _script(given: dict[str, Any]) -> str:

@@ -8,6 +8,8 @@ What a human said comes without what was put around it, and `sent` is what the m
 compaction that brings the history it leaves is all of that history, in codex's own roles: the
 summary is in it, as a message of the user. Where an old one brings none, codex itself puts one
 together: the newest of what humans said, and then the summary, as a message of the user, too.
+
+Of the model's thoughts there is at most a summary; the rest of them is encrypted.
 """
 
 from __future__ import annotations
@@ -18,12 +20,21 @@ from typing import Any
 from indexerd.agents.codex.effects import call_of, changed, failed, shown
 from indexerd.agents.codex.human import said_by_event, said_in, summary_of
 from indexerd.agents.codex.rows import name_of
-from indexerd.agents.codex.shape import Item, Line, item_of, parse_line, string, texts_of, value
+from indexerd.agents.codex.shape import (
+    Item,
+    Line,
+    images_in,
+    item_of,
+    parse_line,
+    string,
+    texts_of,
+    value,
+)
 from indexerd.core.clean import scrub
-from indexerd.events import Entry, Kind, ToolCall
+from indexerd.core.compact_codex import NO_SUMMARY
+from indexerd.events import Entry, Kind, ToolCall, ToolResult
 
 RETAINED_MAX = 10_000  # messages of a replaced history, the newest
-NO_SUMMARY = "(no summary available)"  # codex's words
 _ROLES = {"user": Kind.USER, "assistant": Kind.ASSISTANT}
 _RETAINED_ROLES = {Kind.TOOL: "toolResult", Kind.CUSTOM: "custom"}  # of what has none
 _Fields = dict[str, Any]
@@ -61,8 +72,9 @@ def _item(line: Line) -> _Fields:
     if kind.endswith("_call"):
         return {"kind": Kind.CALL, "tools": (call_of(line),)}
     if kind.endswith(("_output", "_result")):
-        undone = (name_of(item.call_id),) if item.call_id and failed(item.output) else ()
-        return {"kind": Kind.TOOL, "failed": undone, "texts": _output_texts(item)}
+        return _output(item)
+    if kind == "reasoning":
+        return {"role": "assistant", "thinking": _thoughts(item)}
     if kind == "agent_message":
         return {"kind": Kind.CUSTOM, "texts": tuple(texts_of(value(item.content)))}
     return {}
@@ -73,6 +85,7 @@ def _message(item: Item) -> _Fields:
     fields: _Fields = {"role": role or None, "kind": _ROLES.get(role, Kind.SYSTEM)}
     fields["texts"] = tuple(texts_of(content))
     if role == "user":
+        fields["images"] = images_in(content)
         said = said_in(content)
         fields["kind"] = Kind.USER if said.human else Kind.OTHER
         fields |= _said(said.text, fields["texts"])
@@ -86,11 +99,22 @@ def _said(words: str, sent: tuple[str, ...]) -> _Fields:
     return {"texts": (words,), "details": {"sent": sent}}
 
 
-def _output_texts(item: Item) -> tuple[str, ...]:
-    held = value(item.output)
+def _output(item: Item) -> _Fields:
+    held, call = value(item.output), name_of(item.call_id)
     if isinstance(held, dict):
         held = held.get("output", held.get("content"))
-    return tuple(texts_of(held))
+    texts = tuple(texts_of(held))
+    return {
+        "kind": Kind.TOOL,
+        "failed": (call,) if call and failed(item.output) else (),
+        "texts": texts,
+        "images": images_in(held),
+        "results": (ToolResult(call, name_of(item.name), "".join(texts)),),
+    }
+
+
+def _thoughts(item: Item) -> tuple[str, ...]:
+    return tuple(text for text in texts_of(value(item.summary)) if text)
 
 
 # -- other lines -----------------------------------------------------------------------------
@@ -125,7 +149,7 @@ def _retained(history: list[Any], summary: str) -> list[_Fields]:
         fields = _item(Line(payload=item_of(one))) if isinstance(one, dict) else {}
         kind = fields.get("kind", Kind.OTHER)
         role = fields.get("role") or _RETAINED_ROLES.get(kind)
-        if role:
+        if role and "texts" in fields:
             text = "".join(fields.get("details", {}).get("sent", fields["texts"]))
             human = {"human": True} if kind is Kind.USER and text != summary else {}
             found.append({"role": role, "text": text} | human)
@@ -144,7 +168,14 @@ def _event(event: Item) -> _Fields:
 def _user(event: Item) -> _Fields:
     words, content = said_by_event(event).text, value(event.content)
     sent = texts_of(string(value(event.message)) if content is None else content)
-    return {"kind": Kind.USER, "role": "user"} | _said(words, tuple(sent) if words else ())
+    fields = {"kind": Kind.USER, "role": "user", "images": _beside(event) + images_in(content)}
+    return fields | _said(words, tuple(sent) if words else ())
+
+
+def _beside(event: Item) -> int:
+    """How many pictures an event names beside its message."""
+    lists = (value(event.images), value(event.local_images))
+    return sum(len(one) for one in lists if isinstance(one, list))
 
 
 def _started(_event: Item) -> _Fields:

@@ -14,6 +14,7 @@ from indexerd.agents.codex.memory import Memory
 from indexerd.agents.codex.origin import Meta, branch_of, header_of, id_in
 from indexerd.agents.codex.shape import Line, string
 from indexerd.core.clean import scrub
+from indexerd.core.compact_codex import CONTEXT
 from indexerd.core.context import PROVIDER
 from indexerd.core.session import SessionState
 from indexerd.core.times import iso_ms
@@ -21,6 +22,7 @@ from indexerd.events import Header
 
 NAME_MAX = 128  # characters of an id
 ORDINAL_MAX = 1 << 32
+TOKENS_MAX = 1 << 53
 
 
 class Taking:
@@ -77,6 +79,20 @@ class Taking:
         provider = name_of(self.line.body.model_provider)
         if provider:
             self.state.notes[PROVIDER] = provider
+
+    def context(self, *, used: Any = None, window: Any = None) -> None:
+        """Note how full the model's context is, and how large: tokens, as codex counted them.
+
+        What is no number above zero says nothing, and what was known stays.
+        """
+        state = self.state
+        known = dict(state.notes.get(CONTEXT) or {})
+        if type(used) is int and 0 < used < TOKENS_MAX:
+            known |= {"used": used, "at": len(state) - 1}
+        if type(window) is int and 0 < window < TOKENS_MAX:
+            known["window"] = window
+        if known:
+            state.notes[CONTEXT] = known
 
     def in_directory(self, cwd: str) -> None:
         """A line tells the working directory; it counts where the header does not."""

@@ -18,9 +18,22 @@ from msgspec import Raw
 from indexerd.agents.lines import parse, string
 from indexerd.core.clean import scrub
 
-__all__ = ["Item", "Line", "item_of", "parse", "parse_line", "raw", "string", "texts_of", "value"]
+__all__ = [
+    "Item",
+    "Line",
+    "images_in",
+    "item_of",
+    "parse",
+    "parse_line",
+    "raw",
+    "string",
+    "texts_of",
+    "value",
+]
 
 _NONE = Raw()
+_TEXTS = frozenset({"input_text", "output_text", "text"})  # and Text, and others yet to come
+_IMAGES = ("image", "Image")  # input_image, local_image, localImage
 
 
 class Item(msgspec.Struct):
@@ -38,6 +51,7 @@ class Item(msgspec.Struct):
     input: Raw = _NONE
     action: Raw = _NONE
     output: Raw = _NONE
+    summary: Raw = _NONE  # of thoughts
     # of events
     message: Raw = _NONE
     images: Raw = _NONE
@@ -53,6 +67,7 @@ class Item(msgspec.Struct):
     num_turns: Any = None
     thread_id: Any = None
     thread_name: Any = None
+    model_context_window: Any = None
     # of turn_context and compacted
     cwd: Any = None
     model: Any = None
@@ -139,5 +154,16 @@ def texts_of(content: Any) -> list[str]:
     return [scrub(string(block.get("text"))) for block in blocks if _is_text(block)]
 
 
+def images_in(content: Any) -> int:
+    """How many blocks of a parsed content are pictures."""
+    blocks = content if isinstance(content, list) else ()
+    return sum([isinstance(one, dict) and _is_image(one.get("type")) for one in blocks])
+
+
+def _is_image(kind: Any) -> bool:
+    return isinstance(kind, str) and kind.endswith(_IMAGES)
+
+
 def _is_text(block: Any) -> bool:
-    return isinstance(block, dict) and string(block.get("type")).lower().endswith("text")
+    kind = block.get("type") if isinstance(block, dict) else None
+    return isinstance(kind, str) and (kind in _TEXTS or kind.lower().endswith("text"))

@@ -3,7 +3,7 @@
 Nothing a file holds raises: a line that is no JSON object is counted and passed over. Rows are
 messages, calls and their outputs, settings, compactions and records of changed or shown files
 (formats.md §3, formats-observed.md). Of what is stored twice, one is passed over, and so is what
-tells nothing of the conversation; the newest sum of tokens is noted.
+tells nothing of the conversation; the newest sum of tokens is noted, and how full the context is.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from indexerd.agents.codex.effects import changed, failed, shown
 from indexerd.agents.codex.human import likeness, summary_of
 from indexerd.agents.codex.origin import meta_of
 from indexerd.agents.codex.people import user_event, user_item
-from indexerd.agents.codex.rows import Taking
+from indexerd.agents.codex.rows import TOKENS_MAX, Taking
 from indexerd.agents.codex.shape import (
     Item,
     Line,
@@ -32,9 +32,9 @@ from indexerd.core.clean import scrub
 from indexerd.core.session import SessionState
 from indexerd.events import Kind, Turn, code
 
-TOKENS_MAX = 1 << 53
 _TOKENS = {"input": "input_tokens", "cached": "cached_input_tokens", "output": "output_tokens"}
 _UNANSWERED = frozenset({"web_search_call", "image_generation_call"})  # calls without an output
+_NO_SUMMARY = (b"", b"[]", b"null")
 _BOM = b"\xef\xbb\xbf"
 
 _OTHER, _SYSTEM, _INTER_AGENT = code(Kind.OTHER), code(Kind.SYSTEM), code(Kind.CUSTOM)
@@ -103,9 +103,21 @@ def _item(taking: Taking, item: Item) -> bool:
         return _call(taking, item, answered=kind not in _UNANSWERED)
     if kind.endswith(("_output", "_result")):
         return _output(taking, item)
-    if kind != "agent_message":
-        return False
+    take = _ITEMS.get(kind)
+    return take is not None and take(taking, item)
+
+
+def _told(taking: Taking, item: Item) -> bool:
+    """What another agent said."""
     taking.add(_INTER_AGENT, item.id)
+    return True
+
+
+def _thought(taking: Taking, item: Item) -> bool:
+    """What the model thought, if it let anything of it be seen."""
+    if raw(item.summary).strip() in _NO_SUMMARY:
+        return False
+    taking.add(_OTHER, item.id)
     return True
 
 
@@ -204,8 +216,11 @@ def _renamed(taking: Taking, event: Item) -> bool:
 
 
 def _counted(taking: Taking, event: Item) -> bool:
-    info = value(event.info)
-    total = info.get("total_token_usage") if isinstance(info, dict) else None
+    held = value(event.info)
+    info: dict[str, Any] = held if isinstance(held, dict) else {}
+    total, last = info.get("total_token_usage"), info.get("last_token_usage")
+    used = last.get("total_tokens") if isinstance(last, dict) else None
+    taking.context(used=used, window=info.get("model_context_window"))
     if isinstance(total, dict):
         sums = {name: _number(total.get(key)) for name, key in _TOKENS.items()}
         memory = taking.memory
@@ -222,6 +237,7 @@ def _number(count: Any) -> int:
 
 
 _Take = Callable[[Taking, Item], bool]
+_ITEMS: dict[str, _Take] = {"agent_message": _told, "reasoning": _thought}
 _LINES: dict[str, _Take] = {
     "event_msg": _event,
     "turn_context": turns.context,

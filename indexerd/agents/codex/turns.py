@@ -28,6 +28,7 @@ def started(taking: Taking, event: Item) -> bool:
     if not name or name != taking.memory.turn:
         _begin(taking, name)
     taking.memory.tasks = True
+    taking.context(window=event.model_context_window)
     taking.add(_SETTING)
     return True
 

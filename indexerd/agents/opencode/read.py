@@ -9,7 +9,6 @@ reads it, it is a message of the user's role.
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from indexerd.agents.lines import parse, safe_line, string
@@ -19,21 +18,16 @@ from indexerd.agents.opencode.kinds import (
     is_shell_note,
     parts_of,
     said,
-    status_of,
     words,
 )
+from indexerd.agents.opencode.tools import calls, failed, given, images, results, tools_in
 from indexerd.core.clean import scrub
 from indexerd.core.times import iso_of_ms
-from indexerd.events import Entry, Kind, Tokens, ToolCall
+from indexerd.events import Entry, Kind, Tokens
 
+_ABORTED = "MessageAbortedError"
 _COUNT_MAX = 1 << 53
 _MS_MAX = 253_402_300_800_000  # the year 10000
-_READS = frozenset({"read"})
-_WRITES = frozenset({"write", "edit", "multiedit"})
-_PATCHES = frozenset({"apply_patch", "patch"})
-_HEADERS = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.+)", re.MULTILINE)
-_DONE = ("completed", "success", None)  # a tuple: a status may be of any type
-_SAYS = ("command", "pattern", "url", "query", "description")  # what a call is about
 
 
 def preview(text: str) -> str:
@@ -46,11 +40,12 @@ def read(line: bytes, entry_id: str) -> Entry:
     held = parse(line)
     if not isinstance(held, dict):
         raise ValueError("not an object")
-    before = parts_of(held, "parent")
+    before, parts = parts_of(held, "parent"), parts_of(held)
     what = said(held, child=held.get("child") is True, shell=is_shell_note(before))
     role = scrub(string(held.get("role")))
     kind = Kind.OTHER if what.code == PROMPTED else what.kind
     marker = kind is Kind.OTHER and what.code != PROMPTED
+    tools = tools_in(parts) if kind is Kind.ASSISTANT else []
     speaks = role in ("user", "assistant")
     return Entry(
         id=entry_id or scrub(string(held.get("id"))),
@@ -58,10 +53,14 @@ def read(line: bytes, entry_id: str) -> Entry:
         type=("compaction" if marker else "message") if speaks else role,
         role=role or None,
         timestamp=_when(held),
-        texts=_texts(held, what),
-        tools=_tools(held) if kind is Kind.ASSISTANT else (),
+        texts=_texts(held, what, parts),
+        tools=calls(tools),
+        failed=failed(tools),
         model=_model(held) if kind in (Kind.ASSISTANT, Kind.SETTING) else None,
         tokens=_tokens(held) if role == "assistant" else None,
+        thinking=_thinking(parts) if kind is Kind.ASSISTANT else (),
+        images=images(parts),
+        results=results(tools),
         details=_details(held, kind, before),
     )
 
@@ -75,8 +74,7 @@ def _when(held: dict[str, Any]) -> str:
     return ""
 
 
-def _texts(held: dict[str, Any], what: Said) -> tuple[str, ...]:
-    parts = parts_of(held)
+def _texts(held: dict[str, Any], what: Said, parts: list[dict[str, Any]]) -> tuple[str, ...]:
     if what.kind in (Kind.USER, Kind.ASSISTANT):
         return tuple(words(parts))
     if what.kind is Kind.BASH:
@@ -85,6 +83,11 @@ def _texts(held: dict[str, Any], what: Said) -> tuple[str, ...]:
     if what.kind is Kind.COMPACTION:
         return ("\n\n".join(every),)
     return tuple(every)
+
+
+def _thinking(parts: list[dict[str, Any]]) -> tuple[str, ...]:
+    found = [string(one.get("text")) for one in parts if one.get("type") == "reasoning"]
+    return tuple([scrub(text) for text in found if text.strip()])
 
 
 def _is_text(part: dict[str, Any]) -> bool:
@@ -107,7 +110,7 @@ def _shell(held: dict[str, Any], parts: list[dict[str, Any]]) -> tuple[str, ...]
     for part in parts:
         state = part.get("state")
         if part.get("type") == "tool" and isinstance(state, dict):
-            ran.append((_input(state).get("command"), state.get("output")))
+            ran.append((given(state).get("command"), state.get("output")))
     return tuple(scrub(f"$ {string(command)}\n{string(output)}") for command, output in ran)
 
 
@@ -123,13 +126,19 @@ def _details(held: dict[str, Any], kind: Kind, before: list[dict[str, Any]]) -> 
     said_of = {
         "provider": held.get("providerID"),
         "modelId": held.get("modelID") if kind is Kind.SETTING else None,
-        "stopReason": held.get("finish"),
+        "stopReason": _stopped(error) if error else held.get("finish"),
         "errorMessage": error.get("message") or error.get("name")
         if isinstance(error, dict)
         else None,
     }
     found = {key: scrub(one) for key, one in said_of.items() if isinstance(one, str) and one}
     return (_sent(held) | found) if kind is Kind.USER else found
+
+
+def _stopped(error: Any) -> str:
+    """How an answer ended that did not end well, in pi's words."""
+    aborted = isinstance(error, dict) and error.get("name") == _ABORTED
+    return "aborted" if aborted else "error"
 
 
 def _model(held: dict[str, Any]) -> str | None:
@@ -142,14 +151,16 @@ def _tokens(held: dict[str, Any]) -> Tokens | None:
         return None
     cache = counted.get("cache")
     cached: dict[str, Any] = cache if isinstance(cache, dict) else {}
-    given, output, thought, total = (
+    asked, output, thought, total = (
         _count(counted.get(key)) for key in ("input", "output", "reasoning", "total")
     )
     read_back, written = _count(cached.get("read")), _count(cached.get("write"))
-    if total > given + output + read_back + written:
+    whole = asked + output + read_back + written
+    if total > whole:
         output += thought  # counted apart from the rest of the answer
-    found = Tokens(given, output, read_back, written, _cost(held.get("cost")))
-    return found if given or output or read_back or written else None
+    cost = _cost(held.get("cost"))
+    found = Tokens(asked, output, read_back, written, cost, total=total or whole)
+    return found if asked or output or read_back or written else None
 
 
 def _cost(value: Any) -> float | None:
@@ -160,42 +171,3 @@ def _cost(value: Any) -> float | None:
 def _count(value: Any) -> int:
     fine = isinstance(value, int | float) and not isinstance(value, bool)
     return int(value) if fine and 0 <= value < _COUNT_MAX else 0
-
-
-# -- tools ---------------------------------------------------------------------------------------
-
-
-def _tools(held: dict[str, Any]) -> tuple[ToolCall, ...]:
-    return tuple(_tool(part) for part in parts_of(held) if part.get("type") == "tool")
-
-
-def _tool(part: dict[str, Any]) -> ToolCall:
-    """A call of a tool. One that failed, or was never run, did nothing to any file."""
-    name = scrub(string(part.get("tool")))
-    state = part.get("state")
-    given = _input(state) if isinstance(state, dict) else {}
-    path = scrub(string(given.get("filePath")) or string(given.get("path")))
-    says = (string(given.get(key)) for key in _SAYS)
-    patched = _patched(given) if name in _PATCHES else ()
-    detail = next((scrub(one) for one in says if one), path) or ", ".join(patched)
-    done = status_of(part) in _DONE and name != "invalid"
-    written = (path,) if path and name in _WRITES else patched
-    return ToolCall(
-        name=name,
-        detail=detail,
-        id=scrub(string(part.get("callID"))),
-        reads=(path,) if done and path and name in _READS else (),
-        writes=written if done else (),
-    )
-
-
-def _input(state: dict[str, Any]) -> dict[str, Any]:
-    """What a tool was given; while a call is being written it may be a string."""
-    given = state.get("input")
-    return given if isinstance(given, dict) else {}
-
-
-def _patched(given: dict[str, Any]) -> tuple[str, ...]:
-    """The files that a patch names."""
-    text = string(given.get("patchText")) or string(given.get("patch"))
-    return tuple(dict.fromkeys(scrub(one.strip()) for one in _HEADERS.findall(text)))

@@ -12,7 +12,7 @@ from typing import Any
 from indexerd.agents.lines import parse, safe_line, string
 from indexerd.core.clean import scrub
 from indexerd.core.times import iso_ms
-from indexerd.events import KIND_MASK, Entry, Kind, Tokens, ToolCall, Turn, code
+from indexerd.events import KIND_MASK, Entry, Kind, Tokens, ToolCall, ToolResult, Turn, code
 
 _ROLES = {
     "user": Kind.USER,
@@ -49,6 +49,8 @@ _WORDS = {  # the field that says what an entry without a message is about
     "context_edit": "targetId",
 }
 _OF_MESSAGE = ("provider", "stopReason", "errorMessage", "customType", "display")
+_OF_COMMAND = ("exitCode", "cancelled", "truncated", "fullOutputPath", "excludeFromContext")
+_OF_PROMPT = (("sections", dict), ("toolsAdded", list), ("toolsRemoved", list))
 _OF_TYPE = {  # what else is kept of each type's entries, by the names that pi gives it
     "custom_message": ("customType", "display"),
     "custom": ("customType", "data"),
@@ -61,6 +63,10 @@ _OF_TYPE = {  # what else is kept of each type's entries, by the names that pi g
 _KEY_TYPES: dict[str, type | tuple[type, ...]] = {
     "display": bool,
     "fromHook": bool,
+    "cancelled": bool,
+    "truncated": bool,
+    "excludeFromContext": bool,
+    "exitCode": int,
     "tokensBefore": (int, float),
     "data": object,
     "details": object,
@@ -99,8 +105,7 @@ def read_entry(held: dict[str, Any], entry_id: str) -> Entry:
     kind_of = string(held.get("type"))
     message = message_of(held)
     role = string(message.get("role")) if kind_of == "message" else ""
-    content = message.get("content")
-    blocks = content if isinstance(content, list) else []
+    blocks = _blocks(message if kind_of == "message" else held)
     found_id = entry_id or scrub(string(held.get("id")))
     return Entry(
         id=found_id,
@@ -109,9 +114,12 @@ def read_entry(held: dict[str, Any], entry_id: str) -> Entry:
         role=_NEW_ROLES.get(role, scrub(role)) or None,
         timestamp=scrub(string(held.get("timestamp"))),
         texts=tuple(scrub(text) for text in _texts(held)),
-        tools=tuple(_tool(block) for block in blocks if _is_block(block, "toolCall")),
+        tools=_calls(blocks) if kind_of == "message" else (),
         model=string(message.get("model")) or None,
         tokens=_tokens(message) if role == "assistant" else None,
+        thinking=_thinking(blocks),
+        images=_images(blocks),
+        results=_results(message) if role == "toolResult" else (),
         details=_details(held, found_id),
     )
 
@@ -124,12 +132,15 @@ def _tokens(message: dict[str, Any]) -> Tokens | None:
     cost = usage.get("cost")
     total = cost.get("total") if isinstance(cost, dict) else None
     known = isinstance(total, int | float) and not isinstance(total, bool) and 0 <= total < _USD_MAX
+    counts = [_count(usage.get(key)) for key in ("input", "output", "cacheRead", "cacheWrite")]
+    given, output, read_back, written = counts
     return Tokens(
-        input=_count(usage.get("input")),
-        output=_count(usage.get("output")),
-        cache_read=_count(usage.get("cacheRead")),
-        cache_write=_count(usage.get("cacheWrite")),
+        input=given,
+        output=output,
+        cache_read=read_back,
+        cache_write=written,
         cost_usd=float(total) if known and isinstance(total, int | float) else None,
+        total=_count(usage.get("totalTokens")) or sum(counts),
     )
 
 
@@ -161,6 +172,29 @@ def _block_texts(content: Any) -> list[str]:
     return [string(block.get("text")) for block in blocks if _is_block(block, "text")]
 
 
+def _blocks(held: dict[str, Any]) -> list[Any]:
+    content = held.get("content")
+    return content if isinstance(content, list) else []
+
+
+def _calls(blocks: list[Any]) -> tuple[ToolCall, ...]:
+    return tuple(_tool(block) for block in blocks if _is_block(block, "toolCall"))
+
+
+def _thinking(blocks: list[Any]) -> tuple[str, ...]:
+    thoughts = (block for block in blocks if _is_block(block, "thinking"))
+    return tuple(scrub(string(block.get("thinking"))) for block in thoughts)
+
+
+def _images(blocks: list[Any]) -> int:
+    return sum(_is_block(block, "image") for block in blocks)
+
+
+def _results(message: dict[str, Any]) -> tuple[ToolResult, ...]:
+    call, name = (scrub(string(message.get(key))) for key in ("toolCallId", "toolName"))
+    return (ToolResult(call, name, scrub("".join(_said(message)))),)
+
+
 def _is_block(block: Any, kind: str) -> bool:
     return isinstance(block, dict) and block.get("type") == kind
 
@@ -169,7 +203,11 @@ def _details(held: dict[str, Any], entry_id: str) -> dict[str, Any]:
     """What else an entry of its type holds, as core/context.py describes it."""
     kind_of = string(held.get("type"))
     if kind_of == "message":
-        return _picked(message_of(held), _OF_MESSAGE)
+        message = message_of(held)
+        found = _picked(message, _OF_MESSAGE)
+        if message.get("role") == "bashExecution":
+            found["ran"] = _ran(message)
+        return found | _prompt(message)
     found = _picked(held, _OF_TYPE.get(kind_of, ()))
     if kind_of == "compaction":
         found |= _compaction(held, entry_id)
@@ -178,8 +216,33 @@ def _details(held: dict[str, Any], entry_id: str) -> dict[str, Any]:
         if new is None:
             found["replacement"] = None
         elif isinstance(new, dict):
-            found["replacement"] = [scrub(text) for text in _block_texts(new.get("content"))]
+            found |= _replacement(new)
     return found
+
+
+def _ran(message: dict[str, Any]) -> dict[str, Any]:
+    """How a command ended that the user ran; of some (`!!`) the model is told nothing."""
+    return _picked(message, _OF_COMMAND) | {
+        "command": scrub(string(message.get("command"))),
+        "output": scrub(string(message.get("output"))),
+    }
+
+
+def _prompt(message: dict[str, Any]) -> dict[str, Any]:
+    """What a system message says of the prompt beside its texts, as it was stored."""
+    held = {key: message[key] for key, kind in _OF_PROMPT if isinstance(message.get(key), kind)}
+    return {"prompt": held} if held else {}
+
+
+def _replacement(new: dict[str, Any]) -> dict[str, Any]:
+    """All that an edited entry says from then on."""
+    blocks = _blocks(new)
+    return {
+        "replacement": [scrub(text) for text in _block_texts(new.get("content"))],
+        "newThinking": _thinking(blocks),
+        "newCalls": _calls(blocks),
+        "newImages": _images(blocks),
+    }
 
 
 def _picked(held: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
@@ -201,7 +264,7 @@ def _compaction(held: dict[str, Any], entry_id: str) -> dict[str, Any]:
     system, tail = held.get("systemMessage"), held.get("retainedTail")
     found: dict[str, Any] = {"kept": scrub(kept) if isinstance(kept, str) else None}
     if isinstance(system, dict):
-        found["system"] = scrub("".join(_said(system)))
+        found |= {"system": scrub("".join(_said(system)))} | _prompt(system)
     if isinstance(tail, list):
         found["retained"] = [_retained(one) for one in tail if isinstance(one, dict)]
     return found
@@ -227,6 +290,7 @@ def _tool(block: dict[str, Any]) -> ToolCall:
         detail=said or path,
         reads=(path,) if path and name == "read" else (),
         writes=(path,) if path and name in _WRITES else (),
+        arguments=arguments,
     )
 
 

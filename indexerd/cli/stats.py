@@ -1,0 +1,110 @@
+"""The command about one session's size: stats. It reads, and does so without a daemon, too."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from indexerd.cli import render
+from indexerd.cli.ask import ask, offline, project, show, where
+from indexerd.errors import DaemonDownError
+
+if TYPE_CHECKING:
+    from indexerd.cli.main import App
+
+_SOURCES = {"settings": "as configured", "agent": "by its agent", "list": "as listed"}
+_SPENT = {
+    "inputTokens": "input",
+    "outputTokens": "output",
+    "cacheReadTokens": "from cache",
+    "cacheWriteTokens": "to cache",
+}
+_SECONDS = ((3600, "h"), (60, "min"), (1, "s"))
+
+
+@click.command()
+@click.argument("ref")
+@click.pass_obj
+def stats(app: App, ref: str) -> None:
+    """Show how full a session's context is, and what the session came to so far."""
+    params = {"ref": ref, "cwd": project()}
+    try:
+        found = ask(app, "stats", params)
+    except DaemonDownError:
+        found = _alone(app, params)
+    if not show(app, found):
+        render.facts([*_context(found), *_totals(found["totals"])])
+
+
+def _alone(app: App, params: dict[str, Any]) -> dict[str, Any]:
+    """Read the session's file, as the daemon does."""
+    from pathlib import Path
+
+    from indexerd.service.config import read_config
+    from indexerd.service.looks import present
+    from indexerd.service.preview import alone
+    from indexerd.service.stats import stats as stats_of
+    from indexerd.service.views import ask_library
+
+    answers, _ = offline(app)
+    click.echo("indexerd: no daemon runs; reading the session itself", err=True)
+    row = answers.row(params["ref"], cwd=params["cwd"])
+    settings = read_config(where(app), os.environ).settings
+    with alone(row, settings, os.environ, Path.home()) as library:
+        present(library, row["sessionId"])
+        return ask_library(
+            library,
+            row["sessionId"],
+            lambda taken, read, _: stats_of(taken, read, row, settings.digest),
+            {},
+        )
+
+
+def _context(found: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The context's size, and what it means."""
+    about = "about " if found["estimated"] else ""
+    yield "context", f"{about}{found['contextTokens']:,} tokens"
+    if "window" in found:
+        yield "window", f"{found['window']:,} tokens, {_SOURCES[found['windowSource']]}"
+    else:
+        yield "window", "not known"
+    if "percent" in found:
+        yield "taken", f"{found['percent']}% of {found['usable']:,} usable tokens"
+    due = [name for name, wanted in found["shouldCompact"].items() if wanted]
+    yield "would compact", ", ".join(due)
+    for warning in found["warnings"]:
+        yield "warning", warning
+
+
+def _totals(totals: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The sums."""
+    from indexerd.llm.prices import format_usd
+
+    yield "messages", f"{totals['messages']:,}, {totals['userMessages']:,} of a human"
+    yield "entries", f"{totals['entries']:,}"
+    yield "compactions", totals["compactions"] or None
+    if totals["segments"]:
+        folded, every = totals["foldedMessages"], totals["fullMessageCount"]
+        yield "segments", f"{totals['segments']:,}, for {folded:,} of {every:,} messages"
+        yield "saved by them", f"about {totals['savedTokens']:,} tokens"
+    told = [f"{totals[key]:,} {name}" for key, name in _SPENT.items() if totals[key]]
+    yield "tokens spent", ", ".join(told)
+    yield "cost", None if totals["costUsd"] is None else format_usd(totals["costUsd"])
+    yield "tool calls", totals["toolCalls"] or None
+    if totals["filesRead"] or totals["filesModified"]:
+        yield "files", f"{totals['filesRead']:,} read, {totals['filesModified']:,} modified"
+    yield "duration", _duration(totals["durationMs"])
+
+
+def _duration(ms: int) -> str:
+    """In the largest two units."""
+    seconds = ms // 1000
+    parts = []
+    for size, unit in _SECONDS:
+        if seconds >= size:
+            parts.append(f"{seconds // size} {unit}")
+            seconds %= size
+    return " ".join(parts[:2])

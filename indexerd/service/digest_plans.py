@@ -1,0 +1,191 @@
+"""What the next segment of a session would cover: read once, then left alone.
+
+In: a session as it was taken. Out: the range of messages, their text, redacted and within its
+format, and the facts that are no model's business: files, tools, decisions, figures. Only lines of
+that range are read. Runs in threads, never in the event loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from indexerd.core import phrases
+from indexerd.core.assembled import Figures, figures
+from indexerd.core.clean import clean_line
+from indexerd.core.compact_opencode import pruned
+from indexerd.core.compact_pi import estimate_tokens
+from indexerd.core.context import Read
+from indexerd.core.decisions import decisions
+from indexerd.core.inject import own_words
+from indexerd.core.segments import (
+    Segment,
+    ToolUse,
+    chain,
+    covered,
+    deeds_of,
+    due,
+    message_rows,
+    name_at,
+    rows_between,
+    span,
+)
+from indexerd.core.serialize import serialize
+from indexerd.core.speech import Speech, speeches_of
+from indexerd.core.summary_prompts import SEGMENT_TOKENS
+from indexerd.core.talk import NO_TALK, Talk, said_in, talk_of
+from indexerd.core.transcript import Redactor
+from indexerd.events import Entry, Kind
+from indexerd.llm.threads import Check
+from indexerd.service.calls import redactor
+from indexerd.service.stats import outgrown
+from indexerd.service.stored_digest import stored_segments
+from indexerd.service.views import Taken, reader
+from indexerd.settings import Settings
+
+BELOW = "no more messages than the threshold are not summed up"
+LEAST_BY_TOKENS = 10  # messages that a segment covers which is made for a context's size alone
+RESULT_MAX = 500  # characters of a tool's result that are summed up
+TOPICS_MAX, COMMANDS_MAX = 6, 10
+COMMAND_MAX = 200  # characters of one command
+LEAST_TOKENS = 150  # a segment may always take
+PREVIOUS_SEGMENTS = 3  # newest ones that the next one's model is shown
+_SHELLS = frozenset({"bash", "shell", "exec_command", "local_shell", "container.exec", "execute"})
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What would be summed up; `span` is None where there is nothing to do, and `why` says why."""
+
+    total: int  # messages on the path
+    chain: tuple[Segment, ...]  # that holds on it
+    home: Path | None
+    span: tuple[int, int] | None = None
+    why: str = ""
+    talk: Talk = NO_TALK
+    previous: str = ""
+    decisions: tuple[str, ...] = ()
+    files_modified: tuple[str, ...] = ()
+    tools_used: tuple[ToolUse, ...] = ()
+    topics: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    leaf_id: str = ""
+    tokens: int = 0  # of what is covered, as estimated
+    tokens_before: int = 0  # of segments and messages that are not folded
+    target: float = 0.0
+    max_tokens: int = SEGMENT_TOKENS
+
+    @property
+    def messages(self) -> int:
+        """How many messages the segment covers."""
+        return 0 if self.span is None else self.span[1] - self.span[0] + 1
+
+    def figures(self, segment: Segment | None = None) -> Figures:
+        """What the segment saves; without one, how things are."""
+        return figures(
+            self.total,
+            self.chain,
+            segment,
+            tokens_before=self.tokens_before,
+            tokens_covered=self.tokens,
+            target=self.target,
+        )
+
+
+def planned(taken: Taken, check: Check, settings: Settings, *, manual: bool) -> Plan:
+    """The next segment. ValueError: a line is no JSON, the session must be reread."""
+    state, wanted = taken.state, settings.digest
+    path, rows = state.path(), message_rows(state)
+    held = chain(state, rows, stored_segments(taken))
+    total, folded = len(rows), covered(held)
+    plan = Plan(total, tuple(held), taken.home, target=wanted.target_compression)
+    place = span(total, folded, wanted.preserve_recent)
+    if place is None:
+        why = f"all but the newest {wanted.preserve_recent} messages are summed up"
+        return replace(plan, why=why)
+    many = manual or due(total, folded, wanted.trigger_threshold)
+    large = wanted.token_trigger and place[1] - place[0] >= LEAST_BY_TOKENS
+    if not many and not large:
+        return replace(plan, why=BELOW)
+    with taken.lines as lines:
+        read = _checked(reader(taken, lines), check)
+        if not many and not outgrown(taken, read, wanted):
+            return replace(plan, why=BELOW)
+        covering = rows_between(path, rows, *place)
+        entries = [read(row) for row in covering]
+        speeches = speeches_of(state, _once(covering, entries), covering)
+        recent = speeches_of(state, read, rows_between(path, rows, place[1] + 1, total - 1))
+    tokens = sum(estimate_tokens(one) for one in speeches)
+    verbatim = tokens + sum(estimate_tokens(one) for one in recent)
+    return replace(
+        plan,
+        span=place,
+        previous="\n\n".join(one.content for one in held[-PREVIOUS_SEGMENTS:]),
+        leaf_id=name_at(state, rows[place[1]]),
+        tokens=tokens,
+        tokens_before=verbatim + sum(one.token_count for one in held),
+        **_told(speeches, entries, taken.card.cwd, settings),
+    )
+
+
+def _text(speeches: list[Speech], *, prune: bool) -> str:
+    """The conversation in pi's line format, its old tool output left out where that saves much."""
+    kept = pruned(speeches) if prune else speeches
+    return serialize([one for one in kept if one.role != "system"], tool_result_max=RESULT_MAX)
+
+
+def _told(
+    speeches: list[Speech], entries: list[Entry], cwd: str, settings: Settings
+) -> dict[str, Any]:
+    """What is said and done, redacted: as one text, and as facts."""
+    clean, wanted = redactor(settings), settings.digest
+    talk = talk_of(_text(speeches, prune=wanted.prune_tool_output), clean)
+    aim = int(wanted.target_compression * len(talk.text) / 4)
+    said = said_in(talk.parts)
+    files_modified, tools_used = deeds_of(entries, cwd)
+    return {
+        "talk": talk,
+        "max_tokens": min(SEGMENT_TOKENS, max(LEAST_TOKENS, aim)),
+        "decisions": decisions(own_words(text) for _, text in said),
+        "files_modified": tuple(clean(one)[0] for one in files_modified),
+        "tools_used": tools_used,
+        "topics": tuple(_topics(own_words(text) for role, text in said if role == "user")),
+        "commands": tuple(_commands(entries, clean)),
+    }
+
+
+def _topics(texts: Iterable[str]) -> list[str]:
+    runs = ((phrases.topic_runs(text[:4000]), 1) for text in texts)
+    return phrases.key_phrases(runs, TOPICS_MAX)
+
+
+def _commands(entries: Iterable[Entry], clean: Redactor) -> list[str]:
+    """Command lines that the agent or its user ran, the newest that differ."""
+    found: dict[str, None] = {}
+    for entry in entries:
+        if entry.kind is Kind.BASH:
+            ran = [entry.text.partition("\n")[0].removeprefix("$ ")]
+        else:
+            ran = [call.detail for call in entry.tools if call.name.lower() in _SHELLS]
+        for line in ran:
+            shown = clean_line(clean(line[: 10 * COMMAND_MAX])[0], COMMAND_MAX)
+            found.pop(shown, None)
+            found[shown] = None
+    found.pop("", None)
+    return list(found)[-COMMANDS_MAX:]
+
+
+def _checked(read: Read, check: Check) -> Read:
+    def checked(row: int) -> Entry:
+        check()
+        return read(row)
+
+    return checked
+
+
+def _once(rows: list[int], entries: list[Entry]) -> Read:
+    """What was read already."""
+    held = dict(zip(rows, entries, strict=True))
+    return held.__getitem__

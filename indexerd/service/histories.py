@@ -1,0 +1,112 @@
+"""`history`: a long session as a page: its segments, and what follows them, message by message.
+
+In: a session as it was taken. Out: segments with the ranges they cover, the messages that none
+covers, the true count of all; and, in full, the context that the two make together (S2.14): system
+messages, segments, messages verbatim. Only lines that are shown are read. Texts are the session's
+own, not redacted: they go to the user who asks. Segments were redacted when they were made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from indexerd.core.assembled import assembled
+from indexerd.core.clean import clean_line
+from indexerd.core.context import Read, role_of
+from indexerd.core.segments import (
+    chain,
+    covered,
+    encode,
+    message_rows,
+    rows_between,
+    shown,
+)
+from indexerd.core.session import SessionState
+from indexerd.events import Entry, Kind
+from indexerd.llm.threads import Check
+from indexerd.service.stored_digest import stored_segments
+from indexerd.service.views import TEXT_MAX, Taken, reader
+from indexerd.settings import Digest
+
+TOOLS_MAX = 20  # of one answer
+LINE_MAX = 200  # characters of a message's text, unless all is asked for
+_SPOKEN = frozenset({Kind.USER, Kind.ASSISTANT})
+
+
+def history(taken: Taken, check: Check, *, wanted: Digest, full: bool) -> dict[str, Any]:
+    """The result of `history`. ValueError: a line is no JSON, the session must be reread."""
+    state = taken.state
+    rows = message_rows(state)
+    held = chain(state, rows, stored_segments(taken))
+    begun = covered(shown(held, len(rows), wanted.preserve_recent))  # of the assembled context
+    with taken.lines as lines:
+        read = reader(taken, lines)
+        messages = list(_messages(state, rows, begun if full else covered(held), read, check))
+        system = list(_system(state, rows, read)) if full and wanted.preserve_system else []
+    found: dict[str, Any] = {
+        "sessionId": taken.card.session_id,
+        "leafId": state.leaf_id,
+        "segments": [encode(one) for one in held],
+        "recent": [_told(one, full=full) for one in messages if one["n"] >= covered(held)],
+        "fullMessageCount": len(rows),
+        "foldedMessages": covered(held),
+    }
+    if full:
+        said = [(one["role"], one["text"], one["entryId"]) for one in messages]
+        parts = assembled(system, shown(held, len(rows), wanted.preserve_recent), said)
+        found["context"] = [
+            {"role": one.role, "text": one.text, "entryId": one.entry_id} for one in parts
+        ]
+    return found
+
+
+def _messages(
+    state: SessionState, rows: list[int], start: int, read: Read, check: Check
+) -> Iterator[dict[str, Any]]:
+    """The messages from a position on; an answer on several lines is one."""
+    if start >= len(rows):
+        return
+    path = state.path()
+    at, numbers = start, dict(zip(rows, range(len(rows)), strict=True))
+    held: list[Entry] = []
+    for row in rows_between(path, rows, start, len(rows) - 1):
+        check()
+        if row in numbers:
+            if held:
+                yield _message(at, held)
+            at, held = numbers[row], []
+        if state.kind(row) in _SPOKEN and (held or row in numbers):
+            held.append(read(row))
+    if held:
+        yield _message(at, held)
+
+
+def _message(at: int, entries: list[Entry]) -> dict[str, Any]:
+    """One message; `tools` are those that an answer without words called."""
+    first = entries[0]
+    role = "user" if first.kind is Kind.USER else "assistant"
+    texts = ("".join(one.texts) for one in entries)
+    text = "\n".join(one for one in texts if one)
+    found = {"n": at, "role": role, "text": text, "entryId": first.id, "at": first.timestamp}
+    tools = [] if text else [call.name for one in entries for call in one.tools if call.name]
+    return found | ({"tools": tools[:TOOLS_MAX]} if tools else {})
+
+
+def _told(message: dict[str, Any], *, full: bool) -> dict[str, Any]:
+    text = message["text"]
+    return message | {"text": text[:TEXT_MAX] if full else clean_line(text[:4000], LINE_MAX)}
+
+
+def _system(state: SessionState, rows: list[int], read: Read) -> Iterator[tuple[str, str, str]]:
+    """System messages of the path, and the project's instructions before the first message."""
+    first = rows[0] if rows else -1
+    begun = False
+    for row in state.path():
+        begun = begun or row == first
+        kind = state.kind(row)
+        if kind is Kind.SYSTEM or (kind is Kind.OTHER and not begun):
+            entry = read(row)
+            role, text = role_of(entry), "".join(entry.details.get("sent", entry.texts))
+            if role and text:
+                yield role, text[:TEXT_MAX], entry.id

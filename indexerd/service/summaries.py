@@ -1,0 +1,266 @@
+"""One summary of a conversation, by the first model that is to be had.
+
+In: a task, whose text is redacted. Out: the summary, cleaned and redacted once more, what it cost,
+and notes on what the model did not get. A text that is too long for one call goes in chunks: each
+call carries the summary so far. Where a model says that even that is too large, a segment is cut
+into smaller chunks, since it stands for all of its messages; a compaction leaves out the oldest
+parts, as the agents' own do, and says so (S3.24). Nothing is kept here: if this fails, all that
+was there before stands (S2.20).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+from indexerd.core.clean import clean_text
+from indexerd.core.summary_prompts import Wish, instructions, shorter_prompt, summary_prompt
+from indexerd.core.talk import Talk, said_in, taken, without_oldest
+from indexerd.core.times import iso
+from indexerd.core.transcript import Redactor
+from indexerd.errors import ContextTooLargeError, ModelError, OutputInvalidError
+from indexerd.events import Prompt, Stretch
+from indexerd.io.logs import Event
+from indexerd.io.prompt_hook import Failed, consult
+from indexerd.io.telemetry import digest_row
+from indexerd.llm.base import LOCAL, Finish, Model
+from indexerd.service.calls import ATTEMPTS, Called, Spent, booked, first_of, redactor
+from indexerd.service.treasury import Treasury
+from indexerd.settings import Settings
+
+CHUNK_BYTES = 200_000  # of one call: about 50,000 tokens
+LOCAL_BYTES = 8_000_000
+SMALLEST_BYTES = 4096  # a text that is too large for a model is halved, but not below this
+CHARS_PER_TOKEN = 8  # more than any model writes: a longer answer than this is none
+LEAST_TOKENS = 250  # that one of several chunks of a segment may take
+PAUSE_SECONDS, LONGEST_PAUSE = 0.25, 4.0  # before a smaller text is tried
+
+Notify = Callable[[Event, str, dict[str, Any]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is to be summed up, and for what. `base.messages` are filled in chunk by chunk."""
+
+    session_id: str
+    agent: str
+    name: str  # segment, compaction or branch: as the audit calls it
+    talk: Talk
+    base: Stretch
+    focus: str = ""  # what the user wants it to dwell on
+    instead: str = ""  # the user's own instructions, in the place of ours
+    strategy: str = ""
+    covering: tuple[int, int] | None = None
+    drops: bool = False  # whether the oldest parts may be left out where all is too large
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A summary, and what there is to say about it."""
+
+    text: str
+    model: str
+    spent: Spent
+    notes: tuple[str, ...] = ()
+    ms: int = 0
+
+    def usage(self) -> dict[str, Any]:
+        """What it cost, as answers say it."""
+        spent = self.spent
+        return {
+            "inputTokens": spent.input_tokens,
+            "outputTokens": spent.output_tokens,
+            "costUsd": spent.usd,
+            "calls": spent.calls,
+            "model": self.model,
+            "ms": self.ms,
+        }
+
+
+@dataclass(slots=True)
+class _Run:
+    """One task on its way."""
+
+    task: Task
+    settings: Settings
+    clean: Redactor
+    wish: Wish
+    spent: Spent = field(default_factory=Spent)
+    notes: list[str] = field(default_factory=list)
+    attempt: int = 0
+    bytes: int = 0
+
+
+class Summaries:
+    """Makes summaries, for one daemon; or, without one, for one command."""
+
+    def __init__(
+        self,
+        *,
+        treasury: Treasury,
+        record: Callable[[dict[str, Any]], object],
+        clock: Callable[[], float],
+        notify: Notify,
+    ) -> None:
+        """`record` keeps rows of the audit trail.
+
+        `notify(event, session id, fields)` hears of attempts, and of hooks that fail.
+        """
+        self._treasury = treasury
+        self._keep = record
+        self._clock = clock
+        self._notify = notify
+
+    async def write(self, task: Task, settings: Settings, models: Sequence[Model]) -> Summary:
+        """Sum up. Raises an error of the tree: then there is no summary."""
+        started = perf_counter()
+        run = _Run(task, settings, redactor(settings), await self._wish(task, settings))
+        text, model = await first_of(models, partial(self._by, run))
+        ms = round((perf_counter() - started) * 1000)
+        return Summary(text, model.key, run.spent, tuple(run.notes), ms)
+
+    async def _wish(self, task: Task, settings: Settings) -> Wish:
+        """What the user wants otherwise; a hook that fails is passed over (S3.29)."""
+        focus, instead = redactor(settings)(task.focus)[0], task.instead
+        payload = {
+            "task": task.name,
+            "strategy": task.strategy,
+            "sessionId": task.session_id,
+            "agent": task.agent,
+            "cwd": task.base.cwd,
+            "covering": task.covering,
+            "prompt": instead or instructions(task.base),
+        }
+        wanted = settings.digest
+        advice = await consult(wanted.hook, payload, seconds=wanted.hook_seconds)
+        if isinstance(advice, Failed):
+            self._notify(Event.DIGEST_HOOK_FAILED, task.session_id, {"reason": advice.reason})
+            return Wish(focus, instead)
+        return Wish(focus, advice.prompt or instead, advice.context)
+
+    # -- texts ---------------------------------------------------------------------------
+
+    async def _by(self, run: _Run, model: Model) -> str:
+        """The summary by one model, in as many calls as its text takes."""
+        task = run.task
+        size = LOCAL_BYTES if model.key.startswith(LOCAL) else CHUNK_BYTES
+        left, texts = list(task.talk.parts), list[str]()
+        pause, dropped = PAUSE_SECONDS, 0
+        while left:
+            chunk, rest = taken(left, size)
+            prompt = self._prompt(run, chunk, texts, last=not rest)
+            try:
+                texts.append(await self._attempts(run, model, prompt))
+            except ContextTooLargeError:
+                size = min(size, sum(len(one.encode("utf-8", "replace")) for one in chunk)) // 2
+                if size < SMALLEST_BYTES:
+                    raise
+                if task.drops:
+                    kept = without_oldest(left)
+                    dropped += len(left) - len(kept)
+                    left, size = kept, max(size * 2, CHUNK_BYTES)
+                    if not left:
+                        raise
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+                continue
+            left = rest
+        if dropped:
+            run.notes.append(f"{dropped} of the oldest parts were too much for {model.key}")
+        return "\n\n".join(texts) if task.base.kind == "segment" else texts[-1]
+
+    def _prompt(self, run: _Run, chunk: list[str], texts: list[str], *, last: bool) -> Prompt:
+        """Ask about one chunk; `texts` are the answers so far."""
+        base = run.task.base
+        tokens, previous = base.max_tokens, base.previous
+        if base.kind == "segment":
+            previous = "\n\n".join([previous, *texts]).strip()
+            if texts or not last:
+                tokens = max(LEAST_TOKENS, tokens // 2)
+        elif texts:
+            previous = texts[-1]
+        stretch = replace(
+            base,
+            messages=said_in(chunk),
+            previous=previous,
+            instructions=run.wish.focus,
+            max_tokens=tokens,
+        )
+        text = "\n\n".join(chunk)
+        run.bytes = len(text.encode("utf-8", "replace"))
+        return summary_prompt(text, stretch, secrets.token_hex(8), run.wish)
+
+    # -- calls ---------------------------------------------------------------------------
+
+    async def _attempts(self, run: _Run, model: Model, base: Prompt) -> str:
+        prompt, error = base, ""
+        for attempt in range(1, ATTEMPTS + 1):
+            run.attempt = attempt
+            called = await self._call(run, model, prompt)
+            reply = called.reply
+            text = await asyncio.to_thread(_cleaned, run.clean, reply.text, base.max_output_tokens)
+            error = _fault(text, cut=reply.finish is Finish.LENGTH, most=base.max_output_tokens)
+            self._record(run, model, called, error)
+            if not error:
+                return text
+            prompt = shorter_prompt(base, error)
+        raise OutputInvalidError(f"Malformed model output after {ATTEMPTS} attempts: {error}")
+
+    async def _call(self, run: _Run, model: Model, prompt: Prompt) -> Called:
+        seconds = run.settings.model.timeout_seconds
+        called = await booked(
+            self._treasury, model, prompt, seconds=seconds, failed=partial(self._failed, run, model)
+        )
+        told = {"model": model.key, "attempt": run.attempt, "cost_usd": called.usd}
+        self._notify(Event.DIGEST_ATTEMPT, run.task.session_id, told | {"ms": called.ms})
+        run.spent.add(called.reply, called.usd)
+        return called
+
+    def _failed(self, run: _Run, model: Model, bad: ModelError, ms: int) -> None:
+        self._append(run, model, success=False, error=str(bad), ms=ms)
+
+    def _record(self, run: _Run, model: Model, called: Called, error: str) -> None:
+        tokens = called.reply.tokens
+        usage = {
+            "inputTokens": tokens.input,
+            "outputTokens": tokens.output,
+            "costUsd": called.usd,
+        }
+        told = {"error": error or None, "ms": called.ms, "usage": usage}
+        self._append(run, model, success=not error, **told)
+
+    def _append(self, run: _Run, model: Model, **told: Any) -> None:
+        task = run.task
+        row = digest_row(
+            task=task.name,
+            covering=task.covering,
+            session_id=task.session_id,
+            model=model.key,
+            timestamp=iso(self._clock()),
+            attempt=run.attempt,
+            bytes=run.bytes,
+            redactions=task.talk.redactions,
+            **told,
+        )
+        self._keep(row)
+
+
+def _cleaned(clean: Redactor, text: str, tokens: int) -> str:
+    """A reply without what was secret in it; no more is looked at than could be used."""
+    return clean_text(clean(text[: 2 * CHARS_PER_TOKEN * tokens])[0], 2 * CHARS_PER_TOKEN * tokens)
+
+
+def _fault(text: str, *, cut: bool, most: int) -> str:
+    """Why an answer cannot be used; "" where it can."""
+    if cut:
+        return "it was cut off at its limit; be much briefer"
+    if not text:
+        return "it was empty"
+    if len(text) > CHARS_PER_TOKEN * most:
+        return "it was far too long; be much briefer"
+    return ""

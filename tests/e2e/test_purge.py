@@ -1,0 +1,121 @@
+"""Forgetting a session: what goes, what stays, and that it does not come back (S2.23)."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indexerd.errors import NotFoundError
+from tests.e2e.world import Session, World, until
+
+SECRET = "xylophone"
+REFS = ("get", "tree", "context", "history", "as_sent", "footer")
+
+
+def talked(world: World, **options: Any) -> Session:
+    """A session about something that nothing else is about."""
+    session = world.session(**options)
+    session.turn(f"The hidden word is {SECRET}.")
+    session.talk(5)
+    return session
+
+
+def print_of(path: Path) -> tuple[bytes, int, int]:
+    """A file's bytes, time and inode."""
+    found = path.stat()
+    return path.read_bytes(), found.st_mtime_ns, found.st_ino
+
+
+def assert_unknown(world: World, session: Session) -> None:
+    """Nothing that can be asked knows of a session."""
+    assert session.id not in {row["sessionId"] for row in world.call("list")["sessions"]}
+    assert world.call("search", query=SECRET)["hits"] == []
+    assert world.call("complete", prefix=session.id[:8])["items"] == []
+    for method in REFS:
+        with pytest.raises(NotFoundError):
+            world.call(method, ref=session.id)
+    with pytest.raises(NotFoundError):
+        world.call("resolve", ref=session.id)
+
+
+def ours(world: World, session: Session) -> list[str]:
+    """Our files of a session."""
+    return sorted(path.name for path in world.metas.glob(f"*{session.id}*"))
+
+
+def stored(world: World) -> bytes:
+    """All bytes of our state."""
+    return b"".join(path.read_bytes() for path in world.state.rglob("*") if path.is_file())
+
+
+def test_a_purged_session_is_gone_and_stays_gone(world: World) -> None:
+    """No answer knows of it, its files are gone, the agent's is untouched; over restarts, too."""
+    session, other = talked(world), world.session(turns=5)
+    with world.daemon():
+        world.wait_meta(session.id)
+        world.wait_meta(other.id)
+        world.call("update", ref=session.id, title="Mine", envHint="make")
+        (world.metas / f"{session.id}.digest.jsonl").write_text("{}\n")
+        until(lambda: world.call("search", query=SECRET)["hits"], "the text")
+        before = print_of(session.path)
+        done = world.run("purge", session.id[:8], "--yes", "--json")
+        assert (session.id, False) == (done["sessionId"], done["transcriptRemoved"])
+        names = [f"{session.id}.{kind}" for kind in ("digest.jsonl", "meta.json", "user.json")]
+        assert [str(world.metas / name) for name in names] == sorted(done["removed"])
+        assert_unknown(world, session)
+        assert (ours(world, session), print_of(session.path)) == ([], before)
+
+        session.talk(6)  # the agent goes on: nobody listens
+        other.turn("A new word: marimba.")
+        until(lambda: world.call("search", query="marimba")["hits"], "the other session's text")
+        assert_unknown(world, session)
+        kept = world.state / "forgotten.jsonl"
+        assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+        row = json.loads(kept.read_text())
+        assert (session.id, "pi", "cli") == (row["sessionId"], row["agent"], row["by"])
+        log = [json.loads(line) for line in (world.state / "log.jsonl").read_text().splitlines()]
+        purged = next(one for one in log if one["event"] == "session.purged")
+        assert (session.id, 3, False) == (purged["session"], purged["count"], purged["transcript"])
+    assert SECRET.encode() not in stored(world)
+
+    (world.state / "ledger.sqlite").unlink()
+    (world.state / "catalog.sqlite").unlink()
+    world.run("run", "--once")
+    rows = world.run("list", "--all", "--json")["sessions"]
+    assert [other.id] == [row["sessionId"] for row in rows]
+    assert ours(world, session) == []
+    assert SECRET.encode() not in stored(world)
+
+
+def test_a_purge_can_be_taken_back(world: World) -> None:
+    """`--undo` has the session read anew; what was forgotten once more goes once more."""
+    session = talked(world)
+    with world.daemon():
+        world.wait_meta(session.id)
+        world.call("purge", ref=session.id)
+        assert world.row(session.id) == {}
+        done = world.call("purge", ref=session.id)  # there is nothing left of it
+        assert (done["sessionId"], done["removed"]) == (session.id, [])
+        assert world.call("purge", ref=session.id, undo=True)["undone"]
+        world.wait_meta(session.id)
+        until(lambda: world.call("search", query=SECRET)["hits"], "its text")
+        with pytest.raises(NotFoundError):
+            world.call("purge", ref=session.id, undo=True)
+
+
+def test_a_run_under_way_writes_nothing(world: World) -> None:
+    """The call is given up; neither it nor what waits for its end brings a file."""
+    world.scripted({"match": SECRET, "delay": 30})
+    session = talked(world)
+    with world.daemon():
+        until(lambda: world.calls(), "the run")
+        assert world.call("purge", ref=session.id)["removed"] == []
+        after = world.session(turns=5)
+        world.wait_meta(after.id)  # others are indexed, and this one is not
+        assert_unknown(world, session)
+        assert ours(world, session) == []
+    assert ours(world, session) == []

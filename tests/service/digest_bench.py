@@ -1,0 +1,163 @@
+"""One pi session in a directory, and the services that sum it up, without a daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from indexerd.io.journal import Journal
+from indexerd.io.telemetry import Telemetry
+from indexerd.io.writer import MetaWriter
+from indexerd.llm.base import Model
+from indexerd.llm.scripted import Answer, Scripted
+from indexerd.service.answers import Answers
+from indexerd.service.compactions import Compactions
+from indexerd.service.digests import Digests
+from indexerd.service.library import Library
+from indexerd.service.looks import Looks
+from indexerd.service.news import News
+from indexerd.service.preview import alone
+from indexerd.service.reader import Reader
+from indexerd.service.summaries import Summaries
+from indexerd.service.treasury import Treasury
+from indexerd.settings import Settings
+from tests.e2e.world import Session
+
+NOW = 1_800_000_000.0
+
+
+class Log:
+    """What was logged, in memory."""
+
+    def __init__(self) -> None:
+        self.lines: list[dict[str, Any]] = []
+
+    def log(self, level: int, event: str, **fields: Any) -> None:
+        self.lines.append({"level": level, "event": str(event), **fields})
+
+
+@dataclass(frozen=True)
+class Services:
+    """What answers, for the session as it is now."""
+
+    library: Library
+    digests: Digests
+    compactions: Compactions
+    summaries: Summaries
+    news: News
+
+
+class Bench:
+    """A session, models, settings; every call reads the session's file as it is then."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.session = Session(root / "pi/sessions/--w--")
+        self.metas = root / "pi/sessions-meta"
+        self.sidecar = self.metas / f"{self.session.id}.digest.jsonl"
+        self.settings = Settings()
+        self.models: list[Model] = []
+        self.log = Log()
+        self.heard: list[dict[str, Any]] = []
+        self.telemetry = Telemetry(root / "telemetry.jsonl")
+
+    def made(self, **sections: dict[str, Any]) -> None:
+        """Use settings with these tables."""
+        self.settings = Settings.model_validate(sections)
+
+    def scripted(self, *replies: Answer, **more: Any) -> Scripted:
+        """One more model, which answers so."""
+        model = Scripted(list(replies), **more)
+        self.models.append(model)
+        return model
+
+    # -- calls ---------------------------------------------------------------------------
+
+    def digest(self, **more: Any) -> Any:
+        """What the method answers."""
+        return self._ask("digests", "digest", more)
+
+    def history(self, **more: Any) -> Any:
+        """What the method answers."""
+        return self._ask("digests", "history", more)
+
+    def compact(self, **more: Any) -> Any:
+        """What the method answers."""
+        return self._ask("compactions", "compact", more)
+
+    def branch_summary(self, leaf: str, **more: Any) -> Any:
+        """What the method answers."""
+        return self._ask("compactions", "branch_summary", {"leaf": leaf} | more)
+
+    def _ask(self, part: str, method: str, params: dict[str, Any]) -> Any:
+        async def work(held: Services) -> Any:
+            answer = getattr(held, part).methods()[method]
+            return await answer({"ref": self.session.id} | params, None)
+
+        return self.run(work)
+
+    def run(self, work: Callable[[Services], Coroutine[Any, Any, Any]]) -> Any:
+        """Do something with the services."""
+        with self._services() as held:
+            return asyncio.run(work(held))
+
+    @contextmanager
+    def _services(self) -> Iterator[Services]:
+        env = {"PI_CODING_AGENT_DIR": str(self.root / "pi")}
+        row = {"agent": "pi", "sessionFile": str(self.session.path), "sessionId": self.session.id}
+        reader = Reader()
+        try:
+            with alone(row, self.settings, env, self.root) as library:
+                yield self._made_of(library, reader)
+        finally:
+            reader.close()
+
+    def _made_of(self, library: Library, reader: Reader) -> Services:
+        news = News(self.log, lambda: NOW)
+        news.subscribe(self.heard.append)
+        looks, answers = Looks(library, reader), Answers(library.catalog, lambda: NOW)
+        summaries = Summaries(
+            treasury=self.treasury(),
+            record=self.telemetry.append,
+            clock=lambda: NOW,
+            notify=lambda event, session, told: news.say(event, {"session": session, **told}),
+        )
+        shared: dict[str, Any] = {
+            "looks": looks,
+            "summaries": summaries,
+            "models": lambda: self.models,
+            "settings": lambda: self.settings,
+            "writer": MetaWriter(),
+            "clock": lambda: NOW,
+        }
+        digests = Digests(
+            answers, news=news, excluded=lambda: self.settings.digest.exclude, **shared
+        )
+        return Services(library, digests, Compactions(answers, **shared), summaries, news)
+
+    def treasury(self) -> Treasury:
+        """Money, counted in a file of its own."""
+        journal = Journal(self.root / "budget.jsonl")
+        return Treasury(journal, lambda: self.settings, lambda: NOW, lambda _event, _told: None)
+
+    # -- looking -------------------------------------------------------------------------
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The audit trail."""
+        path = self.root / "telemetry.jsonl"
+        return [json.loads(one) for one in path.read_text().splitlines()] if path.exists() else []
+
+    def lines(self) -> list[dict[str, Any]]:
+        """What is stored."""
+        if not self.sidecar.exists():
+            return []
+        return [json.loads(one) for one in self.sidecar.read_text().splitlines()]
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """Log lines of a name."""
+        return [line for line in self.log.lines if line["event"] == name]
