@@ -23,7 +23,12 @@ from indexerd.core.summary_prompts import Wish, instructions, shorter_prompt, su
 from indexerd.core.talk import Talk, said_in, taken, without_oldest
 from indexerd.core.times import iso
 from indexerd.core.transcript import Redactor
-from indexerd.errors import ContextTooLargeError, ModelError, OutputInvalidError
+from indexerd.errors import (
+    ContextTooLargeError,
+    ModelError,
+    OutputInvalidError,
+    SessionEmptyError,
+)
 from indexerd.events import Prompt, Stretch
 from indexerd.io.logs import Event
 from indexerd.io.prompt_hook import Failed, consult
@@ -118,6 +123,8 @@ class Summaries:
 
     async def write(self, task: Task, settings: Settings, models: Sequence[Model]) -> Summary:
         """Sum up. Raises an error of the tree: then there is no summary."""
+        if not task.talk.parts:
+            raise SessionEmptyError("there is nothing in words to sum up")
         started = perf_counter()
         run = _Run(task, settings, redactor(settings), await self._wish(task, settings))
         text, model = await first_of(models, partial(self._by, run))
@@ -126,7 +133,8 @@ class Summaries:
 
     async def _wish(self, task: Task, settings: Settings) -> Wish:
         """What the user wants otherwise; a hook that fails is passed over (S3.29)."""
-        focus, instead = redactor(settings)(task.focus)[0], task.instead
+        clean = redactor(settings)
+        focus, instead = clean(task.focus)[0], clean(task.instead)[0]
         payload = {
             "task": task.name,
             "strategy": task.strategy,
@@ -141,7 +149,8 @@ class Summaries:
         if isinstance(advice, Failed):
             self._notify(Event.DIGEST_HOOK_FAILED, task.session_id, {"reason": advice.reason})
             return Wish(focus, instead)
-        return Wish(focus, advice.prompt or instead, advice.context)
+        context = tuple(clean(one)[0] for one in advice.context)
+        return Wish(focus, clean(advice.prompt or "")[0] or instead, context)
 
     # -- texts ---------------------------------------------------------------------------
 
@@ -150,26 +159,28 @@ class Summaries:
         task = run.task
         size = LOCAL_BYTES if model.key.startswith(LOCAL) else CHUNK_BYTES
         left, texts = list(task.talk.parts), list[str]()
-        pause, dropped = PAUSE_SECONDS, 0
+        pause, dropped, cut = PAUSE_SECONDS, 0, 0
         while left:
             chunk, rest = taken(left, size)
             prompt = self._prompt(run, chunk, texts, last=not rest)
             try:
                 texts.append(await self._attempts(run, model, prompt))
             except ContextTooLargeError:
-                size = min(size, sum(len(one.encode("utf-8", "replace")) for one in chunk)) // 2
-                if size < SMALLEST_BYTES:
-                    raise
                 if task.drops:
                     kept = without_oldest(left)
                     dropped += len(left) - len(kept)
-                    left, size = kept, max(size * 2, CHUNK_BYTES)
-                    if not left:
-                        raise
+                    left = kept
+                else:
+                    size = min(size, sum(len(one.encode("utf-8", "replace")) for one in chunk)) // 2
+                if not left or size < SMALLEST_BYTES:
+                    raise
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
                 continue
+            cut += chunk[0] != left[0]
             left = rest
+        if cut:
+            run.notes.append(f"{cut} messages were too long to be read whole")
         if dropped:
             run.notes.append(f"{dropped} of the oldest parts were too much for {model.key}")
         return "\n\n".join(texts) if task.base.kind == "segment" else texts[-1]
@@ -251,8 +262,12 @@ class Summaries:
 
 
 def _cleaned(clean: Redactor, text: str, tokens: int) -> str:
-    """A reply without what was secret in it; no more is looked at than could be used."""
-    return clean_text(clean(text[: 2 * CHARS_PER_TOKEN * tokens])[0], 2 * CHARS_PER_TOKEN * tokens)
+    """A reply without what was secret in it; no more is looked at than could be used.
+
+    Cleaned first: characters that are not shown could stand within a secret.
+    """
+    most = 2 * CHARS_PER_TOKEN * tokens
+    return clean(clean_text(text[:most], most))[0]
 
 
 def _fault(text: str, *, cut: bool, most: int) -> str:

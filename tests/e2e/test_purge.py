@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from indexerd.errors import NotFoundError
+from indexerd.errors import NotFoundError, UsageError
 from tests.e2e.world import Session, World, until
 
 SECRET = "xylophone"
@@ -90,16 +94,29 @@ def test_a_purged_session_is_gone_and_stays_gone(world: World) -> None:
     assert ours(world, session) == []
     assert SECRET.encode() not in stored(world)
 
+    told = world.run("purge", other.id, "--yes", "--json", code=69)
+    assert told["error"]["code"] == "daemon_down"
+    # As a crash would leave it, right after the session was noted: the catalog has it still.
+    with kept.open("a") as file:
+        file.write(json.dumps(row | {"sessionId": other.id}) + "\n")
+    assert world.run("list", "--all", "--json")["sessions"] == []
 
-def test_a_purge_can_be_taken_back(world: World) -> None:
-    """`--undo` has the session read anew; what was forgotten once more goes once more."""
+
+def test_a_run_under_way_writes_nothing_and_all_can_be_taken_back(world: World) -> None:
+    """The call is given up; what is left can be purged again; `--undo` has all read anew."""
+    world.scripted({"match": SECRET, "delay": 30, "times": 1})
     session = talked(world)
     with world.daemon():
-        world.wait_meta(session.id)
-        world.call("purge", ref=session.id)
-        assert world.row(session.id) == {}
-        done = world.call("purge", ref=session.id)  # there is nothing left of it
-        assert (done["sessionId"], done["removed"]) == (session.id, [])
+        until(world.calls, "the run")
+        assert world.call("purge", ref=session.id)["removed"] == []
+        after = world.session(turns=5)
+        world.wait_meta(after.id)  # others are indexed, and this one is not
+        assert_unknown(world, session)
+        assert ours(world, session) == []
+
+        left = world.metas / f"{session.id}.user.json"
+        left.write_text('{"title": "Mine"}')  # by another hand, or before a crash
+        assert world.call("purge", ref=session.id)["removed"] == [str(left)]
         assert world.call("purge", ref=session.id, undo=True)["undone"]
         world.wait_meta(session.id)
         until(lambda: world.call("search", query=SECRET)["hits"], "its text")
@@ -107,15 +124,60 @@ def test_a_purge_can_be_taken_back(world: World) -> None:
             world.call("purge", ref=session.id, undo=True)
 
 
-def test_a_run_under_way_writes_nothing(world: World) -> None:
-    """The call is given up; neither it nor what waits for its end brings a file."""
-    world.scripted({"match": SECRET, "delay": 30})
+def forked(world: World, session: Session) -> Session:
+    """A fork of a session, as pi makes one: a copy under another id."""
+    fork = world.session()
+    lines = session.path.read_text().splitlines(keepends=True)[1:]
+    header = json.loads(fork.path.read_text()) | {"parentSession": str(session.path)}
+    fork.path.write_text(json.dumps(header) + "\n" + "".join(lines))
+    until(lambda: world.row(fork.id).get("parentSessionId") == session.id, "the fork")
+    return fork
+
+
+def answered(world: World, *argv: str, say: str) -> tuple[int, str]:
+    """Run a command on a terminal on which a person types this; its code, and what it showed."""
+    ours, its = pty.openpty()
+    command = [sys.executable, "-m", "indexerd", *argv]
+    process = subprocess.Popen(
+        command, env=world.env, cwd=world.root, stdin=its, stdout=its, stderr=its
+    )
+    os.close(its)
+    os.write(ours, say.encode())
+    got = bytearray()
+    try:
+        while chunk := os.read(ours, 65536):
+            got += chunk
+    except OSError:  # Linux's way to say that nobody holds the other end any more
+        pass
+    finally:
+        os.close(ours)
+    return process.wait(30), got.decode()
+
+
+def test_what_is_removed_is_asked_for(world: World) -> None:
+    """Twice for the agent's own file; with nobody to ask nothing goes; forks keep their sets."""
     session = talked(world)
     with world.daemon():
-        until(lambda: world.calls(), "the run")
-        assert world.call("purge", ref=session.id)["removed"] == []
-        after = world.session(turns=5)
-        world.wait_meta(after.id)  # others are indexed, and this one is not
-        assert_unknown(world, session)
-        assert ours(world, session) == []
-    assert ours(world, session) == []
+        world.wait_meta(session.id)
+        sets = {"setName": "files", "items": ["a.py"]}
+        world.call("set_relevant_context", session=session.id, **sets)
+        fork = forked(world, session)
+
+        told = world.run("purge", session.id, "--json", code=2)
+        assert "nobody to ask" in told["error"]["message"]
+        code, shown = answered(world, "purge", session.id, "--transcript", say="y\nn\n")
+        assert (code, "nothing was removed" in shown) == (1, True)
+        for path in (session.path, world.metas / f"{session.id}.meta.json"):
+            assert str(path) in shown
+            assert path.exists()
+        planned = world.call("purge", ref=session.id, dryRun=True)
+        assert (planned["sessionFile"], len(planned["files"])) == (str(session.path), 2)
+
+        code, _ = answered(world, "purge", session.id, "--transcript", say="y\ny\n")
+        assert (code, session.path.exists(), ours(world, session)) == (0, False, [])
+        found = world.call("get_relevant_context", session=fork.id)["context"]
+        assert found == {"files": ["a.py"]}
+        assert world.row(fork.id)["sessionId"] == fork.id
+        assert world.call("search", query=SECRET)["hits"][0]["sessionId"] == fork.id
+        with pytest.raises(UsageError, match="purged"):
+            world.call("purge", ref=session.id, transcript=True)
