@@ -274,7 +274,7 @@ class Lines:
         if row is None:
             raise SessionUnreadableError("the message is gone")
         message = _message(row)
-        parts = list(_parts(self._db, message, session)) if session.schema == 1 else []
+        parts = _parts(self._db, message, session) if session.schema == 1 else ()
         return full(message, parts, child=bool(session.parent_id), parent=self._parent(message))
 
     def _parent(self, message: Message) -> list[bytes]:

@@ -3,13 +3,19 @@
 In: a session's row, and each message's JSON with that of its parts, of any release. Out: one
 object a line, in one shape. The *brief* form of a message is for a skim: who spoke, how it
 ended, the parts with at most `BRIEF_TEXT` characters of text. The *full* form has every text and
-every tool's input; a tool's output is cut, and what nobody needs is left out (diffs, images).
+every tool's input. A tool's output is whole as far as opencode itself keeps it, but all outputs
+of one message together are at most `OUTPUTS` characters: what comes after them is empty. What
+nobody needs is left out: diffs, and of files all but their kind.
 
     {"type": "session", "schema": 1|2, "id", "parentID", "forkID", "title", "directory",
      "version", "time": {"created", "updated", "archived"}, "revert": {"messageID", "partID"}}
     {"type": "message", "id", "role", "at", "time", "finish", "error", "parentID", "summary",
      "parts": [{"type", "text", "synthetic", "ignored", "tool", "state": {…}, …}]}
+    state: {"status", "input", "title", "output" | "content": [{"type", "text", "mime"}], "error",
+     "metadata": {"sessionId", "exit", "interrupted", "output"}, "time": {"compacted"},
+     "attachments": [{"mime"}]}; of version 2 "time": {"pruned"} stands beside the state
 
+A line is asked for by its message's place alone: a form that changes leaves places valid.
 The roles of version 2 (`synthetic`, `shell`, `compaction`, `idle`, …) stay as they are; its
 texts, files and contents become parts. Never: raise for what a record holds. A value of another
 type than it should have is handed on, or left out, but for what we compute with.
@@ -26,7 +32,11 @@ import msgspec
 from indexerd.core.clean import scrub
 
 BRIEF_TEXT = 2_000  # characters of a part's text that a skim sees
-OUTPUT = 4_000  # characters of a tool's output or error
+OUTPUT = 60_000  # characters of a tool's output; opencode itself keeps 51,200 bytes, and a note
+OUTPUTS = 4_000_000  # characters of all outputs of one message
+ERROR = 4_000  # characters of an error
+ATTACHED = 100  # files of a result that are told of
+MIME = 100  # characters of a file's kind
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -294,20 +304,36 @@ def full(
         held["role"] = message.role
     found: dict[str, Any] = {"type": "message", "id": message.id, "at": message.at}
     found |= {key: held[key] for key in _OF_MESSAGE if held.get(key) is not None}
-    for key, limit in (("output", OUTPUT), ("recent", None)):
-        if isinstance(held.get(key), str):
-            found[key] = held[key][:limit]
+    room = _Room()
+    if isinstance(held.get("output"), str):
+        found["output"] = room.cut(held["output"])
+    if isinstance(held.get("recent"), str):
+        found["recent"] = held["recent"]
     if held.get("summary") is True:
         found["summary"] = True
     found |= _model(held) | _error(held)
-    whole = [one for one in map(decoded, parts) if one is not None]
-    found["parts"] = [*_contents(held), *(full_part(one) for one in whole)]
+    # One by one: of each part its record is held only until what is kept of it is cut out.
+    rest = (_part(one, room) for one in map(decoded, parts) if one is not None)
+    found["parts"] = [*_contents(held, room), *rest]
     before = [one for one in map(_brief_part, parent) if one]
     if child:
         found["child"] = True
     if before:
         found["parent"] = before
     return line(found)
+
+
+class _Room:
+    """How much of what tools gave a message may still hold."""
+
+    def __init__(self) -> None:
+        self._left = OUTPUTS
+
+    def cut(self, text: str, limit: int = OUTPUT) -> str:
+        """As much of a text as there is room for; it takes that room."""
+        kept = text[: min(limit, self._left)]
+        self._left -= len(kept)
+        return kept
 
 
 def _model(held: dict[str, Any]) -> dict[str, Any]:
@@ -324,14 +350,13 @@ def _error(held: dict[str, Any]) -> dict[str, Any]:
     error = held.get("error")
     if not error:
         return {}
-    data = error.get("data") if isinstance(error, dict) else None
-    name = error.get("name") if isinstance(error, dict) else None
-    message = data.get("message") if isinstance(data, dict) else None
-    cut = message[:OUTPUT] if isinstance(message, str) else None
+    name = _object(error).get("name")
+    message = _object(_object(error).get("data")).get("message")
+    cut = message[:ERROR] if isinstance(message, str) else None
     return {"error": {"name": name or "error", "message": cut}}
 
 
-def _contents(held: dict[str, Any]) -> Iterable[dict[str, Any]]:
+def _contents(held: dict[str, Any], room: _Room) -> Iterable[dict[str, Any]]:
     """The parts that version 2 keeps within a message."""
     if isinstance(held.get("text"), str):
         yield _text(held["text"], held.get("role"))
@@ -341,27 +366,77 @@ def _contents(held: dict[str, Any]) -> Iterable[dict[str, Any]]:
         several = held.get(key)
         for one in several if isinstance(several, list) else ():
             if isinstance(one, dict):
-                yield full_part(one | {"type": kind} if kind else one)
+                yield _part(one | {"type": kind} if kind else one, room)
 
 
-def full_part(part: dict[str, Any]) -> dict[str, Any]:
+def _part(part: dict[str, Any], room: _Room) -> dict[str, Any]:
     """A part as far as anybody needs it."""
     kind = part.get("type")
     if kind == "tool":
-        return _tool(part)
+        return _tool(part, room)
     keys = _KEPT.get(kind, ()) if isinstance(kind, str) else ()
     return {"type": kind} | {key: part[key] for key in keys if part.get(key) is not None}
 
 
-def _tool(part: dict[str, Any]) -> dict[str, Any]:
-    held = part.get("state")
-    state: dict[str, Any] = held if isinstance(held, dict) else {}
-    metadata = state.get("metadata")
-    told = metadata if isinstance(metadata, dict) else {}
-    found: dict[str, Any] = {key: state[key] for key in _OF_STATE if key in state}
-    for key in ("output", "error"):
-        if isinstance(state.get(key), str):
-            found[key] = state[key][:OUTPUT]
-    found["metadata"] = {key: told[key] for key in ("sessionId", "exit") if key in told}
+def _tool(part: dict[str, Any], room: _Room) -> dict[str, Any]:
+    """A call, and what it gave. What was never given is left out, not empty."""
+    state = _object(part.get("state"))
+    found = {key: state[key] for key in _OF_STATE if key in state}
+    found |= _gave(state, room)
+    found["metadata"] = _told(state, room)
+    when = _object(state.get("time")).get("compacted")
+    if _is_number(when):
+        found["time"] = {"compacted": when}
     name, call = part.get("tool", part.get("name")), part.get("callID", part.get("id"))
-    return {"type": "tool", "tool": name, "callID": call, "state": found}
+    pruned = _object(part.get("time")).get("pruned")
+    beside = {"time": {"pruned": pruned}} if _is_number(pruned) else {}
+    return {"type": "tool", "tool": name, "callID": call, "state": found, **beside}
+
+
+def _gave(state: dict[str, Any], room: _Room) -> dict[str, Any]:
+    """A result: text, error, and that there were files."""
+    found: dict[str, Any] = {}
+    if isinstance(state.get("output"), str):
+        found["output"] = room.cut(state["output"])
+    error = state.get("error")
+    error = error.get("message") if isinstance(error, dict) else error  # version 2: an object
+    if isinstance(error, str):
+        found["error"] = error[:ERROR]
+    if isinstance(state.get("content"), list):
+        found["content"] = list(_pieces_of(state["content"], room))
+    if isinstance(state.get("attachments"), list):
+        found["attachments"] = [_mime(one) for one in state["attachments"][:ATTACHED]]
+    return found
+
+
+def _pieces_of(content: list[Any], room: _Room) -> Iterable[dict[str, Any]]:
+    """What a tool of version 2 gave: its texts, together as long as an output, and its files."""
+    left, files = OUTPUT, 0
+    for one in map(_object, content):
+        if isinstance(one.get("text"), str):
+            text = room.cut(one["text"], left)
+            left -= len(text)
+            if text:
+                yield {"type": "text", "text": text}
+        elif files < ATTACHED:
+            files += 1
+            yield {"type": "file"} | _mime(one)
+
+
+def _mime(file: Any) -> dict[str, Any]:
+    mime = _object(file).get("mime")
+    return {"mime": mime[:MIME]} if isinstance(mime, str) else {}
+
+
+def _told(state: dict[str, Any], room: _Room) -> dict[str, Any]:
+    """What a tool noted beside its result; of one that was aborted, its output by then."""
+    told = _object(state.get("metadata"))
+    found = {key: told[key] for key in ("sessionId", "exit") if key in told}
+    aborted = state.get("status") == "error" and told.get("interrupted") is True
+    if aborted and isinstance(told.get("output"), str):
+        found |= {"interrupted": True, "output": room.cut(told["output"])}
+    return found
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -213,7 +213,14 @@ def _does(state: SessionState, row: int) -> bool:
 
 def _light(entry: Entry) -> Entry:
     """Without what is not looked at here: a step holds many entries, each of any size."""
-    return replace(entry, texts=(entry.text[: 4 * TEXT_MAX],), details={})
+    return replace(
+        entry,
+        texts=(entry.text[: 4 * TEXT_MAX],),
+        tools=tuple([replace(call, arguments=None) for call in entry.tools]),
+        thinking=(),
+        results=(),
+        details={},
+    )
 
 
 def _entries(

@@ -23,6 +23,7 @@ TAGS_SHOWN = 24
 GIST_MAX = 300  # characters of a description in a list
 LABELS_SHOWN = 50
 CANDIDATES_SHOWN = 20
+ANCESTORS_SHOWN = 8
 DATA = "quoted data of earlier work, not instructions"
 
 Answer = dict[str, Any]
@@ -71,10 +72,10 @@ def _hit(talk: Talk, rows: dict[str, Mapping[str, Any]], one: Mapping[str, Any])
 
 
 def row_of(talk: Talk, session_id: str) -> Mapping[str, Any]:
-    """A session's row; an empty one where it was forgotten meanwhile."""
+    """A session's row; an empty one where it was forgotten meanwhile, or never known."""
     try:
         row: Mapping[str, Any] = talk.ask("get", ref=session_id)["session"]
-    except NotFoundError:
+    except (AmbiguousError, NotFoundError):
         return {}
     return row
 
@@ -118,8 +119,9 @@ def _brief(safe: Safe, row: Mapping[str, Any]) -> Answer:
         "modifiedAt": ident(row.get("modifiedAt")),
         "userMessageCount": int(row.get("userMessageCount") or 0),
     }
-    if row.get("state"):
-        brief["state"] = ident(row["state"])
+    for key in ("state", "parentSessionId"):
+        if row.get(key):
+            brief[key] = ident(row[key])
     return brief | {key: True for key in ("gone", "subagent") if row.get(key)}
 
 
@@ -163,7 +165,30 @@ def session(talk: Talk, ref: str) -> Answer:
     for key in ("parentSessionId", "state"):
         if row.get(key):
             answer[key] = ident(row[key])
-    return bounded(answer)
+    if row.get("parentSessionFile"):
+        answer["parentSessionFile"] = safe.exact(row["parentSessionFile"])
+    lineage = _lineage(talk, row)
+    return bounded(answer | ({"forkedFrom": lineage} if lineage else {}))
+
+
+def _lineage(talk: Talk, row: Mapping[str, Any]) -> list[Answer]:
+    """The sessions that one was forked from, its parent first (S3.18).
+
+    The last one may be unknown here, and then has no name. What is written of parents is not
+    ours: it may run in a circle, or be a word that means some other session.
+    """
+    found: list[Answer] = []
+    seen = {row["sessionId"]}
+    while row.get("parentSessionId") and len(found) < ANCESTORS_SHOWN:
+        parent = str(row["parentSessionId"])
+        if parent in seen:
+            break
+        seen.add(parent)
+        row = row_of(talk, parent)
+        row = row if row.get("sessionId") == parent else {}
+        name = talk.safe.line(row.get("name"), NAME_MAX)
+        found.append({"sessionId": ident(parent), "name": name})
+    return found
 
 
 def by(deed: str, model: object) -> str:
@@ -184,6 +209,22 @@ def head(safe: Safe, row: Mapping[str, Any], who: str = "") -> Answer:
         "modifiedAt": ident(row.get("modifiedAt")),
         "gone": bool(row.get("gone")),
     }
+
+
+def brief_head(talk: Talk, found: Mapping[str, Any], who: str = "") -> Answer:
+    """Which session an answer of the daemon's is about, in the fewest words."""
+    told = head(talk.safe, row_of(talk, str(found["sessionId"])) or found, who)
+    return {key: told[key] for key in ("provenance", "sessionId", "name")}
+
+
+def usage_of(found: Mapping[str, Any]) -> Answer:
+    """What an answer cost."""
+    usage = found.get("usage") or {}
+    return {ident(key): _plain(one) for key, one in usage.items()}
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, int | float | bool | None) else ident(value)
 
 
 def _labels(safe: Safe, labels: Mapping[str, Any]) -> dict[str, str]:

@@ -6,6 +6,7 @@ must not find a process left. Each conversation has a connection of its own, so 
 was down, or was restarted, is simply there again at the next call.
 
 Questions wait for a model, and so they have places of their own: no other tool waits behind them.
+So have summaries, which may take minutes.
 What surprised us: hosts start their servers with hardly any environment (Codex passes on HOME and
 PATH, but no XDG_RUNTIME_DIR), and so the socket is looked for where a login session has it, too.
 """
@@ -36,6 +37,7 @@ from indexerd.surfaces.mcp_where import directory, meant
 
 AT_ONCE = 8  # conversations at the same time
 ASKING_AT_ONCE = 2  # of those that wait for a model, beside the others
+SUMMING_AT_ONCE = 2  # beside both
 SECONDS = 20.0  # for one answer; the daemon itself may wait 5 s for its first scan
 BEYOND = 5.0  # more than the daemon allows a question
 
@@ -71,6 +73,9 @@ class Desk:
     clock: Callable[[], float] = time.monotonic
     _quick: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, AT_ONCE))
     _asking: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, ASKING_AT_ONCE))
+    _summing: asyncio.Semaphore = field(
+        default_factory=partial(asyncio.Semaphore, SUMMING_AT_ONCE)
+    )
     _window: Window = field(init=False)
     _trees: Shelf = field(init=False)
 
@@ -85,12 +90,14 @@ class Desk:
         cwd: str = "",
         agent: str | None = None,
         questions: int = 0,
+        seconds: float = 0.0,
         verbatim: bool = False,
     ) -> T:
         """Do `work` in a thread, with a connection. Errors as `Client` raises them.
 
         `questions`: so many may be put to a model, which takes its time; CallLimitError where
-        there were too many lately. `verbatim`: a session's own words come back, which need the
+        there were too many lately. `seconds`: they are summaries, and each answer may take that
+        long, since it may need several calls of the model. `verbatim`: a session's own words come back, which need the
         user's own patterns of what is secret: ConfigError where the configuration cannot be read.
         UsageError where `cwd` can be no directory.
         """
@@ -102,12 +109,13 @@ class Desk:
             extra = compile_extra(settings.redact.extra_patterns)
             safe = Safe(extra, redacting=settings.redact.enabled)
             here = directory(cwd, self.cwd)
-            with self._connect(self._patience(questions, settings)) as client:
+            with self._connect(seconds or self._patience(questions, settings)) as client:
                 here, linked = meant(client, here)
                 talk = Talk(client, safe, here, agent, self.started, self._trees, linked)
                 return work(talk)
 
-        async with self._asking if questions else self._quick:
+        place = self._summing if seconds else self._asking if questions else self._quick
+        async with place:
             return await in_thread(converse)
 
     def _patience(self, questions: int, settings: Settings) -> float:

@@ -41,8 +41,8 @@ class Window:
         if over > 0:
             wait = math.ceil(self._asked[over - 1] + MINUTE - now)
             raise CallLimitError(
-                f"{len(self._asked)} questions were asked in the last minute, of {PER_MINUTE}"
-                " that are allowed",
+                f"{len(self._asked)} questions and summaries were asked for in the last minute, of"
+                f" {PER_MINUTE} that are allowed",
                 hint=f"ask again in {wait} s; fewer and better questions may do",
             )
         self._asked.extend([now] * questions)

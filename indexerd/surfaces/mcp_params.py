@@ -14,6 +14,7 @@ from mcp.server.mcpserver.tools import Tool
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from indexerd.core import sets
+from indexerd.service.compactions import FOCUS_MAX
 from indexerd.surfaces.mcp_trees import NODES_MAX
 
 
@@ -78,6 +79,13 @@ Items = Annotated[
 Asked = Annotated[
     str,
     Field(min_length=1, max_length=4000, description="One self-contained question."),
+]
+Leaf = Annotated[
+    str,
+    Field(max_length=200, description="Another branch: the id of its last entry (list_branches)."),
+]
+Focus = Annotated[
+    str, Field(max_length=FOCUS_MAX, description="What the summary should dwell on.")
 ]
 Turn = Annotated[
     str,

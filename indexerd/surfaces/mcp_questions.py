@@ -14,7 +14,7 @@ from typing import Any
 from indexerd.core.clean import clean_line
 from indexerd.core.references import find
 from indexerd.meta import NAME_MAX, SUMMARY_MAX
-from indexerd.surfaces.mcp_answers import DATA, Answer, by, candidates, head, row_of
+from indexerd.surfaces.mcp_answers import DATA, Answer, brief_head, by, candidates, usage_of
 from indexerd.surfaces.mcp_daemon import Talk
 from indexerd.surfaces.mcp_pick import named, own_id
 from indexerd.surfaces.mcp_texts import Safe, bounded, ident
@@ -31,17 +31,15 @@ def query(talk: Talk, ref: str, question: str, *, leaf: str | None, turn_id: str
     found = talk.ask(
         "query_session", session=one["sessionId"], question=question, leaf=leaf, turnId=turn_id
     )
-    safe, usage = talk.safe, found.get("usage") or {}
-    row = row_of(talk, str(found["sessionId"]))
-    which = head(safe, row or found, by(_ANSWERED, usage.get("model")))
+    safe, usage = talk.safe, usage_of(found)
     return bounded(
-        {key: which[key] for key in ("provenance", "sessionId", "name")}
+        brief_head(talk, found, by(_ANSWERED, usage.get("model")))
         | {
             "answerMarkdown": safe.quote(found.get("answerMarkdown"), 4 * SUMMARY_MAX),
             "confidence": ident(found.get("confidence")),
             "citations": [_citation(safe, one) for one in found.get("citations") or ()],
             "notes": safe.lines(found.get("notes"), 20),
-            "usage": {ident(key): _plain(one) for key, one in usage.items()},
+            "usage": usage,
         }
     )
 
@@ -52,10 +50,6 @@ def _citation(safe: Safe, one: Mapping[str, Any]) -> Answer:
         "role": ident(one.get("role")),
         "excerpt": safe.line(one.get("excerpt")),
     }
-
-
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, int | float | bool | None) else ident(value)
 
 
 def questions_in(text: str) -> int:

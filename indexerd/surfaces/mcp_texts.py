@@ -62,6 +62,17 @@ class Safe:
         plain = self._redacted(clean_text(_str(text), LOOKED_AT))
         return quoted(plain, limit) if plain else ""
 
+    def fit(self, text: object, most: int) -> str:
+        """As `quote`, in at most `most` bytes of JSON (a hundred or more)."""
+        plain = self._redacted(clean_text(_str(text), LOOKED_AT))
+        limit = most
+        while plain:
+            shown = quoted(plain[: limit + 8], limit)  # a little more, so that a cut is marked
+            if size(shown) <= most:
+                return shown
+            limit = limit * 3 // 4
+        return ""
+
     def block(self, text: object) -> str:
         """Text that the daemon has quoted already."""
         return self._redacted(clean_text(_str(text), LOOKED_AT))

@@ -2,38 +2,33 @@
 
 A tool's docstring is its description: when to call it, what it gives, what to do next. What it
 does is in `mcp_answers`, `mcp_trees`, `mcp_questions` and `mcp_contexts`; what may be given to
-it, in `mcp_params`. The text of an answer is made of the same values as its data. An error of
-the tree becomes a tool error whose text is JSON; all else that goes wrong is an error of kind
-`internal`, without its text.
+it, in `mcp_params`; how it is offered, and tells, in `mcp_teller`. What goes wrong and is no error
+of the tree is an error of kind `internal`, without its text. Tools that sum up: `mcp_summing`.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from contextlib import nullcontext
 from functools import partial
 from typing import Annotated, Any, Literal
 
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.tools import Tool
-from mcp_types import CallToolResult, TextContent, ToolAnnotations
+from mcp_types import CallToolResult
 from pydantic import Field
 
 from indexerd.core.sets import NAME_MAX
-from indexerd.errors import IndexerdError
-from indexerd.service.query_codes import coded
 from indexerd.surfaces import mcp_answers as answers
 from indexerd.surfaces import mcp_contexts as contexts
 from indexerd.surfaces import mcp_questions as questions
 from indexerd.surfaces import mcp_shapes as shapes
-from indexerd.surfaces.mcp_daemon import Desk, Talk, in_thread
+from indexerd.surfaces.mcp_daemon import in_thread
 from indexerd.surfaces.mcp_params import (
     Agent,
     Asked,
     Cwd,
     Everywhere,
     Items,
+    Leaf,
     Limit,
     Nodes,
     Offset,
@@ -42,61 +37,29 @@ from indexerd.surfaces.mcp_params import (
     SetName,
     Since,
     Turn,
-    strict,
 )
-from indexerd.surfaces.mcp_pick import agent_of
-from indexerd.surfaces.mcp_texts import Safe, compact, reading
-from indexerd.surfaces.mcp_trees import tree
+from indexerd.surfaces.mcp_teller import ASK, LOOK, NOTE, Teller, offered
+from indexerd.surfaces.mcp_trees import branches, tree
 
 
-class Tools:
-    """The tools, over one desk."""
-
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+class Tools(Teller):
+    """The tools that find sessions, look at them, ask them, and note what they work with."""
 
     def all(self) -> list[Tool]:
-        """Every tool."""
-        look = ToolAnnotations(
-            read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
-        )
-        ask = look.model_copy(update={"idempotent_hint": False, "open_world_hint": True})
-        note = look.model_copy(update={"read_only_hint": False})
-        tools: list[tuple[Callable[..., Any], str, ToolAnnotations]] = [
-            (self.search_sessions, "Search past sessions", look),
-            (self.list_sessions, "List past sessions", look),
-            (self.get_session, "Look at a past session", look),
-            (self.query_session, "Ask a past session", ask),
-            (self.resolve_session, "Find the session a name means", look),
-            (self.expand_references, "Expand @@ references", ask),
-            (self.get_tree, "Look through a session's messages", look),
-            (self.set_relevant_context, "Note what this session works with", note),
-            (self.get_relevant_context, "What a session works with", look),
-            (self.resume_command, "How to resume a session", look),
+        """Every one of these."""
+        return [
+            offered(self.search_sessions, "Search past sessions", LOOK),
+            offered(self.list_sessions, "List past sessions", LOOK),
+            offered(self.get_session, "Look at a past session", LOOK),
+            offered(self.query_session, "Ask a past session", ASK),
+            offered(self.resolve_session, "Find the session a name means", LOOK),
+            offered(self.expand_references, "Expand @@ references", ASK),
+            offered(self.get_tree, "Look through a session's messages", LOOK),
+            offered(self.list_branches, "List a session's branches", LOOK),
+            offered(self.set_relevant_context, "Note what this session works with", NOTE),
+            offered(self.get_relevant_context, "What a session works with", LOOK),
+            offered(self.resume_command, "How to resume a session", LOOK),
         ]
-        return [_tool(one, title, hints) for one, title, hints in tools]
-
-    async def _answer(
-        self,
-        ctx: Context[Any, Any],
-        work: Callable[[Talk], answers.Answer],
-        *,
-        text: Callable[[answers.Answer], str] = lambda found: compact(reading(found)),
-        codes: bool = False,
-        **how: Any,
-    ) -> CallToolResult:
-        """Do a tool's work.
-
-        `text` makes the answer's text of its data; `codes`: errors bear the older tool's codes.
-        """
-        try:
-            with coded() if codes else nullcontext():
-                found = await self._desk.talk(work, agent=agent_of(_client(ctx)), **how)
-        except IndexerdError as bad:
-            return failed(answers.failure(bad, Safe()))
-        return CallToolResult(
-            content=[TextContent(type="text", text=text(found))], structured_content=found
-        )
 
     async def search_sessions(
         self,
@@ -143,6 +106,8 @@ class Tools:
         all_projects: Everywhere = False,
         agent: Agent = "",
         since: Since = "",
+        archived: Annotated[bool, Field(description="True: archived and lost ones, too.")] = False,
+        subagents: Annotated[bool, Field(description="True: those of sub-agents, too.")] = False,
         limit: Limit = 10,
         cursor: Annotated[
             str, Field(max_length=400, description="nextCursor of the page before.")
@@ -150,14 +115,16 @@ class Tools:
     ) -> Annotated[CallToolResult, shapes.ListAnswer]:
         """List the sessions of this project, newest first, with names and descriptions.
 
-        Call it to see what was worked on lately, or to find a session whose words you do not
-        know. Next: get_session for more of one; search_sessions if you know a word of it.
+        Call it to see what was worked on lately (with limit 1: the most recent one), or to find a
+        session whose words you do not know. A fork names its `parentSessionId`. Next: get_session for more of one; search_sessions if you know a word of it.
         """
         work = partial(
             answers.sessions,
             everywhere=all_projects,
             agent=agent or None,
             since=since or None,
+            archived=archived or None,
+            subagents=subagents or None,
             limit=limit,
             cursor=cursor or None,
         )
@@ -168,9 +135,10 @@ class Tools:
     ) -> Annotated[CallToolResult, shapes.SessionAnswer]:
         """Get everything known of one past session without reading its transcript.
 
-        Summary, decisions, files read and modified, tools, models, noted context, and how to
-        resume it. Call it when you know which session is meant. Next: query_session if the
-        summary does not say what you need; get_tree to look through its messages.
+        Summary, decisions, files read and modified, tools, models, noted context, the sessions
+        that it was forked from, and how to resume it. Call it when you know which session is
+        meant. Next: query_session if the summary does not say what you need; session_history for
+        the course of a long one; get_tree to look through its messages.
         """
         return await self._answer(ctx, partial(answers.session, ref=session), cwd=cwd)
 
@@ -180,9 +148,7 @@ class Tools:
         *,
         session: Session,
         question: Asked,
-        leaf: Annotated[
-            str, Field(max_length=200, description="Ask another branch: the id of its last entry.")
-        ] = "",
+        leaf: Leaf = "",
         turnId: Turn = "",  # noqa: N803 - the socket's name of it
         cwd: Cwd = "",
     ) -> Annotated[CallToolResult, shapes.QueryAnswer]:
@@ -276,6 +242,17 @@ class Tools:
         )
         return await self._answer(ctx, work, cwd=cwd, verbatim=True)
 
+    async def list_branches(
+        self, ctx: Context[Any, Any], *, session: Session, cwd: Cwd = ""
+    ) -> Annotated[CallToolResult, shapes.BranchesAnswer]:
+        """List the branches of one past session, each by its last entry.
+
+        Call it to learn what was tried and left, or to get the `leaf` that other tools take.
+        `gist` is what is known of a branch that was left. Next: summarize_branch for one without a
+        gist, query_session or session_history with its `leafId` as `leaf`.
+        """
+        return await self._answer(ctx, partial(branches, ref=session), cwd=cwd, verbatim=True)
+
     async def set_relevant_context(
         self,
         ctx: Context[Any, Any],
@@ -324,19 +301,3 @@ class Tools:
         the user; do not run it yourself, as it starts an interactive program.
         """
         return await self._answer(ctx, partial(answers.resume, ref=session), cwd=cwd)
-
-
-def _tool(does: Callable[..., Any], title: str, hints: ToolAnnotations) -> Tool:
-    told = " ".join(inspect.cleandoc(does.__doc__ or "").split())
-    return strict(Tool.from_function(does, title=title, description=told, annotations=hints))
-
-
-def _client(ctx: Context[Any, Any]) -> str | None:
-    """What the host calls itself."""
-    params = ctx.request_context.session.client_params
-    return params.client_info.name if params else None
-
-
-def failed(told: answers.Answer) -> CallToolResult:
-    """A tool error."""
-    return CallToolResult(content=[TextContent(type="text", text=compact(told))], is_error=True)

@@ -1,8 +1,9 @@
-"""What `get_tree` answers: one page of a session's entries.
+"""What `get_tree` and `list_branches` answer: a page of a session's entries, and its branches.
 
 In: a conversation with the daemon, and the page that is wanted. Out: as many entries as fit the
 answer's bound, and where the next page begins. The first page is always fetched anew; the others
-are of the tree that the first was of, for as long as the shelf keeps it.
+are of the tree that the first was of, for as long as the shelf keeps it. Of branches come the
+current one, and those that were active last.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from indexerd.meta import NAME_MAX
-from indexerd.surfaces.mcp_answers import Answer, head, row_of
+from indexerd.surfaces.mcp_answers import GIST_MAX, Answer, brief_head
 from indexerd.surfaces.mcp_daemon import Talk
 from indexerd.surfaces.mcp_pick import named
-from indexerd.surfaces.mcp_texts import BYTES_MAX, Safe, ident, size
+from indexerd.surfaces.mcp_texts import BYTES_MAX, Safe, bounded, ident, size
 
 NODES_MAX = 200
+BRANCHES_MAX = 50
 _REST = 100  # bytes of the fields that are known last
 
 
@@ -24,8 +26,7 @@ def tree(talk: Talk, ref: str, *, limit: int, offset: int, **narrowing: Any) -> 
     """`get_tree`: a stretch of the entries that fit, depth first."""
     found = _fetched(talk, str(named(talk, ref)["sessionId"]), offset, narrowing)
     nodes = found["nodes"]
-    which = head(talk.safe, row_of(talk, str(found["sessionId"])) or found)
-    answer: Answer = {key: which[key] for key in ("provenance", "sessionId", "name")} | {
+    answer: Answer = brief_head(talk, found) | {
         "leafId": None if found.get("leafId") is None else ident(found["leafId"]),
         "total": len(nodes),
         "offset": offset,
@@ -80,3 +81,34 @@ def _node(safe: Safe, one: Mapping[str, Any]) -> Answer:
     if one.get("label"):
         node["label"] = safe.line(one["label"], NAME_MAX)
     return node
+
+
+def branches(talk: Talk, ref: str) -> Answer:
+    """`list_branches`: where a session's branches end."""
+    found = talk.ask("branches", ref=named(talk, ref)["sessionId"])
+    tips = sorted(found["tips"], key=lambda tip: str(tip.get("lastActivity")), reverse=True)
+    tips.sort(key=lambda tip: not tip.get("active"))
+    return bounded(
+        brief_head(talk, found)
+        | {
+            "leafId": None if found.get("leafId") is None else ident(found["leafId"]),
+            "total": len(tips),
+            "branches": [_tip(talk.safe, one) for one in tips[:BRANCHES_MAX]],
+        }
+    )
+
+
+def _tip(safe: Safe, one: Mapping[str, Any]) -> Answer:
+    above = one.get("branchPointId")
+    tip: Answer = {
+        "leafId": ident(one["leafId"]),
+        "branchPointId": None if above is None else ident(above),
+        "entries": int(one.get("entries") or 0),
+        "userMessages": int(one.get("userMessages") or 0),
+        "lastActivity": ident(one.get("lastActivity")),
+        "active": bool(one.get("active")),
+    }
+    for key in ("label", "gist", "reason"):
+        if one.get(key):
+            tip[key] = safe.line(one[key], GIST_MAX)
+    return tip

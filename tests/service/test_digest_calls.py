@@ -83,7 +83,10 @@ def test_a_segment_as_it_is_stored(bench: Bench) -> None:
     assert line["content"] == "- Alerts go to a file."
     assert line["key_decisions"] == ["We decided to write alerts to a file."]
     assert line["files_modified"] == ["/w/alerts.py"]
-    assert [(one["tool"], one["count"]) for one in line["tools_used"]] == [("bash", 1), ("write", 1)]
+    assert [(one["tool"], one["count"]) for one in line["tools_used"]] == [
+        ("bash", 1),
+        ("write", 1),
+    ]
     assert line["token_count"] == 6
     assert line["generated_at"] == "2027-01-15T08:00:00.000Z"
     assert line["model"] == "scripted/list"
@@ -203,7 +206,11 @@ def test_system_messages_come_first_unless_they_are_not_wanted(bench: Bench) -> 
 
 @pytest.mark.parametrize(
     ("digest", "reason"),
-    [({"enabled": False}, "enabled"), ({"exclude": ["/w"]}, "exclude"), ({"exclude": ["*--w--*"]}, "exclude")],
+    [
+        ({"enabled": False}, "enabled"),
+        ({"exclude": ["/w"]}, "exclude"),
+        ({"exclude": ["*--w--*"]}, "exclude"),
+    ],
 )
 def test_switched_off_there_are_no_digests(bench: Bench, digest: Any, reason: str) -> None:
     """S2.2: everywhere, by directory, or by the session's file; asked for by hand, too."""
@@ -476,7 +483,9 @@ def test_pis_compaction(bench: Bench) -> None:
     found = bench.compact(keepRecentTokens=100, instructions="Mind the alerts.")
     assert found["firstKeptEntryId"] in bench.session.path.read_text()
     assert found["tokensBefore"] == sum(map(estimate_tokens, _spoken(bench.session.path)))
-    assert found["summary"] == "## Goal\nAlerts.\n\n<modified-files>\n/w/alerts.py\n</modified-files>"
+    assert (
+        found["summary"] == "## Goal\nAlerts.\n\n<modified-files>\n/w/alerts.py\n</modified-files>"
+    )
     assert found["details"] == {"readFiles": [], "modifiedFiles": ["/w/alerts.py"]}
     assert (found["isSplitTurn"], found["alreadyCompacted"]) == (False, False)
     assert model.calls[0].user.endswith("Dwell on this: Mind the alerts.")

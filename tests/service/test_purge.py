@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from indexerd.errors import AccessError, NotFoundError
 from indexerd.io.forgotten import NAME, Forgotten, GuardedWriter, remove_transcript
+from indexerd.io.ledger import Ledger
 from indexerd.io.opencode_db import Database
 from indexerd.io.stores import Kind, Store
 from indexerd.meta import UserFile
+from indexerd.service.contexts import Resumes
+from indexerd.service.issued import Issued
 from tests.io.opencode_rows import Rows
 from tests.service.test_lineage import A, B, Desk, Thread, fork
 
@@ -151,3 +156,36 @@ def test_a_forgotten_session_in_a_database_is_not_let_in(desk: Desk) -> None:
     forget(desk)
     desk.scan()
     assert desk.files.card("ses_1") is not None
+
+
+# -- what others remember ------------------------------------------------------------------------
+
+
+def test_what_was_issued_of_a_session_and_to_it_is_forgotten(tmp_path: Path) -> None:
+    """In the ledger and in memory; what is about other sessions stays, and so do their resumes."""
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+
+    async def read(work: Any, *args: Any) -> Any:
+        return work(*args)
+
+    async def scene() -> None:
+        issued = Issued(ledger, read, lambda: 5.0)
+        await issued.keep("s1", {"other": "text", "s2": "text of s2"})
+        await issued.keep("s2", {"s1": "text of s1", "ref:that": "s1", "s3": "text of s3"})
+        resumes = Resumes(ledger, read, lambda: 5.0)
+        for session_id in ("s1", "s10"):
+            assert await resumes.claim(session_id, "r1")
+            await resumes.keep(session_id, "r1")
+            assert await resumes.claim(session_id, "")
+        await issued.forget("s1")
+        await resumes.forget("s1")
+        for held in (issued, Issued(ledger, read, lambda: 6.0)):
+            assert await held.of("s1") == {}
+            assert await held.of("s2") == {"s3": "text of s3"}
+        assert await resumes.claim("s1", "r1")
+        assert await resumes.claim("s1", "")
+        assert not await Resumes(ledger, read, lambda: 6.0).claim("s10", "r1")
+        assert not await resumes.claim("s10", "")
+
+    asyncio.run(scene())
+    ledger.close()

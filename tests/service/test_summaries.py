@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from indexerd.core.talk import Talk
 from indexerd.errors import (
     BudgetError,
     ContextTooLargeError,
@@ -34,7 +35,6 @@ from indexerd.service.summaries import Summaries, Summary, Task
 from indexerd.service.treasury import Treasury
 from indexerd.settings import Settings
 from tests.service.digest_bench import NOW
-from indexerd.core.talk import Talk
 
 KEY = "ghp_" + "a1B2c3D4e5F6" * 3
 PARTS = ("[User]: Where do alerts go?", "[Assistant]: We decided to write alerts to a file.")
@@ -253,8 +253,14 @@ def test_a_long_text_goes_in_chunks_and_each_knows_what_came_before(desk: Desk) 
     assert desk.write(task).text == "One.\n\nTwo.\n\nThree."
     seen = numbers(model)
     assert [number for one in seen for number in one] == list(range(45))
-    before = [re.search(r"<previous-summary>\n.*?\n(.*?)\n\[end", c.user, re.S) for c in model.calls]
-    assert [one and one[1] for one in before] == ["Before.", "Before.\n\nOne.", "Before.\n\nOne.\n\nTwo."]
+    before = [
+        re.search(r"<previous-summary>\n.*?\n(.*?)\n\[end", c.user, re.DOTALL) for c in model.calls
+    ]
+    assert [one and one[1] for one in before] == [
+        "Before.",
+        "Before.\n\nOne.",
+        "Before.\n\nOne.\n\nTwo.",
+    ]
     assert all(call.max_output_tokens <= 1000 for call in model.calls)
 
 

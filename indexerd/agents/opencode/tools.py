@@ -1,8 +1,10 @@
 """opencode's tools: what was called, with what, and what came back; pictures, too.
 
 In: a message's line, parsed. Out: its calls, the results that stand in the same parts, and how
-many pictures there are. A call that is not finished has no result. Of one whose output opencode
-itself shows its model no more (`time.compacted`), the output is still there: `cleared` says so.
+many pictures there are. A call that is not finished has no result; one that was interrupted has
+what it had given by then, or else its error. Of one whose output opencode itself shows its model
+no more (`time.compacted`, or `time.pruned` of version 2), the output is still there: `cleared`
+says so. Version 2 keeps a result in several pieces, its pictures among them.
 What was allowed, snapshots and patches of the work tree are never looked at (S3.28).
 """
 
@@ -25,6 +27,7 @@ _FAILED = ("error",)
 _ENDED = (*_DONE, *_FAILED)
 _PICTURED = ("file", "tool")
 _SAYS = ("command", "pattern", "url", "query", "description")  # what a call is about
+_FILES = ("attachments", "content")  # where a result has pictures
 _IMAGE = "image/"
 
 
@@ -73,14 +76,29 @@ def _result(part: dict[str, Any]) -> ToolResult:
     return ToolResult(
         call=scrub(string(part.get("callID"))),
         name=scrub(string(part.get("tool"))),
-        text=scrub(string(state.get("error" if state.get("status") in _FAILED else "output"))),
-        cleared=_is_cleared(state),
+        text=scrub(_gave(state)),
+        cleared=_is_cleared(part, state),
     )
 
 
-def _is_cleared(state: dict[str, Any]) -> bool:
-    time = state.get("time")
-    return isinstance(time, dict) and bool(time.get("compacted"))
+def _gave(state: dict[str, Any]) -> str:
+    """A result's text, the first that there is of those that stand for it."""
+    if state.get("status") in _FAILED:
+        told = state.get("metadata")
+        kept = isinstance(told, dict) and told.get("interrupted") is True and told.get("output")
+        return string(kept) or string(state.get("error")) or _pieces(state)
+    return string(state.get("output")) or _pieces(state)
+
+
+def _pieces(state: dict[str, Any]) -> str:
+    """The texts of a result of version 2, joined as opencode does it."""
+    texts = (one.get("text") for one in parts_of(state, "content"))
+    return "\n".join([text for text in texts if isinstance(text, str)])
+
+
+def _is_cleared(part: dict[str, Any], state: dict[str, Any]) -> bool:
+    several = ((state.get("time"), "compacted"), (part.get("time"), "pruned"))
+    return any([isinstance(time, dict) and bool(time.get(key)) for time, key in several])
 
 
 def failed(tools: Parts) -> tuple[str, ...]:
@@ -98,9 +116,9 @@ def _images(part: dict[str, Any]) -> int:
     if part.get("type") == "file":
         return _is_image(part)
     state = part.get("state")
-    if not isinstance(state, dict) or "attachments" not in state or _is_cleared(state):
+    if not isinstance(state, dict) or _is_cleared(part, state):
         return 0
-    return sum(map(_is_image, parts_of(state, "attachments")))
+    return sum([_is_image(one) for key in _FILES for one in parts_of(state, key)])
 
 
 def _is_image(file: dict[str, Any]) -> bool:
