@@ -3,17 +3,12 @@
 In: a session's row, and each message's JSON with that of its parts, of any release. Out: one
 object a line, in one shape. The *brief* form of a message is for a skim: who spoke, how it
 ended, the parts with at most `BRIEF_TEXT` characters of text. The *full* form has every text and
-every tool's input. A tool's output is whole as far as opencode itself keeps it, but all outputs
-of one message together are at most `OUTPUTS` characters: what comes after them is empty. What
-nobody needs is left out: diffs, and of files all but their kind.
+every tool's input, and outputs within the bounds of io/opencode_parts.py.
 
     {"type": "session", "schema": 1|2, "id", "parentID", "forkID", "title", "directory",
      "version", "time": {"created", "updated", "archived"}, "revert": {"messageID", "partID"}}
     {"type": "message", "id", "role", "at", "time", "finish", "error", "parentID", "summary",
      "parts": [{"type", "text", "synthetic", "ignored", "tool", "state": {…}, …}]}
-    state: {"status", "input", "title", "output" | "content": [{"type", "text", "mime"}], "error",
-     "metadata": {"sessionId", "exit", "interrupted", "output"}, "time": {"compacted"},
-     "attachments": [{"mime"}]}; of version 2 "time": {"pruned"} stands beside the state
 
 A line is asked for by its message's place alone: a form that changes leaves places valid.
 The roles of version 2 (`synthetic`, `shell`, `compaction`, `idle`, …) stay as they are; its
@@ -30,13 +25,9 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from indexerd.core.clean import scrub
+from indexerd.io.opencode_parts import ERROR, Room, is_number, object_of, part_of
 
 BRIEF_TEXT = 2_000  # characters of a part's text that a skim sees
-OUTPUT = 60_000  # characters of a tool's output; opencode itself keeps 51,200 bytes, and a note
-OUTPUTS = 4_000_000  # characters of all outputs of one message
-ERROR = 4_000  # characters of an error
-ATTACHED = 100  # files of a result that are told of
-MIME = 100  # characters of a file's kind
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -217,11 +208,7 @@ def _is(raw: msgspec.Raw, value: bytes) -> bool:
 
 def _times(value: Any) -> dict[str, Any]:
     held = value if isinstance(value, dict) else {}
-    return {key: held[key] for key in ("created", "completed") if _is_number(held.get(key))}
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return {key: held[key] for key in ("created", "completed") if is_number(held.get(key))}
 
 
 def _inline(head: Head) -> Iterable[dict[str, Any]]:
@@ -264,16 +251,6 @@ def _brief_part(data: bytes) -> dict[str, Any] | None:
 
 # -- full ----------------------------------------------------------------------------------------
 
-_KEPT = {  # what is kept of a part, by its type; of one that we do not know, its type
-    "text": ("text", "synthetic", "ignored"),
-    "reasoning": ("text",),
-    "file": ("mime", "filename", "name"),
-    "agent": ("name",),
-    "subtask": ("prompt", "description", "agent", "command"),
-    "compaction": ("auto", "overflow", "tail_start_id"),
-    "patch": ("files",),
-}
-_OF_STATE = ("status", "input", "title")
 _OF_MESSAGE = (
     "role",
     "time",
@@ -304,7 +281,7 @@ def full(
         held["role"] = message.role
     found: dict[str, Any] = {"type": "message", "id": message.id, "at": message.at}
     found |= {key: held[key] for key in _OF_MESSAGE if held.get(key) is not None}
-    room = _Room()
+    room = Room()
     if isinstance(held.get("output"), str):
         found["output"] = room.cut(held["output"])
     if isinstance(held.get("recent"), str):
@@ -313,7 +290,7 @@ def full(
         found["summary"] = True
     found |= _model(held) | _error(held)
     # One by one: of each part its record is held only until what is kept of it is cut out.
-    rest = (_part(one, room) for one in map(decoded, parts) if one is not None)
+    rest = (part_of(one, room) for one in map(decoded, parts) if one is not None)
     found["parts"] = [*_contents(held, room), *rest]
     before = [one for one in map(_brief_part, parent) if one]
     if child:
@@ -321,19 +298,6 @@ def full(
     if before:
         found["parent"] = before
     return line(found)
-
-
-class _Room:
-    """How much of what tools gave a message may still hold."""
-
-    def __init__(self) -> None:
-        self._left = OUTPUTS
-
-    def cut(self, text: str, limit: int = OUTPUT) -> str:
-        """As much of a text as there is room for; it takes that room."""
-        kept = text[: min(limit, self._left)]
-        self._left -= len(kept)
-        return kept
 
 
 def _model(held: dict[str, Any]) -> dict[str, Any]:
@@ -350,13 +314,13 @@ def _error(held: dict[str, Any]) -> dict[str, Any]:
     error = held.get("error")
     if not error:
         return {}
-    name = _object(error).get("name")
-    message = _object(_object(error).get("data")).get("message")
+    name = object_of(error).get("name")
+    message = object_of(object_of(error).get("data")).get("message")
     cut = message[:ERROR] if isinstance(message, str) else None
     return {"error": {"name": name or "error", "message": cut}}
 
 
-def _contents(held: dict[str, Any], room: _Room) -> Iterable[dict[str, Any]]:
+def _contents(held: dict[str, Any], room: Room) -> Iterable[dict[str, Any]]:
     """The parts that version 2 keeps within a message."""
     if isinstance(held.get("text"), str):
         yield _text(held["text"], held.get("role"))
@@ -366,77 +330,4 @@ def _contents(held: dict[str, Any], room: _Room) -> Iterable[dict[str, Any]]:
         several = held.get(key)
         for one in several if isinstance(several, list) else ():
             if isinstance(one, dict):
-                yield _part(one | {"type": kind} if kind else one, room)
-
-
-def _part(part: dict[str, Any], room: _Room) -> dict[str, Any]:
-    """A part as far as anybody needs it."""
-    kind = part.get("type")
-    if kind == "tool":
-        return _tool(part, room)
-    keys = _KEPT.get(kind, ()) if isinstance(kind, str) else ()
-    return {"type": kind} | {key: part[key] for key in keys if part.get(key) is not None}
-
-
-def _tool(part: dict[str, Any], room: _Room) -> dict[str, Any]:
-    """A call, and what it gave. What was never given is left out, not empty."""
-    state = _object(part.get("state"))
-    found = {key: state[key] for key in _OF_STATE if key in state}
-    found |= _gave(state, room)
-    found["metadata"] = _told(state, room)
-    when = _object(state.get("time")).get("compacted")
-    if _is_number(when):
-        found["time"] = {"compacted": when}
-    name, call = part.get("tool", part.get("name")), part.get("callID", part.get("id"))
-    pruned = _object(part.get("time")).get("pruned")
-    beside = {"time": {"pruned": pruned}} if _is_number(pruned) else {}
-    return {"type": "tool", "tool": name, "callID": call, "state": found, **beside}
-
-
-def _gave(state: dict[str, Any], room: _Room) -> dict[str, Any]:
-    """A result: text, error, and that there were files."""
-    found: dict[str, Any] = {}
-    if isinstance(state.get("output"), str):
-        found["output"] = room.cut(state["output"])
-    error = state.get("error")
-    error = error.get("message") if isinstance(error, dict) else error  # version 2: an object
-    if isinstance(error, str):
-        found["error"] = error[:ERROR]
-    if isinstance(state.get("content"), list):
-        found["content"] = list(_pieces_of(state["content"], room))
-    if isinstance(state.get("attachments"), list):
-        found["attachments"] = [_mime(one) for one in state["attachments"][:ATTACHED]]
-    return found
-
-
-def _pieces_of(content: list[Any], room: _Room) -> Iterable[dict[str, Any]]:
-    """What a tool of version 2 gave: its texts, together as long as an output, and its files."""
-    left, files = OUTPUT, 0
-    for one in map(_object, content):
-        if isinstance(one.get("text"), str):
-            text = room.cut(one["text"], left)
-            left -= len(text)
-            if text:
-                yield {"type": "text", "text": text}
-        elif files < ATTACHED:
-            files += 1
-            yield {"type": "file"} | _mime(one)
-
-
-def _mime(file: Any) -> dict[str, Any]:
-    mime = _object(file).get("mime")
-    return {"mime": mime[:MIME]} if isinstance(mime, str) else {}
-
-
-def _told(state: dict[str, Any], room: _Room) -> dict[str, Any]:
-    """What a tool noted beside its result; of one that was aborted, its output by then."""
-    told = _object(state.get("metadata"))
-    found = {key: told[key] for key in ("sessionId", "exit") if key in told}
-    aborted = state.get("status") == "error" and told.get("interrupted") is True
-    if aborted and isinstance(told.get("output"), str):
-        found |= {"interrupted": True, "output": room.cut(told["output"])}
-    return found
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
+                yield part_of(one | {"type": kind} if kind else one, room)

@@ -270,7 +270,7 @@ class _Held:
         newest = max((n for n, one in enumerate(rows) if one[2].role == "user"), default=0)
         for n, (message, file, head) in enumerate(rows):
             asked = head.role == "user" or n >= newest
-            parts = self.parts(message, file) if asked else []
+            parts = self.parts(message, file) if asked else ()
             yield Block(brief(message, head, parts), file.ino)
 
     def full(self, file: _File, data: bytes) -> bytes:
@@ -288,15 +288,15 @@ class _Held:
             parent=parent,
         )
 
-    def parts(self, message: Message, file: _File) -> list[bytes]:
-        """A message's parts, without those that were reverted."""
+    def parts(self, message: Message, file: _File) -> Iterable[bytes]:
+        """A message's parts, without those that were reverted, each read when it is asked for."""
         directory = self._parts_in(file)
         cut = self.session.revert_part if self.session.revert_message == message.id else ""
         if directory:
-            return list(self._in(directory, cut))
+            return self._in(directory, cut)
         inner = self._named(file.path)
         found = self._loose.get(message.id) or self._loose.get(inner[0] if inner else "")
-        return found or list(_summarised(message))
+        return found or _summarised(message)
 
     def _in(self, directory: str, cut: str = "") -> Iterator[bytes]:
         for file in _records(directory):

@@ -49,6 +49,7 @@ class AutoDigests:
         self._clock = clock
         self._reminders = Reminders()
         self._failures: dict[str, int] = {}
+        self._once = False
         self._wake = asyncio.Event()
 
     def grown(self, session_id: str) -> None:
@@ -75,16 +76,14 @@ class AutoDigests:
                     await self._wake.wait()
 
     async def settle(self) -> None:
-        """Make what is due or falls due by a turn's end, and then come back (`run --once`)."""
+        """Make what is due or falls due by a turn's end, and then come back (`run --once`).
+
+        What fails is not tried again.
+        """
+        self._once = True
         while (next_at := self._reminders.next_at) is not None:
-            if self._failures and next_at > self._clock() + self._longest_quiet():
-                return
             await asyncio.sleep(max(0.0, min(next_at - self._clock(), 1.0)))
             await self.step()
-
-    def _longest_quiet(self) -> float:
-        index = self._settings().index
-        return max(index.quiet_seconds, index.error_quiet_seconds)
 
     async def step(self) -> None:
         """Look at every session whose moment has come."""
@@ -125,7 +124,7 @@ class AutoDigests:
         )
         self._news.tell("digest.failed", session_id, told)
         failures = self._failures.get(session_id, 0) + 1
-        if bad.retryable and failures < FAILURES_MAX:
+        if bad.retryable and failures < FAILURES_MAX and not self._once:
             self._failures[session_id] = failures
             wish = getattr(bad, "retry_after", None)
             self._remind(session_id, self._clock() + (wish or back_off(failures)))

@@ -169,13 +169,18 @@ def _whole(taken: Taken, steps: list[Step], clean: Redactor, name: str) -> Compa
     else:
         tokens = compact_pi.context_tokens(steps).tokens
     talk = talk_of(serialize(one for one in speeches if one.role != "system"), clean)
+    users = tuple(replace(one, text=clean(one.text)[0]) for one in users)
+    if not talk.parts:
+        if previous:
+            return replace(_already(steps[0], clean), strategy=name, users=users)
+        raise SessionEmptyError("there is nothing in words to sum up")
     return Compaction(
         strategy=name,
         history=talk,
         tokens_before=tokens,
         previous=clean(previous)[0],
         files=_clean_lists(file_lists(step.entry for step in steps), clean),
-        users=tuple(replace(one, text=clean(one.text)[0]) for one in users),
+        users=users,
         kept=_shown(speeches[-KEPT_LOOKED:], clean),
         decisions=_decisions(talk),
         summarized=len(speeches),
@@ -215,11 +220,11 @@ def branch(
     with taken.lines as lines:
         read = _checked(reader(taken, lines), check)
         found = prepare_branch(raw_steps(state, read, rows, edits=False), budget)
-    if not found.speeches:
+    talk = talk_of(serialize(found.speeches), clean)
+    if not talk.parts:
         return None
     own = set(rows)
     within = [at for at, row in enumerate(message_rows(state, rows[-1])) if row in own]
-    talk = talk_of(serialize(found.speeches), clean)
     return Branch(
         talk=talk,
         files=_clean_lists(found.files, clean),

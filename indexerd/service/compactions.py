@@ -13,21 +13,19 @@ import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from indexerd.core import compact_codex
 from indexerd.core.compact_pi import KEEP_RECENT, file_blocks
 from indexerd.core.handoff import Earlier, Handoff, Verbatim, document
 from indexerd.core.history import FileLists
-from indexerd.core.segments import Segment, encode
+from indexerd.core.segments import Segment
 from indexerd.core.summary_prompts import BRANCH_TOKENS, CHECKPOINT_TOKENS, TURN_TOKENS
 from indexerd.core.talk import Talk
 from indexerd.core.times import iso
 from indexerd.errors import UsageError
 from indexerd.events import Stretch
 from indexerd.io.instructions import instruction_files
-from indexerd.io.metas import digest_name, read_digest
 from indexerd.io.writer import MetaWriter
 from indexerd.llm.base import Model
 from indexerd.llm.threads import Check
@@ -45,6 +43,7 @@ from indexerd.service.compact_plans import (
     strategy_of,
 )
 from indexerd.service.looks import Looks
+from indexerd.service.stored_digest import store_segment
 from indexerd.service.summaries import Summaries, Summary, Task
 from indexerd.service.views import Taken
 from indexerd.settings import Settings
@@ -125,7 +124,8 @@ class Compactions:
         self._answers.by_id(row["sessionId"])  # NotFoundError: it was forgotten meanwhile
         if found.home is not None:
             segment = self._segment(found, made)
-            await asyncio.to_thread(self._store, found.home, row["sessionId"], segment)
+            store = partial(store_segment, self._writer, found.home, row["sessionId"], segment)
+            await asyncio.to_thread(store)
         return _branch_result(row, leaf, text, found, made)
 
     def _segment(self, found: Branch, made: Summary) -> Segment:
@@ -143,16 +143,6 @@ class Compactions:
             leaf_id=found.leaf_id,
             kind="branch",
         )
-
-    def _store(self, home: Path, session_id: str, segment: Segment) -> None:
-        """Put the summary of a branch into the sidecar, in the place of an older one of it."""
-        new = encode(segment)
-        held = [
-            one
-            for one in read_digest(home / digest_name(session_id))
-            if (one.get("kind"), one.get("leafId")) != (new["kind"], new["leafId"])
-        ]
-        self._writer.write_digest(home, session_id, [*held, new])
 
     def _row(self, params: Params) -> Row:
         ref = word(params, "ref")
@@ -226,8 +216,8 @@ async def _summed_up(
 ) -> tuple[str, list[Summary]]:
     if plan.done is not None:
         return plan.done, []
-    text, made = NO_HISTORY, list[Summary]()
-    if plan.history.parts or plan.previous:
+    text, made = plan.previous or NO_HISTORY, list[Summary]()
+    if plan.history.parts:
         made.append(await write(_task(row, plan, plan.history, "checkpoint", focus)))
         text = made[-1].text
     if plan.prefix.parts:

@@ -122,7 +122,9 @@ def planned(taken: Taken, check: Check, settings: Settings, *, manual: bool) -> 
     return replace(
         plan,
         span=place,
-        previous="\n\n".join(one.content for one in held[-PREVIOUS_SEGMENTS:]),
+        previous=redactor(settings)("\n\n".join(one.content for one in held[-PREVIOUS_SEGMENTS:]))[
+            0
+        ],
         leaf_id=name_at(state, rows[place[1]]),
         tokens=tokens,
         tokens_before=verbatim + sum(one.token_count for one in held),
@@ -150,10 +152,15 @@ def _told(
         "max_tokens": min(SEGMENT_TOKENS, max(LEAST_TOKENS, aim)),
         "decisions": decisions(own_words(text) for _, text in said),
         "files_modified": tuple(clean(one)[0] for one in files_modified),
-        "tools_used": tools_used,
+        "tools_used": tuple(_clean_use(one, clean) for one in tools_used),
         "topics": tuple(_topics(own_words(text) for role, text in said if role == "user")),
         "commands": tuple(_commands(entries, clean)),
     }
+
+
+def _clean_use(use: ToolUse, clean: Redactor) -> ToolUse:
+    """Uses were redacted when they were read, but not by the user's own patterns."""
+    return replace(use, notable_uses=tuple(clean(one)[0] for one in use.notable_uses))
 
 
 def _topics(texts: Iterable[str]) -> list[str]:

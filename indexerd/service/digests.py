@@ -12,7 +12,6 @@ import asyncio
 import secrets
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -22,7 +21,6 @@ from indexerd.core.times import iso
 from indexerd.errors import NotFoundError, UsageError
 from indexerd.events import Stretch
 from indexerd.io.logs import Event
-from indexerd.io.metas import digest_name, read_digest
 from indexerd.io.writer import MetaWriter
 from indexerd.llm.base import Model
 from indexerd.service.answers import Answers, flag, word
@@ -31,6 +29,7 @@ from indexerd.service.exclusions import Exclusions
 from indexerd.service.histories import history
 from indexerd.service.looks import Looks
 from indexerd.service.news import News
+from indexerd.service.stored_digest import store_segment
 from indexerd.service.summaries import Summaries, Summary, Task
 from indexerd.settings import Settings
 
@@ -128,7 +127,8 @@ class Digests:
         summary = await self._summaries.write(_task(row, plan), settings, self._models())
         segment = self._segment(plan, summary, first, last)
         self._answers.by_id(session_id)  # NotFoundError: it was forgotten meanwhile
-        await asyncio.to_thread(self._store, plan.home, session_id, segment)
+        store = partial(store_segment, self._writer, plan.home, session_id, segment)
+        await asyncio.to_thread(store)
         return self._report(row, plan, segment, summary)
 
     def _segment(self, plan: Plan, summary: Summary, first: int, last: int) -> Segment:
@@ -146,11 +146,6 @@ class Digests:
             leaf_id=plan.leaf_id,
         )
         return parse(encode(made)) or made  # as whoever reads it will see it
-
-    def _store(self, home: Path, session_id: str, segment: Segment) -> None:
-        """Add a line to what is there; lines of other hands stay as they are."""
-        held = read_digest(home / digest_name(session_id))
-        self._writer.write_digest(home, session_id, [*held, encode(segment)])
 
     def _report(self, row: Row, plan: Plan, segment: Segment, summary: Summary) -> dict[str, Any]:
         session_id = row["sessionId"]

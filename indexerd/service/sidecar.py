@@ -109,11 +109,12 @@ class Sidecars:
 
     async def part(self, row: Row) -> None:
         """A session's sets are about to go: each fork that reads them gets its copy."""
-        own = self._place(row)
+        if self._home(row) is None:  # there is no place in which it could have had any
+            return
         async with self._one_at_a_time:
             with suppress(InvalidMetaError, AccessError):  # what reads it reads nothing
-                found = await asyncio.to_thread(held, own, self._before(row))
-                for heir in await self._heirs(own.session_id) if found.context else ():
+                found = await asyncio.to_thread(held, self._place(row), self._before(row))
+                for heir in await self._heirs(row["sessionId"]) if found.context else ():
                     await self._bequeath(heir, found.context)
 
     # -- one at a time -------------------------------------------------------------------

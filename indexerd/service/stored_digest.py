@@ -1,10 +1,16 @@
-"""The segments in a session's sidecar, as whoever wrote it left them."""
+"""The segments in a session's sidecar, as whoever wrote it left them, and one more."""
 
 from __future__ import annotations
 
-from indexerd.core.segments import Segment, chain, message_rows, parse
+from pathlib import Path
+from threading import Lock
+
+from indexerd.core.segments import Segment, chain, encode, message_rows, parse
 from indexerd.io.metas import digest_name, read_digest
+from indexerd.io.writer import MetaWriter
 from indexerd.service.views import Taken
+
+_storing = Lock()
 
 
 def stored_segments(taken: Taken) -> list[Segment]:
@@ -18,3 +24,18 @@ def stored_segments(taken: Taken) -> list[Segment]:
 def chain_of(taken: Taken) -> list[Segment]:
     """Those that hold on the path that the session is seen from, oldest first."""
     return chain(taken.state, message_rows(taken.state), stored_segments(taken))
+
+
+def store_segment(writer: MetaWriter, home: Path, session_id: str, segment: Segment) -> None:
+    """Add a line to a session's sidecar; lines of other hands stay as they are.
+
+    The summary of a branch takes the place of an older one of it. Who stores reads what is there
+    and writes all of it anew: only one does so at a time.
+    """
+    new = encode(segment)
+    with _storing:
+        held = read_digest(home / digest_name(session_id))
+        if segment.kind == "branch":
+            mine = segment.kind, segment.leaf_id
+            held = [one for one in held if (one.get("kind"), one.get("leafId")) != mine]
+        writer.write_digest(home, session_id, [*held, new])

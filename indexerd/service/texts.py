@@ -215,7 +215,7 @@ def _light(entry: Entry) -> Entry:
     """Without what is not looked at here: a step holds many entries, each of any size."""
     return replace(
         entry,
-        texts=(entry.text[: 4 * TEXT_MAX],),
+        texts=(entry.text[: 4 * TEXT_MAX],) if _speaks(entry.kind) else (),
         tools=tuple([replace(call, arguments=None) for call in entry.tools]),
         thinking=(),
         results=(),

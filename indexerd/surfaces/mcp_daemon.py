@@ -73,9 +73,7 @@ class Desk:
     clock: Callable[[], float] = time.monotonic
     _quick: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, AT_ONCE))
     _asking: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, ASKING_AT_ONCE))
-    _summing: asyncio.Semaphore = field(
-        default_factory=partial(asyncio.Semaphore, SUMMING_AT_ONCE)
-    )
+    _summing: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, SUMMING_AT_ONCE))
     _window: Window = field(init=False)
     _trees: Shelf = field(init=False)
 
@@ -97,8 +95,9 @@ class Desk:
 
         `questions`: so many may be put to a model, which takes its time; CallLimitError where
         there were too many lately. `seconds`: they are summaries, and each answer may take that
-        long, since it may need several calls of the model. `verbatim`: a session's own words come back, which need the
-        user's own patterns of what is secret: ConfigError where the configuration cannot be read.
+        long, since it may need several calls of the model. `verbatim`: a session's own words come
+        back, which need the user's own patterns of what is secret: ConfigError where the
+        configuration cannot be read.
         UsageError where `cwd` can be no directory.
         """
         if questions:

@@ -14,15 +14,17 @@ from mcp.server.mcpserver.tools import Tool
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from indexerd.core import sets
-from indexerd.service.compactions import FOCUS_MAX
 from indexerd.surfaces.mcp_trees import NODES_MAX
+
+FOCUS_MAX = 4000  # characters, and
+KEEP_MAX = 1_000_000  # tokens: as the daemon has it, whose modules are slow to import
 
 
 def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-WHOLE = BeforeValidator(_whole)
+WHOLE = BeforeValidator(_whole)  # behind the bounds: before them it keeps them from the schema
 
 Session = Annotated[
     str,
@@ -58,9 +60,9 @@ Since = Annotated[
     str,
     Field(max_length=64, description="Only sessions active since then: an ISO-8601 date or time."),
 ]
-Limit = Annotated[int, WHOLE, Field(ge=1, le=50, description="How many at most.")]
-Nodes = Annotated[int, WHOLE, Field(ge=1, le=NODES_MAX, description="How many at most.")]
-Offset = Annotated[int, WHOLE, Field(ge=0, le=1_000_000, description="Leave out so many.")]
+Limit = Annotated[int, Field(ge=1, le=50, description="How many at most."), WHOLE]
+Nodes = Annotated[int, Field(ge=1, le=NODES_MAX, description="How many at most."), WHOLE]
+Offset = Annotated[int, Field(ge=0, le=1_000_000, description="Leave out so many."), WHOLE]
 SetName = Annotated[
     str,
     Field(
@@ -84,8 +86,16 @@ Leaf = Annotated[
     str,
     Field(max_length=200, description="Another branch: the id of its last entry (list_branches)."),
 ]
-Focus = Annotated[
-    str, Field(max_length=FOCUS_MAX, description="What the summary should dwell on.")
+Focus = Annotated[str, Field(max_length=FOCUS_MAX, description="What the summary should dwell on.")]
+Kept = Annotated[
+    int,
+    Field(ge=0, le=KEEP_MAX, description="Tokens of the newest messages that pi's rules keep."),
+    WHOLE,
+]
+Before = Annotated[
+    int,
+    Field(ge=0, le=100_000_000, description="nextBefore of the page before; 0 for the newest."),
+    WHOLE,
 ]
 Turn = Annotated[
     str,

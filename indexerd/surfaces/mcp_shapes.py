@@ -61,6 +61,13 @@ class SearchAnswer(TypedDict):
     truncated: NotRequired[Truncated]
 
 
+class Candidate(TypedDict):
+    """A session that is referred to."""
+
+    sessionId: str
+    name: str
+
+
 class Brief(TypedDict):
     """One session in a list."""
 
@@ -73,6 +80,7 @@ class Brief(TypedDict):
     modifiedAt: str
     userMessageCount: int
     state: NotRequired[str]
+    parentSessionId: NotRequired[str]
     gone: NotRequired[bool]
     subagent: NotRequired[bool]
 
@@ -111,6 +119,13 @@ class SessionAnswer(TypedDict):
     filesRead: Paths
     toolsUsed: dict[str, int]
     parentSessionId: NotRequired[str]
+    parentSessionFile: NotRequired[Path]
+    forkedFrom: NotRequired[
+        Annotated[
+            list[Candidate],
+            Field(description="Its parent first, then that one's; no name: not known here."),
+        ]
+    ]
     gone: bool
     context: Sets
     labels: dict[str, str]
@@ -148,13 +163,6 @@ class ResolveAnswer(TypedDict):
     name: str
     how: str
     score: NotRequired[float]
-
-
-class Candidate(TypedDict):
-    """A session that a reference may mean."""
-
-    sessionId: str
-    name: str
 
 
 class AskedQuestion(TypedDict):
@@ -219,6 +227,32 @@ class TreeAnswer(TypedDict):
     ]
     nodes: list[Node]
     warnings: list[str]
+    truncated: NotRequired[Truncated]
+
+
+class Tip(TypedDict):
+    """Where a branch ends."""
+
+    leafId: str
+    branchPointId: Annotated[str | None, Field(description="The entry where it parts.")]
+    entries: int
+    userMessages: int
+    lastActivity: str
+    active: Annotated[bool, Field(description="Whether the session is on it.")]
+    label: NotRequired[str]
+    gist: NotRequired[str]
+    reason: NotRequired[str]
+
+
+class BranchesAnswer(TypedDict):
+    """Branches: the current one, then those that were active last."""
+
+    provenance: Provenance
+    sessionId: str
+    name: str
+    leafId: str | None
+    total: int
+    branches: list[Tip]
     truncated: NotRequired[Truncated]
 
 

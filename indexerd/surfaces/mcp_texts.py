@@ -63,11 +63,12 @@ class Safe:
         return quoted(plain, limit) if plain else ""
 
     def fit(self, text: object, most: int) -> str:
-        """As `quote`, in at most `most` bytes of JSON (a hundred or more)."""
+        """As `quote`, in at most `most` bytes of JSON (ten or more); what was cut ends in "…"."""
         plain = self._redacted(clean_text(_str(text), LOOKED_AT))
         limit = most
         while plain:
-            shown = quoted(plain[: limit + 8], limit)  # a little more, so that a cut is marked
+            mark = " …" if len(plain) > limit else ""
+            shown = quoted(plain[:limit], limit) + mark
             if size(shown) <= most:
                 return shown
             limit = limit * 3 // 4

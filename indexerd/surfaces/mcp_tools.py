@@ -115,8 +115,9 @@ class Tools(Teller):
     ) -> Annotated[CallToolResult, shapes.ListAnswer]:
         """List the sessions of this project, newest first, with names and descriptions.
 
-        Call it to see what was worked on lately (with limit 1: the most recent one), or to find a
-        session whose words you do not know. A fork names its `parentSessionId`. Next: get_session for more of one; search_sessions if you know a word of it.
+        Call it to see what was worked on lately (with `limit` 1: the most recent one), or to find
+        a session whose words you do not know. A fork names its `parentSessionId`. Next:
+        get_session for more of one; search_sessions if you know a word of it.
         """
         work = partial(
             answers.sessions,

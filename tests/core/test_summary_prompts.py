@@ -25,6 +25,7 @@ SKELETON += ["### In Progress", "### Blocked", "## Key Decisions", "## Next Step
 
 
 def stretch(kind: str = "segment", previous: str = "", most: int = SEGMENT_TOKENS) -> Stretch:
+    """What is to be summed up."""
     return Stretch(kind=kind, messages=(), previous=previous, max_tokens=most)
 
 

@@ -17,11 +17,13 @@ PARTS = st.lists(
 
 
 def clean(text: str) -> tuple[str, dict[str, int]]:
+    """The built-in patterns."""
     found = redact(text)
     return found.text, found.counts
 
 
 def plain(text: str) -> tuple[str, dict[str, int]]:
+    """Nothing is secret."""
     return text, {}
 
 

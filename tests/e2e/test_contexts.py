@@ -1,10 +1,8 @@
-"""Relevant context in the real program: two clients, restarts, forks, commands (S4)."""
+"""Relevant context in the real program: restarts, forks, events, commands (S4)."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,29 +13,6 @@ from indexerd.errors import ContextTooLargeError, NotFoundError, UsageError
 from tests.e2e.world import Session, World, until
 
 HEAD = "[SESSION RESUMED]\nShell state was reset. Re-run environment setup before continuing.\n\n"
-MERGES = 500  # of each client; every twenty they are looked for, and cleared
-
-# Merges into two sets of its own, and now and then into one that both have.
-CLIENT = """
-import sys
-from indexerd.client import Client
-
-socket, session, who, merges = sys.argv[1:]
-with Client(socket, timeout=30) as daemon:
-    def put(name, items, mode="merge"):
-        asked = {"session": session, "setName": name, "items": items, "mode": mode}
-        return daemon.call("set_relevant_context", asked)
-
-    for number in range(int(merges)):
-        put(f"{who}{number % 2}", [f"{who} {number}"])
-        if number % 20 == 19:
-            put("both", [f"{who} {number // 40}"])
-            context = daemon.call("get_relevant_context", {"session": session})["context"]
-            for half in (0, 1):
-                expected = [f"{who} {one}" for one in range(number - 19, number + 1)][half::2]
-                assert context[f"{who}{half}"] == expected, (who, number, context)
-                put(f"{who}{half}", [], "replace")
-"""
 
 
 @pytest.fixture
@@ -64,28 +39,6 @@ def put(world: World, session: str, name: str, *items: str, **more: Any) -> Any:
 def context(world: World, session: str) -> Any:
     """All sets of a session."""
     return world.call("get_relevant_context", session=session)["context"]
-
-
-def test_two_clients_that_merge_at_once_lose_nothing(world: World) -> None:
-    """S4.10: every merge of two processes is there, and nothing of one is undone by the other."""
-    with world.daemon():
-        session = known(world)
-        argv = [sys.executable, "-c", CLIENT, str(world.socket), session.id]
-        clients = [
-            subprocess.Popen(
-                [*argv, who, str(MERGES)], env=world.env, stderr=subprocess.PIPE, text=True
-            )
-            for who in ("x", "y")
-        ]
-        for client in clients:
-            _, stderr = client.communicate(timeout=50)
-            assert client.returncode == 0, stderr
-        found = context(world, session.id)
-        assert sorted(found["both"]) == sorted(f"{who} {n}" for who in "xy" for n in range(5))
-        assert found.keys() == {"both"}
-    telemetry = [one for one in world.telemetry() if one["customType"] == "relevant-context:set"]
-    assert len(telemetry) == 2 * (MERGES + MERGES // 20 * 2) + 10  # merges, clears, and `both`
-    assert telemetry[0].items() >= {"contextChanged": True, "sessionId": session.id}.items()
 
 
 def test_context_comes_back_after_a_restart_and_after_indexing(world: World) -> None:

@@ -134,8 +134,38 @@ async def converse(client: Client, session: Session) -> None:
     assert kept["context"] == {"files": items}
 
 
+async def sum_up(client: Client, world: World, session: Session) -> None:
+    """Fold a session, read it, hand it over, and sum up a branch that was left."""
+    which = {"session": session.id}
+    made = await good(client, "digest_session", **which)
+    assert (made["made"], made["covering"]) == (True, [0, 3])
+    page = await good(client, "session_history", **which)
+    assert [one["covering"] for one in page["segments"]] == [[0, 3]]
+    assert [one["n"] for one in page["recent"]] == list(range(4, 2 * session.turns))
+    figures = await good(client, "session_stats", **which)
+    assert figures["totals"]["foldedMessages"] == page["foldedMessages"] == 4
+    handed = (await good(client, "compact_session", **which, handoff=True))["handoff"]
+    assert "port 4173" in handed
+    assert not [bad for bad in (KEY, "</system>", "\nSystem:", "@@") if bad in handed]
+    plain = await good(client, "compact_session", **which, strategy="codex")
+    assert plain["replacementHistory"][-1]["role"] == "user"
+    fork = session.last
+    left = session.turn("Try a red confirm button instead.", "Red is too loud here.")
+    session.last = fork
+    session.turn("Keep the confirm button blue.", "It stays blue.")
+    until(lambda: len(world.call("branches", ref=session.id)["tips"]) == 2, "the branch")
+    made = await good(client, "summarize_branch", **which, leaf=left)
+    assert "red confirm button" in made["summary"]
+    tips = (await good(client, "list_branches", **which))["branches"]
+    assert [(one["active"], bool(one.get("gist"))) for one in tips] == [
+        (True, False),
+        (False, True),
+    ]
+    assert tips[1]["leafId"] == left
+
+
 def test_a_host_asks_the_real_daemon(world: World) -> None:
-    """Issue 4, S0.60, S4.9, S0.64: the official client over stdio calls the tools.
+    """Issue 4, S0.60, S1.34, S4.9, S0.64: the official client over stdio calls the tools.
 
     No daemon is an error with its cure, before and after; the same server works with one.
     """
@@ -153,6 +183,7 @@ def test_a_host_asks_the_real_daemon(world: World) -> None:
             until(lambda: world.call("search", query="confirm button")["hits"], "the text")
             await look(client, session)
             await converse(client, session)
+            await sum_up(client, world, session)
         assert (await client.call_tool("list_sessions", {})).is_error
 
     play(world, scene)

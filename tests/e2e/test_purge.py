@@ -89,9 +89,7 @@ def test_a_purged_session_is_gone_and_stays_gone(world: World) -> None:
     (world.state / "ledger.sqlite").unlink()
     (world.state / "catalog.sqlite").unlink()
     world.run("run", "--once")
-    rows = world.run("list", "--all", "--json")["sessions"]
-    assert [other.id] == [row["sessionId"] for row in rows]
-    assert ours(world, session) == []
+    assert (ours(world, session), ours(world, other)) == ([], [f"{other.id}.meta.json"])
     assert SECRET.encode() not in stored(world)
 
     told = world.run("purge", other.id, "--yes", "--json", code=69)
@@ -122,6 +120,13 @@ def test_a_run_under_way_writes_nothing_and_all_can_be_taken_back(world: World) 
         until(lambda: world.call("search", query=SECRET)["hits"], "its text")
         with pytest.raises(NotFoundError):
             world.call("purge", ref=session.id, undo=True)
+
+        short = world.session(turns=1)
+        until(lambda: world.row(short.id), "a session without a meta file")
+        short.path.unlink()
+        until(lambda: world.row(short.id)["gone"], "its end")
+        assert world.call("purge", ref=short.id)["removed"] == []
+        assert world.row(short.id) == {}
 
 
 def forked(world: World, session: Session) -> Session:

@@ -10,13 +10,52 @@ cached from request to request.
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
-from tests.e2e.rig import FIVE, LINE, PICK, REDIS, RETRY, Beholder, Isle, isle, needed, watched
+import pytest
+
+from tests.e2e import test_rig_claude as plain
+from tests.e2e.rig import (
+    FIVE,
+    GROW,
+    LINE,
+    PICK,
+    PORT,
+    REDIS,
+    RETRY,
+    RIG,
+    Beholder,
+    Isle,
+    isle,
+    needed,
+    watched,
+)
 from tests.e2e.test_rig_claude import Claude
-from tests.e2e.world import World
+from tests.e2e.world import World, until
 
 pytestmark = needed
+
+HEAD = "[SESSION RESUMED]\nShell state was reset. Re-run environment setup before continuing.\n\n"
+CALLER = PORT + 1  # a scripted model that calls a tool of ours, too
+NOTE = "Note what we work with."
+TOOL = "mcp__indexerd__set_relevant_context"
+# The rig's model, and one prompt to which it answers by calling our tool: argv is where the rig
+# is, the port, the prompt, the tool, and what to call it with.
+MODEL = """
+import json, sys
+rig, port, prompt, tool, noted = sys.argv[1:]
+sys.path.insert(0, rig)
+import fake_server as model, scenarios as s
+usual = model.map_call
+def call(op, args, body):
+    return (op, args, False) if op == tool else usual(op, args, body)
+model.map_call = call
+s.sc(prompt, s.T("", "", (tool, json.loads(noted))), s.T("That is done."))
+server = model.ThreadingHTTPServer(("127.0.0.1", int(port)), model.H)
+server.daemon_threads = True
+server.serve_forever()
+"""
 
 
 class Hooked:
@@ -40,9 +79,17 @@ class Hooked:
         eye.sees(talk.id, userMessageCount=len(FIVE))
         return talk.id, str(eye.indexed(talk.id)["name"])
 
-    def turns(self) -> list[list[str]]:
+    def model(self, noted: dict[str, Any]) -> str:
+        """Start the model that calls our tool with this, and say where it is."""
+        argv = (sys.executable, "-B", "-c", MODEL, str(RIG), str(CALLER), NOTE, TOOL)
+        logs = str(self.isle.world.root / "calls")
+        self.isle.start(*argv, json.dumps(noted), FAKE_CWD=str(self.isle.project), FAKE_LOG=logs)
+        until(lambda: self.isle.answers(CALLER, "/health"), "the model that calls tools")
+        return f"http://127.0.0.1:{CALLER}"
+
+    def turns(self, model: str = "model") -> list[list[str]]:
         """Each turn's request so far: its messages as text, without the marks of the cache."""
-        dumps = sorted((self.isle.world.root / "model").glob("*.json"))
+        dumps = sorted((self.isle.world.root / model).glob("*.json"))
         said = [json.loads(one.read_text()) for one in dumps]
         bodies = [one["body"] for one in said if one["body"].get("tools")]
         return [[_text(message) for message in body["messages"]] for body in bodies]
@@ -84,16 +131,38 @@ def test_a_reference_in_claude(bare_world: World) -> None:
         }
 
 
-def test_a_resumed_claude_knows_what_was_relevant(bare_world: World) -> None:
-    """S4.18: the context of a session is there when it is resumed, and once."""
+def test_a_resumed_claude_knows_what_was_relevant(
+    bare_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S4.15, S4.18: what its model noted by the tool is in one message of a resume, and stays it.
+
+    It is in the first request, once and to the byte; the next one has all of that as it was, and
+    the message that is new in it brings nothing of ours.
+    """
+    noted = {"setName": "files", "items": ["src/forecast.py", "src/gone.py"]}
     with watched(bare_world, "claude") as (isle, eye):
         hooked = Hooked(isle)
-        session, _ = hooked.past(eye)
+        hooked.claude.once(LINE)
         hooked.integrate()
-        item = "kept-for-the-resume"
-        bare_world.call("set_relevant_context", session=session, setName="notes", items=[item])
-        assert hooked.claude.once(RETRY, "--resume", session) == session
-        assert "\n".join(hooked.turns()[-1]).count(item) == 1
+        monkeypatch.setitem(plain.ENV, "ANTHROPIC_BASE_URL", hooked.model(noted))
+        with hooked.claude.talk() as talk:
+            talk.say(NOTE)  # its model is so quick that the daemon may not have seen the session
+            eye.sees(talk.id, userMessageCount=1, state="idle")
+            talk.say(NOTE)
+        assert "Set files: 2 items" in hooked.turns("calls")[-1][-1]
+        before = len(hooked.turns("calls"))
+        with hooked.claude.talk("--resume", talk.id) as again:
+            again.say(RETRY)
+            again.say(GROW)
+        first, second = hooked.turns("calls")[before:]
+    files = "Relevant files:\n- src/forecast.py\n(1 file(s) no longer exist)"
+    block = f"{HEAD}Session directory: {isle.project}\n\n{files}\n---"
+    (told,) = [text for text in first if "[SESSION RESUMED]" in text]
+    assert told.count(block) == 1
+    assert told.endswith(RETRY)
+    assert second[: len(first)] == first
+    assert second[-1].endswith(GROW)
+    assert "\n".join(second).count("[SESSION RESUMED]") == 1
 
 
 def test_without_a_daemon_claude_goes_on(bare_world: World) -> None:

@@ -20,6 +20,7 @@ from tests.e2e.world import World, until
 
 pytestmark = needed
 both = pytest.mark.parametrize("version", ["pi", "pi-old"])
+HEAD = "[SESSION RESUMED]\nShell state was reset. Re-run environment setup before continuing.\n\n"
 
 
 def past(pi: Pi) -> dict[str, Any]:
@@ -143,24 +144,31 @@ def test_the_daemons_own_run_is_shown(world: World) -> None:
     assert talk.statuses()[:2] == ["⏳ indexing...", "✅ session indexed ($0.000000)"]
 
 
-def test_what_was_noted_comes_back_on_resuming(world: World) -> None:
-    """S4.15, S4.18: sets that the model noted, with the first prompt of the next process, once."""
+@both
+def test_what_was_noted_comes_back_on_resuming(world: World, version: str) -> None:
+    """S4.15, S4.18: what the model noted by the tool comes with the first prompt of a resume.
+
+    Once and to the byte, as the last message of that request; the next request has it where it
+    was, and no other. A later resume is another one.
+    """
     note = {"setName": "files", "items": ["src/forecast.py", "src/gone.py"]}
     with isle(world) as made, world.daemon():
-        pi = Pi(made)
+        pi = Pi(made, version)
         with pi.talk() as talk:
             talk.prompt(f"call set_relevant_context {json.dumps(note)}", requests=2)
             stored = talk.last
-        pi.once("-c", "Where were we?")
-        (first,) = pi.requests()
+        with pi.talk("-c") as talk:
+            first, second = talk.prompt("Where were we?"), talk.prompt("And now?")
         pi.once("-c", "call get_relevant_context {}")
         *_, held = pi.requests()
     assert ("tool", "Set files: 2 items") in texts(stored)
-    (_, prompt), (_, block) = texts(first)[-2:]
-    assert prompt == "Where were we?"
-    assert block.startswith("[SESSION RESUMED]\n")
-    assert f"Session directory: {made.project}\n" in block
-    assert "- src/forecast.py\n(1 file(s) no longer exist)\n" in block
+    files = "Relevant files:\n- src/forecast.py\n(1 file(s) no longer exist)"
+    block = ("user", f"{HEAD}Session directory: {made.project}\n\n{files}\n---\n\n")
+    assert texts(first)[-2:] == [("user", "Where were we?"), block]
+    assert texts(first).count(block) == 1
+    assert begins_with(second, first)
+    assert texts(second)[len(texts(first)) + 1 :] == [("user", "And now?")]
+    assert texts(held).count(block) == 2
     assert json.loads(texts(held)[-1][1]) == {"files": note["items"]}
 
 

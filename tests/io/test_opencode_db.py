@@ -20,7 +20,7 @@ from indexerd.core.lines import Block
 from indexerd.errors import SessionUnreadableError
 from indexerd.io import opencode_db
 from indexerd.io.opencode_db import Database, lines, look, tail
-from indexerd.io.opencode_lines import BRIEF_TEXT, OUTPUT
+from indexerd.io.opencode_lines import BRIEF_TEXT
 from indexerd.io.scan import Found
 from indexerd.io.source import Source
 from tests.io.opencode_rows import EVENTS, SCHEMA, SCHEMA_2, START, Rows
@@ -339,7 +339,7 @@ def worked(path: Path, *, status: str = "completed") -> tuple[Rows, str]:
     state = {
         "status": status,
         "input": {"filePath": "/a", "content": "c" * 9000},
-        "output": "o" * 9000,
+        "output": "o" * 52_000,
         "metadata": {"sessionId": "ses_c", "preview": "p" * 9000},
     }
     rows.part("ses_a", "msg_2", "prt_2a", type="text", text="y" * 5000)
@@ -368,7 +368,7 @@ def test_a_skim_sees_little_and_a_reader_all(tmp_path: Path) -> None:
     call = answer["parts"][1]
     assert (call["tool"], call["callID"]) == ("write", "c1")
     assert call["state"]["input"] == {"filePath": "/a", "content": "c" * 9000}
-    assert call["state"]["output"] == "o" * OUTPUT
+    assert call["state"]["output"] == "o" * 52_000
     assert call["state"]["metadata"] == {"sessionId": "ses_c"}
     assert answer["parts"][2] == {"type": "file", "mime": "image/png"}
     assert (answer["modelID"], answer["cost"], answer["tokens"]) == ("m-1", 0.5, {"input": 3})

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from indexerd.core.speech import Speech
+from indexerd.events import Entry, Kind
 from indexerd.io.journal import Journal
 from indexerd.io.telemetry import Telemetry
 from indexerd.io.writer import MetaWriter
-from indexerd.llm.base import Model
+from indexerd.llm.base import Model, Reply, Tokens
 from indexerd.llm.scripted import Answer, Scripted
 from indexerd.service.answers import Answers
 from indexerd.service.compactions import Compactions
@@ -29,6 +32,7 @@ from indexerd.settings import Settings
 from tests.e2e.world import Session
 
 NOW = 1_800_000_000.0
+KEY = "ghp_" + "a1B2c3D4e5F6" * 3
 
 
 class Log:
@@ -161,3 +165,54 @@ class Bench:
     def events(self, name: str) -> list[dict[str, Any]]:
         """Log lines of a name."""
         return [line for line in self.log.lines if line["event"] == name]
+
+
+def calls(session: Session, name: str, arguments: dict[str, Any], output: str = "ok") -> None:
+    """An answer that calls a tool, and the tool's result."""
+    call = {"type": "toolCall", "id": f"c{session.turns}", "name": name, "arguments": arguments}
+    session.entry(
+        "message", message={"role": "assistant", "content": [call], "stopReason": "toolUse"}
+    )
+    result = [{"type": "text", "text": output}]
+    told = {"role": "toolResult", "toolCallId": call["id"], "toolName": name, "content": result}
+    session.entry("message", message=told)
+
+
+def working(bench: Bench, turns: int = 20) -> Session:
+    """A session in which things were done and decided."""
+    session = bench.session
+    session.turn("Where do the alerts go?", "We decided to write alerts to a file. It is small.")
+    session.say("user", "Please write it.")
+    session.turns += 1
+    calls(session, "write", {"path": "/w/alerts.py", "content": "x"})
+    session.turns += 1
+    calls(session, "bash", {"command": f"deploy --token {KEY} CUSTOM-42"}, f"used {KEY}")
+    session.say("assistant", f"Deployed with {KEY}.", stopReason="stop")
+    session.talk(turns)
+    return session
+
+
+def spoken(path: Path) -> list[Speech]:
+    """What a pi session says, without any code of ours but the estimate."""
+    found = []
+    for line in path.read_text().splitlines():
+        held = json.loads(line).get("message")
+        if held is None:
+            continue
+        texts = tuple(one["text"] for one in held["content"] if one["type"] == "text")
+        entry = Entry("", Kind.OTHER, "", held["role"], "")
+        asked = [one for one in held["content"] if one["type"] == "toolCall"]
+        extra = "".join(
+            one["name"] + json.dumps(one["arguments"], separators=(",", ":")) for one in asked
+        )
+        found.append(Speech(held["role"], entry, (*texts, extra) if extra else texts))
+    return found
+
+
+class Quoting(Scripted):
+    """A model that repeats the facts it is shown, as `FACT n`."""
+
+    async def generate(self, prompt: Any, *, timeout: float) -> Reply:
+        self.calls.append(prompt)
+        facts = dict.fromkeys(re.findall(r"FACT \d+", prompt.user))
+        return Reply("; ".join(facts), "m", tokens=Tokens(1, 1))

@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,6 @@ from indexerd.io.journal import Journal
 from indexerd.llm.base import Finish, Model, Reply, Tokens
 from indexerd.llm.offline import Extractive
 from indexerd.llm.scripted import Answer, Scripted
-from indexerd.service import summaries as module
 from indexerd.service.summaries import Summaries, Summary, Task
 from indexerd.service.treasury import Treasury
 from indexerd.settings import Settings
@@ -90,11 +88,12 @@ class Desk:
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
+    """Without a model."""
     return Desk(tmp_path)
 
 
 @pytest.fixture
-def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+def at_once(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Pauses are noted, and shortened."""
     pauses: list[float] = []
     sleep = asyncio.sleep
@@ -103,8 +102,8 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
         pauses.append(seconds)
         await sleep(0)
 
-    monkeypatch.setattr(module.asyncio, "sleep", noted)
-    yield pauses
+    monkeypatch.setattr(asyncio, "sleep", noted)
+    return pauses
 
 
 def long(count: int, size: int = 1000) -> Task:

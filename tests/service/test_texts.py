@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any
@@ -45,19 +46,38 @@ class Session:
         self.changes: dict[str, Any] = {}
         self.read = 0
 
-    def turn(self, parent: str | None, role: str = "assistant", at: int = 0, name: str = "") -> str:
-        """A message below another; an answer edits a file of its own and costs tokens."""
+    def turn(
+        self,
+        parent: str | None,
+        role: str = "assistant",
+        at: int = 0,
+        name: str = "",
+        beside: int = 0,
+    ) -> str:
+        """A message below another; an answer edits a file of its own and costs tokens.
+
+        `beside`: characters of what it thought, of what it wrote into the file, and of a result.
+        """
         name = name or f"e{len(self.tree)}"
         content: list[dict[str, Any]] = [{"type": "text", "text": f"word{len(self.tree)}"}]
         message: dict[str, Any] = {"role": role, "content": content}
         if role == "assistant":
-            call = {"type": "tool_use", "id": name, "name": "Edit", "input": {"file_path": name}}
+            call: dict[str, Any] = {
+                "type": "tool_use",
+                "id": name,
+                "name": "Edit",
+                "input": {"file_path": name},
+            }
             content.append(call)
+            if beside:
+                content.append({"type": "thinking", "thinking": "t" * beside})
+                call["input"]["new_string"] = "n" * beside
             usage = {"input_tokens": 1, "output_tokens": 2}
             message |= {"id": f"m{len(self.tree)}", "model": "claude-x", "usage": usage}
         elif role == "failed":
             message["role"] = "user"
             content[0] = {"type": "tool_result", "tool_use_id": parent, "is_error": True}
+            content[0]["content"] = "r" * beside
         kind = message["role"]
         held = {"type": kind, "uuid": name, "timestamp": stamp(at), "message": message}
         line = json.dumps(held, separators=(",", ":")).encode() + b"\n"
@@ -190,6 +210,21 @@ def test_what_was_undone_and_done_again_is_there_again(held: Session, watch: Wat
     held.tree.move_leaf(names[-1].encode())
     assert watch.all_read() == before
     assert before.tokens == (5, 10, 0, 0)
+
+
+def test_a_step_holds_no_more_than_it_needs(held: Session, watch: Watch) -> None:
+    """A: what was thought, given to tools and given back by them is not held until a step ends."""
+    size, count = 100_000, 60
+    for _ in range(count):
+        call = held.turn(held.tree.leaf_id, beside=size)
+        held.turn(call, "failed", beside=size)
+    tracemalloc.start()
+    try:
+        watch.all_read()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < count * size / 2
 
 
 def test_a_session_that_grows_is_read_once(held: Session, watch: Watch) -> None:

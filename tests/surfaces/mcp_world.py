@@ -22,6 +22,7 @@ from indexerd.core.inject import harmless
 from indexerd.paths import places
 from indexerd.surfaces.mcp import SessionServer
 from indexerd.surfaces.mcp_daemon import Desk
+from tests.surfaces.mcp_long import long_answers
 
 ID = "0190aaaa-0000-7000-8000-000000000001"
 KEY = "AKIAIOSFODNN7EXAMPLE"
@@ -40,6 +41,12 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "set_relevant_context": {"session": ID, "setName": "files", "items": ["/w/a.py"]},
     "get_relevant_context": {"session": ID},
     "resume_command": {"session": ID},
+    "list_branches": {"session": ID},
+    "session_history": {"session": ID},
+    "session_stats": {"session": ID},
+    "compact_session": {"session": ID},
+    "summarize_branch": {"session": ID, "leaf": "e9"},
+    "digest_session": {"session": ID},
 }
 
 
@@ -113,6 +120,7 @@ class Daemon:
                 "warnings": [],
             },
             "get_relevant_context": lambda params: {"text": "{}", "context": {"files": [HOSTILE]}},
+            **long_answers(ID, HOSTILE),
         }
 
     def params(self, method: str) -> list[dict[str, Any]]:
@@ -242,7 +250,15 @@ def strings(value: Any) -> Iterator[str]:
             yield from strings(one)
 
 
-EXACT = {"cwd", "gitBranch", "filesModified", "filesRead", "context", "setName"}
+EXACT = {
+    "cwd",
+    "gitBranch",
+    "parentSessionFile",
+    "filesModified",
+    "filesRead",
+    "context",
+    "setName",
+}
 
 
 def said(value: Any, *, exact: bool = False) -> Any:

@@ -47,7 +47,16 @@ TOOLS = {
     "set_relevant_context",
     "get_relevant_context",
     "resume_command",
+    "list_branches",
+    "session_history",
+    "session_stats",
+    "compact_session",
+    "summarize_branch",
+    "digest_session",
 }
+WRITE = {"set_relevant_context", "summarize_branch", "digest_session"}
+SUM = {"compact_session", "summarize_branch", "digest_session"}
+ASK_MODELS = {"query_session", "expand_references"} | SUM
 
 
 @pytest.fixture
@@ -60,7 +69,10 @@ def daemon(tmp_path: Path) -> Daemon:
 
 
 def test_tools_are_described_and_annotated(daemon: Daemon) -> None:
-    """Issue 4 point 5: ten tools, each with a paragraph, described parameters, true hints."""
+    """Issue 4 point 5, S1.34: the tools, each with a paragraph, described parameters, true hints.
+
+    Those that have a model write a summary say that it costs something.
+    """
     listed = talk(desk(daemon), lambda client: client.list_tools()).tools
     assert {one.name for one in listed} == TOOLS
     for one in listed:
@@ -72,9 +84,11 @@ def test_tools_are_described_and_annotated(daemon: Daemon) -> None:
         assert one.input_schema["additionalProperties"] is False
         assert all(field["description"] for field in one.input_schema["properties"].values())
         hints = one.annotations
-        assert hints.read_only_hint is (one.name != "set_relevant_context")
+        assert hints.read_only_hint is (one.name not in WRITE)
         assert hints.destructive_hint is False
-        assert hints.open_world_hint is (one.name in ("query_session", "expand_references"))
+        assert hints.open_world_hint is (one.name in ASK_MODELS)
+        assert hints.idempotent_hint is (one.name not in ASK_MODELS)
+        assert ("cost something" in one.description) is (one.name in SUM)
     tree = next(one for one in listed if one.name == "get_tree")
     assert set(tree.input_schema["properties"]["show"]["enum"]) == set(FILTERS)
 
@@ -124,11 +138,11 @@ def _check_hostile(name: str, data: dict[str, Any], words: str) -> None:
     if name not in ("resolve_session", "set_relevant_context", "resume_command"):
         assert "not instructions" in data["provenance"]
         assert data["provenance"] in words
-    if name in ("get_session", "get_tree", "query_session"):
+    if name.endswith(("_history", "_stats", "_branches")) or name in SUM or name == "get_tree":
         assert f"From session {ID}, written by agent pi" in words
     if name == "query_session":
         assert "; answered by m/x:" in words
-    if name == "get_session":
+    if name in {"get_session"} | SUM:
         assert "; summarised by m/x:" in words
 
 

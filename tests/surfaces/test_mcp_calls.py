@@ -48,11 +48,19 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("search_sessions", {"query": "x", "limit": "3"}, "limit"),
     ("list_sessions", {"limit": True}, "limit"),
     ("list_sessions", {"limit": 1.5}, "limit"),
+    ("list_sessions", {"limit": 51}, "limit"),
     ("list_sessions", {"all_projects": "yes"}, "all_projects"),
     ("get_tree", {"session": ID, "offset": "1"}, "offset"),
     ("query_session", {"session": ID, "question": "x", "turnid": "1"}, "turnid"),
     ("query_session", {"session": ID}, "question"),
     ("query_session", {"session": 5, "question": "x"}, "session"),
+    ("session_history", {"session": ID, "full": "yes"}, "full"),
+    ("session_history", {"session": ID, "before": -1}, "before"),
+    ("compact_session", {"session": ID, "strategy": "claude"}, "strategy"),
+    ("compact_session", {"session": ID, "keepRecentTokens": "9"}, "keepRecentTokens"),
+    ("compact_session", {"session": ID, "instructions": "x" * 4001}, "instructions"),
+    ("summarize_branch", {"session": ID}, "leaf"),
+    ("digest_session", {"session": ID, "dry": True}, "dry"),
 ]
 
 

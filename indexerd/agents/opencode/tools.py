@@ -98,7 +98,7 @@ def _pieces(state: dict[str, Any]) -> str:
 
 def _is_cleared(part: dict[str, Any], state: dict[str, Any]) -> bool:
     several = ((state.get("time"), "compacted"), (part.get("time"), "pruned"))
-    return any([isinstance(time, dict) and bool(time.get(key)) for time, key in several])
+    return any(isinstance(time, dict) and bool(time.get(key)) for time, key in several)
 
 
 def failed(tools: Parts) -> tuple[str, ...]:
