@@ -69,6 +69,7 @@ def _print(app: App, report: Report) -> None:
     if show(app, report.to_json()):
         return
     rows = [(done.session_id, "indexed", done.model) for done in report.indexed]
+    rows += [(session_id, "digested", "") for session_id in report.digested]
     rows += [(session_id, "failed", kind) for session_id, kind, _ in report.failed]
     render.table(app, ("session", "", "model or reason"), rows)
     click.echo(

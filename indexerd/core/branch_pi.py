@@ -21,6 +21,10 @@ from indexerd.core.session import SessionState
 from indexerd.core.speech import Speech, Step
 from indexerd.events import Kind
 
+PREAMBLE = (  # what pi puts before the summary of a branch, for its model
+    "The user explored a different conversation branch before returning here.\n"
+    "Summary of that exploration:\n\n"
+)
 WINDOW = 128_000  # tokens of a model that does not say
 BUDGET = WINDOW - RESERVE
 _NEARLY_FULL = 0.9  # of the budget

@@ -61,6 +61,11 @@ def clean_text(text: str, limit: int) -> str:
     return _cut(_BLANK_LINES.sub("\n\n\n", lines).strip(), limit)
 
 
+def bare(text: str) -> str:
+    r"""A text without escape sequences and characters that have no width; white space stays."""
+    return _visible(_ESCAPES.sub("", text), "\n\t\r\v\f\x1c\x1d\x1e\x1f\x85")
+
+
 def escape_path(path: str) -> str:
     r"""A file name to look at: control, invisible and undecodable bytes are shown as `\x1b`.
 

@@ -293,6 +293,15 @@ def prepare(steps: Sequence[Step], keep: int = KEEP_RECENT) -> Prepared | None:
     )
 
 
+def reach(steps: Sequence[Step]) -> int:
+    """About how many tokens there are since the newest compaction, among which a cut is looked for.
+
+    Where `prepare` finds nothing to do, it tells why: is it more than was to be kept, then there
+    is no place for a cut.
+    """
+    return sum(_step_tokens(step) for step in steps[_newest_compaction(steps) + 1 :])
+
+
 def _newest_compaction(steps: Sequence[Step]) -> int:
     """The newest, where the model is told of it; -1 where there is none."""
     places = {step.place: at for at, step in enumerate(steps) if _is_compaction(step)}

@@ -13,12 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from indexerd.core import cues, earlier
+from indexerd.core.clean import clean_line
 from indexerd.core.earlier import BLOCKED, CHOSEN, DOING, DONE, EXACT, GOAL, NEXT, RULES
 from indexerd.core.heard import ENDED, RESULT, Item, Items, heard, item, thinned
 from indexerd.core.phrases import clip, topic_runs
 from indexerd.core.sentences import ASKING, listed, paths, read_turns, topics
 from indexerd.events import Stretch
 
+REQUEST_MAX = 240  # characters of what a turn began with
 COMPRESSION = 0.3  # what is aimed at: characters of the summary to those of the stretch
 CHECKPOINT_MAX = 16_000  # characters of any summary
 CHARS = 4  # of a token
@@ -88,6 +90,8 @@ def gist(stretch: Stretch, check: Callable[[], None]) -> str:
         _settle(old, new)
     else:
         new, old = _folded(kind, new, old), {}
+    if kind == "turn" and not new.get(GOAL):  # whatever it is, it is what was asked for
+        new[GOAL] = [item(one) for one in _request(stretch) if one]
     _once(old, new)
     room = _room(kind, stretch)
     files = _files(stretch, room) if kind == "segment" else ""
@@ -96,6 +100,11 @@ def gist(stretch: Stretch, check: Callable[[], None]) -> str:
     fixed = sum(len(head) + 2 + (0 if sparse else len(_NOTE)) for head, _ in heads)
     kept = _fitted(kind, old, new, max(0, room - fixed - len(files)))
     return _cut(_rendered(heads, kept, files, sparse=sparse), CHARS * stretch.max_tokens)
+
+
+def _request(stretch: Stretch) -> list[str]:
+    asked = next((text for role, text in stretch.messages if role == "user" and text.strip()), "")
+    return [clip(clean_line(asked[: 4 * REQUEST_MAX], 2 * REQUEST_MAX), REQUEST_MAX)]
 
 
 # -- old and new ---------------------------------------------------------------------------

@@ -53,6 +53,13 @@ def file_lists(entries: Iterable[Entry]) -> FileLists:
     return FileLists(_sorted(read - modified), _sorted(modified))
 
 
+def merged(*lists: FileLists) -> FileLists:
+    """What all of these lists hold."""
+    modified = {path for one in lists for path in one.modified}
+    read = {path for one in lists for path in one.read}
+    return FileLists(_sorted(read - modified), _sorted(modified))
+
+
 def _paths(told: Any, key: str) -> Iterator[str]:
     listed = told.get(key) if isinstance(told, dict) else None
     for one in listed if isinstance(listed, list) else ():

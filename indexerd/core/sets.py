@@ -232,8 +232,8 @@ def _unknown(name: str) -> tuple[str, ...]:
 def told(context: Mapping[str, Sequence[str]], name: str | None = None) -> tuple[str, Context]:
     """All sets or the one named, and the same as text (S4.8)."""
     found = {key: list(items) for key, items in context.items()}
-    if name is not None:
-        found = {name: found.get(name, [])}
+    if asked := (name or "").strip(" "):  # models give "" where they mean nothing
+        found = {asked: found.get(asked, [])}
     return json.dumps(found, indent=2, ensure_ascii=False) if found else NOTHING, found
 
 
@@ -248,7 +248,7 @@ def resume_block(
     `exists` is asked of every file that is shown, as it is stored.
     """
     text = "[SESSION RESUMED]\nShell state was reset. Re-run environment setup before continuing.\n"
-    text += f"\nSession directory: {_on_a_line(escape_path(cwd))}\n"
+    text += f"\nSession directory: {_on_a_line(escape_path(cwd)) or '(unknown)'}\n"
     hint = (env_hint or "").strip()
     if len(hint) > ITEM_MAX:
         hint = f"(not shown: {len(hint)} characters)"  # a part of it would be another command
@@ -318,7 +318,10 @@ def _shown(context: Mapping[str, Sequence[str]]) -> dict[str, _Shown]:
     found: dict[str, _Shown] = {}
     room, characters = SHOWN_MAX, SHOWN_CHARACTERS
     for name in sorted(context, key=lambda one: one not in ("files", "applet")):
-        held = [item for item in context[name] if clean_line(item, ITEM_MAX)]
+        # One that is too long to be shown is not looked through, only counted.
+        held = [
+            item for item in context[name] if len(item) > ITEM_MAX or clean_line(item, ITEM_MAX)
+        ]
         items: list[str] = []
         for item in held:
             if len(items) < room and len(item) <= min(ITEM_MAX, characters):
@@ -341,7 +344,7 @@ def _is_harmless(item: str) -> bool:
     """Whether an item can stand in a prompt as it is."""
     if not _is_plain(item) or _TEMPLATE.search(item):
         return False
-    drawn = item.translate(_DRAWN)
+    drawn = item.translate(_DRAWN).replace("<(", "((")  # a shell's; no tag begins so
     return harmless(drawn) == drawn
 
 

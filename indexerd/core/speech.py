@@ -94,7 +94,7 @@ def _steps(state: SessionState, parts: Iterable[Part], read: Read) -> Iterator[S
         if size > TEXT_MAX:
             raise ContextTooLargeError(
                 f"what is to be summed up is longer than {TEXT_MAX} characters",
-                hint="name an earlier entry with --leaf",
+                hint="name an earlier entry with --leaf, where there is that option",
             )
         yield Step(part.row, part.entry, speeches, part.place)
 

@@ -43,6 +43,7 @@ Did = Literal["created", "updated", "unchanged", "removed", "absent"]
 Text = str | None
 _HEAD = f"{MARKER}; `indexerd integrate codex --remove` takes it away"
 _MADE = re.compile(r", directories made: (\d+)")
+_RULE = "---\n"  # what a skill begins with; its head is YAML
 _COMMENTS = {".md": ("<!-- ", " -->"), ".py": ("# ", ""), ".toml": ("# ", "")}
 
 
@@ -104,7 +105,7 @@ def _undo(edit: Edit, before: Text, after: Text) -> None:
         held, stamp = _read(target)
         if before != after and held == after:
             _put(target, before, stamp, edit.mode)
-            made = _new(after.partition("\n")[0]) if before is None and after else 0
+            made = _new(_split(after)[1]) if before is None and after else 0
             for one in [*target.parents][:made]:
                 drop_directory(str(one))
 
@@ -243,7 +244,8 @@ def _broken(path: str, why: str, hint: str = "mend the file; nothing was changed
 def own_file(path: str, body: str, *, force: bool = False) -> Edit:
     """A file that is ours as a whole: its first line is a marker with a hash of the rest.
 
-    The marker says how many directories had to be made for it.
+    Where it begins with a rule, as a skill does, agents want that first, and the marker is below
+    it. The marker says how many directories had to be made for it.
     """
     parents = Path(path).parents
     new = next(count for count, one in enumerate(parents) if one.is_dir())
@@ -257,7 +259,7 @@ def no_own_file(path: str, *, force: bool = False) -> Edit:
 
 def is_ours(text: str) -> bool:
     """Whether a text begins with our marker."""
-    return MARKER in text.partition("\n")[0]
+    return MARKER in _split(text)[1]
 
 
 def owned(directory: str) -> list[str]:
@@ -270,14 +272,22 @@ def owned(directory: str) -> list[str]:
 
 
 def _head(path: Path) -> str:
+    """The beginning of a file: as many lines as a marker may be in."""
     with suppress(OSError), path.open("rb") as file:
-        return file.readline(1000).decode("utf-8", "replace")
+        return (file.readline(1000) + file.readline(1000)).decode("utf-8", "replace")
     return ""
+
+
+def _split(text: str) -> tuple[str, str, str]:
+    """A rule at the head of a text, if there is one; the line after it; and the rest."""
+    rule = _RULE if text.startswith(_RULE) else ""
+    line, _, rest = text.removeprefix(rule).partition("\n")
+    return rule, line, rest
 
 
 def directories(path: str) -> list[str]:
     """The directories that were made for a file of ours, which is there; the innermost first."""
-    count = _new(_head(Path(path)))
+    count = _new(_split(_head(Path(path)))[1])
     return [str(one) for one in [*Path(path).parents][:count]]
 
 
@@ -290,7 +300,7 @@ def _new(line: str) -> int:
 def _own(path: str, body: Text, force: bool, new: int, before: Text) -> Text:
     if before is None:
         return None if body is None else _marked(path, body, new)
-    line, _, rest = before.partition("\n")
+    _, line, rest = _split(before)
     if not is_ours(before):
         raise UsageError(f"{path} is not ours", hint="move it out of the way")
     if f" {_digest(rest)} " not in line and not force:
@@ -299,10 +309,12 @@ def _own(path: str, body: Text, force: bool, new: int, before: Text) -> Text:
 
 
 def _marked(path: str, body: str, new: int) -> str:
-    opened, closed = _COMMENTS.get(Path(path).suffix, ("// ", ""))
+    rule = _RULE if body.startswith(_RULE) else ""
+    opened, closed = ("# ", "") if rule else _COMMENTS.get(Path(path).suffix, ("// ", ""))
+    rest = body.removeprefix(rule)
     made = f", directories made: {new}" if new else ""
-    told = f"{MARKER}, sha256 {_digest(body)} of what follows{made}; `indexerd integrate` keeps it"
-    return f"{opened}{told}{closed}\n{body}"
+    told = f"{MARKER}, sha256 {_digest(rest)} of what follows{made}; `indexerd integrate` keeps it"
+    return f"{rule}{opened}{told}{closed}\n{rest}"
 
 
 def _digest(body: str) -> str:

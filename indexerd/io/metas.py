@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from indexerd.errors import AccessError
+from indexerd.errors import AccessError, InvalidMetaError
 from indexerd.meta import (
     META_BYTES_MAX,
     MetaFile,
@@ -89,8 +89,22 @@ def read_user(path: Path) -> UserFile | None:
 
 
 def read_digest(path: Path) -> list[dict[str, Any]]:
-    """Read a digest's segments in their order; none when there is no file."""
-    return parse_digest(_read(path) or b"")
+    """Read a digest's segments in their order; none when there is no file. Errors as below."""
+    return parse_digest(digest_bytes(path))
+
+
+def digest_bytes(path: Path) -> bytes:
+    """A digest as it stands; empty when there is no file.
+
+    InvalidMetaError for one that is longer than any reader takes: a part of it would tell lies.
+    """
+    data = _read(path) or b""
+    if len(data) > META_BYTES_MAX:
+        raise InvalidMetaError(
+            f"{path} is longer than {META_BYTES_MAX:,} bytes",
+            hint="move it away, or take lines out of it that you need no more",
+        )
+    return data
 
 
 def stamp(path: Path) -> Stamp | None:

@@ -88,13 +88,14 @@ def query_row(**attempt: Any) -> dict[str, Any]:
 
 
 def digest_row(
-    *, task: str, covering: tuple[int, int] | None = None, **attempt: Any
+    *, task: str, by: str, covering: tuple[int, int] | None = None, **attempt: Any
 ) -> dict[str, Any]:
     """One attempt at summing up a part of a session (S2.24), with the fields of `index_row`.
 
-    `task` says what for: segment, compaction or branch. `covering` is the range of messages.
+    `task` says what for: segment, compaction or branch; `by` whether the user asked, or the daemon
+    did it by itself. `covering` is the range of messages.
     """
-    told: dict[str, Any] = {"customType": DIGEST, "task": task}
+    told: dict[str, Any] = {"customType": DIGEST, "task": task, "by": by}
     if covering is not None:
         told["covering_messages"] = list(covering)
     return index_row(**attempt) | told

@@ -21,8 +21,8 @@ whole, fsynced, renamed over the target, and the directory fsynced. What that is
   It is compared at the start and again right before the rename; a foreign rename within the
   microseconds between those last two calls is not seen.
 
-What is not promised: modes, owners and extended attributes of the old file (the new one is ours,
-0600), times of the old file, and anything on a file system that cannot fsync a directory.
+Not promised: modes, owners, extended attributes and times of the old file (the new one is ours,
+0600), and anything on a file system that cannot fsync a directory.
 
 Names are built from checked ids and used relative to an open directory (X1). The directory may
 be a symbolic link, and is created 0700 where it is missing; a link in the target's place is
@@ -137,11 +137,12 @@ class MetaWriter:
         return _sure(self._put(path, _encoded(user.to_json, path), ...))
 
     def write_digest(
-        self, directory: Path, session_id: str, segments: Iterable[Mapping[str, Any]]
+        self, directory: Path, session_id: str, segments: Iterable[Mapping[str, Any] | bytes]
     ) -> Written:
-        """Write `<id>.digest.jsonl` anew with all its segments, one a line."""
+        """Write `<id>.digest.jsonl` anew with all its lines; bytes are lines as they stood."""
         path = directory / digest_name(session_id)
-        return _sure(self._put(path, _encoded(lambda: _lines(segments), path), ...))
+        data = _encoded(lambda: b"".join(_line(one) + b"\n" for one in segments), path)
+        return _sure(self._put(path, data, ...))
 
     def remove(self, directory: Path, session_id: str) -> tuple[Path, ...]:
         """Remove what is ours of a session, temporary files included; say what was removed."""
@@ -252,9 +253,10 @@ def _encoded(encode: Callable[[], bytes], path: Path) -> bytes:
         raise error from bad
 
 
-def _lines(segments: Iterable[Mapping[str, Any]]) -> bytes:
-    texts = (json.dumps(one, ensure_ascii=False, allow_nan=False) + "\n" for one in segments)
-    return "".join(texts).encode("utf-8", "replace")
+def _line(segment: Mapping[str, Any] | bytes) -> bytes:
+    if isinstance(segment, bytes):
+        return segment
+    return json.dumps(segment, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
 
 
 def _sure(result: Written | Conflict) -> Written:

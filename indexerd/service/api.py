@@ -20,6 +20,7 @@ from indexerd.service.answers import Answers, flag, word
 from indexerd.service.health import status
 from indexerd.service.indexing import Done
 from indexerd.service.looks import Looks
+from indexerd.service.news import ALIASES
 from indexerd.service.pipeline import Pipeline
 from indexerd.service.plan import plan
 from indexerd.service.preview import as_sent
@@ -185,8 +186,10 @@ class Api:
         ):
             raise UsageError("events is a list of event names")
 
+        names = {one for name in wanted or () for one in (name, *ALIASES.get(name, ()))}
+
         def pass_on(event: dict[str, Any]) -> None:
-            if wanted is None or event["event"] in wanted:
+            if wanted is None or event["event"] in names:
                 peer.notify(event)
 
         before = self._ears.pop(peer, None)

@@ -3,8 +3,10 @@
 In: word that a session's file grew. Out: calls of `Digests.make`, one session at a time. A session
 that was there before and stays as it is, is left alone (S2.25): only growth is looked at, be it
 while the daemon watches or since it last did. The moment is that of indexing, the turn's end and a
-quiet time after it; the threshold is another one. Nothing is stored: what a failure or a restart
-leaves undone is looked at again at the next turn's end; after a failure that may pass, before.
+quiet time after it; the threshold is another one. Which long sessions wait to be looked at is noted
+in the ledger, so that a daemon that stops in between looks at them when it starts again; a session
+that began since the last one stopped counts as grown. What fails is looked at again at the next
+turn's end; where that may pass, before.
 """
 
 from __future__ import annotations
@@ -16,13 +18,17 @@ from typing import Any
 
 from indexerd.core.policy import Limits, back_off, settled_at
 from indexerd.core.reminders import Reminders
-from indexerd.errors import IndexerdError
+from indexerd.core.times import iso_ms
+from indexerd.errors import IndexerdError, StateError
+from indexerd.io.ledger import Ledger
 from indexerd.io.logs import Event
 from indexerd.service.digests import Digests
 from indexerd.service.known import Known
 from indexerd.service.news import News
+from indexerd.service.reader import Reader
 from indexerd.settings import Settings
 
+TOPIC = "digest"  # of the ledger's notes
 FAILURES_MAX = 5  # in a row; after so many only new growth is a reason to try again
 LONGEST_PAUSE = 30.0  # seconds between two looks at the clock
 
@@ -39,14 +45,23 @@ class AutoDigests:
         off: Callable[[], bool],
         news: News,
         clock: Callable[[], float],
+        pending: Pending,
+        since: float,
     ) -> None:
-        """`known` are the sessions there are, as the pipeline knows them; `off()`: nothing runs."""
+        """`known` are the sessions there are, as the pipeline knows them; `off()`: nothing runs.
+
+        `since`: when the last daemon was at work, in seconds since the epoch; infinite for none.
+        """
         self._digests = digests
         self._known = known
         self._settings = settings
         self._off = off
         self._news = news
         self._clock = clock
+        self._pending = pending
+        self._since = since
+        self.made: list[str] = []  # of this process: sessions
+        self.failed: dict[str, IndexerdError] = {}
         self._reminders = Reminders()
         self._failures: dict[str, int] = {}
         self._once = False
@@ -55,8 +70,15 @@ class AutoDigests:
     def grown(self, session_id: str) -> None:
         """Something was added to a session."""
         self._failures.pop(session_id, None)
-        if self._settings().digest.enabled:
+        known = self._known.get(session_id)
+        if known is not None and known.card.messages > self._least():
             self._remind(session_id, self._clock())
+
+    def met(self, session_id: str) -> None:
+        """A session was there at the start that no daemon knew: it may have begun meanwhile."""
+        known = self._known.get(session_id)
+        if known is not None and iso_ms(known.card.created_at) / 1000 >= self._since:
+            self.grown(session_id)
 
     def _remind(self, session_id: str, when: float) -> None:
         if self._reminders.remind(session_id, when):
@@ -64,6 +86,7 @@ class AutoDigests:
 
     async def run(self) -> None:
         """Make what falls due, until cancelled; without anything to do it only waits."""
+        await self._take_up()
         while True:
             self._wake.clear()
             await self.step()
@@ -81,21 +104,28 @@ class AutoDigests:
         What fails is not tried again.
         """
         self._once = True
+        await self._take_up()
         while (next_at := self._reminders.next_at) is not None:
             await asyncio.sleep(max(0.0, min(next_at - self._clock(), 1.0)))
             await self.step()
 
+    async def _take_up(self) -> None:
+        """What the last daemon left waiting."""
+        for session_id in await self._pending.load():
+            self._remind(session_id, self._clock())
+
     async def step(self) -> None:
         """Look at every session whose moment has come."""
         for session_id in list(self._reminders.due(self._clock())):
-            await self._look(session_id)
+            known = self._known.get(session_id)
+            if known is not None and not self._off() and self._settings().digest.enabled:
+                await self._look(known)
 
-    async def _look(self, session_id: str) -> None:
-        known = self._known.get(session_id)
-        if known is None or self._off():
-            return
+    async def _look(self, known: Known) -> None:
+        session_id = known.card.session_id
         if not known.card.answered or known.card.messages <= self._least():
             return
+        await self._pending.add(session_id)
         ready = settled_at(known.view(), self._clock(), Limits.of(self._settings()))
         if ready is None:  # more is to come, and is heard of
             return
@@ -111,7 +141,10 @@ class AutoDigests:
 
     async def _make(self, session_id: str) -> None:
         try:
-            await self._digests.make(session_id, manual=False)
+            found = await self._digests.make(session_id, manual=False)
+            if found["segment"] is not None:
+                self.made.append(session_id)
+            await self._pending.drop(session_id)
         except IndexerdError as bad:
             self._failed(session_id, bad)
         except Exception as bug:  # noqa: BLE001 - a defect of ours must not end the daemon
@@ -123,8 +156,39 @@ class AutoDigests:
             Event.DIGEST_FAILED, {"session": session_id, "reason": str(bad), "kind": bad.kind}
         )
         self._news.tell("digest.failed", session_id, told)
+        self.failed[session_id] = bad
         failures = self._failures.get(session_id, 0) + 1
         if bad.retryable and failures < FAILURES_MAX and not self._once:
             self._failures[session_id] = failures
             wish = getattr(bad, "retry_after", None)
             self._remind(session_id, self._clock() + (wish or back_off(failures)))
+
+
+class Pending:
+    """Sessions that wait for a look, in the ledger: a cache, without which none is waited for."""
+
+    def __init__(self, ledger: Ledger, read: Reader) -> None:
+        """`read` does work in the thread of the ledger."""
+        self._ledger = ledger
+        self._read = read
+        self._held: set[str] = set()
+
+    async def load(self) -> list[str]:
+        """Those that the last daemon left."""
+        with suppress(StateError):
+            self._held = set(await self._read(self._ledger.notes, TOPIC))
+        return sorted(self._held)
+
+    async def add(self, session_id: str) -> None:
+        """This one waits."""
+        if session_id not in self._held:
+            self._held.add(session_id)
+            with suppress(StateError):
+                await self._read(self._ledger.note, TOPIC, session_id, b"1")
+
+    async def drop(self, session_id: str) -> None:
+        """This one waits no longer."""
+        if session_id in self._held:
+            self._held.discard(session_id)
+            with suppress(StateError):
+                await self._read(self._ledger.note, TOPIC, session_id, None)

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TypeVar
 
-from indexerd.core.redact import compile_extra, redact
+from indexerd.core.redact import redact
+from indexerd.core.redact_extra import compile_extra
 from indexerd.core.transcript import Redactor
 from indexerd.errors import (
     BudgetError,

@@ -12,35 +12,40 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from indexerd.core import compact_codex, compact_opencode, compact_pi
+from indexerd.core import compact_opencode, compact_pi
 from indexerd.core.branch_pi import WINDOW, branch_rows, prepare_branch
 from indexerd.core.clean import clean_text
 from indexerd.core.context import Message, Read
 from indexerd.core.decisions import decisions
-from indexerd.core.history import FileLists, file_lists
+from indexerd.core.history import FileLists, file_lists, merged
 from indexerd.core.inject import own_words
 from indexerd.core.segments import Segment, message_rows
-from indexerd.core.serialize import serialize
 from indexerd.core.speech import Speech, Step, raw_steps, steps_of
-from indexerd.core.talk import NO_TALK, Talk, said_in, talk_of
+from indexerd.core.spoken import whose
+from indexerd.core.summary_prompts import PREVIOUS_MAX
+from indexerd.core.talk import NO_TALK, Talk, said_in
 from indexerd.core.transcript import Redactor
 from indexerd.errors import SessionEmptyError, UsageError
 from indexerd.events import Entry, Kind
 from indexerd.llm.threads import Check
 from indexerd.service.calls import redactor
+from indexerd.service.compact_past import (
+    Look,
+    earlier_files,
+    earlier_talk,
+    humans,
+    tokens_before,
+    tokens_of,
+)
 from indexerd.service.stored_digest import chain_of
 from indexerd.service.views import Taken, reader, row_of
 from indexerd.settings import Settings
 
 STRATEGIES = ("pi", "codex", "opencode")
 KEPT_LOOKED = 400  # newest speeches among which they are looked for
-KEPT_MAX = 20  # newest messages that stay, as they are shown
+KEPT_MAX = 20  # newest messages that a hand-off quotes
 KEPT_TEXT_MAX = 20_000  # characters of one of them
-PATHS_MAX = 500  # of each list of files
-PREAMBLE = (  # what pi puts before the summary of a branch, for its model
-    "The user explored a different conversation branch before returning here.\n"
-    "Summary of that exploration:\n\n"
-)
+PATHS_MAX = 10_000  # of each list of files
 TURN_HEADING = "\n\n---\n\n**Turn Context (split turn):**\n\n"  # pi's
 NO_HISTORY = "No prior history."  # pi's
 NOTHING = "No content to summarize"  # pi's
@@ -60,10 +65,11 @@ class Compaction:
     previous: str = ""
     files: FileLists = NO_FILES
     users: tuple[Message, ...] = ()  # what humans said that stays (Codex)
-    kept: tuple[dict[str, Any], ...] = ()  # the newest messages that stay
+    kept: tuple[dict[str, Any], ...] = ()  # the newest messages, for a hand-off
     summarized: int = 0  # messages
-    decisions: tuple[str, ...] = ()
+    decisions: tuple[str, ...] = ()  # of the whole path, for a hand-off
     earlier: tuple[Segment, ...] = ()  # digests of the path
+    notes: tuple[str, ...] = ()  # what was left out
     done: str | None = None  # the summary there is already, where nothing came after it
 
 
@@ -86,104 +92,156 @@ def default_strategy(agent: str) -> str:
 
 
 def compaction(
-    taken: Taken, check: Check, settings: Settings, *, strategy: str | None, keep: int
+    taken: Taken,
+    check: Check,
+    settings: Settings,
+    *,
+    strategy: str | None,
+    keep: int,
+    handoff: bool = False,
 ) -> Compaction:
     """What the strategy would do with the context at the leaf.
 
     SessionEmptyError where there is nothing to sum up. A strategy that was not asked for by name
-    sums up all there is where its own rule would wait for more.
+    sums up all there is where its own rule would wait for more. A session that ends with a
+    compaction has that one, whatever is asked for: what its agent stored is never made anew.
+
+    A `handoff` has to do without the session, so that is summed up as a whole, by any strategy:
+    only `first_kept` and `split` are what the strategy would make of them. Its decisions and its
+    files are those of the whole path.
     """
-    found = _compaction(taken, check, redactor(settings), strategy=strategy, keep=keep)
-    return replace(found, earlier=tuple(chain_of(taken)))
-
-
-def _compaction(
-    taken: Taken, check: Check, clean: Redactor, *, strategy: str | None, keep: int
-) -> Compaction:
-    name = strategy or default_strategy(taken.card.agent)
     with taken.lines as lines:
         read = _checked(reader(taken, lines), check)
         steps = steps_of(taken.state, read)
-        if not any(step.speeches for step in steps):
+        look = Look(taken, read, steps, redactor(settings), whole=handoff)
+        if not any(step.speeches for step in look.steps):
             raise SessionEmptyError("there is no conversation to sum up")
-        if name == "pi":
-            return _by_pi(taken, steps, clean, keep, asked=strategy is not None)
-        return _whole(taken, steps, clean, name)
+        found = _by_rules(look, strategy, keep, asked=strategy is not None and not handoff)
+        found = _handed_over(look, found) if handoff else found
+    return replace(found, earlier=tuple(chain_of(taken)))
 
 
-def _by_pi(
-    taken: Taken, steps: list[Step], clean: Redactor, keep: int, *, asked: bool
-) -> Compaction:
-    found = compact_pi.prepare(steps, keep)
-    if found is None:
-        newest = max(steps, key=lambda step: step.place)
-        if newest.entry.kind is Kind.COMPACTION:
-            return _already(newest, clean)
-        if asked:
-            raise SessionEmptyError(
-                f"there is nothing to compact: all of it is within the newest {keep} tokens",
-                hint="keep less (--keep-recent TOKENS), or leave out --strategy",
-            )
-        return _whole(taken, steps, clean, "pi")
-    at = next((n for n, step in enumerate(steps) if step.entry.id == found.first_kept_id), 0)
-    talk = talk_of(serialize(found.history), clean)
+def _by_rules(look: Look, strategy: str | None, keep: int, *, asked: bool) -> Compaction:
+    """What a strategy does; `asked`: it was asked for, and is to say where it does nothing."""
+    name = strategy or default_strategy(look.agent)
+    done = _last_word(look)
+    if name == "pi" and (done is None or look.agent == "pi"):
+        found = compact_pi.prepare(look.steps, keep)
+        if found is not None:
+            return _by_pi(look, found)
+    if done is not None:
+        return _already(look, done)
+    if name == "pi" and asked:
+        raise SessionEmptyError(
+            _why_not(look.steps, keep),
+            hint="keep less (--keep-recent TOKENS), or leave out --strategy",
+        )
+    return _whole(look, name)
+
+
+def _why_not(steps: list[Step], keep: int) -> str:
+    """Why pi's rules find nothing to sum up."""
+    if compact_pi.reach(steps) < keep:
+        return f"there is nothing to compact: all of it is within the newest {keep} tokens"
+    return (
+        f"there is nothing to compact: there is no place for a cut before the newest {keep} tokens"
+    )
+
+
+def _by_pi(look: Look, found: compact_pi.Prepared) -> Compaction:
+    history = look.summed(found.history)
+    prefix = look.summed(found.turn_prefix)
+    talk = look.talk(history)
+    previous = look.summary(found.previous_summary or "")
+    files, notes = _listed(look, merged(found.files, earlier_files(look)))
     return Compaction(
         strategy="pi",
         history=talk,
-        prefix=talk_of(serialize(found.turn_prefix), clean),
+        prefix=look.talk(prefix),
         split=found.split,
         first_kept=found.first_kept_id,
         tokens_before=found.tokens_before,
-        previous=clean(found.previous_summary or "")[0],
-        files=_clean_lists(found.files, clean),
-        kept=_shown(_speeches(steps[at:]), clean),
-        decisions=_decisions(talk),
-        summarized=len(found.history) + len(found.turn_prefix),
+        previous=previous,
+        files=files,
+        summarized=len(history) + len(prefix),
+        notes=(*notes, *_cut(previous, talk)),
     )
 
 
-def _already(step: Step, clean: Redactor) -> Compaction:
+def _last_word(look: Look) -> Step | None:
+    """The compaction that a session ends with: nobody said anything since."""
+    newest = max((one for one in look.steps if _sums_up(one)), key=_place, default=None)
+    if newest is None:
+        return None
+    since = [one for one in look.steps if one.place > newest.place]
+    return None if _goes_on(look, since) else newest
+
+
+def _goes_on(look: Look, steps: Iterable[Step]) -> bool:
+    """Whether anything is said in these steps. Claude Code notes `/compact` behind its summary."""
+    left = look.summed(_speeches(steps))
+    return any(one.role != "custom" or look.agent != "claude" for one in left)
+
+
+def _place(step: Step) -> int:
+    return step.place
+
+
+def _already(look: Look, step: Step) -> Compaction:
     """The session ends with a compaction: its own summary is all there is to say."""
-    entry = step.entry
-    kept, before = entry.details.get("kept"), entry.details.get("tokensBefore")
+    kept = step.entry.details.get("kept")
+    row = look.state.row(kept) if isinstance(kept, str) else None
+    own = default_strategy(look.agent)
+    files, notes = _listed(look, merged(file_lists([step.entry]), earlier_files(look)))
     return Compaction(
-        strategy="pi",
-        history=Talk(),
-        first_kept=kept if isinstance(kept, str) else None,
-        tokens_before=int(before) if isinstance(before, int | float) else 0,
-        files=_clean_lists(file_lists([entry]), clean),
-        done=clean("".join(entry.texts))[0],
+        strategy=own,
+        history=NO_TALK,
+        first_kept=kept if row is not None and look.state.on_path(row) else None,
+        tokens_before=tokens_before(look, step),
+        files=files,
+        users=humans(look) if own == "codex" else (),
+        notes=notes,
+        done=look.summary("".join(step.entry.texts)),
     )
 
 
-def _whole(taken: Taken, steps: list[Step], clean: Redactor, name: str) -> Compaction:
+def _whole(look: Look, name: str) -> Compaction:
     """All of the conversation; what humans said last stays in Codex."""
-    previous, rest = _earlier(steps)
-    speeches, users = _speeches(rest), tuple[Message, ...]()
+    told, rest = _earlier(look.steps)
+    speeches = _speeches(rest)
     if name == "opencode":
         made = compact_opencode.prepare(rest)
         speeches = list(made.history) if made else []
-        tokens = compact_opencode.tokens_of(steps)
-    elif name == "codex":
-        tokens, users = compact_codex.tokens_of(taken.state, steps), compact_codex.users_of(steps)
-    else:
-        tokens = compact_pi.context_tokens(steps).tokens
-    talk = talk_of(serialize(one for one in speeches if one.role != "system"), clean)
-    users = tuple(replace(one, text=clean(one.text)[0]) for one in users)
-    if not talk.parts:
-        if previous:
-            return replace(_already(steps[0], clean), strategy=name, users=users)
+    speeches = look.summed(speeches)
+    talk, previous = look.talk(speeches), look.summary(told)
+    if not talk.parts and not previous:
         raise SessionEmptyError("there is nothing in words to sum up")
+    files, notes = _listed(look, merged(_files(look.steps), earlier_files(look)))
     return Compaction(
         strategy=name,
         history=talk,
-        tokens_before=tokens,
-        previous=clean(previous)[0],
-        files=_clean_lists(file_lists(step.entry for step in steps), clean),
-        users=users,
-        kept=_shown(speeches[-KEPT_LOOKED:], clean),
-        decisions=_decisions(talk),
+        tokens_before=tokens_of(name, look.state, look.steps),
+        previous=previous,
+        files=files,
+        users=humans(look) if name == "codex" else (),
         summarized=len(speeches),
+        notes=(*notes, *_cut(previous, talk)),
+        done=None if talk.parts else previous,
+    )
+
+
+def _handed_over(look: Look, found: Compaction) -> Compaction:
+    """The same for whoever has nothing else of the session (see `compaction`)."""
+    whole, (_, rest) = found, _earlier(look.steps)
+    if _goes_on(look, rest) if found.done is not None else found.strategy == "pi":
+        whole = _whole(look, found.strategy)
+    said = [*earlier_talk(look).parts, *whole.history.parts]
+    return replace(
+        whole,
+        first_kept=found.first_kept,
+        split=found.split,
+        kept=_shown(look.summed(_speeches(look.steps)), look.clean),
+        decisions=_decisions(said),
     )
 
 
@@ -220,49 +278,70 @@ def branch(
     with taken.lines as lines:
         read = _checked(reader(taken, lines), check)
         found = prepare_branch(raw_steps(state, read, rows, edits=False), budget)
-    talk = talk_of(serialize(found.speeches), clean)
+    look = Look(taken, read, [], clean)
+    talk = look.talk(look.summed(found.speeches))
     if not talk.parts:
         return None
     own = set(rows)
     within = [at for at, row in enumerate(message_rows(state, rows[-1])) if row in own]
+    files, _ = _listed(look, found.files)
     return Branch(
         talk=talk,
-        files=_clean_lists(found.files, clean),
+        files=files,
         leaf_id=leaf,
         first=within[0] if within else 0,
         last=within[-1] if within else 0,
         home=taken.home,
-        decisions=_decisions(talk),
+        decisions=_decisions(talk.parts),
     )
 
 
-def _decisions(talk: Talk) -> tuple[str, ...]:
-    return decisions(own_words(text) for _, text in said_in(talk.parts))
+def _decisions(parts: Sequence[str]) -> tuple[str, ...]:
+    return decisions(own_words(text) for _, text in said_in(parts))
 
 
 def _speeches(steps: Iterable[Step]) -> list[Speech]:
     return [speech for step in steps for speech in step.speeches]
 
 
+def _files(steps: Iterable[Step]) -> FileLists:
+    return file_lists(step.entry for step in steps)
+
+
 def _shown(speeches: Sequence[Speech], clean: Redactor) -> tuple[dict[str, Any], ...]:
     """The newest messages of human and agent, redacted, as a hand-off quotes them."""
-    found = []
-    for one in reversed(speeches):
-        text = "".join(one.texts).strip()
-        if one.role in ("user", "assistant") and text:
+    found = list[dict[str, Any]]()
+    for one in reversed(speeches[-KEPT_LOOKED:]):
+        role, text = whose(one), "".join(one.texts)
+        text = own_words(text).strip() if role == "user" else text.strip()
+        if role and text:
             shown = clean_text(clean(text)[0], KEPT_TEXT_MAX)
-            found.append({"role": one.role, "text": shown, "entryId": one.entry.id})
+            found.append({"role": role, "text": shown, "entryId": one.entry.id})
         if len(found) >= KEPT_MAX:
             break
     return tuple(reversed(found))
 
 
-def _clean_lists(files: FileLists, clean: Redactor) -> FileLists:
-    """Paths without secrets in them; as many as anybody reads."""
-    return FileLists(
-        tuple(clean(path)[0] for path in files.read[:PATHS_MAX]),
-        tuple(clean(path)[0] for path in files.modified[:PATHS_MAX]),
-    )
+def _listed(look: Look, files: FileLists) -> tuple[FileLists, tuple[str, ...]]:
+    """Paths without secrets in them, and a note where there are more than anybody lists."""
+    lists = files.read, files.modified
+    read, modified = (_clean_paths(one[:PATHS_MAX], look.clean) for one in lists)
+    more = sum(max(0, len(one) - PATHS_MAX) for one in lists)
+    return FileLists(read, modified), (f"{more} more files are not listed",) if more else ()
+
+
+def _clean_paths(paths: tuple[str, ...], clean: Redactor) -> tuple[str, ...]:
+    """Mostly there is no secret in all of them, which is quicker to find out than one by one."""
+    whole = "\n".join(paths)
+    return paths if clean(whole)[0] == whole else tuple(clean(path)[0] for path in paths)
+
+
+def _cut(previous: str, talk: Talk) -> tuple[str, ...]:
+    """A note where no model gets all of the earlier summary."""
+    more = len(previous) - PREVIOUS_MAX
+    if more <= 0 or not talk.parts:
+        return ()
+    return (f"{more} characters at the end of the earlier summary were too much",)
 
 
 def _checked(read: Read, check: Check) -> Read:

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import shlex
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from indexerd.core import compact_codex
+from indexerd.core.branch_pi import PREAMBLE
 from indexerd.core.compact_pi import KEEP_RECENT, file_blocks
 from indexerd.core.handoff import Earlier, Handoff, Verbatim, document
 from indexerd.core.history import FileLists
@@ -34,7 +37,6 @@ from indexerd.service.compact_plans import (
     NO_FILES,
     NO_HISTORY,
     NOTHING,
-    PREAMBLE,
     TURN_HEADING,
     Branch,
     Compaction,
@@ -163,7 +165,13 @@ class Wanted:
 
     def work(self, settings: Settings) -> Callable[[Taken, Check], Compaction]:
         """Reading what it takes, for `Looks.at`."""
-        return partial(compaction, settings=settings, strategy=self.strategy, keep=self.keep)
+        return partial(
+            compaction,
+            settings=settings,
+            strategy=self.strategy,
+            keep=self.keep,
+            handoff=self.handoff,
+        )
 
 
 def wanted_of(params: Params) -> Wanted:
@@ -199,7 +207,7 @@ async def result_of(
         "messagesSummarized": plan.summarized,
         "alreadyCompacted": plan.done is not None,
         "usage": _usage(made),
-        "notes": [note for one in made for note in one.notes],
+        "notes": [*plan.notes, *(note for one in made for note in one.notes)],
     }
     if plan.strategy == "codex":
         found["replacementHistory"] = compact_codex.compacted(plan.users, text)
@@ -221,7 +229,7 @@ async def _summed_up(
         made.append(await write(_task(row, plan, plan.history, "checkpoint", focus)))
         text = made[-1].text
     if plan.prefix.parts:
-        made.append(await write(_task(row, plan, plan.prefix, "turn", focus)))
+        made.append(await write(_task(row, plan, plan.prefix, "turn", "")))
         text = f"{text}{TURN_HEADING}{made[-1].text}"
     return text + (file_blocks(plan.files) if plan.strategy == "pi" else ""), made
 
@@ -253,15 +261,21 @@ def _handoff(row: Row, plan: Compaction, text: str, made: list[Summary]) -> str:
             written=iso(time.time()),
             summary=text,
             summary_by=made[0].model if made else row["agent"],
-            modified=plan.files.modified or row["filesModified"],
-            read=plan.files.read or row["filesRead"],
+            modified=[*plan.files.modified, *row["filesModified"]],
+            read=[*plan.files.read, *row["filesRead"]],
             instructions=instruction_files(row["cwd"]),
             decisions=plan.decisions,
             earlier=[Earlier(one.first, one.last, one.content) for one in plan.earlier],
             messages=[Verbatim(one["role"], one["text"], one["entryId"]) for one in plan.kept],
-            resume=row["resume"],
+            resume=_resume(row),
         )
     )
+
+
+def _resume(row: Row) -> str:
+    """The agent's own command; without a directory to go to that is not there any more."""
+    command, cwd = str(row["resume"]), str(row["cwd"])
+    return command if Path(cwd).is_dir() else command.removeprefix(f"cd {shlex.quote(cwd)} && ")
 
 
 def _task(row: Row, plan: Compaction, talk: Talk, kind: str, focus: str) -> Task:

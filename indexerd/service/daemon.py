@@ -9,6 +9,7 @@ dropped, the ledger brought up to date, the socket removed.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import resource
 import signal
@@ -102,6 +103,7 @@ class Daemon:
         self._lock = hold(places.lock)
         self.log = get_logger()
         self._reader = Reader()
+        self._since = last_at_work(places.ledger)
         self._ledger = Ledger(places.ledger)
         self._catalog = Catalog.open(places.catalog)
         self.news = News(self.log, time.time)
@@ -181,6 +183,7 @@ class Daemon:
             notify=self._attempted,
             at_home=self._at_home,
             clock=time.time,
+            since=self._since,
         )
 
     def _models(self) -> list[Model]:
@@ -232,7 +235,7 @@ class Daemon:
         """One pass, without socket and watcher."""
         try:
             self._sweep()
-            return await run_once(self.pipeline, self.parts.auto_digests.settle)
+            return await run_once(self.pipeline, self.parts.auto_digests)
         finally:
             await self._end()
 
@@ -360,6 +363,14 @@ class Daemon:
     def _defect(self, method: str, error: BaseException) -> None:
         if isinstance(error, Exception):
             self.news.defect(Event.SOCKET_REJECTED, method, error)
+
+
+def last_at_work(ledger: Path) -> float:
+    """When the last daemon was, in seconds since the epoch; infinite where there was none."""
+    try:
+        return ledger.stat().st_mtime
+    except OSError:
+        return math.inf
 
 
 def make_private(directory: Path) -> None:

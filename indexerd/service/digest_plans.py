@@ -32,8 +32,9 @@ from indexerd.core.segments import (
     rows_between,
     span,
 )
-from indexerd.core.serialize import serialize
+from indexerd.core.serialize import lines_of
 from indexerd.core.speech import Speech, speeches_of
+from indexerd.core.spoken import summed
 from indexerd.core.summary_prompts import SEGMENT_TOKENS
 from indexerd.core.talk import NO_TALK, Talk, said_in, talk_of
 from indexerd.core.transcript import Redactor
@@ -128,25 +129,26 @@ def planned(taken: Taken, check: Check, settings: Settings, *, manual: bool) -> 
         leaf_id=name_at(state, rows[place[1]]),
         tokens=tokens,
         tokens_before=verbatim + sum(one.token_count for one in held),
-        **_told(speeches, entries, taken.card.cwd, settings),
+        **_told(speeches, entries, taken, settings),
     )
 
 
-def _text(speeches: list[Speech], *, prune: bool) -> str:
+def _talk(speeches: list[Speech], taken: Taken, settings: Settings) -> Talk:
     """The conversation in pi's line format, its old tool output left out where that saves much."""
-    kept = pruned(speeches) if prune else speeches
-    return serialize([one for one in kept if one.role != "system"], tool_result_max=RESULT_MAX)
+    kept = pruned(speeches) if settings.digest.prune_tool_output else speeches
+    said = summed(kept, taken.state, taken.card.agent)
+    return talk_of(lines_of(said, tool_result_max=RESULT_MAX), redactor(settings))
 
 
 def _told(
-    speeches: list[Speech], entries: list[Entry], cwd: str, settings: Settings
+    speeches: list[Speech], entries: list[Entry], taken: Taken, settings: Settings
 ) -> dict[str, Any]:
     """What is said and done, redacted: as one text, and as facts."""
     clean, wanted = redactor(settings), settings.digest
-    talk = talk_of(_text(speeches, prune=wanted.prune_tool_output), clean)
+    talk = _talk(speeches, taken, settings)
     aim = int(wanted.target_compression * len(talk.text) / 4)
     said = said_in(talk.parts)
-    files_modified, tools_used = deeds_of(entries, cwd)
+    files_modified, tools_used = deeds_of(entries, taken.card.cwd)
     return {
         "talk": talk,
         "max_tokens": min(SEGMENT_TOKENS, max(LEAST_TOKENS, aim)),

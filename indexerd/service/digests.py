@@ -29,7 +29,7 @@ from indexerd.service.exclusions import Exclusions
 from indexerd.service.histories import history
 from indexerd.service.looks import Looks
 from indexerd.service.news import News
-from indexerd.service.stored_digest import store_segment
+from indexerd.service.stored_digest import require_room, store_segment
 from indexerd.service.summaries import Summaries, Summary, Task
 from indexerd.settings import Settings
 
@@ -123,8 +123,11 @@ class Digests:
         first, last = plan.span
         if plan.home is None:
             raise NotFoundError("there is no place for this session's sidecar")
+        await asyncio.to_thread(require_room, plan.home, session_id)
         self._news.say(Event.DIGEST_STARTED, {"session": session_id, "count": plan.messages})
-        summary = await self._summaries.write(_task(row, plan), settings, self._models())
+        summary = await self._summaries.write(
+            _task(row, plan, asked=manual), settings, self._models()
+        )
         segment = self._segment(plan, summary, first, last)
         self._answers.by_id(session_id)  # NotFoundError: it was forgotten meanwhile
         store = partial(store_segment, self._writer, plan.home, session_id, segment)
@@ -173,7 +176,7 @@ class Digests:
         }
 
 
-def _task(row: Row, plan: Plan) -> Task:
+def _task(row: Row, plan: Plan, *, asked: bool) -> Task:
     base = Stretch(
         kind="segment",
         messages=(),
@@ -190,6 +193,7 @@ def _task(row: Row, plan: Plan) -> Task:
         talk=plan.talk,
         base=base,
         covering=plan.span,
+        asked=asked,
     )
 
 

@@ -9,6 +9,7 @@ own, not redacted: they go to the user who asks. Segments were redacted when the
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from indexerd.core.assembled import assembled
@@ -22,7 +23,9 @@ from indexerd.core.segments import (
     rows_between,
     shown,
 )
+from indexerd.core.serialize import serialize
 from indexerd.core.session import SessionState
+from indexerd.core.speech import speeches_of
 from indexerd.events import Entry, Kind
 from indexerd.llm.threads import Check
 from indexerd.service.stored_digest import stored_segments
@@ -44,16 +47,16 @@ def history(taken: Taken, check: Check, *, wanted: Digest, full: bool) -> dict[s
         read = reader(taken, lines)
         messages = list(_messages(state, rows, begun if full else covered(held), read, check))
         system = list(_system(state, rows, read)) if full and wanted.preserve_system else []
+        said = [_said(state, one, read) for one in messages] if full else []
     found: dict[str, Any] = {
         "sessionId": taken.card.session_id,
         "leafId": state.leaf_id,
         "segments": [encode(one) for one in held],
-        "recent": [_told(one, full=full) for one in messages if one["n"] >= covered(held)],
+        "recent": [one.told(full=full) for one in messages if one.n >= covered(held)],
         "fullMessageCount": len(rows),
         "foldedMessages": covered(held),
     }
     if full:
-        said = [(one["role"], one["text"], one["entryId"]) for one in messages]
         parts = assembled(system, shown(held, len(rows), wanted.preserve_recent), said)
         found["context"] = [
             {"role": one.role, "text": one.text, "entryId": one.entry_id} for one in parts
@@ -61,41 +64,60 @@ def history(taken: Taken, check: Check, *, wanted: Digest, full: bool) -> dict[s
     return found
 
 
+@dataclass(slots=True)
+class _Message:
+    """One message: its place on the path, what is said in it, and all rows that belong to it."""
+
+    n: int
+    entries: list[Entry] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list)
+
+    @property
+    def role(self) -> str:
+        """Whose it is: user or assistant."""
+        return "user" if self.entries[0].kind is Kind.USER else "assistant"
+
+    @property
+    def text(self) -> str:
+        """Its words; an answer on several lines is one."""
+        texts = ("".join(one.texts) for one in self.entries)
+        return "\n".join(text for text in texts if text)
+
+    def told(self, *, full: bool) -> dict[str, Any]:
+        """As `recent` has it; `tools` are those that an answer without words called."""
+        text, first = self.text, self.entries[0]
+        shown = text[:TEXT_MAX] if full else clean_line(text[:4000], LINE_MAX)
+        found = {"n": self.n, "role": self.role, "text": shown, "entryId": first.id}
+        tools = [call.name for one in self.entries for call in one.tools if call.name and not text]
+        return found | {"at": first.timestamp} | ({"tools": tools[:TOOLS_MAX]} if tools else {})
+
+
 def _messages(
     state: SessionState, rows: list[int], start: int, read: Read, check: Check
-) -> Iterator[dict[str, Any]]:
-    """The messages from a position on; an answer on several lines is one."""
+) -> Iterator[_Message]:
+    """The messages from a position on."""
     if start >= len(rows):
         return
-    path = state.path()
-    at, numbers = start, dict(zip(rows, range(len(rows)), strict=True))
-    held: list[Entry] = []
-    for row in rows_between(path, rows, start, len(rows) - 1):
+    numbers = dict(zip(rows, range(len(rows)), strict=True))
+    held: _Message | None = None
+    for row in rows_between(state.path(), rows, start, len(rows) - 1):
         check()
         if row in numbers:
-            if held:
-                yield _message(at, held)
-            at, held = numbers[row], []
-        if state.kind(row) in _SPOKEN and (held or row in numbers):
-            held.append(read(row))
-    if held:
-        yield _message(at, held)
+            if held is not None:
+                yield held
+            held = _Message(numbers[row])
+        if held is not None:
+            held.rows.append(row)
+            if state.kind(row) in _SPOKEN:
+                held.entries.append(read(row))
+    if held is not None:
+        yield held
 
 
-def _message(at: int, entries: list[Entry]) -> dict[str, Any]:
-    """One message; `tools` are those that an answer without words called."""
-    first = entries[0]
-    role = "user" if first.kind is Kind.USER else "assistant"
-    texts = ("".join(one.texts) for one in entries)
-    text = "\n".join(one for one in texts if one)
-    found = {"n": at, "role": role, "text": text, "entryId": first.id, "at": first.timestamp}
-    tools = [] if text else [call.name for one in entries for call in one.tools if call.name]
-    return found | ({"tools": tools[:TOOLS_MAX]} if tools else {})
-
-
-def _told(message: dict[str, Any], *, full: bool) -> dict[str, Any]:
-    text = message["text"]
-    return message | {"text": text[:TEXT_MAX] if full else clean_line(text[:4000], LINE_MAX)}
+def _said(state: SessionState, message: _Message, read: Read) -> tuple[str, str, str]:
+    """A message of the context; one without words is told by its calls and their results."""
+    text = message.text or serialize(speeches_of(state, read, message.rows))[:TEXT_MAX]
+    return message.role, text, message.entries[0].id
 
 
 def _system(state: SessionState, rows: list[int], read: Read) -> Iterator[tuple[str, str, str]]:

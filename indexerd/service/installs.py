@@ -6,6 +6,7 @@ done, path by path, and notes for the user; `io.installs` does it, and says what
 * pi: an extension of our own directory. opencode: one plugin, which brings its MCP server along.
 * Claude Code: two hooks in its settings, and an MCP server where `claude mcp add` puts one.
 * Codex: an MCP server in its configuration, and the same two hooks; its user must trust them.
+* Each of them: a skill, which says when to note context, and when to ask past sessions (S4.27).
 
 A hook's command ends in `|| true`: where our program has gone or is an older one, a shell's 127
 or 2 would show at every prompt, or block it.
@@ -40,6 +41,16 @@ _OPENCODE_WAITS = (
     "once it has any plugin, opencode installs a package of its own from the network; while there"
     " is no network, it waits for that at every start, for more than a minute (74 s in 1.18)"
 )
+# What agents keep in mind of a skill; they read the rest when they need it.
+_SKILL = f"""---
+name: {NAME}
+description: >-
+  When to call set_relevant_context (a central file read or edited, a design document named,
+  endpoints, ports or applets in use, before finishing), so that a resumed session knows what it
+  was working with; and when to ask past sessions instead of guessing.
+---
+
+"""
 # Codex hands these on to an MCP server only where they are named.
 PASSED_ON = (
     *("INDEXERD_SOCKET", "INDEXERD_CONFIG", "INDEXERD_STATE_DIR", "INDEXERD_DATA_DIR"),
@@ -120,11 +131,26 @@ def _pi(host: Host, *, remove: bool) -> Work:
     roots = _there("pi", map(host.path, chosen), remove=remove)
     homes = [f"{root}/extensions/{NAME}" for root in roots]
     edits = [edit for home in homes for edit in _copied(host, "pi", home, remove=remove)]
-    made = [
-        one for home in homes for path in installs.owned(home) for one in installs.directories(path)
-    ]
+    skills = [_skill(host, root, remove=remove) for root in roots]
+    ours = [path for home in homes for path in installs.owned(home)]
+    left = {*homes, *_made([*ours, *(one.path for one in skills)])}
     notes = ("sessions that run now take it up with /reload",)
-    return Work(tuple(edits), tuple(dict.fromkeys((*homes, *made))), notes)
+    return Work((*edits, *skills), tuple(sorted(left, key=len, reverse=True)), notes)
+
+
+def _made(paths: Iterable[str]) -> tuple[str, ...]:
+    """The directories that were made for files of ours, those within others first."""
+    made = {one for path in paths for one in installs.directories(path)}
+    return tuple(sorted(made, key=len, reverse=True))
+
+
+def _skill(host: Host, home: str, *, remove: bool) -> Edit:
+    """The instruction text, in an agent's directory of skills."""
+    path = f"{home}/skills/{NAME}/SKILL.md"
+    if remove:
+        return installs.no_own_file(path, force=host.force)
+    text = (files("indexerd") / "integrations" / "instructions.md").read_text(encoding="utf-8")
+    return installs.own_file(path, _SKILL + text, force=host.force)
 
 
 def _copied(host: Host, agent: str, home: str, *, remove: bool) -> list[Edit]:
@@ -165,13 +191,14 @@ def _opencode(host: Host, *, remove: bool) -> Work:
         else installs.own_file(path, body, force=host.force)
         for path, body in ours.items()
     ]
-    made = dict.fromkeys(one for path in ours for one in installs.directories(path))
+    edits.append(_skill(host, config, remove=remove))
+    made = _made(one.path for one in edits)
     notes = (
         "it is there in sessions that start from now on",
         _OPENCODE_WAITS,
         *_mcp_notes(host),
     )
-    return Work(tuple(edits), tuple(made), notes)
+    return Work(tuple(edits), made, notes)
 
 
 # -- Claude Code and Codex: lines in files of theirs ---------------------------------------------
@@ -189,8 +216,9 @@ def _claude(host: Host, *, remove: bool) -> Work:
         change = agent_settings.without_server if remove else server
         states = dict.fromkeys(_claude_state(host, root) for root in roots)
         edits += [installs.json_edit(path, change, removing=remove) for path in states]
+    skills = [_skill(host, root, remove=remove) for root in roots]
     notes = ("it is there in sessions that start from now on", *_mcp_notes(host))
-    return Work(tuple(edits), notes=notes)
+    return Work((*edits, *skills), _made(one.path for one in skills), notes)
 
 
 def _usual(host: Host) -> tuple[str, str]:
@@ -211,6 +239,7 @@ def _codex(host: Host, *, remove: bool) -> Work:
     named = host.env.get("CODEX_HOME", "")
     chosen = [named] if named else host.settings.agents.codex.roots or ["~/.codex"]
     edits: list[Edit] = []
+    skills: list[Edit] = []
     for root in _there("codex", map(host.path, chosen), remove=remove):
         edits.append(_hooks(host, "codex", f"{root}/hooks.json", remove=remove))
         path, lines = f"{root}/config.toml", _codex_server(host)
@@ -218,12 +247,13 @@ def _codex(host: Host, *, remove: bool) -> Work:
             edits.append(installs.no_toml_table(path, TABLE, lines))
         elif host.serves_mcp:
             edits.append(installs.toml_edit(path, TABLE, lines))
+        skills.append(_skill(host, root, remove=remove))
     notes = (
         "Codex runs new hooks once you have trusted them: it asks at its next start, or use /hooks",
         "a Codex that does not know hooks.json yet has the MCP server alone",
         *_mcp_notes(host),
     )
-    return Work(tuple(edits), notes=notes)
+    return Work((*edits, *skills), _made(one.path for one in skills), notes)
 
 
 def _codex_server(host: Host) -> list[str]:

@@ -57,6 +57,8 @@ _LEVELS = {
 _LIMITS = frozenset({"watch_limit", "watch_instances"})
 BAD_LINE_SECONDS = 60.0  # one word a file and minute (F4)
 Listener = Callable[[dict[str, Any]], None]
+# What the older program calls all three; who subscribes to that name gets these (S4.12).
+ALIASES = {"caco.context": ("context.changed", "context.load", "context.resume")}
 
 
 class News:
@@ -95,9 +97,10 @@ class News:
     def context(
         self, reason: str, session_id: str, context: dict[str, list[str]], name: str | None = None
     ) -> None:
-        """A session's sets were `changed`, or given out at a `resume`: all of them (S4.12, S4.14).
+        """A session's sets: `changed`, opened with its history (`load`), given out at a `resume`.
 
-        This is what upstream calls `caco.context`, with the reason for a part of the name.
+        All of them each time (S4.12-S4.14). This is what the older program calls `caco.context`,
+        with the reason for a part of the name.
         """
         told = {"reason": reason, "context": context} | ({"setName": name} if name else {})
         self.tell(f"context.{reason}", session_id, told)

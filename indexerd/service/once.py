@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
 from indexerd.core.policy import Limits, Wait, decide
 from indexerd.errors import IndexerdError
+from indexerd.service.auto_digest import AutoDigests
 from indexerd.service.indexing import Done
 from indexerd.service.pipeline import Pipeline
 
@@ -19,12 +19,14 @@ class Report:
 
     sessions: int
     indexed: tuple[Done, ...]
-    failed: tuple[tuple[str, str, bool], ...]  # session, kind, retryable
+    failed: tuple[tuple[str, str, bool], ...]  # session, kind, retryable; runs and digests
+    digested: tuple[str, ...] = ()  # sessions that got a segment
 
     @property
     def skipped(self) -> int:
         """Sessions that were not due."""
-        return self.sessions - len(self.indexed) - len(self.failed)
+        tried = {done.session_id for done in self.indexed} | {key for key, _, _ in self.failed}
+        return self.sessions - len(tried.union(self.digested))
 
     @property
     def exit_code(self) -> int:
@@ -39,12 +41,13 @@ class Report:
             "sessions": self.sessions,
             "indexed": [done.session_id for done in self.indexed],
             "skipped": self.skipped,
+            "digested": list(self.digested),
             "failed": [{"sessionId": key, "kind": kind} for key, kind, _ in self.failed],
         }
 
 
-async def run_once(pipeline: Pipeline, digested: Callable[[], Awaitable[None]]) -> Report:
-    """One pass over everything; a back-off is not waited for. `digested()` makes due digests."""
+async def run_once(pipeline: Pipeline, digests: AutoDigests) -> Report:
+    """One pass over everything; a back-off is not waited for."""
     await pipeline.start()
     ticking = asyncio.create_task(pipeline.keep_time())
     try:
@@ -52,12 +55,12 @@ async def run_once(pipeline: Pipeline, digested: Callable[[], Awaitable[None]]) 
         while await pipeline.read(pipeline.library.texts.step):
             pass
         await _settled(pipeline)
-        await digested()
+        await digests.settle()
     finally:
         ticking.cancel()
         await pipeline.stop()
     await pipeline.read(pipeline.library.checkpoint)
-    return _report(pipeline)
+    return _report(pipeline, digests)
 
 
 async def _settled(pipeline: Pipeline) -> None:
@@ -85,7 +88,7 @@ def _waiting(pipeline: Pipeline) -> list[tuple[str, Wait]]:
     return [(key, one) for key, one in decisions if isinstance(one, Wait)]
 
 
-def _report(pipeline: Pipeline) -> Report:
+def _report(pipeline: Pipeline, digests: AutoDigests) -> Report:
     indexed, failed = [], []
     for session_id, outcome in pipeline.runner.outcomes.items():
         if isinstance(outcome, IndexerdError):
@@ -96,4 +99,5 @@ def _report(pipeline: Pipeline) -> Report:
         if wait.why == "back_off" and session_id not in pipeline.runner.outcomes:
             why = pipeline.known[session_id].setback.why
             failed.append((session_id, why, True))
-    return Report(len(pipeline.known), tuple(indexed), tuple(failed))
+    failed += [(key, bad.kind, bad.retryable) for key, bad in digests.failed.items()]
+    return Report(len(pipeline.known), tuple(indexed), tuple(failed), tuple(digests.made))

@@ -17,7 +17,7 @@ from indexerd.io.telemetry import Telemetry
 from indexerd.io.writer import MetaWriter
 from indexerd.llm.base import Model
 from indexerd.service.answers import Answers
-from indexerd.service.auto_digest import AutoDigests
+from indexerd.service.auto_digest import AutoDigests, Pending
 from indexerd.service.compactions import Compactions
 from indexerd.service.contexts import Contexts, Resumes
 from indexerd.service.digests import Digests
@@ -52,6 +52,7 @@ class Shared:
     notify: Callable[[Event, str, dict[str, Any]], None]
     at_home: Callable[[list[str]], list[str]]  # globs with the user's home in the place of `~`
     clock: Callable[[], float]
+    since: float  # when the last daemon was at work; infinite where there was none
 
 
 class Parts:
@@ -90,6 +91,8 @@ class Parts:
             off=lambda: pipeline.indexing_off,
             news=shared.news,
             clock=shared.clock,
+            pending=Pending(shared.ledger, pipeline.read),
+            since=shared.since,
         )
         self.purge = Purge(
             pipeline,
@@ -101,6 +104,7 @@ class Parts:
             clock=shared.clock,
         )
         self.stats = Stats(shared.answers, looks=self.looks, settings=shared.settings)
+        pipeline.on_meeting = self.auto_digests.met
         pipeline.on_growth = self.auto_digests.grown
         self.digests.on_history = self.contexts.opened
 

@@ -79,6 +79,7 @@ class Pipeline:
         self.troubles: dict[str, str] = {}  # what is wrong with our own disk
         self.on_row: Callable[[str, dict[str, Any] | None], None] = lambda _id, _row: None
         self.on_growth: Callable[[str], None] = lambda _id: None
+        self.on_meeting: Callable[[str], None] = self.on_growth  # of what was there before us
         self.now = clock  # seconds since the epoch
         self._started = clock()
         self._dirty = asyncio.Event()
@@ -244,8 +245,7 @@ class Pipeline:
             elif known is None:
                 seen = min(card.mtime_ms / 1000, now)
                 self.known[key] = Known(card, update.brief, seen, seen, self.runner.setback(key))
-                if self.scanned.is_set():  # else it was there before we were
-                    self.on_growth(key)
+                (self.on_growth if self.scanned.is_set() else self.on_meeting)(key)
             else:
                 self._grow(known, update, now)
             if update.row is not None or card is None:

@@ -2,17 +2,18 @@
 
 In: a task, whose text is redacted. Out: the summary, cleaned and redacted once more, what it cost,
 and notes on what the model did not get. A text that is too long for one call goes in chunks: each
-call carries the summary so far. Where a model says that even that is too large, a segment is cut
-into smaller chunks, since it stands for all of its messages; a compaction leaves out the oldest
-parts, as the agents' own do, and says so (S3.24). Nothing is kept here: if this fails, all that
-was there before stands (S2.20).
+call carries the summary so far. Where a model says that even that is too large, it is cut into
+smaller chunks; of what any model takes a compaction leaves out the oldest parts, as the agents'
+own do, while a segment never does, as it stands for all of its messages (S3.24). What was left out
+or cut is said. Nothing is kept here: if this fails, all that was there before stands (S2.20).
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter
@@ -25,8 +26,12 @@ from indexerd.core.times import iso
 from indexerd.core.transcript import Redactor
 from indexerd.errors import (
     ContextTooLargeError,
+    DeadlineError,
+    IndexerdError,
     ModelError,
     OutputInvalidError,
+    ProviderError,
+    RefusedError,
     SessionEmptyError,
 )
 from indexerd.events import Prompt, Stretch
@@ -40,10 +45,20 @@ from indexerd.settings import Settings
 
 CHUNK_BYTES = 200_000  # of one call: about 50,000 tokens
 LOCAL_BYTES = 8_000_000
-SMALLEST_BYTES = 4096  # a text that is too large for a model is halved, but not below this
+DROPPED_BYTES = 32_000  # what any model takes: if even that is too large, the oldest of it goes
+SMALLEST_BYTES = 2048  # a text that is too large for a model is halved, but not below this
 CHARS_PER_TOKEN = 8  # more than any model writes: a longer answer than this is none
 LEAST_TOKENS = 250  # that one of several chunks of a segment may take
+REFUSALS_MAX = 12  # of texts that were too large, for one summary
 PAUSE_SECONDS, LONGEST_PAUSE = 0.25, 4.0  # before a smaller text is tried
+
+_HINTS: dict[type[IndexerdError], str] = {
+    ProviderError: "try again later",
+    RefusedError: "try another model: [digest] model",
+    OutputInvalidError: "try again, or another model: [digest] model",
+    ContextTooLargeError: "use a model with a larger window: [digest] model",
+    DeadlineError: "try again, or raise [model] timeout_seconds",
+}
 
 Notify = Callable[[Event, str, dict[str, Any]], None]
 
@@ -61,6 +76,7 @@ class Task:
     instead: str = ""  # the user's own instructions, in the place of ours
     strategy: str = ""
     covering: tuple[int, int] | None = None
+    asked: bool = True  # by somebody; else it came by itself
     drops: bool = False  # whether the oldest parts may be left out where all is too large
 
 
@@ -125,6 +141,10 @@ class Summaries:
         """Sum up. Raises an error of the tree: then there is no summary."""
         if not task.talk.parts:
             raise SessionEmptyError("there is nothing in words to sum up")
+        with _asked(task):
+            return await self._written(task, settings, models)
+
+    async def _written(self, task: Task, settings: Settings, models: Sequence[Model]) -> Summary:
         started = perf_counter()
         run = _Run(task, settings, redactor(settings), await self._wish(task, settings))
         text, model = await first_of(models, partial(self._by, run))
@@ -159,21 +179,25 @@ class Summaries:
         task = run.task
         size = LOCAL_BYTES if model.key.startswith(LOCAL) else CHUNK_BYTES
         left, texts = list(task.talk.parts), list[str]()
-        pause, dropped, cut = PAUSE_SECONDS, 0, 0
+        pause, dropped, cut, refusals = PAUSE_SECONDS, 0, 0, 0
         while left:
             chunk, rest = taken(left, size)
             prompt = self._prompt(run, chunk, texts, last=not rest)
             try:
                 texts.append(await self._attempts(run, model, prompt))
             except ContextTooLargeError:
-                if task.drops:
-                    kept = without_oldest(left)
-                    dropped += len(left) - len(kept)
-                    left = kept
-                else:
-                    size = min(size, sum(len(one.encode("utf-8", "replace")) for one in chunk)) // 2
-                if not left or size < SMALLEST_BYTES:
+                refusals += 1
+                if refusals > REFUSALS_MAX:
                     raise
+                sent = sum(len(one.encode("utf-8", "replace")) for one in chunk)
+                if task.drops and len(chunk) > 1 and sent <= DROPPED_BYTES:
+                    kept = without_oldest(chunk) or chunk[-1:]
+                    dropped += len(chunk) - len(kept)
+                    left = [*kept, *rest]
+                elif sent // 2 < SMALLEST_BYTES:
+                    raise
+                else:
+                    size = sent // 2
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
                 continue
@@ -203,8 +227,9 @@ class Summaries:
             max_tokens=tokens,
         )
         text = "\n\n".join(chunk)
-        run.bytes = len(text.encode("utf-8", "replace"))
-        return summary_prompt(text, stretch, secrets.token_hex(8), run.wish)
+        prompt = summary_prompt(text, stretch, secrets.token_hex(8), run.wish)
+        run.bytes = len(prompt.user.encode("utf-8", "replace"))
+        return prompt
 
     # -- calls ---------------------------------------------------------------------------
 
@@ -249,6 +274,7 @@ class Summaries:
         task = run.task
         row = digest_row(
             task=task.name,
+            by="user" if task.asked else "daemon",
             covering=task.covering,
             session_id=task.session_id,
             model=model.key,
@@ -259,6 +285,17 @@ class Summaries:
             **told,
         )
         self._keep(row)
+
+
+@contextmanager
+def _asked(task: Task) -> Iterator[None]:
+    """Give errors hints for somebody who asked: nobody tries it again by itself."""
+    try:
+        yield
+    except IndexerdError as bad:
+        if task.asked:
+            bad.hint = _HINTS.get(type(bad), bad.hint)
+        raise
 
 
 def _cleaned(clean: Redactor, text: str, tokens: int) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from indexerd.agents import ADAPTERS
+from indexerd.core.branch_pi import PREAMBLE
 from indexerd.core.branches import Tip, asks, names, summary_rows, tips
 from indexerd.core.card import Card
 from indexerd.core.clean import clean_line, clean_text
@@ -238,14 +239,14 @@ def _gist(
     stored: Mapping[str, str],
     read: Read,
 ) -> tuple[str, str]:
-    """What a branch was about, and who says so: agent, digest, or what was asked there."""
-    if tip.summary != ROOT:
-        told = "".join(summaries[tip.summary].texts)
-        return clean_text(told[: 2 * GIST_MAX], GIST_MAX), "agent"
+    """What a branch was about, and who says so: digest, agent, or what was asked there."""
     named = names(state, tip) if stored else ()
     ours = next((text for leaf, text in stored.items() if leaf in named), "")
-    if ours:
+    if ours:  # the user asked for it
         return clean_text(ours[: 2 * GIST_MAX], GIST_MAX), "digest"
+    if tip.summary != ROOT:
+        told = "".join(summaries[tip.summary].texts).removeprefix(PREAMBLE)
+        return clean_text(told[: 2 * GIST_MAX], GIST_MAX), "agent"
     if tip.row != state.leaf:
         for row in islice(asks(state, tip), ASKS_READ):
             said = clean_line(own_words(read(row).text)[:LOOKED_AT], FIRST_MESSAGE_MAX)

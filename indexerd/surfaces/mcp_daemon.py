@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from indexerd.client import Client
-from indexerd.core.redact import compile_extra
+from indexerd.core.redact_extra import compile_extra
 from indexerd.errors import ConfigError, DaemonDownError
 from indexerd.paths import Places
 from indexerd.service.config import read_config

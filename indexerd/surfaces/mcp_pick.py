@@ -9,6 +9,7 @@ the server was started. Nothing is guessed beyond that.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ from indexerd.core.times import iso_ms
 from indexerd.errors import AmbiguousError, NotFoundError, UsageError
 from indexerd.surfaces.mcp_daemon import Talk
 
+PATIENCE, PAUSE = 2.0, 0.1  # seconds for a session that has only just begun; between two looks
 LOOKED_AT = 20  # sessions that are looked at for the running one
 _AGENTS = {"claude": "claude", "codex": "codex", "opencode": "opencode"}
 _HINT = "give `session`: list_sessions shows the newest first"
@@ -39,20 +41,30 @@ def named(talk: Talk, ref: str, *, everywhere: bool = False) -> Found:
 def own_id(talk: Talk) -> str | None:
     """The running session, where it is known."""
     try:
-        return str(running(talk)["sessionId"])
+        return str(running(talk, patience=0.0)["sessionId"])
     except (AmbiguousError, NotFoundError, UsageError):
         return None
 
 
-def running(talk: Talk) -> Found:
-    """The running session's row. AmbiguousError names several; else an error says why none."""
+def running(talk: Talk, *, patience: float = PATIENCE) -> Found:
+    """The running session's row. AmbiguousError names several; else an error says why none.
+
+    A session whose first words are only just being written is waited for, `patience` seconds.
+    """
     if talk.agent is None or talk.cwd is None:
         raise UsageError("which session is yours cannot be told from here", hint=_HINT)
-    rows = talk.ask("list", agent=talk.agent, cwd=talk.cwd, limit=LOOKED_AT)["sessions"]
-    live = [row for row in rows if iso_ms(str(row["modifiedAt"])) >= talk.since * 1000]
+    until = time.monotonic() + patience
+    while not (live := _live(talk)) and time.monotonic() < until:
+        time.sleep(PAUSE)
     if len(live) > 1:
         raise AmbiguousError("several sessions are in use in this project", live)
     if not live:
         raise NotFoundError("no session in use is known in this project yet", hint=_HINT)
     found: Found = live[0]
     return found
+
+
+def _live(talk: Talk) -> list[Any]:
+    """Sessions of this host's agent, in this project, that were used since the server began."""
+    rows = talk.ask("list", agent=talk.agent, cwd=talk.cwd, limit=LOOKED_AT)["sessions"]
+    return [row for row in rows if iso_ms(str(row["modifiedAt"])) >= talk.since * 1000]

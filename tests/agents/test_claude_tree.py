@@ -256,7 +256,7 @@ def test_a_compaction_that_keeps_messages_goes_on() -> None:
     state = state_of(data)
     assert prompts(data, state) == ["one", "two", "three"]
     (made,) = entries(data, state, Kind.COMPACTION)
-    assert (made.id, made.details) == ("c1", {"kept": "u2"})
+    assert (made.id, made.details) == ("c1", {"kept": "u2", "tokensBefore": 9})
     assert made.text.endswith("It was about X.")
     assert state.new_user_messages("a2") == 1
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import sysconfig
 import tomllib
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import indexerd
 from indexerd.cli import main
 from indexerd.cli.integrate import command
 from indexerd.core.agent_settings import is_hook_command
+from indexerd.io import installs
 from indexerd.service.installs import hook_command
 from tests.cli.home import INDEXERD
 
@@ -118,7 +120,11 @@ def test_put_in_and_taken_out(machine: Machine, agent: str) -> None:
 
 def test_the_hooks_of_claude(machine: Machine) -> None:
     """Ours stand beside the user's; the user's comment and order stay; the command never blocks."""
-    assert machine.did("claude") == {".claude/settings.json": "updated", ".claude.json": "updated"}
+    assert machine.did("claude") == {
+        ".claude/settings.json": "updated",
+        ".claude.json": "updated",
+        ".claude/skills/indexerd/SKILL.md": "created",
+    }
     text = machine.settings.read_text()
     assert "    // mine\n" in text
     held = json.loads(text.replace("// mine", ""))
@@ -151,7 +157,8 @@ def test_another_place_of_claudes(machine: Machine, tmp_path: Path) -> None:
     place.mkdir()
     env = {"CLAUDE_CONFIG_DIR": str(place)}
     assert set(machine.did("claude", env=env).values()) == {"created"}
-    assert sorted(one.name for one in place.iterdir()) == [".claude.json", "settings.json"]
+    names = [".claude.json", "settings.json", "skills"]
+    assert sorted(one.name for one in place.iterdir()) == names
     assert machine.settings.read_text() == SETTINGS
     machine.did("claude", "--remove", env=env)
     assert list(place.iterdir()) == []
@@ -174,7 +181,11 @@ def test_an_older_installation_is_brought_up(machine: Machine) -> None:
     state = json.loads(machine.state.read_text())
     state["mcpServers"]["indexerd"] |= {"command": "/old/bin/indexerd", "args": ["mcp"]}
     machine.state.write_text(json.dumps(state))
+    skill = machine.home / ".claude/skills/indexerd/SKILL.md"
+    present = skill.read_text()
+    installs.apply([installs.own_file(str(skill), "---\nname: indexerd\n---\nOlder.\n")])
     assert set(machine.did("claude").values()) == {"updated"}
+    assert skill.read_text() == present
     assert machine.settings.read_text() == edited
     assert json.loads(machine.state.read_text()) == current
 
@@ -217,7 +228,7 @@ def test_what_the_user_changed_since_stays(machine: Machine) -> None:
 def test_codex_gets_a_table_and_hooks(machine: Machine) -> None:
     """The server is told which of our variables to pass on; the user hears of trust."""
     done = machine.run("codex")
-    assert [one["did"] for one in done["changes"]] == ["created", "updated"]
+    assert [one["did"] for one in done["changes"]] == ["created", "updated", "created"]
     assert any("trust" in note for note in done["notes"])
     text = machine.toml.read_text()
     assert text.startswith(TOML + "\n")
@@ -245,6 +256,32 @@ def test_pi_and_opencode_get_files_of_ours(machine: Machine) -> None:
     text = machine.plugin.read_text()
     assert "__INDEXERD_COMMAND__" not in text
     assert text.startswith("// indexerd integration")
+
+
+@pytest.mark.parametrize(
+    ("agent", "place"),
+    [
+        ("pi", ".pi/agent"),
+        ("claude", ".claude"),
+        ("codex", ".codex"),
+        ("opencode", ".config/opencode"),
+    ],
+)
+def test_every_agent_gets_the_instructions(machine: Machine, agent: str, place: str) -> None:
+    """S4.27: as a skill: a head that says what for, and the text that MCP's prompt has, too."""
+    machine.did(agent)
+    skill = machine.home / place / "skills/indexerd/SKILL.md"
+    nothing, head, text = skill.read_text().split("---\n", 2)
+    assert nothing == ""
+    assert head.startswith("# indexerd integration, ")
+    assert "\nname: indexerd\ndescription: >-\n  When to call set_relevant_context" in head
+    assert len(head.partition("description: ")[2]) < 1024
+    instructions = files("indexerd") / "integrations/instructions.md"
+    assert text == "\n" + instructions.read_text(encoding="utf-8")
+    edited = skill.read_text() + "Mine.\n"
+    skill.write_text(edited)
+    assert "was edited" in machine.run(agent, code=2)["error"]["message"]
+    assert skill.read_text() == edited
 
 
 def test_directories_that_were_made_go(machine: Machine) -> None:
@@ -284,7 +321,11 @@ def test_the_other_place_of_claudes(machine: Machine) -> None:
     machine.settings.unlink()
     machine.settings.parent.rmdir()
     before = machine.tree()
-    expected = {".config/claude/settings.json": "created", ".claude.json": "updated"}
+    expected = {
+        ".config/claude/settings.json": "created",
+        ".claude.json": "updated",
+        ".config/claude/skills/indexerd/SKILL.md": "created",
+    }
     assert machine.did("claude") == expected
     machine.settings.parent.mkdir()  # its user has moved it back: ours is still found
     assert set(machine.did("claude", "--remove").values()) == {"removed", "absent"}
@@ -398,5 +439,5 @@ def test_an_edited_file_of_ours(machine: Machine) -> None:
     machine.plugin.write_text(machine.plugin.read_text() + "// mine\n")
     for words in (("opencode",), ("opencode", "--remove")):
         assert "--force" in machine.run(*words, code=2)["error"]["hint"]
-    assert set(machine.did("opencode", "--force").values()) == {"updated"}
+    assert sorted(machine.did("opencode", "--force").values()) == ["unchanged", "updated"]
     assert "// mine" not in machine.plugin.read_text()

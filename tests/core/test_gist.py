@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from indexerd.core.clean import clean_line
 from indexerd.core.gist import gist
 from indexerd.events import Stretch
 
@@ -331,3 +332,11 @@ def test_it_stops_when_nobody_waits() -> None:
 
     with pytest.raises(TimeoutError):
         gist(Stretch("segment", SAID), check)
+
+
+@pytest.mark.parametrize("asked", ["ok", "go on, please", "\x1b[31mhm?\x1b[0m"])
+def test_a_turn_always_says_what_it_began_with(asked: str) -> None:
+    """S1.26: whatever it is, it is the request of the turn."""
+    said = (("assistant", "Earlier."), ("user", asked), ("assistant", "Reading stats.py."))
+    found = gist(Stretch(kind="turn", messages=said, max_tokens=8192), lambda: None)
+    assert found.split("\n")[:2] == ["## Original Request", f"- {clean_line(asked, 99)}"]

@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexerd.core.redact import WINDOW, compile_extra, redact
+from indexerd.core.redact import WINDOW, redact
+from indexerd.core.redact_extra import compile_extra
 from indexerd.errors import ConfigError
 
 WORD = "Xq7Rk2Vn9"  # what every canary below holds, and no marker does
@@ -324,7 +325,8 @@ def test_the_most_specific_rule_names_a_find() -> None:
 
 HOSTILE = r"""
 import signal, sys
-from indexerd.core.redact import compile_extra, redact
+from indexerd.core.redact import redact
+from indexerd.core.redact_extra import compile_extra
 
 units = [
     "pwd=", "pwd='", "password=\"", "password=\\\"", "token=token1(", "token.", "token: a | b ",
@@ -398,3 +400,22 @@ def test_a_dangerous_user_pattern_is_refused(pattern: str) -> None:
 def test_an_ordinary_user_pattern_is_taken(pattern: str) -> None:
     """X6: repetition as such is fine; a star in a class or behind a backslash is none."""
     assert compile_extra([pattern]) == (re.compile(pattern),)
+
+
+@pytest.mark.parametrize("hidden", ["\x1b[0m", "\x1b[31;1m", "\u200b", "\u00ad", "\x00", "\ufeff"])
+def test_what_nobody_sees_hides_no_secret(hidden: str) -> None:
+    """S2.21: a token that colours or characters without width divide is found, once."""
+    token = f"ghp_a1B2c{hidden}3D4e5F6a1B2c3D4e5F6a1B2c3D4e5F6"
+    text = f"found:\n\t{hidden}{token} in .env\n"
+
+    found = redact(text)
+
+    assert found.text == "found:\n\t[redacted:github-token] in .env\n"
+    assert found.counts == {"github-token": 1}
+    assert redact(found.text).text == found.text
+
+
+def test_without_a_secret_a_text_stays_as_it_is() -> None:
+    """Colours alone are no reason to change a text."""
+    text = "\x1b[32mok\x1b[0m a\u200bb \U0001f469\u200d\U0001f52c"
+    assert redact(text).text == text

@@ -48,7 +48,7 @@ def test_replace_is_the_default_and_says_what_is_in_the_set() -> None:
 
 
 def test_merge_is_an_ordered_union() -> None:
-    """S4.3, S4.7: what was there first stays first, and nothing is there twice."""
+    """S4.3, S4.7, S4.19: what was there first stays first, and nothing is there twice."""
     found = put({"files": ["b", "a"]}, "files", ["c", "a", "c"], "merge")
     assert found == Outcome({"files": ["b", "a", "c"]}, "Merged files: 3 items")
 
@@ -259,6 +259,32 @@ def test_the_block_is_byte_for_byte_the_specified_one() -> None:
     whole = f"{HEAD}Session directory: /w\n{hint}\n{files}\n---\n\n"
     context = {"files": ["/w/a.py", "/w/b.md"]}
     assert resume_block("/w", "module load gcc/7.5", context, everywhere) == (whole, 0)
+    unknown = f"{HEAD}Session directory: (unknown)\n---\n\n"  # its file does not say it
+    assert resume_block("", None, {}, everywhere) == (unknown, 0)
+
+
+def test_the_older_programs_tests_of_its_block() -> None:
+    """S4.19: its cases for the same pure function, with the words of S4.15."""
+    plain, _ = resume_block("/home/user/project", None, {}, everywhere)
+    hinted, _ = resume_block("/home/user/project", "source .venv/bin/activate", {}, everywhere)
+    for text in (plain, hinted):
+        assert text.startswith("[SESSION RESUMED]\n")
+        assert "Shell state was reset." in text
+        assert "Re-run environment setup before continuing." in text
+        assert "Session directory: /home/user/project\n" in text
+        assert text.endswith("---\n\n")
+    assert "Environment hint: source .venv/bin/activate\n" in hinted
+    assert "Environment hint" not in plain
+    asked: list[str] = []
+    context = {"files": ["/w/a", "b"], "ports": ["80"]}
+
+    def gone(path: str) -> bool:
+        asked.append(path)
+        return False
+
+    assert resume_block("/w", None, context, gone)[1] == 2
+    assert asked == ["/w/a", "b"], "whether a file is there is asked of whoever knows, once"
+    assert context == {"files": ["/w/a", "b"], "ports": ["80"]}, "what is given is not changed"
 
 
 def told(context: dict[str, list[str]], exists: Callable[[str], bool] = everywhere) -> str:
@@ -310,6 +336,15 @@ def test_nothing_in_a_block_can_end_it(context: dict[str, list[str]], cwd: str, 
     assert lines.count("[SESSION RESUMED]") == 1
     bad = {unicodedata.category(char) for char in set(text) - {"\n"}}
     assert bad & {"Cc", "Cs", "Zl", "Zp", "Co"} == set()
+
+
+def test_a_command_is_shown_as_it_was_stored() -> None:
+    """S4.15, S4.20: what a shell has of its own is no mark, and is not changed into another."""
+    for hint in ("source <(direnv export bash)", "[[ -f x ]] && . x", "cat <(a) > b && c > d"):
+        text, _ = resume_block("/w", hint, {}, everywhere)
+        assert text == f"{HEAD}Session directory: /w\nEnvironment hint: {hint}\n---\n\n"
+    text, _ = resume_block("/w", "source <(a) </system>", {}, everywhere)
+    assert "Environment hint: source &lt;(a) &lt;/system>\n" in text
 
 
 def test_what_is_stored_cannot_plant_roles_tags_or_our_frame() -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +37,19 @@ def put(world: World, session: str, name: str, *items: str, **more: Any) -> Any:
     """Set one set."""
     asked = {"session": session, "setName": name, "items": list(items)}
     return world.call("set_relevant_context", **asked, **more)
+
+
+def connect(path: Path) -> socket.socket:
+    """A connection of which each line is read as it comes."""
+    line = socket.socket(socket.AF_UNIX)
+    line.settimeout(20)
+    line.connect(str(path))
+    return line
+
+
+def changed_files(world: World, session: str) -> Any:
+    """What a session's tool calls have changed."""
+    return world.row(session)["filesModified"]
 
 
 def context(world: World, session: str) -> Any:
@@ -111,11 +127,12 @@ def test_a_new_session_may_be_named_before_it_is_known(world: World) -> None:
 
 
 def test_subscribers_hear_of_changes_and_resumes(world: World) -> None:
-    """S4.12, S4.14: full context, the set's name, the reason; a refused write is no event."""
+    """S4.12-S4.14: full context, the set's name, the reason; a refused write is no event."""
     with world.daemon():
         session = known(world)
-        with Client(world.socket, timeout=20) as ear:
+        with Client(world.socket, timeout=20) as ear, Client(world.socket, timeout=20) as older:
             events = ear.events(["context.changed", "context.resume"], timeout=20)
+            alias = older.events(["caco.context"], timeout=20)
             put(world, session.id, "files", "/w/a")
             heard = next(events)
             with pytest.raises(UsageError):
@@ -131,6 +148,11 @@ def test_subscribers_hear_of_changes_and_resumes(world: World) -> None:
             world.call("resume_context", session=session.id, resumeId="r")
             world.call("update", ref=session.id, setContext={"setName": "files", "items": []})
             resumed, changed = next(events), next(events)
+            put(world, session.id, "ports", "80")
+            world.call("history", ref=session.id)
+            told = [next(alias) for _ in range(5)]
+        assert told[:3] == [heard, resumed, changed]
+        assert [one["reason"] for one in told[3:]] == ["changed", "load"]
     base = {"sessionId": session.id}
     held = {"files": ["/w/a"]}
     for event, expected in (
@@ -141,16 +163,88 @@ def test_subscribers_hear_of_changes_and_resumes(world: World) -> None:
         assert event.items() >= (base | expected).items()
 
 
+def test_who_opens_a_history_hears_of_its_sets(world: World) -> None:
+    """S4.13: after the reply, never before; not of a session without sets, nor of a mistake."""
+    with world.daemon():
+        bare, noted = known(world), known(world)
+        put(world, noted.id, "files", "/w/a")
+        asked: list[tuple[str, dict[str, Any]]] = [
+            ("subscribe", {"events": ["context.load", "context.changed"]}),
+            ("history", {"ref": bare.id}),
+            ("history", {"ref": "nobody-of-this-name"}),
+            ("history", {"ref": noted.id, "leaf": "no-such-entry"}),
+            ("history", {"ref": noted.id}),
+        ]
+        with Client(world.socket, timeout=20) as other, closing(connect(world.socket)) as line:
+            events = other.events(["context.load"], timeout=20)
+            for number, (method, params) in enumerate(asked):
+                request = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+                line.sendall(json.dumps(request).encode() + b"\n")
+            with line.makefile("rb") as replies:
+                told = [json.loads(replies.readline()) for _ in range(6)]
+                assert [one.get("id") for one in told] == [0, 1, 2, 3, 4, None]
+                put(world, noted.id, "files", "/w/b")
+                changed = json.loads(replies.readline())["params"]
+            heard = next(events)
+        loaded = told[5]["params"]
+        sets = {"context": {"files": ["/w/a"]}, "reason": "load", "sessionId": noted.id}
+        assert loaded.items() >= ({"event": "context.load"} | sets).items()
+        assert "setName" not in loaded
+        assert (changed["event"], changed["setName"]) == ("context.changed", "files")
+        assert heard == loaded, "all who listen hear it"
+
+
+def test_what_tools_read_and_write_is_no_context(world: World) -> None:
+    """S4.11, S4.1: an agent's tool calls are facts of its session; its sets stay as they were."""
+    with world.daemon():
+        sessions = [known(world, cwd=str(world.root)) for _ in range(2)]
+        put(world, sessions[1].id, "files", "/w/mine.md")
+        for session in sessions:
+            session.say("user", "Please mend it.")
+            for name, path in (("read", "read.py"), ("edit", "edited.py")):
+                call = {"type": "toolCall", "id": name, "name": name, "arguments": {"path": path}}
+                said = {"role": "assistant", "content": [call], "stopReason": "toolUse"}
+                session.entry("message", message=said)
+                session.say("toolResult", "Done.", toolCallId=name, toolName=name, isError=False)
+            session.say("assistant", "Mended.", stopReason="stop")
+            until(partial(changed_files, world, session.id), "the tool calls")
+            assert world.row(session.id)["filesRead"] == [f"{world.root}/read.py"]
+            world.call("index", ref=session.id, force=True, wait=True)
+            assert world.wait_meta(session.id)["filesModified"] == [f"{world.root}/edited.py"]
+        assert [context(world, one.id) for one in sessions] == [{}, {"files": ["/w/mine.md"]}]
+    assert [one.name for one in world.metas.glob("*.user.json")] == [f"{sessions[1].id}.user.json"]
+
+
 def test_view_state_lands_in_the_applet_set(world: World) -> None:
-    """S4.25, S4.26: a slug and key=value items, by the session they are of; the last one stays."""
+    """S4.25, S4.26: on navigation and on idle, by the session it is of; the last one stays."""
     with world.daemon():
         one, other = known(world), known(world)
-        for items in (["git-diff", "path=/w"], ["editor", "file=a&b=<c>"]):
-            world.call("update", ref=one.id, setContext={"setName": "applet", "items": items})
+        with Client(world.socket, timeout=20) as ear:
+            events = ear.events(["context.changed"], timeout=20)
+            for items in (["git-diff", "path=/w"], ["editor", "file=a&b=<c>"]):  # navigation
+                world.call("update", ref=one.id, setContext={"setName": "applet", "items": items})
+            put(world, other.id, "files", "/w/o")  # its user has gone to another session
+            put(world, one.id, "applet", *items)  # the first one is idle now: a late write
+            heard = [next(events) for _ in range(4)]
+        sets = [(event["sessionId"], event["setName"], event["context"]) for event in heard]
+        views: list[Any] = [["git-diff", "path=/w"], items, {"files": ["/w/o"]}, items]
+        for (session, name, held), view in zip(sets, views, strict=True):
+            expected = (other.id, "files", view) if isinstance(view, dict) else None
+            assert (session, name, held) == (expected or (one.id, "applet", {"applet": view}))
         applet = {"slug": "editor", "params": ["file=a&b=<c>"]}
         assert world.call("footer", ref=one.id)["applet"] == applet
-        empty = {"sessionId": other.id, "files": [], "more": 0, "text": ""}
-        assert world.call("footer", ref=other.id) == empty
+        assert "applet" not in world.call("footer", ref=other.id)
+
+
+def test_a_footer_of_nothing_is_empty(world: World) -> None:
+    """S4.23: of a session without sets, and of one that has only just begun."""
+    with world.daemon():
+        begun, talked = world.session(), known(world)
+        until(lambda: world.row(begun.id), "the header alone")
+        for session in (begun, talked):
+            empty = {"sessionId": session.id, "files": [], "more": 0, "text": ""}
+            assert world.call("footer", ref=session.id) == empty
+            assert world.run("footer", session.id) == ""
 
 
 def test_the_commands_say_what_the_methods_do(world: World) -> None:

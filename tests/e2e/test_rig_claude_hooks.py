@@ -109,7 +109,11 @@ def test_a_reference_in_claude(bare_world: World) -> None:
     with watched(bare_world, "claude") as (isle, eye):
         hooked = Hooked(isle)
         past, name = hooked.past(eye)
-        assert hooked.integrate() == {"settings.json": "updated", ".claude.json": "updated"}
+        assert hooked.integrate() == {
+            "settings.json": "updated",
+            ".claude.json": "updated",
+            "SKILL.md": "created",
+        }
         asked = f'{PICK} As in @@"{name}".'
         before = len(hooked.turns())
         with hooked.claude.talk() as talk:
@@ -128,13 +132,14 @@ def test_a_reference_in_claude(bare_world: World) -> None:
         assert hooked.integrate("--remove") == {
             "settings.json": "removed",
             ".claude.json": "removed",
+            "SKILL.md": "removed",
         }
 
 
 def test_a_resumed_claude_knows_what_was_relevant(
     bare_world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S4.15, S4.18: what its model noted by the tool is in one message of a resume, and stays it.
+    """S4.15, S4.18, S4.27: what its model noted by the tool is in one message of a resume.
 
     It is in the first request, once and to the byte; the next one has all of that as it was, and
     the message that is new in it brings nothing of ours.
@@ -155,6 +160,7 @@ def test_a_resumed_claude_knows_what_was_relevant(
             again.say(RETRY)
             again.say(GROW)
         first, second = hooked.turns("calls")[before:]
+    assert "When to call set_relevant_context" in "\n".join(first), "S4.27: the skill"
     files = "Relevant files:\n- src/forecast.py\n(1 file(s) no longer exist)"
     block = f"{HEAD}Session directory: {isle.project}\n\n{files}\n---"
     (told,) = [text for text in first if "[SESSION RESUMED]" in text]

@@ -63,7 +63,7 @@ class Integrated:
         """Install; then let Codex, which writes its configuration anew in these tests, keep it."""
         before = self.config.read_text()
         done = self.world.run("integrate", "codex", "--json")["changes"]
-        assert [one["did"] for one in done] == ["created", "updated"]
+        assert [one["did"] for one in done] == ["created", "updated", "created"]
         ours = self.config.read_text().removeprefix(before)
         model = plain.CONFIG.replace(f":{PORT}/", f":{CALLER}/")
         # A server in Codex gets the variables of its user, and these of the tests' besides.

@@ -145,8 +145,8 @@ def test_the_daemons_own_run_is_shown(world: World) -> None:
 
 
 @both
-def test_what_was_noted_comes_back_on_resuming(world: World, version: str) -> None:
-    """S4.15, S4.18: what the model noted by the tool comes with the first prompt of a resume.
+def test_what_was_noted_comes_back_after_a_resume(world: World, version: str) -> None:
+    """S4.15, S4.18, S4.27: what the model noted by the tool comes at a resume, with a prompt.
 
     Once and to the byte, as the last message of that request; the next request has it where it
     was, and no other. A later resume is another one.
@@ -162,6 +162,7 @@ def test_what_was_noted_comes_back_on_resuming(world: World, version: str) -> No
         pi.once("-c", "call get_relevant_context {}")
         *_, held = pi.requests()
     assert ("tool", "Set files: 2 items") in texts(stored)
+    assert "When to call set_relevant_context" in json.dumps(first), "S4.27: the skill"
     files = "Relevant files:\n- src/forecast.py\n(1 file(s) no longer exist)"
     block = ("user", f"{HEAD}Session directory: {made.project}\n\n{files}\n---\n\n")
     assert texts(first)[-2:] == [("user", "Where were we?"), block]

@@ -444,6 +444,28 @@ def test_our_own_file_comes_and_goes(tmp_path: Path, name: str) -> None:
     assert [installs.apply([gone])[0].did for _ in range(2)] == ["removed", "absent"]
 
 
+def test_a_skill_of_ours_begins_with_its_rule(tmp_path: Path) -> None:
+    """Agents want `---` first: the marker is below it, and knows what was made and what follows."""
+    path = tmp_path / "skills/ours/SKILL.md"
+    first, second = (
+        installs.own_file(str(path), f"---\nname: ours\n---\n{text}\n") for text in ("one", "two")
+    )
+    did = [installs.apply([one])[0].did for one in (first, first, second)]
+    assert did == ["created", "unchanged", "updated"]
+    rule, marker, rest = path.read_text().split("\n", 2)
+    assert (rule, rest) == ("---", "name: ours\n---\ntwo\n")
+    assert marker.startswith("# indexerd integration, ")
+    assert installs.owned(str(path.parent)) == [str(path)]
+    made = installs.directories(str(path))
+    assert made == [str(path.parent), str(path.parents[1])]
+    path.write_text(path.read_text() + "Mine.\n")
+    with pytest.raises(UsageError, match="was edited"):
+        installs.apply([first])
+    path.write_text("---\nname: theirs\n---\n")
+    with pytest.raises(UsageError, match="not ours"):
+        installs.apply([installs.no_own_file(str(path), force=True)])
+
+
 def test_a_file_that_is_not_ours_is_left_alone(tmp_path: Path) -> None:
     """S-rule of the contract: no marker, no touch; an edited one only by force."""
     path = tmp_path / "index.ts"

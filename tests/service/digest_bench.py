@@ -54,6 +54,7 @@ class Services:
     compactions: Compactions
     summaries: Summaries
     news: News
+    read: Reader
 
 
 class Bench:
@@ -142,7 +143,7 @@ class Bench:
         digests = Digests(
             answers, news=news, excluded=lambda: self.settings.digest.exclude, **shared
         )
-        return Services(library, digests, Compactions(answers, **shared), summaries, news)
+        return Services(library, digests, Compactions(answers, **shared), summaries, news, reader)
 
     def treasury(self) -> Treasury:
         """Money, counted in a file of its own."""

@@ -13,7 +13,7 @@ import pytest
 
 from indexerd.errors import ModelUnavailableError, ProviderError, RefusedError
 from indexerd.llm.scripted import Scripted
-from indexerd.service.auto_digest import FAILURES_MAX, AutoDigests
+from indexerd.service.auto_digest import FAILURES_MAX, AutoDigests, Pending
 from indexerd.service.known import Known
 from tests.service.digest_bench import NOW, Bench, Services
 
@@ -53,6 +53,8 @@ def auto(
             off=lambda: off,
             news=held.news,
             clock=clock,
+            pending=Pending(held.library.ledger, held.read),
+            since=NOW,
         )
         return await work(made, clock)
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from indexerd.core.branch_pi import PREAMBLE
 from indexerd.core.branches import asks, names, tips
 from indexerd.core.card import card_of
 from indexerd.core.inject import HEAD
@@ -84,12 +85,15 @@ def test_a_branch_that_nobody_summed_up_is_told_by_its_first_question() -> None:
     assert sorted(read) == ["c", "e", "g"]  # the last message of each, and the question
 
 
-def test_the_agents_own_summary_comes_first_and_then_ours(tmp_path: Path) -> None:
-    """S1.27, S1.29: the sidecar's newest of this leaf counts where the agent said nothing."""
+def test_what_the_user_asked_for_comes_first_and_then_the_agents_own(tmp_path: Path) -> None:
+    """S1.27, S1.29: the sidecar's newest of this leaf; else the agent's, without pi's preamble."""
     home = put(tmp_path, stored("e", "Old."), stored("e", "Redis was tried.\nNo."), stored("g", ""))
-    assert found([*TREE, SUMMED_UP, said("h", "s", "user")], home)[0]["e"]["gistSource"] == "agent"
-    left = found(TREE, home)[0]["e"]
-    assert (left["gist"], left["gistSource"]) == ("Redis was tried.\nNo.", "digest")
+    told = entry("branch_summary", "s", "b", fromId="e", summary=PREAMBLE + "Redis is too big.")
+    for tree in (TREE, [*TREE, told, said("h", "s", "user")]):
+        left = found(tree, home)[0]["e"]
+        assert (left["gist"], left["gistSource"]) == ("Redis was tried.\nNo.", "digest")
+    left = found([*TREE, told, said("h", "s", "user")])[0]["e"]
+    assert (left["gist"], left["gistSource"]) == ("Redis is too big.", "agent")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -25,7 +25,7 @@ from indexerd.io.ledger import Ledger
 from indexerd.io.logs import get_logger
 from indexerd.io.writer import MetaWriter
 from indexerd.meta import UserFile
-from indexerd.service.answers import Answers, Place, is_fork, stored
+from indexerd.service.answers import Answers, Held, Place, held, is_fork, stored
 from indexerd.service.contexts import RESUMES_MAX, Contexts, Resumes, is_there
 from indexerd.service.news import Listener, News
 from indexerd.service.reader import Reader
@@ -87,7 +87,7 @@ class Shop:
         answers = SimpleNamespace(row=self._row, by_id=self._row, parents=self._parents)
         self.sidecars = Sidecars(cast("Any", pipeline), cast("Any", answers), self.writer)
         self.resumes = Resumes(self.ledger, self.reader, self.clock)
-        contexts = Contexts(
+        self.contexts = Contexts(
             self.sidecars,
             cast("Any", answers),
             self.news,
@@ -95,7 +95,7 @@ class Shop:
             record=lambda row: self.kept.append(dict(row)),
             clock=self.clock,
         )
-        self.methods = contexts.methods()
+        self.methods = self.contexts.methods()
 
     def close(self) -> None:
         self.reader.close()
@@ -279,6 +279,9 @@ def test_get_gives_all_one_or_none(shop: Shop) -> None:
         assert one["context"] == {"ports": ["80"]}
         none = await shop.call("get_relevant_context", session="a", setName="applet")
         assert (none["context"], none["text"]) == ({"applet": []}, '{\n  "applet": []\n}')
+        for name, same in ((" ports ", one), ("", found), (" ", found), (None, found)):
+            asked = await shop.call("get_relevant_context", session="a", setName=name)
+            assert asked == same, "names are taken as they are stored; none is all of them"
 
     run(work())
 
@@ -687,6 +690,72 @@ def test_the_footer_is_of_the_session_asked_for(shop: Shop) -> None:
             await shop.call("footer", ref="nobody")
 
     run(work())
+
+
+def test_switching_while_a_footer_is_read_shows_nothing_of_the_other(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S4.23: answers name their session; one that comes late cannot be taken for another's."""
+    shop.session("b", cwd="/b")
+    may, begun = threading.Event(), threading.Event()
+
+    def slowly(own: Place, before: Sequence[Place]) -> Held:
+        if own.session_id == "a":
+            begun.set()
+            assert may.wait(10)
+        return held(own, before)
+
+    async def work() -> None:
+        await shop.put("a", "files", "src/a.py")
+        monkeypatch.setattr("indexerd.service.sidecar.held", slowly)
+        old = asyncio.create_task(shop.call("footer", ref="a"))
+        await asyncio.to_thread(begun.wait, 10)
+        empty = {"sessionId": "b", "files": [], "more": 0, "text": ""}
+        assert await shop.call("footer", ref="b") == empty
+        await shop.put("b", "files", "src/b.py")
+        new = await shop.call("footer", ref="b")
+        assert not old.done()
+        may.set()
+        late = await old
+        assert (late["sessionId"], late["text"]) == ("a", "a.py")
+        assert (new["sessionId"], new["text"]) == ("b", "b.py")
+        assert new["files"] == [{"basename": "b.py", "path": "/b/src/b.py"}]
+
+    run(work())
+
+
+def test_a_history_that_is_opened_tells_of_its_sets(shop: Shop) -> None:
+    """S4.13: reason `load`, all sets; nothing where there are none, or none can be read."""
+    shop.session("b")
+    shop.session("c")
+
+    async def work() -> None:
+        await shop.put("a", "files", "/w/a")
+        (shop.root / "metas/c.user.json").write_text("{")
+        shop.heard.clear()
+        for one in ("nobody", "c", "b", "a"):
+            shop.contexts.opened(one)
+        await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
+
+    run(work())
+    assert [one["sessionId"] for one in shop.heard] == ["a"]
+    assert shop.events() == [("context.load", "load", {"files": ["/w/a"]}, None)]
+
+
+def test_what_was_noted_does_not_age(shop: Shop) -> None:
+    """S4.28: a year of the clock and a restart later it is as it was, and comes at a resume."""
+
+    async def ask(resume: str) -> Any:
+        return (await shop.call("resume_context", session="a", resumeId=resume))["text"]
+
+    run(shop.put("a", "ports", "80"))
+    first = run(ask("r1"))
+    shop.close()
+    shop.now += 366 * 86400
+    shop.open()
+    assert run(shop.context("a")) == {"ports": ["80"]}
+    assert run(ask("r2")) == first
+    assert run(ask("r1")) is None
 
 
 def test_a_place_that_takes_nothing_is_an_error(shop: Shop) -> None:

@@ -16,6 +16,7 @@ from indexerd.errors import (
     BudgetError,
     ContextTooLargeError,
     IndexerdError,
+    InvalidMetaError,
     ModelUnavailableError,
     NotFoundError,
     OutputInvalidError,
@@ -255,8 +256,23 @@ def test_lines_of_other_hands_stay(bench: Bench) -> None:
     bench.sidecar.write_text('{"note": "mine", "x": 1}\nno json\n')
     bench.models = [Extractive()]
     bench.digest()
-    assert bench.lines()[0] == {"note": "mine", "x": 1}
-    assert len(bench.lines()) == 2
+    lines = bench.sidecar.read_text().splitlines()
+    assert lines[:2] == ['{"note": "mine", "x": 1}', "no json"]
+    assert len(lines) == 3
+
+
+def test_a_full_sidecar_is_an_error_before_anything_is_paid(bench: Bench) -> None:
+    """S2.20: what no reader would take whole is neither cut nor written over."""
+    bench.session.talk(20)
+    bench.metas.mkdir()
+    model = bench.scripted("x")
+    for size in (4_194_246, 6_000_000):
+        text = '{"note": "' + "x" * (size - 13) + '"}\n'
+        bench.sidecar.write_text(text)
+        with pytest.raises(InvalidMetaError):
+            bench.digest()
+        assert bench.sidecar.read_text() == text
+    assert model.calls == []
 
 
 def test_a_dry_run_only_counts(bench: Bench) -> None:

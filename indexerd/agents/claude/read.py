@@ -75,7 +75,7 @@ def preview(text: str) -> str:
 
 def _details(line: Line, what: Said, before: bytes, last: bytes) -> dict[str, Any]:
     if what.kind is Kind.COMPACTION:
-        return {"kept": _kept(before)}
+        return _compaction(before)
     if what.code == PROMPTED:
         return {"sentAs": "user"}
     if line.attachment is not None and line.attachment.type in HOOKS:
@@ -205,12 +205,16 @@ def _failed(line: Line, content: list[dict[str, Any]]) -> tuple[str, ...]:
     return tuple(one for one in ids if one)
 
 
-def _kept(before: bytes) -> str | None:
-    """The first of the messages that a compaction kept, from its boundary's line."""
+def _compaction(before: bytes) -> dict[str, Any]:
+    """What the line of its boundary says of a compaction."""
     boundary = decode(before)
-    if boundary is None:
-        return None
-    held = mapping(boundary.compact_metadata)
+    held = mapping(boundary.compact_metadata) if boundary else {}
+    tokens = _count(held.get("preTokens"))
+    return {"kept": _kept(held)} | ({"tokensBefore": tokens} if tokens else {})
+
+
+def _kept(held: dict[str, Any]) -> str | None:
+    """The first of the messages that a compaction kept."""
     segment, messages = held.get("preservedSegment"), held.get("preservedMessages")
     head = segment.get("headUuid") if isinstance(segment, dict) else None
     if not isinstance(head, str):

@@ -1,0 +1,172 @@
+"""The command that makes one file of a session: export.
+
+It reads the session itself, with or without a daemon: a document of megabytes is nothing for a
+socket. What is stored of the session comes from the daemon where one runs. A file is made where
+nothing was, 0600; with --force one that is there is removed first. Never in a place where an agent
+keeps its sessions.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from indexerd.cli.ask import ask, offline, project, show, where
+from indexerd.cli.render import exact
+from indexerd.cli.streams import put
+from indexerd.errors import DaemonDownError, IndexerdError, UsageError
+
+if TYPE_CHECKING:
+    from indexerd.cli.main import App
+    from indexerd.settings import Settings
+
+FORMATS = ("html", "md", "json")
+_SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md", ".json": "json"}
+
+
+@click.command()
+@click.argument("ref")
+@click.option("-o", "--output", metavar="FILE", help="Write it there (0600), not to stdout.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    help="html: the whole tree, in one page for a browser, offline; md: one path, to be read; "
+    "json: all of it, for programs. By default what FILE ends in, else html.",
+)
+@click.option("--leaf", metavar="ID", help="As seen from another entry than the current one.")
+@click.option("--redact", is_flag=True, help="Take known kinds of secrets out of every text.")
+@click.option("--force", is_flag=True, help="Replace FILE, should it be there.")
+@click.pass_obj
+def export(
+    app: App,
+    /,
+    *,
+    ref: str,
+    output: str | None,
+    form: str | None,
+    leaf: str | None,
+    redact: bool,
+    force: bool,
+) -> None:
+    """Make one self-contained file of a session: its tree, texts, digests and metadata.
+
+    Nothing is redacted unless you say --redact: what you give away holds every word, path and
+    result of a tool that the session holds, but for very long texts, which are cut and say so.
+    """
+    if output == "":
+        raise UsageError("--output takes a file's name")
+    if leaf == "":
+        raise UsageError("--leaf takes an entry's id", hint="`indexerd tree REF` shows them")
+    chosen = form or _SUFFIXES.get(Path(output or "").suffix.lower(), "html")
+    if output is None and not app.json and chosen == "html" and sys.stdout.isatty():
+        raise UsageError("a page is nothing for a terminal", hint="name a file: -o FILE.html")
+    settings = _settings(app)
+    target = None if output is None else _target(output, settings, force=force)
+    name, text = _made(app, settings, ref, leaf, (chosen, redact))
+    if target is None:
+        if not show(app, {"format": chosen, "fileName": name, "text": text}):
+            _print(text)
+        return
+    data = text.encode("utf-8", "replace")
+    _write(target, data, force=force)
+    if not show(app, {"format": chosen, "file": str(target), "bytes": len(data)}):
+        put([exact(str(target))])
+
+
+def _settings(app: App) -> Settings:
+    from indexerd.service.config import read_config
+
+    return read_config(where(app), os.environ).settings
+
+
+def _made(
+    app: App, settings: Settings, ref: str, leaf: str | None, form: tuple[str, bool]
+) -> tuple[str, str]:
+    """A name for the file, and its text."""
+    import time
+    from functools import partial
+
+    from indexerd.core.redact_extra import compile_extra
+    from indexerd.core.times import iso
+    from indexerd.service import exports
+    from indexerd.service.looks import look_alone
+    from indexerd.service.preview import alone
+
+    wish = exports.Wish(form[0], form[1], compile_extra(settings.redact.extra_patterns))
+    stored = _stored(app, {"ref": ref, "cwd": project()})
+    row = stored["session"]
+    with alone(row, settings, os.environ, Path.home()) as library:
+        work = partial(exports.read_session, wish=wish)
+        read = look_alone(library, row["sessionId"], leaf, work)
+    read.warnings += stored.get("warnings", ())
+    head = exports.head_of(stored, _kin(app, row), iso(time.time()))
+    found = exports.document_of(head, read, wish)
+    return exports.file_name(found["session"], wish), exports.text_of(found, wish)
+
+
+def _stored(app: App, params: dict[str, Any]) -> dict[str, Any]:
+    try:
+        found = ask(app, "get", params)
+    except DaemonDownError:
+        answers, home = offline(app)
+        click.echo("indexerd: no daemon runs; reading the session itself", err=True)
+        found = answers.get({key: one for key, one in params.items() if one is not None}, home)
+    stored: dict[str, Any] = found
+    return stored
+
+
+def _kin(app: App, row: dict[str, Any]) -> dict[str, Any]:
+    from indexerd.service.exports import kin_of
+
+    if not where(app).catalog.exists():
+        return {}
+    answers, _ = offline(app)
+    return kin_of(answers, row)
+
+
+# -- the file ------------------------------------------------------------------------------------
+
+
+def _target(output: str, settings: Settings, *, force: bool) -> Path:
+    """The file to write; UsageError for one that is there, or where sessions are kept."""
+    from indexerd.io.stores import stores
+
+    path = Path(os.path.abspath(output))  # noqa: PTH100 - Path.absolute keeps `..`
+    real = os.path.realpath(path)
+    if any(one.holds(real) for one in stores(settings, os.environ, Path.home())):
+        raise UsageError(f"{path} is where sessions are kept", hint="name a file elsewhere")
+    try:
+        found = path.lstat()
+    except OSError:  # nothing there, or nothing that can be: writing says so
+        return path
+    if not force:
+        raise UsageError(f"{path} exists", hint="name another file, or replace it with --force")
+    if not stat.S_ISREG(found.st_mode):
+        raise UsageError(f"{path} is no file", hint="--force replaces plain files alone")
+    return path
+
+
+def _write(path: Path, data: bytes, *, force: bool) -> None:
+    from indexerd.io.newfile import create
+
+    if force:
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as bad:
+            raise IndexerdError(
+                f"cannot replace {path}: {bad.strerror}", hint="name another file"
+            ) from None
+    create(path, [data])
+
+
+def _print(text: str) -> None:
+    """UTF-8, whatever the stream's encoding: a page says that of itself."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text.encode("utf-8", "replace"))
+    sys.stdout.buffer.flush()
