@@ -36,6 +36,7 @@ _TURNS = frozenset({"user", "bashExecution", "custom", "branchSummary", "compact
 _CUTS = _TURNS | {"assistant"}
 _ESTIMATED = _CUTS | {"toolResult", "system", "developer"}
 _PROMPTS = frozenset({"system", "developer"})  # state of the prompt, and no conversation
+_OWN = frozenset({"read", "write", "edit"})  # pi's tools for files
 _FAILED = frozenset({"aborted", "error"})
 
 
@@ -339,8 +340,19 @@ def files_of(steps: Iterable[Step], summaries: Iterable[Entry]) -> FileLists:
 def _calls(step: Step) -> Iterator[ToolCall]:
     """What is said of calls; and records of what they did, which say nothing to the model."""
     for speech in step.speeches:
-        yield from speech.calls
+        yield from (call for call in speech.calls if not _unknown_to_pi(call))
     yield from (call for call in step.entry.tools if not call.name)
+
+
+def _unknown_to_pi(call: ToolCall) -> bool:
+    """Whether a call of pi's own tools names its file as other agents do: pi passes over it."""
+    given = call.arguments
+    return (
+        call.name in _OWN
+        and isinstance(given, dict)
+        and "file_path" in given
+        and "path" not in given
+    )
 
 
 def file_blocks(files: FileLists) -> str:

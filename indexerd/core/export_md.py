@@ -22,7 +22,7 @@ LINE_MAX = 200
 HEADING_MAX = 120
 TEXT_MAX = 8000  # characters of a summary
 
-_MARK = re.compile(r"([\\`*_\[\](){}<>#&|~!$+^=:@-])")
+_MARK = re.compile(r"([\\`*_\[\]<>#&|~!$])")
 _FENCE = re.compile(r"(`{3,})[^`]*$|(~{3,}).*$")
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 
@@ -162,7 +162,8 @@ def _told(node: Doc) -> Iterator[str]:
         yield from _mark(node)
     if heading and text:
         model = plain(node.get("model", "")) if kind == "assistant" else ""
-        yield f"**{heading}**" + (f" ({model})" if model else "")
+        failed = ", failed" if node.get("failed") else ""
+        yield f"**{heading}{failed}**" + (f" ({model})" if model else "")
         yield ""
         yield from _body(node)
         if node.get("calls"):

@@ -59,6 +59,12 @@ def summed(speeches: Iterable[Speech], state: SessionState, agent: str) -> list[
     return [one for speech in speeches for one in sieve.stays(speech)]
 
 
+def conversation(speeches: Iterable[Speech], state: SessionState, agent: str) -> list[Speech]:
+    """Those of `summed` that belong to messages: an agent's summaries of them do not."""
+    said = summed(speeches, state, agent)
+    return [one for one in said if one.role not in ("compactionSummary", "branchSummary")]
+
+
 def summary_words(text: str, agent: str) -> str:
     """An agent's own summary without what tells the next model how it came, and to go on.
 

@@ -322,7 +322,8 @@ class _Beats:
                 depth, begins = self._tree.depths[place], self._tree.heads[place]
                 beat = Beat(kind, place, place, depth, begins=begins)
                 beat.gist, beat.gist_source = gists.get(place, ("", "")) if begins else ("", "")
-                beat.text = "" if node.hidden else _line(node.text, LINE_MAX)
+                said = kind != "work" and not node.hidden
+                beat.text = _line(node.text, LINE_MAX) if said else ""
                 found.append(beat)
             self._take(beat, place, node)
         return found
@@ -343,7 +344,9 @@ class _Beats:
             beat.labels.append(place)
         if beat.kind != "work":
             return
-        beat.answers += node.kind is Kind.ASSISTANT and bool(node.text.strip())
+        if node.kind is Kind.ASSISTANT and not node.failed and node.text.strip():
+            beat.answers += 1
+            beat.text = _line(node.text, LINE_MAX)  # the last one tells best what came of it
         for name, _ in node.calls:
             if name and (name in beat.calls or len(beat.calls) < TOOLS_MAX):
                 beat.calls[name] = beat.calls.get(name, 0) + 1

@@ -14,7 +14,7 @@ from typing import Any
 
 from indexerd.core import phrases
 from indexerd.core.assembled import Figures, figures
-from indexerd.core.clean import clean_line
+from indexerd.core.clean import clean_line, clean_text
 from indexerd.core.compact_opencode import pruned
 from indexerd.core.compact_pi import estimate_tokens
 from indexerd.core.context import Read
@@ -34,7 +34,7 @@ from indexerd.core.segments import (
 )
 from indexerd.core.serialize import lines_of
 from indexerd.core.speech import Speech, speeches_of
-from indexerd.core.spoken import summed
+from indexerd.core.spoken import conversation, summed
 from indexerd.core.summary_prompts import SEGMENT_TOKENS
 from indexerd.core.talk import NO_TALK, Talk, said_in, talk_of
 from indexerd.core.transcript import Redactor
@@ -44,7 +44,7 @@ from indexerd.service.calls import redactor
 from indexerd.service.stats import outgrown
 from indexerd.service.stored_digest import stored_segments
 from indexerd.service.views import Taken, reader
-from indexerd.settings import Settings
+from indexerd.settings import Digest, Settings
 
 BELOW = "no more messages than the threshold are not summed up"
 LEAST_BY_TOKENS = 10  # messages that a segment covers which is made for a context's size alone
@@ -96,39 +96,59 @@ class Plan:
 
 
 def planned(taken: Taken, check: Check, settings: Settings, *, manual: bool) -> Plan:
-    """The next segment. ValueError: a line is no JSON, the session must be reread."""
+    """The next segment; one that nobody asked for only where it is due.
+
+    Who asks gets the figures of what there is, too, where there is nothing to do. ValueError: a
+    line is no JSON, the session must be reread.
+    """
     state, wanted = taken.state, settings.digest
-    path, rows = state.path(), message_rows(state)
+    rows = message_rows(state)
     held = chain(state, rows, stored_segments(taken))
     total, folded = len(rows), covered(held)
-    plan = Plan(total, tuple(held), taken.home, target=wanted.target_compression)
     place = span(total, folded, wanted.preserve_recent)
+    plan = Plan(total, tuple(held), taken.home, place, target=wanted.target_compression)
     if place is None:
-        why = f"all but the newest {wanted.preserve_recent} messages are summed up"
-        return replace(plan, why=why)
-    many = manual or due(total, folded, wanted.trigger_threshold)
-    large = wanted.token_trigger and place[1] - place[0] >= LEAST_BY_TOKENS
-    if not many and not large:
-        return replace(plan, why=BELOW)
+        plan = replace(plan, why=_covered(wanted.preserve_recent))
+    many = manual or (place is not None and due(total, folded, wanted.trigger_threshold))
+    if not many and not _may_be_large(wanted, place):
+        return replace(plan, span=None, why=plan.why or BELOW)
     with taken.lines as lines:
         read = _checked(reader(taken, lines), check)
         if not many and not outgrown(taken, read, wanted):
-            return replace(plan, why=BELOW)
-        covering = rows_between(path, rows, *place)
-        entries = [read(row) for row in covering]
-        speeches = speeches_of(state, _once(covering, entries), covering)
-        recent = speeches_of(state, read, rows_between(path, rows, place[1] + 1, total - 1))
-    tokens = sum(estimate_tokens(one) for one in speeches)
-    verbatim = tokens + sum(estimate_tokens(one) for one in recent)
+            return replace(plan, span=None, why=BELOW)
+        return _read(plan, rows, taken, read, settings)
+
+
+def _covered(keep: int) -> str:
+    return f"all but the newest {keep} messages are summed up"
+
+
+def _may_be_large(wanted: Digest, place: tuple[int, int] | None) -> bool:
+    """Whether a context's size alone may be reason enough for a segment."""
+    enough = place is not None and place[1] - place[0] + 1 >= LEAST_BY_TOKENS
+    return wanted.token_trigger and enough
+
+
+def _read(plan: Plan, rows: list[int], taken: Taken, read: Read, settings: Settings) -> Plan:
+    """The plan with what its messages say, and those that stay."""
+    state, path, agent = taken.state, taken.state.path(), taken.card.agent
+    start = covered(plan.chain) if plan.span is None else plan.span[1] + 1
+    recent = speeches_of(state, read, rows_between(path, rows, start, plan.total - 1))
+    verbatim = sum(estimate_tokens(one) for one in conversation(recent, state, agent))
+    verbatim += sum(one.token_count for one in plan.chain)
+    if plan.span is None:
+        return replace(plan, tokens_before=verbatim)
+    covering = rows_between(path, rows, *plan.span)
+    entries = [read(row) for row in covering]
+    speeches = speeches_of(state, _once(covering, entries), covering)
+    tokens = sum(estimate_tokens(one) for one in conversation(speeches, state, agent))
+    before = "\n\n".join(one.content for one in plan.chain[-PREVIOUS_SEGMENTS:])
     return replace(
         plan,
-        span=place,
-        previous=redactor(settings)("\n\n".join(one.content for one in held[-PREVIOUS_SEGMENTS:]))[
-            0
-        ],
-        leaf_id=name_at(state, rows[place[1]]),
+        previous=redactor(settings)(before)[0],
+        leaf_id=name_at(state, rows[plan.span[1]]),
         tokens=tokens,
-        tokens_before=verbatim + sum(one.token_count for one in held),
+        tokens_before=tokens + verbatim,
         **_told(speeches, entries, taken, settings),
     )
 
@@ -166,7 +186,7 @@ def _clean_use(use: ToolUse, clean: Redactor) -> ToolUse:
 
 
 def _topics(texts: Iterable[str]) -> list[str]:
-    runs = ((phrases.topic_runs(text[:4000]), 1) for text in texts)
+    runs = ((phrases.topic_runs(clean_text(text[:4000], 4000)), 1) for text in texts)
     return phrases.key_phrases(runs, TOPICS_MAX)
 
 

@@ -108,18 +108,18 @@ class Digests:
         """
         row = self._answers.by_id(session_id)
         why = self.off(row)
-        if why:
+        if why and not manual:
             return _nothing(session_id, why)
         lock = self._locks.setdefault(session_id, asyncio.Lock())
         async with lock:
-            return await self._made(row, manual=manual, dry=dry)
+            return await self._made(row, why, manual=manual, dry=dry)
 
-    async def _made(self, row: Row, *, manual: bool, dry: bool) -> dict[str, Any]:
+    async def _made(self, row: Row, off: str, *, manual: bool, dry: bool) -> dict[str, Any]:
         settings, session_id = self._settings(), row["sessionId"]
         work = partial(planned, settings=settings, manual=manual)
         plan = await self._looks.at(session_id, None, work)
-        if plan.span is None or dry:
-            return _nothing(session_id, plan.why) | _told(plan.figures())
+        if off or dry or plan.span is None:
+            return _nothing(session_id, off or plan.why) | _told(plan.figures())
         first, last = plan.span
         if plan.home is None:
             raise NotFoundError("there is no place for this session's sidecar")

@@ -24,6 +24,7 @@ from indexerd.core.rows import TOKEN_KEYS
 from indexerd.core.segments import Segment, chain, covered, message_rows, rows_between
 from indexerd.core.session import SessionState
 from indexerd.core.speech import Step, speeches_of, steps_of
+from indexerd.core.spoken import conversation
 from indexerd.errors import IndexerdError, UsageError
 from indexerd.events import Entry, Kind
 from indexerd.llm.threads import Check
@@ -223,7 +224,8 @@ def _folded(taken: Taken, read: Read, warnings: list[str]) -> dict[str, Any]:
     held = chain(state, rows, _segments(taken, warnings))
     count = covered(held)
     lines = rows_between(state.path(), rows, 0, count - 1)
-    tokens = sum(map(estimate_tokens, speeches_of(state, read, lines)))
+    folded = conversation(speeches_of(state, read, lines), state, taken.card.agent)
+    tokens = sum(map(estimate_tokens, folded))
     return {
         "segments": len(held),
         "fullMessageCount": len(rows),

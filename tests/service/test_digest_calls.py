@@ -28,6 +28,7 @@ from indexerd.errors import (
 from indexerd.llm.base import Finish, Reply
 from indexerd.llm.offline import Extractive
 from indexerd.llm.scripted import Answer, Scripted
+from indexerd.settings import Digest, Settings
 from tests.service.digest_bench import KEY, Bench, Quoting, spoken, working
 
 FIELDS = ["id", "covering_messages", "content", "key_decisions", "files_modified", "tools_used"]
@@ -122,6 +123,30 @@ def test_the_figures_are_true(bench: Bench) -> None:
     assert found["decisions"] == ["We decided to write alerts to a file."]
     assert found["commands"] == ["deploy --token [redacted:github-token] CUSTOM-42"]
     assert found["topics"]
+
+
+def test_what_stays_word_for_word_is_not_counted_as_folded(bench: Bench) -> None:
+    """S2.10, S2.16: neither system messages, nor summaries of the agent's own."""
+    bench.session.say("system", "Rules. " * 5000)
+    bench.session.talk(15)
+    bench.session.entry("compaction", summary="S. " * 5000, firstKeptEntryId="", tokensBefore=1)
+    bench.session.talk(5)
+    bench.scripted("- Talk.")
+    found = bench.digest()
+    assert found["covering"] == [0, 29]
+    assert found["tokensBefore"] < 1000
+
+
+def test_figures_are_told_where_there_is_nothing_to_do(bench: Bench) -> None:
+    """S2.16: what there is counts, whether all is summed up or digests are off."""
+    bench.session.talk(3)
+    found = bench.digest()
+    assert (found["segment"], found["before"], found["after"]) == (None, 6, 6)
+    assert found["tokensBefore"] == found["tokensAfter"] > 0
+    bench.settings = Settings(digest=Digest(enabled=False))
+    off = bench.digest()
+    assert "enabled" in off["reason"]
+    assert (off["before"], off["tokensBefore"]) == (6, found["tokensBefore"])
 
 
 def test_the_newest_messages_stay_and_segments_follow_each_other(bench: Bench) -> None:
