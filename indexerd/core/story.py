@@ -39,6 +39,7 @@ Cut = Callable[[str, int], str]  # a text, made fit for its reader, of at most s
 
 _SAID = frozenset({Kind.USER, Kind.ASSISTANT, Kind.BASH, Kind.COMPACTION})
 _BEATS = {Kind.USER: "ask", Kind.COMPACTION: "compaction", Kind.BRANCH_SUMMARY: "branch-summary"}
+_DONE = frozenset({Kind.ASSISTANT, Kind.TOOL, Kind.CALL})
 _BOOKS = frozenset({Kind.SETTING, Kind.LABEL, Kind.NAME, Kind.OTHER, Kind.SYSTEM})
 
 
@@ -355,7 +356,7 @@ class _Beats:
             self._spend(beat, node.tokens)
         before = self._nodes[beat.first].above
         start = iso_ms(self._nodes[before if before >= 0 else beat.first].time)
-        end = iso_ms(node.time)
+        end = iso_ms(node.time) if node.kind in _DONE else 0  # a setting may come days later
         if start and end:
             beat.ms = max(beat.ms, end - start)
 

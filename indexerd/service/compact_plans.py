@@ -118,7 +118,9 @@ def compaction(
             raise SessionEmptyError("there is no conversation to sum up")
         found = _by_rules(look, strategy, keep, asked=strategy is not None and not handoff)
         found = _handed_over(look, found) if handoff else found
-    return replace(found, earlier=tuple(chain_of(taken)))
+    clean = redactor(settings)
+    held = (replace(one, content=clean(one.content)[0]) for one in chain_of(taken))  # any hand's
+    return replace(found, earlier=tuple(held))
 
 
 def _by_rules(look: Look, strategy: str | None, keep: int, *, asked: bool) -> Compaction:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from indexerd.core.summary_prompts import PREVIOUS_MAX
 from indexerd.errors import SessionEmptyError
+from indexerd.llm.offline import Extractive
 from indexerd.service.compact_plans import PATHS_MAX
 from tests.e2e.world import Session
 from tests.service.digest_bench import Bench, calls
@@ -215,3 +217,16 @@ def test_an_entry_that_is_not_there_is_no_first_one(bench: Bench) -> None:
     bench.session.turn("More.")
     bench.session.entry("compaction", summary="B", firstKeptEntryId="gone", tokensBefore=8)
     assert bench.compact()["firstKeptEntryId"] is None
+
+
+def test_a_digest_by_another_hand_is_redacted_in_a_handoff(bench: Bench) -> None:
+    """S2.21: the document goes to a model, and nobody knows who wrote the sidecar."""
+    bench.session.talk(20)
+    bench.models = [Extractive()]
+    bench.digest()
+    secret = "ghp_a1B2c3D4e5F6a1B2c3D4e5F6a1B2c3D4e5F6"
+    (line,) = bench.lines()
+    bench.sidecar.write_text(json.dumps(line | {"content": f"The key is {secret}."}) + "\n")
+    document = bench.compact(handoff=True)["handoff"]
+    assert secret not in document
+    assert "The key is [redacted:github-token]." in document
