@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import signal
 
 from hypothesis import settings
 
 # Timings are measured in bench/, never asserted here: a busy machine is no failure.
-settings.register_profile("indexerd", deadline=None)
-settings.load_profile("indexerd")
+settings.register_profile("indexerd", deadline=None, max_examples=50)
+settings.register_profile("thorough", parent=settings.get_profile("indexerd"), max_examples=1000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "indexerd"))
 
 # Started in the background, a shell has us ignore SIGINT, and our children would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -2,7 +2,9 @@
 
 In: an agent's name. Out: a line for each file, what was done with it and its path; what is left
 to do goes to stderr; with `--json` one document with both. May be run twice; a second time says
-`unchanged`. A broken configuration of ours does not stop it: defaults are taken then.
+`unchanged`. What stands in the place of a file of ours, and is not ours, is left alone, and its
+line says `kept: not ours`. A broken configuration of ours does not stop it: defaults are taken
+then.
 """
 
 from __future__ import annotations
@@ -49,9 +51,10 @@ def integrate(ctx: click.Context, agent: str, remove: bool, force: bool) -> None
         click.echo("the configuration has problems: see `indexerd config check`", err=True)
     if show_json(ctx.obj, done):
         return
-    put(f"{one['did']:<9}  {safe(one['path'], 4096)}" for one in done["changes"])
+    width = max((len(one["did"]) for one in done["changes"]), default=0)
+    put(f"{one['did']:<{width}}  {safe(one['path'], 4096)}" for one in done["changes"])
     for note in done["notes"]:
-        click.echo(note, err=True)
+        click.echo(safe(note, 8192), err=True)
 
 
 def command() -> tuple[str, ...]:

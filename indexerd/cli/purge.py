@@ -1,7 +1,8 @@
 """`purge`: forget a session. It says first what would be removed, and asks; it needs the daemon.
 
 Only a terminal can be asked: without one, `--yes` must have been said, or nothing is removed.
-Taking it back needs no question, as it removes nothing.
+Taking it back needs no question, as it removes nothing. Where the agent's own file was to go and
+is still there, or was not there, the session is forgotten, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -52,6 +53,11 @@ def purge(app: App, /, *, ref: str, yes: bool, transcript: bool, undo: bool) -> 
     if not show(app, found):
         put([render.exact(path) for path in found["removed"]])
         click.echo(f"forgotten: {safe(found['sessionId'])}", err=True)
+    kept = found.get("notRemoved", ())
+    for one in kept:
+        click.echo(f"not removed: {render.exact(one['path'])}: {safe(one['reason'])}", err=True)
+    if kept:
+        raise click.exceptions.Exit(1)
 
 
 def _confirm(planned: dict[str, Any], *, transcript: bool) -> None:

@@ -20,6 +20,10 @@ one that is nearly the whole reference and clearly nearer than the next. Names t
 it are never taken: they are the candidates of the error. Completions follow the same rings, and
 leave out sessions that are not live.
 
+A reference of the form of a whole id is an id and nothing else: where no session has it, none is
+meant, whatever sessions are called that speak of it. Who is about to change something does not
+want a fuzzy name: with `fuzzy=False` it is the candidate of the error (S4.26).
+
 A session that asks is told what else is meant, not itself: `exclude` is passed over by all but
 its exact id. References inside names are no part of what a session answers to (names_known).
 """
@@ -44,6 +48,14 @@ PREFIX_MIN = 6  # characters of an id
 CANDIDATES_MAX = 10
 _NEARLY, _CLEARLY = 90.0, 10.0  # of 100: one of several is meant
 
+# Ids as the agents make them. Those that a user of pi chose look like names; a commit is no id.
+_WHOLE_ID = re.compile(
+    r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+    r"|[0-9a-f]{32}"
+    r"|agent-(?=[a-f]*[0-9])[0-9a-f]{8,}"
+    r"|ses_(?=[a-z]*[0-9])[0-9a-z]{16,}",
+    re.IGNORECASE,
+)
 _BAD = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 Scope = Literal["project", "all"]
 How = Literal["id", "prefix", "name", "fuzzy"]
@@ -154,6 +166,7 @@ class Names:
         cwd: str | None = None,
         scope: Scope = "project",
         exclude: str | None = None,
+        fuzzy: bool = True,
     ) -> Match:
         """Find the one session that is meant; `exclude`, an id, is found by that id only.
 
@@ -168,13 +181,19 @@ class Names:
         prefixed = self._by_prefix(ref)  # in the whole store: an id means the same everywhere
         if len(prefixed) == 1 and prefixed[0] != asking:
             return self._match(prefixed[0], "prefix")
-        same = self._by_name(ref, here, asking)
+        is_id = _WHOLE_ID.fullmatch(ref) is not None
+        same = [] if is_id else self._by_name(ref, here, asking)
         if same:
             return self._match(self._one_of(same), "name")
         several = by_id or prefixed
         if len(several) > 1:
             raise self._ambiguous([(slot, None) for slot in several], here, asking)
-        return self._fuzzy(ref, here, asking)
+        if is_id:
+            raise NotFoundError("no session has this id")
+        found, score = self._fuzzy(ref, here, asking)
+        if not fuzzy:
+            raise self._ambiguous([(found, score)], here, only_like=True)
+        return self._match(found, "fuzzy", score)
 
     def _match(self, slot: int, how: How, score: float | None = None) -> Match:
         return Match(self._row(slot).session_id, how, score)
@@ -253,7 +272,7 @@ class Names:
             text = f"no session has exactly this name; did you mean {which}?"
         return AmbiguousError(text, candidates)
 
-    def _fuzzy(self, ref: str, here: str | None, asking: int | None) -> Match:
+    def _fuzzy(self, ref: str, here: str | None, asking: int | None) -> tuple[int, float]:
         shared = self._near.shared(folded(ref))
         alike: dict[int, Near] = {}
         for ring in (None,) if here is None else RINGS:
@@ -301,7 +320,7 @@ class Names:
 
     def _nearest_of(
         self, key: str, found: Sequence[Near], alike: Sequence[Near], here: str | None
-    ) -> Match:
+    ) -> tuple[int, float]:
         """The only one, or of several the one that is nearly the whole reference, and clearly so.
 
         Where the same words stand in another order elsewhere, a half name is not enough.
@@ -311,12 +330,12 @@ class Names:
         words = set(key.split())
         rivals = [near for near in alike if words.issubset(near.key.split())]
         if len(found) == 1 and not rivals:
-            return self._match(found[0].owner, "fuzzy", _share(found[0].score))
+            return found[0].owner, _share(found[0].score)
         whole = [(fuzz.ratio(key, near.key), near.owner) for near in found]
         best = max(ratio for ratio, _ in whole)
         top = [owner for ratio, owner in whole if ratio > best - _CLEARLY]
         if best >= _NEARLY and len(top) == 1:
-            return self._match(top[0], "fuzzy", _share(best))
+            return top[0], _share(best)
         several = [(near.owner, _share(near.score)) for near in (*found, *rivals)]
         raise self._ambiguous(several, here)
 

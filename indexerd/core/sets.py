@@ -9,7 +9,7 @@ characters that do not show, or that end a line, would have to be changed. A set
 line of the block, and is a plain word that is no role's. A sidecar may have been written by hand,
 so that what is *shown* is made harmless and bounded once more, and the block counts what it does
 not list. A file is listed by its own name or not at all. Whether it is there is somebody else's
-to know: `exists` is given.
+to know: `exists` is given. A secret is stored as it is given, and told of (S2.21).
 
 Surprise: a set may hold a name twice. `replace` takes what it is given; only `merge` is a union.
 """
@@ -25,6 +25,7 @@ from typing import Any, Literal, NamedTuple
 
 from indexerd.core.clean import clean_line, escape_path
 from indexerd.core.inject import harmless, inline
+from indexerd.core.suspects import suspected, without
 from indexerd.errors import ContextTooLargeError, UsageError
 
 KNOWN = ("files", "applet", "endpoints", "ports")
@@ -101,7 +102,7 @@ def item_of(text: str, what: str = "an item") -> str:
         raise UsageError(f"{what} is empty")
     if not _is_plain(item):
         raise UsageError(
-            f"{what} has characters that do not show, or more than one line: {escape_path(item)}",
+            f"{what} has characters that do not show, or more than one line: {without(item)}",
             hint="it would have to be changed, and would then name something else",
         )
     return item
@@ -169,14 +170,16 @@ def apply(context: Mapping[str, Sequence[str]], change: Change) -> Outcome:
     if change.mode == "merge" and not change.items:
         text = f"Nothing to merge into {change.name}: {len(old)} items"
         return Outcome(_copy(context), text, changed=False, warnings=warnings)
-    items = list(change.items)
+    items, given = list(change.items), set(change.items)
     if change.mode == "merge":
         items = list(dict.fromkeys([*old, *items]))
         room = max(SET_MAX, len(dict.fromkeys(old)))
         items, rest = items[:room], items[room:]
         if rest:
-            told = ", ".join(rest)
+            told = ", ".join(map(without, rest))
             warnings += (f"not stored, as a set holds at most {SET_MAX} items: {told}",)
+    for place, item in enumerate(items, 1):
+        warnings += suspected(item, f"item {place} of {change.name}") if item in given else ()
     new = _copy(context)
     if items:
         new[change.name] = items

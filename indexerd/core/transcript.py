@@ -54,7 +54,7 @@ class Transcript:
 
     text: str
     truncated: bool  # of what the text should hold, some is left out
-    redactions: dict[str, int] = field(default_factory=dict)
+    redactions: dict[str, int] = field(default_factory=dict)  # of what is sent
     sections: tuple[Section, ...] = ()  # redacted, oldest first, as far as they were read
     since: bool = True  # the text holds nothing that is old
     cut: bool = False  # of the whole history, old and new, some is left out

@@ -9,19 +9,19 @@ be there (None: no file). Out: one `Change` a path, the same whether it is done 
   link its target is replaced and the link stays.
 * A file is read right before it is written, and once more right before the rename: what its agent
   wrote meanwhile is taken in, and never lost.
-* A file without our marker is never overwritten and never removed; neither is one of ours that
-  somebody edited, unless `force` says so.
+* Nothing is written through a symbolic link that leads nowhere: what it means is its owner's.
+* A file without our marker is never overwritten and never removed; where ours is to go, or can be
+  done without, it is left alone and the rest is done. One of ours that somebody edited is an
+  error, unless `force` says so.
 * What was there before comes back: a file that was there, empty, is told from one that was not by
-  a line break at the head of what we write; a directory of ours is named in the marker.
+  a line break at the head of what we write; a directory of ours is counted in the marker.
 
-What is to be changed inside a file is worked out by `core.jsonc` and `core.toml_table`.
+What is to be in a file is worked out by `io.own_files`, `core.jsonc` and `core.toml_table`.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
-import re
 import stat
 import tempfile
 from collections.abc import Callable, Sequence
@@ -33,18 +33,15 @@ from typing import Literal
 
 from indexerd.core import jsonc, toml_table
 from indexerd.errors import AccessError, ConfigError, IndexerdError, UsageError, WriteError
+from indexerd.io import own_files
 from indexerd.io.lock import sync, sync_directory
 
-MARKER = "indexerd integration"
 FILE_MAX = 64 * 1024 * 1024  # bytes of a settings file; Claude Code keeps much in one
 TRIES = 20  # its agent may write it at the same time
 
-Did = Literal["created", "updated", "unchanged", "removed", "absent"]
+Did = Literal["created", "updated", "unchanged", "removed", "absent", "kept: not ours"]
 Text = str | None
-_HEAD = f"{MARKER}; `indexerd integrate codex --remove` takes it away"
-_MADE = re.compile(r", directories made: (\d+)")
-_RULE = "---\n"  # what a skill begins with; its head is YAML
-_COMMENTS = {".md": ("<!-- ", " -->"), ".py": ("# ", ""), ".toml": ("# ", "")}
+_HEAD = f"{own_files.MARKER}; `indexerd integrate codex --remove` takes it away"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +52,7 @@ class Edit:
     change: Callable[[Text], Text]
     removing: bool = False
     mode: int = 0o600  # of a new file
+    yields: bool = False  # to something that is not ours: it is left alone, and is no error
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,20 +69,24 @@ def apply(edits: Sequence[Edit]) -> list[Change]:
     ConfigError: a file is not what it must be. UsageError: something that is not ours is in the
     way. AccessError, WriteError: the system says no. Each names the file.
     """
-    for edit in edits:
+    kept = {edit.path for edit in edits if edit.yields and own_files.foreign(edit.path)}
+    rest = [edit for edit in edits if edit.path not in kept]
+    for edit in rest:
         target = _target(edit.path)
         before = _read(target)[0]
         if edit.change(before) != before:
+            _refuse_dangling(edit.path)
             _try_directory(target)
     done: list[tuple[Edit, Text, Text]] = []
     try:
-        for edit in edits:
+        for edit in rest:
             done.append((edit, *_apply(edit)))  # noqa: PERF401 - some are done when one fails
     except IndexerdError:
         for edit, before, after in reversed(done):
             _undo(edit, before, after)
         raise
-    return [_told(*one) for one in done]
+    told = {edit.path: _told(edit, before, after) for edit, before, after in done}
+    return [told.get(edit.path) or Change(edit.path, "kept: not ours") for edit in edits]
 
 
 def _apply(edit: Edit) -> tuple[Text, Text]:
@@ -105,7 +107,7 @@ def _undo(edit: Edit, before: Text, after: Text) -> None:
         held, stamp = _read(target)
         if before != after and held == after:
             _put(target, before, stamp, edit.mode)
-            made = _new(_split(after)[1]) if before is None and after else 0
+            made = own_files.made(after) if before is None and after else 0
             for one in [*target.parents][:made]:
                 drop_directory(str(one))
 
@@ -132,14 +134,10 @@ def _stamp(found: os.stat_result) -> _Stamp:
     return (found.st_dev, found.st_ino, found.st_size, *when, found.st_mode)
 
 
-def _at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)  # a FIFO would have us wait for a writer
-
-
 def _read(path: Path) -> tuple[Text, _Stamp]:
     """A file's text and what tells its version; (None, None) where there is none."""
     try:
-        with open(path, "rb", opener=_at_once) as file:
+        with open(path, "rb", opener=own_files.at_once) as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
                 raise UsageError(f"{path} is no file", hint="move it out of the way")
@@ -155,6 +153,14 @@ def _read(path: Path) -> tuple[Text, _Stamp]:
     if text is None:
         raise _broken(str(path), "it is not a text in UTF-8 of usual size")
     return text, _stamp(found)
+
+
+def _refuse_dangling(path: str) -> None:
+    """UsageError where a symbolic link on the way to a file leads nowhere."""
+    for one in (Path(path), *Path(path).parents):
+        if one.is_symlink() and not one.exists():
+            where = f"{one} is a symbolic link to {one.readlink()}, which is not there"
+            raise UsageError(where, hint="nothing was changed; mend or remove the link")
 
 
 def _try_directory(path: Path) -> None:
@@ -241,84 +247,19 @@ def _broken(path: str, why: str, hint: str = "mend the file; nothing was changed
 # -- files of ours -------------------------------------------------------------------------------
 
 
-def own_file(path: str, body: str, *, force: bool = False) -> Edit:
-    """A file that is ours as a whole: its first line is a marker with a hash of the rest.
+def own_file(path: str, body: str, *, force: bool = False, yields: bool = False) -> Edit:
+    """A file that is ours as a whole, under the marker of `io.own_files`.
 
-    Where it begins with a rule, as a skill does, agents want that first, and the marker is below
-    it. The marker says how many directories had to be made for it.
+    Something else in its place is an error, or is left alone where we can do without (`yields`).
     """
-    parents = Path(path).parents
-    new = next(count for count, one in enumerate(parents) if one.is_dir())
-    return Edit(path, partial(_own, path, body, force, new), mode=0o644)
+    change = partial(own_files.changed, path, body, force, own_files.missing(path))
+    return Edit(path, change, mode=0o644, yields=yields)
 
 
 def no_own_file(path: str, *, force: bool = False) -> Edit:
-    """The same file taken away."""
-    return Edit(path, partial(_own, path, None, force, 0), removing=True)
-
-
-def is_ours(text: str) -> bool:
-    """Whether a text begins with our marker."""
-    return MARKER in _split(text)[1]
-
-
-def owned(directory: str) -> list[str]:
-    """The paths of all files of ours directly in a directory."""
-    try:
-        paths = sorted(one for one in Path(directory).iterdir() if one.is_file())
-    except OSError:
-        return []
-    return [str(one) for one in paths if is_ours(_head(one))]
-
-
-def _head(path: Path) -> str:
-    """The beginning of a file: as many lines as a marker may be in."""
-    with suppress(OSError), path.open("rb") as file:
-        return (file.readline(1000) + file.readline(1000)).decode("utf-8", "replace")
-    return ""
-
-
-def _split(text: str) -> tuple[str, str, str]:
-    """A rule at the head of a text, if there is one; the line after it; and the rest."""
-    rule = _RULE if text.startswith(_RULE) else ""
-    line, _, rest = text.removeprefix(rule).partition("\n")
-    return rule, line, rest
-
-
-def directories(path: str) -> list[str]:
-    """The directories that were made for a file of ours, which is there; the innermost first."""
-    count = _new(_split(_head(Path(path)))[1])
-    return [str(one) for one in [*Path(path).parents][:count]]
-
-
-def _new(line: str) -> int:
-    """How many directories were made, as a marker says."""
-    found = _MADE.search(line) if MARKER in line else None
-    return int(found[1]) if found else 0
-
-
-def _own(path: str, body: Text, force: bool, new: int, before: Text) -> Text:
-    if before is None:
-        return None if body is None else _marked(path, body, new)
-    _, line, rest = _split(before)
-    if not is_ours(before):
-        raise UsageError(f"{path} is not ours", hint="move it out of the way")
-    if f" {_digest(rest)} " not in line and not force:
-        raise UsageError(f"{path} was edited", hint="keep what you need of it, then use --force")
-    return None if body is None else _marked(path, body, _new(line))
-
-
-def _marked(path: str, body: str, new: int) -> str:
-    rule = _RULE if body.startswith(_RULE) else ""
-    opened, closed = ("# ", "") if rule else _COMMENTS.get(Path(path).suffix, ("// ", ""))
-    rest = body.removeprefix(rule)
-    made = f", directories made: {new}" if new else ""
-    told = f"{MARKER}, sha256 {_digest(rest)} of what follows{made}; `indexerd integrate` keeps it"
-    return f"{rule}{opened}{told}{closed}\n{rest}"
-
-
-def _digest(body: str) -> str:
-    return hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    """The same file taken away; something else in its place is nothing to take away."""
+    change = partial(own_files.changed, path, None, force, 0)
+    return Edit(path, change, removing=True, yields=True)
 
 
 def drop_directory(path: str) -> None:

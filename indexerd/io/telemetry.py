@@ -24,6 +24,7 @@ DIGEST = "digest:segment"
 LIMIT_BYTES = 16 * 1024 * 1024
 KEPT_FILES = 2
 ERROR_MAX = 500  # characters
+ID_MAX = 128  # characters of an entry's id; an agent's are shorter
 _ROW_MAX = 64 * 1024  # bytes; a longer row is no row of ours
 
 
@@ -55,11 +56,16 @@ def index_row(
     attempt: int | None = None,
     bytes: int | None = None,  # noqa: A002 - named as in the row
     ms: int | None = None,
+    by: str | None = None,
+    leaf_id: str | None = None,
+    since: str | None = None,
 ) -> dict[str, Any]:
     """One attempt at indexing, with upstream's names; what is not known is left out.
 
     `timestamp` is ISO-8601 in UTC, `bytes` what was sent, `ms` how long it took, `usage`
     holds inputTokens, outputTokens and costUsd. `error` is cut to ERROR_MAX characters.
+    `by` says whether the user asked, or the daemon did it by itself. The range (S2.24) is the path
+    up to the entry `leaf_id`; where only what was said after an entry was sent, `since` names it.
     """
     row: dict[str, Any] = {
         "customType": INDEX,
@@ -75,6 +81,9 @@ def index_row(
         "attempt": attempt,
         "bytes": bytes,
         "ms": ms,
+        "by": by,
+        "leafId": None if leaf_id is None else clean_line(leaf_id, ID_MAX),
+        "since": None if since is None else clean_line(since, ID_MAX),
     }
     return row | {key: value for key, value in more.items() if value is not None}
 

@@ -73,13 +73,21 @@ class Answers:
         else:
             self._names.put(known(row, _aliases(row)))
 
-    def row(self, ref: str, *, cwd: str | None = None) -> dict[str, Any]:
+    def certain(self, ref: str, *, cwd: str | None = None) -> dict[str, Any]:
+        """The row of what is about to be changed, or used up: never that of a name nearly given.
+
+        Such a name is an AmbiguousError that offers the session.
+        """
+        return self.row(ref, cwd=cwd, fuzzy=False)
+
+    def row(self, ref: str, *, cwd: str | None = None, fuzzy: bool = True) -> dict[str, Any]:
         """The row that a reference means."""
         row = self._catalog.get(ref)  # the catalog knows a new session a moment earlier
         scope: Scope = "project" if cwd else "all"
         if row is not None and not self._is_hidden(row):
             return row
-        return self.by_id(self.names.resolve(ref, cwd=cwd, scope=scope).session_id)
+        match = self.names.resolve(ref, cwd=cwd, scope=scope, fuzzy=fuzzy)
+        return self.by_id(match.session_id)
 
     def by_id(self, session_id: str) -> dict[str, Any]:
         """The row of a session."""

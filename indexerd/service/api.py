@@ -31,6 +31,8 @@ from indexerd.service.trees import Trees
 FIRST_SCAN_PATIENCE = 5.0  # seconds
 PROTOCOL = 1
 _AT_ONCE = frozenset({"hello", "status", "subscribe"})
+# What changes something, and names its session by `ref`; others that do see to it themselves.
+_CHANGES = frozenset({"update", "label", "branch", "digest", "branch_summary"})
 
 
 class Peer(Protocol):
@@ -85,6 +87,8 @@ class Api:
         }
         trees = Trees(answers, looks=looks, update=self._update, clock=clock)
         self._methods |= trees.methods() | dict(more or {})
+        for name in _CHANGES & self._methods.keys():
+            self._methods[name] = partial(self._certainly, self._methods[name])
 
     def handle(self, request: wire.Request, peer: Peer) -> Any:
         """Answer one request, at once where that is possible."""
@@ -104,6 +108,14 @@ class Api:
             pass
         found = method(params, peer)
         return await found if isinstance(found, Awaitable) else found
+
+    def _certainly(self, method: Method, params: dict[str, Any], peer: Peer) -> Any:
+        """Have a method change the session that is meant, and no other: it is given the id."""
+        ref = params.get("ref")
+        if isinstance(ref, str) and ref:
+            row = self._answers.certain(ref, cwd=word(params, "cwd"))
+            params = params | {"ref": row["sessionId"]}
+        return method(params, peer)
 
     # -- methods -------------------------------------------------------------------------
 
@@ -152,7 +164,7 @@ class Api:
         if flag(params, "all"):
             return await plan(self._pipeline, self._treasury, dry_run=flag(params, "dryRun"))
         force, wait = flag(params, "force"), flag(params, "wait")
-        row = self._answers.row(_ref(params), cwd=word(params, "cwd"))
+        row = self._answers.row(_ref(params), cwd=word(params, "cwd"), fuzzy=not force)
         session_id = row["sessionId"]
         await self._pipeline.read(int)  # let the loop learn what the catalog knows already
         known = self._pipeline.known.get(session_id)

@@ -29,6 +29,7 @@ from indexerd.service.treasury import Treasury
 from indexerd.settings import Settings
 
 ATTEMPTS = 3  # at an answer of the right shape
+CANCELLED = "cancelled"  # in the audit: the request was out, and nobody waited for its answer
 _T = TypeVar("_T")
 
 
@@ -88,12 +89,13 @@ async def booked(
     prompt: Prompt,
     *,
     seconds: float,
-    failed: Callable[[ModelError, int], None],
+    failed: Callable[[str, int], None],
     admitted: Callable[[], None] = lambda: None,
 ) -> Called:
     """Make one call within `seconds`, with what it may cost booked before, and what it did after.
 
-    `admitted()` is called just before the model is; `failed(error, ms)` where that fails.
+    `admitted()` is called just before the model is; `failed(why, ms)` where that fails, and where
+    the call is cancelled after it (S2.24): what was sent was sent.
     """
     ticket = await treasury.admit(model, prompt)
     admitted()
@@ -101,12 +103,23 @@ async def booked(
     try:
         reply = await model.generate(prompt, timeout=seconds)
     except BaseException as bad:
+        failed(_why(bad), _ms_since(started))  # first: whoever cancels may do it twice
         await asyncio.shield(treasury.failed(ticket, model, bad))
-        if isinstance(bad, ModelError):
-            failed(bad, _ms_since(started))
         raise
-    usd = await treasury.settle(ticket, model, reply)
-    return Called(reply, usd, _ms_since(started))
+    ms = _ms_since(started)
+    try:
+        usd = await treasury.settle(ticket, model, reply)
+    except asyncio.CancelledError:
+        failed(CANCELLED, ms)
+        raise
+    return Called(reply, usd, ms)
+
+
+def _why(bad: BaseException) -> str:
+    """Why a call came to nothing, for the audit; words of a defect of ours may tell too much."""
+    if isinstance(bad, asyncio.CancelledError):
+        return CANCELLED
+    return str(bad) if isinstance(bad, ModelError) else f"internal error: {type(bad).__name__}"
 
 
 def redactor(settings: Settings) -> Redactor:

@@ -1,7 +1,8 @@
 """The socket's methods about relevant context: set it, read it, give it back after a resume.
 
 `set_relevant_context` may come from a session that we have not met yet: agents call it in their
-first turn, and their file may be a moment behind. Only then is it waited for, shortly.
+first turn, and their file may be a moment behind. Only then is it waited for, shortly. What
+changes sets, or uses up a resume's block, is never about a session whose name is only nearly given.
 
 A resume block is given out once for each `resumeId`, over restarts of the daemon too; the ledger
 remembers, which is a cache: without it a block is given once more, which does no harm. Without a
@@ -23,7 +24,7 @@ from typing import Any
 
 from indexerd.core import sets
 from indexerd.core.times import iso
-from indexerd.errors import IndexerdError, NotFoundError, StateError, UsageError
+from indexerd.errors import AmbiguousError, IndexerdError, NotFoundError, StateError, UsageError
 from indexerd.io.ledger import Ledger
 from indexerd.io.logs import Event
 from indexerd.paths import is_session_id
@@ -104,7 +105,7 @@ class Contexts:
 
     async def _resume(self, params: Params, _peer: Any) -> dict[str, Any]:
         resume_id = word(params, "resumeId") or ""
-        row = self._row(params, "session")
+        row = self._certain(params)
         session_id, cwd = row["sessionId"], row["cwd"]
         if not await self._resumes.claim(session_id, resume_id):
             return {"sessionId": session_id, "text": None, "missingFiles": 0}
@@ -137,17 +138,20 @@ class Contexts:
         context = (await self._sidecars.held(row)).context
         return {"sessionId": row["sessionId"], **sets.footer(context, row["cwd"])}
 
-    def _row(self, params: Params, key: str) -> Row:
+    def _row(self, params: Params, key: str, *, fuzzy: bool = True) -> Row:
         ref = word(params, key)
         if not ref:
             raise UsageError(f"{key} is required, and is a string")
-        return self._answers.row(ref, cwd=word(params, "cwd"))
+        return self._answers.row(ref, cwd=word(params, "cwd"), fuzzy=fuzzy)
+
+    def _certain(self, params: Params) -> Row:
+        return self._row(params, "session", fuzzy=False)
 
     async def _row_soon(self, params: Params) -> Row:
         """The session's row; one with a whole id that is not known may only just have begun."""
         try:
-            return self._row(params, "session")
-        except NotFoundError:
+            return self._certain(params)
+        except (NotFoundError, AmbiguousError):  # another may have a name that is like this id
             ref = str(params["session"])
             if len(ref) < _WHOLE_ID or not is_session_id(ref):
                 raise
@@ -162,7 +166,7 @@ class Contexts:
             pass
         finally:
             end()
-        return self._row(params, "session")
+        return self._certain(params)
 
 
 class Resumes:

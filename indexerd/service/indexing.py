@@ -21,7 +21,7 @@ from indexerd.core.check import Rejected, judge
 from indexerd.core.prompts import carried, index_prompt, retry_prompt
 from indexerd.core.times import iso, iso_ms, iso_of_ms
 from indexerd.core.transcript import Caps
-from indexerd.errors import ModelError, OutputInvalidError, WriteError
+from indexerd.errors import OutputInvalidError, WriteError
 from indexerd.events import Prompt
 from indexerd.io.logs import Event
 from indexerd.io.telemetry import Telemetry, index_row
@@ -56,6 +56,7 @@ class Prepared:
     snap: Snapshot
     prompt: Prompt
     sent_bytes: int = 0  # of what was said, and of what an earlier run made of it
+    by: str | None = None  # user or daemon, for the audit
     spent: Spent = field(default_factory=Spent)
 
 
@@ -96,15 +97,24 @@ class Indexer:
         """Answers that wait for a disk that takes them."""
         return len(self._held)
 
-    async def run(self, session_id: str, settings: Settings, models: list[Model]) -> Done:
+    async def run(
+        self,
+        session_id: str,
+        settings: Settings,
+        models: list[Model],
+        *,
+        asked: bool | None = None,
+    ) -> Done:
         """Index one session now, by the first of `models` that is to be had.
 
-        Raises an error of the tree; the old meta file then stands.
+        `asked`: whether somebody did, or the daemon does it by itself; None where that is not
+        said. Raises an error of the tree; the old meta file then stands.
         """
         held = self._held.get(session_id)
         if held is not None:
             return await self._write(session_id, held)
         run = await self.prepare(session_id, settings)
+        run.by = None if asked is None else "user" if asked else "daemon"
         found, model = await first_of(models, lambda model: self._attempts(run, model, settings))
         meta = _meta_file(run, found, model, self._clock())
         return await self._write(session_id, _Held(run.snap, meta, run.spent.usd))
@@ -143,24 +153,14 @@ class Indexer:
         self, run: Prepared, model: Model, prompt: Prompt, settings: Settings, attempt: int
     ) -> Called:
         """One booked call."""
-        session_id = run.snap.card.session_id
 
-        def failed(bad: ModelError, ms: int) -> None:
-            row = index_row(
-                session_id=session_id,
-                model=model.key,
-                success=False,
-                timestamp=iso(self._clock()),
-                attempt=attempt,
-                error=str(bad),
-                ms=ms,
-            )
-            self._telemetry.append(row)
+        def failed(why: str, ms: int) -> None:
+            self._append(run, model, attempt, success=False, error=why, ms=ms)
 
         seconds = settings.model.timeout_seconds
         called = await booked(self._treasury, model, prompt, seconds=seconds, failed=failed)
         told = {"model": model.key, "attempt": attempt, "cost_usd": called.usd, "ms": called.ms}
-        self._notify(Event.INDEX_ATTEMPT, session_id, told)
+        self._notify(Event.INDEX_ATTEMPT, run.snap.card.session_id, told)
         run.spent.add(called.reply, called.usd)
         return called
 
@@ -177,20 +177,27 @@ class Indexer:
         verdict: Metadata | Rejected,
     ) -> None:
         tokens = called.reply.tokens
+        usage = {
+            "inputTokens": tokens.input,
+            "outputTokens": tokens.output,
+            "costUsd": called.usd,
+        }
+        error = verdict.error if isinstance(verdict, Rejected) else None
+        self._append(run, model, attempt, success=error is None, error=error, usage=usage)
+
+    def _append(self, run: Prepared, model: Model, attempt: int, **told: Any) -> None:
+        """A row of the audit trail: one for each request that went out, however it ended."""
         row = index_row(
             session_id=run.snap.card.session_id,
             model=model.key,
-            success=isinstance(verdict, Metadata),
             timestamp=iso(self._clock()),
             attempt=attempt,
-            error=verdict.error if isinstance(verdict, Rejected) else None,
-            usage={
-                "inputTokens": tokens.input,
-                "outputTokens": tokens.output,
-                "costUsd": called.usd,
-            },
             redactions=run.snap.transcript.redactions,
             bytes=run.sent_bytes,
+            by=run.by,
+            leaf_id=run.snap.leaf_id,
+            since=run.snap.since_id,
+            **told,
         )
         self._telemetry.append(row)
 

@@ -28,8 +28,8 @@ from indexerd.agents import pi
 from indexerd.core import agent_settings
 from indexerd.core.agent_settings import NAME
 from indexerd.errors import NotFoundError
-from indexerd.io import installs
-from indexerd.io.installs import Edit
+from indexerd.io import installs, own_files
+from indexerd.io.installs import Change, Edit
 from indexerd.settings import Settings
 
 AGENTS = ("pi", "claude", "codex", "opencode")
@@ -107,8 +107,17 @@ def _done(agent: str, work: Work, *, remove: bool) -> dict[str, Any]:
     changes = installs.apply(work.edits)
     for directory in work.directories if remove else ():
         installs.drop_directory(directory)
-    notes = [] if remove else list(work.notes)
+    notes = [] if remove else [*work.notes, *_left_alone(changes)]
     return {"agent": agent, "changes": [asdict(one) for one in changes], "notes": notes}
+
+
+def _left_alone(changes: Iterable[Change]) -> list[str]:
+    """What to do where a skill of the user's stands in the place of ours."""
+    return [
+        f"{one.path} is not ours, and was left alone; move it away and integrate again to have ours"
+        for one in changes
+        if one.did == "kept: not ours"
+    ]
 
 
 def _there(agent: str, places: Iterable[str], *, remove: bool) -> list[str]:
@@ -132,7 +141,7 @@ def _pi(host: Host, *, remove: bool) -> Work:
     homes = [f"{root}/extensions/{NAME}" for root in roots]
     edits = [edit for home in homes for edit in _copied(host, "pi", home, remove=remove)]
     skills = [_skill(host, root, remove=remove) for root in roots]
-    ours = [path for home in homes for path in installs.owned(home)]
+    ours = [path for home in homes for path in own_files.owned(home)]
     left = {*homes, *_made([*ours, *(one.path for one in skills)])}
     notes = ("sessions that run now take it up with /reload",)
     return Work((*edits, *skills), tuple(sorted(left, key=len, reverse=True)), notes)
@@ -140,26 +149,26 @@ def _pi(host: Host, *, remove: bool) -> Work:
 
 def _made(paths: Iterable[str]) -> tuple[str, ...]:
     """The directories that were made for files of ours, those within others first."""
-    made = {one for path in paths for one in installs.directories(path)}
+    made = {one for path in paths for one in own_files.directories(path)}
     return tuple(sorted(made, key=len, reverse=True))
 
 
 def _skill(host: Host, home: str, *, remove: bool) -> Edit:
-    """The instruction text, in an agent's directory of skills."""
+    """The instruction text, in an agent's directory of skills; the user's own goes first."""
     path = f"{home}/skills/{NAME}/SKILL.md"
     if remove:
         return installs.no_own_file(path, force=host.force)
     text = (files("indexerd") / "integrations" / "instructions.md").read_text(encoding="utf-8")
-    return installs.own_file(path, _SKILL + text, force=host.force)
+    return installs.own_file(path, _SKILL + text, force=host.force, yields=True)
 
 
 def _copied(host: Host, agent: str, home: str, *, remove: bool) -> list[Edit]:
     """Every packaged file of an agent, to one directory; files of older versions go."""
     ours = {f"{home}/{name}": body for name, body in packaged(agent, host.command).items()}
     gone = (
-        ours.keys() | set(installs.owned(home))
+        ours.keys() | set(own_files.owned(home))
         if remove
-        else set(installs.owned(home)) - ours.keys()
+        else set(own_files.owned(home)) - ours.keys()
     )
     edits = [installs.no_own_file(path, force=host.force) for path in sorted(gone)]
     if not remove:

@@ -45,7 +45,15 @@ from indexerd.io.logs import Event
 from indexerd.io.telemetry import Telemetry, query_row
 from indexerd.llm.base import LOCAL, Finish, Model
 from indexerd.service.answers import Answers, word
-from indexerd.service.calls import ATTEMPTS, Called, Spent, booked, first_of, redactor
+from indexerd.service.calls import (
+    ATTEMPTS,
+    CANCELLED,
+    Called,
+    Spent,
+    booked,
+    first_of,
+    redactor,
+)
 from indexerd.service.library import Library
 from indexerd.service.query_codes import coded
 from indexerd.service.reader import Reader
@@ -245,13 +253,17 @@ class Questions:
             trial.number = attempt
             called = await self._call(trial, prompt)
             reply = called.reply
-            verdict = await asyncio.to_thread(
-                judge_answer,
-                reply.text,
-                cut=reply.finish is Finish.LENGTH,
-                redact=lambda text: run.clean(text)[0],
-                sections=context.sections,
-            )
+            try:
+                verdict = await asyncio.to_thread(
+                    judge_answer,
+                    reply.text,
+                    cut=reply.finish is Finish.LENGTH,
+                    redact=lambda text: run.clean(text)[0],
+                    sections=context.sections,
+                )
+            except asyncio.CancelledError:
+                self._record(trial, called, Rejected(CANCELLED))
+                raise
             self._record(trial, called, verdict)
             if isinstance(verdict, Cited):
                 return verdict
@@ -282,8 +294,8 @@ class Questions:
 
     # -- the audit trail -----------------------------------------------------------------
 
-    def _failed(self, trial: _Trial, bad: ModelError, ms: int) -> None:
-        self._append(trial, success=False, error=str(bad), ms=ms)
+    def _failed(self, trial: _Trial, why: str, ms: int) -> None:
+        self._append(trial, success=False, error=why, ms=ms)
 
     def _record(self, trial: _Trial, called: Called, verdict: Cited | Rejected) -> None:
         tokens = called.reply.tokens

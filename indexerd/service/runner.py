@@ -72,7 +72,8 @@ class Runner:
         session_id = job.session_id
         self._news.indexing(known, job.why)
         try:
-            done = await self._stoppable(session_id, self.indexer.run(session_id, settings, models))
+            work = self.indexer.run(session_id, settings, models, asked=job.forced)
+            done = await self._stoppable(session_id, work)
             if done is None:
                 answer(known, NotFoundError("the session was purged"))
                 return None

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from indexerd.core import sets
 from indexerd.core.clean import clean_line
 from indexerd.core.sets import Change, Context, Outcome
+from indexerd.core.suspects import suspected
 from indexerd.errors import AccessError, InvalidMetaError, NotFoundError, UsageError
 from indexerd.io.metas import read_user
 from indexerd.io.writer import MetaWriter
@@ -263,7 +264,8 @@ def _changed(
     if "title" in params:
         fields["title"] = _line(params["title"], "title")
     if "envHint" in params:
-        fields["env_hint"] = _hint(params["envHint"])
+        fields["env_hint"] = hint = _hint(params["envHint"])
+        warnings += suspected(hint or "", "envHint")
     if "label" in params:
         entry_id, text = _label(params["label"])
         labels = {key: one for key, one in user.labels.items() if key != entry_id}

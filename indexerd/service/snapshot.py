@@ -3,13 +3,14 @@
 What arrives while the model thinks is not part of it, and counts for the next run (S0.35).
 Only the lines that the transcript needs are read, from the leaf backwards. What a paid run has
 described already is not sent again, where its description can be carried on (S3.15): the border
-is the leaf that it was made for, and a branch that was left since has none.
+is the leaf that it was made for, and a branch that was left since has none. What surprised us:
+where a leaf goes by its turn's name (codex), the turn may have gone on since.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from indexerd.core.card import Card
 from indexerd.core.clean import clean_text
 from indexerd.core.inject import own_words
 from indexerd.core.prompts import Earlier
-from indexerd.core.session import SessionState
+from indexerd.core.segments import name_at
+from indexerd.core.session import ROOT, SessionState
 from indexerd.core.transcript import (
     EMPTY,
     MESSAGE_MAX,
@@ -36,7 +38,7 @@ from indexerd.errors import (
     SessionEmptyError,
     SessionUnreadableError,
 )
-from indexerd.events import Facts, Kind
+from indexerd.events import MESSAGE, Facts, Kind
 from indexerd.io.metas import Stamp, read_meta, stamp
 from indexerd.llm.base import LOCAL
 from indexerd.meta import TAGS_MAX, MetaFile
@@ -58,10 +60,11 @@ class Snapshot:
     leaf_id: str
     meta: MetaFile | None
     stamp: Stamp | None  # of the meta file, taken before it was read
-    transcript: Transcript
+    transcript: Transcript  # its redactions are those of all that is sent
     facts: Facts
     row: dict[str, Any]
     since: Earlier | None = None  # what tells all that came before the transcript
+    since_id: str | None = None  # with it: the entry up to which nothing is sent again
 
 
 def take(
@@ -92,6 +95,13 @@ def take(
     if not transcript.text or leaf_id is None:
         raise SessionEmptyError(EMPTY)
     row = library.catalog.get(session_id) or {}
+    kept = _Kept(redact)
+    since = kept.earlier(meta) if meta and told is not None and transcript.since else None
+    summary = None
+    if meta and merge and transcript.cut and _holds(state, meta):
+        # The words of an earlier run are sent once, and what is taken out of them counts once.
+        summary = since.summary if since is not None else kept.safe(meta.summary)
+    transcript = replace(transcript, redactions=_sum(transcript.redactions, kept.counts))
     return Snapshot(
         card=card,
         directory=directory,
@@ -99,9 +109,10 @@ def take(
         meta=meta,
         stamp=seen,
         transcript=transcript,
-        facts=_facts(transcript, card, meta if merge else None, facts_of(row), redact),
+        facts=_facts(transcript, card, summary, facts_of(row)),
         row=row,
-        since=_earlier(meta, redact) if meta and told is not None and transcript.since else None,
+        since=since,
+        since_id=name_at(state, told) if since is not None and told is not None else None,
     )
 
 
@@ -134,22 +145,65 @@ def border(agent: str, state: SessionState, meta: MetaFile | None) -> int | None
     if meta is None or meta.model.startswith(LOCAL) or not meta.summary.strip():
         return None
     row = state.row(meta.last_indexed_leaf_id)
-    if row is None or row == state.leaf or not state.on_path(row):
+    if row is None or not state.on_path(row):
         return None
-    if agent in _GROWING and state.kind(row) is Kind.ASSISTANT:
+    if _went_on(state, row, meta):
+        row = _before_turn(state, row)
+    elif row == state.leaf:
+        return None
+    elif agent in _GROWING and state.kind(row) is Kind.ASSISTANT:
         row = state.parent(row)  # it may have been half an answer then: it is sent again
     return row if row >= 0 else None
 
 
-def _earlier(meta: MetaFile, redact: Redactor) -> Earlier:
+def _went_on(state: SessionState, row: int, meta: MetaFile) -> bool:
+    """Whether the leaf that was indexed is a turn in which more may have been said since.
+
+    Its name then stands for the newest row of the turn, and not for what was described. All the
+    messages up to there were counted then, if none has come; any other count proves nothing.
+    """
+    name = meta.last_indexed_leaf_id.encode("utf-8", "replace")
+    if name in state.index or name not in state.marks:
+        return False
+    said = sum(1 for packed in state.codes[: row + 1] if packed & MESSAGE)
+    return said != meta.message_count
+
+
+def _before_turn(state: SessionState, row: int) -> int:
+    """The newest row on the way up from a named turn that is another's; ROOT where none is."""
+    others = {one for one in state.marks.values() if one != row}
+    return next((one for one in state.up(row) if one in others), ROOT)
+
+
+def _holds(state: SessionState, meta: MetaFile) -> bool:
+    """Whether what was indexed is on the path still: a summary of another branch tells lies."""
+    row = state.row(meta.last_indexed_leaf_id)
+    return row is not None and state.on_path(row)
+
+
+class _Kept:
     """What stands in a meta file: another hand may have written it, and redacted nothing."""
 
-    def safe(text: str) -> str:
-        return redact(clean_text(text, len(text)))[0]
+    def __init__(self, redact: Redactor) -> None:
+        self._redact = redact
+        self.counts: dict[str, int] = {}  # of all that was taken out
 
-    tags = (" ".join(safe(tag).split()) for tag in meta.tags[:TAGS_MAX])
-    name = " ".join(safe(meta.name).split())
-    return Earlier(name, safe(meta.description), safe(meta.summary), tuple(tags))
+    def safe(self, text: str) -> str:
+        """A text as it may be sent."""
+        safe, found = self._redact(clean_text(text, len(text)))
+        self.counts = _sum(self.counts, found)
+        return safe
+
+    def earlier(self, meta: MetaFile) -> Earlier:
+        """All that an earlier run wrote."""
+        tags = (" ".join(self.safe(tag).split()) for tag in meta.tags[:TAGS_MAX])
+        name = " ".join(self.safe(meta.name).split())
+        return Earlier(name, self.safe(meta.description), self.safe(meta.summary), tuple(tags))
+
+
+def _sum(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
+    """Counts of both, by kind."""
+    return {kind: one.get(kind, 0) + other.get(kind, 0) for kind in sorted(one | other)}
 
 
 def _newest_first(
@@ -172,11 +226,7 @@ def _newest_first(
 
 
 def _facts(
-    transcript: Transcript,
-    card: Card,
-    meta: MetaFile | None,
-    done: rows.Facts,
-    redact: Redactor,
+    transcript: Transcript, card: Card, previous_summary: str | None, done: rows.Facts
 ) -> Facts:
     return Facts(
         messages=tuple((one.role, one.text) for one in transcript.sections),
@@ -184,6 +234,5 @@ def _facts(
         files_modified=done.files_modified,
         tools_used=dict(done.tools_used),
         cwd=card.cwd,
-        # Another hand may have written it, and redacted nothing.
-        previous_summary=redact(meta.summary)[0] if meta and transcript.cut else None,
+        previous_summary=previous_summary,
     )

@@ -11,6 +11,7 @@ or cut is said. Nothing is kept here: if this fails, all that was there before s
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +21,13 @@ from time import perf_counter
 from typing import Any
 
 from indexerd.core.clean import clean_text
-from indexerd.core.summary_prompts import Wish, instructions, shorter_prompt, summary_prompt
+from indexerd.core.summary_prompts import (
+    PREVIOUS_MAX,
+    Wish,
+    instructions,
+    shorter_prompt,
+    summary_prompt,
+)
 from indexerd.core.talk import Talk, said_in, taken, without_oldest
 from indexerd.core.times import iso
 from indexerd.core.transcript import Redactor
@@ -28,7 +35,6 @@ from indexerd.errors import (
     ContextTooLargeError,
     DeadlineError,
     IndexerdError,
-    ModelError,
     OutputInvalidError,
     ProviderError,
     RefusedError,
@@ -39,7 +45,15 @@ from indexerd.io.logs import Event
 from indexerd.io.prompt_hook import Failed, consult
 from indexerd.io.telemetry import digest_row
 from indexerd.llm.base import LOCAL, Finish, Model
-from indexerd.service.calls import ATTEMPTS, Called, Spent, booked, first_of, redactor
+from indexerd.service.calls import (
+    ATTEMPTS,
+    CANCELLED,
+    Called,
+    Spent,
+    booked,
+    first_of,
+    redactor,
+)
 from indexerd.service.treasury import Treasury
 from indexerd.settings import Settings
 
@@ -51,6 +65,11 @@ CHARS_PER_TOKEN = 8  # more than any model writes: a longer answer than this is 
 LEAST_TOKENS = 250  # that one of several chunks of a segment may take
 REFUSALS_MAX = 12  # of texts that were too large, for one summary
 PAUSE_SECONDS, LONGEST_PAUSE = 0.25, 4.0  # before a smaller text is tried
+EARLIER = "earlier"  # among kinds of redactions: marks in the summary of what came before
+
+# What is redacted in that summary was counted nowhere, if it was stored so. The kind that a mark
+# names is not told: another hand may have written it, and no word of theirs is for the audit.
+_MARK = re.compile(r"\[redacted:[a-z0-9-]+\]")
 
 _HINTS: dict[type[IndexerdError], str] = {
     ProviderError: "try again later",
@@ -111,6 +130,7 @@ class _Run:
     settings: Settings
     clean: Redactor
     wish: Wish
+    redactions: dict[str, int]  # of all that the task sends
     spent: Spent = field(default_factory=Spent)
     notes: list[str] = field(default_factory=list)
     attempt: int = 0
@@ -146,15 +166,18 @@ class Summaries:
 
     async def _written(self, task: Task, settings: Settings, models: Sequence[Model]) -> Summary:
         started = perf_counter()
-        run = _Run(task, settings, redactor(settings), await self._wish(task, settings))
+        clean, counts = redactor(settings), dict(task.talk.redactions)
+        if earlier := len(_MARK.findall(task.base.previous[:PREVIOUS_MAX])):
+            counts[EARLIER] = earlier
+        wish = await self._wish(task, settings, partial(_counted, clean, counts))
+        run = _Run(task, settings, clean, wish, counts)
         text, model = await first_of(models, partial(self._by, run))
         ms = round((perf_counter() - started) * 1000)
         return Summary(text, model.key, run.spent, tuple(run.notes), ms)
 
-    async def _wish(self, task: Task, settings: Settings) -> Wish:
+    async def _wish(self, task: Task, settings: Settings, safe: Callable[[str], str]) -> Wish:
         """What the user wants otherwise; a hook that fails is passed over (S3.29)."""
-        clean = redactor(settings)
-        focus, instead = clean(task.focus)[0], clean(task.instead)[0]
+        focus, instead = safe(task.focus), safe(task.instead)
         payload = {
             "task": task.name,
             "strategy": task.strategy,
@@ -169,8 +192,8 @@ class Summaries:
         if isinstance(advice, Failed):
             self._notify(Event.DIGEST_HOOK_FAILED, task.session_id, {"reason": advice.reason})
             return Wish(focus, instead)
-        context = tuple(clean(one)[0] for one in advice.context)
-        return Wish(focus, clean(advice.prompt or "")[0] or instead, context)
+        context = tuple(safe(one) for one in advice.context)
+        return Wish(focus, safe(advice.prompt or "") or instead, context)
 
     # -- texts ---------------------------------------------------------------------------
 
@@ -239,7 +262,12 @@ class Summaries:
             run.attempt = attempt
             called = await self._call(run, model, prompt)
             reply = called.reply
-            text = await asyncio.to_thread(_cleaned, run.clean, reply.text, base.max_output_tokens)
+            try:
+                most = base.max_output_tokens
+                text = await asyncio.to_thread(_cleaned, run.clean, reply.text, most)
+            except asyncio.CancelledError:
+                self._record(run, model, called, CANCELLED)
+                raise
             error = _fault(text, cut=reply.finish is Finish.LENGTH, most=base.max_output_tokens)
             self._record(run, model, called, error)
             if not error:
@@ -257,8 +285,8 @@ class Summaries:
         run.spent.add(called.reply, called.usd)
         return called
 
-    def _failed(self, run: _Run, model: Model, bad: ModelError, ms: int) -> None:
-        self._append(run, model, success=False, error=str(bad), ms=ms)
+    def _failed(self, run: _Run, model: Model, why: str, ms: int) -> None:
+        self._append(run, model, success=False, error=why, ms=ms)
 
     def _record(self, run: _Run, model: Model, called: Called, error: str) -> None:
         tokens = called.reply.tokens
@@ -281,10 +309,18 @@ class Summaries:
             timestamp=iso(self._clock()),
             attempt=run.attempt,
             bytes=run.bytes,
-            redactions=task.talk.redactions,
+            redactions=run.redactions,
             **told,
         )
         self._keep(row)
+
+
+def _counted(clean: Redactor, counts: dict[str, int], text: str) -> str:
+    """A text without what is secret in it, whose finds are added to the counts."""
+    safe, found = clean(text)
+    for kind, number in found.items():
+        counts[kind] = counts.get(kind, 0) + number
+    return safe
 
 
 @contextmanager

@@ -9,6 +9,7 @@
   const { nodes, beats } = doc;
   const CHUNK = 40; // items of the conversation that are filled in at once
   const BLOCK = 100; // rows of the tree that a browser lays out at once
+  const SOON = 5; // blocks that are there from the start
   const BOOKS = new Set(["setting", "label", "name", "other", "system"]);
   const ASIDE = new Set(["custom", "context_edit", "attachment"]);
   const ALONE = new Set(["user", "compaction", "branch_summary", "custom", "bash"]);
@@ -25,13 +26,19 @@
 
   function el(tag, name, ...held) {
     const one = document.createElement(tag);
-    if (name) one.className = name;
+    if (name) one.className = name.trim();
     one.append(...held.filter((part) => part !== null && part !== undefined && part !== ""));
     return one;
   }
 
-  const count = (number, word, many = word + "s") =>
-    `${number.toLocaleString("en")} ${number === 1 ? word : many}`;
+  // A word of many thousand characters takes a browser a second to wrap, unless it comes in pieces
+  // and may break anywhere.
+  const solid = (text) => (/\S{400}/.test(text) ? " solid" : "");
+  const pieces = (text) => (solid(text) ? text.match(/[^]{1,512}/gu) : [text]);
+  const format = new Intl.NumberFormat("en");
+  const digits = (number) => (number < 1000 ? String(number) : format.format(number));
+  const count = (number, word, many = `${word}s`) =>
+    `${digits(number)} ${number === 1 ? word : many}`;
   const when = (time) =>
     /^\d{4}-\d\d-\d\dT\d\d:\d\d/.test(time || "") ? time.slice(0, 16).replace("T", " ") : "";
   const short = (number) => (number < 1000 ? String(number)
@@ -50,6 +57,48 @@
     return (said || calls.join(", ") || node.type).slice(0, 200);
   }
 
+  // Parts of a long list: drawn when they are needed, come into sight, or nobody waits.
+  class Parts {
+    constructor(box) {
+      this.waiting = [];
+      this.job = 0;
+      this.sight = new IntersectionObserver((seen) => {
+        for (const one of seen) if (one.isIntersecting) this.draw(one.target.part);
+      }, { root: box, rootMargin: "1500px" });
+    }
+
+    begin() {
+      this.sight.disconnect();
+      this.waiting = [];
+      const mine = ++this.job;
+      const later = window.requestIdleCallback || ((work) => setTimeout(work, 20));
+      let at = 0;
+      const go = () => {
+        if (mine !== this.job || at >= this.waiting.length) return;
+        this.draw(this.waiting[at++]);
+        later(go);
+      };
+      later(go);
+    }
+
+    add(name, work) {
+      const part = { box: el("div", `${name} empty`), work };
+      part.box.part = part;
+      this.waiting.push(part);
+      this.sight.observe(part.box);
+      return part;
+    }
+
+    draw(part) {
+      const { work } = part;
+      if (!work) return;
+      part.work = null;
+      this.sight.unobserve(part.box);
+      part.box.append(...work());
+      part.box.classList.remove("empty");
+    }
+  }
+
   // -- the tree, by place ---------------------------------------------------------------------
 
   const ends = new Int32Array(nodes.length); // the last place below each
@@ -59,6 +108,8 @@
   const places = new Map();
   nodes.forEach((node, place) => places.set(key(place), place));
   beats.forEach((beat, at) => beatOf.fill(at, beat.first, beat.last + 1));
+  const asksTo = [0]; // asks in the beats before each
+  for (const beat of beats) asksTo.push(asksTo[asksTo.length - 1] + (beat.kind === "ask" ? 1 : 0));
   for (let place = nodes.length - 1; place >= 0; place--) { // children stand after their parents
     const { above, kind } = nodes[place];
     ends[place] = Math.max(ends[place], place);
@@ -157,10 +208,7 @@
 
   function branch(beat, at, open) {
     const end = ends[beat.first];
-    let asks = 0;
-    for (let other = at; other < beats.length && beats[other].first <= end; other++) {
-      asks += beats[other].kind === "ask" ? 1 : 0;
-    }
+    const asks = asksTo[beatOf[end] + 1] - asksTo[at];
     const size = `Branch, ${count(asks, "ask")}, ${count(end - beat.first + 1, "entry", "entries")}`;
     const gist = beat.gist && (!open || beat.gistSource !== "ask") ? `: ${beat.gist}` : "";
     const text = size + (gist || (open ? "" : `: ${beat.text || line(nodes[beat.first])}`));
@@ -201,7 +249,9 @@
 
   // -- drawing the tree -----------------------------------------------------------------------
 
+  const blocks = new Parts(tree);
   let current = -1; // the row that has the keyboard
+  let chosen = -1; // the row of what is shown
 
   function drawTree() {
     const mode = $("filter").value;
@@ -209,20 +259,29 @@
     const listed = words.length || mode === "all" || mode === "labeled-only";
     const name = rows[current] && rows[current].key;
     rows = listed ? flat(mode, words) : story(mode);
-    tree.replaceChildren();
+    blocks.begin();
+    const drawn = [];
     for (let start = 0; start < rows.length; start += BLOCK) {
-      const block = el("div", "block");
-      block.setAttribute("role", "none");
-      rows.slice(start, start + BLOCK).forEach((row, at) => block.append(drawRow(row, start + at)));
-      tree.append(block);
+      const slice = rows.slice(start, start + BLOCK);
+      const part = blocks.add("block", () => slice.map((row, at) => drawRow(row, start + at)));
+      part.box.setAttribute("role", "none");
+      for (const row of slice) row.part = part;
+      drawn.push(part.box);
     }
-    const asks = beats.filter((beat) => beat.kind === "ask").length;
+    tree.replaceChildren(...drawn);
+    blocks.waiting.slice(0, SOON).forEach((part) => blocks.draw(part));
+    const asks = asksTo[beats.length];
     const all = count(nodes.length, "entry", "entries");
-    $("count").textContent = listed ? `${rows.length.toLocaleString("en")} of ${all}`
+    $("count").textContent = listed ? `${digits(rows.length)} of ${all}`
       : `${count(asks, "ask")}, ${all}`;
     const again = rows.findIndex((row) => row.key === name);
     markRows();
-    carry(again >= 0 ? again : Math.max(0, rows.findIndex((row) => row.chosen)));
+    carry(again >= 0 ? again : chosen);
+  }
+
+  function boxOf(row) {
+    blocks.draw(row.part);
+    return row.box;
   }
 
   function drawRow(row, at) {
@@ -255,6 +314,7 @@
       box.append(el("span", "now", "leaf"));
     }
     row.box = box;
+    mark(row, at);
     return box;
   }
 
@@ -262,32 +322,32 @@
     return node.kind === "tool" && node.tool ? `${node.tool}:` : `${WHO[node.kind] || "Entry"}:`;
   }
 
+  function mark(row, at) {
+    row.box.classList.toggle("shown", row.type !== "branch" && view.on.has(row.place));
+    row.box.setAttribute("aria-selected", String(at === chosen));
+    row.box.tabIndex = at === current ? 0 : -1;
+  }
+
   function markRows() {
     const aim = view.target >= 0 ? view.target : view.leaf;
-    let best = -1;
+    chosen = -1;
     rows.forEach((row, at) => {
-      row.chosen = false;
       const held = row.beat ? aim >= row.beat.first && aim <= row.beat.last : row.place === aim;
-      if (held && (row.type !== "branch" || best < 0 || !row.open)) best = at;
-      row.box.classList.toggle("shown", row.type !== "branch" && view.on.has(row.place));
-      row.box.setAttribute("aria-selected", "false");
+      if (held && (row.type !== "branch" || chosen < 0 || !row.open)) chosen = at;
     });
-    if (best >= 0) {
-      rows[best].chosen = true;
-      rows[best].box.setAttribute("aria-selected", "true");
-    }
-    return best;
+    rows.forEach((row, at) => row.box && mark(row, at));
   }
 
   function carry(at) {
-    if (rows[current]) rows[current].box.tabIndex = -1;
+    const before = rows[current];
     current = Math.min(Math.max(at, 0), rows.length - 1);
-    if (rows[current]) rows[current].box.tabIndex = 0;
+    if (before && before.box) before.box.tabIndex = -1;
+    if (rows[current]) boxOf(rows[current]).tabIndex = 0;
   }
 
   function focusRow(at) {
     carry(at);
-    if (rows[current]) rows[current].box.focus();
+    if (rows[current]) boxOf(rows[current]).focus();
   }
 
   function toggle(row, open) {
@@ -311,9 +371,8 @@
 
   // -- the conversation -----------------------------------------------------------------------
 
-  let spots = new Map(); // place -> {item, chunk}
-  let waiting = [];
-  let job = 0;
+  const chunks = new Parts(null);
+  let spots = new Map(); // place -> {item, part}
 
   function itemsOf(path) {
     const cuts = new Map(); // place -> the digest that begins or ends there
@@ -348,46 +407,30 @@
   }
 
   function drawPath() {
-    const path = pathTo(view.leaf);
     spots = new Map();
-    waiting = [];
-    const parts = itemsOf(path).map((group) => {
+    chunks.begin();
+    const parts = itemsOf(pathTo(view.leaf)).map((group) => {
       const covered = el("div", "covered");
       for (let start = 0; start < group.items.length; start += CHUNK) {
         const items = group.items.slice(start, start + CHUNK);
-        const chunk = { box: el("div", "chunk"), items, filled: false };
+        const part = chunks.add("chunk", () => items.map(itemBox));
         for (const item of items) {
           for (const place of item.places || [item.place]) {
-            if (!spots.has(place)) spots.set(place, { item, chunk });
+            if (!spots.has(place)) spots.set(place, { item, part });
           }
         }
-        waiting.push(chunk);
-        covered.append(chunk.box);
+        covered.append(part.box);
       }
       return group.digest ? el("div", "range", digestBox(group.digest), covered) : covered;
     });
     if (!parts.length) parts.push(el("p", "cut", "Nothing is said on this path."));
     pathBox.replaceChildren(...parts);
-    if (waiting[0]) fill(waiting[0]);
-    const mine = ++job;
-    const later = window.requestIdleCallback || ((work) => setTimeout(work, 20));
-    const go = () => {
-      if (mine !== job) return;
-      const next = waiting.find((chunk) => !chunk.filled);
-      if (!next) return;
-      fill(next);
-      later(go);
-    };
-    later(go);
+    if (chunks.waiting.length) chunks.draw(chunks.waiting[0]);
   }
 
-  function fill(chunk) {
-    if (chunk.filled) return;
-    chunk.filled = true;
-    for (const item of chunk.items) {
-      item.box = item.places ? foldBox(item) : saidBox(item.place);
-      chunk.box.append(item.box);
-    }
+  function itemBox(item) {
+    item.box = item.places ? foldBox(item) : saidBox(item.place);
+    return item.box;
   }
 
   function digestBox(digest) {
@@ -406,7 +449,8 @@
     const flush = () => {
       const body = held.join("\n").replace(fence ? /$^/ : /^\n+|\s+$/g, "");
       if (fence || body) {
-        found.push(fence ? el("pre", "", body) : el("div", "text", ...inline(body)));
+        found.push(fence ? el("pre", solid(body), ...pieces(body))
+          : el("div", `text${solid(body)}`, ...inline(body)));
       }
       held = [];
     };
@@ -420,7 +464,7 @@
         fence = "";
       } else if (!fence && /^#{1,6} ./.test(one)) {
         flush();
-        found.push(el("div", "text strong", ...inline(one.replace(/^#+ +/, ""))));
+        found.push(el("div", `text strong${solid(one)}`, ...inline(one.replace(/^#+ +/, ""))));
       } else {
         held.push(one);
       }
@@ -433,18 +477,18 @@
     const found = [];
     let from = 0;
     for (const mark of text.matchAll(/`([^`\n]{1,300})`|\*\*([^*\n]{1,300})\*\*/g)) {
-      found.push(text.slice(from, mark.index));
+      found.push(...pieces(text.slice(from, mark.index)));
       found.push(mark[1] ? el("code", "", mark[1]) : el("strong", "", mark[2]));
       from = mark.index + mark[0].length;
     }
-    found.push(text.slice(from));
+    found.push(...pieces(text.slice(from)));
     return found;
   }
 
   function cutNote(node) {
     if (!node.length) return null;
-    const shown = node.text.length.toLocaleString("en");
-    return el("p", "cut", `Cut: ${shown} of ${node.length.toLocaleString("en")} characters are here.`);
+    const shown = digits(node.text.length);
+    return el("p", "cut", `Cut: ${shown} of ${digits(node.length)} characters are here.`);
   }
 
   function saidBox(place) {
@@ -460,7 +504,7 @@
     link.setAttribute("aria-label", "Link to this entry");
     head.append(link);
     box.append(head);
-    if (node.kind === "tool" || node.kind === "bash") box.append(el("pre", "", node.text));
+    if (node.kind === "tool" || node.kind === "bash") box.append(el("pre", solid(node.text), ...pieces(node.text)));
     else box.append(...prose(node.text));
     if (node.images) box.append(el("p", "cut", count(node.images, "image") + " not exported"));
     const cut = cutNote(node);
@@ -518,7 +562,7 @@
   function closed(name, text, note) {
     const box = el("details", "", el("summary", "", name));
     box.addEventListener("toggle", () => {
-      if (box.open && box.childNodes.length === 1) box.append(el("pre", "", text), note || "");
+      if (box.open && box.childNodes.length === 1) box.append(el("pre", solid(text), ...pieces(text)), note || "");
     });
     return box;
   }
@@ -527,7 +571,7 @@
     for (let one = place; one >= 0; one = nodes[one].above) {
       const held = spots.get(one);
       if (!held) continue;
-      fill(held.chunk);
+      chunks.draw(held.part);
       const { item } = held;
       if (!item.places) return item.box;
       item.box.open = true;
@@ -563,10 +607,10 @@
     if (other) drawPath();
     const aim = target >= 0 ? target : leaf;
     if (aim >= 0 && reveal(aim)) drawTree();
-    const at = markRows();
-    if (at >= 0) {
-      if (!tree.contains(document.activeElement)) carry(at);
-      rows[at].box.scrollIntoView({ block: "nearest" });
+    markRows();
+    if (chosen >= 0) {
+      if (!tree.contains(document.activeElement)) carry(chosen);
+      boxOf(rows[chosen]).scrollIntoView({ block: "nearest" });
     }
     $("reset").hidden = leaf === doc.leaf || doc.leaf < 0;
     for (const one of document.querySelectorAll(".aim")) one.classList.remove("aim");
@@ -700,7 +744,7 @@
     if (doc.redacted) found.push("Known kinds of secrets were taken out of the texts.");
     if (doc.omitted) found.push(`${count(doc.omitted, "older entry", "older entries")} left out.`);
     if (nodes.some((node) => node.length)) {
-      found.push(`Entries of more than ${doc.textMax.toLocaleString("en")} characters are cut.`);
+      found.push(`Entries of more than ${digits(doc.textMax)} characters are cut.`);
     }
     return found;
   }

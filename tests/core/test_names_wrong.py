@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from indexerd.core.names import Names
+from indexerd.core.names import Names, Scope
 from indexerd.core.names_fuzzy import folded
 from indexerd.core.names_words import stands_for
 from indexerd.errors import AmbiguousError, AskError, NotFoundError
@@ -238,3 +238,57 @@ def test_the_slug_of_a_name_means_it(there: list[str]) -> None:
     name = " ".join(there).capitalize()
     assert folded(slug(name)) == folded(name)
     assert index(session(1, name)).resolve(slug(name)).how == "name"
+
+
+UNKNOWN = (
+    "3f2a9c11-1111-4222-8333-444455556666",
+    "3F2A9C11-1111-4222-8333-444455556666",
+    "3f2a9c11111142228333444455556666",
+    "ses_e000b6961ffeT7Tnu9xbOOY8iN",
+    "agent-a17f3c5d9",
+)
+
+
+@pytest.mark.parametrize("ref", UNKNOWN)
+@pytest.mark.parametrize("name", ["{}", "continue session {} please", "see {}", "{}x"])
+@pytest.mark.parametrize("scope", ["project", "all"])
+def test_an_id_that_no_session_has_is_no_name(ref: str, name: str, scope: Scope) -> None:
+    """S4.26: a session that speaks of another one is never taken for it, nor offered."""
+    names = index(session(1, name.format(ref)), session(2, "Else"))
+    for fuzzy in (True, False):
+        with pytest.raises(NotFoundError):
+            names.resolve(ref, cwd=HERE, scope=scope, fuzzy=fuzzy)
+    theirs = session(3, "Theirs")._replace(session_id=ref)
+    names.put(theirs)
+    assert names.resolve(ref) == (ref, "id", None)
+    names.forget(ref)
+    names.put(theirs._replace(session_id=f"{ref}_2"))
+    assert names.resolve(ref).how == "prefix"
+
+
+@pytest.mark.parametrize(
+    ("ref", "name"),
+    [
+        ("confirm-button-refactor", "Confirm button refactor"),
+        ("ses_notes_of_the_week", "ses notes of the week"),
+        ("agent-deadbeef", "Agent deadbeef"),
+        ("da39a3ee5e6b4b0d3255bfef95601890afd80709", "da39a3ee5e6b4b0d3255bfef95601890afd80709"),
+        ("2026-11-21-10-00-00", "2026-11-21 10:00:00"),
+    ],
+)
+def test_a_name_that_is_one_word_stays_a_name(ref: str, name: str) -> None:
+    """S0.48: slugs, dates and commits are no ids of any agent's making."""
+    assert index(session(1, name)).resolve(ref).how == "name"
+
+
+def test_who_changes_something_is_offered_a_fuzzy_name() -> None:
+    """S4.26, S0.49: never given it; exact names, ids and their beginnings are taken."""
+    meant = session(1, "Confirm button refactor")
+    names = index(meant, session(2, "Else"))
+    for cwd in (HERE, BESIDE, None):
+        assert names.resolve("confirm buton refactor", cwd=cwd).how == "fuzzy"
+        with pytest.raises(AmbiguousError) as raised:
+            names.resolve("confirm buton refactor", cwd=cwd, fuzzy=False)
+        assert [one["sessionId"] for one in raised.value.candidates] == [meant.session_id]
+        for ref in (meant.session_id, meant.session_id[:8], "confirm-button-refactor"):
+            assert names.resolve(ref, cwd=cwd, fuzzy=False).session_id == meant.session_id

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from indexerd.core import sets
 from indexerd.core.clean import escape_path
+from indexerd.core.redact import redact
 from indexerd.core.sets import Outcome, apply, change_of, footer, replace_all, resume_block
+from indexerd.core.suspects import suspected
 from indexerd.errors import ContextTooLargeError, UsageError
 
 HEAD = "[SESSION RESUMED]\nShell state was reset. Re-run environment setup before continuing.\n\n"
@@ -240,6 +242,43 @@ def test_all_sets_are_replaced_within_the_same_limits() -> None:
             replace_all(bad)
     with pytest.raises(ContextTooLargeError, match=r"60 items|51 items"):
         replace_all({f"s{number}": numbered(10) for number in range(6)})
+
+
+SECRET = "sk-ant-api03-" + "A1b2C3d4E5f6G7h8" * 5 + "-AA"
+GOES = "; it goes into prompts at a resume"
+
+
+def test_a_secret_is_stored_as_it_is_and_told_of() -> None:
+    """S2.21: to the letter, with a warning that names set, place and kind, and never the secret."""
+    items = ["http://h/", f"http://h/?key={SECRET}", "https://u:hunter2hunter2@h/"]
+    expected = (
+        f"item 2 of endpoints looks like it holds a secret (anthropic-key){GOES}",
+        f"item 3 of endpoints looks like it holds a secret (url-password){GOES}",
+    )
+    for mode in ("replace", "merge"):
+        found = put({}, "endpoints", items, mode)
+        assert found.context == {"endpoints": items}
+        assert found.warnings == expected
+    merged = put({"endpoints": ["a", f"b {SECRET}"]}, "endpoints", items, "merge")
+    assert [warning[:7] for warning in merged.warnings] == ["item 4 ", "item 5 "]
+    assert replace_all({"files": ["/w/a"], "endpoints": items}).warnings == expected
+    for warning in expected:
+        assert redact(warning).text == warning
+    assert put({}, "files", ["/w/token.py", "/w/secrets/api-key.md", "0" * 40]).warnings == ()
+
+
+def test_no_warning_and_no_error_holds_a_secret() -> None:
+    """S2.21: where an item finds no room, or is refused, it is named without its secret."""
+    (warning,) = put({"ports": numbered(10)}, "ports", [f"80 {SECRET}"], "merge").warnings
+    told = "not stored, as a set holds at most 10 items: 80 [redacted:anthropic-key]"
+    assert warning == told
+    with pytest.raises(UsageError, match="do not show") as caught:
+        change_of("ports", [f"80 {SECRET}\n"])
+    assert SECRET not in str(caught.value)
+    assert suspected(f"export KEY={SECRET}", "envHint") == (
+        f"envHint looks like it holds a secret (anthropic-key){GOES}",
+    )
+    assert suspected("source .venv/bin/activate", "envHint") == ()
 
 
 # -- the block after a resume ----------------------------------------------------------------------

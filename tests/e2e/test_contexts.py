@@ -295,3 +295,38 @@ def test_the_commands_say_what_the_methods_do(world: World) -> None:
     world.run("context-get", ref, code=1)
     assert "move it away" in world.stderr
     assert str(sidecar) in world.stderr
+
+
+SECRET = "sk-ant-api03-" + "A1b2C3d4E5f6G7h8" * 5 + "-AA"
+
+
+def test_a_secret_in_a_set_is_told_of_and_written_nowhere_else(world: World) -> None:
+    """S2.21: stored to the letter, with a warning; no telemetry, log or answer names it."""
+    told = " looks like it holds a secret (anthropic-key); it goes into prompts at a resume"
+    items = ["http://h/", f"http://h/?key={SECRET}"]
+    with world.daemon():
+        session = known(world)
+        done = put(world, session.id, "endpoints", *items)
+        assert done["warnings"] == [f"item 2 of endpoints{told}"]
+        assert SECRET not in json.dumps(done)
+        for asked in (
+            {"context": {"endpoints": items}},
+            {"setContext": {"setName": "endpoints", "items": items}},
+            {"setContext": {"endpoints": items}},
+        ):
+            updated = world.call("update", ref=session.id, **asked)
+            assert updated["warnings"] == [f"item 2 of endpoints{told}"]
+        hinted = world.call("update", ref=session.id, envHint=f"export KEY={SECRET}")
+        assert hinted["warnings"] == [f"envHint{told}"]
+        assert context(world, session.id) == {"endpoints": items}
+        world.run("context-set", session.id, "ports", SECRET)
+        assert f"item 1 of ports{told}" in world.stderr
+        assert SECRET not in world.stderr
+        assert any(one.get("setName") == "endpoints" for one in world.telemetry())
+    held = {
+        path.name
+        for place in (world.state, world.metas, world.root)
+        for path in place.rglob("*")
+        if path.is_file() and SECRET.encode() in path.read_bytes()
+    }
+    assert held == {f"{session.id}.user.json"}

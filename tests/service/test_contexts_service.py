@@ -104,7 +104,7 @@ class Shop:
     async def _rewritten(self, session_id: str, _directory: str) -> None:
         self.rewritten.append(session_id)
 
-    def _row(self, ref: str, *, cwd: str | None = None) -> dict[str, Any]:
+    def _row(self, ref: str, *, cwd: str | None = None, fuzzy: bool = True) -> dict[str, Any]:
         if ref not in self.rows:
             raise NotFoundError(f"no session {ref}")
         return self.rows[ref]

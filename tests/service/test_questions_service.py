@@ -345,6 +345,31 @@ def test_a_full_minute_passes(desk: Desk) -> None:
     assert (bad.kind, bad.hint) == ("budget_exhausted", "ask again in a minute")
 
 
+class Ending(Scripted):
+    """A model during whose call whoever asked goes away."""
+
+    async def generate(self, prompt: Prompt, *, timeout: float) -> Reply:
+        """Answer, if it comes to that."""
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        return await super().generate(prompt, timeout=timeout)
+
+
+@pytest.mark.parametrize("reply", [GOOD, Delayed(30.0)])
+@pytest.mark.parametrize("remote", [False, True])
+def test_a_cancelled_call_is_in_the_audit(desk: Desk, reply: Answer, *, remote: bool) -> None:
+    """S2.24: before the answer, while it is booked, and while it is judged."""
+    desk.session.turn("Write alerts to a file.", "Done.")
+    desk.models.append(Ending([reply], remote=remote))
+    with pytest.raises(asyncio.CancelledError):
+        desk.ask()
+    (row,) = desk.telemetry()
+    assert (row["success"], row["error"]) == (False, "cancelled")
+    assert row["bytes"] > 0
+    assert ("usage" in row) is (isinstance(reply, str) and not remote)
+
+
 # -- several at once -----------------------------------------------------------------------------
 
 

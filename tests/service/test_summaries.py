@@ -24,11 +24,11 @@ from indexerd.errors import (
     RefusedError,
     SessionEmptyError,
 )
-from indexerd.events import Stretch
+from indexerd.events import Prompt, Stretch
 from indexerd.io.journal import Journal
 from indexerd.llm.base import Finish, Model, Reply, Tokens
 from indexerd.llm.offline import Extractive
-from indexerd.llm.scripted import Answer, Scripted
+from indexerd.llm.scripted import Answer, Delayed, Scripted
 from indexerd.service.summaries import Summaries, Summary, Task
 from indexerd.service.treasury import Treasury
 from indexerd.settings import Settings
@@ -152,6 +152,40 @@ def test_a_summary_and_its_row_in_the_audit_trail(desk: Desk) -> None:
     }
     assert TASK.talk.text in model.calls[0].user
     assert "alerts" not in json.dumps([desk.rows, desk.said]).lower()
+
+
+def test_all_that_was_taken_out_is_counted(desk: Desk) -> None:
+    """S2.24: in the wishes, too, and in the earlier summary; its marks' own words are not told."""
+    previous = "- The key is [redacted:jwt]; so is [redacted:by-another-hand]."
+    base = replace(TASK.base, previous=previous)
+    desk.hook(f"print(json.dumps({{'context': ['Use {KEY}.']}}))")
+    desk.scripted("- Alerts go to a file.")
+    desk.write(replace(TASK, base=base, focus=f"Mind {KEY}."))
+    assert desk.rows[0]["redactions"] == {"github-token": 4, "earlier": 2}
+
+
+class Ending(Scripted):
+    """A model during whose call the task is cancelled."""
+
+    async def generate(self, prompt: Prompt, *, timeout: float) -> Reply:
+        """Answer, if it comes to that."""
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        return await super().generate(prompt, timeout=timeout)
+
+
+@pytest.mark.parametrize("reply", ["- Alerts go to a file.", Delayed(30.0)])
+@pytest.mark.parametrize("remote", [False, True])
+def test_a_cancelled_call_is_in_the_audit(desk: Desk, reply: Answer, *, remote: bool) -> None:
+    """S2.24: before the answer, while it is booked, and while it is read."""
+    desk.models.append(Ending([reply], remote=remote))
+    with pytest.raises(asyncio.CancelledError):
+        desk.write()
+    (row,) = desk.rows
+    assert (row["success"], row["error"]) == (False, "cancelled")
+    assert row["bytes"] > 0
+    assert ("usage" in row) is (isinstance(reply, str) and not remote)
 
 
 def test_a_secret_in_a_reply_is_not_kept(desk: Desk) -> None:

@@ -1,0 +1,175 @@
+"""The document, and the page that holds it: nothing of a session is markup there."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from indexerd.core.export_html import Assets, html, island, policy
+from indexerd.core.export_json import Head, document, to_json
+from indexerd.core.story import Story
+from indexerd.service.exports import assets
+from tests.core.test_story import told
+from tests.core.tree_sessions import said
+
+ANY = st.text(st.characters(exclude_categories=()), max_size=40) | st.sampled_from(
+    ["</script>", "<!--", "<script>", "-->", "]]>", "\u2028", "\ud800", "</SCRIPT\n>", "&lt;"]
+)
+VALUES = st.recursive(ANY, lambda one: st.lists(one, max_size=3) | st.dictionaries(ANY, one))
+
+
+class Page(HTMLParser):
+    """A page's elements, and what stands in its scripts and styles."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.held: list[tuple[str, dict[str, str | None], str]] = []
+        self.comments: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag in ("script", "style"):
+            self.held.append((tag, dict(attrs), ""))
+
+    def handle_data(self, data: str) -> None:
+        if self.cdata_elem:
+            tag, attrs, before = self.held[-1]
+            self.held[-1] = (tag, attrs, before + data)
+
+    def handle_comment(self, data: str) -> None:
+        self.comments.append(data)
+
+
+def made(story: Story | None = None, **row: Any) -> dict[str, Any]:
+    """A document."""
+    head = Head(row={"sessionId": "s1", "cwd": "/w", "name": "A name", **row})
+    return document(head, story or told(said("a", None, "user", "Go.")))
+
+
+def test_the_page_is_ours_and_its_data_is_data() -> None:
+    """One style, one script, both of the hashes that the policy allows; and a block of data."""
+    ours = assets()
+    evil = "</script><script>alert(1)</script><!--<b style=x onclick=y>"
+    found = made(told(said("a", None, "user", evil)), name=evil, cwd=evil)
+    text = html(found, ours)
+    page = Page(text)
+    assert page.comments == []
+    assert [(tag, attrs.get("type")) for tag, attrs, _ in page.held] == [
+        ("style", None),
+        ("script", "application/json"),
+        ("script", None),
+    ]
+    assert json.loads(page.held[1][2]) == json.loads(json.dumps(found))
+    (rules,) = (attrs["content"] for tag, attrs in page.tags if "http-equiv" in attrs)
+    assert rules is not None
+    for (_, _, body), rule in zip(page.held[::2], ("style-src", "script-src"), strict=True):
+        digest = base64.b64encode(hashlib.sha256(body.encode()).digest()).decode()
+        assert f"{rule} 'sha256-{digest}'" in rules
+    assert rules.startswith("default-src 'none'; ")
+    assert "unsafe" not in rules
+
+
+def test_the_page_asks_for_nothing() -> None:
+    """No address but fragments, no handler, no inline style; each id once."""
+    page = Page(html(made(), assets()))
+    names = [name for _, attrs in page.tags for name in attrs]
+    assert not [one for one in names if one.startswith("on") or one in ("src", "style", "action")]
+    links = [attrs["href"] or "" for _, attrs in page.tags if "href" in attrs]
+    assert [one for one in links if not one.startswith("#")] == []
+    ids = [attrs["id"] for _, attrs in page.tags if "id" in attrs]
+    assert len(ids) == len(set(ids))
+    ours = assets()
+    for asset in (ours.page, ours.style, ours.script):
+        assert re.search(r"https?:|//[a-z]|url\(|@import", asset.replace("// ", "")) is None
+        assert asset.isascii() or "…" in asset  # no emoji
+
+
+def test_the_script_has_no_way_to_make_markup() -> None:
+    """What would parse a text as HTML, or run it, or send it, does not occur in the view."""
+    words = ("innerHTML", "outerHTML", "insertAdjacent", "document.write", "DOMParser", "eval(")
+    more = (
+        "new Function",
+        "fetch(",
+        "XMLHttp",
+        "WebSocket",
+        "import(",
+        'setAttribute("on',
+        "srcdoc",
+    )
+    assert [one for one in words + more if one in assets().script] == []
+
+
+@settings(max_examples=300, deadline=None)
+@given(VALUES)
+@example("</script><!--<script>\u2028&amp;\ud800")
+def test_data_cannot_end_its_element(value: Any) -> None:
+    """Whatever a session holds: read back it is the same, and to the page it is one text."""
+    text = island(value)
+    assert not set(text) & set("<>&\u2028\u2029\x00\x1b")
+    text.encode()  # no half characters
+    ends = re.compile("[\ud800-\udfff]")
+    plain = json.loads(ends.sub("?", json.dumps(value, ensure_ascii=False)))
+    if plain == value:
+        assert json.loads(text) == value
+    page = Page(f'<script type="application/json">{text}</script>')
+    assert len(page.tags) == 1
+    assert page.held[0][2] == text
+
+
+def test_assets_that_would_end_their_element_are_refused() -> None:
+    """A slip in an asset is found where it is built in, not in a reader's browser."""
+    ours = assets()
+    for bad in (
+        Assets(ours.page, ours.style + "</style>", ours.script),
+        Assets(ours.page, ours.style, "'</SCRIPT>'"),
+        Assets(ours.page, ours.style, "'<!--'"),
+        Assets("<title>x</title>", ours.style, ours.script),
+    ):
+        with pytest.raises(ValueError, match="view"):
+            html({}, bad)
+    assert policy(ours) != policy(Assets(ours.page, ours.style + " ", ours.script))
+
+
+@settings(max_examples=100, deadline=None)
+@given(ANY)
+def test_the_json_is_harmless_to_look_at(text: str) -> None:
+    """A terminal that is shown the document finds nothing to act on, and a program all of it."""
+    shown = to_json({"one": text, "many": [text, {"a": text}], "none": []})
+    assert all(char.isprintable() for char in shown.replace("\n", ""))
+    held = json.loads(shown)
+    assert held["many"][1]["a"] == held["one"]
+    if text.isprintable():
+        assert held["one"] == text
+
+
+def test_the_document_holds_the_tree() -> None:
+    """Every entry with its place, text and parent; the story; what is empty is left out."""
+    story = told(
+        said("a", None, "user", "Go."),
+        said("b", "a", "assistant", "Left."),
+        said("c", "a", "assistant", "Right.", model="m-1", usage={"input": 3, "output": 5}),
+    )
+    found = made(story, firstUserMessage="", tags=["x"])
+    assert found["session"] == {"sessionId": "s1", "cwd": "/w", "name": "A name", "tags": ["x"]}
+    assert (found["leafId"], found["leaf"], found["meta"]) == ("c", 2, None)
+    assert [(node["id"], node["parentId"], node["above"]) for node in found["nodes"]] == [
+        ("a", None, -1),
+        ("b", "a", 0),
+        ("c", "a", 0),
+    ]
+    last = found["nodes"][2]
+    assert (last["text"], last["model"], last["active"]) == ("Right.", "m-1", True)
+    assert last["tokens"] == {"input": 3, "output": 5}
+    assert "label" not in last
+    assert [beat["kind"] for beat in found["beats"]] == ["ask", "work", "work"]
