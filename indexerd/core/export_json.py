@@ -35,7 +35,7 @@ from typing import Any
 
 from indexerd.core.clean import scrub
 from indexerd.core.session import ROOT
-from indexerd.core.story import Node, Story, beat_json
+from indexerd.core.story import Beat, Node, Story
 from indexerd.events import Tokens
 
 FORMAT, SCHEMA = "indexerd-export", 1
@@ -131,6 +131,31 @@ def node_json(node: Node, story: Story) -> dict[str, Any]:
         "active": node.active,
     }
     return found | {key: value for key, value in rest.items() if value}
+
+
+def beat_json(beat: Beat) -> dict[str, Any]:
+    """A beat as an object; what is empty is left out."""
+    named: dict[str, Any] = {
+        "kind": beat.kind,
+        "first": beat.first,
+        "last": beat.last,
+        "depth": beat.depth,
+    }
+    rest: dict[str, Any] = {
+        "active": beat.active,
+        "begins": beat.begins,
+        "text": beat.text,
+        "answers": beat.answers,
+        "calls": beat.calls,
+        "failed": beat.failed,
+        "tokens": beat.tokens,
+        "ms": beat.ms,
+        "quiet": beat.quiet,
+        "labels": beat.labels,
+        "gist": beat.gist,
+        "gistSource": beat.gist_source,
+    }
+    return named | {key: value for key, value in rest.items() if value}
 
 
 def _tokens(tokens: Tokens) -> dict[str, Any]:

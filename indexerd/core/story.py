@@ -18,13 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import islice
 
 from indexerd.core.clean import clean_line, scrub
 from indexerd.core.session import NOWHERE, ROOT, SessionState
 from indexerd.core.times import iso_ms
 from indexerd.core.tree import WORD_MAX, outline, sketch
-from indexerd.events import TURN_MASK, TURN_SHIFT, Entry, Kind, Tokens, Turn
+from indexerd.events import TURN_MASK, TURN_SHIFT, Entry, Kind, Tokens, ToolCall, Turn
 
 NODES_MAX = 50_000
 LINE_MAX = 160  # characters of a beat's text
@@ -32,6 +32,7 @@ CALLS_MAX = 50  # of one node
 DETAIL_MAX = 500  # characters of what a call was for
 NAME_MAX = 64  # characters of a tool's name
 LABEL_MAX = 400
+ARGUMENTS_MAX = 5  # of a call that are shown, where nothing of it is notable
 TOOLS_MAX = 40  # names of tools that a beat counts apart
 ID_MAX = 256
 
@@ -139,7 +140,7 @@ def node_of(
             results.append((name, given))
             room -= len(given)
     for call in entry.tools[:CALLS_MAX]:
-        detail = _line(cut(call.detail, max(0, min(room, DETAIL_MAX))), DETAIL_MAX)
+        detail = _line(cut(_what(call), max(0, min(room, DETAIL_MAX))), DETAIL_MAX)
         calls.append((_line(call.name, NAME_MAX), detail))
         room -= len(detail)
     went_wrong = entry.kind is Kind.ASSISTANT and _wrong(entry, turn)
@@ -164,6 +165,14 @@ def node_of(
         quiet=shown.quiet,
         hidden=not shown.display,
     )
+
+
+def _what(call: ToolCall) -> str:
+    """What a call was for: what is notable of it, or else its first few arguments."""
+    if call.detail or not isinstance(call.arguments, dict):
+        return call.detail
+    told = (f"{key}: {one}" for key, one in call.arguments.items() if isinstance(one, str | int))
+    return ", ".join(one[: 2 * DETAIL_MAX] for one in islice(told, ARGUMENTS_MAX))
 
 
 def _wrong(entry: Entry, turn: Turn) -> bool:
@@ -365,31 +374,3 @@ class _Beats:
         if tokens.answer:
             self._answers[tokens.answer] = max(had, tokens.output)
         beat.tokens += max(0, tokens.output - had)
-
-
-# -- as JSON -------------------------------------------------------------------------------------
-
-
-def beat_json(beat: Beat) -> dict[str, Any]:
-    """A beat as an object; what is empty is left out."""
-    named: dict[str, Any] = {
-        "kind": beat.kind,
-        "first": beat.first,
-        "last": beat.last,
-        "depth": beat.depth,
-    }
-    rest: dict[str, Any] = {
-        "active": beat.active,
-        "begins": beat.begins,
-        "text": beat.text,
-        "answers": beat.answers,
-        "calls": beat.calls,
-        "failed": beat.failed,
-        "tokens": beat.tokens,
-        "ms": beat.ms,
-        "quiet": beat.quiet,
-        "labels": beat.labels,
-        "gist": beat.gist,
-        "gistSource": beat.gist_source,
-    }
-    return named | {key: value for key, value in rest.items() if value}

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from indexerd.errors import AmbiguousError
 from indexerd.surfaces.mcp_answers import Answer, brief_head
 from indexerd.surfaces.mcp_daemon import Talk
 from indexerd.surfaces.mcp_pick import named, running
@@ -155,6 +156,12 @@ def _number(value: Any) -> int | float:
     return value if isinstance(value, int) else float(value)
 
 
-def meant(talk: Talk, ref: str) -> str:
-    """The id of the session that is named; without a reference, of the one that runs."""
-    return str((named(talk, ref) if ref else running(talk))["sessionId"])
+def meant(talk: Talk, ref: str, *, certain: bool = False) -> str:
+    """The id of the session that is named; without a reference, of the one that runs.
+
+    `certain`: something is to be changed, so that a name which is only close means nothing.
+    """
+    found = named(talk, ref) if ref else running(talk)
+    if certain and found.get("how") == "fuzzy":
+        raise AmbiguousError("that is only close to a session's name", [dict(found)])
+    return str(found["sessionId"])

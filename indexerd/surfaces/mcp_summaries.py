@@ -14,7 +14,6 @@ from indexerd.meta import SUMMARY_MAX
 from indexerd.surfaces.mcp_answers import PATHS_SHOWN, Answer, brief_head, by, usage_of
 from indexerd.surfaces.mcp_daemon import Talk
 from indexerd.surfaces.mcp_histories import meant, newest
-from indexerd.surfaces.mcp_pick import named
 from indexerd.surfaces.mcp_texts import BYTES_MAX, Safe, bounded, ident, size
 
 NOTES_SHOWN = 20
@@ -110,7 +109,7 @@ def branch(talk: Talk, ref: str, leaf: str, *, instructions: str, replace: bool)
     """`summarize_branch`."""
     found = talk.ask(
         "branch_summary",
-        ref=named(talk, ref)["sessionId"],
+        ref=meant(talk, ref, certain=True),
         leaf=leaf,
         instructions=instructions or None,
         replaceInstructions=replace or None,
@@ -121,7 +120,7 @@ def branch(talk: Talk, ref: str, leaf: str, *, instructions: str, replace: bool)
 
 def digest(talk: Talk, ref: str, *, dry: bool) -> Answer:
     """`digest_session`; without a reference, of the running session."""
-    found = talk.ask("digest", ref=meant(talk, ref), dryRun=dry or None)
+    found = talk.ask("digest", ref=meant(talk, ref, certain=not dry), dryRun=dry or None)
     safe, segment = talk.safe, found.get("segment")
     answer = _written(talk, found) | {
         "made": segment is not None,

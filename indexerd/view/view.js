@@ -9,8 +9,8 @@
   const { nodes, beats } = doc;
   const CHUNK = 40; // items of the conversation that are filled in at once
   const BLOCK = 100; // rows of the tree that a browser lays out at once
-  const SOON = 5; // blocks that are there from the start
-  const BOOKS = new Set(["setting", "label", "name", "other", "system"]);
+  const SOON = 4; // parts of either list that are there from the start
+  const BOOKS = new Set(["setting", "label", "name"]);
   const ASIDE = new Set(["custom", "context_edit", "attachment"]);
   const ALONE = new Set(["user", "compaction", "branch_summary", "custom", "bash"]);
   const WHO = {
@@ -153,7 +153,7 @@
     if (node.type === "usage" || (node.quiet && place !== doc.leaf)) return false;
     if (mode === "user-only") return node.kind === "user";
     if (mode === "no-tools" && (node.kind === "tool" || node.kind === "call")) return false;
-    return !["label", "name", "setting"].includes(node.kind) && !ASIDE.has(node.type);
+    return !BOOKS.has(node.kind) && !ASIDE.has(node.type);
   }
 
   function found(place, words) {
@@ -394,9 +394,10 @@
         items.push({ place });
         work = null;
       }
+      const book = BOOKS.has(node.kind);
       if (!node.hidden && (!alone || node.calls || node.results || node.thinking)) {
-        if (!work) items.push((work = { places: [] }));
-        work.places.push(place);
+        if (!work && !book) items.push((work = { places: [] }));
+        if (work) work.places.push(place); // settings alone are no work
       }
       if (closing.has(place)) {
         groups.push({ digest: null, items: [] });
@@ -425,7 +426,7 @@
     });
     if (!parts.length) parts.push(el("p", "cut", "Nothing is said on this path."));
     pathBox.replaceChildren(...parts);
-    if (chunks.waiting.length) chunks.draw(chunks.waiting[0]);
+    chunks.waiting.slice(0, SOON).forEach((part) => chunks.draw(part));
   }
 
   function itemBox(item) {
@@ -757,7 +758,7 @@
       ["Session", code(session.sessionId)],
       ["Agent", [session.agent, (session.models || []).join(", ")].filter(Boolean).join(" · ")],
       ["Directory", code(session.cwd)],
-      ["Time", [when(session.createdAt), when(session.modifiedAt)].filter(Boolean).join(" to ") + " UTC"],
+      ["Time (UTC)", [when(session.createdAt), when(session.modifiedAt)].filter(Boolean).join(" to ")],
       ["Messages", session.messageCount ? String(session.messageCount) : ""],
       ["Tools", tools.slice(0, 12).map(([tool, number]) => `${tool} ${number}`).join(", ")],
       ["Cost", cost],
@@ -768,7 +769,7 @@
       ["Sub-agents", (kin.subagents || []).join(", ")],
       ["Resume", code(session.resume)],
       ["Described by", meta ? [meta.model, when(meta.updatedAt)].filter(Boolean).join(", ") : ""],
-      ["Exported", [when(doc.exportedAt), doc.generator].filter(Boolean).join(" UTC by ")],
+      ["Exported", [when(doc.exportedAt), doc.generator].filter(Boolean).join(" by ")],
     ];
   }
 

@@ -110,7 +110,7 @@ def test_the_script_has_no_way_to_make_markup() -> None:
     assert [one for one in words + more if one in assets().script] == []
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(VALUES)
 @example("</script><!--<script>\u2028&amp;\ud800")
 def test_data_cannot_end_its_element(value: Any) -> None:
@@ -118,9 +118,7 @@ def test_data_cannot_end_its_element(value: Any) -> None:
     text = island(value)
     assert not set(text) & set("<>&\u2028\u2029\x00\x1b")
     text.encode()  # no half characters
-    ends = re.compile("[\ud800-\udfff]")
-    plain = json.loads(ends.sub("?", json.dumps(value, ensure_ascii=False)))
-    if plain == value:
+    if re.search("[\ud800-\udfff]", json.dumps(value, ensure_ascii=False)) is None:
         assert json.loads(text) == value
     page = Page(f'<script type="application/json">{text}</script>')
     assert len(page.tags) == 1
@@ -141,7 +139,7 @@ def test_assets_that_would_end_their_element_are_refused() -> None:
     assert policy(ours) != policy(Assets(ours.page, ours.style + " ", ours.script))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(ANY)
 def test_the_json_is_harmless_to_look_at(text: str) -> None:
     """A terminal that is shown the document finds nothing to act on, and a program all of it."""

@@ -42,7 +42,7 @@ def flat(tokens: list[Token]) -> Iterator[Token]:
         yield from flat(one.children or [])
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(TEXTS)
 @example("- a\n```\n<b>\n```\n<b>")
 @example("```\n\t```\n<b>x</b>")
@@ -60,7 +60,7 @@ def test_a_quoted_text_stays_in_its_quotation(text: str) -> None:
     assert tokens[-2].content == "Ours"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(TEXTS)
 def test_words_on_our_lines_are_no_markdown(text: str) -> None:
     """A heading and an item of ours hold foreign words as words, or as one piece of code."""
@@ -73,7 +73,7 @@ def test_words_on_our_lines_are_no_markdown(text: str) -> None:
     assert kinds == ["bullet_list_open", "list_item_open", "paragraph_open", *held, *ends]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["user", "assistant", "tool"]), TEXTS), max_size=6))
 def test_a_document_has_the_headings_that_we_gave_it(told: list[tuple[str, str]]) -> None:
     """A hostile session has one heading for its name and one for each ask."""

@@ -1,0 +1,135 @@
+"""`indexerd export`: stdout or a new private file, in three forms; nothing else is touched."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from indexerd.cli.export import export
+from indexerd.cli.main import App
+from indexerd.errors import NotFoundError, UsageError
+from tests.e2e.world import Session, World
+
+KEY = "sk-ant-api03-" + "A1b2C3d4E5f6G7h8" * 5 + "-AA"
+
+
+class Exported:
+    """A home with one session, which a daemon knew; none runs any more."""
+
+    def __init__(self, root: Path) -> None:
+        self.world = World(root)
+        self.world.install_pi()
+        self.session = Session(self.world.sessions)
+        self.session.say("user", f"Where do alerts go? The key is {KEY}")
+        self.fork = self.session.say("assistant", "Redis or a file.", stopReason="stop")
+        self.session.say("user", "Take Redis.")
+        self.left = self.session.say("assistant", "Redis is too big.", stopReason="stop")
+        self.session.last = self.fork
+        self.session.say("user", "Take a file.")
+        self.session.say("assistant", "It is written.", stopReason="stop")
+        self.world.env["INDEXERD_MIN_NEW_USER_MESSAGES"] = "1"
+        self.world.run("run", "--once")
+
+    def run(self, *argv: str, as_json: bool = False) -> Result:
+        """The command, in this process."""
+        app = App(None, as_json, "never")
+        return CliRunner().invoke(export, [self.session.id, *argv], obj=app)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    """One home for all tests."""
+    return Exported(tmp_path_factory.mktemp("export"))
+
+
+@pytest.fixture(autouse=True)
+def at_home(home: Exported, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """Its environment, a directory for files; and not a session file is touched (S1.10)."""
+    for name, value in home.world.env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    before = home.world.fingerprint()
+    yield
+    assert home.world.fingerprint() == before
+
+
+def test_each_form_goes_to_stdout(home: Exported) -> None:
+    """A page by default; md one path, json all; what is stored comes along."""
+    page = home.run().stdout
+    assert page.startswith("<!doctype html>")
+    assert "Redis is too big." in page
+    markdown = home.run("--format", "md").stdout
+    assert "It is written." in markdown
+    assert "Redis is too big." not in markdown
+    left = home.run("--format", "md", "--leaf", home.left).stdout
+    assert "Redis is too big." in left
+    found = json.loads(home.run("--format", "json").stdout)
+    assert found["session"]["sessionId"] == home.session.id
+    assert found["meta"]["summary"]
+    assert len(found["nodes"]) == 6
+
+
+def test_a_file_is_new_private_and_of_its_suffix(home: Exported, tmp_path: Path) -> None:
+    """0600, its path on stdout; its form by its name; never over another without --force."""
+    file = tmp_path / "out.json"
+    done = home.run("-o", "out.json")
+    assert done.stdout == f"{file}\n"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert json.loads(file.read_text())["format"] == "indexerd-export"
+    file.write_text("mine")
+    refused = home.run("-o", "out.json", "--format", "md")
+    assert isinstance(refused.exception, UsageError)
+    assert file.read_text() == "mine"
+    assert home.run("-o", "out.json", "--format", "md", "--force").exit_code == 0
+    assert file.read_text().startswith("# ")
+    told = json.loads(home.run("-o", "two.md", as_json=True).stdout)
+    assert told == {"format": "md", "file": str(tmp_path / "two.md"), "bytes": file.stat().st_size}
+
+
+def test_no_other_kind_of_file_is_replaced(home: Exported, tmp_path: Path) -> None:
+    """Not a link, nor a directory, nor anything where an agent keeps its sessions."""
+    (tmp_path / "real.md").write_text("mine")
+    os.symlink("real.md", tmp_path / "link.md")
+    (tmp_path / "folder.md").mkdir()
+    (tmp_path / "sessions").symlink_to(home.world.sessions)
+    for name in ("link.md", "folder.md", f"sessions/{home.session.path.name}", "sessions/new.md"):
+        done = home.run("-o", name, "--force")
+        assert isinstance(done.exception, UsageError), name
+    assert (tmp_path / "real.md").read_text() == "mine"
+    assert isinstance(home.run("-o", "nowhere/x.md").exception, UsageError)
+
+
+def test_bad_arguments(home: Exported) -> None:
+    """An entry that is not there, and names that are none."""
+    assert isinstance(home.run("--leaf", "nowhere").exception, NotFoundError)
+    for argv in (("--leaf", ""), ("-o", "")):
+        assert isinstance(home.run(*argv).exception, UsageError)
+
+
+def test_json_has_name_and_text(home: Exported) -> None:
+    """With --json and no file: the form, a name for a file, and the text."""
+    told = json.loads(home.run("--format", "md", as_json=True).stdout)
+    assert told["format"] == "md"
+    assert told["fileName"].endswith(f"-{home.session.id[:8]}.md")
+    assert told["text"].startswith("# ")
+
+
+@pytest.mark.parametrize("form", ["html", "md", "json"])
+def test_secrets_stay_unless_they_are_to_go(home: Exported, form: str) -> None:
+    """The texts are the user's own; with --redact no part of a key is left anywhere."""
+    assert KEY in home.run("--format", form).stdout
+    kept = home.run("--format", form, "--redact").stdout
+    assert "A1b2C3d4" not in kept
+    assert "redacted:anthropic-key" in kept
+
+
+def test_help_says_what_is_given_away() -> None:
+    """Nothing is redacted by itself, and the help says so."""
+    told = CliRunner().invoke(export, ["--help"]).stdout
+    assert "Nothing is redacted unless you say --redact" in told
