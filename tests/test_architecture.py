@@ -41,7 +41,7 @@ MAY_WRITE = {
     "io/journal.py": "the budget's journal",
     "io/lock.py": "the lock of the state directory",
     "io/claims.py": "a claim on a directory of meta files, where the kernel has no names for it",
-    "io/newfile.py": "a branch of a session, as the new file that its user asked for",
+    "io/newfile.py": "a branch as a new session file, or an export, at its user's word",
     "io/catalog_file.py": "the catalog, made private before SQLite opens it",
     "io/ledger.py": "the ledger, made private before SQLite opens it",
     "llm/scripted.py": "the fake model counts its calls, in tests",

@@ -61,6 +61,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "branch_summary",
         "Sum up a branch that was left, by its last entry",
     ),
+    "export": ("export", "export", "Make one self-contained file of a session."),
     "stats": (
         "stats",
         "stats",

@@ -199,22 +199,21 @@ def document_of(head: Head, read: Read, wish: Wish) -> dict[str, Any]:
         redacted=wish.redact,
         warnings=read.warnings,
     )
-    if not wish.redact:
-        return found
-    beside = {key: _redacted(one, wish) for key, one in found.items() if key not in _DONE}
-    return found | beside
+    fit = cutter(wish)
+    return found | {key: _fit(one, fit) for key, one in found.items() if key not in _FIT}
 
 
-_DONE = frozenset({"nodes", "beats"})  # their texts are redacted before they are cut
+_FIT = frozenset({"nodes", "beats"})  # as their texts were read
 
 
-def _redacted(value: Any, wish: Wish) -> Any:
+def _fit(value: Any, fit: Cut) -> Any:
+    """A value whose texts are fit for their readers; they are all bounded where they come from."""
     if isinstance(value, str):
-        return redact(value, wish.extra).text
+        return fit(value, len(value))
     if isinstance(value, list | tuple):
-        return [_redacted(one, wish) for one in value]
+        return [_fit(one, fit) for one in value]
     if isinstance(value, dict):
-        return {key: _redacted(one, wish) for key, one in value.items()}
+        return {key: _fit(one, fit) for key, one in value.items()}
     return value
 
 

@@ -163,6 +163,12 @@
     return words.every((word) => told.includes(word));
   }
 
+  function around(text, word) { // what stands about a word that was searched for
+    const at = word ? text.toLowerCase().indexOf(word) : -1;
+    if (at < 60) return "";
+    return `…${text.slice(at - 40, at + 160).replace(/\s+/g, " ")}`;
+  }
+
   function entry(place, level) {
     return { type: "entry", key: `e${place}`, place, level, text: line(nodes[place]) };
   }
@@ -171,7 +177,9 @@
     const list = [];
     nodes.forEach((node, place) => {
       if (takes(place, mode) && (!words.length || found(place, words))) {
-        list.push(entry(place, beats[beatOf[place]].depth + 1));
+        const row = entry(place, beats[beatOf[place]].depth + 1);
+        row.text = around(nodes[place].text, words[0]) || row.text;
+        list.push(row);
       }
     });
     return list;
@@ -440,6 +448,7 @@
     box.append(...prose(digest.content));
     const changed = digest.files_modified || [];
     if (changed.length) box.append(el("p", "", `Files changed: ${changed.slice(0, 20).join(", ")}`));
+    box.tabIndex = 0; // it scrolls
     box.setAttribute("aria-label", `Digest of messages ${first} to ${last}`);
     return box;
   }

@@ -306,6 +306,12 @@ def test_filters_and_search(browser: Browser, forked: Path) -> None:
     assert browser.run(ROWS) == ["Answer: Redis is too big."]
     browser.press("Enter")
     browser.until(f"{SHOWN}.includes('Redis is too big.')")
+    browser.press("/")
+    browser.run("document.getElementById('search').value = 'onerror alerts go'")
+    browser.press("Enter")
+    (hit,) = browser.run(ROWS)
+    assert hit.startswith("You: …")
+    assert "onerror" in hit
     assert browser.troubles() == []
 
 

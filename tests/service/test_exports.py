@@ -127,7 +127,10 @@ def test_people_get_what_shows_and_programs_everything() -> None:
     """Escape sequences and invisible characters are in the JSON alone, escaped."""
     data = session(said("a", None, "user", "re\x1b[31md \u202eteam\r\n  two"))
     assert texts(exported(taken(data), Wish("json"))) == ["re\x1b[31md \u202eteam\r\n  two"]
-    assert texts(exported(taken(data), Wish("html"))) == ["red team\n  two"]
+    meta = {"name": "x", "summary": "ol\u202ed"}
+    found = exported(taken(data), Wish("html"), meta=meta)
+    assert texts(found) == ["red team\n  two"]
+    assert found["meta"]["summary"] == "old"
 
 
 def test_digests_stand_at_what_they_cover(tmp_path: Path) -> None:
