@@ -28,6 +28,7 @@ MAY_REPLACE = {
     "io/units.py": "the service file, written as carefully",
     "io/installs.py": "an agent's configuration, where its user asked for it",
     "io/kept.py": "the last good exclusions",
+    "io/newfile.py": "an export, over a file that its user wants replaced",
     "io/rotating.py": "the log's files move on by one",
     "io/catalog_file.py": "a damaged catalog is put aside",
 }

@@ -19,13 +19,15 @@ import click
 from indexerd.cli.ask import ask, offline, project, show, where
 from indexerd.cli.render import exact
 from indexerd.cli.streams import put
-from indexerd.errors import DaemonDownError, IndexerdError, UsageError
+from indexerd.errors import DaemonDownError, UsageError
+from indexerd.paths import within
 
 if TYPE_CHECKING:
     from indexerd.cli.main import App
     from indexerd.settings import Settings
 
 FORMATS = ("html", "md", "json")
+_OF_DATABASES = ("-wal", "-shm", "-journal")  # files that belong to one
 _SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md", ".json": "json"}
 
 
@@ -67,7 +69,8 @@ def export(
     if output is None and not app.json and chosen == "html" and sys.stdout.isatty():
         raise UsageError("a page is nothing for a terminal", hint="name a file: -o FILE.html")
     settings = _settings(app)
-    target = None if output is None else _target(output, settings, force=force)
+    own = where(app).state_dir, where(app).data_dir
+    target = None if output is None else _target(output, settings, own, force=force)
     name, text = _made(app, settings, ref, leaf, (chosen, redact))
     if target is None:
         if not show(app, {"format": chosen, "fileName": name, "text": text}):
@@ -133,14 +136,22 @@ def _kin(app: App, row: dict[str, Any]) -> dict[str, Any]:
 # -- the file ------------------------------------------------------------------------------------
 
 
-def _target(output: str, settings: Settings, *, force: bool) -> Path:
-    """The file to write; UsageError for one that is there, or where sessions are kept."""
+def _target(output: str, settings: Settings, own: tuple[Path, Path], *, force: bool) -> Path:
+    """The file to write; UsageError for one that is there, or where sessions or we keep things.
+
+    `own` are our state and data directories.
+    """
     from indexerd.io.stores import stores
 
     path = Path(os.path.abspath(output))  # noqa: PTH100 - Path.absolute keeps `..`
     real = os.path.realpath(path)
-    if any(one.holds(real) for one in stores(settings, os.environ, Path.home())):
+    beside = [real, *(real.removesuffix(end) for end in _OF_DATABASES)]
+    found_in = stores(settings, os.environ, Path.home())
+    if any(one.holds(name) for one in found_in for name in beside):
         raise UsageError(f"{path} is where sessions are kept", hint="name a file elsewhere")
+    ours = [os.path.realpath(one) for one in (*map(str, own), *(one.meta for one in found_in))]
+    if any(within(real, one) for one in ours):
+        raise UsageError(f"{path} is where indexerd keeps its own", hint="name a file elsewhere")
     try:
         found = path.lstat()
     except OSError:  # nothing there, or nothing that can be: writing says so
@@ -153,16 +164,12 @@ def _target(output: str, settings: Settings, *, force: bool) -> Path:
 
 
 def _write(path: Path, data: bytes, *, force: bool) -> None:
-    from indexerd.io.newfile import create
+    from indexerd.io.newfile import create, put_over
 
     if force:
-        try:
-            path.unlink(missing_ok=True)
-        except OSError as bad:
-            raise IndexerdError(
-                f"cannot replace {path}: {bad.strerror}", hint="name another file"
-            ) from None
-    create(path, [data])
+        put_over(path, [data])
+    else:
+        create(path, [data])
 
 
 def _print(text: str) -> None:

@@ -1,9 +1,9 @@
 """One new file that its user asked for, where nothing was before.
 
-In: a path and lines. Out: that file, whole and durable, 0600. Never over anything that has the
-name, a dangling symbolic link included, and never in a directory that is not there: a session
-file is made beside others, or where the user said, and nowhere else. A failure takes the
-unfinished file away again; kill -9 can leave one.
+In: a path and lines. Out: that file, whole and durable, 0600. Unless that is asked for, never over
+anything that has the name, a dangling symbolic link included; never where no directory is: a
+session file is made beside others, or where the user said. A failure takes the unfinished file away
+again; kill -9 can leave one.
 """
 
 from __future__ import annotations
@@ -46,6 +46,20 @@ def create(path: Path, lines: Iterable[bytes]) -> int:
         if isinstance(bad, OSError):
             raise _failed(path, bad) from None
         raise
+    _settle(path.parent)
+    return count
+
+
+def put_over(path: Path, lines: Iterable[bytes]) -> int:
+    """The same over a file that its user wants replaced: that one stays until all is written."""
+    new = path.with_name(f".indexerd-{os.getpid()}.tmp")
+    count = create(new, lines)
+    try:
+        new.rename(path)
+    except OSError as bad:
+        with suppress(OSError):
+            new.unlink()
+        raise _failed(path, bad) from None
     _settle(path.parent)
     return count
 

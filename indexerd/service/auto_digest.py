@@ -50,7 +50,7 @@ class AutoDigests:
     ) -> None:
         """`known` are the sessions there are, as the pipeline knows them; `off()`: nothing runs.
 
-        `since`: when the last daemon was at work, in seconds since the epoch; infinite for none.
+        `since`: what began later, in seconds since the epoch, no daemon has left alone.
         """
         self._digests = digests
         self._known = known

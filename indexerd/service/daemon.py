@@ -103,7 +103,7 @@ class Daemon:
         self._lock = hold(places.lock)
         self.log = get_logger()
         self._reader = Reader()
-        self._since = last_at_work(places.ledger)
+        self._since = min(self._started, last_at_work(places.ledger))
         self._ledger = Ledger(places.ledger)
         self._catalog = Catalog.open(places.catalog)
         self.news = News(self.log, time.time)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from typing import Any
 
@@ -82,7 +82,7 @@ def read_session(taken: Taken, check: Check, wish: Wish) -> Read:
         drafts: dict[int, Node] = {
             row: node_of(checked(row), turn_of(state, row), room, cut, names) for row in rows
         }
-        tips = branches(taken, checked, {})["tips"]
+        tips = branches(taken, _clean(checked, wish), {})["tips"]
     labels = {key: cut(text, STEM_MAX * 8) for key, text in taken.labels.items()}
     gists = {
         row: (cut(tip["gist"], TEXT_MAX), tip["gistSource"])
@@ -98,6 +98,18 @@ def read_session(taken: Taken, check: Check, wish: Wish) -> Read:
             f"{lost} {'entry is' if lost == 1 else 'entries are'} too long to be read"
         )
     return found
+
+
+def _clean(read: Callable[[int], Entry], wish: Wish) -> Callable[[int], Entry]:
+    """Redacted before anything is cut from it."""
+    if not wish.redact:
+        return read
+
+    def clean(row: int) -> Entry:
+        entry = read(row)
+        return replace(entry, texts=tuple(redact(one, wish.extra).text for one in entry.texts))
+
+    return clean
 
 
 def _room(state: SessionState, rows: Sequence[int]) -> int:

@@ -52,7 +52,7 @@ class Shared:
     notify: Callable[[Event, str, dict[str, Any]], None]
     at_home: Callable[[list[str]], list[str]]  # globs with the user's home in the place of `~`
     clock: Callable[[], float]
-    since: float  # when the last daemon was at work; infinite where there was none
+    since: float  # when the last daemon was at work; where there was none, when this one began
 
 
 class Parts:

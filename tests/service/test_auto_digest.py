@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from indexerd.core.times import iso_ms
 from indexerd.errors import ModelUnavailableError, ProviderError, RefusedError
+from indexerd.llm.offline import Extractive
 from indexerd.llm.scripted import Scripted
 from indexerd.service.auto_digest import FAILURES_MAX, AutoDigests, Pending
 from indexerd.service.known import Known
@@ -230,3 +232,22 @@ def test_a_defect_is_logged_and_does_not_end_anything(bench: Bench) -> None:
     assert grown(bench, 3, 99) == [0, 0]
     (line,) = bench.events("digest.failed")
     assert line["reason"] == "defect"
+
+
+def test_what_began_since_counts_as_grown_and_what_was_there_does_not(bench: Bench) -> None:
+    """S2.25: by when the session says that it began; at a first start, since this daemon did."""
+
+    async def work(made: AutoDigests, clock: Clock) -> list[int]:
+        found = []
+        began = iso_ms(made._known[bench.session.id].card.created_at) / 1000
+        for since in (began + 1, began):
+            made._since = since
+            made.met(bench.session.id)
+            clock.now = NOW + 10
+            await made.step()
+            found.append(len(bench.lines()))
+        return found
+
+    bench.session.talk(30)
+    bench.models = [Extractive()]
+    assert auto(bench, work) == [0, 1]

@@ -217,3 +217,13 @@ def test_a_real_session() -> None:
     assert {beat["depth"] for beat in found["beats"]} == {0}
     for form in exports.FORMATS:
         assert len(exports.text_of(found, Wish(form))) > 100_000
+
+
+def test_a_gist_holds_no_half_of_a_secret() -> None:
+    """S2.21: with --redact a text is clean before anything is cut from it."""
+    token = "ghp_a1B2c3D4e5F6a1B2c3D4e5F6a1B2c3D4e5F6"
+    talk = [*TALK[:2], said("c", "b", "user", "c" * 180 + f" {token}"), *TALK[3:]]
+    found = exported(taken(session(*talk)), Wish("json", redact=True))
+    assert "ghp_" not in json.dumps(found)
+    plain = exported(taken(session(*talk)), Wish("json", redact=False))
+    assert any(tip.get("gist", "").startswith("ccc") for tip in plain["tips"])
