@@ -12,7 +12,7 @@ turn's end; where that may pass, before.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -46,11 +46,13 @@ class AutoDigests:
         news: News,
         clock: Callable[[], float],
         pending: Pending,
+        ready: Callable[[], Awaitable[object]],
         since: float,
     ) -> None:
         """`known` are the sessions there are, as the pipeline knows them; `off()`: nothing runs.
 
-        `since`: what began later, in seconds since the epoch, no daemon has left alone.
+        `ready()` comes back once every session there is is known. What began after `since`, in
+        seconds since the epoch, no daemon has left alone.
         """
         self._digests = digests
         self._known = known
@@ -59,6 +61,7 @@ class AutoDigests:
         self._news = news
         self._clock = clock
         self._pending = pending
+        self._ready = ready
         self._since = since
         self.made: list[str] = []  # of this process: sessions
         self.failed: dict[str, IndexerdError] = {}
@@ -111,6 +114,7 @@ class AutoDigests:
 
     async def _take_up(self) -> None:
         """What the last daemon left waiting."""
+        await self._ready()
         for session_id in await self._pending.load():
             self._remind(session_id, self._clock())
 

@@ -47,7 +47,8 @@ def history(taken: Taken, check: Check, *, wanted: Digest, full: bool) -> dict[s
         read = reader(taken, lines)
         messages = list(_messages(state, rows, begun if full else covered(held), read, check))
         system = list(_system(state, rows, read)) if full and wanted.preserve_system else []
-        said = [_said(state, one, read) for one in messages] if full else []
+        told = [_said(state, one, read) for one in messages] if full else []
+        said = [one for one in told if one[1]]  # an answer that failed may hold nothing at all
     found: dict[str, Any] = {
         "sessionId": taken.card.session_id,
         "leafId": state.leaf_id,

@@ -92,6 +92,7 @@ class Parts:
             news=shared.news,
             clock=shared.clock,
             pending=Pending(shared.ledger, pipeline.read),
+            ready=pipeline.scanned.wait,
             since=shared.since,
         )
         self.purge = Purge(

@@ -212,11 +212,11 @@ class Summaries:
                 refusals += 1
                 if refusals > REFUSALS_MAX:
                     raise
-                sent = sum(len(one.encode("utf-8", "replace")) for one in chunk)
+                sent = _size(chunk)
                 if task.drops and len(chunk) > 1 and sent <= DROPPED_BYTES:
                     kept = without_oldest(chunk) or chunk[-1:]
                     dropped += len(chunk) - len(kept)
-                    left = [*kept, *rest]
+                    left, size = [*kept, *rest], _size(kept)
                 elif sent // 2 < SMALLEST_BYTES:
                     raise
                 else:
@@ -321,6 +321,11 @@ def _counted(clean: Redactor, counts: dict[str, int], text: str) -> str:
     for kind, number in found.items():
         counts[kind] = counts.get(kind, 0) + number
     return safe
+
+
+def _size(parts: Sequence[str]) -> int:
+    """Bytes of a text of these parts."""
+    return sum(len(one.encode("utf-8", "replace")) + 2 for one in parts)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Coroutine
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,7 @@ def auto(
             news=held.news,
             clock=clock,
             pending=Pending(held.library.ledger, held.read),
+            ready=partial(asyncio.sleep, 0),
             since=NOW,
         )
         return await work(made, clock)

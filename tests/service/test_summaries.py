@@ -348,6 +348,26 @@ def test_a_long_compaction_goes_in_smaller_pieces_first(desk: Desk, at_once: lis
     assert made.notes == ()
 
 
+def test_what_is_left_out_makes_the_request_smaller(desk: Desk, at_once: list[float]) -> None:
+    """S3.24: each try is shorter than the one before, though there is more behind it."""
+
+    class Small(Scripted):
+        async def generate(self, prompt: Prompt, *, timeout: float) -> Reply:
+            self.calls.append(prompt)
+            if len(prompt.user) > 15_000:
+                raise ContextTooLargeError("big")
+            return Reply(text="Sum.", model="m")
+
+    model = Small([])
+    desk.models = [model]
+    base = replace(TASK.base, kind="checkpoint")
+    made = desk.write(replace(long(120), base=base, drops=True))
+    refused = [len(call.user) for call in model.calls if len(call.user) > 15_000]
+    assert refused == sorted(set(refused), reverse=True)
+    assert "oldest parts" in made.notes[-1]
+    assert numbers(model)[-1][-1] == 119
+
+
 def test_a_text_that_no_model_takes_is_an_error(desk: Desk, at_once: list[float]) -> None:
     """S3.24: the number of tries is bounded, whatever may be left out; a local model goes last."""
     for drops in (False, True):
