@@ -285,7 +285,7 @@ def test_only_growth_counts(world: World) -> None:
 
 
 def test_an_end_in_the_middle_leaves_nothing_behind(world: World) -> None:
-    """W1, S2.20: kill -9 while a model writes: no segment, no torn file; the next daemon makes it."""
+    """W1, S2.20: kill -9 while a model writes: no segment, no torn file; the next one makes it."""
     world.scripted({"delay": 30})
     world.env |= ENV
     session = world.session(turns=10)
