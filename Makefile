@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
-.PHONY: demo run test check bench lock clean
+.PHONY: demo run test test-browser check bench screenshots lock clean
 
 demo: $(VENV)/.runtime  ## make sample sessions, index them, look them up; leaves nothing behind
 	$(BIN)/python -m indexerd.demo
@@ -15,8 +15,11 @@ demo: $(VENV)/.runtime  ## make sample sessions, index them, look them up; leave
 run: $(VENV)/.runtime  ## the daemon in the foreground, on your own sessions
 	$(BIN)/indexerd run
 
-test: $(VENV)/.dev  ## the whole suite
-	$(BIN)/python -m pytest -q -n 2
+test: $(VENV)/.dev  ## the suite, but for what needs a browser
+	$(BIN)/python -m pytest -q -n 2 -m "not browser"
+
+test-browser: $(VENV)/.dev  ## the pages in Chromium, where one is installed
+	$(BIN)/python -m pytest -q -n 2 -m browser -rs tests/browser
 
 check: $(VENV)/.dev  ## linters, types, floors
 	$(BIN)/ruff check .
@@ -26,6 +29,9 @@ check: $(VENV)/.dev  ## linters, types, floors
 
 bench: $(VENV)/.dev  ## measured figures, against limits of the same run
 	for script in bench/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+screenshots: $(VENV)/.dev  ## the pictures of the README, of sessions that are made up
+	$(BIN)/python tests/browser/screenshots.py
 
 $(VENV)/.runtime: requirements.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo "indexerd needs Python 3.11 or newer" >&2; exit 1; }
@@ -42,7 +48,7 @@ lock: $(VENV)/.runtime  ## pin all dependencies anew, with hashes and without do
 	$(BIN)/python -m pip install --quiet 'pip-tools>=7.5'
 	$(BIN)/python -m piptools compile --quiet --generate-hashes --strip-extras --allow-unsafe \
 		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate --no-header \
-		--extra mcp --extra zst -o requirements.lock pyproject.toml requirements-build.in
+		--extra mcp --extra web --extra zst -o requirements.lock pyproject.toml requirements-build.in
 	$(BIN)/python -m piptools compile --quiet --generate-hashes --strip-extras --allow-unsafe \
 		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate --no-header \
 		-c requirements.lock -o requirements-dev.lock requirements-dev.in

@@ -184,10 +184,28 @@ class Log(Section):
     format: Literal["auto", "json", "console"] = "auto"
 
 
+def listen_address(text: str) -> tuple[str, int]:
+    """Host and port of `HOST:PORT`; ValueError for one that others than this machine can reach."""
+    host, colon, port = text.strip().rpartition(":")
+    host = host.strip("[]")
+    if not colon or not _loopback(host):
+        raise ValueError("must be HOST:PORT with a host on loopback, for example 127.0.0.1:7117")
+    if not port.isascii() or not port.isdigit() or int(port[:6]) > PORT_MAX:
+        raise ValueError("the port must be a number from 0 to 65535")
+    return host, int(port)
+
+
 class Web(Section):
     """The web view; empty = off."""
 
-    listen: str = ""
+    listen: Annotated[str, Field(max_length=100)] = ""
+
+    @field_validator("listen")
+    @classmethod
+    def _on_loopback(cls, text: str) -> str:
+        if text:
+            listen_address(text)
+        return text
 
 
 class Agent(Section):
@@ -244,6 +262,7 @@ class Loaded:
     problems: tuple[dict[str, str], ...] = ()
 
 
+PORT_MAX = 65_535
 SHOWN_MAX = 200  # characters of a key or a message
 _SNAKE = re.compile(r"(?<=[a-z0-9])([A-Z])")
 _FREE_KEYS = ("providers.openai.prices",)  # tables whose keys are the user's own words

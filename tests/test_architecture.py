@@ -31,6 +31,7 @@ MAY_REPLACE = {
     "io/newfile.py": "an export, over a file that its user wants replaced",
     "io/rotating.py": "the log's files move on by one",
     "io/catalog_file.py": "a damaged catalog is put aside",
+    "io/web_place.py": "where the web view listens, and its key where there was none",
 }
 # Who may open a file for writing, and why. No session file is among what they write.
 MAY_WRITE = {
@@ -45,6 +46,7 @@ MAY_WRITE = {
     "io/newfile.py": "a branch as a new session file, or an export, at its user's word",
     "io/catalog_file.py": "the catalog, made private before SQLite opens it",
     "io/ledger.py": "the ledger, made private before SQLite opens it",
+    "io/web_place.py": "the web view's key, and where it listens",
     "llm/scripted.py": "the fake model counts its calls, in tests",
     "cli/streams.py": "/dev/null in the place of a stream that is gone",
     "demo.py": "sample sessions, in a temporary home",

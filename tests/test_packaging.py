@@ -74,8 +74,8 @@ def test_the_wheel_holds_the_program_and_its_data(wheel: Path) -> None:
         names = {name for name in held.namelist() if ".dist-info/" not in name}
         shipped = {name: held.read(f"indexerd/_data/{name}") for name in SHIPPED}
     package = (ROOT / "indexerd").rglob("*")
-    # Agents' own files, and the page of an export, are data beside the modules.
-    kinds = (".py", ".typed", ".ts", ".js", ".md", ".css", ".html")
+    # Agents' own files, and the pages of the view, are data beside the modules.
+    kinds = (".py", ".typed", ".ts", ".js", ".md", ".css", ".html", ".svg")
     modules = {str(path.relative_to(ROOT)) for path in package if path.suffix in kinds}
     assert "indexerd/integrations/pi/index.ts" in modules
     assert "indexerd/py.typed" in modules

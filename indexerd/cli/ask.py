@@ -56,13 +56,18 @@ def read(app: App, method: str, params: dict[str, Any]) -> Any:
         return ask(app, method, params)
     except DaemonDownError:
         given = {key: value for key, value in params.items() if value is not None}
-        answers, home = offline(app)
         click.echo("indexerd: no daemon runs; answering from what is stored", err=True)
-        if method == "get":
-            return answers.get(given, home)
-        if method == "as_sent":
-            return _as_sent(app, answers.row(given["ref"], cwd=given.get("cwd")))
-        return getattr(answers, method)(given)
+        return stored(app, method, given)
+
+
+def stored(app: App, method: str, given: dict[str, Any]) -> Any:
+    """Answer a question that only looks, without a daemon."""
+    answers, home = offline(app)
+    if method == "get":
+        return answers.get(given, home)
+    if method == "as_sent":
+        return _as_sent(app, answers.row(given["ref"], cwd=given.get("cwd")))
+    return getattr(answers, method)(given)
 
 
 def offline(app: App) -> tuple[Answers, Any]:

@@ -93,24 +93,22 @@ def _made(
 ) -> tuple[str, str]:
     """A name for the file, and its text."""
     import time
-    from functools import partial
 
     from indexerd.core.redact_extra import compile_extra
     from indexerd.core.times import iso
-    from indexerd.service import exports
-    from indexerd.service.looks import look_alone
+    from indexerd.service.exports import Asked, Wish, file_of
     from indexerd.service.preview import alone
 
-    wish = exports.Wish(form[0], form[1], compile_extra(settings.redact.extra_patterns))
+    wish = Wish(form[0], form[1], compile_extra(settings.redact.extra_patterns))
     stored = _stored(app, {"ref": ref, "cwd": project()})
     row = stored["session"]
     with alone(row, settings, os.environ, Path.home()) as library:
-        work = partial(exports.read_session, wish=wish)
-        read = look_alone(library, row["sessionId"], leaf, work)
-    read.warnings += stored.get("warnings", ())
-    head = exports.head_of(stored, _kin(app, row), iso(time.time()))
-    found = exports.document_of(head, read, wish)
-    return exports.file_name(found["session"], wish), exports.text_of(found, wish)
+        asked = Asked(stored, _kin(app, row), iso(time.time()), leaf)
+        return file_of(library, asked, wish, _go_on)
+
+
+def _go_on() -> None:
+    """Nothing ends this work but the end of the process."""
 
 
 def _stored(app: App, params: dict[str, Any]) -> dict[str, Any]:
@@ -125,12 +123,10 @@ def _stored(app: App, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def _kin(app: App, row: dict[str, Any]) -> dict[str, Any]:
-    from indexerd.service.exports import kin_of
-
     if not where(app).catalog.exists():
         return {}
     answers, _ = offline(app)
-    return kin_of(answers, row)
+    return answers.kin(row)
 
 
 # -- the file ------------------------------------------------------------------------------------

@@ -34,6 +34,11 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "continue-recent": ("resume", "continue_recent", "Print the newest session of a project."),
     "tree": ("tree", "tree", "Show a session's tree: every branch, with labels."),
     "branches": ("tree", "branches", "List the branches of a session, by their last entries."),
+    "family": (
+        "family",
+        "family",
+        "Show the sessions that one came from, and all that came from them.",
+    ),
     "path": ("tree", "path", "List the entries from the root to the leaf."),
     "context": ("tree", "context", "Show what the agent would hand its model."),
     "ask": ("question", "ask", "Ask one past session a question."),
@@ -76,6 +81,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "config": ("config", "config", "Show and check the configuration."),
     "doctor": ("doctor", "doctor", "Check the set-up, and say what to mend."),
     "service": ("service", "service", "Run the daemon at every login (systemd or launchd)."),
+    "web": ("web", "web", "Look at sessions in a browser: home, search, trees, live."),
     "mcp": ("mcp", "mcp", "Serve coding agents by the Model Context Protocol."),
     "integrate": (
         "integrate",

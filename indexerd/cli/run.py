@@ -28,7 +28,8 @@ def run(app: App, once: bool) -> int:
     """Run the daemon in the foreground; --once for a single pass."""
     from indexerd.io import logs
     from indexerd.service.config import read_config
-    from indexerd.service.daemon import Daemon, Start, make_private
+    from indexerd.service.daemon import Daemon, Start
+    from indexerd.service.process import make_private
 
     os.umask(0o077)
     places = where(app)
@@ -40,7 +41,7 @@ def run(app: App, once: bool) -> int:
         logs.configure(level, settings.log.format, log_file=places.log, stderr=sys.stderr)
 
     set_logging(loaded.settings)
-    start = Start(places, loaded, os.environ, Path.home(), set_logging)
+    start = Start(places, loaded, os.environ, Path.home(), set_logging, _view(app))
     try:
         daemon = Daemon(start, watching=not once)
     except WriteError as bad:  # a full disk: unlike 75, exit code 1 has systemd start us again
@@ -52,6 +53,14 @@ def run(app: App, once: bool) -> int:
         raise ConfigError(loaded.problems)
     _print(app, report)
     return report.exit_code
+
+
+def _view(app: App) -> list[str]:
+    """The command that serves the web view beside a daemon, but for its address."""
+    from indexerd.cli.integrate import command
+
+    config = ["--config", os.path.abspath(app.config)] if app.config else []  # noqa: PTH100 - keeps no `..`
+    return [*command(), *config, "web", "--beside-daemon", "--listen"]
 
 
 def _server(

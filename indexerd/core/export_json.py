@@ -65,7 +65,12 @@ class Head:
     generator: str = "indexerd"
 
 
-def document(
+def document(head: Head, story: Story, **more: Any) -> dict[str, Any]:
+    """The document; `more` as for `about`."""
+    return about(head, story, **more) | {"nodes": [node_json(one, story) for one in story.nodes]}
+
+
+def about(
     head: Head,
     story: Story,
     *,
@@ -75,10 +80,13 @@ def document(
     redacted: bool = False,
     warnings: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """The document. `tips` and `digests` have their places already."""
+    """The document but for its nodes: what is made anew, while most of those stay.
+
+    `tips` and `digests` have their places already.
+    """
     row, meta = head.row, head.meta
     leaf = story.leaf
-    found: dict[str, Any] = {
+    return {
         "format": FORMAT,
         "schema": SCHEMA,
         "generator": head.generator,
@@ -97,16 +105,22 @@ def document(
         "tips": [dict(one) for one in tips],
         "digests": [dict(one) for one in digests],
         "beats": [beat_json(one) for one in story.beats],
-        "nodes": [node_json(one, story) for one in story.nodes],
     }
-    return found
 
 
 def node_json(node: Node, story: Story) -> dict[str, Any]:
     """An entry as an object; what is empty is left out, but for its place and its text."""
+    above = None if node.above == ROOT else story.nodes[node.above].id
+    return {"id": node.id, "parentId": above} | _said(node)
+
+
+def row_json(node: Node, row: int) -> dict[str, Any]:
+    """An entry of a live document: its row tells it from all others, whatever comes and goes."""
+    return {"row": row, "id": node.id} | _said(node)
+
+
+def _said(node: Node) -> dict[str, Any]:
     found: dict[str, Any] = {
-        "id": node.id,
-        "parentId": None if node.above == ROOT else story.nodes[node.above].id,
         "above": node.above,
         "ordinal": node.ordinal,
         "kind": node.kind.name.lower(),

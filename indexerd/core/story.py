@@ -69,6 +69,13 @@ class Node:
     ordinal: int = 0
     above: int = ROOT  # the place of its parent in the list
     active: bool = False
+    _brief: str | None = field(default=None, compare=False, repr=False)
+
+    def brief(self) -> str:
+        """The text as a beat says it; made once, for a story that goes on is told often."""
+        if self._brief is None:
+            self._brief = _line(self.text, LINE_MAX)
+        return self._brief
 
 
 @dataclass(slots=True)
@@ -212,23 +219,25 @@ def story_of(
 ) -> Story:
     """The story of a state's tree, seen from its leaf. `drafts`: a node for each of `kept_rows`.
 
+    The drafts become the story's nodes; they may be told again, once this story is done with.
     `gists`: by the row of a branch's last entry what the branch was about, and who says so.
     """
     tree = _Tree(state, drafts)
     nodes = [drafts[row] for row in tree.rows]
     places = {row: place for place, row in enumerate(tree.rows)}
-    for place in map(places.get, state.path()):
-        if place is not None:
-            nodes[place].active = True
     for row, place in places.items():
         label = labels.get(state.id(row))
         nodes[place].label = _line(label, LABEL_MAX) if label else None
         nodes[place].ordinal = state.ordinals[row]
+        nodes[place].active = False  # of a draft that was in a story before, nothing stays
     leaf = ROOT if state.leaf == NOWHERE else places.get(state.leaf, ROOT)
-    told = {places[row]: gist for row, gist in (gists or {}).items() if row in places}
-    beats = _Beats(nodes, tree, leaf).all(_heads(tree, told))
     rows = len({state.index.get(one, at) for at, one in enumerate(state.ids)})
-    return Story(nodes, beats, leaf, places, dropped=rows - len(nodes))
+    found = Story(nodes, [], leaf, places, dropped=rows - len(nodes))
+    for place in found.path():
+        nodes[place].active = True
+    told = {places[row]: gist for row, gist in (gists or {}).items() if row in places}
+    found.beats = _Beats(nodes, tree, leaf).all(_heads(tree, told))
+    return found
 
 
 class _Tree:
@@ -333,7 +342,7 @@ class _Beats:
                 beat = Beat(kind, place, place, depth, begins=begins)
                 beat.gist, beat.gist_source = gists.get(place, ("", "")) if begins else ("", "")
                 said = kind != "work" and not node.hidden
-                beat.text = _line(node.text, LINE_MAX) if said else ""
+                beat.text = node.brief() if said else ""
                 found.append(beat)
             self._take(beat, place, node)
         return found
@@ -356,7 +365,7 @@ class _Beats:
             return
         if node.kind is Kind.ASSISTANT and not node.failed and node.text.strip():
             beat.answers += 1
-            beat.text = _line(node.text, LINE_MAX)  # the last one tells best what came of it
+            beat.text = node.brief()  # the last one tells best what came of it
         for name, _ in node.calls:
             if name and (name in beat.calls or len(beat.calls) < TOOLS_MAX):
                 beat.calls[name] = beat.calls.get(name, 0) + 1

@@ -17,7 +17,6 @@ batches, as fast as by a bare FTS5 table. (SQLite 3.40, bench/bench_lookup.py.)
 
 from __future__ import annotations
 
-import base64
 import json
 import sqlite3
 import sys
@@ -25,14 +24,16 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from indexerd.core.family import Link
 from indexerd.core.names import Known
 from indexerd.core.query import parse, scrub
 from indexerd.core.times import iso_ms
 from indexerd.errors import StateError, UsageError
+from indexerd.io import catalog_kin
+from indexerd.io.catalog_cursor import opened, sealed
 from indexerd.io.catalog_file import (
     is_absent,
     is_damage,
@@ -162,6 +163,18 @@ class Catalog:
         rows = self._ask(lambda db: db.execute(sql, (scrub(path),)).fetchall())
         return tuple(json.loads(row) for (row,) in rows)
 
+    def links(self, session_ids: Iterable[str]) -> list[Link]:
+        """Which session each of these came from; unknown ones are left out."""
+        return self._ask(lambda db: catalog_kin.links(db, session_ids))
+
+    def children(self, parents: Iterable[str]) -> list[Link]:
+        """The sessions that came from these: their ids, or files that nobody has met."""
+        return self._ask(lambda db: catalog_kin.children(db, parents))
+
+    def carry_on(self, pairs: Iterable[tuple[str, str]]) -> dict[str, bool | None]:
+        """Whether the child of each pair goes on where its parent ended; None: not known."""
+        return self._ask(lambda db: {b: catalog_kin.carries_on(db, a, b) for a, b in pairs})
+
     def count(self) -> int:
         """How many sessions there are, hidden ones included."""
         sql = "SELECT count(*) FROM record"
@@ -204,7 +217,7 @@ class Catalog:
         seal = repr((agent, cwd, since, archived, subagents))
         if cursor is not None:
             where.append("modified <= ? AND (modified < ? OR id > ?)")
-            modified, last = _opened(cursor, seal)
+            modified, last = opened(cursor, seal)
             values += [modified, modified, last]
         limit = _limited(limit)
         sql = (
@@ -214,7 +227,7 @@ class Catalog:
         )
         found = self._ask(lambda db: db.execute(sql, (*values, limit + 1)).fetchall())
         following = (
-            _sealed(found[limit - 1][1], found[limit - 1][2], seal) if len(found) > limit else None
+            sealed(found[limit - 1][1], found[limit - 1][2], seal) if len(found) > limit else None
         )
         return Page(tuple(text for text, _, _ in found[:limit]), following)
 
@@ -366,31 +379,3 @@ def _filters(
         where.append("modified >= ?")
         values.append(moment)
     return where, values
-
-
-def _sealed(modified: int, session_id: str, filters: str) -> str:
-    place = json.dumps([modified, session_id]).encode()
-    return base64.urlsafe_b64encode(_seal(place, filters) + place).decode()
-
-
-def _opened(cursor: str, filters: str) -> tuple[int, str]:
-    try:
-        held = base64.b64decode(cursor.encode("ascii"), b"-_", validate=True)
-    except ValueError:
-        held = b""
-    place = held[_SEAL_SIZE:]
-    if not place or held[:_SEAL_SIZE] != _seal(place, filters):
-        raise UsageError(
-            "not a cursor of this list", hint="leave the cursor out to begin with the first page"
-        )
-    modified, session_id = json.loads(place)
-    return modified, session_id
-
-
-def _seal(place: bytes, filters: str) -> bytes:
-    """Tells a cursor of this list from a forged, cut or foreign one; it is no secret."""
-    text = filters.encode("utf-8", "replace") + b"\0" + place
-    return blake2b(text, digest_size=_SEAL_SIZE, person=b"indexerd page").digest()
-
-
-_SEAL_SIZE = 8

@@ -23,7 +23,7 @@ from pathlib import Path
 from indexerd.core.query import MATCH_TOKENIZER
 from indexerd.errors import AccessError, StateError, WriteError
 
-VERSION = 1
+VERSION = 2  # 2: sessions have a parent
 _WORDS_IN_MEMORY = 8 << 20  # bytes
 _BUSY_MS = 5000
 _LOG_PAGES = 8000  # of 4 KiB, before the write-ahead log is brought into the file
@@ -33,10 +33,11 @@ _SCHEMA = f"""
 CREATE TABLE session (
   no INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, agent TEXT, cwd TEXT, file TEXT,
   modified INTEGER, created INTEGER, archived INTEGER, gone INTEGER, subagent INTEGER,
-  name TEXT, named INTEGER, aliases TEXT, row_seal BLOB, text_seal BLOB, mark TEXT);
+  parent TEXT, name TEXT, named INTEGER, aliases TEXT, row_seal BLOB, text_seal BLOB, mark TEXT);
 CREATE INDEX session_listed
   ON session (modified DESC, id, agent, cwd, archived, gone, subagent);
 CREATE INDEX session_file ON session (file);
+CREATE INDEX session_parent ON session (parent) WHERE parent IS NOT NULL;
 CREATE TABLE record (no INTEGER PRIMARY KEY, row TEXT NOT NULL);
 CREATE TABLE about (
   no INTEGER PRIMARY KEY, name TEXT, tags TEXT, description TEXT, summary TEXT, nearly TEXT);

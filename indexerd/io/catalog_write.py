@@ -51,7 +51,7 @@ class _Item:
     text_seal: bytes
 
 
-_SET = "agent, cwd, file, modified, created, archived, gone, subagent, name, named, aliases"
+_SET = "agent, cwd, file, modified, created, archived, gone, subagent, parent, name, named, aliases"
 _ABOUT = "name, tags, description, summary"
 
 
@@ -73,6 +73,7 @@ def _item(row: Mapping[str, Any], text: SearchText) -> _Item:
         held.modified,
         iso_ms(str(row.get("createdAt") or "")),
         *(bool(row.get(key)) for key in ("archived", "gone", "subagent")),
+        scrub(str(row.get("parentSessionId") or row.get("parentSessionFile") or "")) or None,
         scrub(held.name),
         held.named,
         aliases,

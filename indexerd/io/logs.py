@@ -137,6 +137,8 @@ class Event(StrEnum):
     BUDGET_UNSETTLED = "budget.unsettled"
     SOCKET_REJECTED = "socket.rejected"
     CONFIG_INVALID = "config.invalid"
+    WEB_STARTED = "web.started"
+    WEB_ENDED = "web.ended"
 
 
 def get_logger() -> FilteringBoundLogger:

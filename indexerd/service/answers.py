@@ -23,6 +23,7 @@ from indexerd.errors import (
 )
 from indexerd.io.catalog import Catalog, Page
 from indexerd.paths import meta_name, user_name
+from indexerd.service.family import Kindred
 
 if TYPE_CHECKING:
     from indexerd.meta import UserFile
@@ -180,6 +181,18 @@ class Answers:
             cursor = page.next_cursor
             if cursor is None:
                 return found
+
+    def family(self, params: dict[str, Any]) -> dict[str, Any]:
+        """The sessions that one came from, and those that came from it or from its ancestors."""
+        return self.family_of(self.row(_text(params, "ref"), cwd=word(params, "cwd")))
+
+    def family_of(self, row: dict[str, Any]) -> dict[str, Any]:
+        """The same for a row, in any thread."""
+        return Kindred(self._catalog, self._hidden).family(row)
+
+    def kin(self, row: dict[str, Any]) -> dict[str, Any]:
+        """The ids of a session's parent, forks and sub-agents."""
+        return Kindred(self._catalog, self._hidden).kin(row)
 
     def held(self, params: dict[str, Any], key: str, home: Home) -> tuple[dict[str, Any], Held]:
         """The row of a session, and what its user and its agent noted of it."""

@@ -17,7 +17,6 @@ from indexerd.core import wire
 from indexerd.core.times import iso
 from indexerd.errors import IndexerdError, NotFoundError, UsageError
 from indexerd.service.answers import Answers, flag, word
-from indexerd.service.health import status
 from indexerd.service.indexing import Done
 from indexerd.service.looks import Looks
 from indexerd.service.news import ALIASES
@@ -61,10 +60,12 @@ class Api:
         sidecars: Sidecars,
         clock: Callable[[], float],
         *,
+        status: Callable[[], dict[str, Any]],
         looks: Looks,
         more: Mapping[str, Method] | None = None,
     ) -> None:
-        """`more` are methods of parts that answer for themselves."""
+        """`status()` says how things stand; `more` are methods of parts that answer themselves."""
+        self._told = status
         self._pipeline = pipeline
         self._answers = answers
         self._treasury = treasury
@@ -136,7 +137,7 @@ class Api:
         }
 
     def _status(self, _params: dict[str, Any], _peer: Peer) -> dict[str, Any]:
-        return status(self._pipeline, self._treasury, self._started)
+        return self._told()
 
     def _get(self, params: dict[str, Any], _peer: Peer) -> dict[str, Any]:
         found: dict[str, Any] = self._answers.get(params, self._meta_dir)

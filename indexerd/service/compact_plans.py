@@ -15,7 +15,7 @@ from typing import Any
 from indexerd.core import compact_opencode, compact_pi
 from indexerd.core.branch_pi import WINDOW, branch_rows, prepare_branch
 from indexerd.core.clean import clean_text
-from indexerd.core.context import Message, Read
+from indexerd.core.context import Message
 from indexerd.core.decisions import decisions
 from indexerd.core.history import FileLists, file_lists, merged
 from indexerd.core.inject import own_words
@@ -26,7 +26,7 @@ from indexerd.core.summary_prompts import PREVIOUS_MAX
 from indexerd.core.talk import NO_TALK, Talk, said_in
 from indexerd.core.transcript import Redactor
 from indexerd.errors import SessionEmptyError, UsageError
-from indexerd.events import Entry, Kind
+from indexerd.events import Kind
 from indexerd.llm.threads import Check
 from indexerd.service.calls import redactor
 from indexerd.service.compact_past import (
@@ -111,7 +111,7 @@ def compaction(
     files are those of the whole path.
     """
     with taken.lines as lines:
-        read = _checked(reader(taken, lines), check)
+        read = reader(taken, lines, check)
         steps = steps_of(taken.state, read)
         look = Look(taken, read, steps, redactor(settings), whole=handoff)
         if not any(step.speeches for step in look.steps):
@@ -278,7 +278,7 @@ def branch(
     rows = branch_rows(state, row_of(state, leaf), state.leaf)
     budget = max(1, (window or WINDOW) - settings.digest.reserve_tokens)
     with taken.lines as lines:
-        read = _checked(reader(taken, lines), check)
+        read = reader(taken, lines, check)
         found = prepare_branch(raw_steps(state, read, rows, edits=False), budget)
     look = Look(taken, read, [], clean)
     talk = look.talk(look.summed(found.speeches))
@@ -344,14 +344,6 @@ def _cut(previous: str, talk: Talk) -> tuple[str, ...]:
     if more <= 0 or not talk.parts:
         return ()
     return (f"{more} characters at the end of the earlier summary were too much",)
-
-
-def _checked(read: Read, check: Check) -> Read:
-    def checked(row: int) -> Entry:
-        check()
-        return read(row)
-
-    return checked
 
 
 def strategy_of(value: str | None) -> str | None:

@@ -9,19 +9,17 @@ dropped, the ledger brought up to date, the socket removed.
 from __future__ import annotations
 
 import asyncio
-import math
 import os
-import resource
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from indexerd.errors import AccessError, IndexerdError, WriteError
+from indexerd.errors import IndexerdError, WriteError
 from indexerd.io import kept
 from indexerd.io.catalog import Catalog
 from indexerd.io.claims import hold_directory
@@ -39,6 +37,7 @@ from indexerd.llm.registry import Models
 from indexerd.paths import Places
 from indexerd.service.answers import Answers
 from indexerd.service.api import Api
+from indexerd.service.companion import Companion
 from indexerd.service.config import read_config
 from indexerd.service.health import status
 from indexerd.service.indexing import Indexer
@@ -47,12 +46,12 @@ from indexerd.service.news import News
 from indexerd.service.once import Report, run_once
 from indexerd.service.parts import Parts, Shared
 from indexerd.service.pipeline import Pipeline
+from indexerd.service.process import last_at_work, make_private, raise_file_limit
 from indexerd.service.reader import Reader
 from indexerd.service.treasury import Treasury
 from indexerd.settings import Loaded, Settings
 
 BREAKERS = "breaker"
-FILES_WANTED = 4096
 TICK_SECONDS = 10.0  # between looks at socket file, watcher and watchdog
 SWITCH_SECONDS = 0.002  # a busy reader thread lets the loop have the interpreter after this
 
@@ -87,6 +86,7 @@ class Start:
     env: Mapping[str, str]
     home: Path
     set_logging: Callable[[Settings], None]
+    view: Sequence[str] = ()  # the command of the web view; its address is put behind it
 
 
 class Daemon:
@@ -124,12 +124,14 @@ class Daemon:
         self.answers = Answers(self._catalog, time.time)
         self.pipeline.on_row = self.answers.row_changed
         self.parts = Parts(self._shared())
+        self.companion = self._companion()
         self.api = Api(
             self.pipeline,
             self.answers,
             self.treasury,
             self.parts.sidecars,
             time.time,
+            status=self._status,
             looks=self.parts.looks,
             more=self.parts.methods(),
         )
@@ -185,6 +187,19 @@ class Daemon:
             clock=time.time,
             since=self._since,
         )
+
+    def _companion(self) -> Companion:
+        return Companion(
+            self._start.view,
+            listen=lambda: self._settings().web.listen if self._start.view else "",
+            env=self._start.env,
+            news=self.news,
+            clock=time.time,
+        )
+
+    def _status(self) -> dict[str, Any]:
+        more = self.companion.problems()
+        return status(self.pipeline, self.treasury, self._started, more)
 
     def _models(self) -> list[Model]:
         """Models for a question: with a bad configuration none that leaves the machine.
@@ -261,6 +276,7 @@ class Daemon:
             tasks = [
                 asyncio.create_task(self.pipeline.run()),
                 asyncio.create_task(self.parts.auto_digests.run()),
+                asyncio.create_task(self.companion.run()),
                 asyncio.create_task(self._tend(server, notifier, failed)),
                 asyncio.create_task(stopping.wait()),
                 asyncio.create_task(failed.wait()),
@@ -309,8 +325,7 @@ class Daemon:
             if not self.pipeline.stalled():
                 notifier.watchdog()
             pipeline = self.pipeline
-            found = status(pipeline, self.treasury, self._started)
-            self.news.status(found["state"])
+            self.news.status(self._status()["state"])
             notifier.status(f"{len(pipeline.known)} sessions, {len(pipeline.jobs)} queued")
             try:
                 await server.check()
@@ -347,6 +362,7 @@ class Daemon:
         kept.keep(self._start.places.state_dir, loaded.settings.privacy, loaded.settings.redact)
         self._start.set_logging(loaded.settings)
         await self.pipeline.reload(loaded, Models(loaded.settings, self._start.env))
+        self.companion.reload()
         self.news.say(Event.DAEMON_CONFIG_RELOADED, {})
 
     def _warn_of_models(self) -> None:
@@ -363,31 +379,3 @@ class Daemon:
     def _defect(self, method: str, error: BaseException) -> None:
         if isinstance(error, Exception):
             self.news.defect(Event.SOCKET_REJECTED, method, error)
-
-
-def last_at_work(ledger: Path) -> float:
-    """When the last daemon was, in seconds since the epoch; infinite where there was none."""
-    try:
-        return ledger.stat().st_mtime
-    except OSError:
-        return math.inf
-
-
-def make_private(directory: Path) -> None:
-    """Make our own directory, for us alone."""
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = directory.stat()
-        if found.st_uid == os.getuid() and directory.name == "indexerd":  # else it may be shared
-            directory.chmod(0o700)
-    except OSError as bad:
-        raise AccessError(f"{directory}: {bad.strerror}") from None
-
-
-def raise_file_limit() -> None:
-    """Allow as many open files as the system lets us: launchd's default is too low for us."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = FILES_WANTED if hard == resource.RLIM_INFINITY else min(FILES_WANTED, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        with suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -113,7 +113,7 @@ def planned(taken: Taken, check: Check, settings: Settings, *, manual: bool) -> 
     if not many and not _may_be_large(wanted, place):
         return replace(plan, span=None, why=plan.why or BELOW)
     with taken.lines as lines:
-        read = _checked(reader(taken, lines), check)
+        read = reader(taken, lines, check)
         if not many and not outgrown(taken, read, wanted):
             return replace(plan, span=None, why=BELOW)
         return _read(plan, rows, taken, read, settings)
@@ -204,14 +204,6 @@ def _commands(entries: Iterable[Entry], clean: Redactor) -> list[str]:
             found[shown] = None
     found.pop("", None)
     return list(found)[-COMMANDS_MAX:]
-
-
-def _checked(read: Read, check: Check) -> Read:
-    def checked(row: int) -> Entry:
-        check()
-        return read(row)
-
-    return checked
 
 
 def _once(rows: list[int], entries: list[Entry]) -> Read:

@@ -17,13 +17,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 from indexerd import __version__
 from indexerd.core import export_html, export_json, export_md
 from indexerd.core.clean import bare, clean_line
-from indexerd.core.export_html import ASSETS, Assets
-from indexerd.core.export_json import Head, document
+from indexerd.core.export_html import EXPORT_PARTS, PAGE, STYLE, Assets
+from indexerd.core.export_json import Head, about, document
 from indexerd.core.redact import redact
 from indexerd.core.segments import chain, encode, message_rows, rows_between
 from indexerd.core.session import SessionState
@@ -32,7 +32,9 @@ from indexerd.core.story import Cut, Node, Story, kept_rows, node_of, story_of, 
 from indexerd.errors import IndexerdError
 from indexerd.events import Entry
 from indexerd.llm.threads import Check
-from indexerd.service.answers import Answers, is_fork
+from indexerd.service.library import Library
+from indexerd.service.live_drafts import Drafts
+from indexerd.service.looks import look_alone
 from indexerd.service.stored_digest import stored_segments
 from indexerd.service.views import Taken, branches, reader
 
@@ -42,7 +44,6 @@ TOTAL_MAX = 12_000_000  # of all, before each has less
 ROOMS = (TEXT_MAX, 4000, 1000, 200)
 MARGIN = 8192  # characters past a cut in which the rest of a secret may stand
 KIN_MAX = 200  # ids of each kind
-PAGES_MAX = 40  # of sessions that are looked through for kin
 STEM_MAX = 60
 
 
@@ -66,30 +67,30 @@ class Read:
     warnings: list[str] = field(default_factory=list)
 
 
-def read_session(taken: Taken, check: Check, wish: Wish) -> Read:
-    """Read all of a session. ValueError: a line is no JSON, the session must be reread."""
+def read_session(taken: Taken, check: Check, wish: Wish, drafts: Drafts | None = None) -> Read:
+    """Read all of a session, or what is not in `drafts` yet: those of an earlier, equal wish.
+
+    ValueError: a line is no JSON, the session must be reread.
+    """
     state = taken.state
     rows = sorted(kept_rows(state))
     room = _room(state, rows)
-    cut, names = cutter(wish), dict[str, str]()
+    cut, held = cutter(wish), drafts or Drafts()
     with taken.lines as lines:
-        read = reader(taken, lines)
+        read = reader(taken, lines, check)
 
-        def checked(row: int) -> Entry:
-            check()
-            return read(row)
+        def draft(row: int) -> Node:
+            return node_of(read(row), turn_of(state, row), room, cut, held.names)
 
-        drafts: dict[int, Node] = {
-            row: node_of(checked(row), turn_of(state, row), room, cut, names) for row in rows
-        }
-        tips = branches(taken, _clean(checked, wish), {})["tips"]
+        nodes = held.nodes(state, lines, rows, room, draft)
+        tips = branches(taken, _clean(held.reading(state, read), wish), {})["tips"]
     labels = {key: cut(text, STEM_MAX * 8) for key, text in taken.labels.items()}
     gists = {
         row: (cut(tip["gist"], TEXT_MAX), tip["gistSource"])
         for tip in tips
         if "gist" in tip and (row := state.row(tip["leafId"])) is not None
     }
-    story = story_of(state, drafts, labels, gists)
+    story = story_of(state, nodes, labels, gists)
     found = Read(story, [_placed(tip, state, story) for tip in tips], [], room)
     found.digests = _digests(taken, story, found.warnings)
     lost = sum(1 for row in rows if not state.lengths[row])
@@ -124,18 +125,23 @@ def cutter(wish: Wish) -> Cut:
     """How texts are made fit: whole characters for a program, only what shows for people."""
 
     def cut(text: str, limit: int) -> str:
-        if limit <= 0:
+        if limit <= 0 or not text:
             return ""
         seen = text[: limit + MARGIN]
         if wish.redact:
             seen = redact(seen, wish.extra).text
             if len(text) > limit + MARGIN:
                 seen = seen[:-MARGIN]
-        if wish.format != "json":
-            seen = bare(seen).replace("\r\n", "\n")
-        return seen[:limit]
+        return (seen if wish.format == "json" else _shown(seen))[:limit]
 
     return cut
+
+
+def _shown(text: str) -> str:
+    """What of a text shows; most have nothing else, which a glance tells."""
+    if text.replace("\n", "").isprintable():
+        return text
+    return bare(text).replace("\r\n", "\n")
 
 
 def _placed(tip: Mapping[str, Any], state: SessionState, story: Story) -> dict[str, Any]:
@@ -179,43 +185,70 @@ def head_of(stored: Mapping[str, Any], kin: Mapping[str, Any], now: str) -> Head
     )
 
 
-def kin_of(answers: Answers, row: Mapping[str, Any]) -> dict[str, Any]:
-    """The ids of a session's parent, forks and sub-agents, as far as they are listed."""
+def kin_in(family: Mapping[str, Any], session_id: str) -> dict[str, Any]:
+    """The ids of a session's parent, forks and sub-agents, by what the method `family` answers."""
     kin: dict[str, Any] = {"forks": [], "subagents": []}
-    cursor: str | None = None
-    for _ in range(PAGES_MAX):
-        params = {"archived": True, "subagents": True, "limit": 500, "cursor": cursor}
-        page = answers.list({key: one for key, one in params.items() if one is not None})
-        for other in page["sessions"]:
-            if other.get("parentSessionId") == row["sessionId"]:
-                kin["forks" if is_fork(other) else "subagents"].append(other["sessionId"])
-        cursor = page.get("nextCursor")
-        if cursor is None:
-            break
-    found = {key: ids[:KIN_MAX] for key, ids in kin.items() if ids}
-    parent = row.get("parentSessionId")
-    return found | ({"parent": parent} if parent else {})
+    for one in family["members"]:
+        if one["sessionId"] == session_id and one.get("parentSessionId"):
+            kin["parent"] = one["parentSessionId"]
+        elif one.get("parentSessionId") == session_id:
+            kin["subagents" if one["relation"] == "subagent" else "forks"].append(one["sessionId"])
+    return {key: one[:KIN_MAX] if key != "parent" else one for key, one in kin.items() if one}
 
 
 # -- the file ------------------------------------------------------------------------------------
 
 
+class Asked(NamedTuple):
+    """What an export is made from besides the session's file: `stored` is the answer of `get`."""
+
+    stored: Mapping[str, Any]
+    kin: Mapping[str, Any]
+    now: str
+    leaf: str | None = None
+
+
+def file_of(library: Library, asked: Asked, wish: Wish, check: Check) -> tuple[str, str]:
+    """A name for the file, and its text, from a library that knows the session; blocks.
+
+    NotFoundError where the session's file is gone.
+    """
+    stored = asked.stored
+    session_id = stored["session"]["sessionId"]
+    read = look_alone(
+        library, session_id, asked.leaf, lambda taken, _: read_session(taken, check, wish)
+    )
+    read.warnings += stored.get("warnings", ())
+    found = document_of(head_of(stored, asked.kin, asked.now), read, wish)
+    return file_name(found["session"], wish), text_of(found, wish)
+
+
 def document_of(head: Head, read: Read, wish: Wish) -> dict[str, Any]:
     """The document, of which every form is made."""
-    found = document(
-        head,
-        read.story,
-        tips=read.tips,
-        digests=read.digests,
-        text_max=read.room,
-        redacted=wish.redact,
-        warnings=read.warnings,
-    )
-    fit = cutter(wish)
-    return found | {key: _fit(one, fit) for key, one in found.items() if key not in _FIT}
+    return _all_fit(document(head, read.story, **_read(read, wish)), wish)
+
+
+def about_of(head: Head, read: Read, wish: Wish) -> dict[str, Any]:
+    """The document but for its nodes."""
+    return _all_fit(about(head, read.story, **_read(read, wish)), wish)
+
+
+def _read(read: Read, wish: Wish) -> dict[str, Any]:
+    return {
+        "tips": read.tips,
+        "digests": read.digests,
+        "text_max": read.room,
+        "redacted": wish.redact,
+        "warnings": read.warnings,
+    }
 
 
 _FIT = frozenset({"nodes", "beats"})  # as their texts were read
+
+
+def _all_fit(found: Mapping[str, Any], wish: Wish) -> dict[str, Any]:
+    fit = cutter(wish)
+    return {key: one if key in _FIT else _fit(one, fit) for key, one in found.items()}
 
 
 def _fit(value: Any, fit: Cut) -> Any:
@@ -238,12 +271,14 @@ def assets() -> Assets:
     """The page of the view, which ships with the program."""
     folder = files("indexerd") / "view"
     try:
-        page, style, script = ((folder / name).read_text(encoding="utf-8") for name in ASSETS)
+        page, style, *parts = (
+            (folder / name).read_text(encoding="utf-8") for name in (PAGE, STYLE, *EXPORT_PARTS)
+        )
     except OSError:
         raise IndexerdError(
             "the files of the view are missing", hint="install indexerd again"
         ) from None
-    return Assets(page, style, script)
+    return Assets(page, style, "\n".join(parts))
 
 
 def file_name(row: Mapping[str, Any], wish: Wish) -> str:

@@ -7,7 +7,7 @@ follows what is active, not what exists.
 
 Nothing a file is called or holds may end the daemon: a defect that a file provokes sets that
 file aside until it changes. A file that the user excluded is not followed, and nothing of it
-is kept.
+is kept. A ledger that cannot be written costs no change: `trouble` says that it is owed (A3).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, suppress
 from indexerd.core.card import Card, unpack
 from indexerd.core.cursor import Look, Verdict
 from indexerd.core.session import SessionState
-from indexerd.errors import IndexerdError, SessionUnreadableError
+from indexerd.errors import IndexerdError, SessionUnreadableError, StateError
 from indexerd.io.ledger import Ledger
 from indexerd.io.scan import Found
 from indexerd.io.sources import source_of
@@ -34,6 +34,7 @@ from indexerd.service.taking import Change
 __all__ = ["Change", "Files"]
 
 BATCH_BYTES = 16 * 1024 * 1024  # read before the caller gets its turn
+FILE_BYTES = 64 * 1024  # that opening a file counts for
 GLOBS = "exclude"  # the ledger's topic for the globs that its states were made under
 
 
@@ -66,6 +67,7 @@ class Files:
         self.hidden: set[str] = set()  # sessions that the user excluded
         self._inodes = Inodes()
         self._memory = Memory(ledger)
+        self._owing = self._memory.owing
         self._due: list[str] = []  # files to be read anew: what they begin with is another
 
     # -- questions -----------------------------------------------------------------------
@@ -81,6 +83,11 @@ class Files:
         lost = self._lineage.lost
         problems = ((one.path, one.unreadable or one.problem or lost(one.card)) for one in files)
         return {path: problem for path, problem in problems if problem}
+
+    @property
+    def trouble(self) -> StateError | None:
+        """Why the ledger does not hold all that was read, if it was tried and is owed."""
+        return self._owing.trouble
 
     def state(self, session_id: str) -> SessionState | None:
         """The tree of a session, awake or out of the ledger; read anew where that fails."""
@@ -142,8 +149,8 @@ class Files:
                 self._lineage.note(store.agent, path)
                 file.rank = taking.rank(file.path, file.card, store)
                 self.owners.claim(file)
-        self._ledger.forget(dropped)
-        self._ledger.note(GLOBS, "", globs)
+        self._owing.forget(dropped)
+        self._owing.note(GLOBS, "", globs)
         for file in self._files.values():
             if file.card is not None and self._lineage.know(file.path, file.card):
                 file.begin_anew()  # what it lacks may have come just before the last end
@@ -161,7 +168,7 @@ class Files:
             elif file.card is not None and file.card.is_heir:
                 self._renew([file.path])
         if renewed:
-            self._ledger.note(GLOBS, "", self.exclusions.packed())
+            self._owing.note(GLOBS, "", self.exclusions.packed())
         return changes
 
     def _excluded(self, path: str, cwd: str) -> bool:
@@ -194,8 +201,9 @@ class Files:
         heirs = [path for path in heirs if path in self._files and not self._files[path].excluded]
         for path in heirs:
             self._files[path].begin_anew()
-        self._ledger.forget(heirs)
         self._due += heirs
+        if heirs:
+            self._owing.forget(heirs)
 
     def missing(self, found: Iterable[Found], unseen: Callable[[str], bool]) -> list[str]:
         """Known paths that a scan did not find, although it could have."""
@@ -220,7 +228,7 @@ class Files:
             for path in dict.fromkeys(present):
                 changes, size, more = self._refresh(path)
                 batch += changes
-                amount += size
+                amount += FILE_BYTES + size
                 if more:
                     again.append(path)
                 if amount >= BATCH_BYTES:
@@ -341,7 +349,7 @@ class Files:
         """The user excluded this file: forget all that is known of it."""
         was, session_id = file.card, file.hide()
         self._memory.drop(file.path)
-        self._ledger.forget([file.path])
+        self._owing.forget([file.path])
         self.hidden.add(session_id)
         if was is None:
             return []
@@ -362,7 +370,7 @@ class Files:
                 self.owners.disown(file, file.card.session_id)
             del self._files[old]
             self._memory.drop(old)
-            self._ledger.forget([old])
+            self._owing.forget([old])
             self._lineage.renamed(file.agent, old, path)
             file.renamed(path, store.agent)
             self._memory.keep(file)
@@ -378,7 +386,7 @@ class Files:
         if file is None:
             return []
         self._memory.drop(path)
-        self._ledger.forget([path])
+        self._owing.forget([path])
         self._lineage.drop(file.agent, path)
         self._inodes.drop(file)
         if file.card is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -18,11 +18,18 @@ SHOWN = 20  # paths and sessions named in one problem
 _LATER = "it is looked at again at every scan; the other agents' sessions are not affected"
 
 
-def status(pipeline: Pipeline, treasury: Treasury, started: float) -> dict[str, Any]:
-    """The result of the `status` method."""
+def status(
+    pipeline: Pipeline,
+    treasury: Treasury,
+    started: float,
+    more: Iterable[dict[str, Any]] = (),
+) -> dict[str, Any]:
+    """The result of the `status` method; `more` are problems of other parts."""
     since = iso(started)
-    problems = list(_problems(pipeline, started))
+    problems = [*_problems(pipeline, started), *more]
     for code, (cause, cure) in treasury.troubles().items():
+        waiting = _waiting(pipeline, code)
+        cause = f"{cause}; {waiting} sessions wait for it" if waiting else cause
         problems.append(_problem(code, cause, since, cure))
     off = pipeline.indexing_off or not pipeline.models.available()
     health = pipeline.watch.health()
@@ -53,6 +60,12 @@ def status(pipeline: Pipeline, treasury: Treasury, started: float) -> dict[str, 
 
 
 Problems = Iterator[dict[str, Any]]
+
+
+def _waiting(pipeline: Pipeline, code: str) -> int:
+    """Sessions whose last run failed for this: the log does not name each of them (M5)."""
+    setbacks = (known.setback for known in list(pipeline.known.values()))
+    return sum(one.why == code and one.refused_at is None for one in setbacks)
 
 
 def _problems(pipeline: Pipeline, started: float) -> Problems:

@@ -21,6 +21,7 @@ from indexerd.llm.prices import format_usd
 from indexerd.service.indexing import Done
 from indexerd.service.known import Known
 from indexerd.service.library import Update
+from indexerd.service.outages import Outages
 
 
 class Log(Protocol):
@@ -46,6 +47,7 @@ _LEVELS = {
     Event.WATCH_DEGRADED: WARNING,
     Event.WATCH_LIMIT: WARNING,
     Event.WATCH_OVERFLOW: WARNING,
+    Event.WEB_ENDED: WARNING,
     Event.SESSION_BAD_LINE: WARNING,
     Event.BUDGET_RESERVED: DEBUG,
     Event.DIGEST_ATTEMPT: DEBUG,
@@ -70,7 +72,9 @@ class News:
         self._listeners: dict[int, Listener] = {}
         self._bad_lines = Throttle(BAD_LINE_SECONDS)
         self._health: Health | None = None
+        self._outages = Outages()
         self._state = ""
+        self._rejected = ""
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Have a listener called with every event; returns what ends that."""
@@ -83,7 +87,11 @@ class News:
         return end
 
     def say(self, event: Event, fields: dict[str, Any]) -> None:
-        """To the log alone."""
+        """To the log alone. Of a provider that fails again and again, once an outage (M5)."""
+        if event is Event.MODEL_BREAKER_OPEN and not self._outages.begin(fields["model"]):
+            return
+        if event is Event.MODEL_BREAKER_CLOSED:
+            fields = fields | {"count": self._outages.end(fields["model"])}
         self._log.log(_LEVELS.get(event, INFO), event, **fields)
 
     def tell(self, event: str, session_id: str | None, fields: dict[str, Any]) -> None:
@@ -151,11 +159,20 @@ class News:
             self.say(Event.WATCH_ARMED, fields)
         if health.overflows > (old.overflows if old else 0):
             self.say(Event.WATCH_OVERFLOW, {"count": health.overflows})
+        if health.rebuilds > (old.rebuilds if old else 0):
+            cause = f"the watcher's thread died, and was started anew, {health.rebuilds} times"
+            self.say(Event.WATCH_DEGRADED, {"reason": cause})
         known = {one.code for one in old.problems} if old else set()
         for one in health.problems:
             if one.code not in known:
                 event = Event.WATCH_LIMIT if one.code in _LIMITS else Event.WATCH_DEGRADED
                 self.say(event, {"reason": one.cause, "hint": one.cure})
+
+    def socket(self, rejected: str) -> None:
+        """What stands in our socket's place, or "": told where it is another than before (V10)."""
+        if rejected and rejected != self._rejected:
+            self.say(Event.SOCKET_REJECTED, {"reason": rejected})
+        self._rejected = rejected
 
     def status(self, state: str) -> None:
         """The daemon's own state; subscribers hear of it when it changes."""
@@ -196,11 +213,14 @@ class News:
         self.tell("index.succeeded", done.session_id, told)
 
     def failed(self, known: Known, error: IndexerdError, retry_at: float) -> None:
-        """A run failed."""
+        """A run failed. One of many for one cause that was told of is a skip to the log (M5)."""
         session_id = known.card.session_id
         self._status(known, "failed", f"❌ index failed: {error}")
-        fields = {"session": session_id, "reason": str(error), "kind": error.kind}
-        self.say(Event.INDEX_FAILED, fields)
+        fields = {"session": session_id, "reason": str(error)}
+        if self._outages.holds(session_id, error, self._clock()):
+            self.say(Event.INDEX_SKIPPED, fields)
+        else:
+            self.say(Event.INDEX_FAILED, fields | {"kind": error.kind})
         told = {"kind": error.kind, "message": str(error), "retryable": error.retryable}
         self.tell("index.failed", session_id, told | {"retryAt": iso(retry_at)})
 

@@ -21,6 +21,7 @@ from indexerd.service.auto_digest import AutoDigests, Pending
 from indexerd.service.compactions import Compactions
 from indexerd.service.contexts import Contexts, Resumes
 from indexerd.service.digests import Digests
+from indexerd.service.family import Family
 from indexerd.service.issued import Issued
 from indexerd.service.looks import Looks
 from indexerd.service.news import News
@@ -84,7 +85,25 @@ class Parts:
             writer=shared.writer,
             clock=shared.clock,
         )
-        self.auto_digests = AutoDigests(
+        self.auto_digests = self._auto_digests()
+        self.purge = Purge(
+            pipeline,
+            shared.answers,
+            self.sidecars,
+            writer=shared.writer,
+            forgotten=shared.forgotten,
+            forget=(self._issued.forget, self._resumes.forget),
+            clock=shared.clock,
+        )
+        self.family = Family(shared.answers)
+        self.stats = Stats(shared.answers, looks=self.looks, settings=shared.settings)
+        pipeline.on_meeting = self.auto_digests.met
+        pipeline.on_growth = self.auto_digests.grown
+        self.digests.on_history = self.contexts.opened
+
+    def _auto_digests(self) -> AutoDigests:
+        shared, pipeline = self._shared, self._shared.pipeline
+        return AutoDigests(
             self.digests,
             pipeline.known,
             settings=shared.settings,
@@ -95,19 +114,6 @@ class Parts:
             ready=pipeline.scanned.wait,
             since=shared.since,
         )
-        self.purge = Purge(
-            pipeline,
-            shared.answers,
-            self.sidecars,
-            writer=shared.writer,
-            forgotten=shared.forgotten,
-            forget=(self._issued.forget, self._resumes.forget),
-            clock=shared.clock,
-        )
-        self.stats = Stats(shared.answers, looks=self.looks, settings=shared.settings)
-        pipeline.on_meeting = self.auto_digests.met
-        pipeline.on_growth = self.auto_digests.grown
-        self.digests.on_history = self.contexts.opened
 
     def methods(self) -> dict[str, Any]:
         """What they answer, by its name."""
@@ -120,6 +126,7 @@ class Parts:
             self.compactions,
             self.purge,
             self.stats,
+            self.family,
         ):
             found |= part.methods()
         return found

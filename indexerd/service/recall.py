@@ -16,7 +16,7 @@ from indexerd.core.questions import EMPTY, EVER, Gathered, Said, gather
 from indexerd.core.session import SessionState
 from indexerd.core.transcript import Redactor
 from indexerd.errors import NotFoundError, SessionEmptyError, SessionUnreadableError
-from indexerd.events import Entry, Kind
+from indexerd.events import Kind
 from indexerd.llm.threads import Check
 from indexerd.service.library import Library
 from indexerd.service.lines import SessionLines
@@ -81,7 +81,7 @@ def gathered_of(
 
     try:
         with taken.lines as lines:
-            read = _checked(reader(taken, lines), check)
+            read = reader(taken, lines, check)
             found = gather(_said(state, read), _summaries(state, read), max_bytes, cleaned)
             torn = not found.sections and _torn(state, lines)
     except SessionUnreadableError as bad:
@@ -123,14 +123,6 @@ def _garbage() -> SessionUnreadableError:
     return SessionUnreadableError(
         "the session's file holds no session any more", upstream=UNREADABLE
     )
-
-
-def _checked(read: Read, check: Check) -> Read:
-    def checked(row: int) -> Entry:
-        check()
-        return read(row)
-
-    return checked
 
 
 def _said(state: SessionState, read: Read) -> Iterator[Said]:

@@ -133,11 +133,15 @@ def changed() -> SessionUnreadableError:
     return SessionUnreadableError("the session file changed while it was read")
 
 
-def reader(taken: Taken, lines: SessionLines) -> Read:
-    """A way to read a row in full, and as the lines after it show it, which the state knows."""
+def reader(taken: Taken, lines: SessionLines, check: Callable[[], None] = lambda: None) -> Read:
+    """A way to read a row in full, and as the lines after it show it, which the state knows.
+
+    `check` is called before each, and ends what nobody waits for any more by an error.
+    """
     read, state = ADAPTERS[taken.card.agent].read, taken.state
 
     def entry(row: int) -> Entry:
+        check()
         line, kind = lines.row(row), state.kind(row)
         try:
             found = read(line, state.id(row)) if line else _lost(state, row)

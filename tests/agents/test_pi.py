@@ -435,6 +435,10 @@ def test_all_that_a_summary_needs_is_read() -> None:
     parts = [{"type": "text", "text": "o"}, {"type": "image"}, {"type": "text", "text": "ut"}]
     result = entry(role="toolResult", toolCallId="c", toolName="edit", content=parts)
     assert (result.images, result.results) == (1, (ToolResult("c", "edit", "out"),))
+    assert result.failed == entry(role="toolResult", toolCallId="c", isError="yes").failed == ()
+    assert entry(role="toolResult", toolCallId="c", isError=True).failed == ("c",)
+    assert entry(role="toolResult", isError=True).failed == ("",)  # it failed all the same
+    assert entry(role="assistant", isError=True).failed == ()
 
     ran = entry(role="bashExecution", command="ls", output="o", exitCode=2, excludeFromContext=True)
     assert ran.details["ran"] == {

@@ -7,13 +7,23 @@ import hashlib
 import json
 import re
 from html.parser import HTMLParser
+from importlib.resources import files
 from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from indexerd.core.export_html import Assets, html, island, policy
+from indexerd.core.export_html import (
+    EXPORT_PARTS,
+    LIVE_PARTS,
+    STYLE,
+    Assets,
+    html,
+    island,
+    live_page,
+    policy,
+)
 from indexerd.core.export_json import Head, document, to_json
 from indexerd.core.story import Story
 from indexerd.service.exports import assets
@@ -95,6 +105,61 @@ def test_the_page_asks_for_nothing() -> None:
         assert asset.isascii() or "…" in asset  # no emoji
 
 
+LIVE_URLS = {name: f"/static/{name}?v=1&2" for name in (STYLE, *LIVE_PARTS)}
+
+
+@settings(max_examples=50, deadline=None)
+@given(ANY, ANY)
+@example("</title><script>alert(1)</script>", "@DATA@ @SCRIPT@ </p><img src=x onerror=alert(1)>")
+def test_the_live_page_is_the_same_frame(title: str, description: str) -> None:
+    """S1.42: its name and description are text before any script runs; nothing stands inline."""
+    ours = assets()
+    before, between, after = live_page(ours, title=title, description=description, urls=LIVE_URLS)
+    data = island({"session": {"name": title}})
+    page = Page(before + data + between + after)
+    assert [(attrs.get("type"), body) for tag, attrs, body in page.held if tag == "script"] == [
+        *((None, "") for _ in LIVE_PARTS),
+        ("application/json", data),
+    ]
+    scripts = [attrs for tag, attrs in page.tags if tag == "script" and "src" in attrs]
+    assert [attrs["src"] for attrs in scripts] == [LIVE_URLS[name] for name in LIVE_PARTS]
+    assert all("defer" in attrs for attrs in scripts)
+    names = [name for _, attrs in page.tags for name in attrs]
+    assert not [one for one in names if one.startswith("on") or one in ("style", "http-equiv")]
+    assert "style" not in [tag for tag, _ in page.tags]
+    assert page.comments == []
+    exported = Page(html({}, ours))
+    shared = [one for one in exported.tags if one[0] in ("h1", "h2", "nav", "main", "section", "p")]
+    assert [
+        one for one in page.tags if one[0] in ("h1", "h2", "nav", "main", "section", "p")
+    ] == shared
+
+
+def test_the_head_is_whole_before_the_data() -> None:
+    """A reader sees the session's name and description while its entries are still being read."""
+    before, between, after = live_page(
+        assets(), title="Tidy <up>", description="It & that", urls=LIVE_URLS
+    )
+    assert "<title>Tidy &lt;up&gt;</title>" in before
+    assert '<h1 id="title">Tidy &lt;up&gt;</h1>' in before
+    assert '<p id="described">It &amp; that</p>' in before
+    assert before.endswith('<script type="application/json" id="data">')
+    assert between.startswith("</script>")
+    assert after.endswith("</html>\n")
+    assert 'rel="icon"' in before  # else a browser asks for one that is not there
+
+
+def test_the_parts_of_the_view_are_one_program() -> None:
+    """The file has the live page's parts, in its order, each wrapped and of readable length."""
+    assert [name for name in LIVE_PARTS if name in EXPORT_PARTS] == list(EXPORT_PARTS)
+    assert len(set(LIVE_PARTS)) == len(LIVE_PARTS)
+    folder = files("indexerd") / "view"
+    for name in EXPORT_PARTS:
+        text = (folder / name).read_text(encoding="utf-8")
+        assert text.rstrip().endswith("})((window.indexerd ||= {}));")
+        assert len(text.splitlines()) <= 400
+
+
 def test_the_script_has_no_way_to_make_markup() -> None:
     """What would parse a text as HTML, or run it, or send it, does not occur in the view."""
     words = ("innerHTML", "outerHTML", "insertAdjacent", "document.write", "DOMParser", "eval(")
@@ -106,8 +171,14 @@ def test_the_script_has_no_way_to_make_markup() -> None:
         "import(",
         'setAttribute("on',
         "srcdoc",
+        "EventSource",
+        "sendBeacon",
     )
     assert [one for one in words + more if one in assets().script] == []
+    folder = files("indexerd") / "view"
+    for name in LIVE_PARTS:
+        text = (folder / name).read_text(encoding="utf-8")
+        assert [one for one in words if one in text] == []
 
 
 @settings(max_examples=50, deadline=None)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from indexerd.core import story as core
 from indexerd.core.export_json import beat_json
 from indexerd.core.session import ROOT
-from indexerd.core.story import Beat, Story, kept_rows, node_of, story_of, turn_of
+from indexerd.core.story import Beat, Node, Story, kept_rows, node_of, story_of, turn_of
 from indexerd.events import Entry, Kind, Tokens, ToolCall, ToolResult, Turn
 from tests.core.tree_sessions import chain, entry, reader, said, session, state_of
 
@@ -65,7 +65,7 @@ def test_work_between_asks_is_one_beat_that_says_how_much() -> None:
     story = told(*entries)
     assert shape(story) == [("ask", 0, ["a"]), ("work", 0, ["b", "c", "d", "e"]), ("ask", 0, ["f"])]
     work = story.beats[1]
-    assert (work.answers, work.calls, work.tokens) == (1, {"bash": 2}, 80)
+    assert (work.answers, work.calls, work.failed, work.tokens) == (1, {"bash": 2}, 1, 80)
     assert work.ms == 60_000  # the setting, a quarter of an hour later, is no work
     assert work.text == "There are two."
     assert work.active
@@ -228,3 +228,30 @@ def test_a_tree_beyond_all_bounds_keeps_its_newest(monkeypatch: pytest.MonkeyPat
     assert kept == [16, 17, 18, 19, 20, 35, 36, 37, 38, 39]
     assert (story.dropped, story.nodes[story.leaf].id) == (30, "20")
     assert story.nodes[5].above == 4  # what hung below others hangs below the nearest one kept
+
+
+@settings(max_examples=40, deadline=None)
+@given(trees(), st.integers(0, 25), st.integers(0, 25))
+def test_drafts_told_again_keep_nothing_of_an_earlier_story(
+    entries: list[bytes], first: int, second: int
+) -> None:
+    """A live view makes its nodes once: seen from another leaf they are as if they were new."""
+    data = session(*entries)
+
+    def story(leaf: int, drafts: dict[int, Node] | None = None) -> tuple[Story, dict[int, Node]]:
+        state = state_of(data)
+        state.move_leaf(str(leaf).encode())
+        read = reader(state, data)
+        made = drafts or {
+            row: node_of(read(row), turn_of(state, row), 9, lambda text, most: text[:most])
+            for row in kept_rows(state)
+        }
+        labels = {str(leaf): "here"}
+        return story_of(state, made, labels), made
+
+    _, drafts = story(first)
+    again, _ = story(second, drafts)
+    fresh, _ = story(second)
+    assert (again.nodes, again.beats, again.leaf) == (fresh.nodes, fresh.beats, fresh.leaf)
+    marked = [place for place, node in enumerate(again.nodes) if node.active]
+    assert marked == sorted(again.path())

@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from indexerd.core.card import card_of
+from indexerd.core.clean import bare
 from indexerd.core.segments import Segment, encode
 from indexerd.core.session import SessionState
 from indexerd.core.tree import still
@@ -133,6 +136,14 @@ def test_people_get_what_shows_and_programs_everything() -> None:
     assert found["meta"]["summary"] == "old"
 
 
+@given(st.text(alphabet=st.sampled_from("ab \n\r\t\x1b[m\u202e\u200d\u00e9\x9b\u2028")))
+def test_a_glance_changes_nothing(text: str) -> None:
+    """Texts that show as they are are told apart quickly, and no others."""
+    wanted = bare(text).replace("\r\n", "\n")
+    assert exports.cutter(Wish("html"))(text, 100) == wanted[:100]
+    assert exports.cutter(Wish("json"))(text, 5) == text[:5]
+
+
 def test_digests_stand_at_what_they_cover(tmp_path: Path) -> None:
     """A segment that holds on the path has its places; one of another branch is left out."""
     held = Segment("x", 0, 2, "- Left.", (), (), (), "", 1, "m", "c")
@@ -169,29 +180,19 @@ def test_reading_ends_when_nobody_waits() -> None:
         exports.read_session(taken(session(*TALK)), check, Wish())
 
 
-class Listed:
-    """Sessions, a page at a time."""
-
-    def __init__(self, *rows: dict[str, Any]) -> None:
-        self._rows = rows
-
-    def list(self, params: dict[str, Any]) -> dict[str, Any]:
-        """One session a page."""
-        at = int(params.get("cursor", "0"))
-        more = {"nextCursor": str(at + 1)} if at + 1 < len(self._rows) else {}
-        return {"sessions": [self._rows[at]], **more}
-
-
-def test_kin_are_named_by_their_ids() -> None:
-    """Parent, forks and sub-agents, on whatever page they are listed."""
-    rows: Any = Listed(
-        {"sessionId": "f1", "parentSessionId": "s1"},
-        {"sessionId": "x"},
-        {"sessionId": "t1", "parentSessionId": "s1", "subagent": True},
-    )
-    found = exports.kin_of(rows, {"sessionId": "s1", "parentSessionId": "p1"})
-    assert found == {"forks": ["f1"], "subagents": ["t1"], "parent": "p1"}
-    assert exports.kin_of(rows, {"sessionId": "s2"}) == {}
+def test_kin_are_those_of_a_family() -> None:
+    """The same ids, as the method `family` tells them; an own parent that is no member too."""
+    members = [
+        {"sessionId": "p1", "parentSessionId": None, "relation": "root"},
+        {"sessionId": "s1", "parentSessionId": "p1", "relation": "fork"},
+        {"sessionId": "f1", "parentSessionId": "s1", "relation": "fork"},
+        {"sessionId": "r1", "parentSessionId": "s1", "relation": "resumed"},
+        {"sessionId": "g1", "parentSessionId": "f1", "relation": "fork"},
+        {"sessionId": "t1", "parentSessionId": "s1", "relation": "subagent"},
+    ]
+    found = exports.kin_in({"members": members}, "s1")
+    assert found == {"forks": ["f1", "r1"], "subagents": ["t1"], "parent": "p1"}
+    assert exports.kin_in({"members": members[:1]}, "p1") == {}
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,7 @@ def read_entry(held: dict[str, Any], entry_id: str) -> Entry:
         thinking=_thinking(blocks),
         images=_images(blocks),
         results=_results(message) if role == "toolResult" else (),
+        failed=_failed(message) if role == "toolResult" else (),
         details=_details(held, found_id),
     )
 
@@ -193,6 +194,11 @@ def _images(blocks: list[Any]) -> int:
 def _results(message: dict[str, Any]) -> tuple[ToolResult, ...]:
     call, name = (scrub(string(message.get(key))) for key in ("toolCallId", "toolName"))
     return (ToolResult(call, name, scrub("".join(_said(message)))),)
+
+
+def _failed(message: dict[str, Any]) -> tuple[str, ...]:
+    """The call whose result this is, where pi marked it as an error: also one that names none."""
+    return (scrub(string(message.get("toolCallId"))),) if message.get("isError") is True else ()
 
 
 def _is_block(block: Any, kind: str) -> bool:

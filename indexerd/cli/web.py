@@ -1,0 +1,152 @@
+"""The command `web`: sessions in a browser, on this machine alone.
+
+Where a view runs already (the daemon's, by `[web] listen`, or another terminal's), its link is
+given, and nothing is started. Otherwise this process serves until it is interrupted. Only a server
+that proved to be ours gets a link.
+
+The web framework is imported when the view is served, and nowhere else in the program: it is an
+extra.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import click
+
+from indexerd.cli.ask import project, read, show, stored, where
+from indexerd.cli.streams import put
+from indexerd.errors import IndexerdError, UsageError
+
+if TYPE_CHECKING:
+    from indexerd.cli.main import App
+    from indexerd.io.web_place import Running
+    from indexerd.surfaces.web.desk import Desk
+
+USUAL = "127.0.0.1:7117"
+FREE = "127.0.0.1:0"
+NEEDS = ("jinja2", "sse_starlette", "starlette", "uvicorn")
+
+
+@click.command()
+@click.argument("ref", required=False)
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    help="Serve there, on loopback; port 0 is a free one. By default [web] listen, or "
+    f"{USUAL}, or where that is taken a free port.",
+)
+@click.option("--no-open", is_flag=True, help="Print the link, and open no browser.")
+@click.option("--beside-daemon", is_flag=True, hidden=True)
+@click.pass_obj
+def web(
+    app: App, /, *, ref: str | None, listen: str | None, no_open: bool, beside_daemon: bool
+) -> int:
+    """Look at sessions in a browser: home, search, trees, live.
+
+    Prints a link that works once, within five minutes, and opens it where there is a screen. Serves
+    until it is interrupted, unless a view of yours runs already.
+    """
+    missing = [name for name in NEEDS if importlib.util.find_spec(name) is None]
+    if missing:
+        raise IndexerdError(
+            f"the web view needs packages that are not installed: {', '.join(missing)}",
+            hint="install it with indexerd: `uv tool install 'indexerd[web]'`, or"
+            " `pip install 'indexerd[web]'`",
+        )
+    path = "/" if ref is None else _page(app, ref)
+    if beside_daemon:
+        return _serve(app, [listen or FREE], lambda running: _say(running.url), child=True)
+    ready = partial(_ready, app, path, opening=not no_open)
+    if listen is None:
+        from indexerd.surfaces.web.serve import find_running
+
+        running = find_running(where(app))
+        if running is not None:
+            ready(running)
+            return 0
+    return _serve(app, _places(app, listen), ready)
+
+
+def _page(app: App, ref: str) -> str:
+    """The page of the session that is meant."""
+    found = read(app, "resolve", {"ref": ref, "cwd": project()})
+    return f"/s/{quote(found['sessionId'], safe='')}"
+
+
+def _places(app: App, listen: str | None) -> list[str]:
+    """Where to listen, the first that will do."""
+    from indexerd.service.config import read_config
+
+    named = listen or read_config(where(app), os.environ).settings.web.listen
+    return [named] if named else [USUAL, FREE]
+
+
+def _serve(app: App, places: list[str], ready: Any, *, child: bool = False) -> int:
+    from indexerd.surfaces.web.desk import Desk
+    from indexerd.surfaces.web.serve import serve
+
+    os.umask(0o077)
+    desk = Desk(where(app), os.environ, home=Path.home(), stored=partial(stored, app))
+    for last, place in enumerate(places, 1 - len(places)):
+        try:
+            return serve(desk, _site, listen=place, child=child, on_ready=ready, on_error=_complain)
+        except UsageError:  # somebody else listens there
+            if not last:
+                raise
+    return 0
+
+
+def _site(desk: Desk, pages: Any, hub: Any) -> Any:
+    """The pages, and what is to be closed at the end."""
+    from indexerd.service.live import LiveSessions
+    from indexerd.surfaces.web import home, session
+
+    def up() -> bool:
+        return bool(hub.up)
+
+    live = LiveSessions(desk.settings, desk.env, desk.home)
+    pages_of = [*home.routes(desk, pages, up=up), *session.routes(desk, pages, live, up=up)]
+    return pages_of, [live.close]
+
+
+def _ready(app: App, path: str, running: Running, *, opening: bool) -> None:
+    """Say where the view is, and open it."""
+    from indexerd.surfaces.web.serve import link as address_of
+
+    address = address_of(running, path)
+    if not show(app, {"url": running.url, "link": address, "pid": running.pid}):
+        put([address])
+    sys.stdout.flush()
+    if running.pid == os.getpid():
+        click.echo("serving until interrupted (Ctrl-C)", err=True)
+    if opening and _screen():
+        import webbrowser
+
+        webbrowser.open(address)
+
+
+def _screen() -> bool:
+    """Whether a browser would open beside this terminal, and not in it."""
+    names = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+    return sys.platform == "darwin" or any(os.environ.get(name) for name in names)
+
+
+def _say(text: str) -> None:
+    put([text])
+    sys.stdout.flush()
+
+
+def _complain(bad: BaseException) -> None:
+    """A defect: where it was, and nothing of what it was about."""
+    trace, last = bad.__traceback__, None
+    while trace is not None:
+        last, trace = trace, trace.tb_next
+    place = f"{last.tb_frame.f_code.co_filename}:{last.tb_lineno}" if last else "?"
+    click.echo(f"indexerd: a defect: {type(bad).__name__} at {place}", err=True)

@@ -1,0 +1,44 @@
+"""What the daemon asks of the system for its own process: directories, open files, the time before.
+
+Each does one thing to this process or its own directory, and nothing to anybody else's.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import resource
+from contextlib import suppress
+from pathlib import Path
+
+from indexerd.errors import AccessError
+
+FILES_WANTED = 4096
+
+
+def last_at_work(ledger: Path) -> float:
+    """When the last daemon was, in seconds since the epoch; infinite where there was none."""
+    try:
+        return ledger.stat().st_mtime
+    except OSError:
+        return math.inf
+
+
+def make_private(directory: Path) -> None:
+    """Make our own directory, for us alone."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = directory.stat()
+        if found.st_uid == os.getuid() and directory.name == "indexerd":  # else it may be shared
+            directory.chmod(0o700)
+    except OSError as bad:
+        raise AccessError(f"{directory}: {bad.strerror}") from None
+
+
+def raise_file_limit() -> None:
+    """Allow as many open files as the system lets us: launchd's default is too low for us."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES_WANTED if hard == resource.RLIM_INFINITY else min(FILES_WANTED, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

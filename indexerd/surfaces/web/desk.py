@@ -1,0 +1,92 @@
+"""The web view's way to the daemon: short conversations, each in a thread of its own.
+
+In: a method of the socket and its params. Out: its result, or an error of the tree. Each question
+has a connection of its own, so that a daemon that was down or restarted is simply there again.
+What can be read without a daemon is then read by `stored`, which whoever starts the view gives.
+
+At most `AT_ONCE` questions are under way; more wait for their turn. The threads are nobody's to
+wait for: a view that ends while the daemon is busy does not stay for its answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from indexerd.client import Client
+from indexerd.errors import DaemonDownError
+from indexerd.paths import Places
+from indexerd.service.config import read_config
+from indexerd.settings import Settings
+from indexerd.surfaces.mcp_daemon import in_thread
+
+AT_ONCE = 8
+SECONDS = 20.0  # for one answer; the daemon itself may wait 5 s for its first scan
+
+Stored = Callable[[str, dict[str, Any]], Any]
+
+
+def sockets(where: Places, env: Mapping[str, str]) -> tuple[Path, ...]:
+    """Where the daemon's socket may be, the likeliest first.
+
+    A process with hardly any environment does not know of the login session's directory, in
+    which the daemon's socket nevertheless is.
+    """
+    known = env.get("INDEXERD_SOCKET") or env.get("XDG_RUNTIME_DIR")
+    if known or sys.platform == "darwin":
+        return (where.socket,)
+    return (where.socket, Path(f"/run/user/{os.getuid()}/indexerd/indexerd.sock"))
+
+
+class Desk:
+    """Where pages go with their questions. `stored` answers what needs no daemon; it may block."""
+
+    def __init__(
+        self, where: Places, env: Mapping[str, str], *, home: Path, stored: Stored
+    ) -> None:
+        self.where = where
+        self.env = env
+        self.home = home
+        self._stored = stored
+        self._places = asyncio.Semaphore(AT_ONCE)
+
+    async def ask(self, method: str, params: Mapping[str, Any], *, seconds: float = SECONDS) -> Any:
+        """Ask the daemon; the answer may take so many seconds once it is asked.
+
+        Errors as `Client` raises them; DaemonDownError names the place where the socket should be.
+        """
+        async with self._places:
+            return await in_thread(partial(self._converse, method, dict(params), seconds))
+
+    async def read(self, method: str, params: Mapping[str, Any]) -> Any:
+        """Ask the daemon, or read what is stored where none runs: for methods that change nothing.
+
+        Errors as for `ask`, and those of `stored`.
+        """
+        try:
+            return await self.ask(method, params)
+        except DaemonDownError:
+            async with self._places:
+                return await in_thread(partial(self._stored, method, dict(params)))
+
+    def settings(self) -> Settings:
+        """The settings as the configuration is now; where it has mistakes, what still holds."""
+        return read_config(self.where, self.env).settings
+
+    def _converse(self, method: str, params: dict[str, Any], seconds: float) -> Any:
+        with self._connect(seconds) as client:
+            return client.call(method, params)
+
+    def _connect(self, seconds: float) -> Client:
+        missing: DaemonDownError | None = None
+        for path in sockets(self.where, self.env):
+            try:
+                return Client(path, seconds)
+            except DaemonDownError as bad:
+                missing = missing or bad
+        raise missing or DaemonDownError("no daemon answers")

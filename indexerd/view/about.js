@@ -1,0 +1,121 @@
+// What is known of the session, above the conversation: its name, facts, summary, files, context.
+//
+// Drawn in sections, each only when what it shows has changed: what the reader opened, and where
+// the focus is, stays as it was while a session grows.
+((indexerd) => {
+  "use strict";
+  const { $, el, button, digits, count, when, dollars, base, sync } = indexerd.words;
+  const { prose } = indexerd.prose;
+  const { story } = indexerd;
+  const FILES = 300;
+  const box = $("about");
+  const drawn = new Map(); // by key: {sign, box}
+
+  function section(key, data, build) { // null where there is nothing to show
+    const sign = JSON.stringify(data);
+    const old = drawn.get(key);
+    if (old && old.sign === sign) return old.box;
+    const one = build(data);
+    if (one && old && old.box && one.tagName === "DETAILS") one.open = old.box.open;
+    drawn.set(key, { sign, box: one });
+    return one;
+  }
+
+  function draw() {
+    const { doc } = story;
+    const { session, meta, kin } = doc;
+    const name = session.name || session.sessionId || $("title").textContent;
+    if (document.title !== name) document.title = name;
+    for (const id of ["name", "title"]) if ($(id).textContent !== name) $(id).textContent = name;
+    if (session.sessionId) $("described").textContent = (meta && meta.description) || session.description || "";
+    $("copy").hidden = !session.resume;
+    sync($("facts"), [
+      section("notes", notes(doc), (all) => all.length && el("div", "", ...all.map((text) => el("p", "notice", text)))),
+      section("facts", factsOf(session, meta, kin || {}, doc), factList),
+      section("context", [doc.context, doc.footer], contextBox),
+      section("summary", meta && meta.summary, (text) => text &&
+        el("details", "", el("summary", "", "Summary"), ...prose(text))),
+      section("files", [session.filesModified || [], session.filesRead || []], filesBox),
+    ].filter(Boolean));
+  }
+
+  // -- facts ----------------------------------------------------------------------------------
+
+  function notes(doc) {
+    const found = [...(doc.warnings || [])];
+    if (doc.redacted) found.push("Known kinds of secrets were taken out of the texts.");
+    if (doc.omitted) found.push(`${count(doc.omitted, "older entry", "older entries")} left out.`);
+    if (doc.nodes.some((node) => node.length)) {
+      found.push(`Entries of more than ${digits(doc.textMax)} characters are cut.`);
+    }
+    return found;
+  }
+
+  function factsOf(session, meta, kin, doc) { // [term, text, is it code]
+    const tools = Object.entries(session.toolsUsed || {}).sort((a, b) => b[1] - a[1]);
+    const listed = (all) => all.filter(Boolean).join(", ");
+    return [
+      ["Session", session.sessionId, 1],
+      ["Agent", [session.agent, (session.models || []).join(", ")].filter(Boolean).join(" · ")],
+      ["Directory", session.cwd, 1],
+      ["Git branch", session.gitBranch, 1],
+      ["Time (UTC)", [when(session.createdAt), when(session.modifiedAt)].filter(Boolean).join(" to ")],
+      ["Messages", session.messageCount ? digits(session.messageCount) : ""],
+      ["Tools", listed(tools.slice(0, 12).map(([tool, number]) => `${tool} ${number}`))],
+      ["Cost", session.costUsd ? dollars(session.costUsd) : ""],
+      ["Tags", listed(session.tags || [])],
+      ["Parent", doc.live ? "" : kin.parent, 1],
+      ["Forks", doc.live ? "" : listed(kin.forks || []), 1],
+      ["Sub-agents", doc.live ? "" : listed(kin.subagents || []), 1],
+      ["Resume", session.resume, 1],
+      ["Described by", meta ? listed([meta.model, when(meta.updatedAt)]) : ""],
+      ["Exported", doc.live ? "" : [when(doc.exportedAt), doc.generator].filter(Boolean).join(" by ")],
+    ].filter(([, text]) => text);
+  }
+
+  function factList(facts) {
+    const list = el("dl", "facts");
+    for (const [term, text, code] of facts) {
+      list.append(el("dt", "", term), el("dd", "", code ? el("code", "", text) : text));
+    }
+    return list;
+  }
+
+  // -- files, and the sets of context ---------------------------------------------------------
+
+  function fileItem(path) { // searches the tree for the file's name
+    const one = button("plain", path, () => indexerd.session.find(base(path)));
+    one.title = `Search this session for ${base(path)}`;
+    return el("li", "", one);
+  }
+
+  function fileList(paths) {
+    const list = el("ul", "mono files", ...paths.slice(0, FILES).map(fileItem));
+    if (paths.length > FILES) list.append(el("li", "cut", `and ${digits(paths.length - FILES)} more`));
+    return list;
+  }
+
+  function filesBox([changed, read]) {
+    if (!changed.length && !read.length) return null;
+    const one = el("details", "", el("summary", "", `Files (${digits(changed.length + read.length)})`));
+    for (const [name, paths] of [["Changed", changed], ["Read", read]]) {
+      if (paths.length) one.append(el("p", "dim", name), fileList(paths));
+    }
+    return one;
+  }
+
+  function contextBox([context, footer]) {
+    const sets = Object.entries(context || {}).filter(([, held]) => held.length);
+    if (!sets.length) return null;
+    const one = el("details", "", el("summary", "", "Context: ", footer || sets.map(([name]) => name).join(", ")));
+    for (const [name, held] of sets) {
+      one.append(el("p", "dim", name), name === "files" ? fileList(held)
+        : el("ul", "mono files", ...held.map((text) => el("li", "", text))));
+    }
+    return one;
+  }
+
+  box.append(el("div"));
+  box.lastChild.id = "facts";
+  indexerd.about = { draw };
+})((window.indexerd ||= {}));

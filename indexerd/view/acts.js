@@ -1,0 +1,126 @@
+// What the live page changes of a session: its name and its labels, each by a small form in the
+// place of what it changes. Enter saves, Escape leaves all as it was, nothing in the field takes
+// the user's own name or label back.
+//
+// Also how the live page speaks with its server: `get`, `post`, and `trouble` for what went wrong.
+((indexerd) => {
+  "use strict";
+  const { $, el, button, say } = indexerd.words;
+  const { story, rows } = indexerd;
+  const id = decodeURIComponent(location.pathname.split("/")[2] || "");
+  const address = (what) => `/s/${encodeURIComponent(id)}/${what}`;
+
+  async function read(answer) { // what was answered, or an error with a hint
+    let found = null;
+    try {
+      found = await answer.json();
+    } catch {
+      // not ours: the status says enough
+    }
+    if (answer.ok && found) return found;
+    const error = (found && found.error) || { message: `the view's server answered ${answer.status}` };
+    throw Object.assign(new Error(error.message), { hint: error.hint, status: answer.status });
+  }
+
+  async function ask(what, options) {
+    let answer;
+    try {
+      answer = await fetch(address(what), { headers: { Accept: "application/json" }, ...options });
+    } catch {
+      const hint = "is `indexerd web` still running?";
+      throw Object.assign(new Error("the view's server does not answer"), { hint, status: 0 });
+    }
+    return read(answer);
+  }
+
+  const get = (what) => ask(what, { cache: "no-store" });
+  const post = (what, held) => ask(what, {
+    method: "POST",
+    headers: { Accept: "application/json", "Content-Type": "application/json" },
+    body: JSON.stringify(held),
+  });
+  const trouble = (error) => [error.message, error.hint].filter(Boolean).join("; ");
+
+  // -- a form of one line ---------------------------------------------------------------------
+
+  function form(name, value, save, back) { // `back` is called when it is done with
+    const field = el("input");
+    const problem = el("p", "bad");
+    const keep = el("button", "", "Save");
+    const label = el("label", "", `${name} `, field);
+    field.value = value;
+    field.maxLength = 300;
+    field.autocomplete = "off";
+    problem.setAttribute("role", "alert");
+    const one = el("form", "small", label, keep, button("", "Cancel", () => close()), problem);
+    const close = () => { one.remove(); back(); };
+    one.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      keep.disabled = true;
+      problem.textContent = "";
+      try {
+        await save(field.value.trim() || null);
+        close();
+      } catch (error) {
+        problem.textContent = trouble(error);
+        keep.disabled = false;
+      }
+    });
+    one.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape") return;
+      event.preventDefault();
+      event.stopPropagation();
+      close();
+    });
+    return { one, begin: () => { field.focus(); field.select(); } };
+  }
+
+  // -- its name -------------------------------------------------------------------------------
+
+  const renaming = button("", "Rename", () => {
+    const title = $("title");
+    const { one, begin } = form("Name", title.textContent, async (text) => {
+      await post("rename", { title: text });
+      say(text ? "Renamed." : "The name of your own is taken back.");
+      indexerd.live.refresh();
+    }, () => {
+      title.classList.remove("unseen");
+      renaming.hidden = false;
+      renaming.focus();
+    });
+    title.classList.add("unseen"); // still the page's heading
+    renaming.hidden = true;
+    title.after(one);
+    begin();
+  });
+  renaming.id = "rename";
+  $("title").after(renaming);
+
+  // -- labels ---------------------------------------------------------------------------------
+
+  function label(place, after, back = () => indexerd.tree.refocus()) {
+    const node = story.nodes[place];
+    const old = document.querySelector("form.labels");
+    if (old) old.remove();
+    if (!node || !node.id) return say("This entry has no id to hold a label.");
+    const { one, begin } = form(`Label of “${rows.line(node, 40)}”`, node.label || "", async (text) => {
+      await post("label", { entryId: node.id, text });
+      say(text ? "Labelled." : "The label is taken off.");
+      indexerd.live.refresh();
+    }, back);
+    one.classList.add("labels");
+    after.after(one);
+    return begin();
+  }
+
+  $("path").addEventListener("click", (event) => {
+    const one = event.target.closest("button.label-it");
+    if (!one) return;
+    const place = indexerd.talk.placeOf(one);
+    if (place >= 0) label(place, one.closest("header"), () => one.isConnected && one.focus());
+  });
+
+  indexerd.label = label;
+  indexerd.labelButton = () => button("label-it", "label");
+  indexerd.acts = { id, get, post, trouble, address };
+})((window.indexerd ||= {}));

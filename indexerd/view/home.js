@@ -1,0 +1,300 @@
+// The home page, moved: search as it is typed, what happens as it happens, and keys.
+//
+// In: the page as the server made it, which is whole without this script, and its events. Out: the
+// same page, fetched again from its own address; the parts #filters and #results take the place of
+// the old ones, as nodes, so that no text ever becomes markup here. What has the focus keeps it,
+// by data-key, and what is looked at stays where it is. While somebody types, points or selects,
+// news wait. What surprised us: a browser opens six connections to a server, and each stream of
+// events is one; so a page that nobody sees has none.
+"use strict";
+(() => {
+  const TYPING = 150; // milliseconds
+  const CALM = 1200; // without a hand on anything
+  const GAP = 1000; // between two looks at what is new
+  const SEARCH_GAP = 5000; // the same while hits are shown
+  const MARKS_MAX = 500;
+  const $ = (id) => document.getElementById(id);
+  const form = $("find"), box = $("q"), said = $("said"), live = $("live"), keys = $("key-list");
+
+  const lines = () => [...document.querySelectorAll("#results li[data-key]")];
+  const ownLine = () => document.activeElement.closest("#results li[data-key]");
+  const keyed = () => document.querySelectorAll("#results [data-key], #filters [data-key]");
+  const withKey = (key) => [...keyed()].find((one) => one.dataset.key === key);
+
+  function say(text) { // the same text twice is to be heard twice
+    said.textContent = said.textContent === text ? `${text}\u00a0` : text;
+  }
+
+  // -- the page anew --------------------------------------------------------------------------
+
+  let under = null; // the request under way
+  let searching = 0; // a search about to begin
+
+  function load(typed) {
+    const mine = new XMLHttpRequest(), older = under;
+    under = mine;
+    if (older) older.abort();
+    mine.open("GET", location.pathname + location.search);
+    mine.responseType = "document";
+    mine.timeout = 30000;
+    mine.onloadend = () => { // without a response where it failed
+      if (mine !== under) return; // a newer question was asked: this answer is late
+      under = null;
+      $("results").removeAttribute("aria-busy");
+      if (mine.response && mine.response.getElementById("results")) swap(mine.response, typed);
+      else if (typed) say("The server did not answer the search.");
+    };
+    if (typed) $("results").setAttribute("aria-busy", "true");
+    mine.send();
+  }
+
+  function swap(page, typed) {
+    const before = typed ? [] : seen();
+    const focus = focused();
+    for (const id of ["filters", "results"]) {
+      const fresh = page.getElementById(id);
+      if (fresh && !$(id).isEqualNode(fresh)) $(id).replaceWith(document.importNode(fresh, true));
+    }
+    document.title = page.title;
+    marks.forEach((word, session) => mark(session, word));
+    refocus(focus);
+    const kept = before.find(([key]) => withKey(key));
+    if (kept) scrollBy(0, withKey(kept[0]).getBoundingClientRect().top - kept[1]);
+    if (!typed) return;
+    scrollTo(0, 0);
+    const head = $("results").querySelector("h2");
+    say(box.value.trim() && head ? head.textContent : "All sessions");
+  }
+
+  // Where the lines in sight are, so that they can be put there again.
+  function seen() {
+    const own = ownLine(), top = (one) => one.getBoundingClientRect().top;
+    if (scrollY < 1 && !own) return []; // at the top, what is new may come in above
+    const inSight = lines().filter((one) => top(one) > 0 && top(one) < innerHeight);
+    return (own ? [own, ...inSight] : inSight).map((one) => [one.dataset.key, top(one)]);
+  }
+
+  function focused() {
+    const one = document.activeElement.closest("#results, #results [data-key], #filters [data-key]");
+    return one && { key: one.dataset.key, place: lines().indexOf(ownLine()) };
+  }
+
+  function refocus(focus) {
+    if (!focus) return;
+    const near = lines()[Math.min(focus.place, lines().length - 1)];
+    const one = withKey(focus.key) || (near && near.querySelector("a.title")) || $("results");
+    if (one !== document.activeElement) one.focus({ preventScroll: true });
+  }
+
+  // -- search ---------------------------------------------------------------------------------
+
+  function search() {
+    clearTimeout(searching);
+    searching = 0;
+    const asked = new URLSearchParams();
+    for (const [name, value] of new FormData(form)) if (value.trim()) asked.append(name, value);
+    const query = asked.toString();
+    history.replaceState(null, "", query ? `/?${query}` : "/");
+    load(true);
+  }
+
+  function typed(event) {
+    if (event.isComposing) return;
+    clearTimeout(searching);
+    searching = setTimeout(search, TYPING);
+  }
+
+  box.addEventListener("input", typed);
+  box.addEventListener("compositionend", typed);
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    search();
+  });
+
+  // -- what happens ---------------------------------------------------------------------------
+
+  const marks = new Map(); // what is being done with sessions
+  const STEPS = {
+    "index.started": "indexing", "index.retry": "indexing",
+    "index.succeeded": "", "index.failed": "indexing failed",
+  };
+  let stream = null;
+  let timer = 0, wanted = false, looked = -GAP, moved = -CALM, held = false;
+
+  function mark(session, word) {
+    for (const line of lines()) {
+      const state = line.querySelector(".state");
+      if (line.dataset.session !== session || !word || !state) continue;
+      state.textContent = word;
+      state.className = word === "indexing" ? "state indexing" : "state failed";
+    }
+  }
+
+  function hear(event) {
+    const { event: name, sessionId: session } = event;
+    const turned = name === "daemon" && event.up !== (live.dataset.up === "1");
+    if (name === "daemon") show(event.up ? "up" : "down");
+    if (turned || name === "lost") marks.clear();
+    if (session && Object.hasOwn(STEPS, name)) {
+      marks.delete(session);
+      if (STEPS[name]) marks.set(session, STEPS[name]);
+      if (marks.size > MARKS_MAX) marks.delete(marks.keys().next().value);
+      mark(session, STEPS[name]);
+    }
+    if (turned || /^(session|index|status)\.|^lost$/.test(name)) soon();
+  }
+
+  function show(state) {
+    const word = { up: "Daemon runs", down: "No daemon", off: "Not connected" }[state];
+    if (live.textContent !== word) live.textContent = word;
+    live.dataset.up = state === "up" ? "1" : "";
+    if (state !== "off") $("down").hidden = state === "up";
+  }
+
+  function listen() {
+    if (stream || document.hidden) return;
+    const mine = stream = new EventSource("/events");
+    mine.onmessage = (message) => {
+      const event = JSON.parse(message.data);
+      if (event && typeof event.event === "string") hear(event);
+    };
+    mine.onerror = () => {
+      show("off");
+      if (mine.readyState !== EventSource.CLOSED || mine !== stream) return;
+      stream = null; // refused: the browser does not try again by itself
+      setTimeout(listen, 10000);
+    };
+  }
+
+  function deafen() {
+    if (stream) stream.close();
+    stream = null;
+  }
+
+  // Somebody typing, pointing or selecting is not to have the page move under their hands.
+  function calm() {
+    const chosen = getSelection();
+    const selecting = !chosen.isCollapsed && $("results").contains(chosen.anchorNode);
+    return !held && !searching && !selecting && performance.now() - moved > CALM;
+  }
+
+  function soon() {
+    wanted = true;
+    if (timer || document.hidden) return;
+    const gap = box.value.trim() ? SEARCH_GAP : GAP;
+    timer = setTimeout(look, Math.max(0, looked + gap - performance.now()));
+  }
+
+  function look() {
+    timer = 0;
+    if (!wanted || document.hidden) return;
+    if (under || !calm()) {
+      timer = setTimeout(look, CALM / 3);
+      return;
+    }
+    wanted = false;
+    looked = performance.now();
+    load(false);
+  }
+
+  const on = (names, work) => names.forEach((name) => addEventListener(name, work, { passive: true }));
+  on(["keydown", "pointermove", "wheel", "scroll", "touchmove", "pointerdown"], () => {
+    moved = performance.now();
+  });
+  on(["pointerdown"], () => { held = true; });
+  on(["pointerup", "pointercancel", "blur"], () => { held = false; });
+  addEventListener("visibilitychange", () => {
+    if (document.hidden) return deafen();
+    listen();
+    return soon();
+  });
+  addEventListener("pagehide", deafen);
+  addEventListener("pageshow", listen);
+  setInterval(soon, 60000); // "3 min ago" grows old as well
+
+  // -- copying --------------------------------------------------------------------------------
+
+  async function copy(button) {
+    const text = button.dataset.copy;
+    let done = true;
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch {
+      done = copyBySelection(text);
+    }
+    say(done ? "Resume command copied" : `Could not copy. The command is: ${text}`);
+    button.firstChild.data = done ? "Copied" : "Not copied";
+    setTimeout(() => { button.firstChild.data = "Copy resume"; }, 1600);
+  }
+
+  function copyBySelection(text) {
+    const active = document.activeElement, area = document.createElement("textarea");
+    Object.assign(area, { value: text, className: "unseen" });
+    document.body.append(area);
+    area.select();
+    const done = document.execCommand("copy");
+    area.remove();
+    active.focus({ preventScroll: true });
+    return done;
+  }
+
+  addEventListener("click", (event) => {
+    const button = event.target.closest("button.copy");
+    if (button) copy(button);
+  });
+
+  // -- keys -----------------------------------------------------------------------------------
+
+  let last = ""; // the line that had the focus
+
+  function step(by) {
+    const all = lines(), own = ownLine() || withKey(last);
+    const one = all[Math.min(Math.max(own ? all.indexOf(own) + by : 0, 0), all.length - 1)];
+    if (!one) return;
+    one.querySelector("a.title").focus({ preventScroll: true });
+    one.scrollIntoView({ block: "nearest" });
+  }
+
+  function yank() {
+    const own = ownLine() || withKey(last), button = own && own.querySelector("button.copy");
+    if (button) copy(button);
+  }
+
+  const ACTS = {
+    j: () => step(1),
+    k: () => step(-1),
+    y: yank,
+    "/": () => { box.focus(); box.select(); },
+    "?": () => keys.showModal(),
+  };
+
+  function act(event) {
+    const { key, target } = event;
+    if (key === "Escape") {
+      const held = box.value;
+      box.value = "";
+      if (held) search();
+      else if (target === box) box.blur();
+      return true;
+    }
+    const arrow = { ArrowDown: 1, ArrowUp: -1 }[key];
+    const moves = arrow && (ownLine() || (target === box && arrow > 0));
+    const own = !target.matches("input, select, textarea") && Object.hasOwn(ACTS, key);
+    if (moves) step(arrow);
+    else if (own) ACTS[key]();
+    return moves || own;
+  }
+
+  addEventListener("keydown", (event) => {
+    const { ctrlKey, metaKey, altKey, isComposing } = event;
+    if (ctrlKey || metaKey || altKey || isComposing || keys.open || event.defaultPrevented) return;
+    if (act(event)) event.preventDefault();
+  });
+  addEventListener("focusin", () => {
+    if (ownLine()) last = ownLine().dataset.key;
+  });
+
+  $("help").hidden = false;
+  $("help").addEventListener("click", () => keys.showModal());
+  listen();
+})();

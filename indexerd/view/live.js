@@ -1,0 +1,195 @@
+// The page of a session that goes on: what happens is told by server-sent events, and what is new
+// is fetched as a patch, at most once a second, one at a time, and only while somebody looks.
+//
+// Events hold no text of a session; they only say that something is new. Who read the session's
+// leaf goes with it, and to the end if they were there; who read something else stays there.
+((indexerd) => {
+  "use strict";
+  const { $, el, button, say } = indexerd.words;
+  const { story, session, talk, tree, panel } = indexerd;
+  const { id, get, trouble } = indexerd.acts;
+  const PAUSE = 1000; // ms between two requests
+  const LONGEST = 60_000; // ms between two tries
+  const REST = 5; // times as long as a request took
+  const down = el("p", "notice");
+  const below = button("", "New entries below", () => { below.hidden = true; talk.end(); });
+  const end = el("div", "end");
+  let atEnd = false, dirty = false, busy = false, timer = 0, last = -PAUSE, failures = 0, took = 0;
+  let up = true, indexing = false;
+
+  // -- what is new ----------------------------------------------------------------------------
+
+  function refresh() {
+    dirty = true;
+    if (busy || timer || document.hidden) return;
+    const usual = Math.max(PAUSE, REST * took); // of a long session each patch is some work
+    const pause = failures ? Math.min(LONGEST, usual * 2 ** failures) : usual;
+    timer = setTimeout(run, Math.max(0, last + pause - performance.now()));
+  }
+
+  async function run() {
+    timer = 0;
+    if (document.hidden) return;
+    busy = true;
+    dirty = false;
+    last = performance.now();
+    try {
+      const { version } = story.doc;
+      const since = version ? `?since=${encodeURIComponent(version)}` : "";
+      let change = await get(`document${since}`);
+      if (change.base && change.nodes && !fits(change)) change = await get("document");
+      failures = 0;
+      complain("");
+      take(change);
+    } catch (error) {
+      failures++;
+      complain(trouble(error));
+      if (error.status === 0 || error.status >= 500) dirty = true; // it may come back
+    } finally {
+      busy = false;
+    }
+    if (dirty) refresh();
+  }
+
+  const fits = (change) => change.base === story.doc.version;
+
+  function take(change) {
+    if (!change.nodes) return; // nothing is new
+    const before = session.names();
+    const follow = before.atLeaf, bottom = atEnd, length = story.nodes.length, seen = tree.inSight();
+    if (!change.base) story.take(change);
+    else if (!story.patch(change)) {
+      story.doc.version = ""; // what is here does not fit: all of it, once more
+      dirty = true;
+      return;
+    }
+    talk.steady(() => {
+      session.renew(before, follow, seen);
+      tell();
+    });
+    const grew = story.nodes.length > length && follow;
+    if (grew && bottom) talk.end();
+    else if (grew) below.hidden = false;
+  }
+
+  // -- how it stands --------------------------------------------------------------------------
+
+  function tell() {
+    const { live, problem } = story.doc;
+    up = live ? live.daemon !== false : up;
+    indexing = Boolean(live && live.indexing && live.indexing.state === "indexing");
+    state();
+    panel.tell();
+    if (problem) complain(trouble(problem));
+    if (live && live.gone) complain("The session's file is gone.");
+  }
+
+  function state() {
+    const { state: word } = story.doc.session;
+    const text = indexing ? "indexing" : word || "";
+    if ($("state").textContent !== text) $("state").textContent = text;
+    $("state").dataset.state = text;
+    const words = up ? "" : "No daemon is running. The session is shown as its file has it, and nothing " +
+      "is told of what is new. Start it with `indexerd run` or `indexerd service install`.";
+    put(down.firstChild, words);
+  }
+
+  function complain(text) {
+    put(down.lastChild, text);
+  }
+
+  function put(one, text) {
+    if (one.textContent === text) return;
+    talk.steady(() => {
+      one.textContent = text;
+      down.classList.toggle("unseen", !down.textContent.trim());
+    });
+  }
+
+  // -- events ---------------------------------------------------------------------------------
+
+  let source = null, tries = 0;
+
+  // A browser has six connections to one server, and each listening page holds one.
+  function deafen() {
+    if (source) source.close();
+    source = null;
+    tries++;
+  }
+
+  function listen() {
+    if (source || document.hidden) return;
+    source = new EventSource("/events");
+    source.onopen = () => {
+      if (tries) refresh(); // what happened meanwhile, nobody told
+      tries = 0;
+    };
+    source.onmessage = ({ data }) => {
+      try {
+        heard(JSON.parse(data));
+      } catch {
+        refresh(); // whatever it was
+      }
+    };
+    source.onerror = () => {
+      tries++;
+      if (!source || source.readyState !== EventSource.CLOSED) return; // the browser tries again
+      source = null;
+      setTimeout(listen, Math.min(LONGEST, PAUSE * 2 ** Math.min(tries, 10)));
+    };
+  }
+
+  function heard({ event, sessionId, up: now }) {
+    if (event === "daemon") {
+      const back = now && !up;
+      up = now;
+      state();
+      if (back) {
+        say("The daemon is back.");
+        refresh();
+      }
+    } else if (event === "lost") {
+      refresh();
+      panel.ran();
+    } else if (event === "session.created" || event === "session.branched") {
+      if (sessionId !== id) panel.kin();
+      else refresh();
+    } else if (sessionId === id) {
+      if (event.startsWith("index.")) {
+        indexing = event === "index.started" || event === "index.retry";
+        state();
+        if (!indexing) panel.ran();
+      }
+      refresh();
+    }
+  }
+
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) return deafen();
+    listen();
+    return refresh();
+  });
+  addEventListener("pagehide", deafen);
+  addEventListener("pageshow", listen);
+
+  // -- the page -------------------------------------------------------------------------------
+
+  down.append(el("span"), " ", el("span"));
+  down.id = "down";
+  down.classList.add("unseen");
+  down.setAttribute("role", "status");
+  below.id = "below";
+  below.hidden = true;
+  $("main").prepend(down);
+  $("path").after(end);
+  document.body.append(below);
+  new IntersectionObserver((seen) => {
+    atEnd = seen[seen.length - 1].isIntersecting;
+    if (atEnd) below.hidden = true;
+  }, { rootMargin: "0px 0px 120px 0px" }).observe(end);
+
+  indexerd.live = { refresh };
+  tell();
+  if (!story.doc.version) refresh();
+  listen();
+})((window.indexerd ||= {}));

@@ -1,0 +1,161 @@
+// The live page's panel "What is sent": the exact text that a model would get now, where it would
+// go, and what was asked of models before. Fetched when it is opened first, and after each run
+// while it is open. Also: how far the summary is behind, indexing again, exports, the family.
+((indexerd) => {
+  "use strict";
+  const { $, el, button, digits, count, when, dollars, say, idle } = indexerd.words;
+  const { pre } = indexerd.prose;
+  const { story } = indexerd;
+  const { id, get, post, trouble, address } = indexerd.acts;
+  const WHAT = {
+    "session-index:index": "name and summary", "session-reference:inject": "a reference",
+    "query-session:query_session": "a question", "digest:segment": "a digest",
+  };
+  const held = el("div", "held");
+  const problem = el("p", "bad");
+  const behind = el("p", "notice");
+  const again = button("", "Index now", index);
+  const panel = el("details", "", el("summary", "", "What is sent"), held);
+  const family = el("section");
+  let fetched = false, busy = false;
+
+  // -- what a model would get -----------------------------------------------------------------
+
+  const kinds = (counts) => Object.entries(counts || {}).filter(([, number]) => number > 0)
+    .map(([kind, number]) => `${kind} ${number}`).join(", ");
+
+  function wouldGo(sent) {
+    const redacted = kinds(sent.redactions);
+    const facts = el("dl", "facts");
+    for (const [term, text] of [
+      ["Model", sent.model || "none is usable"],
+      ["Goes to", !sent.model ? "nobody" : sent.leavesTheMachine
+        ? "a server: it leaves this machine" : "nobody: it stays on this machine"],
+      ["Taken out", redacted || "nothing was recognised as a secret"],
+      ["Length", `${digits(sent.system.length + sent.user.length)} characters` +
+        (sent.truncated ? "; the session is longer than that and was cut" : "; nothing was cut")],
+    ]) facts.append(el("dt", "", term), el("dd", "", text));
+    return [facts, exact("System text", sent.system, false), exact("User text", sent.user, true)];
+  }
+
+  function exact(name, text, open) {
+    const one = el("details", "", el("summary", "", `${name} (${count(text.length, "character")})`));
+    const body = pre(text);
+    body.tabIndex = 0; // it scrolls
+    body.setAttribute("role", "region");
+    body.setAttribute("aria-label", name);
+    one.append(body);
+    one.open = open;
+    return one;
+  }
+
+  // -- what was sent before -------------------------------------------------------------------
+
+  function tokens(usage) {
+    const { inputTokens: read, outputTokens: wrote } = usage || {};
+    return read || wrote ? `${digits(read || 0)} / ${digits(wrote || 0)}` : "";
+  }
+
+  function runsTable(runs) {
+    if (!runs.length) return el("p", "dim", "No model was asked about this session so far.");
+    const heads = ["When (UTC)", "What", "Model", "Tokens in / out", "Cost", "Taken out", "Outcome"];
+    const body = el("tbody", "", ...runs.map((run) => {
+      const usage = run.usage || {};
+      const cells = [when(run.timestamp), WHAT[run.customType] || run.customType, run.model,
+        tokens(usage), dollars(usage.costUsd), kinds(run.redactions)];
+      const outcome = run.success === false ? el("td", "bad", run.error || "failed") : el("td", "", "done");
+      return el("tr", "", ...cells.map((text) => el("td", "", text || "")), outcome);
+    }));
+    const head = el("tr", "", ...heads.map((text) => Object.assign(el("th", "", text), { scope: "col" })));
+    const table = el("table", "", el("caption", "", "Asked so far, newest first"), el("thead", "", head), body);
+    const wide = el("div", "wide", table);
+    wide.tabIndex = 0; // it scrolls
+    wide.setAttribute("role", "region");
+    wide.setAttribute("aria-label", "What was asked so far");
+    return wide;
+  }
+
+  function lastRun() {
+    const { meta } = story.doc;
+    if (!meta) return el("p", "dim", "It was not indexed so far.");
+    const usage = meta.usage || {};
+    const parts = [meta.model, when(meta.updatedAt), tokens(usage) && `${tokens(usage)} tokens`,
+      dollars(usage.costUsd)].filter(Boolean);
+    return el("p", "", `Described by ${parts.join(", ")}.`);
+  }
+
+  async function fetchSent() {
+    if (busy) return;
+    busy = true;
+    try {
+      const found = await get("sent");
+      const sent = found.asSent;
+      again.textContent = sent && sent.model ? `Index now with ${sent.model}` : "Index now";
+      held.replaceChildren(lastRun(), el("p", "", again), problem,
+        ...(sent ? wouldGo(sent) : [el("p", "notice", trouble({ message: found.problem, hint: found.hint }))]),
+        runsTable(found.runs || []));
+      fetched = true;
+    } catch (error) {
+      if (!fetched) held.replaceChildren(el("p", "bad", trouble(error)));
+    } finally {
+      busy = false;
+    }
+  }
+
+  panel.addEventListener("toggle", () => { if (panel.open && !fetched) fetchSent(); });
+
+  async function index(event) {
+    const one = event.currentTarget;
+    one.disabled = true;
+    problem.textContent = "";
+    try {
+      const { status } = await post("index", {});
+      say(status === "already_running" ? "It is being indexed already." : "It will be indexed now.");
+      indexerd.live.refresh();
+    } catch (error) {
+      problem.textContent = trouble(error);
+      say(trouble(error));
+    } finally {
+      one.disabled = false;
+    }
+  }
+
+  // -- behind, exports, family ----------------------------------------------------------------
+
+  function tell() { // after each change of the document
+    const { live, session, meta } = story.doc;
+    const late = (live && live.behind) || 0;
+    behind.hidden = !late || !session.sessionId;
+    if (!behind.hidden) {
+      const words = meta ? `The summary is ${count(late, "message")} of yours behind.` : "No model has described it so far.";
+      if (behind.firstChild.data !== `${words} `) behind.firstChild.data = `${words} `;
+    }
+  }
+
+  async function kin() {
+    if (!indexerd.family) return;
+    try {
+      indexerd.family(family, await get("family"), id);
+    } catch {
+      family.replaceChildren(); // the page is whole without it
+    }
+  }
+
+  problem.setAttribute("role", "alert");
+  behind.append(" ", button("", "Index now", index));
+  behind.hidden = true;
+  family.id = "family";
+  panel.id = "sent";
+  const exports = el("p", "exports", "Export: ");
+  for (const [form, name] of [["html", "HTML"], ["md", "Markdown"], ["json", "JSON"]]) {
+    const link = el("a", "", name);
+    link.href = address(`export?format=${form}`);
+    link.download = "";
+    exports.append(link, " ");
+  }
+  $("facts").before(behind);
+  $("about").append(panel, family, exports);
+  idle(kin);
+
+  indexerd.panel = { tell, kin, ran: () => panel.open && fetchSent() };
+})((window.indexerd ||= {}));

@@ -1,0 +1,209 @@
+// Which rows the tree has: the story (asks, folded work, branches), or a flat list of entries, by
+// what the reader chose, searched for, opened and closed.
+//
+// A row is {type, place, node, level, open?, beat?, active, leaf, text}. `same` says whether a row
+// looks as another did, so that what is drawn already need not be drawn again.
+((indexerd) => {
+  "use strict";
+  const { count, short, span } = indexerd.words;
+  const { story } = indexerd;
+  const BOOKS = new Set(["setting", "label", "name"]);
+  const ASIDE = new Set(["custom", "context_edit", "attachment"]);
+  const WHO = {
+    user: "You", assistant: "Answer", tool: "Result", bash: "Run by you", system: "System",
+    custom: "Extension", compaction: "Compaction", branch_summary: "Left branch",
+    setting: "Setting", label: "Label", name: "Name", call: "Call", other: "Entry",
+  };
+  const opened = new Map(); // what the reader opened and closed, by key
+
+  const who = (node) =>
+    (node.kind === "tool" && node.tool ? node.tool : WHO[node.kind] || "Entry");
+  const key = (row) => `${row.type === "branch" || row.type === "work" ? row.type : "entry"} ` +
+    story.nameOf(row.node, row.place);
+  const isOpen = (row, usual) => opened.get(key(row)) ?? usual;
+
+  function line(node, limit = 120) {
+    const said = node.text.slice(0, 400).replace(/\s+/g, " ").trim();
+    const calls = () => node.calls.slice(0, 5).map(([tool, what]) => `${tool} ${what}`.trim());
+    return (said || (node.calls ? calls().join(", ") : "") || node.type).slice(0, limit);
+  }
+
+  // -- flat lists -----------------------------------------------------------------------------
+
+  function takes(place, mode) {
+    const node = story.nodes[place];
+    if (node.hidden) return false;
+    if (mode === "all") return true;
+    if (mode === "labeled-only") return Boolean(node.label);
+    if (node.type === "usage" || (node.quiet && place !== story.doc.leaf)) return false;
+    if (mode === "user-only") return node.kind === "user";
+    if (mode === "no-tools" && (node.kind === "tool" || node.kind === "call")) return false;
+    return !BOOKS.has(node.kind) && !ASIDE.has(node.type);
+  }
+
+  const lower = new WeakMap(); // node -> what is searched in it
+
+  function searched(node) {
+    let text = lower.get(node);
+    if (text === undefined) {
+      const calls = node.calls ? node.calls.map((call) => call.join(" ")).join(" ") : "";
+      text = `${node.label || ""} ${node.role || node.type} ${calls} ${node.text}`.toLowerCase();
+      lower.set(node, text);
+    }
+    return text;
+  }
+
+  let last = { nodes: null, words: [], hits: [] };
+
+  function hits(words) { // every word occurs; who types on looks through what was found so far
+    const { nodes } = story;
+    const narrower = last.nodes === nodes && last.words.length &&
+      last.words.every((old) => words.some((word) => word.includes(old)));
+    const among = narrower ? last.hits : nodes.keys();
+    const found = [];
+    for (const place of among) {
+      const text = searched(nodes[place]);
+      if (words.every((word) => text.includes(word))) found.push(place);
+    }
+    last = { nodes, words, hits: found };
+    return found;
+  }
+
+  function around(text, word) { // what stands about a word that was searched for
+    const at = word ? text.toLowerCase().indexOf(word) : -1;
+    if (at < 60) return "";
+    return `…${text.slice(at - 40, at + 120).replace(/\s+/g, " ")}`;
+  }
+
+  function entry(place, level, word = "") {
+    const { nodes, active, doc } = story;
+    return { type: "entry", place, node: nodes[place], level, word, active: active[place],
+      leaf: place === doc.leaf, open: undefined };
+  }
+
+  // A row's words; those of entries are found when the row is drawn.
+  const words = (row) =>
+    row.text ?? ((row.word && around(row.node.text, row.word)) || line(row.node));
+
+  function flat(mode, sought) {
+    const { beats, beatOf, nodes } = story;
+    const list = [];
+    for (const place of sought.length ? hits(sought) : nodes.keys()) {
+      if (takes(place, mode)) list.push(entry(place, beats[beatOf[place]].depth + 1, sought[0]));
+    }
+    return list;
+  }
+
+  // -- the story ------------------------------------------------------------------------------
+
+  function told(mode) {
+    const { beats, nodes, ends, active, doc } = story;
+    const list = [];
+    for (let at = 0; at < beats.length; at++) {
+      const beat = beats[at], place = beat.first, node = nodes[place];
+      if (beat.begins) {
+        const row = branch(beat, at);
+        list.push(row);
+        if (!row.open) {
+          const end = ends[place];
+          while (at + 1 < beats.length && beats[at + 1].first <= end) at++;
+          continue;
+        }
+      }
+      if (node.hidden && beat.kind !== "work") continue;
+      const row = { type: "ask", place, node, level: beat.depth + 1, active: active[place],
+        leaf: place === doc.leaf, open: undefined, text: beat.text || "(no words)" };
+      if (beat.kind === "ask") {
+        list.push(row);
+      } else if (mode === "user-only" || (beat.quiet && !beat.labels)) {
+        continue;
+      } else if (beat.kind !== "work") {
+        row.type = "rule";
+        row.text = `${who(node)}: ${beat.text || ""}`;
+        list.push(row);
+      } else {
+        work(list, beat, row, mode);
+      }
+    }
+    return list;
+  }
+
+  function branch(beat, at) {
+    const { asksTo, beatOf, ends, nodes } = story;
+    const row = { type: "branch", place: beat.first, node: nodes[beat.first], level: beat.depth,
+      active: beat.active, leaf: false };
+    row.open = isOpen(row, Boolean(beat.active));
+    const end = ends[beat.first];
+    const asks = asksTo[beatOf[end] + 1] - asksTo[at];
+    const size = `Branch, ${count(asks, "ask")}, ${count(end - beat.first + 1, "entry", "entries")}`;
+    const gist = beat.gist && (!row.open || beat.gistSource !== "ask") ? `: ${beat.gist}` : "";
+    row.text = size + (gist || (row.open ? "" : `: ${beat.text || line(row.node)}`));
+    return row;
+  }
+
+  function work(list, beat, row, mode) {
+    const level = beat.depth + 2, { leaf } = story.doc;
+    const open = isOpen(Object.assign(row, { type: "work", beat }), false);
+    const inside = [];
+    let any = false;
+    for (let place = beat.first; place <= beat.last && (open || !any); place++) {
+      any = takes(place, mode);
+      if (any && open) inside.push(entry(place, level));
+    }
+    any ||= inside.length > 0;
+    row.open = any ? open : undefined;
+    row.active = beat.active;
+    row.leaf = leaf >= beat.first && leaf <= beat.last;
+    row.text = amount(beat, mode !== "no-tools");
+    list.push(row, ...(open ? inside : (beat.labels || []).map((place) => entry(place, level))));
+  }
+
+  function amount(beat, tools = true) {
+    const calls = Object.entries(beat.calls || {}).sort((a, b) => b[1] - a[1]);
+    const total = calls.reduce((sum, [, number]) => sum + number, 0);
+    const named = calls.slice(0, 3).map(([tool, number]) => `${tool} ${number}`).join(", ");
+    const parts = [
+      beat.answers ? count(beat.answers, "answer") : "",
+      total && tools ? `${count(total, "call")} (${named}${calls.length > 3 ? ", …" : ""})` : "",
+      beat.tokens ? `${short(beat.tokens)} tokens` : "",
+      beat.ms ? span(beat.ms) : "",
+    ].filter(Boolean);
+    return parts.join(" · ") || count(beat.last - beat.first + 1, "entry", "entries");
+  }
+
+  function size(beat) { // how much work, in steps from 0 to 12
+    const calls = Object.values(beat.calls || {}).reduce((sum, number) => sum + number, 0);
+    const weight = Math.log1p(calls + (beat.answers || 0) + (beat.tokens || 0) / 500);
+    return Math.min(12, Math.round(weight * 2));
+  }
+
+  // -- what others need -----------------------------------------------------------------------
+
+  function rowsOf(mode, sought) {
+    return sought.length || mode === "all" || mode === "labeled-only" ? flat(mode, sought) : told(mode);
+  }
+
+  const beatSame = (a, b) => a === b || (a && b && a.failed === b.failed && size(a) === size(b));
+
+  function same(a, b) {
+    return a.type === b.type && a.node === b.node && a.level === b.level && a.open === b.open &&
+      a.text === b.text && a.word === b.word && !a.active === !b.active && a.leaf === b.leaf &&
+      beatSame(a.beat, b.beat);
+  }
+
+  function reveal(place) { // open the branches that lead to an entry
+    const { beats, beatOf, nodes } = story;
+    let changed = false;
+    for (const one of story.pathTo(place)) {
+      const beat = beats[beatOf[one]];
+      if (!beat.begins || beat.first !== one) continue;
+      const row = { type: "branch", place: one, node: nodes[one] };
+      if (isOpen(row, Boolean(beat.active))) continue;
+      opened.set(key(row), true);
+      changed = true;
+    }
+    return changed;
+  }
+
+  indexerd.rows = { BOOKS, opened, who, key, line, words, rowsOf, amount, size, same, reveal };
+})((window.indexerd ||= {}));

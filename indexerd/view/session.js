@@ -1,0 +1,236 @@
+// The page as a whole: what is shown, by the address; keys; the buttons of its frame.
+//
+// `#leaf=ID` is the path that is shown, `&target=ID` the entry meant in it; nothing there means the
+// session's own leaf. `?find=WORDS` fills the tree's search when the page opens.
+((indexerd) => {
+  "use strict";
+  const { $, el, say, copy, settle } = indexerd.words;
+  const { story, tree, talk, about } = indexerd;
+  const cols = document.querySelector(".cols");
+  const narrow = matchMedia("(max-width: 899px)");
+  let view = { leaf: -1, target: -1 };
+
+  // -- what is shown --------------------------------------------------------------------------
+
+  function fragment(leaf, target) {
+    const parts = [`leaf=${encodeURIComponent(story.name(leaf))}`];
+    if (target >= 0) parts.push(`target=${encodeURIComponent(story.name(target))}`);
+    return `#${parts.join("&")}`;
+  }
+
+  function asked() {
+    const told = new URLSearchParams(location.hash.slice(1).replaceAll("+", "%2B"));
+    const place = (name) => story.places.get(told.get(name)) ?? -1;
+    const target = place("target");
+    let leaf = place("leaf");
+    if (leaf < 0) leaf = target < 0 ? story.doc.leaf : story.through(target);
+    if (target >= 0 && !story.pathTo(leaf).includes(target)) leaf = story.through(target);
+    return { leaf, target };
+  }
+
+  function show() {
+    if (location.hash === "#path") return; // the skip link
+    const before = view;
+    view = asked();
+    const other = view.leaf !== before.leaf;
+    if (other) talk.draw(view.leaf);
+    placeTree();
+    aim(true);
+    if (view.target < 0 && other) scrollTo(0, 0);
+  }
+
+  function placeTree() {
+    const meant = view.target >= 0 ? view.target : view.leaf;
+    if (meant >= 0 && indexerd.rows.reveal(meant)) tree.draw();
+    tree.show(new Set(story.pathTo(view.leaf)), meant);
+    $("reset").hidden = view.leaf === story.doc.leaf || story.doc.leaf < 0;
+  }
+
+  function aim(scroll) { // mark the entry that is meant
+    const one = view.target >= 0 ? talk.spot(view.target) : null;
+    for (const old of document.querySelectorAll(".aim")) if (old !== one) old.classList.remove("aim");
+    if (!one) return;
+    one.classList.add("aim");
+    if (scroll) settle(() => one.scrollIntoView({ block: "start" }));
+  }
+
+  function go(leaf, target, step = false) { // a step leaves no trace in the history
+    const there = fragment(leaf, target);
+    if (location.hash === there) show();
+    else if (step) location.replace(there);
+    else location.hash = there;
+  }
+
+  function choose(row) {
+    const on = row.type !== "branch" && story.pathTo(view.leaf).includes(row.place);
+    go(on ? view.leaf : story.through(row.place), row.place);
+    if (narrow.matches) side(false);
+  }
+
+  function reset() {
+    const { leaf } = story.doc;
+    if (leaf >= 0) go(leaf, leaf);
+  }
+
+  // After the session changed: the same entries are shown as before, unless it was the leaf. `names`
+  // are those that the entries had; a leaf that is no longer there is the session's. The tree goes
+  // to the new leaf where the old one was `seen`.
+  function renew(names, follow, seen) {
+    const place = (name) => (name === null ? -1 : story.places.get(name) ?? -1);
+    let leaf = follow ? story.doc.leaf : place(names.leaf);
+    if (leaf < 0) leaf = story.doc.leaf;
+    let target = place(names.target);
+    if (target >= 0 && !story.pathTo(leaf).includes(target)) target = -1;
+    view = { leaf, target };
+    if (location.hash.includes("leaf=")) history.replaceState(null, "", fragment(leaf, target));
+    about.draw();
+    tree.draw();
+    talk.draw(leaf);
+    const meant = target >= 0 ? target : leaf;
+    if (meant >= 0 && follow && indexerd.rows.reveal(meant)) tree.draw();
+    tree.mark(new Set(story.pathTo(leaf)), meant, follow && seen);
+    $("reset").hidden = leaf === story.doc.leaf || story.doc.leaf < 0;
+    aim(false);
+  }
+
+  function names() {
+    const name = (place) => (place >= 0 ? story.name(place) : null);
+    return { leaf: name(view.leaf), target: name(view.target), atLeaf: view.leaf === story.doc.leaf };
+  }
+
+  // -- the frame ------------------------------------------------------------------------------
+
+  function side(open) {
+    cols.classList.toggle("closed", !open);
+    $("toggle").setAttribute("aria-expanded", String(open));
+  }
+
+  function find(words) {
+    side(true);
+    $("search").value = words;
+    tree.search();
+    $("search").focus();
+  }
+
+  const resume = () => story.doc.session.resume && copy(story.doc.session.resume);
+
+  function reading() { // the entry meant, where it is in sight; else what stands at the top
+    const meant = document.querySelector("#path .aim");
+    const top = meant ? meant.getBoundingClientRect().top : -1;
+    if (top >= 0 && top < innerHeight) return view.target;
+    const item = talk.atTop(100);
+    return item ? (item.places || [item.place])[0] : -1;
+  }
+
+  function step(by) { // to the ask before or after what is read
+    const path = story.pathTo(view.leaf);
+    const { nodes } = story;
+    const asks = path.filter((place) => nodes[place].kind === "user" && !nodes[place].hidden);
+    const order = new Map(path.map((place, at) => [place, at]));
+    const at = order.get(reading()) ?? -1;
+    const next = by > 0 ? asks.find((place) => order.get(place) > at)
+      : asks.filter((place) => order.get(place) < at).pop();
+    if (next === undefined) return say(by > 0 ? "This is the last ask." : "This is the first ask.");
+    return go(view.leaf, next, true);
+  }
+
+  function help() {
+    const held = $("help");
+    if (!held.childNodes.length) {
+      const list = el("dl", "keys");
+      for (const [names, what] of HELP.filter(([, , live]) => !live || indexerd.label)) {
+        list.append(el("dt", "", ...names.split(" ").map((one) => el("kbd", "", one))), el("dd", "", what));
+      }
+      const close = el("button", "", "Close");
+      close.addEventListener("click", () => held.close());
+      held.append(el("h2", "", "Keys"), list, close);
+    }
+    held.showModal();
+  }
+
+  const EMPTY = { session: {}, nodes: [], beats: [], digests: [], leaf: -1 }; // it could not be read
+  const HELP = [
+    ["↑ ↓", "another row of the tree"],
+    ["→ ←", "open or close a row; go to what it hangs below"],
+    ["Home End", "the first row, the last row"],
+    ["Enter", "show the path to this row's entry"],
+    ["/", "search this session"],
+    ["t", "to the tree"],
+    ["Escape", "clear the search; back to the session's leaf"],
+    ["[ ]", "the ask before, the next ask"],
+    ["f", "open or close all work of the path"],
+    ["y", "copy the command that resumes the session"],
+    ["l", "in the tree: label the entry", true],
+    ["?", "this list"],
+  ];
+
+  const KEYS = {
+    "/": () => { side(true); $("search").focus(); $("search").select(); },
+    t: () => { side(true); tree.refocus(); },
+    "[": () => step(-1),
+    "]": () => step(1),
+    f: () => say(talk.foldAll() ? "All work is open." : "All work is folded."),
+    y: resume,
+    "?": help,
+  };
+
+  function escape(event) {
+    if (event.target === $("search") && $("search").value) {
+      $("search").value = "";
+      tree.search();
+    } else {
+      reset();
+    }
+  }
+
+  document.addEventListener("keydown", (event) => {
+    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (document.querySelector("dialog[open]")) return;
+    if (event.key === "Escape") return escape(event);
+    const act = KEYS[event.key];
+    if (!act || event.target.closest("input, select, textarea, [contenteditable]")) return;
+    event.preventDefault();
+    act();
+  });
+
+  let typed = 0;
+  $("search").addEventListener("input", () => {
+    clearTimeout(typed);
+    typed = setTimeout(tree.search, 120);
+  });
+  $("search").addEventListener("keydown", (event) => {
+    if (event.key !== "ArrowDown" && event.key !== "Enter") return;
+    event.preventDefault();
+    clearTimeout(typed);
+    tree.search();
+    tree.focus(0);
+  });
+  $("filter").addEventListener("change", tree.search);
+  $("reset").addEventListener("click", reset);
+  $("copy").addEventListener("click", resume);
+  $("keys").addEventListener("click", help);
+  $("toggle").addEventListener("click", () => side(cols.classList.contains("closed")));
+  for (const name of ["pointerdown", "focusin"]) { // an entry's address has the path that is shown
+    $("path").addEventListener(name, (event) => {
+      const place = event.target.matches("a.link") ? talk.placeOf(event.target) : -1;
+      if (place >= 0) event.target.href = fragment(view.leaf, place);
+    });
+  }
+  new IntersectionObserver((seen) => { // the frame names the session when its heading is not in sight
+    $("name").classList.toggle("away", seen[seen.length - 1].isIntersecting);
+  }, { rootMargin: "-52px 0px 0px 0px" }).observe($("title"));
+  addEventListener("hashchange", show);
+  narrow.addEventListener("change", () => side(!narrow.matches));
+
+  indexerd.session = { choose, find, go, names, renew, view: () => view };
+
+  const data = JSON.parse($("data").textContent);
+  story.take(data.nodes ? data : { ...EMPTY, ...data });
+  about.draw();
+  side(!narrow.matches);
+  const wanted = new URLSearchParams(location.search).get("find");
+  if (wanted) $("search").value = wanted;
+  tree.draw();
+  view.leaf = -2; // nothing is drawn yet
+  show();
+})((window.indexerd ||= {}));

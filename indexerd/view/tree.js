@@ -1,0 +1,249 @@
+// The tree at the side: rows in blocks, each drawn when it comes into sight; the keyboard's row.
+//
+// A tree that is drawn again keeps every row that looks as before, with its element: whoever opens
+// a branch, or reads while a session grows, has the rows between redrawn and no others.
+((indexerd) => {
+  "use strict";
+  const { $, el, digits, count, sync, Parts } = indexerd.words;
+  const { story } = indexerd;
+  const { opened, who, key, words, rowsOf, size, same } = indexerd.rows;
+  const BLOCK = 40; // rows that a browser lays out at once
+  const MOST = 2000; // rows up to which all are drawn in the end
+  const DEPTH = 12; // levels that are moved in
+  const box = $("tree");
+  const parts = new Parts(box, MOST);
+  let rows = [];
+  let blocks = []; // {rows, part}
+  let current = -1; // the row that has the keyboard
+  let chosen = -1; // the row of what is shown
+  let shown = { on: new Set(), aim: -1 }; // the path that is shown, and the entry meant in it
+
+  // -- rows -----------------------------------------------------------------------------------
+
+  function rowBox(row) {
+    if (row.box) return row.box;
+    const { node, beat, type } = row;
+    const name = type === "entry" && node.kind === "user" ? "ask" : type;
+    const one = el("div", `row ${name} d${Math.min(row.level - 1, DEPTH)}${row.active ? " active" : ""}`);
+    one.setAttribute("role", "treeitem");
+    one.setAttribute("aria-level", row.level);
+    if (row.open !== undefined) {
+      one.setAttribute("aria-expanded", row.open);
+      const twist = el("span", "twist", row.open ? "-" : "+");
+      twist.setAttribute("aria-hidden", "true");
+      one.append(twist);
+    }
+    if (beat) one.append(el("span", `bar w${size(beat)}`));
+    if (type !== "branch" && !beat && node.label) one.append(el("span", "label", node.label));
+    const said = el("span", "words");
+    if (type === "entry") said.append(el("span", "who", `${who(node)}:`), " ");
+    said.append(words(row));
+    const failed = beat ? beat.failed : type === "entry" ? node.failed : 0;
+    if (failed) said.append(el("span", "bad", ` · ${failed} failed`));
+    one.append(said);
+    if (row.leaf) one.append(el("span", "now", "leaf"));
+    one.row = row;
+    row.box = one;
+    mark(row);
+    return one;
+  }
+
+  function mark(row) {
+    const name = row.box.classList;
+    const on = row.type !== "branch" && shown.on.has(row.place);
+    if (name.contains("shown") !== on) name.toggle("shown", on);
+    const selected = String(row.at === chosen);
+    if (row.box.getAttribute("aria-selected") !== selected) row.box.setAttribute("aria-selected", selected);
+    const tab = row.at === current ? 0 : -1;
+    if (row.box.tabIndex !== tab || !row.box.hasAttribute("tabindex")) row.box.tabIndex = tab;
+  }
+
+  function boxOf(row) {
+    parts.draw(row.block.part);
+    return row.box;
+  }
+
+  // -- the whole ------------------------------------------------------------------------------
+
+  const mode = () => $("filter").value;
+  const sought = () => $("search").value.toLowerCase().split(/\s+/).filter(Boolean);
+
+  function draw() {
+    const held = rows[current], focused = box.contains(document.activeElement);
+    const again = held && key(held);
+    const fresh = rowsOf(mode(), sought());
+    const least = Math.min(rows.length, fresh.length);
+    let head = 0, tail = 0;
+    while (head < least && same(rows[head], fresh[head])) keep(fresh, head, rows[head++]);
+    while (tail < least - head && same(rows[rows.length - 1 - tail], fresh[fresh.length - 1 - tail])) {
+      tail++;
+      keep(fresh, fresh.length - tail, rows[rows.length - tail]);
+    }
+    const before = current >= 0 && current < head ? current
+      : current >= rows.length - tail ? current + fresh.length - rows.length : -1;
+    rows = fresh;
+    rows.forEach((row, at) => { row.at = at; });
+    layBlocks(head, tail);
+    tell();
+    current = -1;
+    choose();
+    carry(before >= 0 ? before : again ? rows.findIndex((row) => key(row) === again) : -1);
+    if (focused && !box.contains(document.activeElement) && rows[current]) {
+      boxOf(rows[current]).focus({ preventScroll: true });
+    }
+    parts.fill(rows.length);
+  }
+
+  function keep(fresh, at, row) { // the old row, told what is new of it
+    row.place = fresh[at].place;
+    row.beat = fresh[at].beat;
+    fresh[at] = row;
+  }
+
+  function layBlocks(head, tail) { // blocks of rows that all were there stay as they are
+    let from = 0, to = rows.length, first = 0, last = blocks.length;
+    while (first < last && from + blocks[first].rows.length <= head) from += blocks[first++].rows.length;
+    while (last > first && to - blocks[last - 1].rows.length >= rows.length - tail) {
+      to -= blocks[--last].rows.length;
+    }
+    const made = [];
+    for (let start = from; start < to; start += BLOCK) {
+      const block = { rows: rows.slice(start, Math.min(start + BLOCK, to)) };
+      block.part = parts.add("block", block.rows.length, () => block.rows.map(rowBox));
+      block.part.box.setAttribute("role", "none");
+      for (const row of block.rows) row.block = block;
+      made.push(block);
+    }
+    const gone = blocks.splice(first, last - first, ...made);
+    for (const block of gone) parts.drop(block.part);
+    const drawn = gone.length ? gone.some((block) => !block.part.work) : true;
+    if (drawn && made.length) parts.draw(made[0].part); // what was in sight, or the first of all
+    sync(box, blocks.map((block) => block.part.box));
+  }
+
+  function tell() {
+    const all = count(story.nodes.length, "entry", "entries");
+    const asks = story.asksTo[story.beats.length];
+    const flat = sought().length || mode() === "all" || mode() === "labeled-only";
+    $("count").textContent = flat ? `${digits(rows.length)} of ${all}` : `${count(asks, "ask")}, ${all}`;
+  }
+
+  // -- what is shown, and where the keyboard is -----------------------------------------------
+
+  function choose() {
+    const { aim } = shown;
+    chosen = -1;
+    for (let at = 0; at < rows.length; at++) {
+      const row = rows[at];
+      const held = row.beat ? aim >= row.beat.first && aim <= row.beat.last : row.place === aim;
+      if (held && (row.type !== "branch" || chosen < 0 || !row.open)) chosen = at;
+    }
+    for (const row of rows) if (row.box) mark(row);
+  }
+
+  function put(on, aim, scroll) {
+    shown = { on, aim };
+    choose();
+    if (scroll && chosen >= 0) boxOf(rows[chosen]).scrollIntoView({ block: "nearest" });
+  }
+
+  function show(on, aim) {
+    put(on, aim);
+    if (chosen < 0) return;
+    if (!box.contains(document.activeElement)) carry(chosen);
+    boxOf(rows[chosen]).scrollIntoView({ block: "nearest" });
+  }
+
+  function carry(at) {
+    const old = rows[current];
+    current = Math.min(Math.max(at < 0 ? chosen : at, 0), rows.length - 1);
+    if (old && old.box && old !== rows[current]) old.box.tabIndex = -1;
+    if (rows[current]) boxOf(rows[current]).tabIndex = 0;
+  }
+
+  function focus(at) {
+    if (!rows.length) return;
+    carry(Math.max(0, at));
+    counted(current);
+    boxOf(rows[current]).focus();
+    const next = rows[current + (at < 0 ? 0 : 1)]; // drawn before it is in sight
+    if (next) parts.draw(next.block.part);
+  }
+
+  function counted(at) { // which of how many: for who hears it, as not all rows are there
+    const { level, box: one } = rows[at];
+    let place = 1, all = 1;
+    for (let i = at - 1; i >= 0 && rows[i].level >= level; i--) if (rows[i].level === level) place++;
+    for (let i = at + 1; i < rows.length && rows[i].level >= level; i++) if (rows[i].level === level) all++;
+    one.setAttribute("aria-posinset", place);
+    one.setAttribute("aria-setsize", all + place - 1);
+  }
+
+  function toggle(row, open) {
+    opened.set(key(row), open);
+    const name = key(row);
+    draw();
+    focus(rows.findIndex((one) => key(one) === name));
+  }
+
+  function up(row) { // the row that this one hangs below
+    let at = row.at;
+    while (at > 0 && rows[at].level >= row.level) at--;
+    focus(at);
+  }
+
+  // -- keys and clicks ------------------------------------------------------------------------
+
+  const keys = {
+    ArrowDown: (row) => focus(row.at + 1),
+    ArrowUp: (row) => focus(row.at - 1),
+    Home: () => focus(0),
+    End: () => focus(rows.length - 1),
+    ArrowRight: (row) => (row.open === false ? toggle(row, true) : row.open && focus(row.at + 1)),
+    ArrowLeft: (row) => (row.open ? toggle(row, false) : up(row)),
+    Enter: (row) => indexerd.session.choose(row),
+    " ": (row) => indexerd.session.choose(row),
+    l: (row) => indexerd.label && indexerd.label(row.place, $("count")),
+  };
+
+  box.addEventListener("keydown", (event) => {
+    const act = keys[event.key];
+    if (!act || !rows[current] || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    act(rows[current]);
+  });
+
+  box.addEventListener("click", (event) => {
+    const one = event.target.closest(".row");
+    if (!one) return;
+    carry(one.row.at);
+    if (one.row.open !== undefined && event.target.closest(".twist")) toggle(one.row, !one.row.open);
+    else indexerd.session.choose(one.row);
+  });
+
+  box.addEventListener("focusin", (event) => { // whoever moved it there
+    const { row } = event.target;
+    if (row && row.at !== current) carry(row.at);
+  });
+
+  box.addEventListener("mouseover", (event) => { // all of a text that is cut
+    const one = event.target.closest(".row");
+    if (one && !one.title) one.title = one.querySelector(".words").textContent;
+  });
+
+  indexerd.tree = {
+    draw, show, focus,
+    mark: put,
+    refocus: () => focus(current),
+    search: () => {
+      draw();
+      $("heard").textContent = $("count").textContent;
+    },
+    inSight: () => { // whether the chosen row is to be seen
+      const one = rows[chosen] && rows[chosen].box;
+      if (!one) return false;
+      const { top, bottom } = one.getBoundingClientRect(), all = box.getBoundingClientRect();
+      return bottom > all.top && top < all.bottom;
+    },
+  };
+})((window.indexerd ||= {}));

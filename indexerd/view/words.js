@@ -1,0 +1,178 @@
+// Small things that every part of the view uses: elements, words for numbers and times, lists that
+// are drawn piece by piece.
+//
+// Every script of the view is a classic one, wrapped, that adds to the one global `indexerd`: an
+// exported page holds them one after the other, the live page loads them in the same order. Texts
+// of a session are put in as text (`el`, textContent), never as markup.
+((indexerd) => {
+  "use strict";
+
+  const FRAMES = 12;
+  const AFTER = 300; // ms after which lists are filled in that nobody scrolled through
+  const $ = (id) => document.getElementById(id);
+  const idle = window.requestIdleCallback || ((work) => setTimeout(() => work(), 30));
+
+  function el(tag, name, ...held) {
+    const one = document.createElement(tag);
+    if (name) one.className = name;
+    for (const part of held) if (part !== null && part !== undefined && part !== "") one.append(part);
+    return one;
+  }
+
+  function button(name, words, act) {
+    const one = el("button", name, words);
+    one.type = "button";
+    if (act) one.addEventListener("click", act);
+    return one;
+  }
+
+  // -- words ----------------------------------------------------------------------------------
+
+  const format = new Intl.NumberFormat("en");
+  const digits = (number) => (number < 1000 ? String(number) : format.format(number));
+  const count = (number, word, many = `${word}s`) =>
+    `${digits(number)} ${number === 1 ? word : many}`;
+  const when = (time) =>
+    /^\d{4}-\d\d-\d\dT\d\d:\d\d/.test(time || "") ? time.slice(0, 16).replace("T", " ") : "";
+  const dollars = (cost) => (cost > 0 ? `$${cost.toFixed(cost < 0.1 ? 4 : 2)}` : cost === 0 ? "$0" : "");
+  const short = (number) => (number < 1000 ? String(number)
+    : `${(number / 1000).toFixed(number < 10000 ? 1 : 0)}k`);
+  const base = (path) => path.split(/[\\/]/).filter(Boolean).pop() || path;
+
+  function span(ms) {
+    const minutes = Math.round(ms / 60000);
+    if (ms < 1000) return "";
+    if (minutes < 1) return `${Math.round(ms / 1000)} s`;
+    return minutes < 90 ? `${minutes} min` : `${(minutes / 60).toFixed(1)} h`;
+  }
+
+  // A word of many thousand characters takes a browser a second to wrap, unless it comes in pieces
+  // and may break anywhere.
+  const solid = (text) => (text.length > 400 && /\S{400}/.test(text) ? "solid" : "");
+  const pieces = (text) => (solid(text) ? text.match(/[^]{1,512}/gu) : [text]);
+
+  // -- saying, copying ------------------------------------------------------------------------
+
+  let told = 0;
+  function say(text) { // what was done, for eyes and ears, for a little while
+    $("told").textContent = text;
+    clearTimeout(told);
+    told = setTimeout(() => { $("told").textContent = ""; }, 5000);
+  }
+
+  async function copy(text) {
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch {
+      const held = el("textarea", "unseen");
+      held.value = text;
+      const before = document.activeElement;
+      document.body.append(held);
+      held.select();
+      const done = document.execCommand("copy");
+      held.remove();
+      if (before) before.focus();
+      if (!done) return say(`The browser does not let a page copy: ${text}`);
+    }
+    return say(`Copied: ${text}`);
+  }
+
+  // -- scrolling ------------------------------------------------------------------------------
+
+  // Scroll, and once more for some frames: parts that come into sight are filled in then, and take
+  // more room than was thought. Whatever the reader does ends it.
+  let settling = 0;
+  const leave = () => { settling = 0; };
+  for (const name of ["wheel", "touchmove", "pointerdown", "keydown"]) {
+    addEventListener(name, leave, { capture: true, passive: true });
+  }
+
+  function settle(scroll) {
+    let left = FRAMES;
+    const mine = (settling = performance.now());
+    const go = () => {
+      if (settling !== mine || !left--) return;
+      scroll();
+      requestAnimationFrame(go);
+    };
+    go();
+  }
+
+  // -- lists ----------------------------------------------------------------------------------
+
+  // Make these the children of an element, moving as few of them as can be: what stays where it
+  // was keeps its focus and its place on the screen.
+  function sync(parent, wanted) {
+    const kept = new Set(wanted);
+    for (const one of [...parent.childNodes]) if (!kept.has(one)) one.remove();
+    let at = parent.firstChild;
+    for (const one of wanted) {
+      if (one === at) at = at.nextSibling;
+      else parent.insertBefore(one, at);
+    }
+  }
+
+  // Do a little whenever the browser has nothing else to do, until `more` says that all is done.
+  function slices(more) {
+    const go = (deadline) => {
+      const end = performance.now() + Math.min(8, deadline ? deadline.timeRemaining() : 4);
+      let left = true;
+      do left = more(); while (left && performance.now() < end);
+      if (left) idle(go);
+    };
+    idle(go);
+  }
+
+  // Parts of a long list: each drawn when it is asked for, or comes into sight. Short lists are
+  // filled in while nobody waits, so that a browser's own search finds all of them.
+  class Parts {
+    constructor(root, most) {
+      this.waiting = new Set();
+      this.of = new WeakMap(); // box -> part
+      this.most = most;
+      this.busy = false;
+      this.sight = new IntersectionObserver((seen) => {
+        for (const one of seen) if (one.isIntersecting) this.draw(this.of.get(one.target));
+      }, { root, rootMargin: "800px" });
+    }
+
+    add(name, size, work) {
+      const part = { box: el("div", `${name} empty`), work };
+      part.box.style.setProperty("--size", size);
+      this.of.set(part.box, part);
+      this.waiting.add(part);
+      this.sight.observe(part.box);
+      return part;
+    }
+
+    drop(part) {
+      this.waiting.delete(part);
+      this.sight.unobserve(part.box);
+    }
+
+    draw(part) {
+      if (!part || !part.work) return;
+      const { work } = part;
+      part.work = null;
+      this.drop(part);
+      part.box.replaceChildren(...work());
+      part.box.classList.remove("empty");
+    }
+
+    fill(total) { // the rest of a list of so many things, later
+      if (this.busy || total > this.most) return;
+      this.busy = true;
+      setTimeout(slices, AFTER, () => {
+        const [part] = this.waiting;
+        this.draw(part);
+        this.busy = this.waiting.size > 0;
+        return this.busy;
+      });
+    }
+  }
+
+  indexerd.words = {
+    $, el, button, digits, count, when, dollars, short, base, span, solid, pieces, say, copy, sync,
+    slices, settle, idle, Parts,
+  };
+})((window.indexerd ||= {}));

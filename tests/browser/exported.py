@@ -1,0 +1,90 @@
+"""Sessions made in memory, and their exported pages."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from indexerd.core.card import card_of
+from indexerd.core.segments import Segment, encode
+from indexerd.core.tree import still
+from indexerd.service import exports
+from indexerd.service.views import Taken
+from tests.core.tree_sessions import entry, said, session, state_of
+
+EVIL = "</script><script>window.owned=1</script><img src=http://127.0.0.1:9/x onerror=owned=1>"
+
+
+class Lines:
+    """A session's lines, out of memory."""
+
+    def __init__(self, state: Any, data: bytes) -> None:
+        self._state, self._data = state, data
+
+    def row(self, row: int) -> bytes:
+        """The line of a row."""
+        start = self._state.offsets[row]
+        return self._data[start : start + self._state.lengths[row]]
+
+
+def page_of(folder: Path, entries: list[bytes], *digests: Segment) -> Path:
+    """The exported page of a session of these entries."""
+    data = session(*entries)
+    state = state_of(data)
+    card = card_of(state, agent="pi", path="/s.jsonl", mtime_ms=0, since=None)
+    assert card is not None
+    (folder / "s1.digest.jsonl").write_text("".join(json.dumps(encode(one)) for one in digests))
+    lines: Any = nullcontext(Lines(state, data))
+    taken = Taken(card, still(state), lines, dict(state.labels), folder)
+    read = exports.read_session(taken, lambda: None, exports.Wish())
+    row = {"sessionId": "s1", "cwd": "/w", "name": f"Tidy up {EVIL}", "agent": "pi"}
+    context = {"files": ["/w/<b>.py"]}
+    head = exports.head_of({"session": row, "context": context}, {"parent": "p1"}, "")
+    page = folder / "page.html"
+    page.write_text(
+        exports.text_of(exports.document_of(head, read, exports.Wish()), exports.Wish())
+    )
+    return page
+
+
+def call(call_id: str) -> dict[str, Any]:
+    """A block of an answer that calls a tool."""
+    return {"type": "toolCall", "id": call_id, "name": "bash", "arguments": {"command": EVIL}}
+
+
+FORKED = [
+    said("a", None, "user", f"Where do alerts go? {EVIL}"),
+    said(
+        "b",
+        "a",
+        "assistant",
+        "Look first.",
+        content=[{"type": "text", "text": "I look."}, call("1")],
+    ),
+    said("c", "b", "toolResult", "alerts.py", toolCallId="1", toolName="bash", at=1),
+    said("d", "c", "assistant", "Redis or a file.", at=2),
+    entry("label", "l", "d", 2, targetId="d", label="storage"),
+    said("e", "l", "user", "Take Redis.", at=3),
+    said("f", "e", "assistant", "Redis is too big.", at=4),
+    said("g", "l", "user", "Take a file.", at=5),
+    said("h", "g", "assistant", "It is written.", at=6),
+]
+
+
+def forked(folder: Path) -> Path:
+    """A session of two branches, with a label, a digest, and markup in every text."""
+    return page_of(
+        folder, FORKED, Segment("x", 0, 2, f"- Alerts. {EVIL}", (), (), (), "", 1, "m", "d")
+    )
+
+
+def hostile(count: int) -> list[bytes]:
+    """Words of megabytes, control characters, markup, and forks within forks."""
+    entries = [said("0", None, "user", "A" * 5_000_000)]
+    for at in range(1, count):
+        above = at - 1 if at % 3 else max(0, at - 2)
+        role = "user" if at % 2 else "assistant"
+        entries.append(said(str(at), str(above), role, f"{EVIL} \x1b]0;x\x07 {at}", at=at))
+    return entries

@@ -1,0 +1,224 @@
+"""An exported page in a real browser: keys, branches, filters, small screens, hostile texts.
+
+Opened from disk, in a browser that is offline. Every test also fails if the page asked anybody for
+anything, said a word on the console, or met its own policy.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.browser.exported import EVIL, FORKED, forked, hostile, page_of
+from tests.browser.tabs import NARROW, WIDE, Tabs, findings
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator, Page
+
+expect = pytest.importorskip("playwright.sync_api").expect
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The exported page of a session of two branches."""
+    return forked(tmp_path_factory.mktemp("forked"))
+
+
+def opened(
+    tabs: Tabs, file: Path, fragment: str = "", *, width: int = WIDE, dark: bool = False
+) -> Page:
+    """The page, from disk, without a network, drawn."""
+    page = tabs.open(file.as_uri() + fragment, width=width, dark=dark, offline=True)
+    expect(page.locator("[role=treeitem]").first).to_be_attached()
+    return page
+
+
+def shown(page: Page) -> Locator:
+    """The conversation."""
+    return page.locator("#path")
+
+
+def rows(page: Page) -> list[str]:
+    """The rows of the tree: label and words."""
+    told: list[str] = page.locator(".row").evaluate_all(
+        "(rows) => rows.map((row) => [...row.querySelectorAll('.label, .words')]"
+        ".map((one) => one.textContent).join(' '))"
+    )
+    return told
+
+
+def focused(page: Page) -> Locator:
+    """What has the keyboard."""
+    return page.locator("*:focus")
+
+
+def press(page: Page, *keys: str) -> None:
+    """Keys, one after the other."""
+    for key in keys:
+        page.keyboard.press(key)
+
+
+def choose(page: Page, mode: str) -> list[str]:
+    """The rows of the tree, by another filter."""
+    page.locator("#filter").select_option(mode)
+    return rows(page)
+
+
+def test_a_page_opens_without_a_word_from_outside(tabs: Tabs, page_file: Path) -> None:
+    """S1.40: markup in names, texts, calls and digests is text; nothing is asked for or fails."""
+    page = opened(tabs, page_file)
+    expect(page).to_have_title(f"Tidy up {EVIL}")
+    expect(shown(page)).to_contain_text(f"Where do alerts go? {EVIL}")
+    expect(shown(page)).to_contain_text("It is written.")
+    expect(shown(page)).not_to_contain_text("Redis is too big.")
+    expect(page.locator("#about")).to_contain_text("<b>.py")
+    expect(page.locator("#about")).to_contain_text("p1")
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    expect(shown(page)).to_contain_text("alerts.py")
+    assert page.evaluate("window.owned") is None
+    expect(page.locator("img, iframe, #path script")).to_have_count(0)
+    expect(page.locator(".range .digest")).to_contain_text(EVIL)
+
+
+def test_the_policy_lets_nothing_in(tabs: Tabs, page_file: Path) -> None:
+    """What came in all the same is stopped by the page's policy: script, image, markup.
+
+    It also shows that these tests would see a breach.
+    """
+    page = opened(tabs, page_file)
+    assert tabs.troubles() == []
+    with page.expect_event("requestfailed") as failed:
+        page.evaluate(
+            """() => {
+              const script = document.createElement("script");
+              try { script.textContent = "window.owned = 1"; } catch {}
+              document.body.append(script);
+              const image = document.createElement("img");
+              image.src = "http://127.0.0.1:9/x";
+              document.body.append(image);
+              try { document.body.innerHTML = "<b>owned</b>"; } catch { window.kept = true; }
+            }"""
+        )
+    assert failed.value.failure == "csp"
+    assert page.evaluate("[window.owned, window.kept]") == [None, True]
+    told = "\n".join(tabs.troubles())
+    for breach in ("policy: img-src", "policy: require-trusted-types-for", "request: GET http:"):
+        assert breach in told
+    tabs.forgive("")
+
+
+def test_the_tree_goes_by_keys_alone(tabs: Tabs, page_file: Path) -> None:
+    """S1.41: an abandoned branch is reached, opened and shown; Escape leads back to the leaf."""
+    page = opened(tabs, page_file)
+    page.locator('.row[tabindex="0"]').focus()
+    press(page, "Home")
+    expect(focused(page)).to_contain_text("Where do alerts go?")
+    press(page, "ArrowDown", "ArrowRight", "ArrowDown")
+    expect(focused(page)).to_contain_text("I look.")
+    press(page, "ArrowLeft", "ArrowLeft")
+    expect(focused(page)).to_have_attribute("aria-expanded", "false")
+    press(page, "ArrowDown", "ArrowDown")
+    expect(focused(page)).to_contain_text("Take Redis.")
+    expect(focused(page)).to_have_attribute("aria-expanded", "false")
+    press(page, "ArrowRight", "ArrowRight", "Enter")
+    expect(shown(page)).to_contain_text("Redis is too big.")
+    expect(shown(page)).not_to_contain_text("It is written.")
+    expect(page).to_have_url(re.compile("#leaf=f&target=e$"))
+    expect(page.locator("#reset")).to_be_visible()
+    press(page, "Escape")
+    expect(shown(page)).to_contain_text("It is written.")
+    expect(page.locator("#reset")).to_be_hidden()
+    press(page, "End")
+    expect(focused(page)).to_contain_text("leaf")
+    levels = page.locator("[role=treeitem]").evaluate_all(
+        "(rows) => rows.map((row) => row.ariaLevel)"
+    )
+    assert levels == ["1", "1", "2", "1", "2", "2", "1", "2", "2"]
+
+
+def test_filters_and_search(tabs: Tabs, page_file: Path) -> None:
+    """S1.35: five filters, and a search for all words in texts, labels and calls."""
+    page = opened(tabs, page_file)
+    assert len(choose(page, "all")) == len(FORKED)
+    assert [len(choose(page, one)) for one in ("default", "no-tools")] == [7, 7]
+    asks = choose(page, "user-only")
+    assert [one for one in asks if "Branch" not in one and "alerts" not in one] == ["Take a file."]
+    (labelled,) = choose(page, "labeled-only")
+    assert "storage" in labelled
+    choose(page, "default")
+    press(page, "/")
+    expect(page.locator("#search")).to_be_focused()
+    page.keyboard.type("redis big")
+    press(page, "Enter")
+    assert rows(page) == ["Answer: Redis is too big."]
+    press(page, "Enter")
+    expect(shown(page)).to_contain_text("Redis is too big.")
+    press(page, "/")
+    page.locator("#search").fill("onerror alerts go")
+    press(page, "Enter")
+    (hit,) = rows(page)
+    assert hit.startswith("You: …")
+    assert "onerror" in hit
+
+
+def test_a_link_leads_to_an_entry(tabs: Tabs, page_file: Path) -> None:
+    """A fragment names a leaf and an entry; one that is not there shows the session's leaf."""
+    page = opened(tabs, page_file, "#leaf=f&target=c")
+    expect(shown(page)).to_contain_text("Redis is too big.")
+    expect(page.locator(".aim")).to_contain_text(re.compile("^bash:"))
+    expect(page.locator("[aria-selected=true]")).to_have_class(re.compile("work"))
+    page.goto("about:blank")
+    page = opened(tabs, page_file, "#target=e")
+    expect(shown(page)).to_contain_text("Redis is too big.")
+    page = opened(tabs, page_file, "#leaf=nowhere&target=%00")
+    expect(shown(page)).to_contain_text("It is written.")
+
+
+def test_small_screens_and_the_dark(tabs: Tabs, page_file: Path) -> None:
+    """S1.42: below 900 px the sidebar is folded away; at 360 px nothing is too wide."""
+    ground = "getComputedStyle(document.body).backgroundColor"
+    page = opened(tabs, page_file)
+    expect(page.locator("#side")).to_be_visible()
+    light = page.evaluate(ground)
+    page = opened(tabs, page_file, width=NARROW, dark=True)
+    expect(page.locator("#side")).to_be_hidden()
+    assert page.evaluate(ground) != light
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.locator("#toggle").click()
+    expect(page.locator("#side")).to_be_visible()
+    page.locator(".row").last.click()
+    expect(page.locator("#side")).to_be_hidden()
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_axe_finds_nothing_serious(tabs: Tabs, page_file: Path, width: int, dark: bool) -> None:
+    """No serious finding, with the tree in sight, a branch shown, and all that folds unfolded."""
+    page = opened(tabs, page_file, "#leaf=f&target=c", width=width, dark=dark)
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    if width == NARROW:
+        assert findings(page) == []
+        page.locator("#toggle").click()
+    expect(page.locator("#tree")).to_be_visible()
+    assert findings(page) == []
+
+
+def test_a_long_and_hostile_session(tabs: Tabs, tmp_path: Path) -> None:
+    """20,000 entries, a word of 5 MB, control characters, forks within forks: all is there."""
+    file = page_of(tmp_path, hostile(20_000))
+    assert file.stat().st_size < 30_000_000
+    page = opened(tabs, file, "#target=1")
+    expect(shown(page)).to_contain_text("of 5,000,000 characters")
+    page.locator("#filter").select_option("all")
+    expect(page.locator("#count")).to_have_text("20,000 of 20,000 entries")
+    press(page, "/")
+    page.locator("#search").fill("onerror 19998")
+    expect(page.locator(".row")).to_have_count(1)
+    press(page, "Enter", "Enter")
+    expect(shown(page)).to_contain_text("19998")
+    assert "\x1b" not in page.evaluate("document.body.textContent")
+    assert page.evaluate("window.owned") is None

@@ -1,0 +1,94 @@
+"""The web view while its daemon comes and goes, and from the link that `indexerd web` prints."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.browser.served import Served
+from tests.browser.site import site
+from tests.browser.tabs import Tabs
+from tests.e2e.world import World
+
+expect = pytest.importorskip("playwright.sync_api").expect
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """A home in which pi was used before."""
+    world = World(tmp_path / "w")
+    world.install_pi()
+    return world
+
+
+def test_the_printed_link_lets_one_browser_in(world: World, tabs: Tabs) -> None:
+    """The token is gone from the address at once; a second `indexerd web` gives a link anew."""
+    session = world.session(turns=1)
+    session.entry("session_info", name="A winter plan")
+    with world.daemon(), site(world) as running:
+        page = tabs.open(running.link)
+        expect(page).to_have_url(f"{running.origin}/")
+        expect(page.locator("#results a.title")).to_have_text("A winter plan")
+        tabs.forgive("403")
+        other = tabs.open(running.link)
+        expect(other.locator("body")).to_contain_text("used")
+        expect(other.locator("#results")).to_have_count(0)
+        again = re.search(r"http://\S+", world.run("web", "--no-open"))
+        assert again
+        assert again[0].startswith(f"{running.origin}/")
+        other.goto(again[0])
+        expect(other.locator("#results a.title")).to_have_text("A winter plan")
+
+
+def test_the_daemon_goes_and_comes_back(world: World, tabs: Tabs) -> None:
+    """Both pages say so, go on showing what is stored, and catch up without a reload."""
+    tabs.forgive("503")
+    session = world.session(turns=1)
+    session.entry("session_info", name="A winter plan")
+    with site(world) as running:
+        with world.daemon() as daemon:
+            home = Served(world, running, running.cookies())
+            page = home.open(tabs, "/")
+            told = home.open(tabs, f"/s/{session.id}")
+            expect(page.locator("#live")).to_have_text("Daemon runs")
+            expect(told.locator("#down")).not_to_contain_text("No daemon")
+            daemon.kill()
+            daemon.wait()
+            expect(page.locator("#live")).to_have_text("No daemon")
+            expect(told.locator("#down")).to_contain_text("No daemon")
+            expect(page.locator("#results a.title")).to_have_text("A winter plan")
+            late = home.open(tabs, f"/s/{session.id}")
+            expect(late.locator("#path")).to_contain_text("Question 1")
+            late.locator("#rename").click()
+            late.get_by_role("textbox", name="Name").fill("Another name")
+            late.keyboard.press("Enter")
+            expect(late.get_by_role("alert").filter(has_text="daemon")).to_be_visible()
+            session.turn("What happened meanwhile?", "A lot.")
+        with world.daemon():
+            expect(page.locator("#live")).to_have_text("Daemon runs")
+            expect(told.locator("#path")).to_contain_text("What happened meanwhile?")
+            expect(told.locator("#down")).not_to_contain_text("No daemon")
+            session.turn("And now?", "It goes on.")
+            expect(told.locator("#path")).to_contain_text("It goes on.")
+            session.entry("session_info", name="Spring")
+            expect(page.locator("#results a.title")).to_have_text("Spring")
+
+
+def test_without_a_daemon_what_is_stored_is_shown(world: World, tabs: Tabs) -> None:
+    """The view starts without a daemon, says so, and knows one that starts later."""
+    session = world.session(turns=1)
+    session.entry("session_info", name="A winter plan")
+    world.run("run", "--once")
+    with site(world) as running:
+        home = Served(world, running, running.cookies())
+        page = home.open(tabs, "/")
+        expect(page.locator("#down")).to_be_visible()
+        expect(page.locator("#results a.title")).to_have_text("A winter plan")
+        page.locator("#results a.title").click()
+        expect(page.locator("#path")).to_contain_text("Question 1")
+        expect(page.locator("#down")).to_contain_text("No daemon")
+        with world.daemon():
+            expect(page.locator("#down")).not_to_contain_text("No daemon")

@@ -1,0 +1,170 @@
+"""The home page of `indexerd web` in a browser, beside a real daemon.
+
+Every test also fails if the page asked anybody else for anything, said a word on the console, or
+met its own policy.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.browser.served import Served, served
+from tests.browser.tabs import NARROW, WIDE, Tabs, findings
+from tests.core.tree_sessions import said
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator, Page
+
+expect = pytest.importorskip("playwright.sync_api").expect
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One daemon and one view for all tests of this file; each has sessions of its own."""
+    with served(tmp_path_factory.mktemp("home")) as running:
+        yield running
+
+
+def place(title: str) -> str:
+    """Where its session was."""
+    return title.partition(" ")[0].lower()
+
+
+def titled(home: Served, title: str) -> str:
+    """A session of today, that pi has given a name; its id."""
+    session = home.world.session(cwd=f"/work/{place(title)}")
+    session.turn(f"Please look into {title}.", f"I have seen to {title}.")
+    session.entry("session_info", name=title)
+    return session.id
+
+
+def name() -> str:
+    """A title that no other session has."""
+    return f"Job{uuid.uuid4().hex[:8]} of the winter"
+
+
+def title_of(page: Page, words: str) -> Locator:
+    """The link to a session."""
+    return page.locator("#results a.title", has_text=words)
+
+
+def test_sessions_by_day_and_project_and_new_ones_without_reload(home: Served, tabs: Tabs) -> None:
+    """What is there stands under its day and project; what comes meanwhile comes in by itself."""
+    first, second = name(), name()
+    titled(home, first)
+    page = home.open(tabs, "/")
+    expect(title_of(page, first)).to_be_visible()
+    today = page.locator("section.days", has=page.get_by_role("heading", name="Today", exact=True))
+    project = today.locator("section.project", has_text=first)
+    expect(project.locator("h3")).to_contain_text(place(first))
+    expect(project.locator(".agent")).to_have_text("pi")
+    page.evaluate("window.kept = 1")
+    session_id = titled(home, second)
+    expect(title_of(page, second)).to_be_visible()
+    expect(title_of(page, second)).to_have_attribute("href", re.compile(f"/s/{session_id}"))
+    assert page.evaluate("window.kept") == 1
+
+
+def test_search_as_you_type(home: Served, tabs: Tabs) -> None:
+    """Hits with what was found in them marked; the address has the search, and Escape ends it."""
+    title = name()
+    titled(home, title)
+    word = f"quokka{uuid.uuid4().hex[:6]}"
+    home.put([said("a", None, "user", f"Where does the {word} sleep <b>at night</b>?")])
+    page = home.open(tabs, "/")
+    page.keyboard.press("/")
+    expect(page.locator("#q")).to_be_focused()
+    page.keyboard.type(word, delay=20)
+    expect(page.locator("#results .hits li").first).to_be_visible()
+    expect(page.locator("#results mark").first).to_contain_text(word)
+    expect(page.locator("#results .snippet").first).to_contain_text("<b>")
+    expect(page).to_have_url(re.compile(rf"\?q={word}$"))
+    expect(page).to_have_title(re.compile(word))
+    page.reload()
+    expect(page.locator("#q")).to_have_value(word)
+    expect(page.locator("#results .hits li").first).to_be_visible()
+    page.locator("#q").press("Escape")
+    expect(page.locator("#q")).to_have_value("")
+    expect(title_of(page, title)).to_be_visible()
+    expect(page).to_have_url(f"{home.running.origin}/")
+
+
+def test_filters_are_in_the_address(home: Served, tabs: Tabs) -> None:
+    """An agent and a project narrow the list; going back widens it again."""
+    title, other = name(), name()
+    titled(home, title)
+    titled(home, other)
+    page = home.open(tabs, "/?agent=claude")
+    expect(title_of(page, title)).to_have_count(0)
+    page.locator("#filters").get_by_role("link", name="pi", exact=True).click()
+    expect(page).to_have_url(re.compile(r"agent=pi"))
+    expect(title_of(page, title)).to_be_visible()
+    page.locator("h3 a", has_text=place(title)).click()
+    expect(page).to_have_url(re.compile(r"project="))
+    expect(title_of(page, title)).to_be_visible()
+    expect(title_of(page, other)).to_have_count(0)
+    page.go_back()
+    expect(title_of(page, other)).to_be_visible()
+
+
+def test_by_keyboard_alone_from_the_list_to_a_session_and_back(home: Served, tabs: Tabs) -> None:
+    """Keys find, open and copy; a dialog lists them."""
+    title = name()
+    session_id = titled(home, title)
+    page = home.open(tabs, "/")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    page.keyboard.press("/")
+    page.keyboard.type(title.partition(" ")[0])
+    expect(page.locator("#results .hits li").first).to_be_visible()
+    page.keyboard.press("ArrowDown")
+    expect(title_of(page, title).first).to_be_focused()
+    page.keyboard.press("y")
+    expect(page.get_by_role("status").filter(has_text="Resume command copied")).to_be_attached()
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(f"/s/{session_id}"))
+    expect(page.locator("#title")).to_have_text(title)
+    page.go_back()
+    expect(page.locator("#results .hits li").first).to_be_visible()
+
+
+def test_a_hostile_session_is_text(home: Served, tabs: Tabs) -> None:
+    """S4.24: markup in a name, a directory and a message stays text, also where it is a hit."""
+    word = uuid.uuid4().hex[:8]
+    evil = f"<img src=x onerror=owned=1><script>owned=1</script>{word}\x1b[31m\u202eabc"
+    home.put([said("a", None, "user", f"{evil} asks")], cwd=f"/w/{evil[:30]}", name=evil)
+    page = home.open(tabs, "/?since=all")
+    page = home.open(tabs, f"/?q={word}")
+    expect(page.locator("#results .hits li").first).to_be_visible()
+    expect(page.locator("#results a.title").first).to_contain_text("<script>")
+    assert page.evaluate("window.owned") is None
+    expect(page.locator("#results img, #results script")).to_have_count(0)
+    shown = page.evaluate("document.body.textContent")
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_axe_finds_nothing_serious(home: Served, tabs: Tabs, width: int, dark: bool) -> None:
+    """The list, and hits; from 360 px up nothing is too wide; the dark is dark."""
+    title = name()
+    titled(home, title)
+    page = home.open(tabs, "/", width=width, dark=dark)
+    expect(title_of(page, title)).to_be_visible()
+    assert findings(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    red, _, _ = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g)")
+    assert (int(red) < 60) is dark
+    page.locator("#q").fill(title.partition(" ")[0])
+    expect(page.locator("#results .hits li").first).to_be_visible()
+    assert findings(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

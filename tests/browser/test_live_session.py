@@ -1,0 +1,309 @@
+"""A session's page of `indexerd web` in a browser, beside a real daemon.
+
+Every test also fails if the page asked anybody else for anything, said a word on the console, or
+met its own policy.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.browser.exported import EVIL, FORKED, hostile
+from tests.browser.served import Placed, Served, served
+from tests.browser.tabs import NARROW, WIDE, Tabs, findings
+from tests.core.tree_sessions import said
+from tests.e2e.world import until
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator, Page
+
+expect = pytest.importorskip("playwright.sync_api").expect
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One daemon and one view for all tests of this file; each has sessions of its own."""
+    with served(tmp_path_factory.mktemp("session")) as running:
+        yield running
+
+
+def opened(home: Served, tabs: Tabs, session: Placed, more: str = "", **how: object) -> Page:
+    """The page of a session, drawn."""
+    page = home.open(tabs, f"/s/{session.id}{more}", **how)
+    expect(page.locator("#tree .row").first).to_be_attached()
+    return page
+
+
+def shown(page: Page) -> Locator:
+    """The conversation."""
+    return page.locator("#path")
+
+
+def row(page: Page, words: str) -> Locator:
+    """A row of the tree."""
+    return page.locator("#tree .row", has_text=words)
+
+
+def top(one: Locator) -> float:
+    """Where something is on the screen, in pixels from above."""
+    held = one.bounding_box()
+    assert held is not None
+    return float(held["y"])
+
+
+def press(page: Page, *keys: str) -> None:
+    """Keys, one after the other."""
+    for key in keys:
+        page.keyboard.press(key)
+
+
+def test_the_head_is_in_the_server_s_html(home: Served, tabs: Tabs) -> None:
+    """First paint needs no script: title and description stand in the page as it was sent."""
+    session = home.put(name="The winter plan & <b>more</b>")
+    page = opened(home, tabs, session)
+    expect(page).to_have_title("The winter plan & <b>more</b>")
+    answer = page.request.get(f"{home.running.origin}/s/{session.id}").text()
+    assert "<h1" in answer.split('id="data"')[0]
+    assert "The winter plan &amp; &lt;b&gt;more&lt;/b&gt;" in answer.split('id="data"')[0]
+    assert "style=" not in answer.split('id="data"')[0]
+
+
+def test_the_tree_goes_by_keys_to_an_abandoned_branch_and_back(home: Served, tabs: Tabs) -> None:
+    """S1.41: arrow keys open a branch that was left, Enter shows it, Escape leads to the leaf."""
+    session = home.put()
+    page = opened(home, tabs, session)
+    expect(shown(page)).to_contain_text("It is written.")
+    press(page, "t", "Home")
+    expect(page.locator("#tree .row:focus")).to_contain_text("Where do alerts go?")
+    expect(page.locator("#tree")).to_have_role("tree")
+    press(page, "ArrowDown", "ArrowDown", "ArrowDown")
+    expect(page.locator("#tree .row:focus")).to_contain_text("Take Redis.")
+    expect(page.locator("#tree .row:focus")).to_have_attribute("aria-expanded", "false")
+    press(page, "ArrowRight", "ArrowRight", "Enter")
+    expect(shown(page)).to_contain_text("Redis is too big.")
+    expect(shown(page)).not_to_contain_text("It is written.")
+    expect(page).to_have_url(re.compile("#leaf=f&target=e$"))
+    page.reload()
+    expect(shown(page)).to_contain_text("Redis is too big.")
+    page.locator("#reset").click()
+    expect(shown(page)).to_contain_text("It is written.")
+    expect(page.locator("#reset")).to_be_hidden()
+    page.go_back()
+    expect(shown(page)).to_contain_text("Redis is too big.")
+    press(page, "Escape")
+    expect(shown(page)).to_contain_text("It is written.")
+
+
+def test_a_session_that_goes_on_comes_in_without_reload(home: Served, tabs: Tabs) -> None:
+    """The place that is read, and the branches that were opened, stay as they are."""
+    entries = [said("0", None, "user", "Begin.")]
+    for at in range(1, 120):
+        text = f"Word {at}. {'Long talk. ' * 20}"
+        entries.append(said(str(at), str(at - 1), "user" if at % 2 else "assistant", text, at=at))
+    left = said("left", "40", "user", "A way that was left.", at=40)
+    entries[41:41] = [left, said("left2", "left", "assistant", "It led nowhere.", at=40)]
+    entries.append(said("120", "119", "user", "The last one so far.", at=123))
+    session = home.put(entries)
+    page = opened(home, tabs, session)
+    aside = row(page, "A way that was left.")
+    aside.scroll_into_view_if_needed()
+    aside.locator(".twist").click()
+    expect(aside).not_to_have_attribute("aria-expanded", "false")
+    read = shown(page).get_by_text("Word 60.")
+    read.scroll_into_view_if_needed()
+    expect(page.locator("#path .empty, #tree .empty")).to_have_count(0)  # all is filled in
+    before = top(read), top(aside)
+    open_rows = page.locator("#tree .row[aria-expanded=true]").count()
+    page.evaluate("window.kept = document.querySelector('#path article')")
+    session.say("121", "120", "assistant", "News from the agent.", at=200)
+    expect(shown(page)).to_contain_text("News from the agent.")
+    expect(page.locator("#count")).to_contain_text("124")
+    assert (top(read), top(aside)) == pytest.approx(before, abs=2)
+    assert page.locator("#tree .row[aria-expanded=true]").count() == open_rows
+    assert page.evaluate("window.kept === document.querySelector('#path article')")
+    page.locator("#below").click()
+    expect(shown(page).get_by_text("News from the agent.")).to_be_in_viewport()
+    session.say("122", "121", "user", "And one more.", at=201)
+    expect(shown(page).get_by_text("And one more.")).to_be_in_viewport()
+
+
+def test_a_branch_that_is_read_stays_while_the_leaf_moves(home: Served, tabs: Tabs) -> None:
+    """Who reads an abandoned branch is not taken to the new leaf."""
+    session = home.put()
+    page = opened(home, tabs, session, "#leaf=f&target=e")
+    expect(shown(page)).to_contain_text("Redis is too big.")
+    session.say("i", "h", "user", "And the lock?", at=9)
+    expect(page.locator("#count")).to_contain_text("10 entries")
+    expect(shown(page)).to_contain_text("Redis is too big.")
+    expect(shown(page)).not_to_contain_text("And the lock?")
+    page.locator("#reset").click()
+    expect(shown(page)).to_contain_text("And the lock?")
+
+
+def test_rename_by_keyboard(home: Served, tabs: Tabs) -> None:
+    """A name of the user's own holds in the page, in the list, and in no session file."""
+    session = home.put()
+    before = session.path.read_bytes()
+    page = opened(home, tabs, session)
+    page.locator("#rename").press("Enter")
+    press(page, "Control+a")
+    page.keyboard.type("Alerts <i>of</i> the north")
+    press(page, "Enter")
+    expect(page.locator("#title")).to_have_text("Alerts <i>of</i> the north")
+    expect(page).to_have_title("Alerts <i>of</i> the north")
+    expect(page.locator("#rename")).to_be_focused()
+    assert home.world.row(session.id)["name"] == "Alerts <i>of</i> the north"
+    page.locator("#rename").press("Enter")
+    press(page, "Control+a", "Delete", "Enter")
+    expect(page.locator("#title")).not_to_have_text("Alerts <i>of</i> the north")
+    assert session.path.read_bytes() == before
+
+
+def test_label_by_keyboard(home: Served, tabs: Tabs) -> None:
+    """S1.31: a label is shown in the tree at once, and kept beside the session, not in it."""
+    session = home.put()
+    before = session.path.read_bytes()
+    page = opened(home, tabs, session)
+    press(page, "t", "Home", "l")
+    page.keyboard.type("the <u>question")
+    press(page, "Enter")
+    expect(page.locator("#tree .row").first.locator(".label")).to_have_text("the <u>question")
+    expect(page.locator("#tree .row:focus")).to_contain_text("Where do alerts go?")
+    page.locator("#filter").select_option("labeled-only")
+    expect(page.locator("#tree .row")).to_have_count(2)
+    assert session.path.read_bytes() == before
+
+
+def test_what_is_sent_and_indexing_again(home: Served, tabs: Tabs) -> None:
+    """The exact text that a model would get, redacted; then what was asked of it."""
+    secret = "ghp_" + "a1B2" * 9
+    asked = said("i", "h", "user", f"The key is {secret}, keep it.", at=9)
+    session = home.put([*FORKED, asked, said("j", "i", "assistant", "Kept.", at=10)])
+    page = opened(home, tabs, session)
+    page.locator("#sent > summary").press("Enter")
+    panel = page.locator("#sent")
+    expect(panel).to_contain_text("local/extractive")
+    expect(panel).to_contain_text("stays on this machine")
+    expect(panel).to_contain_text("keep it.")
+    expect(panel).not_to_contain_text(secret)
+    told = panel.get_by_role("region", name="User text").text_content() or ""
+    sent = home.world.call("as_sent", ref=session.id)["user"]
+    mark = r"\[(begin|end) \w+\]"  # it differs each time
+    assert re.sub(mark, "", told) == re.sub(mark, "", sent)
+    expect(panel).to_contain_text("No model was asked about this session so far.")
+    panel.get_by_role("button", name=re.compile("Index now")).click()
+    expect(panel.locator("tbody tr")).to_have_count(1)
+    expect(panel.locator("tbody tr")).to_contain_text("done")
+    assert home.world.meta(session.id)
+    assert findings(page) == []
+
+
+def test_family(home: Served, tabs: Tabs) -> None:
+    """A fork stands below its origin, as links that go by keys."""
+    origin = home.put(name="The origin")
+    fork = home.put(parent=str(origin.path), name="The fork")
+    page = opened(home, tabs, origin)
+    family = page.locator("#family")
+    expect(family.get_by_role("tree")).to_be_visible()
+    expect(family.get_by_role("treeitem")).to_have_count(2)
+    expect(family.locator("[aria-current=page]")).to_contain_text("The origin")
+    family.locator("[aria-current=page]").focus()
+    press(page, "ArrowDown", "Enter")
+    expect(page).to_have_url(re.compile(f"/s/{fork.id}$"))
+    expect(page.locator("#title")).to_have_text("The fork")
+    expect(page.locator("#family [aria-current=page]")).to_contain_text("The fork")
+
+
+@pytest.mark.parametrize("form", ["html", "md", "json"])
+def test_export_downloads(home: Served, tabs: Tabs, tmp_path: Path, form: str) -> None:
+    """S1.40: each form comes as a file; the page of it opens offline."""
+    session = home.put(name="To be given away")
+    page = opened(home, tabs, session)
+    names = {"html": "HTML", "md": "Markdown", "json": "JSON"}
+    with page.expect_download() as coming:
+        page.locator(".exports").get_by_role("link", name=names[form]).click()
+    assert coming.value.suggested_filename == f"to-be-given-away-{session.id[:8]}.{form}"
+    file = tmp_path / f"x.{form}"
+    coming.value.save_as(file)
+    assert "It is written." in file.read_text()
+    if form == "json":
+        assert json.loads(file.read_text())["session"]["sessionId"] == session.id
+    if form == "html":
+        other = tabs.open(file.as_uri(), offline=True)
+        expect(other.locator("#path")).to_contain_text("It is written.")
+        expect(other.locator("#rename, #sent, .label-it")).to_have_count(0)
+
+
+def test_a_link_from_the_footer_leads_into_the_session(home: Served, tabs: Tabs) -> None:
+    """S4.22: what the footer links to is this page, with the tree searched for the file."""
+    session = home.put()
+    page = home.open(tabs, f"/?session={session.id}&applet=text-editor&path=%2Fw%2Falerts.py")
+    expect(page).to_have_url(re.compile(f"/s/{session.id}\\?find=alerts.py"))
+    expect(page.locator("#search")).to_have_value("alerts.py")
+    expect(page.locator("#tree .row")).not_to_have_count(0)
+
+
+def test_the_state_of_an_applet_lands_in_the_footer(home: Served, tabs: Tabs) -> None:
+    """S4.25: a slug and key=value items become set `applet`, and the page shows them."""
+    session = home.put()
+    page = opened(home, tabs, session)
+    told = page.evaluate(
+        """async (address) => (await fetch(address, {method: "POST", headers:
+          {"Content-Type": "application/json"}, body: JSON.stringify(
+          {slug: "plot", items: ["city=<b>Oslo</b>"]})})).status""",
+        f"/s/{session.id}/state",
+    )
+    assert told == 200
+    expect(page.locator("#about")).to_contain_text("city=<b>Oslo</b>")
+    held = home.world.call("get", ref=session.id)["context"]["applet"]
+    assert held == ["plot", "city=<b>Oslo</b>"]
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_axe_finds_nothing_serious(home: Served, tabs: Tabs, width: int, dark: bool) -> None:
+    """S1.42: with the tree, a branch, the panel and the family; nothing too wide at 360 px."""
+    session = home.put()
+    home.put(parent=str(session.path))
+    page = opened(home, tabs, session, "#leaf=f&target=c", width=width, dark=dark)
+    expect(page.locator("#family [role=tree]")).to_be_visible()
+    page.locator("#sent > summary").click()
+    expect(page.locator("#sent")).to_contain_text("local/extractive")
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    expect(shown(page)).to_contain_text("alerts.py")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    red, _, _ = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g)")
+    assert (int(red) < 60) is dark
+    assert findings(page) == []
+    if width == NARROW:
+        expect(page.locator("#side")).to_be_hidden()
+        page.locator("#toggle").click()
+        expect(page.locator("#side")).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert findings(page) == []
+        row(page, "It is written.").or_(page.locator("#tree .row").last).first.click()
+        expect(page.locator("#side")).to_be_hidden()
+
+
+def test_a_long_and_hostile_session(home: Served, tabs: Tabs) -> None:
+    """Words of megabytes, control characters and markup are text, also in what comes later."""
+    session = home.put(hostile(3000), name=EVIL)
+    page = opened(home, tabs, session, "#target=1")
+    expect(shown(page)).to_contain_text("of 5,000,000 characters")
+    expect(page).to_have_title(re.compile("window.owned"))
+    session.say("late", "2999", "user", f"{EVIL} \x1b[31mlate")
+    expect(page.locator("#count")).to_contain_text("3,002 entries")
+    page.locator("#search").fill("onerror late")
+    expect(page.locator("#tree .row")).to_have_count(1)
+    press(page, "Enter", "Enter")
+    expect(shown(page)).to_contain_text("late")
+    assert page.evaluate("window.owned") is None
+    assert "\x1b" not in page.evaluate("document.body.textContent")
+    until(lambda: home.world.row(session.id)["messageCount"] >= 3001, "the count")

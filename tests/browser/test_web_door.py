@@ -1,0 +1,147 @@
+"""Who gets in at the web view: over HTTP, as a program that is no browser would try."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from http.cookies import SimpleCookie
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.browser.served import Placed, Served, served
+
+RULES = (
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "frame-ancestors 'none'",
+    "base-uri 'none'",
+    "require-trusted-types-for 'script'",
+    "trusted-types 'none'",
+)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One daemon and one view for all tests of this file."""
+    with served(tmp_path_factory.mktemp("door")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def session(home: Served) -> Placed:
+    """A session that nobody may change."""
+    return home.put(name="Mine")
+
+
+def ask(
+    home: Served, method: str, path: str, *, known: bool = True, **more: Any
+) -> httpx2.Response:
+    """One request; `known` with the cookie."""
+    headers = dict(more.pop("headers", {}))
+    if known:
+        headers["Cookie"] = "; ".join(f"{one['name']}={one['value']}" for one in home.cookies)
+    url = f"{home.running.origin}{path}"
+    return httpx2.request(method, url, headers=headers, follow_redirects=False, **more)
+
+
+def rename(home: Served, session: Placed, **more: Any) -> int:
+    """The status of a renaming, from our own page unless told otherwise."""
+    headers = {"Origin": home.running.origin, "Content-Type": "application/json"}
+    headers |= more.pop("headers", {})
+    body = json.dumps({"title": "Theirs"})
+    path = f"/s/{session.id}/rename"
+    return ask(home, "POST", path, headers=headers, content=body, **more).status_code
+
+
+def test_without_a_cookie_nothing_is_told(home: Served, session: Placed) -> None:
+    """Pages, data, events and changes are refused; what is refused names no session."""
+    paths = ["/", f"/s/{session.id}", "/events", "/?q=mine", "/nowhere"]
+    paths += [f"/s/{session.id}/{one}" for one in ("document", "sent", "family", "export")]
+    for path in paths:
+        answer = ask(home, "GET", path, known=False)
+        assert answer.status_code == 403, path
+        assert "Mine" not in answer.text
+        assert "alerts" not in answer.text
+    assert rename(home, session, known=False) == 403
+    bad = {"Cookie": f"{home.cookies[0]['name']}=AAAA"}
+    assert ask(home, "GET", "/", known=False, headers=bad).status_code == 403
+
+
+@pytest.mark.parametrize("path", ["/", "/static/view.css", "/hello?challenge=abcdefgh", "/events"])
+def test_another_name_for_this_machine_is_refused(home: Served, path: str) -> None:
+    """A name that was made to lead here (DNS rebinding) is none of ours, cookie or not."""
+    for host in ("evil.example", f"evil.example:{home.running.origin.rsplit(':', 1)[1]}", ""):
+        assert ask(home, "GET", path, headers={"Host": host}).status_code in (400, 403), host
+
+
+def test_what_changes_anything_comes_from_our_own_pages(home: Served, session: Placed) -> None:
+    """Another origin, none, another kind of body: nothing is changed; ours changes it."""
+    for headers in (
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://127.0.0.1:1"},
+        {"Sec-Fetch-Site": "cross-site"},
+    ):
+        assert rename(home, session, headers=headers) == 403, headers
+    assert rename(home, session, headers={"Content-Type": "text/plain"}) == 415
+    assert home.world.row(session.id)["name"] == "Mine"
+    path = f"/s/{session.id}/rename"
+    plain = ask(home, "POST", path, content=b'{"title": "Theirs"}')
+    assert plain.status_code in (403, 415)
+    assert ask(home, "GET", path).status_code in (404, 405)
+    assert home.world.row(session.id)["name"] == "Mine"
+    other = home.put(name="Other")
+    assert rename(home, other) == 200
+    assert home.world.row(other.id)["name"] == "Theirs"
+
+
+def test_a_token_is_good_once(home: Served) -> None:
+    """The link that let one browser in is of no use to the next; nor is one made up."""
+    token = home.running.link.partition("token=")[2]
+    for tried in (token, "", "AAAA", token[:-2] + "AA"):
+        answer = ask(home, "GET", f"/?token={tried}", known=False)
+        assert answer.status_code == 403
+        assert "set-cookie" not in answer.headers
+
+
+def test_every_answer_carries_the_policy(home: Served, session: Placed) -> None:
+    """Pages, data, assets, refusals and errors alike; nothing private is kept in a cache."""
+    for path, known in (
+        ("/", True),
+        (f"/s/{session.id}", True),
+        (f"/s/{session.id}/document", True),
+        ("/static/view.css", True),
+        ("/nowhere", True),
+        ("/s/nobody", True),
+        ("/", False),
+    ):
+        answer = ask(home, "GET", path, known=known)
+        policy = answer.headers["content-security-policy"]
+        assert all(rule in policy for rule in RULES), path
+        assert "unsafe" not in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        if not path.startswith("/static/"):
+            assert answer.headers["cache-control"] == "no-store"
+        assert "access-control-allow-origin" not in answer.headers
+
+
+def test_the_cookie_is_for_this_browser_and_our_pages_alone(home: Served) -> None:
+    """No script reads it, no other site sends it."""
+    again = home.world.run("web", "--no-open")
+    link = next(word for word in again.split() if word.startswith("http://"))
+    told = httpx2.get(link, follow_redirects=False).headers["set-cookie"]
+    (cookie,) = SimpleCookie(told).values()
+    assert cookie["httponly"]
+    assert cookie["samesite"].lower() == "strict"
+    assert cookie["path"] == "/"
+    assert not cookie["domain"]
+
+
+def test_only_the_assets_that_ship_are_served(home: Served) -> None:
+    """No path leads out of the folder of assets, however it is written."""
+    for name in ("../home.py", "%2e%2e/home.py", "..%2fhome.py", "home.html", "page.html", "", "/"):
+        assert ask(home, "GET", f"/static/{name}").status_code in (303, 307, 400, 404), name

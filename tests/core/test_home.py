@@ -1,0 +1,369 @@
+"""The home page as values: days, projects, lines, hits, and addresses that hold what they say."""
+
+from __future__ import annotations
+
+import unicodedata
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indexerd.core.footer_html import address
+from indexerd.core.home import GIST_MAX, NAME_MAX, Hit, Line, View, since_time
+from indexerd.core.home_address import (
+    PATH_MAX,
+    QUERY_MAX,
+    WORD_MAX,
+    Filters,
+    asked,
+    choices,
+    filters_of,
+    footer_target,
+    session_address,
+)
+
+HOUR, DAY = 3600, 86_400
+NOW = datetime(2026, 11, 19, 12, 0, tzinfo=UTC).timestamp()  # a Thursday
+HOSTILE = st.text(st.characters(), max_size=60) | st.sampled_from(
+    ["\x1b]0;pwn\x07", "\ud800", "a&b=c#d?e", "../..", "\u202egnp.exe", "<b>", "'\"", "\x00", "«"]
+)
+
+
+def utc(_seconds: float) -> int:
+    """Local time is UTC."""
+    return 0
+
+
+def view(offset: Any = utc, home: str = "/home/ada", now: float = NOW, **filters: str) -> View:
+    """What lines are made with."""
+    return View(Filters(**filters), now, offset, home)
+
+
+def row(ago: float = 60, **fields: Any) -> dict[str, Any]:
+    """A row of a session last used so many seconds ago."""
+    at = datetime.fromtimestamp(NOW - ago, UTC).isoformat()
+    return {
+        "sessionId": f"s-{ago:g}",
+        "agent": "pi",
+        "cwd": "/home/ada/work/site",
+        "name": "Fix the cursor",
+        "description": "Compared as pairs.",
+        "state": "idle",
+        "modifiedAt": at,
+        "indexed": True,
+        "newUserMessages": 0,
+        "filesModified": [],
+        "filesRead": [],
+        "resume": "pi --session x",
+    } | fields
+
+
+def line(**fields: Any) -> Line:
+    """One row's line."""
+    return view().line(row(**fields))
+
+
+def titles(*ago: float, **how: Any) -> list[str]:
+    """The stretches of days that sessions of these ages fall into."""
+    return [one.title for one in view(**how).stretches(row(one) for one in ago)]
+
+
+# -- days and projects ---------------------------------------------------------------------------
+
+
+def test_days_are_those_of_the_calendar() -> None:
+    """Twelve hours ago is today, a second more is yesterday; then come week, last week, months."""
+    assert titles(12 * HOUR, 12 * HOUR + 1, 2 * DAY, 4 * DAY, 20 * DAY, 400 * DAY) == [
+        "Today",
+        "Yesterday",
+        "This week",
+        "Last week",
+        "October 2026",
+        "October 2025",
+    ]
+
+
+def test_days_are_local() -> None:
+    """Thirteen hours ago is still today for somebody two hours to the east."""
+    assert titles(13 * HOUR) == ["Yesterday"]
+    assert titles(13 * HOUR, offset=lambda _: 2 * HOUR) == ["Today"]
+
+
+def test_on_a_monday_the_week_has_only_begun() -> None:
+    """What was done before yesterday is last week's then."""
+    assert titles(DAY, 2 * DAY, now=NOW - 3 * DAY)[-1] == "Today"  # later than that now
+    monday = view(now=NOW - 3 * DAY)
+    found = monday.stretches([row(3 * DAY), row(4 * DAY), row(5 * DAY)])
+    assert [one.title for one in found] == ["Today", "Yesterday", "Last week"]
+
+
+def test_a_time_that_is_none_is_said_to_be_unknown() -> None:
+    """Neither today nor 1970."""
+    found = view().stretches([row(modifiedAt="soon"), row(modifiedAt=None)])
+    assert [(one.title, len(one.projects[0].lines)) for one in found] == [("No date", 2)]
+    assert found[0].projects[0].lines[0].moment.full == "at an unknown time"
+
+
+def test_within_a_day_sessions_stand_by_project() -> None:
+    """The project used last comes first, with all of its sessions of that day."""
+    rows = [row(1, cwd="/a/x"), row(2, cwd="/home/ada"), row(3, cwd="/a/x"), row(2 * DAY)]
+    today, week = view().stretches(rows)
+    assert [(one.place.name, len(one.lines)) for one in today.projects] == [("x", 2), ("~", 1)]
+    assert week.projects[0].place.path == "~/work/site"
+    keys = [one.key for stretch in (today, week) for one in stretch.projects]
+    assert len(set(keys)) == len(keys)
+
+
+@given(st.lists(st.tuples(st.floats(-DAY, 900 * DAY), st.sampled_from("abc")), max_size=30))
+def test_every_session_has_one_line(held: list[tuple[float, str]]) -> None:
+    """None is lost and none is doubled, and the stretches' titles are all different."""
+    rows = [row(ago, cwd=f"/{cwd}", sessionId=f"{n}") for n, (ago, cwd) in enumerate(held)]
+    found = view().stretches(rows)
+    ids = [one.session_id for days in found for project in days.projects for one in project.lines]
+    assert sorted(ids) == sorted(one["sessionId"] for one in rows)
+    assert len({one.title for one in found}) == len(found)
+
+
+@pytest.mark.parametrize(
+    ("cwd", "name", "path"),
+    [
+        ("/home/ada/work/site", "site", "~/work/site"),
+        ("/home/ada", "~", "~"),
+        ("/home/adam/x", "x", "/home/adam/x"),
+        ("/", "/", "/"),
+        ("", "no directory", ""),
+        ("/w/a\nb", "a\\nb", "/w/a\\nb"),
+    ],
+)
+def test_a_project_has_a_short_name(cwd: str, name: str, path: str) -> None:
+    """Its directory's; the home directory is `~`, and nobody else's home is."""
+    place = view().place(cwd)
+    assert (place.name, place.path) == (name, path)
+
+
+def test_a_project_s_link_is_for_that_project_and_not_for_the_one_shown() -> None:
+    """And it keeps the other filters."""
+    there = view(agent="pi", project="/a").place("/a/b & c").href
+    assert dict(parse_qsl(urlsplit(there).query)) == {"agent": "pi", "project": "/a/b & c"}
+    assert view(project="/a").place("/a").href == ""
+
+
+# -- lines ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ago", "said"),
+    [
+        (-50, "just now"),
+        (59, "just now"),
+        (60, "1 min ago"),
+        (3599, "59 min ago"),
+        (2 * HOUR, "2 h ago"),
+        (25 * HOUR, "yesterday 11:00"),
+        (3 * DAY, "3 days ago"),
+        (8 * DAY, "11 Nov"),
+        (400 * DAY, "15 Oct 2025"),
+    ],
+)
+def test_how_long_ago_is_said_in_one_unit(ago: float, said: str) -> None:
+    """And from a week on as a day, with its year where that is another one."""
+    assert view().moment(row(ago)["modifiedAt"]).ago == said
+
+
+def test_the_whole_time_is_there_too() -> None:
+    """For programs in UTC, for a reader in local time."""
+    moment = view(offset=lambda _: HOUR).moment("2026-11-19T10:15:30Z")
+    assert moment.iso == "2026-11-19T10:15:30.000Z"
+    assert moment.full == "Thu 19 November 2026, 11:15"
+
+
+def test_the_one_line_is_the_description_else_the_first_message() -> None:
+    """And nothing where the title says it already."""
+    assert line().gist == "Compared as pairs."
+    assert line(description="", firstUserMessage="why?").gist == "why?"
+    assert line(description="", firstUserMessage="Fix the cursor").gist == ""
+    long = line(description="word " * 400).gist
+    assert len(long) <= GIST_MAX + 1
+    assert long.endswith("…")
+
+
+def test_files_touched_are_a_few_base_names() -> None:
+    """What was changed, else what was read; the whole path stays with each."""
+    paths = [f"/w/src/f{n}.py" for n in range(7)]
+    found = line(filesModified=paths, filesRead=["/etc/hosts"])
+    assert (found.touched, found.more_files) == ("changed", 3)
+    assert (found.files[0].name, found.files[0].path) == ("f0.py", "/w/src/f0.py")
+    assert line(filesRead=["C:\\w\\b.txt"]).files[0].name == "b.txt"
+    assert line(filesRead=["/etc/hosts"]).touched == "read"
+    assert line(filesModified=[None, "/"]).touched == ""
+
+
+def test_a_summary_that_is_behind_says_by_how_much() -> None:
+    """Where there is a summary."""
+    assert line(newUserMessages=1).behind == "1 message behind"
+    assert line(newUserMessages=3).behind == "3 messages behind"
+    assert line(newUserMessages=3, indexed=False).behind == ""
+
+
+@pytest.mark.parametrize("command", ["pi\nrm -rf ~", "pi \x1b[2J", "pi \u202ex", None, "x" * 9000])
+def test_a_resume_command_that_does_not_show_as_it_is_is_not_offered(command: Any) -> None:
+    """Nobody is to paste what he has not seen."""
+    assert line(resume=command).resume == ""
+
+
+def test_the_resume_command_of_a_session_whose_file_is_gone_is_not_offered() -> None:
+    """It would not work."""
+    assert line(resume="pi -r").resume == "pi -r"
+    gone = line(resume="pi -r", gone=True, subagent=True)
+    assert (gone.resume, gone.marks) == ("", ("file gone", "sub-agent"))
+
+
+@given(st.dictionaries(st.sampled_from(list(row())), HOSTILE | st.none() | st.integers()))
+def test_whatever_a_row_holds_its_line_is_bounded_and_shows(held: dict[str, Any]) -> None:
+    """No controls, no invisible characters, no half characters, no unknown state; no error."""
+    found = view().stretches([row(**held)])[0].projects[0]
+    one = found.lines[0]
+    assert len(one.title) <= NAME_MAX
+    assert one.state in {"active", "idle", "compacted", "archived"}
+    for text in (one.title, one.agent, one.gist, one.resume, found.place.name, found.place.path):
+        assert not {unicodedata.category(char) for char in text} & {"Cc", "Cs", "Zl", "Zp"}
+
+
+# -- hits ----------------------------------------------------------------------------------------
+
+
+def hit(q: str = "cursor", **fields: Any) -> Hit:
+    """One hit of a search."""
+    found = {"sessionId": "s-1", "name": "N", "field": "message", "snippet": "x", "score": 1.0}
+    return view(q=q).hits([found | fields], {"s-1": row(sessionId="s-1")})[0]
+
+
+def test_what_was_found_is_marked() -> None:
+    """The catalog's marks go, and what they held is told apart; a single one is text."""
+    found = hit(snippet="…the «cursor» of a «<b>» « page")
+    assert found.snippet == (
+        ("…the ", False),
+        ("cursor", True),
+        (" of a ", False),
+        ("<b>", True),
+        (" « page", False),
+    )
+    assert found.place is not None
+    assert found.place.path == "~/work/site"
+
+
+@pytest.mark.parametrize(
+    ("fields", "there"),
+    [
+        ({"entryId": "a/b#c", "role": "user"}, "/s/s-1#target=a/b%23c"),
+        ({"field": "summary"}, "/s/s-1?find=cursor%20%26%20page"),
+        ({"field": "id"}, "/s/s-1"),
+        ({"field": "cwd"}, "/s/s-1"),
+    ],
+)
+def test_a_hit_leads_to_where_it_is(fields: dict[str, Any], there: str) -> None:
+    """To its entry, else to what was looked for; an id or a directory is in no conversation."""
+    assert hit('"cursor & page"', **fields).href == there
+    assert hit("re:cur.or", field="summary").href == "/s/s-1"
+
+
+def test_a_hit_says_where_it_was_found() -> None:
+    """In words; and a session that is not known any more has a line all the same."""
+    assert hit(role="user", entryId="e").field == "message, you"
+    assert hit(field="name").field == "title"
+    [lost] = view(q="x").hits([{"sessionId": "s-9", "name": "Old", "field": "name"}], {})
+    assert (lost.line.title, lost.place, lost.line.resume) == ("Old", None, "")
+
+
+# -- addresses -----------------------------------------------------------------------------------
+
+
+@given(st.builds(Filters, q=HOSTILE, agent=HOSTILE, project=HOSTILE, before=HOSTILE))
+def test_an_address_says_what_its_filters_say(held: Filters) -> None:
+    """There and back; it is ours, and no value begins another parameter, a host or a fragment."""
+    plain = filters_of(asked(urlsplit(held.address(before=held.before)).query))
+    there = plain.address(before=plain.before)
+    parts = urlsplit(there)
+    assert (parts.scheme, parts.netloc, parts.path, parts.fragment) == ("", "", "/", "")
+    assert filters_of(asked(parts.query)) == plain
+
+
+def test_changing_a_filter_begins_at_the_first_page() -> None:
+    """A cursor is good for its own list alone."""
+    assert Filters(agent="pi", before="abc").address(agent="codex") == "/?agent=codex"
+    assert Filters(agent="pi").address(agent="") == "/"
+
+
+def test_what_is_no_value_of_a_filter_counts_as_absent() -> None:
+    """An address may be anybody's."""
+    found = filters_of(asked("since=1970&archived=yes&subagents=1&agent=&q=%1b%5b2Jx&q=second"))
+    assert found == Filters(q="x", subagents="1")
+
+
+def test_addresses_are_bounded() -> None:
+    """However long, and of however many parameters."""
+    long = "&".join(f"{key}={'x' * 5000}" for key in ("q", "agent", "before"))
+    found = filters_of(asked(long))
+    assert (len(found.q), len(found.agent), len(found.before)) == (QUERY_MAX, WORD_MAX, WORD_MAX)
+    assert len(filters_of({"project": "/" * 9000}).project) == PATH_MAX
+    assert len(asked("&".join(f"k{n}=1" for n in range(1000)))) < 100
+
+
+def test_choices_say_which_is_on() -> None:
+    """One agent, one stretch of time; what is left out otherwise goes on and off."""
+    found = choices(Filters(q="a b", agent="codex", archived="1"), ["pi", "codex"])
+    assert [(one.label, one.on) for one in found["agent"]] == [
+        ("any", False),
+        ("pi", False),
+        ("codex", True),
+    ]
+    assert found["agent"][0].href == "/?q=a%20b&archived=1"
+    assert [one.href for one in found["more"]] == [
+        "/?q=a%20b&agent=codex",
+        "/?q=a%20b&agent=codex&archived=1&subagents=1",
+    ]
+    assert "other" in [one.label for one in choices(Filters(agent="other"), ["pi"])["agent"]]
+
+
+def test_since_begins_at_a_local_midnight() -> None:
+    """So that it is the same all day, and a page's cursor fits the next one."""
+    assert since_time("today", NOW, utc) == "2026-11-19T00:00:00.000Z"
+    assert since_time("7d", NOW, lambda _: 2 * HOUR) == "2026-11-12T22:00:00.000Z"
+    assert since_time("30d", NOW, utc) == since_time("30d", NOW + 11 * HOUR, utc)
+    assert since_time("", NOW, utc) is None
+
+
+def test_since_knows_that_clocks_were_changed() -> None:
+    """Midnight is that of its own day, not one that today's difference would give."""
+
+    def offset(seconds: float) -> int:
+        return HOUR if seconds >= NOW - 2 * DAY else 2 * HOUR
+
+    assert since_time("7d", NOW, offset) == "2026-11-12T22:00:00.000Z"
+
+
+@pytest.mark.parametrize("path", ["/w/a b&c.py", "C:\\w\\a b&c.py"])
+def test_a_footer_s_link_leads_into_its_session(path: str) -> None:
+    """To the session's page, where its tree shows what has to do with the file (S4.22, S4.24)."""
+    link = address("/", "s/1", "text-editor", [("path", path)])
+    assert footer_target(asked(urlsplit(link).query)) == "/s/s%2F1?find=a%20b%26c.py"
+
+
+def test_an_applet_s_link_leads_to_its_session_and_no_other_address_does() -> None:
+    """What an applet shows is not ours to say."""
+    assert footer_target(asked("session=s-1&applet=board&path=/x")) == "/s/s-1"
+    assert footer_target(asked("session=s-1")) is None
+    assert footer_target(asked("session=&applet=text-editor&path=/x")) is None
+
+
+@given(HOSTILE)
+def test_a_session_s_address_stays_below_its_own_place(session_id: str) -> None:
+    """Whatever the id is, it is one step of the path."""
+    parts = urlsplit(session_address(session_id))
+    assert (parts.scheme, parts.netloc, parts.query, parts.fragment) == ("", "", "", "")
+    assert parts.path.startswith("/s/")
+    assert parts.path.count("/") == 2
+    assert unquote(parts.path) not in {"/s/.", "/s/.."}

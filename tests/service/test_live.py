@@ -1,0 +1,418 @@
+"""Sessions that are looked at while they grow: what a page is told is what is there (issue 7)."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from indexerd.agents import pi
+from indexerd.errors import NotFoundError
+from indexerd.service import exports
+from indexerd.service.live import IDLE_SECONDS, OPEN_MAX, LiveSessions
+from indexerd.settings import Settings
+from tests.core.tree_sessions import entry, said, session
+from tests.service.agent_bench import Opencode
+
+Document = dict[str, Any]
+
+
+class World:
+    """Session files of pi below a home, and what looks at them."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.now = 0.0
+        self.folder = home / ".pi/agent/sessions/--w--"
+        self.folder.mkdir(parents=True)
+        self.live = self.another()
+
+    def another(self) -> LiveSessions:
+        """Whoever looks for the first time."""
+        return LiveSessions(Settings, {}, self.home, clock=lambda: self.now)
+
+    def path(self, name: str = "s1") -> Path:
+        """A session's file."""
+        return self.folder / f"{name}.jsonl"
+
+    def write(self, *entries: bytes, name: str = "s1") -> None:
+        """A session, anew."""
+        head, rest = session(*entries).split(b"\n", 1)
+        own = json.dumps(json.loads(head) | {"id": name}).encode()
+        self.path(name).write_bytes(own + b"\n" + rest)
+
+    def append(self, *entries: bytes, name: str = "s1") -> None:
+        """The session goes on."""
+        with self.path(name).open("ab") as file:
+            file.write(b"".join(entries))
+
+    def stored(self, name: str = "s1", **more: Any) -> dict[str, Any]:
+        """What is stored of a session."""
+        row = {"sessionId": name, "agent": "pi", "sessionFile": str(self.path(name)), "cwd": "/w"}
+        return {"session": row | {"name": "A name"}, **more}
+
+    def ask(self, since: str | None = None, name: str = "s1", **more: Any) -> Document:
+        """What a page hears."""
+        return self.live.document(self.stored(name, **more), since, _go_on)
+
+    def fresh(self, name: str = "s1") -> Document:
+        """What somebody hears who never looked before."""
+        other = self.another()
+        try:
+            return other.document(self.stored(name), None, _go_on)
+        finally:
+            other.close()
+
+
+def _go_on() -> None:
+    """Somebody waits."""
+
+
+def _leave() -> None:
+    """Nobody waits any more."""
+    raise NotFoundError("nobody waits")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """A home with a session."""
+    found = World(tmp_path)
+    found.write(said("a", None, "user", "Go."), said("b", "a", "assistant", "Gone."))
+    yield found
+    found.live.close()
+
+
+def applied(page: Document, told: Document) -> Document:
+    """What a page makes of an answer: the contract, in the words of its script."""
+    if "base" not in told:
+        return told
+    assert told["base"] == page["version"]
+    if told.keys() == {"version", "base"}:
+        assert told["version"] == page["version"]
+        return page
+    known = {node["row"]: node for node in page["nodes"]}
+    known |= {node["row"]: node for node in told["nodes"]}
+    nodes = [
+        {key: value for key, value in known[row].items() if key != "active"} | {"above": above}
+        for row, above in zip(told["rows"], told["above"], strict=True)
+    ]
+    place = told["leaf"]
+    while place >= 0:
+        nodes[place]["active"] = True
+        place = nodes[place]["above"]
+    rest = {key: value for key, value in told.items() if key not in ("base", "rows", "above")}
+    return rest | {"nodes": nodes}
+
+
+def content(found: Document) -> Document:
+    """A document without what is another for everybody who asks."""
+    return {key: one for key, one in found.items() if key not in ("version", "exportedAt")}
+
+
+# -- patches -------------------------------------------------------------------------------------
+
+IDS = st.sampled_from("abcdefgh")
+STEPS = st.one_of(
+    st.tuples(st.just("say"), IDS, st.none() | IDS, st.sampled_from(["user", "assistant"])),
+    st.tuples(st.just("fail"), IDS, IDS),
+    st.tuples(st.just("label"), IDS, IDS, st.sampled_from(["", "one", "two"])),
+    st.tuples(st.just("edit"), IDS),
+    st.tuples(st.just("rewrite"), st.integers(0, 6)),
+    st.tuples(st.just("half"), IDS),
+    st.tuples(st.just("nothing")),
+)
+
+
+class Writer:
+    """An agent, or another hand, that does as it is told."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._lines: list[bytes] = []
+        self._rest = b""
+        self._count = 0
+
+    def do(self, step: tuple[Any, ...]) -> None:
+        """Change the file in one of many ways."""
+        kind, *what = step
+        self._count += 1
+        told = f"{kind} {self._count}"
+        if kind == "rewrite":
+            self._lines, self._rest = self._lines[: what[0]], b""
+            self._world.write(*self._lines)
+        elif kind == "edit":
+            self._lines = [said(what[0], None, "user", told), *self._lines[1:]]
+            self._rest = b""
+            self._world.write(*self._lines)
+        elif kind != "nothing":
+            self._append(kind, told, *what)
+
+    def _append(self, kind: str, told: str, one: str, *what: Any) -> None:
+        made = {
+            "say": lambda: said(one, what[0], what[1], told),
+            "fail": lambda: said(one, what[0], "toolResult", told, isError=True, toolCallId="1"),
+            "label": lambda: entry("label", f"l{self._count}", one, 0, targetId=one, label=what[1]),
+            "half": lambda: said(one, None, "user", told),
+        }[kind]()
+        whole, cut = self._rest + made, len(self._rest)
+        if kind == "half" and not self._rest:
+            self._world.append(made[:20])
+            self._rest = made
+            return
+        self._world.append(whole[20 if cut else 0 :])
+        self._rest = b""
+        self._lines += [whole[:cut], made] if cut else [made]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(STEPS, st.integers(0, 3)), min_size=1, max_size=9))
+def test_a_page_that_is_patched_shows_what_a_new_one_shows(
+    steps: list[tuple[tuple[Any, ...], int]],
+) -> None:
+    """Whatever is appended, labelled, branched or rewritten, and however old the page's version."""
+    with TemporaryDirectory() as folder:
+        world = World(Path(folder))
+        world.write()
+        pages = [world.ask()]
+        writer = Writer(world)
+        for step, age in steps:
+            writer.do(step)
+            page = pages[-1 - age % len(pages)]
+            pages.append(applied(page, world.ask(page["version"])))
+            assert content(pages[-1]) == content(world.fresh())
+        world.live.close()
+
+
+def test_only_what_is_new_is_told(world: World) -> None:
+    """An append is one node; what stays has its row, the version counts on."""
+    first = world.ask()
+    assert [(node["row"], node["id"]) for node in first["nodes"]] == [(0, "a"), (1, "b")]
+    assert all("parentId" not in node for node in first["nodes"])
+    world.append(said("c", "b", "user", "On."))
+    told = world.ask(first["version"])
+    assert [node["id"] for node in told["nodes"]] == ["c"]
+    assert (told["rows"], told["above"], told["leaf"]) == ([0, 1, 2], [-1, 0, 1], 2)
+    assert told["base"] == first["version"] != told["version"]
+    assert told["version"].split(".")[0] == first["version"].split(".")[0]
+    assert world.ask(told["version"]) == {"version": told["version"], "base": told["version"]}
+    assert {node["id"] for node in world.ask(first["version"])["nodes"]} == {"c"}
+    assert len(world.ask("0.0")["nodes"]) == len(world.ask("nonsense")["nodes"]) == 3
+
+
+def test_what_is_stored_of_it_is_told_when_it_changes(world: World) -> None:
+    """A new name, a label of the user's, or the daemon's coming back: a patch without nodes."""
+    version = world.ask(live={"daemon": True})["version"]
+    told = world.ask(version, live={"daemon": False})
+    assert (told["live"], told["nodes"]) == ({"daemon": False}, [])
+    named = world.stored(meta={"name": "x", "summary": "All of it."}, live={"daemon": False})
+    told = world.live.document(named, told["version"], _go_on)
+    assert (told["meta"]["summary"], told["nodes"]) == ("All of it.", [])
+    home = world.home / ".pi/agent/sessions-meta"
+    home.mkdir()
+    (home / "s1.user.json").write_text(json.dumps({"labels": {"a": "start"}}))
+    told = world.live.document(named, told["version"], _go_on)
+    assert [(node["id"], node["label"]) for node in told["nodes"]] == [("a", "start")]
+
+
+def test_an_append_reads_nothing_old(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was read once is kept: only the new entry is parsed, however long the session is."""
+    many = [said(f"m{n}", f"m{n - 1}" if n else "b", "user", "x") for n in range(300)]
+    world.append(*many)
+    first = world.ask()
+    parsed: list[str] = []
+    read = pi.read
+
+    def counted(line: bytes, entry_id: str) -> Any:
+        parsed.append(entry_id)
+        return read(line, entry_id)
+
+    monkeypatch.setattr(pi, "read", counted)
+    world.append(said("new", "m299", "assistant", "y"))
+    told = world.ask(first["version"])
+    assert [node["id"] for node in told["nodes"]] == ["new"]
+    assert set(parsed) == {"new"}
+
+
+def test_a_rewritten_file_is_told_whole(world: World) -> None:
+    """Its rows are no longer those that the page knows, though some look the same."""
+    version = world.ask()["version"]
+    world.write(said("a", None, "user", "Go!"), said("b", "a", "assistant", "Gone."))
+    told = world.ask(version)
+    assert "base" not in told
+    assert [node["text"] for node in told["nodes"]] == ["Go!", "Gone."]
+    assert told["version"].split(".")[0] != version.split(".")[0]
+
+
+def test_a_line_that_is_no_json_is_read_around(world: World) -> None:
+    """V7: it looked like an entry until it was read in full; then all lines are parsed."""
+    version = world.ask()["version"]
+    good = said("c" * 8, "b", "user", "On.")
+    bad = said("d" * 8, "c" * 8, "user", "Off.").replace(b"Off.", b'Off." "')
+    world.append(good, bad)
+    told = world.ask(version)
+    assert "base" not in told
+    assert [node["text"] for node in told["nodes"]] == ["Go.", "Gone.", "On."]
+    assert content(told) == content(world.fresh())
+    world.append(said("e" * 8, "c" * 8, "user", "Further."))
+    assert [node["text"] for node in world.ask(told["version"])["nodes"]] == ["Further."]
+
+
+def test_how_much_is_told_of_each_follows_from_how_much_there_is(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bounds of an export hold: when there is more, each entry says less, also an old one."""
+    world.append(said("c", "b", "user", "x" * 5000))
+    page = world.ask()
+    assert len(page["nodes"][2]["text"]) == 5000
+    monkeypatch.setattr(exports, "TOTAL_MAX", 5300)
+    world.append(said("d", "c", "user", "y" * 3000))
+    page = applied(page, world.ask(page["version"]))
+    assert [len(node["text"]) for node in page["nodes"]] == [3, 5, 1000, 1000]
+    assert content(page) == content(world.fresh())
+
+
+# -- other storage -------------------------------------------------------------------------------
+
+
+def test_a_database_tells_what_it_changed(tmp_path: Path) -> None:
+    """There a text grows in place, and messages go: rows stay, unless one in the middle went."""
+    chat = Opencode(tmp_path / "home/opencode")
+    env = {"OPENCODE_DB": str(chat.rows.path)}
+    row = {"sessionId": chat.id, "agent": "opencode", "sessionFile": chat.file, "cwd": "/w"}
+    live = LiveSessions(Settings, env, tmp_path)
+
+    def ask(since: str | None, of: LiveSessions = live) -> Document:
+        return of.document({"session": row}, since, _go_on)
+
+    def fresh() -> Document:
+        other = LiveSessions(Settings, env, tmp_path)
+        try:
+            return ask(None, other)
+        finally:
+            other.close()
+
+    chat.say("user", "Go.")
+    answer = chat.say("assistant", "G" * 3000)
+    page = ask(None)
+    chat.part(answer, type="text", text="One more text.")
+    told = ask(page["version"])
+    assert [node["row"] for node in told["nodes"]] == [1]
+    page = applied(page, told)
+    chat.say("user", "On.")
+    told = ask(page["version"])
+    assert [node["text"] for node in told["nodes"]] == ["On."]
+    page = applied(page, told)
+    assert content(page) == content(fresh())
+    chat.rows.run("DELETE FROM message WHERE id = ?", answer)
+    told = ask(page["version"])
+    assert "base" not in told
+    assert [node["text"] for node in told["nodes"]] == ["Go.", "On."]
+    live.close()
+
+
+# -- open and shut -------------------------------------------------------------------------------
+
+
+def folders(where: Path) -> list[Path]:
+    """The directories of open sessions."""
+    return list(where.glob("indexerd-*"))
+
+
+@pytest.fixture
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where temporary files are."""
+    place = tmp_path / "tmp"
+    place.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(place))
+    return place
+
+
+def test_few_are_open_and_none_for_long(world: World, scratch: Path) -> None:
+    """At most four, the least recently used goes; ten minutes unasked, and it goes too."""
+    names = [f"n{n}" for n in range(OPEN_MAX + 2)]
+    for name in names:
+        world.write(said("a", None, "user", "Go."), name=name)
+    versions = {name: world.ask(name=name)["version"] for name in names}
+    assert len(folders(scratch)) == OPEN_MAX
+    assert "base" in world.ask(versions[names[-1]], name=names[-1])
+    assert "base" not in world.ask(versions[names[0]], name=names[0])
+    world.now += IDLE_SECONDS / 2
+    world.ask(name=names[-1])
+    world.now += IDLE_SECONDS / 2 + 1
+    world.live.tend()
+    assert len(folders(scratch)) == 1
+    world.live.close()
+    assert folders(scratch) == []
+
+
+def test_one_that_is_being_read_is_closed_after_that(world: World, scratch: Path) -> None:
+    """Closing waits for nobody, and takes nothing away from whoever reads."""
+    reading, go_on = threading.Event(), threading.Event()
+    found: list[Document] = []
+
+    def check() -> None:
+        reading.set()
+        go_on.wait(20)
+
+    thread = threading.Thread(
+        target=lambda: found.append(world.live.document(world.stored(), None, check))
+    )
+    thread.start()
+    try:
+        assert reading.wait(20)
+        with pytest.raises(NotFoundError):  # whoever waits for a turn may leave as well
+            world.live.document(world.stored(), None, _leave)
+        world.live.close()
+        assert len(folders(scratch)) == 1
+    finally:
+        go_on.set()
+        thread.join(20)
+    assert len(found[0]["nodes"]) == 2
+    assert folders(scratch) == []
+
+
+def test_whoever_left_reads_no_more(world: World) -> None:
+    """The check ends a reading, and what waits for its turn; the next one goes on from there."""
+    calls: list[int] = []
+
+    def check() -> None:
+        calls.append(1)
+        if len(calls) == 2:
+            raise NotFoundError("nobody waits")
+
+    with pytest.raises(NotFoundError):
+        world.live.document(world.stored(), None, check)
+    assert len(world.ask()["nodes"]) == 2
+
+
+def test_a_file_that_is_gone_leaves_what_is_stored(world: World) -> None:
+    """The page says what is known; should the file come back, all of it is told."""
+    version = world.ask()["version"]
+    held = world.path().read_bytes()
+    world.path().unlink()
+    gone = world.ask(version)
+    assert (gone["nodes"], gone["live"], gone["leaf"]) == ([], {"gone": True}, -1)
+    assert gone["session"]["name"] == "A name"
+    assert world.ask(gone["version"]) == {"version": gone["version"], "base": gone["version"]}
+    world.path().write_bytes(held)
+    back = world.ask(gone["version"])
+    assert "base" not in back
+    assert [node["id"] for node in back["nodes"]] == ["a", "b"]
+
+
+def test_a_session_that_moved_is_followed(world: World) -> None:
+    """What is stored names another file: that one is read, and told whole."""
+    version = world.ask()["version"]
+    other = world.path().rename(world.folder / "elsewhere.jsonl")
+    stored = world.stored()
+    stored["session"]["sessionFile"] = str(other)
+    told = world.live.document(stored, version, _go_on)
+    assert "base" not in told
+    assert len(told["nodes"]) == 2
