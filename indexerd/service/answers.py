@@ -154,7 +154,7 @@ class Answers:
         )
 
     def search(self, params: dict[str, Any]) -> dict[str, Any]:
-        """Hits, best first."""
+        """Hits, best first; with `rows`, what is known of their sessions, by id."""
         result = self._catalog.search(
             _text(params, "query"),
             agent=word(params, "agent"),
@@ -164,6 +164,9 @@ class Answers:
         )
         hits = [one for one in result.hits if not self._hides(one["sessionId"])]
         found: dict[str, Any] = {"hits": hits}
+        if flag(params, "rows"):
+            ids = dict.fromkeys(one["sessionId"] for one in hits)
+            found["rows"] = {one: row for one in ids if (row := self._catalog.get(one))}
         if result.warnings:
             found["warnings"] = result.warnings
         return found

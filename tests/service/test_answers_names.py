@@ -48,3 +48,14 @@ def test_a_reference_in_a_first_message_changes_nothing(catalog: Catalog) -> Non
     answers.row_changed("asking", later)
     assert answers.resolve({"ref": "confirm-button"})["sessionId"] == "meant"
     assert answers.complete({"prefix": "go on"})["items"][0]["label"] == name
+
+
+def test_a_search_brings_the_rows_of_what_it_found(catalog: Catalog) -> None:
+    """Where that is asked for: each session's once, and of those alone that may be shown."""
+    answers = Answers(catalog, lambda: 0.0, lambda row: row["sessionId"] == "asking")
+    found = answers.search({"query": "confirm", "rows": True})
+    assert {one["sessionId"] for one in found["hits"]} == {"meant"}
+    assert found["rows"] == {"meant": catalog.get("meant")}
+    assert "rows" not in answers.search({"query": "confirm"})
+    with pytest.raises(UsageError):
+        answers.search({"query": "confirm", "rows": "yes"})

@@ -14,7 +14,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from indexerd.errors import AccessError, IndexerdError, NotFoundError, UsageError
+from indexerd.errors import AccessError, IndexerdError, UsageError
 from indexerd.surfaces.web import home
 from indexerd.surfaces.web.pages import STATIC, Pages
 
@@ -132,11 +132,9 @@ def raising(error: IndexerdError) -> Answer:
 
 
 def searching(*hits: dict[str, Any], **more: Any) -> dict[str, Answer]:
-    """Answers of `search`, and of `get` for what was found."""
-    return {
-        "search": lambda _: {"hits": list(hits), **more},
-        "get": lambda params: {"session": row(params["ref"])},
-    }
+    """An answer of `search`, with what is known of the sessions that were found."""
+    rows = {one["sessionId"]: row(one["sessionId"]) for one in hits if one["sessionId"] != "gone"}
+    return {"search": lambda _: {"hits": list(hits), "rows": rows, **more}}
 
 
 def hit(session_id: str = "s-1", **fields: Any) -> dict[str, Any]:
@@ -244,7 +242,7 @@ def test_a_search_shows_where_each_hit_is() -> None:
     """Field, words in their place, marked; session, project, agent, age and resume command."""
     world = World(searching(hit(), hit("s-2", field="message", entryId="e 1", role="user")))
     page = world.get("/?q=b&agent=pi")
-    asked = {"agent": "pi", "query": "b", "limit": home.HITS}
+    asked = {"agent": "pi", "query": "b", "limit": home.HITS, "rows": True}
     assert world.desk.asked[0] == ("search", asked)
     assert len(page.all("mark")) == 2
     assert "summary a b c" in page.text
@@ -258,22 +256,11 @@ def test_a_search_shows_where_each_hit_is() -> None:
     assert page.all("input", id="q")[0]["value"] == "b"
 
 
-def test_a_session_is_looked_up_once_however_many_hits_it_has() -> None:
-    """And one that was forgotten meanwhile is shown as the search has it."""
-    answers = searching(hit(), hit(field="message", entryId="e"), hit("gone", name="Lost one"))
-    known = answers["get"]
-
-    def get(params: dict[str, Any]) -> Any:
-        if params["ref"] == "gone":
-            raise NotFoundError("no session gone")
-        return known(params)
-
-    world = World(answers, get=get)
+def test_one_question_brings_all_that_a_search_shows() -> None:
+    """Also of a session that was forgotten meanwhile, which is shown as the search has it."""
+    world = World(searching(hit(), hit(field="message", entryId="e"), hit("gone", name="Lost one")))
     page = world.get("/?q=b")
-    assert sorted(one["ref"] for method, one in world.desk.asked if method == "get") == [
-        "gone",
-        "s-1",
-    ]
+    assert [method for method, _ in world.desk.asked] == ["search"]
     assert "Lost one" in page.text
     keys = [one["data-key"] for one in page.all("li")]
     assert len(set(keys)) == 3

@@ -8,9 +8,8 @@ this same page again while its user types, and when something happened.
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from starlette.requests import Request
@@ -114,26 +113,10 @@ class Home:
         }
 
     async def _search(self, view: View) -> dict[str, Any]:
-        params = self._narrowing(view) | {"query": view.filters.q, "limit": HITS}
+        params = self._narrowing(view) | {"query": view.filters.q, "limit": HITS, "rows": True}
         found = await self._desk.read("search", params)
         hits = found["hits"][:HITS]
-        rows = await self._rows({str(one["sessionId"]) for one in hits})
-        return {"hits": view.hits(hits, rows), "warnings": _warnings(found)}
-
-    async def _rows(self, session_ids: Iterable[str]) -> dict[str, Mapping[str, Any]]:
-        """What is known of sessions; one that was forgotten meanwhile is left out."""
-
-        async def row(session_id: str) -> Mapping[str, Any] | None:
-            try:
-                found = await self._desk.read("get", {"ref": session_id})
-            except AskError:
-                return None
-            session: Mapping[str, Any] = found["session"]
-            return session if session.get("sessionId") == session_id else None
-
-        wanted = list(session_ids)
-        found = await asyncio.gather(*map(row, wanted))
-        return {key: one for key, one in zip(wanted, found, strict=True) if one is not None}
+        return {"hits": view.hits(hits, found.get("rows") or {}), "warnings": _warnings(found)}
 
 
 def _warnings(found: Mapping[str, Any]) -> list[str]:
