@@ -27,11 +27,11 @@ from typing import Any
 from indexerd.core.clean import bare, clean_line
 from indexerd.core.export_json import harmless
 
-PAGE, STYLE, ICON = "page.html", "view.css", "favicon.svg"
+PAGE, STYLE, ICON, LIVE = "page.html", "view.css", "favicon.svg", "live-page.js"
 EXPORT_PARTS = (
     "words.js", "prose.js", "story.js", "rows.js", "tree.js", "talk.js", "about.js", "session.js",
 )  # fmt: skip
-LIVE_PARTS = (  # session.js draws what those before it have to show
+LIVE_PARTS = (  # of `LIVE`; session.js draws what those before it have to show
     "words.js", "prose.js", "story.js", "rows.js", "tree.js", "talk.js", "about.js", "family.js",
     "acts.js", "panel.js", "session.js", "live.js",
 )  # fmt: skip
@@ -78,14 +78,14 @@ def live_page(
 ) -> tuple[str, str, str]:
     """The live page, to be streamed: up to the data, from there to what may follow it, the end.
 
-    `urls` has the address of the style and of each of `LIVE_PARTS`, and may have the icon's. The
-    scripts are fetched while the data comes, and run when all of the page is there. The data goes
-    through `island` first. ValueError for a page without its marks.
+    `urls` has the addresses of the style and of `LIVE`, the parts as one script, and may have the
+    icon's. The script is fetched while the data comes, and runs when all of the page is there. The
+    data goes through `island` first. ValueError for a page without its marks.
     """
     links = [f'<link rel="stylesheet" href="{escape(urls[STYLE])}">']
     icon = escape(urls.get(ICON, f"/static/{ICON}"))  # a browser looks for one, and complains
     links.append(f'<link rel="icon" type="image/svg+xml" href="{icon}">')
-    links += [f'<script src="{escape(urls[one])}" defer></script>' for one in LIVE_PARTS]
+    links.append(f'<script src="{escape(urls[LIVE])}" defer></script>')
     fills = _named(title, description) | {
         "POLICY": "",
         "STYLE": "\n".join(links),

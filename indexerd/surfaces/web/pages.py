@@ -20,7 +20,7 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from indexerd.core.clean import scrub
-from indexerd.core.export_html import LIVE_PARTS
+from indexerd.core.export_html import LIVE, LIVE_PARTS
 from indexerd.errors import IndexerdError
 
 MEDIA_TYPES = {
@@ -28,7 +28,8 @@ MEDIA_TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-STATIC = frozenset({"view.css", "home.css", "home.js", "favicon.svg", *LIVE_PARTS})
+STATIC = frozenset({"view.css", "home.css", "home.js", "favicon.svg", LIVE})
+PARTS = {LIVE: LIVE_PARTS}  # made of these, so that a page waits for one answer and not for twelve
 _DIGEST_CHARS = 16
 
 
@@ -72,7 +73,7 @@ class Pages:
             return None
         held = self._statics.get(name)
         if held is None:
-            body = self._read(name)
+            body = b"\n".join(self._read(one) for one in PARTS.get(name, (name,)))
             digest = sha256(body).hexdigest()[:_DIGEST_CHARS]
             media_type = MEDIA_TYPES[name[name.rindex(".") :]]
             held = self._statics[name] = Static(body, media_type, digest)

@@ -22,7 +22,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from indexerd.core.export_html import ICON, LIVE_PARTS, STYLE, island, live_page
+from indexerd.core.export_html import ICON, LIVE, STYLE, island, live_page
 from indexerd.core.redact_extra import compile_extra
 from indexerd.core.times import iso
 from indexerd.errors import IndexerdError, NotFoundError, UsageError
@@ -125,7 +125,7 @@ class SessionView:
             exports.assets(),
             title=row.get("name") or row["sessionId"],
             description=meta.get("description") or row.get("description") or "",
-            urls={name: self._pages.url(name) for name in (STYLE, ICON, *LIVE_PARTS)},
+            urls={name: self._pages.url(name) for name in (STYLE, ICON, LIVE)},
         )
 
     async def _chunks(
