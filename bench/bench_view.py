@@ -13,10 +13,12 @@ Then a session of 20,000 entries, a fork each few hundred: how long it takes to 
 frames are like (95th percentile of the intervals, 16.7 ms being the screen's own) while its tree is
 scrolled and walked, a branch folded, words are searched, and entries are appended to the file.
 
-Targets: 300 ms of work for the real session, and 100 ms to its first paint beyond what an empty
-page takes (a fresh renderer without a graphics card has its own price); two seconds to open 20,000
-entries, and 34 ms (two frames) for the 95th percentile of frames. Exit status 1 if one is missed,
-except with --smoke. Without playwright or a Chromium it says so, and nothing is measured.
+Targets: 300 ms of work for the real session; 100 ms to its first paint, as it is and beyond what an
+empty page takes (a fresh renderer without a graphics card has its own price); two seconds to open
+20,000 entries, and 34 ms (two frames) for the 95th percentile of frames. What misses its target is
+marked as missed, and no more: a machine may be busy. What is broken, a page that does not come or
+lacks entries, ends it with exit status 1. Without playwright or a Chromium it says so, and nothing
+is measured.
 """
 
 from __future__ import annotations
@@ -49,6 +51,7 @@ REAL = ROOT.parent / "shared/fixtures/public/pi/pi-mono/before-compaction.jsonl"
 WORK_MS, PAINT_MS, OPEN_MS, FRAME_MS = 300.0, 100.0, 2000.0, 34.0
 ROW = "[role=treeitem]"
 FRAMES = 180
+APPENDED = 5
 INIT = """(() => {
   const told = (window.measured = { tasks: [] });
   let tell;
@@ -183,6 +186,12 @@ def parsed(page: Path, target: Path) -> Path:
     return target
 
 
+def says(page: Any) -> str:
+    """How much a page says that it has."""
+    words: str = page.locator("#count").inner_text()
+    return words
+
+
 def p95(found: list[float]) -> float:
     return quantiles(found, n=20)[-1]
 
@@ -245,7 +254,7 @@ def appended(page: Any, protocol: Any, path: Path, entries: int) -> Figures:
         "response", lambda one: sizes.extend([len(one.body())] if "/document" in one.url else [])
     )
     parent = json.loads(path.read_bytes().splitlines()[-1])["id"]
-    for n in range(1, 6):
+    for n in range(1, APPENDED + 1):
         said = {"role": "user", "content": [{"type": "text", "text": f"Request {n}."}]}
         entry = {"type": "message", "id": f"new{n}", "parentId": parent, "message": said}
         parent, before = f"new{n}", spent(protocol)
@@ -265,10 +274,10 @@ def appended(page: Any, protocol: Any, path: Path, entries: int) -> Figures:
 
 
 class Table:
-    """Lines on the way, and whether every target was met."""
+    """Lines on the way, and what was broken."""
 
     def __init__(self) -> None:
-        self.met = True
+        self.broken = list[str]()
 
     def loads(self, title: str, found: dict[str, Figures]) -> None:
         names = ("work", "tasks", "paint", "drawn", "longest")
@@ -278,9 +287,13 @@ class Table:
             print(f"  {name:<32}{one.size / 1000:>8.0f}{told}")
 
     def judge(self, what: str, value: float, target: float) -> None:
-        held = value <= target
-        self.met &= held
-        print(f"  {what:<44}{value:>8.0f} of {target:.0f} ms  {'held' if held else 'MISSED'}")
+        held = "held" if value <= target else "missed"
+        print(f"  {what:<44}{value:>8.0f} of {target:.0f} ms  {held}")
+
+    def count(self, what: str, found: str, wanted: str) -> None:
+        """What a page says that it has."""
+        if wanted not in found:
+            self.broken.append(f"{what}: {found!r} is not {wanted!r}")
 
 
 def real(bench: Bench, world: World, rounds: int, data: bytes, table: Table) -> None:
@@ -304,7 +317,9 @@ def real(bench: Bench, world: World, rounds: int, data: bytes, table: Table) -> 
     table.loads(f"a session of {len(data) / 1e6:.1f} MB, ms", found)
     for name in ("export", "live"):
         table.judge(f"{name}: work until the tree is drawn", found[name].of("work"), WORK_MS)
-        beyond = found[name].of("paint") - found["an empty page"].of("paint")
+        paint = found[name].of("paint")
+        table.judge(f"{name}: first paint", paint, PAINT_MS)
+        beyond = paint - found["an empty page"].of("paint")
         table.judge(f"{name}: first paint, beyond an empty page", beyond, PAINT_MS)
 
 
@@ -326,11 +341,13 @@ def many(bench: Bench, world: World, rounds: int, entries: int, table: Table) ->
             bench.load(address, state, live)[0].context.close()
         opened, protocol = bench.load(address, state, live)
         found["live"] = live
+        table.count("the live page", says(opened), f"{entries:,} entries")
         table.loads(f"{entries:,} entries, ms", found)
         opened.wait_for_timeout(3000)  # what is filled in while nobody waits
         moved = smooth(opened, entries)
         opened.wait_for_timeout(1000)
         grew = appended(opened, protocol, path, entries)
+        table.count("what was appended", says(opened), f"{entries + APPENDED:,} entries")
     print(f"{'frames of the live page, ms':<34}{'p95':>9}{'longest task':>16}")
     for name, (frame, longest) in moved.items():
         print(f"  {name:<32}{frame:>9.1f}{longest:>16.0f}")
@@ -358,7 +375,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--file", type=Path, default=REAL)
     parser.add_argument("--entries", type=int, default=20_000)
-    parser.add_argument("--smoke", action="store_true", help="one small round, no judgement")
+    parser.add_argument("--smoke", action="store_true", help="one small round")
     asked = parser.parse_args()
     rounds, entries = (1, 2000) if asked.smoke else (asked.rounds, asked.entries)
     found = program()
@@ -378,7 +395,9 @@ def main() -> int:
         with home() as world:
             many(bench, world, rounds, entries, table)
         browser.close()
-    return 0 if asked.smoke or table.met else 1
+    for one in table.broken:
+        print(f"broken: {one}")
+    return 1 if table.broken else 0
 
 
 if __name__ == "__main__":

@@ -109,14 +109,14 @@ def test_schema_version_defaults_to_one() -> None:
 
 @pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
 def test_what_python_takes_for_json_is_refused(word: str) -> None:
-    """S0.38: NaN and Infinity are no JSON, as upstream's reader has it too."""
+    """F7, S0.38: NaN and Infinity are no JSON, as upstream's reader has it too."""
     data = json.dumps(fields(extra="@")).replace('"@"', word).encode()
     with pytest.raises(InvalidMetaError, match="Invalid JSON in meta file: p"):
         parse_meta(data, "p")
 
 
 def test_whatever_is_read_can_be_written() -> None:
-    """A12: overflowing numbers, lone surrogates, nulls and nesting survive or are refused."""
+    """F7, X12: overflowing numbers, lone surrogates, nulls and nesting survive or are refused."""
     data = json.dumps(fields(a="@", b="\ud800", c=None)).replace('"@"', "-1e999").encode()
     written = json.loads(parse_meta(data, "p").to_json())
     assert (written["a"], written["b"], written["c"]) == (None, "\ufffd", None)

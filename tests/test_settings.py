@@ -306,7 +306,7 @@ trees = st.recursive(
 
 @given(st.dictionaries(names, trees, max_size=5), st.dictionaries(names, leaves, max_size=3))
 def test_no_configuration_raises(tree: dict[str, Any], variables: dict[str, Any]) -> None:
-    """Whatever a file and the environment hold, the answer is settings or problems."""
+    """Whatever a file and the environment hold, the answer is settings or problems (C2)."""
     env = {f"INDEXERD_{name.upper()}__X": str(value) for name, value in variables.items()}
     found = load(json.dumps(tree).encode(), "/x/indexerd.json", env)
 

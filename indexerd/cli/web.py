@@ -2,7 +2,8 @@
 
 Where a view runs already (the daemon's, by `[web] listen`, or another terminal's), its link is
 given, and nothing is started. Otherwise this process serves until it is interrupted. Only a server
-that proved to be ours gets a link.
+that proved to be ours gets a link. A browser is given a file of ours that leads there: the
+arguments of every process can be read by every user of the machine, and a link lets its bearer in.
 
 The web framework is imported when the view is served, and nowhere else in the program: it is an
 extra.
@@ -22,14 +23,13 @@ import click
 
 from indexerd.cli.ask import project, read, show, stored, where
 from indexerd.cli.streams import put
-from indexerd.errors import IndexerdError, UsageError
+from indexerd.errors import IndexerdError
 
 if TYPE_CHECKING:
     from indexerd.cli.main import App
     from indexerd.io.web_place import Running
     from indexerd.surfaces.web.desk import Desk
 
-USUAL = "127.0.0.1:7117"
 FREE = "127.0.0.1:0"
 NEEDS = ("jinja2", "sse_starlette", "starlette", "uvicorn")
 
@@ -39,8 +39,7 @@ NEEDS = ("jinja2", "sse_starlette", "starlette", "uvicorn")
 @click.option(
     "--listen",
     metavar="HOST:PORT",
-    help="Serve there, on loopback; port 0 is a free one. By default [web] listen, or "
-    f"{USUAL}, or where that is taken a free port.",
+    help="Serve there, on loopback; port 0 is a free one. By default [web] listen, or a free port.",
 )
 @click.option("--no-open", is_flag=True, help="Print the link, and open no browser.")
 @click.option("--beside-daemon", is_flag=True, hidden=True)
@@ -62,7 +61,7 @@ def web(
         )
     path = "/" if ref is None else _page(app, ref)
     if beside_daemon:
-        return _serve(app, [listen or FREE], lambda running: _say(running.url), child=True)
+        return _serve(app, listen or FREE, lambda running: _say(running.url), child=True)
     ready = partial(_ready, app, path, opening=not no_open)
     if listen is None:
         from indexerd.surfaces.web.serve import find_running
@@ -71,7 +70,7 @@ def web(
         if running is not None:
             ready(running)
             return 0
-    return _serve(app, _places(app, listen), ready)
+    return _serve(app, listen or _place(app), ready)
 
 
 def _page(app: App, ref: str) -> str:
@@ -80,27 +79,20 @@ def _page(app: App, ref: str) -> str:
     return f"/s/{quote(found['sessionId'], safe='')}"
 
 
-def _places(app: App, listen: str | None) -> list[str]:
-    """Where to listen, the first that will do."""
+def _place(app: App) -> str:
+    """Where to listen: a port that nobody can know beforehand, unless the user wants one."""
     from indexerd.service.config import read_config
 
-    named = listen or read_config(where(app), os.environ).settings.web.listen
-    return [named] if named else [USUAL, FREE]
+    return read_config(where(app), os.environ).settings.web.listen or FREE
 
 
-def _serve(app: App, places: list[str], ready: Any, *, child: bool = False) -> int:
+def _serve(app: App, listen: str, ready: Any, *, child: bool = False) -> int:
     from indexerd.surfaces.web.desk import Desk
     from indexerd.surfaces.web.serve import serve
 
     os.umask(0o077)
     desk = Desk(where(app), os.environ, home=Path.home(), stored=partial(stored, app))
-    for last, place in enumerate(places, 1 - len(places)):
-        try:
-            return serve(desk, _site, listen=place, child=child, on_ready=ready, on_error=_complain)
-        except UsageError:  # somebody else listens there
-            if not last:
-                raise
-    return 0
+    return serve(desk, _site, listen=listen, child=child, on_ready=ready, on_error=_complain)
 
 
 def _site(desk: Desk, pages: Any, hub: Any) -> Any:
@@ -111,6 +103,7 @@ def _site(desk: Desk, pages: Any, hub: Any) -> Any:
     def up() -> bool:
         return bool(hub.up)
 
+    desk.on_silent = hub.hush
     live = LiveSessions(desk.settings, desk.env, desk.home)
     pages_of = [*home.routes(desk, pages, up=up), *session.routes(desk, pages, live, up=up)]
     return pages_of, [live.close]
@@ -129,7 +122,9 @@ def _ready(app: App, path: str, running: Running, *, opening: bool) -> None:
     if opening and _screen():
         import webbrowser
 
-        webbrowser.open(address)
+        from indexerd.io.web_place import put_page
+
+        webbrowser.open(put_page(where(app).state_dir, address).as_uri())
 
 
 def _screen() -> bool:
@@ -144,7 +139,10 @@ def _say(text: str) -> None:
 
 
 def _complain(bad: BaseException) -> None:
-    """A defect: where it was, and nothing of what it was about."""
+    """What no page foresaw: a defect's place, and nothing of what it was about."""
+    if isinstance(bad, IndexerdError):
+        click.echo(f"indexerd: {bad}", err=True)
+        return
     trace, last = bad.__traceback__, None
     while trace is not None:
         last, trace = trace, trace.tb_next

@@ -29,7 +29,7 @@ _AHEAD = 1.2 * LONGEST_PAUSE  # `until` is never further ahead, unless the clock
 
 
 class Breaker(msgspec.Struct):
-    """The state of one provider, as stored in the ledger."""
+    """The state of one provider, as it is stored."""
 
     failures: int = 0
     opened: int = 0  # times in a row

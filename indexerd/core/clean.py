@@ -22,7 +22,6 @@ _JOINERS = "\u200c\u200d"
 _CLUSTER_MAX = 32  # a longer cluster than this is noise, and is cut anywhere
 
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-_SURROGATE = re.compile("[\ud800-\udfff]")
 # An unterminated control string ends where its line ends, as it would be unwise to let one
 # forged opener swallow a whole text; so the body always matches, and the time is linear.
 _ESCAPES = re.compile(
@@ -36,13 +35,22 @@ _BLANK_LINES = re.compile(r"\n{4,}")
 
 def scrub(text: str) -> str:
     """Replace each lone surrogate by U+FFFD; a pair that JSON kept apart becomes its character."""
-    if text.isascii() or _SURROGATE.search(text) is None:
+    if text.isascii():
+        return text
+    try:
+        text.encode()  # several times as fast as a search for one
+    except UnicodeEncodeError:
+        pass
+    else:
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def clean_line(text: str, limit: int) -> str:
     """One line of at most `limit` characters, with every run of white space a single space."""
+    plain = " ".join(text.split())
+    if plain.isprintable():  # so most are: no sequence began, and nothing that vanishes was there
+        return _cut(plain, limit)
     plain = " ".join(_ESCAPES.sub("", text).split())
     # Characters that vanish may have stood between two spaces, or at an end.
     return _cut(" ".join(_visible(plain, "").split()), limit)
@@ -63,6 +71,8 @@ def clean_text(text: str, limit: int) -> str:
 
 def bare(text: str) -> str:
     r"""A text without escape sequences and characters that have no width; white space stays."""
+    if text.replace("\n", "").replace("\t", "").isprintable():  # so most are
+        return text
     return _visible(_ESCAPES.sub("", text), "\n\t\r\v\f\x1c\x1d\x1e\x1f\x85")
 
 

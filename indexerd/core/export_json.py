@@ -29,14 +29,17 @@ document has no character in it that a terminal would act on: those are written 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from indexerd.core.clean import scrub
 from indexerd.core.session import ROOT
 from indexerd.core.story import Beat, Node, Story
-from indexerd.events import Tokens
+from indexerd.events import Kind, Tokens
 
 FORMAT, SCHEMA = "indexerd-export", 1
 SESSION = (
@@ -50,6 +53,9 @@ META = (
     "name", "description", "summary", "tags", "model", "updatedAt", "lastIndexedLeafId", "usage",
     "keyDecisions", "redactions",
 )  # fmt: skip
+
+
+_KINDS = {kind: kind.name.lower() for kind in Kind}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +73,10 @@ class Head:
 
 def document(head: Head, story: Story, **more: Any) -> dict[str, Any]:
     """The document; `more` as for `about`."""
-    return about(head, story, **more) | {"nodes": [node_json(one, story) for one in story.nodes]}
+    return about(head, story, **more) | {
+        "beats": [beat_json(one) for one in story.beats],
+        "nodes": [node_json(one, story) for one in story.nodes],
+    }
 
 
 def about(
@@ -80,7 +89,7 @@ def about(
     redacted: bool = False,
     warnings: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """The document but for its nodes: what is made anew, while most of those stay.
+    """The document but for its beats and nodes: what is made anew, while most of those stay.
 
     `tips` and `digests` have their places already.
     """
@@ -104,7 +113,6 @@ def about(
         "warnings": list(warnings),
         "tips": [dict(one) for one in tips],
         "digests": [dict(one) for one in digests],
-        "beats": [beat_json(one) for one in story.beats],
     }
 
 
@@ -123,28 +131,28 @@ def _said(node: Node) -> dict[str, Any]:
     found: dict[str, Any] = {
         "above": node.above,
         "ordinal": node.ordinal,
-        "kind": node.kind.name.lower(),
+        "kind": _KINDS[node.kind],
         "type": node.type,
         "time": node.time,
         "text": node.text,
     }
-    rest: dict[str, Any] = {
-        "role": node.role,
-        "length": node.length,
-        "calls": node.calls,
-        "results": node.results,
-        "tool": node.tool,
-        "thinking": node.thinking,
-        "model": node.model,
-        "tokens": node.tokens and _tokens(node.tokens),
-        "failed": node.failed,
-        "images": node.images,
-        "label": node.label,
-        "quiet": node.quiet,
-        "hidden": node.hidden,
-        "active": node.active,
-    }
-    return found | {key: value for key, value in rest.items() if value}
+    rest = (
+        ("role", node.role),
+        ("length", node.length),
+        ("calls", node.calls),
+        ("results", node.results),
+        ("tool", node.tool),
+        ("thinking", node.thinking),
+        ("model", node.model),
+        ("tokens", node.tokens and _tokens(node.tokens)),
+        ("failed", node.failed),
+        ("images", node.images),
+        ("label", node.label),
+        ("quiet", node.quiet),
+        ("hidden", node.hidden),
+        ("active", node.active),
+    )
+    return found | {name: value for name, value in rest if value}
 
 
 def beat_json(beat: Beat) -> dict[str, Any]:
@@ -199,10 +207,25 @@ def _dumped(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
+def encoded(value: Any) -> str:
+    r"""A value's JSON in one line, for our own pages; not `harmless` yet.
+
+    Numbers may be written another way than by `json` (`1e-5`), and a number that is none is null.
+    """
+    try:
+        return msgspec.json.encode(value).decode()
+    except (TypeError, ValueError, OverflowError):  # half a character, or a number beyond 64 bits
+        return _dumped(value)
+
+
 def harmless(text: str) -> str:
     r"""The same JSON, with what does not show or could act on a terminal written as `\uXXXX`."""
     text = scrub(text)
     if text.isprintable():
         return text
-    odd = (char for char in set(text) if not char.isprintable() and char != "\n")
-    return text.translate({ord(char): json.dumps(char)[1:-1] for char in odd})
+    odd = "".join(char for char in set(text) if not char.isprintable() and char != "\n")
+    return re.sub(f"[{re.escape(odd)}]", _escaped, text) if odd else text
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return json.dumps(match[0])[1:-1]

@@ -52,8 +52,18 @@ def redact(text: str, extra: Sequence[re.Pattern[str]] = ()) -> Redacted:
     found = _redacted(text, extra)
     if _HIDING.search(text) is None:
         return found
+    seen = bare(found.text)
     more = _redacted(bare(text), extra)
-    return more if sum(more.counts.values()) > sum(found.counts.values()) else found
+    if sum(more.counts.values()) > sum(found.counts.values()):
+        return more
+    if more.counts == found.counts and len(more.text) < len(seen):
+        return more  # the same secrets, which went on behind what nobody sees
+    rest = _redacted(seen, extra)  # two that stand together count as one there: it may hide a third
+    if not rest.counts:
+        return found
+    kinds = found.counts | rest.counts
+    sums = {kind: found.counts.get(kind, 0) + rest.counts.get(kind, 0) for kind in kinds}
+    return Redacted(rest.text, sums)
 
 
 def _redacted(text: str, extra: Sequence[re.Pattern[str]]) -> Redacted:

@@ -3,11 +3,16 @@
 A session that is written to every second asks for a later moment each time. It keeps its first
 reminder; when that falls due, whoever looks decides again and asks anew. So the heap holds no
 more than there are keys, whatever is asked.
+
+A clock that is set back would have every key wait for as long again. So time that runs backwards
+from one look to the next makes all keys due: whoever looks decides again, by the new time (V8).
+Looks that come at least every so often bound what a smaller step can cost to that.
 """
 
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterator
 
 
@@ -17,6 +22,7 @@ class Reminders:
     def __init__(self) -> None:
         self._heap: list[tuple[float, str]] = []
         self._at: dict[str, float] = {}
+        self._now = -math.inf  # at the last look
 
     def __len__(self) -> int:
         return len(self._at)
@@ -36,7 +42,11 @@ class Reminders:
         return self._heap[0] == (when, key)
 
     def due(self, now: float) -> Iterator[str]:
-        """Take out every key whose moment has come, earliest first."""
+        """Take out every key whose moment has come, earliest first; all, where time ran back."""
+        back, self._now = now < self._now, now
+        if back:
+            waiting, self._at, self._heap = sorted(self._at, key=self._at.__getitem__), {}, []
+            yield from waiting
         while self._heap and self._heap[0][0] <= now:
             when, key = heapq.heappop(self._heap)
             if self._at.get(key) == when:  # else an earlier reminder was told already

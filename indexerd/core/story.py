@@ -1,9 +1,10 @@
 """A session's tree as a story: what was asked, how much work followed, where it parted.
 
-In: a session's state, and of each row a `Node` (made by `node_of`, or by whoever has other texts).
-Out: `Story`: the nodes, depth first, and the beats over them. A beat is a stretch of neighbours in
-that list: one ask, one compaction, one summary of a branch, or the work between them, folded into
-how much it was. A straight chain keeps its depth, however long; depth grows where it parts alone.
+In: a session's state, and of each row a `Node` (made by `node_of` of core/story_nodes.py, or by
+whoever has other texts). Out: `Story`: the nodes, depth first, and the beats over them. A beat is
+a stretch of neighbours in that list: one ask, one compaction, one summary of a branch, or the work
+between them, folded into how much it was. A straight chain keeps its depth, however long; depth
+grows where it parts alone.
 
 Pure, deterministic, linear in entries; nothing recurses. Texts are cut, never parsed.
 
@@ -16,66 +17,24 @@ one kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 
-from indexerd.core.clean import clean_line, scrub
 from indexerd.core.session import NOWHERE, ROOT, SessionState
-from indexerd.core.times import iso_ms
-from indexerd.core.tree import WORD_MAX, outline, sketch
-from indexerd.events import TURN_MASK, TURN_SHIFT, Entry, Kind, Tokens, ToolCall, Turn
+from indexerd.core.story_nodes import Cut, Node, line, node_of, turn_of
+from indexerd.core.tree import outline, sort_by_date
+from indexerd.events import Kind, Tokens
+
+__all__ = ["Beat", "Cut", "Node", "Story", "kept_rows", "node_of", "story_of", "turn_of"]
 
 NODES_MAX = 50_000
-LINE_MAX = 160  # characters of a beat's text
-CALLS_MAX = 50  # of one node
-DETAIL_MAX = 500  # characters of what a call was for
-NAME_MAX = 64  # characters of a tool's name
 LABEL_MAX = 400
-ARGUMENTS_MAX = 5  # of a call that are shown, where nothing of it is notable
 TOOLS_MAX = 40  # names of tools that a beat counts apart
-ID_MAX = 256
-
-Cut = Callable[[str, int], str]  # a text, made fit for its reader, of at most so many characters
 
 _SAID = frozenset({Kind.USER, Kind.ASSISTANT, Kind.BASH, Kind.COMPACTION})
 _BEATS = {Kind.USER: "ask", Kind.COMPACTION: "compaction", Kind.BRANCH_SUMMARY: "branch-summary"}
 _DONE = frozenset({Kind.ASSISTANT, Kind.TOOL, Kind.CALL})
 _BOOKS = frozenset({Kind.SETTING, Kind.LABEL, Kind.NAME, Kind.OTHER, Kind.SYSTEM})
-
-
-@dataclass(slots=True)
-class Node:
-    """One entry, as far as a reader wants it. Texts are bounded together by `node_of`'s room."""
-
-    id: str
-    kind: Kind
-    type: str
-    role: str | None
-    time: str
-    text: str = ""
-    length: int = 0  # characters of the whole text, where it was cut
-    results: tuple[tuple[str, str], ...] = ()  # (tool, text) that stand on the same line
-    calls: tuple[tuple[str, str], ...] = ()  # (tool, what for)
-    tool: str = ""  # the name of the tool whose result this is
-    thinking: str = ""
-    model: str = ""
-    tokens: Tokens | None = None
-    failed: int = 0  # calls, or the answer itself, that came to nothing
-    images: int = 0
-    quiet: bool = False  # as core/tree.py has it: no more than calls, or said by nobody
-    hidden: bool = False  # its author wants it hidden from people (S1.32)
-    label: str | None = None
-    ordinal: int = 0
-    above: int = ROOT  # the place of its parent in the list
-    active: bool = False
-    _brief: str | None = field(default=None, compare=False, repr=False)
-
-    def brief(self) -> str:
-        """The text as a beat says it; made once, for a story that goes on is told often."""
-        if self._brief is None:
-            self._brief = _line(self.text, LINE_MAX)
-        return self._brief
 
 
 @dataclass(slots=True)
@@ -124,80 +83,12 @@ class Story:
         return found
 
 
-# -- one entry -----------------------------------------------------------------------------------
-
-
-def node_of(
-    entry: Entry, turn: Turn, room: int, cut: Cut, names: dict[str, str] | None = None
-) -> Node:
-    """The node of an entry, with at most `room` characters of what was said and done there.
-
-    `names` takes in the names of calls by their ids, and gives them to results that lack one.
-    """
-    shown = sketch(entry, turn)
-    whole = "".join(entry.texts)
-    text, length = cut(whole, room), len(whole) if len(whole) > room else 0
-    room -= len(text)
-    known = {} if names is None else names
-    known |= {call.id: call.name for call in entry.tools if call.id}
-    results, calls = list[tuple[str, str]](), list[tuple[str, str]]()
-    told = [(cut(one.name or known.get(one.call, ""), NAME_MAX), one) for one in entry.results]
-    for name, one in told[:CALLS_MAX] if entry.kind is not Kind.TOOL else ():
-        if (given := cut(one.text, max(0, room))) and one.text not in whole:
-            results.append((name, given))
-            room -= len(given)
-    for call in entry.tools[:CALLS_MAX]:
-        detail = _line(cut(_what(call), max(0, min(room, DETAIL_MAX))), DETAIL_MAX)
-        calls.append((_line(call.name, NAME_MAX), detail))
-        room -= len(detail)
-    went_wrong = entry.kind is Kind.ASSISTANT and _wrong(entry, turn)
-    if went_wrong and not text:
-        text = cut(str(entry.details.get("errorMessage", "")), DETAIL_MAX)
-    return Node(
-        id=scrub(entry.id[:ID_MAX]),
-        kind=entry.kind,
-        type=shown.type,
-        role=shown.role,
-        time=shown.timestamp,
-        text=text,
-        length=length,
-        results=tuple(results),
-        calls=tuple(one for one in calls if one[0] or one[1]),
-        tool=told[0][0] if told and entry.kind is Kind.TOOL else "",
-        thinking=cut("\n\n".join(entry.thinking), max(0, room)),
-        model=_line(entry.model or "", WORD_MAX),
-        tokens=entry.tokens,
-        failed=len(entry.failed) or int(went_wrong),
-        images=entry.images,
-        quiet=shown.quiet,
-        hidden=not shown.display,
-    )
-
-
-def _what(call: ToolCall) -> str:
-    """What a call was for: what is notable of it, or else its first few arguments."""
-    if call.detail or not isinstance(call.arguments, dict):
-        return call.detail
-    told = (f"{key}: {one}" for key, one in call.arguments.items() if isinstance(one, str | int))
-    return ", ".join(one[: 2 * DETAIL_MAX] for one in islice(told, ARGUMENTS_MAX))
-
-
-def _wrong(entry: Entry, turn: Turn) -> bool:
-    return turn is Turn.FAILED or entry.details.get("stopReason") in ("error", "aborted")
-
-
-def _line(text: str, limit: int) -> str:
-    return clean_line(text[: 4 * limit], limit)
-
-
-def turn_of(state: SessionState, row: int) -> Turn:
-    """The mark of a row."""
-    return Turn((state.codes[row] & TURN_MASK) >> TURN_SHIFT)
+# -- which entries ---------------------------------------------------------------------------------
 
 
 def kept_rows(state: SessionState) -> set[int]:
     """The rows that a story has nodes of: one for each id, and no more than `NODES_MAX`."""
-    rows = dict.fromkeys(state.index.get(one, at) for at, one in enumerate(state.ids))
+    rows = _rows(state)
     if len(rows) <= NODES_MAX:
         return set(rows)
     kept = set(state.path()[-NODES_MAX // 2 :])
@@ -206,6 +97,13 @@ def kept_rows(state: SessionState) -> set[int]:
             break
         kept.add(row)
     return kept
+
+
+def _rows(state: SessionState) -> Collection[int]:
+    """One row for each id, the one that counts."""
+    if state.orderly:
+        return range(len(state))
+    return dict.fromkeys(state.index.get(one, at) for at, one in enumerate(state.ids))
 
 
 # -- the whole -----------------------------------------------------------------------------------
@@ -224,15 +122,14 @@ def story_of(
     """
     tree = _Tree(state, drafts)
     nodes = [drafts[row] for row in tree.rows]
-    places = {row: place for place, row in enumerate(tree.rows)}
-    for row, place in places.items():
-        label = labels.get(state.id(row))
-        nodes[place].label = _line(label, LABEL_MAX) if label else None
-        nodes[place].ordinal = state.ordinals[row]
-        nodes[place].active = False  # of a draft that was in a story before, nothing stays
+    for row, node in zip(tree.rows, nodes, strict=True):
+        label = labels.get(state.id(row)) if labels else None
+        node.label = line(label, LABEL_MAX) if label else None
+        node.ordinal = state.ordinals[row]
+        node.active = False  # of a draft that was in a story before, nothing stays
+    places = tree.places
     leaf = ROOT if state.leaf == NOWHERE else places.get(state.leaf, ROOT)
-    rows = len({state.index.get(one, at) for at, one in enumerate(state.ids)})
-    found = Story(nodes, [], leaf, places, dropped=rows - len(nodes))
+    found = Story(nodes, [], leaf, places, dropped=len(_rows(state)) - len(nodes))
     for place in found.path():
         nodes[place].active = True
     told = {places[row]: gist for row, gist in (gists or {}).items() if row in places}
@@ -244,32 +141,63 @@ class _Tree:
     """The kept rows, depth first; what nobody said anything below comes before what is a branch."""
 
     def __init__(self, state: SessionState, drafts: Mapping[int, Node]) -> None:
-        order, above = _outlined(state, drafts)
+        if state.orderly and len(drafts) == len(state):
+            order: Sequence[int] = range(len(state))  # parents stand before their children
+            above: Mapping[int, int] = dict(enumerate(state.parents))
+            below = _below(order, above)
+            for over, rows in below.items():
+                if over != ROOT and len(rows) > 1:
+                    sort_by_date(rows, lambda row: drafts[row].ms())
+        else:
+            order, above = _outlined(state, drafts)
+            below = _below(order, above)
         self.said = _said_below(order, above, drafts)
-        below: dict[int, list[int]] = {}
-        for row in order:
-            below.setdefault(above[row], []).append(row)
         for rows in below.values():
-            rows.sort(key=lambda row: self.said[row])  # stable: oldest first all the same
-        self.rows: list[int] = []
-        stack = below.get(ROOT, [])[::-1]
-        while stack:
-            row = stack.pop()
-            self.rows.append(row)
-            stack.extend(reversed(below.get(row, ())))
-        self.parts = {row for row, rows in below.items() if sum(self.said[one] for one in rows) > 1}
+            if len(rows) > 1:
+                rows.sort(key=lambda row: self.said[row])  # stable: oldest first all the same
+        self.parts = {
+            row
+            for row, rows in below.items()
+            if len(rows) > 1 and sum(self.said[one] for one in rows) > 1
+        }
+        self.rows = _depth_first(below)
+        self.places = {row: place for place, row in enumerate(self.rows)}
         self._set_above(above, drafts)
 
     def _set_above(self, above: Mapping[int, int], drafts: Mapping[int, Node]) -> None:
-        places = {row: place for place, row in enumerate(self.rows)}
         self.depths: list[int] = []
         self.heads: list[bool] = []  # by place: a branch begins here
+        depths, heads, parts, places = self.depths, self.heads, self.parts, self.places
         for row in self.rows:
             over = above[row]
             place = drafts[row].above = places.get(over, ROOT)
-            head = over in self.parts and self.said[row]
-            self.heads.append(head)
-            self.depths.append((self.depths[place] if place >= 0 else 0) + head)
+            head = over in parts and self.said[row]
+            heads.append(head)
+            depths.append((depths[place] if place >= 0 else 0) + head)
+
+
+def _below(order: Sequence[int], above: Mapping[int, int]) -> dict[int, list[int]]:
+    """Each row's children, in this order."""
+    below: dict[int, list[int]] = {}
+    for row in order:
+        over = above[row]
+        if over in below:
+            below[over].append(row)
+        else:
+            below[over] = [row]
+    return below
+
+
+def _depth_first(below: Mapping[int, Sequence[int]]) -> list[int]:
+    """The rows below ROOT, each after its parent."""
+    found: list[int] = []
+    stack = list(reversed(below.get(ROOT, ())))
+    while stack:
+        row = stack.pop()
+        found.append(row)
+        if row in below:
+            stack.extend(reversed(below[row]))
+    return found
 
 
 def _outlined(state: SessionState, drafts: Mapping[int, Node]) -> tuple[list[int], dict[int, int]]:
@@ -279,7 +207,7 @@ def _outlined(state: SessionState, drafts: Mapping[int, Node]) -> tuple[list[int
     nearest: dict[int, int] = {ROOT: ROOT}  # row -> itself, or the next one above that is kept
 
     def date(row: int) -> int:
-        return iso_ms(drafts[row].time) if row in drafts else 0
+        return drafts[row].ms() if row in drafts else 0
 
     for row, over, _depth in outline(state, date):
         if row in nearest:
@@ -328,23 +256,32 @@ class _Beats:
     def __init__(self, nodes: list[Node], tree: _Tree, leaf: int) -> None:
         self._nodes, self._tree, self._leaf = nodes, tree, leaf
         self._answers: dict[str, int] = {}  # ids of answers of this beat -> tokens counted
+        self._start = 0  # of this beat's work, in ms
 
     def all(self, heads: Callable[[list[Node]], dict[int, tuple[str, str]]]) -> list[Beat]:
         """Every beat, in order."""
         gists = heads(self._nodes)
+        depths, begun = self._tree.depths, self._tree.heads
         found: list[Beat] = []
+        beat: Beat | None = None
         for place, node in enumerate(self._nodes):
             kind = _BEATS.get(node.kind, "work")
-            beat = found[-1] if found else None
             if beat is None or not self._goes_on(beat, place, kind):
-                self._answers = {}
-                depth, begins = self._tree.depths[place], self._tree.heads[place]
-                beat = Beat(kind, place, place, depth, begins=begins)
-                beat.gist, beat.gist_source = gists.get(place, ("", "")) if begins else ("", "")
-                said = kind != "work" and not node.hidden
-                beat.text = node.brief() if said else ""
+                beat = Beat(kind, place, place, depths[place], begins=begun[place], quiet=True)
                 found.append(beat)
-            self._take(beat, place, node)
+                if beat.begins:
+                    beat.gist, beat.gist_source = gists.get(place, ("", ""))
+                if kind == "work":
+                    self._begin(node)
+                elif not node.hidden:
+                    beat.text = node.brief()
+            beat.last = place
+            beat.active = beat.active or node.active
+            beat.quiet = beat.quiet and node.kind in _BOOKS
+            if node.label:
+                beat.labels.append(place)
+            if kind == "work":
+                self._work(beat, node)
         return found
 
     def _goes_on(self, beat: Beat, place: int, kind: str) -> bool:
@@ -355,15 +292,15 @@ class _Beats:
             and self._leaf not in (beat.last, self._nodes[place].above)
         )
 
-    def _take(self, beat: Beat, place: int, node: Node) -> None:
-        beat.last = place
-        beat.active = beat.active or node.active
-        beat.quiet = (place == beat.first or beat.quiet) and node.kind in _BOOKS
-        if node.label:
-            beat.labels.append(place)
-        if beat.kind != "work":
-            return
-        if node.kind is Kind.ASSISTANT and not node.failed and node.text.strip():
+    def _begin(self, node: Node) -> None:
+        """The work of another beat, which begins with this node."""
+        self._answers = {}
+        self._start = (self._nodes[node.above] if node.above >= 0 else node).ms()
+
+    def _work(self, beat: Beat, node: Node) -> None:
+        """What was done there."""
+        answered = node.kind is Kind.ASSISTANT and not node.failed
+        if answered and node.text and not node.text.isspace():
             beat.answers += 1
             beat.text = node.brief()  # the last one tells best what came of it
         for name, _ in node.calls:
@@ -372,11 +309,9 @@ class _Beats:
         beat.failed += node.failed
         if node.tokens is not None:
             self._spend(beat, node.tokens)
-        before = self._nodes[beat.first].above
-        start = iso_ms(self._nodes[before if before >= 0 else beat.first].time)
-        end = iso_ms(node.time) if node.kind in _DONE else 0  # a setting may come days later
-        if start and end:
-            beat.ms = max(beat.ms, end - start)
+        if self._start and node.kind in _DONE:  # a setting may come days later
+            end = node.ms()
+            beat.ms = max(beat.ms, end - self._start) if end else beat.ms
 
     def _spend(self, beat: Beat, tokens: Tokens) -> None:
         had = self._answers.get(tokens.answer, 0) if tokens.answer else 0

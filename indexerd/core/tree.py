@@ -79,23 +79,41 @@ def sketch(entry: Entry, turn: Turn = Turn.OPEN) -> Sketch:
     """The sketch of an entry; `turn` is the mark of its row."""
     said = "".join(entry.texts)
     plain = said.strip(JS_SPACE)
-    failed = turn is Turn.FAILED or entry.details.get("stopReason", "") not in _WENT_WELL
-    mute = entry.kind is Kind.CALL or (entry.kind is Kind.ASSISTANT and not plain)
-    injected = entry.kind is Kind.OTHER and entry.role in ("user", "assistant")
     return Sketch(
-        type=_word(entry.type),
-        role=_word(entry.role) if entry.role else None,
-        text=_line((plain or _without_words(entry))[:LOOKED_AT]),
-        timestamp=_word(entry.timestamp),
-        quiet=(mute and not failed) or injected,
-        display=entry.details.get("display", True) is not False,
+        type=shown_word(entry.type),
+        role=shown_word(entry.role) if entry.role else None,
+        text=clean_line((plain or _without_words(entry))[:LOOKED_AT], TEXT_MAX),
+        timestamp=shown_word(entry.timestamp),
+        quiet=is_quiet(entry, turn, plain),
+        display=is_displayed(entry),
         about=_about(entry, plain),
     )
 
 
+def is_quiet(entry: Entry, turn: Turn, plain: str) -> bool:
+    """Whether an entry only calls tools, or was said by nobody; `plain` is what it says."""
+    if entry.kind is Kind.OTHER:
+        return entry.role in ("user", "assistant")
+    if entry.kind is not Kind.CALL and (plain or entry.kind is not Kind.ASSISTANT):
+        return False
+    failed = turn is Turn.FAILED or entry.details.get("stopReason", "") not in _WENT_WELL
+    return not failed
+
+
+def is_displayed(entry: Entry) -> bool:
+    """False where its author wants an entry hidden from people (S1.32)."""
+    return entry.details.get("display", True) is not False
+
+
+def shown_word(text: str) -> str:
+    """A type, a role or a time, safe to show and bounded."""
+    word = text[:WORD_MAX]
+    return word if word.isascii() and word.isprintable() else clean_line(word, WORD_MAX)
+
+
 def _about(entry: Entry, plain: str) -> str:
     """What pi searches besides what is shown: some texts in full, and words for what it is."""
-    words = [_word(str(entry.details.get("customType", "")))]
+    words = [shown_word(str(entry.details.get("customType", "")))]
     if entry.kind is Kind.BASH:
         plain = plain.partition("\n")[0]  # the command; what it printed comes after it
     elif entry.type not in _IN_FULL or len(entry.texts) != 1:
@@ -105,17 +123,6 @@ def _about(entry: Entry, plain: str) -> str:
     if len(plain) > TEXT_MAX:
         words.append(clean_line(plain[:SEARCHED], SEARCHED))
     return " ".join(words)
-
-
-def _line(text: str) -> str:
-    if text.isascii() and text.isprintable():  # what is cut off cannot matter: a quarter the time
-        text = " ".join(text.split())[: TEXT_MAX + 1]
-    return clean_line(text, TEXT_MAX)
-
-
-def _word(text: str) -> str:
-    word = text[:WORD_MAX]
-    return word if word.isascii() and word.isprintable() else clean_line(word, WORD_MAX)
 
 
 def _without_words(entry: Entry) -> str:
@@ -153,11 +160,12 @@ def _below(state: SessionState, date: Date) -> dict[int, list[int]]:
         below.setdefault(ROOT if above == row else above, []).append(row)
     for above, rows in below.items():
         if above != ROOT and len(rows) > 1:
-            _sort(rows, date)
+            sort_by_date(rows, date)
     return below
 
 
-def _sort(rows: list[int], date: Date) -> None:
+def sort_by_date(rows: list[int], date: Date) -> None:
+    """Sort siblings as pi does: stably, and a date that is none equals every other."""
     dates = {row: date(row) for row in rows}
 
     def compare(one: int, other: int) -> int:

@@ -4,11 +4,14 @@ In: keys, values and `now` (seconds since the epoch). Out: short texts of letter
 `._-`, and whether one that came back is good. Three purposes, and no text made for one is good
 for another: each MAC begins with its purpose and its fields cannot run into each other.
 
-    token   <nonce>.<expiry>.<mac>   the key of this start; names the server's own address
-    cookie  v1.<issued>.<mac>        the lasting key; names the port, which browsers do not heed
-    proof   <mac>                    the key of this start, over a stranger's challenge
+    token   <nonce>.<expiry>.<mac>   the key of one start; names the server's own address
+    cookie  v1.<issued>.<mac>        the same key; names the port, which browsers do not heed
+    proof   <mac>                    the same key, over a stranger's challenge
 
-That a token is used once is its server's business: see `nonce_of`. No text here is ever logged.
+There is no key that outlives a start: whoever listens on the port while the view is down is shown
+cookies by browsers, and those must be good for nothing later. That a token is used once is its
+server's business: see `nonce_of`. What comes back is any text, also what cannot be encoded; each
+good text is written in one way. No text here is ever logged.
 """
 
 from __future__ import annotations
@@ -20,10 +23,11 @@ from hashlib import sha256
 KEY_BYTES = 32
 NONCE_BYTES = 16
 TOKEN_SECONDS = 300  # at most, from now
-COOKIE_SECONDS = 30 * 86_400
+COOKIE_SECONDS = 30 * 86_400  # at most, should one server live so long
 
-_TOKEN = re.compile(r"([0-9a-f]{32})\.([0-9]{1,12})\.([0-9a-f]{64})")
-_COOKIE = re.compile(r"v1\.([0-9]{1,12})\.([0-9a-f]{64})")
+_TOKEN = re.compile(r"([0-9a-f]{32})\.([1-9][0-9]{0,11})\.([0-9a-f]{64})")
+_COOKIE = re.compile(r"v1\.([1-9][0-9]{0,11})\.([0-9a-f]{64})")
+_PROOF = re.compile(r"[0-9a-f]{64}")
 _CHALLENGE = re.compile(r"[A-Za-z0-9_-]{16,128}")
 _SKEW = 60  # seconds by which a clock may be set back
 
@@ -78,11 +82,13 @@ def make_proof(key: bytes, challenge: str, origin: str) -> str | None:
 def good_proof(proof: str, key: bytes, challenge: str, origin: str) -> bool:
     """Say whether an answer is the one that the server at `origin` would give."""
     expected = make_proof(key, challenge, origin)
-    return expected is not None and hmac.compare_digest(proof.encode(), expected.encode())
+    if expected is None or _PROOF.fullmatch(proof) is None:
+        return False
+    return hmac.compare_digest(proof, expected)
 
 
 def _mac(key: bytes, *fields: str) -> str:
     """A MAC over fields, as hex. ValueError for a key that is too short to be one."""
     if len(key) < KEY_BYTES:
         raise ValueError("a key that is too short")
-    return hmac.new(key, "\n".join(fields).encode(), sha256).hexdigest()
+    return hmac.new(key, "\n".join(fields).encode("utf-8", "surrogatepass"), sha256).hexdigest()

@@ -43,8 +43,9 @@ class Store:
     variables: str = ""  # a shell's assignments that have the agent look here, if it would not
 
     def holds(self, path: str) -> bool:
-        """Whether a path lies here."""
-        return within(path, self.sessions)
+        """Whether a path lies here, by its words; one with `..` or `//` in it does not (X12)."""
+        plain = path.rstrip("/") or "/"
+        return within(path, self.sessions) and os.path.normpath(plain) == plain
 
     def takes(self, path: str) -> bool:
         """Whether a path can be a session's of this store."""

@@ -1,10 +1,14 @@
-"""What the web view keeps in the state directory: its lasting key, and where it listens.
+"""What the web view keeps in the state directory: where it listens, and a page that leads there.
 
-`web.key` is 32 random bytes that sign cookies, so that they outlive a start. `web.json` says where
-the server that runs listens, and holds the key of its start, by which `indexerd web` makes a
-one-time token for it: `{"url", "pid", "boot"}`. Both are 0600. Neither is believed where somebody
-else could have read or written it. A server that was killed leaves its file: whoever reads it asks
-the server for a proof first.
+`web-PID.json` says where the server of that process listens, and holds the key of its start, by
+which `indexerd web` makes a one-time token for it: `{"url", "pid", "boot"}`. Each server has a file
+of its own, so that of two the one that still runs is found. One that was killed leaves its file:
+whoever reads it asks the server for a proof first, and the next server removes it.
+
+`web-open.html` leads a browser to an address with its token, which so stands in no process's
+arguments, where every user of the machine could read it. Whoever is let in has it removed.
+
+All are 0600. None is believed where somebody else could have read or written it.
 """
 
 from __future__ import annotations
@@ -16,17 +20,31 @@ import secrets
 import stat
 from contextlib import suppress
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 
 from indexerd.core.web_token import KEY_BYTES
 from indexerd.errors import AccessError, IndexerdError, WriteError
 from indexerd.io.lock import make_directory
 
-KEY_NAME = "web.key"
-PLACE_NAME = "web.json"
+PAGE_NAME = "web-open.html"
+RUNNING_MAX = 8  # servers that are asked for a proof
 URL = re.compile(r"http://(?:127(?:\.[0-9]{1,3}){3}|\[::1\]):[0-9]{1,5}")
 
-_SIZE_MAX = 4096  # bytes
+_PLACE = re.compile(r"web-([1-9][0-9]{0,9})\.json")
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'">
+<meta name="referrer" content="no-referrer">
+<meta http-equiv="refresh" content="0; url={0}">
+<title>indexerd</title>
+</head>
+<body><p><a href="{0}">Open the web view</a></p></body>
+</html>
+"""
+_SIZE_MAX = 64 * 1024  # bytes
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
@@ -41,44 +59,89 @@ class Running:
     boot: bytes = field(repr=False)
 
 
-def lasting_key(state_dir: Path) -> bytes:
-    """The key that signs cookies, made where there is none yet.
-
-    AccessError where it cannot be read, or others could have read it; WriteError where none can
-    be made.
-    """
-    path = state_dir / KEY_NAME
-    held = _own_bytes(path)
-    if held is None:
-        _put(path, secrets.token_bytes(KEY_BYTES), over=False)
-        held = _own_bytes(path)  # another one may have been quicker
-    if held is None or len(held) != KEY_BYTES:
-        raise AccessError(f"{path} is no key of ours", hint="remove it; browsers log in anew")
-    return held
-
-
 def announce(state_dir: Path, running: Running) -> None:
-    """Say where the server listens, in the place of what an earlier one said.
+    """Say where the server listens, beside what others say; forget those that have ended.
 
     AccessError or WriteError where that cannot be written.
     """
+    for path, pid in _places(state_dir):
+        if pid != running.pid and not _alive(pid):
+            with suppress(OSError):
+                path.unlink()
     said = {"url": running.url, "pid": running.pid, "boot": running.boot.hex()}
-    _put(state_dir / PLACE_NAME, json.dumps(said).encode(), over=True)
+    _put(_place(state_dir, running.pid), json.dumps(said).encode())
 
 
 def withdraw(state_dir: Path, running: Running) -> None:
-    """Take back what `announce` said, unless another server has said so since."""
+    """Take back what `announce` said."""
+    path = _place(state_dir, running.pid)
     with suppress(OSError, IndexerdError):  # at the end: what stays is found out as stale
-        if announced(state_dir) == running:
-            (state_dir / PLACE_NAME).unlink()
+        if _read(path) == running:
+            path.unlink()
 
 
-def announced(state_dir: Path) -> Running | None:
-    """What was said last; None where nothing was, or nothing that can be used.
+def announced(state_dir: Path) -> list[Running]:
+    """What servers said that may still run, the latest first, at most `RUNNING_MAX`.
 
-    AccessError where it cannot be read, or others could have.
+    What cannot be used is left out: above all what others could have read or written.
     """
-    held = _own_bytes(state_dir / PLACE_NAME)
+    found: list[Running] = []
+    for path, pid in _places(state_dir):
+        with suppress(AccessError):
+            told = _read(path) if _alive(pid) else None
+            if told is not None and told.pid == pid:
+                found.append(told)
+    return found[:RUNNING_MAX]
+
+
+def put_page(state_dir: Path, address: str) -> Path:
+    """Write the page that leads a browser to an address, and say where it is.
+
+    AccessError or WriteError where it cannot be written.
+    """
+    path = state_dir / PAGE_NAME
+    _put(path, _PAGE.format(escape(address)).encode("utf-8", "replace"))
+    return path
+
+
+def drop_page(state_dir: Path, words: str) -> None:
+    """Remove the page, if these words are in its address: another server's is left alone."""
+    path = state_dir / PAGE_NAME
+    with suppress(OSError, IndexerdError):
+        held = _own_bytes(path)
+        if held is not None and escape(words).encode("utf-8", "replace") in held:
+            path.unlink()
+
+
+def _place(state_dir: Path, pid: int) -> Path:
+    return state_dir / f"web-{pid}.json"
+
+
+def _places(state_dir: Path) -> list[tuple[Path, int]]:
+    """The files of servers and the processes that they name, the latest first."""
+    found: list[tuple[int, Path, int]] = []
+    with suppress(OSError), os.scandir(state_dir) as entries:
+        for one in entries:
+            named = _PLACE.fullmatch(one.name)
+            if named is not None:
+                with suppress(OSError):
+                    changed = one.stat(follow_symlinks=False).st_mtime_ns
+                    found.append((changed, Path(one.path), int(named[1])))
+    return [(path, pid) for _, path, pid in sorted(found, reverse=True)]
+
+
+def _alive(pid: int) -> bool:
+    """Whether there is such a process; it may be another one than is meant."""
+    try:
+        os.kill(pid, 0)
+    except (OSError, OverflowError):  # gone, or another user's, and so not the one that is meant
+        return False
+    return True
+
+
+def _read(path: Path) -> Running | None:
+    """What a file says; None for nothing that can be used. AccessError as for `_own_bytes`."""
+    held = _own_bytes(path)
     if held is None:
         return None
     try:
@@ -108,8 +171,8 @@ def _own_bytes(path: Path) -> bytes | None:
         os.close(fd)
 
 
-def _put(path: Path, held: bytes, *, over: bool) -> None:
-    """Write a file, whole under its name or not at all; not `over` one that has come to be."""
+def _put(path: Path, held: bytes) -> None:
+    """Write a file, whole under its name or not at all."""
     new = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         make_directory(path.parent)
@@ -118,11 +181,7 @@ def _put(path: Path, held: bytes, *, over: bool) -> None:
                 file.write(held)
                 file.flush()
                 os.fsync(file.fileno())
-            if over:
-                new.replace(path)
-            else:
-                with suppress(FileExistsError):
-                    os.link(new, path)
+            new.replace(path)
         finally:
             new.unlink(missing_ok=True)
     except PermissionError as bad:

@@ -3,7 +3,7 @@
 The order matters. The lock comes first, so that nothing of a running daemon is touched; the
 socket answers before systemd is told READY; the watchdog is fed only after the event loop and
 the reader thread have both just done something; and on the way out the session under way is
-dropped, the ledger brought up to date, the socket removed.
+dropped, the ledger brought up to date, the socket removed. That end has a deadline (`ending`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from indexerd.errors import IndexerdError, WriteError
+from indexerd.errors import IndexerdError, StateError, WriteError
 from indexerd.io import kept
 from indexerd.io.catalog import Catalog
 from indexerd.io.claims import hold_directory
@@ -39,6 +39,7 @@ from indexerd.service.answers import Answers
 from indexerd.service.api import Api
 from indexerd.service.companion import Companion
 from indexerd.service.config import read_config
+from indexerd.service.ending import Ending
 from indexerd.service.health import status
 from indexerd.service.indexing import Indexer
 from indexerd.service.library import Library
@@ -103,6 +104,7 @@ class Daemon:
         self._lock = hold(places.lock)
         self.log = get_logger()
         self._reader = Reader()
+        self._ending = Ending(self._overdue)
         self._since = min(self._started, last_at_work(places.ledger))
         self._ledger = Ledger(places.ledger)
         self._catalog = Catalog.open(places.catalog)
@@ -282,6 +284,7 @@ class Daemon:
                 asyncio.create_task(failed.wait()),
             ]
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            self._ending.begin(1 if failed.is_set() else 0)
             notifier.stopping()
             self.news.say(Event.DAEMON_STOPPING, {})
             for task in tasks:
@@ -290,6 +293,7 @@ class Daemon:
             for end in ends:
                 if isinstance(end, Exception):
                     self.news.defect(Event.DAEMON_STOPPING, "", end)
+                    self._ending.begin(1)
                     return 1
             return 1 if failed.is_set() else 0
         finally:
@@ -299,8 +303,9 @@ class Daemon:
 
     async def _end(self) -> None:
         await asyncio.to_thread(self.pipeline.watch.close)
-        for provider, packed in self.treasury.stored().items():
-            await self.pipeline.read(self._ledger.note, BREAKERS, provider, packed)
+        with suppress(StateError):  # a cache that cannot be written keeps nobody
+            for provider, packed in self.treasury.stored().items():
+                await self.pipeline.read(self._ledger.note, BREAKERS, provider, packed)
         await self.pipeline.models.aclose()
         await self.pipeline.read(self.library.close)
         self._reader.close()
@@ -345,6 +350,7 @@ class Daemon:
             if stopping.is_set():  # asked twice: at once
                 os._exit(130)
             stopping.set()
+            self._ending.begin()
 
         loop.add_signal_handler(signal.SIGTERM, stop)
         loop.add_signal_handler(signal.SIGINT, stop)
@@ -372,6 +378,10 @@ class Daemon:
             missing = "; ".join(f"{key}: {why}" for key, why in models.missing.items())
             reason = f"Missing configured model(s): {missing}"
             self.news.say(Event.CONFIG_INVALID, {"reason": reason})
+
+    def _overdue(self) -> None:
+        reason = "something hangs, and is not waited for any longer"
+        self.news.say(Event.DAEMON_STOPPED, {"reason": reason})
 
     def _rejected(self, why: str) -> None:
         self.news.say(Event.SOCKET_REJECTED, {"reason": why})

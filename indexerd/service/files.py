@@ -7,7 +7,7 @@ follows what is active, not what exists.
 
 Nothing a file is called or holds may end the daemon: a defect that a file provokes sets that
 file aside until it changes. A file that the user excluded is not followed, and nothing of it
-is kept. A ledger that cannot be written costs no change: `trouble` says that it is owed (A3).
+is kept. A ledger that cannot be written costs no change: `owing` knows what is to be written (A3).
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from contextlib import AbstractContextManager, suppress
 from indexerd.core.card import Card, unpack
 from indexerd.core.cursor import Look, Verdict
 from indexerd.core.session import SessionState
-from indexerd.errors import IndexerdError, SessionUnreadableError, StateError
+from indexerd.errors import IndexerdError, SessionUnreadableError
 from indexerd.io.ledger import Ledger
 from indexerd.io.scan import Found
-from indexerd.io.sources import source_of
-from indexerd.io.stores import Kind, Store
+from indexerd.io.stores import Store
 from indexerd.service import taking
 from indexerd.service.exclusions import Exclusions
 from indexerd.service.lineage import Lineage
@@ -67,7 +66,7 @@ class Files:
         self.hidden: set[str] = set()  # sessions that the user excluded
         self._inodes = Inodes()
         self._memory = Memory(ledger)
-        self._owing = self._memory.owing
+        self.owing = self._memory.owing
         self._due: list[str] = []  # files to be read anew: what they begin with is another
 
     # -- questions -----------------------------------------------------------------------
@@ -83,11 +82,6 @@ class Files:
         lost = self._lineage.lost
         problems = ((one.path, one.unreadable or one.problem or lost(one.card)) for one in files)
         return {path: problem for path, problem in problems if problem}
-
-    @property
-    def trouble(self) -> StateError | None:
-        """Why the ledger does not hold all that was read, if it was tried and is owed."""
-        return self._owing.trouble
 
     def state(self, session_id: str) -> SessionState | None:
         """The tree of a session, awake or out of the ledger; read anew where that fails."""
@@ -149,8 +143,8 @@ class Files:
                 self._lineage.note(store.agent, path)
                 file.rank = taking.rank(file.path, file.card, store)
                 self.owners.claim(file)
-        self._owing.forget(dropped)
-        self._owing.note(GLOBS, "", globs)
+        self.owing.forget(dropped)
+        self.owing.note(GLOBS, "", globs)
         for file in self._files.values():
             if file.card is not None and self._lineage.know(file.path, file.card):
                 file.begin_anew()  # what it lacks may have come just before the last end
@@ -168,7 +162,7 @@ class Files:
             elif file.card is not None and file.card.is_heir:
                 self._renew([file.path])
         if renewed:
-            self._owing.note(GLOBS, "", self.exclusions.packed())
+            self.owing.note(GLOBS, "", self.exclusions.packed())
         return changes
 
     def _excluded(self, path: str, cwd: str) -> bool:
@@ -203,7 +197,7 @@ class Files:
             self._files[path].begin_anew()
         self._due += heirs
         if heirs:
-            self._owing.forget(heirs)
+            self.owing.forget(heirs)
 
     def missing(self, found: Iterable[Found], unseen: Callable[[str], bool]) -> list[str]:
         """Known paths that a scan did not find, although it could have."""
@@ -277,10 +271,8 @@ class Files:
             return self._deal(file, verdict), size, False
         except FileNotFoundError:
             return self._vanish(path), 0, False
-        except SessionUnreadableError as bad:
+        except IndexerdError as bad:
             file.unreadable = str(bad)
-        except IndexerdError:
-            raise  # of the ledger, not of this file
         except Exception as bug:  # noqa: BLE001 - one odd file must not end the daemon (V7)
             self._set_aside(file, bug)
         return [], 0, False
@@ -349,7 +341,7 @@ class Files:
         """The user excluded this file: forget all that is known of it."""
         was, session_id = file.card, file.hide()
         self._memory.drop(file.path)
-        self._owing.forget([file.path])
+        self.owing.forget([file.path])
         self.hidden.add(session_id)
         if was is None:
             return []
@@ -370,7 +362,7 @@ class Files:
                 self.owners.disown(file, file.card.session_id)
             del self._files[old]
             self._memory.drop(old)
-            self._owing.forget([old])
+            self.owing.forget([old])
             self._lineage.renamed(file.agent, old, path)
             file.renamed(path, store.agent)
             self._memory.keep(file)
@@ -386,7 +378,7 @@ class Files:
         if file is None:
             return []
         self._memory.drop(path)
-        self._owing.forget([path])
+        self.owing.forget([path])
         self._lineage.drop(file.agent, path)
         self._inodes.drop(file)
         if file.card is None:
@@ -401,8 +393,4 @@ class Files:
         return next((store for store in self._stores() if store.takes(path)), None)
 
     def _is_there(self, path: str) -> bool:
-        store = self._store(path)
-        if store is None:
-            return False
-        # One in a database is looked at only once, when it is read.
-        return store.kind is Kind.DATABASE or source_of(store.agent, path).look(path) is not None
+        return taking.is_there(path, self._store(path))

@@ -29,8 +29,8 @@ def status(
     problems = [*_problems(pipeline, started), *more]
     for code, (cause, cure) in treasury.troubles().items():
         waiting = _waiting(pipeline, code)
-        cause = f"{cause}; {waiting} sessions wait for it" if waiting else cause
-        problems.append(_problem(code, cause, since, cure))
+        who = f"; {waiting} sessions wait for it" if waiting else ""
+        problems.append(_problem(code, cause + who, since, cure))
     off = pipeline.indexing_off or not pipeline.models.available()
     health = pipeline.watch.health()
     ours = {store.meta for store in pipeline.library.stores()}  # made when first written to
@@ -122,6 +122,8 @@ def _sessions(pipeline: Pipeline, since: str) -> Problems:
     files = pipeline.library.files
     for path, why in list(files.problems().items())[:SHOWN]:
         cure = "check the file's mode and owner; it is looked at again at every scan"
+        if why.startswith("set aside"):  # for a defect, or because we ended at it (V7)
+            cure = "it is read again once it changes, or by a newer indexerd; please report it"
         if why.startswith("the history"):  # of a fork, whose base is gone
             cure = "bring that file back, or leave it: the session's own part is kept"
         yield _problem("unreadable", f"{escape_path(path)}: {why}", since, cure)

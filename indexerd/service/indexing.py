@@ -124,8 +124,14 @@ class Indexer:
         self._held.pop(session_id, None)
 
     async def prepare(self, session_id: str, settings: Settings) -> Prepared:
-        """Snapshot and prompt; nothing leaves the machine."""
-        made: Prepared = await self._reader(prepare, self._library, session_id, settings)
+        """Snapshot and prompt; nothing leaves the machine.
+
+        A first run wants all that was done in a session: its lines are read step by step, and
+        other work of the reader gets its turn between, however long the session is (F9, V2).
+        """
+        while not await self._reader(self._library.texts.index, session_id):
+            pass
+        made: Prepared = await self._reader(_prepared, self._library, session_id, settings)
         return made
 
     # -- models --------------------------------------------------------------------------
@@ -219,6 +225,13 @@ class Indexer:
 
 
 def prepare(library: Library, session_id: str, settings: Settings) -> Prepared:
+    """Snapshot and prompt of one session, without a daemon: all at once."""
+    while not library.texts.index(session_id):
+        pass
+    return _prepared(library, session_id, settings)
+
+
+def _prepared(library: Library, session_id: str, settings: Settings) -> Prepared:
     """Snapshot and prompt of one session. Blocks, in the thread that owns the library."""
     caps = Caps(settings.index.max_bytes, settings.index.max_lines)
     merge = settings.index.merge_previous_summary

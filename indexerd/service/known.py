@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from indexerd.core.breaker import FIRST_PAUSE
 from indexerd.core.card import Card
 from indexerd.core.policy import View, back_off
 from indexerd.errors import (
@@ -83,6 +84,8 @@ def after(setback: Setback, error: IndexerdError, new_users: int, now: float) ->
         pause = error.retry_after
     elif isinstance(error, ProviderError) and error.retry_after is not None:
         pause = error.retry_after  # the provider's wish burns no attempt of the job (M3)
+    elif isinstance(error, ProviderError) and error.throttled:
+        pause = FIRST_PAUSE  # nor does a wish that was not put into seconds
     elif isinstance(error, WriteError | SessionUnreadableError):
         failures += 1  # nothing was paid, or what was paid is kept: soon again
         pause = min(SOON * 2.0 ** min(failures - 1, 10), back_off(1) * 5)

@@ -2,19 +2,22 @@
 
 In: paths that something hinted at, or the time for a scan. Out: `Update` values for the loop,
 each after the catalog shows what it says. Text for search is taken in as it is appended, or,
-at a first start, session by session in the background.
+at a first start, session by session in the background. While our own disk is full or locked the
+loop hears of every change all the same; rows and notes are owed then, `trouble` says so, and the
+next scan pays, whether or not a session has grown (A3).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from indexerd.agents import ADAPTERS
 from indexerd.core.card import Card
 from indexerd.core.rows import TOKEN_KEYS, Facts, Written, fact_fields, gone_row, row_of
-from indexerd.errors import NotFoundError
+from indexerd.errors import NotFoundError, StateError
 from indexerd.io.catalog import Catalog, SearchText
 from indexerd.io.census import Census
 from indexerd.io.ledger import Ledger
@@ -31,7 +34,7 @@ from indexerd.service.texts import Texts
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What the loop learns of one session; the catalog shows it already."""
+    """What the loop learns of one session; the catalog shows it already, unless it is owed."""
 
     session_id: str
     card: Card | None
@@ -70,9 +73,16 @@ class Library:
         self.texts = Texts(self.files, catalog, self._publish_facts, self.reread)
         self.scanned: ScanResult | None = None
         self._kin = Kin()
+        self._unshown: dict[str, None] = {}  # sessions whose row is owed to the catalog
+        self._bad: StateError | None = None  # why it is
         self._swept = b""  # the exclusions that gone sessions were compared with
 
     # -- what is known -------------------------------------------------------------------
+
+    @property
+    def trouble(self) -> StateError | None:
+        """Why something that was read is not stored: then it is owed, and tried again."""
+        return self._bad or self.files.owing.trouble or self.shelf.owing.trouble
 
     def load(self) -> list[Update]:
         """Take over what ledger and catalog know; no session file is opened."""
@@ -83,10 +93,10 @@ class Library:
         self.census.named((one.agent, one.session_id, one.agent_title) for one in cards)
         for card in cards:
             self._kin.put(card.session_id, card)
-        self._publish([*self.files.hidden, *self._gone_and_excluded()])
+        self._show([*self.files.hidden, *self._gone_and_excluded()])
         if self.catalog.rebuilt:
             ids = {card.session_id for card in cards} | set(self.shelf.ids())
-            self._publish(ids)
+            self._show(ids)
             newest = sorted(cards, key=lambda one: -one.modified_ms)
             self.texts.want(card.session_id for card in newest)
         return [Update(card.session_id, card, self.shelf.brief(card.session_id)) for card in cards]
@@ -146,11 +156,11 @@ class Library:
     def _gone_and_excluded(self) -> list[str]:
         """Sessions whose file is gone, in a directory that the user does not want read."""
         exclusions, swept = self.files.exclusions, self._swept
-        self._swept = exclusions.packed()
-        if self._swept == swept:
+        if exclusions.packed() == swept:
             return []
         excluded = exclusions.match
-        gone = (one for one in self.catalog.known() if not one.live and excluded("", one.cwd))
+        gone = [one for one in self.catalog.known() if not one.live and excluded("", one.cwd)]
+        self._swept = exclusions.packed()
         return [one.session_id for one in gone if self.files.card(one.session_id) is None]
 
     def hinted(self, paths: Iterable[str]) -> Iterator[list[Update]]:
@@ -181,10 +191,10 @@ class Library:
         for _ in self._files_changed([path]):
             pass
 
-    def written(self, session_id: str, directory: str) -> Update:
+    def written(self, session_id: str, directory: str) -> list[Update]:
         """Our own writer has just written a session's meta file or sidecar."""
         self.shelf.reread(session_id, directory)
-        return self._metas_changed([session_id])[0]
+        return self._metas_changed([session_id])
 
     def _belongs(self, session_id: str) -> str | None:
         card = self.files.card(session_id)
@@ -216,8 +226,13 @@ class Library:
             others |= self._kin.put(session_id, self.files.card(session_id))
             if change is not None and change.card is not None:
                 self.texts.want([session_id])
-        rows = self._publish(changes)
-        self._publish(others - changes.keys())  # their parent is known now, or another
+        owed, self._unshown = self._unshown, {}
+        rows = self._show(owed | changes)
+        related = self._show(others - changes.keys())  # their parent is known now, or another
+        if rows is not None and related is not None:
+            self._bad = None
+        told = changes if rows is None else dict.fromkeys(owed) | changes
+        rows = rows or {}
         return [
             Update(
                 session_id,
@@ -226,10 +241,20 @@ class Library:
                 change,
                 rows.get(session_id),
             )
-            for session_id, change in changes.items()
+            for session_id, change in told.items()
         ]
 
     # -- the catalog ---------------------------------------------------------------------
+
+    def _show(self, ids: Iterable[str]) -> dict[str, dict[str, Any]] | None:
+        """Bring rows up to date; None where the catalog takes none now, and they are owed."""
+        ids = dict.fromkeys(ids)
+        try:
+            return self._publish(ids)
+        except StateError as bad:
+            self._bad = bad
+            self._unshown |= ids
+            return None
 
     def _publish(self, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
         """Bring the rows of these sessions up to date, in one transaction."""
@@ -308,18 +333,22 @@ class Library:
     def reread(self, session_id: str) -> bool:
         """Read a session anew, parsing every line; False where that was done before."""
         changes = self.files.reread(session_id)
-        self._publish(change.session_id for change in changes)
+        self._show(change.session_id for change in changes)
         return bool(changes)
 
     # -- the ledger ----------------------------------------------------------------------
 
     def checkpoint(self) -> None:
-        """Make what was read survive a crash."""
+        """Make what was read survive a crash; raises StateError where something is owed still."""
         self.files.checkpoint()
+        self.shelf.checkpoint()
+        if self.trouble is not None:
+            raise self.trouble
 
     def close(self) -> None:
-        """Store everything and let go."""
-        self.files.checkpoint()
+        """Store everything that can be stored, and let go: what cannot is read anew (A3)."""
+        with suppress(StateError):
+            self.checkpoint()
         self.ledger.close()
         self.catalog.close()
 

@@ -2,8 +2,9 @@
 
 In: what is stored of a session (the answer of `get`), and the version that the page has. Out: its
 document, a patch, or word that nothing is new (service/live_told.py). A session has a library of
-its own, in a directory that goes with it; of it only what was appended is read. For threads: one
-session is read by one of them at a time, several sessions by several.
+its own, in a directory that goes with it; of it only what was appended is read, and nothing as
+long as the files stand as they stood and what is stored is the same. For threads: one session is
+read by one of them at a time, several sessions by several.
 
 At most `OPEN_MAX` sessions are open, none longer than `IDLE_SECONDS` after it was last asked for.
 One that is being read is closed as soon as that has ended. A session whose file is gone has a
@@ -12,19 +13,26 @@ document all the same, of what is stored; it says so in `live.gone`.
 
 from __future__ import annotations
 
+import copy
 import secrets
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from indexerd.core.cursor import Look
 from indexerd.core.session import ROOT, SessionState
 from indexerd.core.story import Story
 from indexerd.core.times import iso
+from indexerd.errors import IndexerdError
+from indexerd.io.metas import digest_name
+from indexerd.io.tail import look
 from indexerd.llm.threads import Check
+from indexerd.paths import user_name
 from indexerd.service.exports import Read, Wish, about_of, head_of, read_session
 from indexerd.service.library import Library
 from indexerd.service.live_drafts import Drafts
@@ -112,6 +120,16 @@ class LiveSessions:
         return self._open.pop(session_id)
 
 
+@dataclass(frozen=True, slots=True)
+class _Last:
+    """What was told last, and what of: as long as that stays there is nothing to be read."""
+
+    story: Story
+    stored: Stored
+    beside: tuple[Look | None, ...]
+    seen: tuple[SessionState | None, int]
+
+
 class LiveSession:
     """One session, and what was told of it."""
 
@@ -127,6 +145,7 @@ class LiveSession:
         self._state: SessionState | None = None  # that which was told of
         self._drafts = Drafts(changing=self._changing)
         self._told = Told(secrets.token_hex(6))
+        self._last: _Last | None = None
         self.retired = False
 
     def is_of(self, row: Mapping[str, Any]) -> bool:
@@ -160,16 +179,38 @@ class LiveSession:
 
     def document(self, stored: Stored, since: str | None, check: Check) -> Document:
         """As `LiveSessions.document`; in one's turn."""
-        library = self._refreshed()
+        library, grown = self._refreshed()
+        beside, (last, self._last) = self._beside(library), (self._last, None)
+        if last and not grown and last == self._as_of(library, last.story, stored, beside):
+            self._last = last
+            return self._told.again(last.story, iso(time.time()), since)
         found, live = self._read(library, check), {}
         if found is None:
             found, live = _nothing(), {"gone": True}
-        now = iso(time.time())
-        return self._told.answer(found.story, _about(stored, found, live), now, since)
+        about, story = _about(stored, found, live), found.story
+        told = self._told.answer(story, about, iso(time.time()), since)
+        self._last = self._as_of(library, story, copy.deepcopy(dict(stored)), beside)
+        return told
 
-    def _refreshed(self) -> Library:
-        """The library, with what was appended."""
-        row, library = self._row, self._library
+    def _as_of(
+        self, library: Library, story: Story, stored: Stored, beside: tuple[Look | None, ...]
+    ) -> _Last:
+        state = library.files.state(self._row["sessionId"])
+        return _Last(story, stored, beside, (state, state.seen if state else 0))
+
+    def _beside(self, library: Library) -> tuple[Look | None, ...]:
+        """How the files stand that are read besides the session's own, at each answer."""
+        session_id = self._row["sessionId"]
+        try:
+            home = library.home(session_id)
+            names = (user_name(session_id), digest_name(session_id)) if home else ()
+        except IndexerdError:  # none are read then
+            return ()
+        return tuple(look(f"{home}/{name}") for name in names)
+
+    def _refreshed(self) -> tuple[Library, bool]:
+        """The library, with what was appended; and whether anything was."""
+        row, library, grown = self._row, self._library, True
         if library is None:
             library = self._library = self._stack.enter_context(self._alone(row))
             file = row["sessionFile"]
@@ -178,9 +219,9 @@ class LiveSession:
             )
             self._path = f"{file}/{row['sessionId']}" if boxed else file
         else:
-            for _ in library.files.refresh([self._path]):
-                pass
-        return library
+            batches = list(library.files.refresh([self._path]))
+            grown = any(batches)
+        return library, grown
 
     def _read(self, library: Library, check: Check) -> Read | None:
         """Read what is new; None where the file is gone."""
@@ -217,7 +258,11 @@ def _goes_on(old: SessionState, new: SessionState) -> bool:
 
 def without_entries(stored: Stored) -> Document:
     """The document of a session whose entries cannot be had: what is stored of it, no version."""
-    return _about(stored, _nothing(), {}) | {"exportedAt": iso(time.time()), "nodes": []}
+    return _about(stored, _nothing(), {}) | {
+        "exportedAt": iso(time.time()),
+        "beats": [],
+        "nodes": [],
+    }
 
 
 def _about(stored: Stored, read: Read, live: Mapping[str, Any]) -> Document:

@@ -36,6 +36,7 @@ class Drafts:
         self.names: dict[str, str] = {}  # of calls, by their ids
         self._changing = changing
         self._room = 0
+        self._state: SessionState | None = None  # that of the last reading, which stays as it was
         self._nodes: dict[int, Node] = {}
         self._keys: dict[int, _Key] = {}
         self._entries: dict[int, tuple[_Key, Entry]] = {}
@@ -51,14 +52,19 @@ class Drafts:
     ) -> dict[int, Node]:
         """A node for each of these rows, in their order; `room` is what `make` lets each say."""
         if room != self._room:  # what they may say is another length now
-            self._nodes, self._keys, self._room = {}, {}, room
+            self._nodes, self._keys, self._room, self._state = {}, {}, room, None
         found: dict[int, Node] = {}
+        rows, same = list(rows), self._same_rows(state)
+        if rows[:same] == list(range(same)) and all(row in self._nodes for row in range(same)):
+            found = {row: self._nodes[row] for row in range(same)}
+            rows = rows[same:]
         for row in rows:
             key = self._key(state, lines, row)
             node = self._nodes.get(row)
             if node is None or self._keys[row] != key:
                 node = self._put(row, key, make(row))
             found[row] = node
+        self._state = state
         if len(found) < len(self._nodes):
             self._nodes = dict(found)
             self._keys = {row: self._keys[row] for row in found}
@@ -77,6 +83,22 @@ class Drafts:
             return found
 
         return entry
+
+    def _same_rows(self, state: SessionState) -> int:
+        """How many of the first rows have nodes of the very lines that they had, by a glance."""
+        old = self._state
+        if old is None or self._changing or len(old) > len(state):
+            return 0
+        rows = len(old)
+        held = all(
+            now[:rows] == before[:rows]
+            for now, before in (
+                (state.offsets, old.offsets),
+                (state.lengths, old.lengths),
+                (state.codes, old.codes),
+            )
+        )
+        return rows if held and state.ids[:rows] == old.ids else 0
 
     def _remember(self, row: int, key: _Key | None, entry: Entry, length: int) -> None:
         if key is None or length > SHORT or sum(map(len, entry.texts)) > SHORT:

@@ -1,20 +1,24 @@
 """Which session trees are in memory, and how the others sleep in the ledger.
 
 States are kept for the files written to lately; what lives in memory follows what is active,
-not what exists. A cursor and the state it belongs to are stored together, or not at all.
+not what exists. A cursor and the state it belongs to are stored together, or not at all: where
+the ledger takes nothing, a state stays awake until it does (A3).
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from indexerd.core.card import Card, pack
 from indexerd.core.cursor import Cursor, Look, Verdict, glance
 from indexerd.core.session import SessionState
+from indexerd.errors import StateError
 from indexerd.io.ledger import Ledger
 from indexerd.io.sources import PLAIN, ZST, source_of
+from indexerd.service.owing import Owing
 
 STATES_KEPT = 48  # sessions whose tree stays in memory
 ROWS_KEPT = 400_000  # and entries of all these together
@@ -114,6 +118,7 @@ class Memory:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
+        self.owing = Owing(ledger)
         self._awake: OrderedDict[str, Tracked] = OrderedDict()
 
     def keep(self, file: Tracked) -> None:
@@ -126,21 +131,23 @@ class Memory:
         self._awake.pop(path, None)
 
     def wake(self, file: Tracked, path: str | None = None) -> bool:
-        """Bring a file's state back from the ledger; says whether it is there."""
+        """Bring a file's state back from the ledger; says whether it is there, and can be had."""
         if file.state is not None:
             return True
-        stored = self._ledger.state(path or file.path)
-        if stored is None:
+        if self.owing.is_gone(path or file.path):
             return False
         try:
+            stored = self._ledger.state(path or file.path)
+            if stored is None:
+                return False
             file.state = SessionState.decode(stored, file.path)
-        except ValueError:
+        except (StateError, ValueError):
             return False
         self._awake[file.path] = file
         return True
 
     def rest(self) -> None:
-        """Let the sessions that were silent longest sleep in the ledger."""
+        """Let the sessions that were silent longest sleep in the ledger, once it takes them."""
         rows = sum(len(file.state) for file in self._awake.values() if file.state)
         leaving: list[Tracked] = []
         for file in self._awake.values():
@@ -148,15 +155,16 @@ class Memory:
                 break
             leaving.append(file)
             rows -= len(file.state) if file.state else 0
-        self._store(leaving)
+        if not leaving or not self.owing.write(partial(self._store, leaving)):
+            return
         for file in leaving:
             del self._awake[file.path]
             if not file.tail.pending:
                 file.state = None
 
     def checkpoint(self) -> None:
-        """Bring the ledger up to date."""
-        self._store(self._awake.values())
+        """Bring the ledger up to date; raises StateError where it cannot be written."""
+        self.owing.settle(partial(self._store, self._awake.values()))
 
     def _store(self, files: Iterable[Tracked]) -> None:
         dirty = [file for file in files if file.dirty]

@@ -2,16 +2,16 @@
 
     watch -> library (tail, skim, state, catalog) -> policy -> jobs -> indexer -> library
 
-Three loops run side by side: one follows the files, one keeps the time of waiting decisions,
-one does what may wait (search text, checkpoints). Blocking work on files is done by one reader
-thread, in bounded steps. Nothing here is stored: a restart comes to the same decisions again.
+Three loops run side by side: one follows the files (`Following`), one keeps the time of waiting
+decisions, one does what may wait (search text, checkpoints). Blocking work on files is done by
+one reader thread, in bounded steps. Nothing here is stored: a restart comes to the same decisions
+again.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 
 from indexerd.core.cursor import Verdict
@@ -26,15 +26,13 @@ from indexerd.errors import (
     ModelUnavailableError,
     NotFoundError,
     SessionEmptyError,
-    StateError,
 )
 from indexerd.events import Turn
-from indexerd.io.census import PAUSE
 from indexerd.io.logs import Event
-from indexerd.io.stores import watched
 from indexerd.io.watch import Watch
 from indexerd.llm.base import Model
 from indexerd.llm.registry import Models
+from indexerd.service.following import Following
 from indexerd.service.indexing import Done, Indexer
 from indexerd.service.known import Forced, Known
 from indexerd.service.library import Library, Update
@@ -44,9 +42,7 @@ from indexerd.service.runner import Runner, answer
 from indexerd.settings import Loaded, Settings
 
 FORCE_PATIENCE = 60.0  # seconds a forced run waits for the end of a turn
-SETTLE_SECONDS, RESCAN_GAP = 0.02, 1.0  # from a hint to the look there; between two scans
 CHECKPOINT_SECONDS, DAY = 5.0, 86_400
-STALL_SECONDS = 60.0  # that one step of following the files may take
 LONGEST_PAUSE = 30.0  # seconds between two looks at the clock
 
 
@@ -75,18 +71,23 @@ class Pipeline:
         self.known: dict[str, Known] = {}
         self.jobs = Jobs(loaded.settings.index.concurrency)
         self.scanned = asyncio.Event()
-        self.last_scan_at = 0.0
-        self.troubles: dict[str, str] = {}  # what is wrong with our own disk
         self.on_row: Callable[[str, dict[str, Any] | None], None] = lambda _id, _row: None
         self.on_growth: Callable[[str], None] = lambda _id: None
         self.on_meeting: Callable[[str], None] = self.on_growth  # of what was there before us
         self.now = clock  # seconds since the epoch
         self._started = clock()
-        self._dirty = asyncio.Event()
-        self._rescan = False  # a hint said that hints were lost
         self._wake = asyncio.Event()
         self._idle_work = asyncio.Event()
-        self._next_beat = math.inf
+        self._following = Following(
+            library=library,
+            watch=watch,
+            news=news,
+            read=read,
+            settings=lambda: self.settings,
+            clock=clock,
+            learn=self._learn,
+            owed=self._idle_work.set,
+        )
         self._reminders = Reminders()
         self._running: dict[str, asyncio.Task[None]] = {}
 
@@ -100,6 +101,16 @@ class Pipeline:
         """Whether a bad configuration keeps us from indexing (S0.26)."""
         return bool(self.loaded.problems)
 
+    @property
+    def last_scan_at(self) -> float:
+        """When the last scan ended, in seconds since the epoch; 0 before the first."""
+        return self._following.last_scan_at
+
+    @property
+    def troubles(self) -> dict[str, str]:
+        """What is wrong with our own disk: each thing once."""
+        return {why: why for why in self._following.troubles.values()}
+
     # -- loops ---------------------------------------------------------------------------
 
     async def run(self) -> None:
@@ -107,7 +118,7 @@ class Pipeline:
         await self.start()
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._follow())
+                group.create_task(self._following.run(self.scan))
                 group.create_task(self.keep_time())
                 group.create_task(self._background())
         finally:
@@ -127,76 +138,20 @@ class Pipeline:
 
     def hint(self) -> None:
         """Something may have changed; called by the watcher's thread through the loop."""
-        self._dirty.set()
-
-    async def _follow(self) -> None:
-        loop = asyncio.get_running_loop()
-        next_scan = loop.time()
-        while True:
-            self._beat(STALL_SECONDS)
-            if loop.time() >= next_scan:
-                await self._guarded("files", self.scan())
-                next_scan = loop.time() + self.settings.watch.rescan_seconds
-            if self._rescan:
-                self._rescan = False
-                next_scan = min(next_scan, loop.time() + RESCAN_GAP)
-            self._beat(next_scan - loop.time() + STALL_SECONDS)
-            try:
-                async with asyncio.timeout_at(next_scan):
-                    await self._dirty.wait()
-            except TimeoutError:
-                continue
-            await self._guarded("files", self._drain())
-
-    def _beat(self, seconds: float) -> None:
-        """Following the files gets on; the next sign comes within so many seconds."""
-        self._next_beat = asyncio.get_running_loop().time() + seconds
+        self._following.hint()
 
     def stalled(self) -> bool:
         """Whether following the files has come to a halt: then the watchdog is not fed (V2)."""
-        return asyncio.get_running_loop().time() > self._next_beat
-
-    async def _guarded(self, what: str, work: Coroutine[Any, Any, None]) -> None:
-        """Do work that needs our own disk; where that fails, go on, and say so in `status`."""
-        try:
-            await work
-        except StateError as bad:
-            if what not in self.troubles:
-                self.news.say(Event.WATCH_DEGRADED, {"reason": str(bad)})
-            self.troubles[what] = str(bad)
-            self._rescan = True
-        else:
-            self.troubles.pop(what, None)
+        return self._following.stalled()
 
     async def scan(self) -> None:
-        """One reconciling scan: watch first, list second."""
-        stores = await self.read(self.library.find_stores)
-        await asyncio.to_thread(self.watch.arm, *watched(stores))
-        self.news.watching(self.watch.health())
-        self.watch.take()  # what it hinted so far, the scan sees
-        async for updates in self.read.steps(self.library.scan()):
-            self._beat(STALL_SECONDS)
-            self._learn(updates)
-            if self._dirty.is_set():
-                await self._drain()
-        self.last_scan_at = self.now()
+        """One reconciling scan; after the first one decisions are made."""
+        await self._following.scan()
         self.news.say(Event.WATCH_RESCAN, {"count": len(self.known)})
         if not self.scanned.is_set():
             self.scanned.set()
             for session_id in list(self.known):
                 self._consider(session_id)
-
-    async def _drain(self) -> None:
-        """Look at what was hinted, once a moment has brought both halves of a rename."""
-        await asyncio.sleep(SETTLE_SECONDS)
-        self._dirty.clear()
-        hints = self.watch.take()
-        self._rescan = self._rescan or hints.rescan
-        if hints.paths or self.library.census.late:
-            async for updates in self.read.steps(self.library.hinted(hints.paths)):
-                self._learn(updates)
-        if self.library.census.late:
-            asyncio.get_running_loop().call_later(PAUSE, self._dirty.set)
 
     async def keep_time(self) -> None:
         """Decide again on every session whose moment has come."""
@@ -219,8 +174,9 @@ class Pipeline:
         await self.scanned.wait()
         loop = asyncio.get_running_loop()
         while True:
-            await self._guarded("ledger", self._catch_up(loop.time() + CHECKPOINT_SECONDS))
-            if "ledger" in self.troubles:
+            work = self._catch_up(loop.time() + CHECKPOINT_SECONDS)
+            await self._following.guarded("ledger", work)
+            if "ledger" in self._following.troubles:
                 await asyncio.sleep(CHECKPOINT_SECONDS)
             elif not self.library.texts.unread:
                 self._idle_work.clear()
@@ -345,8 +301,7 @@ class Pipeline:
         try:
             if known is not None:
                 usable = self.models.available() if job.forced else self._takers(known)
-                update = await self.runner.run(known, job, self.settings, usable)
-                self._learn([update] if update else [])
+                self._take(await self.runner.run(known, job, self.settings, usable))
         finally:
             self.jobs.done(session_id)
             self._running.pop(session_id, None)
@@ -381,19 +336,29 @@ class Pipeline:
 
     async def rewritten(self, session_id: str, directory: str) -> None:
         """A sidecar was written by us."""
-        self._learn([await self.read(self.library.written, session_id, directory)])
+        self._take(await self.read(self.library.written, session_id, directory))
+
+    def _take(self, updates: list[Update]) -> None:
+        """What our own writing changed; what could not be stored of it is stored by a scan."""
+        self._learn(updates)
+        if self.library.trouble is not None:
+            self._following.rescan()
 
     async def reconsider(self) -> None:
-        """What is not to be read is another now: drop that, and look for what may be read."""
+        """What is not to be read is another now: drop that, and look for what may be read.
+
+        Raises StateError where it could not be dropped yet; that is tried again.
+        """
         self._learn(await self.read(self.library.reconsider))
-        self._rescan = True  # roots and exclusions may be others
-        self._dirty.set()
+        self._following.rescan()  # roots and exclusions may be others
+        if self.library.trouble is not None:
+            raise self.library.trouble
 
     async def reload(self, loaded: Loaded, models: Models) -> None:
         """Take new settings; what waited for a model or a price waits no longer."""
         old, self.loaded, self.models = self.models, loaded, models
         self.jobs.concurrency = loaded.settings.index.concurrency
-        await self.reconsider()  # before anything is sent
+        await self._following.guarded("files", self.reconsider())  # before anything is sent
         for session_id, known in list(self.known.items()):
             await self.runner.forgive(known)
             self._consider(session_id)

@@ -2,12 +2,16 @@
 
 Without a daemon the one session is read anew, by the same code, into caches that are thrown
 away again: what is shown is what the daemon would send.
+
+What surprised us: a row is JSON, and says a file's name that is no UTF-8 with its odd bytes
+escaped. `real_files` finds what is meant, among the names that are really there.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,6 +24,8 @@ from indexerd.llm.registry import Models
 from indexerd.service.indexing import Prepared, prepare
 from indexerd.service.library import Library
 from indexerd.settings import Settings
+
+_MEANT_MAX = 16  # files that one name may mean
 
 
 def as_sent(run: Prepared, models: Models) -> dict[str, Any]:
@@ -59,10 +65,41 @@ def alone(
             defect=_unreadable,
         )
         try:
-            library.only(row["agent"], row["sessionFile"], row["sessionId"])
+            for file in real_files(row["sessionFile"]) or [row["sessionFile"]]:
+                library.only(row["agent"], file, row["sessionId"])
+                if library.files.card(row["sessionId"]) is not None:
+                    break
             yield library
         finally:
             library.close()
+
+
+def real_files(shown: str) -> list[str]:
+    """The files that a row's `sessionFile` may mean, the one of that very name first.
+
+    Where bytes of a name are no UTF-8, Python's way to keep them is in the result. None for none.
+    """
+    if "\\" not in shown or not shown.startswith("/"):
+        return [shown] if os.path.lexists(shown) else []
+    found = ["/"]
+    for part in shown.split("/")[1:]:
+        found = [path for one in found for path in _called(one, part)][:_MEANT_MAX]
+    return found
+
+
+def _called(directory: str, shown: str) -> list[str]:
+    """What a directory holds that is shown by that name."""
+    exact = os.path.join(directory, shown)  # noqa: PTH118 - text, whose odd bytes are kept
+    found = [exact] if os.path.lexists(exact) else []
+    if "\\" in shown:
+        with suppress(OSError), os.scandir(directory) as entries:
+            found += [one.path for one in entries if one.name != shown and _as(one.name) == shown]
+    return found
+
+
+def _as(name: str) -> str:
+    """A name as rows say it."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _unreadable(_path: str, bug: Exception) -> None:

@@ -67,8 +67,8 @@ class Runner:
 
     async def run(
         self, known: Known, job: Job, settings: Settings, models: list[Model]
-    ) -> Update | None:
-        """Run one job to its end; what changed, or None after a failure."""
+    ) -> list[Update]:
+        """Run one job to its end; what changed by it, nothing after a failure."""
         session_id = job.session_id
         self._news.indexing(known, job.why)
         try:
@@ -76,20 +76,21 @@ class Runner:
             done = await self._stoppable(session_id, work)
             if done is None:
                 answer(known, NotFoundError("the session was purged"))
-                return None
-            update: Update = await self._read(self._library.written, session_id, done.directory)
+                return []
+            written = self._library.written
+            updates: list[Update] = await self._read(written, session_id, done.directory)
         except IndexerdError as bad:
             await self._failed(known, bad)
-            return None
+            return []
         except Exception as bug:  # noqa: BLE001 - a defect of ours must not end the daemon
             self._news.defect(Event.INDEX_FAILED, session_id, bug)
             await self._failed(known, IndexerdError(f"internal error: {type(bug).__name__}"))
-            return None
+            return []
         self.outcomes[session_id] = done
         await self._keep(known, Setback())
         self._news.indexed(known, done)
         answer(known, done)
-        return update
+        return updates
 
     async def _stoppable(self, session_id: str, work: Coroutine[Any, Any, Done]) -> Done | None:
         """How work ended; None where `stop` ended it."""

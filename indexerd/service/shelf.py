@@ -19,6 +19,7 @@ from indexerd.io.ledger import Ledger
 from indexerd.io.metas import read_meta, read_user, scan
 from indexerd.meta import MetaFile, UserFile
 from indexerd.paths import META_SUFFIX, USER_SUFFIX, is_session_id
+from indexerd.service.owing import Owing
 
 TOPIC = "brief"
 
@@ -42,6 +43,7 @@ class Shelf:
     def __init__(self, ledger: Ledger, report: Callable[[str, str], None]) -> None:
         """`report(session_id, problem)` is told of an invalid meta file once (S0.38)."""
         self._ledger = ledger
+        self.owing = Owing(ledger)
         self._report = report
         self._briefs: dict[str, Brief] = {}
 
@@ -125,7 +127,7 @@ class Shelf:
         meta_stamp, user_stamp = _stamps(Path(directory), session_id) if directory else (None, None)
         if directory is None or (meta_stamp is None and user_stamp is None):
             self._briefs.pop(session_id, None)
-            self._ledger.note(TOPIC, session_id, None)
+            self.owing.note(TOPIC, session_id, None)
             return None
         meta, problem = self.meta_or_problem(session_id, directory)
         user = self.user(session_id, directory)
@@ -142,8 +144,12 @@ class Shelf:
         if problem and not (old and old.problem == problem):
             self._report(session_id, problem)
         self._briefs[session_id] = brief
-        self._ledger.note(TOPIC, session_id, _encode(brief))
+        self.owing.note(TOPIC, session_id, _encode(brief))
         return brief
+
+    def checkpoint(self) -> None:
+        """Bring the ledger up to date; raises StateError where it cannot be written."""
+        self.owing.settle()
 
     def meta(self, session_id: str) -> MetaFile | None:
         """A session's meta file, read now; None when there is no valid one."""

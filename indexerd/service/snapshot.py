@@ -46,7 +46,6 @@ from indexerd.paths import meta_name
 from indexerd.service.library import Library, facts_of
 from indexerd.service.lines import SessionLines
 
-STEPS = 100  # of reading what a session did, before it is described
 _GROWING = frozenset({"opencode"})  # an answer is one row there, and grows while it is made
 _ROLES = {Kind.USER: "user", Kind.ASSISTANT: "assistant"}
 
@@ -72,6 +71,7 @@ def take(
 ) -> Snapshot:
     """Take a snapshot. Runs in the reader's thread. `merge`: an earlier summary is carried on.
 
+    What the session did is known as far as its lines were read: `library.texts` does that.
     Raises NotFoundError, SessionUnreadableError, or SessionEmptyError where nobody said a word.
     """
     card, state = library.files.card(session_id), library.files.state(session_id)
@@ -80,9 +80,6 @@ def take(
     directory = Path(library.meta_dir(card))
     seen = stamp(directory / meta_name(session_id))
     meta = _old_meta(library, session_id, directory)
-    for _ in range(STEPS):  # of a live session one will do; a first run wants all its deeds
-        if library.texts.index(session_id):
-            break
     try:
         with library.files.lines(session_id) as lines:
             told = border(card.agent, state, meta) if merge else None

@@ -20,6 +20,7 @@ from indexerd.core.session import SessionState
 from indexerd.core.times import iso_ms
 from indexerd.errors import SessionUnreadableError
 from indexerd.events import Header
+from indexerd.io.sources import source_of
 from indexerd.io.stores import Kind, Store
 from indexerd.paths import is_session_id
 from indexerd.service.exclusions import Exclusions
@@ -121,6 +122,13 @@ def rank(path: str, card: Card | None, store: Store) -> tuple[object, ...]:
 def is_blank(state: SessionState) -> bool:
     """Whether a file has no header yet, as while pi migrates it (S1.11): no reason to forget."""
     return state.header is None and not (state.foreign or state.bad_lines or state.seen)
+
+
+def is_there(path: str, store: Store | None) -> bool:
+    """Whether there is something to read. What a database holds is looked at only to be read."""
+    if store is None:
+        return False
+    return store.kind is Kind.DATABASE or source_of(store.agent, path).look(path) is not None
 
 
 def elsewhere(gone: list[str], stores: list[Store]) -> Iterator[str]:

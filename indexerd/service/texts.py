@@ -3,7 +3,8 @@
 Both come from the same lines, so a line is parsed once for the two. Words are those of every
 branch; deeds (files, tools, tokens) are those of the current path alone (S1.13): where that is
 not what was gathered, with more at its end, they are gathered anew. How far both have come is
-kept with the session in the catalog, in one transaction with what was found there.
+kept with the session in the catalog, in one transaction with what was found there. Each step is
+bounded, in lines and in bytes: redacting is slow, and the thread that does it is everybody's (F9).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from itertools import islice
 
 import msgspec
 
@@ -33,7 +35,8 @@ from indexerd.service.files import Files
 from indexerd.service.lines import SessionLines
 
 TEXT_MAX = 65_536  # characters of one message that are searchable
-BATCH = 500  # lines read in one step
+BATCH = 500  # lines read in one step, and not many more than these bytes of them: others wait
+STEP_BYTES = 512 * 1024
 
 _DOES = frozenset({Kind.USER, Kind.ASSISTANT, Kind.CALL, Kind.SETTING})
 
@@ -166,15 +169,18 @@ def _part(state: SessionState, path: list[int], held: Progress, limit: int) -> _
     """The next rows; lines that tell of both are read once, where the path is in file order."""
     end = max(0, len(state) - state.unsettled)
     settled = next((at for at in range(held.deeds, len(path)) if path[at] >= end), len(path))
-    words = [row for row in range(held.words, end) if _speaks(state.kind(row))]
-    deeds = [row for row in path[held.deeds : settled] if _does(state, row)]
+    next_words = (row for row in range(held.words, end) if _speaks(state.kind(row)))
+    next_deeds = (row for row in path[held.deeds : settled] if _does(state, row))
+    words, deeds = list(islice(next_words, limit + 1)), list(islice(next_deeds, limit + 1))
     if state.orderly:
         both = sorted({*words, *deeds})
-        stop = both[limit] if len(both) > limit else end
+        few = _few(state, both, limit)
+        stop = both[few] if few < len(both) else end
         some_words = words[: bisect_left(words, stop)]
         some_deeds = deeds[: bisect_left(deeds, stop)]
     else:
-        some_words, some_deeds = words[:limit], deeds[:limit]
+        some_words = words[: _few(state, words, limit)]
+        some_deeds = deeds[: _few(state, deeds, limit)]
     word_end, deed_end = max(end, held.words), settled
     if len(some_words) < len(words):
         word_end = words[len(some_words)]
@@ -182,6 +188,16 @@ def _part(state: SessionState, path: list[int], held: Progress, limit: int) -> _
         deed_end = path.index(deeds[len(some_deeds)], held.deeds)
     last = some_words == words and some_deeds == deeds
     return _Part(some_words, some_deeds, word_end, deed_end, last)
+
+
+def _few(state: SessionState, rows: list[int], limit: int) -> int:
+    """How many of these rows make one step: one at least."""
+    size = 0
+    for count, row in enumerate(rows[:limit]):
+        size += state.lengths[row]
+        if count and size > STEP_BYTES:
+            return count
+    return min(limit, len(rows))
 
 
 def _own_ms(card: Card) -> int:

@@ -3,14 +3,19 @@
 `admit` is asked before a request to a model that leaves the machine, and books the most that
 it may cost, on disk, before it returns; `settle` replaces that by what it did cost. A local
 model is free and never asked about. Used by the event loop; disk writes go to a thread.
+
+A breaker is stored whenever it is another than what is stored, a row of the same journal: a
+provider that asked for an hour's rest has it also after kill -9 (M3, M15). A denial is not: a
+restart asks once again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
+import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,13 +34,16 @@ from indexerd.errors import (
 )
 from indexerd.events import Prompt
 from indexerd.io.journal import Journal
-from indexerd.io.logs import Event
+from indexerd.io.logs import Event, Throttle
 from indexerd.llm.base import Model, Reply
 from indexerd.llm.prices import cost_usd, upper_bound_usd
 from indexerd.settings import Settings
 
 BYTES_PER_TOKEN = 3.0  # of English and code 3.6 is usual: this errs upwards
 OVERHEAD_TOKENS = 500  # schema and framing
+FULL_SECONDS, PASSING_SECONDS = 3600.0, 60.0  # from one word of a cap that is reached to the next
+_LAST_MOMENT, _MANY = 253_402_300_800.0, 1_000_000  # of what was stored; beyond is no row of ours
+_Kept = tuple[int, int, float]  # failures, opened, until
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +83,32 @@ class Treasury:
         self.breakers: dict[str, Breaker] = {}
         self.denied: dict[str, str] = {}  # models that their provider does not have, and its words
         self._pending: dict[str, Ticket] = {}  # calls under way
+        self._kept: dict[str, _Kept] = {}  # breakers as the journal has them
+        self._keeping = threading.Lock()
+        self._full, self._passing = Throttle(FULL_SECONDS), Throttle(PASSING_SECONDS)
 
-    def load(self, breakers: dict[str, bytes]) -> None:
-        """Rebuild from the journal, and take the breakers as they were stored."""
-        self.purse = Purse.of(self._journal.rows())
+    def load(self, breakers: Mapping[str, bytes]) -> None:
+        """Rebuild from the journal; of `breakers`, as `stored`, those that it does not have.
+
+        Whoever rests is told of: nothing else says why nothing is sent.
+        """
+        rows = list(self._journal.rows())
+        self.purse = Purse.of(rows)
         for provider, packed in breakers.items():
             try:
                 self.breakers[provider] = msgspec.msgpack.decode(packed, type=Breaker)
             except msgspec.DecodeError:
                 continue
             self.breakers[provider].trial = False
+        for row in rows:
+            if _is_breaker(row):
+                self._kept[row["id"]] = row["failures"], row["opened"], float(row["until"])
+        for provider, kept in self._kept.items():
+            self.breakers[provider] = Breaker(*kept)
+        for provider, one in self.breakers.items():
+            if one.until > self._clock():
+                fields = {"model": provider, "reason": "it rests since before the start"}
+                self._notify(Event.MODEL_BREAKER_OPEN, fields)
 
     def stored(self) -> dict[str, bytes]:
         """The breakers as bytes; a denial is not kept, a restart asks once again."""
@@ -94,10 +118,13 @@ class Treasury:
         }
 
     def reset_denials(self) -> None:
-        """The configuration was reloaded: whoever refused us is asked again."""
+        """The configuration was reloaded: whoever refused us is asked again (M5)."""
+        lifted = [*self.denied, *(name for name, one in self.breakers.items() if one.denied)]
         self.denied.clear()
         for breaker in self.breakers.values():
             breaker.denied = ""
+        for model in lifted:
+            self._notify(Event.MODEL_BREAKER_CLOSED, {"model": model})
 
     def caps(self) -> Caps:
         """The caps in force."""
@@ -135,7 +162,9 @@ class Treasury:
             pending = sum(one.usd or 0.0 for one in self._pending.values())
             self.purse.check(now, usd, self.caps(), pending=pending)
         except BudgetError as full:
-            self._notify(Event.BUDGET_EXHAUSTED, {"model": model.key, "reason": str(full)})
+            words = self._passing if full.passing else self._full
+            if words.admit(model.key, now) is not None:  # not once for each session that waits
+                self._notify(Event.BUDGET_EXHAUSTED, {"model": model.key, "reason": str(full)})
             raise
         self.breakers.setdefault(provider, Breaker()).admit(now)
         ticket = Ticket(uuid.uuid4().hex, provider, name, usd)
@@ -163,6 +192,7 @@ class Treasury:
         )
         usd = None if cost is None else float(cost)
         await self._book(ticket, usd, reply)
+        await self._keep(ticket.provider)
         return usd
 
     async def failed(self, ticket: Ticket | None, model: Model, error: BaseException) -> None:
@@ -170,29 +200,51 @@ class Treasury:
         if ticket is None:
             return
         self._pending.pop(ticket.id, None)
-        breaker = self.breakers[ticket.provider]
+        free = self._judge(self.breakers[ticket.provider], model, error)
+        await self._keep(ticket.provider)
+        if free:
+            await self._book(ticket, 0.0, None)
+
+    def _judge(self, breaker: Breaker, model: Model, error: BaseException) -> bool:
+        """What a failure means for its provider; says whether the call cost nothing for sure."""
+        opened = {"model": model.key, "reason": str(error)}
         if isinstance(error, ProviderDeniedError) and error.model_only:
             breaker.succeeded()  # it answered, of one of its models
             self.denied[model.key] = str(error)
-            self._notify(Event.MODEL_BREAKER_OPEN, {"model": model.key, "reason": str(error)})
-            await self._book(ticket, 0.0, None)
-        elif isinstance(error, ProviderDeniedError):
+            self._notify(Event.MODEL_BREAKER_OPEN, opened)
+            return True
+        if isinstance(error, ProviderDeniedError):
             if breaker.deny(str(error)):
-                self._notify(Event.MODEL_BREAKER_OPEN, {"model": model.key, "reason": str(error)})
-            await self._book(ticket, 0.0, None)
-        elif isinstance(error, ProviderError | DeadlineError):
+                self._notify(Event.MODEL_BREAKER_OPEN, opened)
+            return True
+        if isinstance(error, ProviderError | DeadlineError):
             told = error if isinstance(error, ProviderError) else ProviderError(str(error))
             if breaker.failed(told, self._clock(), random.random()):
-                self._notify(Event.MODEL_BREAKER_OPEN, {"model": model.key, "reason": str(error)})
-            if isinstance(error, ProviderError) and error.throttled:
-                await self._book(ticket, 0.0, None)
-        elif isinstance(error, ContextTooLargeError):
-            breaker.succeeded()  # it answered, before it read anything
-            await self._book(ticket, 0.0, None)
-        elif isinstance(error, ModelError):
-            breaker.succeeded()  # it answered; it only declined
-        else:
-            breaker.abandon()
+                self._notify(Event.MODEL_BREAKER_OPEN, opened)
+            return told.throttled
+        if isinstance(error, ModelError):
+            breaker.succeeded()  # it answered; it only declined, or found the request too large
+            return isinstance(error, ContextTooLargeError)  # before it read anything
+        breaker.abandon()
+        return False
+
+    async def _keep(self, provider: str) -> None:
+        """Store a breaker, if it is another than what is stored."""
+        try:
+            await asyncio.to_thread(self._store, provider)
+        except OSError as bad:
+            self._notify(Event.BUDGET_UNSETTLED, {"reason": bad.strerror or "write failed"})
+
+    def _store(self, provider: str) -> None:
+        with self._keeping:  # whoever comes last writes what is newest
+            one = self.breakers[provider]
+            kept = one.failures, one.opened, one.until
+            if kept == self._kept.get(provider, (0, 0, 0.0)):
+                return
+            row = {"op": "breaker", "id": provider, "t": self._clock()}
+            words = ("failures", "opened", "until")
+            self._journal.append(row | dict(zip(words, kept, strict=True)))
+            self._kept[provider] = kept
 
     async def _book(self, ticket: Ticket, usd: float | None, reply: Reply | None) -> None:
         row = {
@@ -241,3 +293,15 @@ class Treasury:
             "unpricedCalls": purse.unpriced,
             "breakers": {name: one.word for name, one in self.breakers.items()},
         }
+
+
+def _is_breaker(row: Mapping[str, Any]) -> bool:
+    """Whether a stored row is a breaker's: a file that any hand may have edited."""
+    counts, until = (row.get("failures"), row.get("opened")), row.get("until")
+    return (
+        row.get("op") == "breaker"
+        and isinstance(row.get("id"), str)
+        and all(type(one) is int and 0 <= one <= _MANY for one in counts)
+        and (type(until) is int or type(until) is float)
+        and 0 <= until < _LAST_MOMENT
+    )

@@ -19,7 +19,7 @@
     }
     if (answer.ok && found) return found;
     const error = (found && found.error) || { message: `the view's server answered ${answer.status}` };
-    throw Object.assign(new Error(error.message), { hint: error.hint, status: answer.status });
+    throw Object.assign(new Error(error.message), { hint: error.hint, code: error.code, status: answer.status });
   }
 
   async function ask(what, options) {

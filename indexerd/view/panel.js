@@ -3,10 +3,11 @@
 // while it is open. Also: how far the summary is behind, indexing again, exports, the family.
 ((indexerd) => {
   "use strict";
-  const { $, el, button, digits, count, when, dollars, say, idle } = indexerd.words;
+  const { $, el, button, digits, count, when, dollars, pieces, say, solid, sync, idle } = indexerd.words;
   const { pre } = indexerd.prose;
-  const { story } = indexerd;
+  const { story, talk } = indexerd;
   const { id, get, post, trouble, address } = indexerd.acts;
+  const PATIENCE = 60_000; // ms that the daemon waits for the end of a turn (service/pipeline.py)
   const WHAT = {
     "session-index:index": "name and summary", "session-reference:inject": "a reference",
     "query-session:query_session": "a question", "digest:segment": "a digest",
@@ -14,10 +15,13 @@
   const held = el("div", "held");
   const problem = el("p", "bad");
   const behind = el("p", "notice");
+  const queued = el("p", "notice");
   const again = button("", "Index now", index);
+  const asking = el("p", "", again);
+  const texts = new Map(); // by name: {box, body}
   const panel = el("details", "", el("summary", "", "What is sent"), held);
   const family = el("section");
-  let fetched = false, busy = false;
+  let fetched = false, busy = false, wanted = false;
 
   // -- what a model would get -----------------------------------------------------------------
 
@@ -38,15 +42,20 @@
     return [facts, exact("System text", sent.system, false), exact("User text", sent.user, true)];
   }
 
-  function exact(name, text, open) {
-    const one = el("details", "", el("summary", "", `${name} (${count(text.length, "character")})`));
-    const body = pre(text);
-    body.tabIndex = 0; // it scrolls
-    body.setAttribute("role", "region");
-    body.setAttribute("aria-label", name);
-    one.append(body);
-    one.open = open;
-    return one;
+  function exact(name, text, open) { // whoever reads in it goes on reading when it is fetched anew
+    const old = texts.get(name);
+    const one = old || { box: el("details", "", el("summary")), body: pre("") };
+    one.box.firstChild.textContent = `${name} (${count(text.length, "character")})`;
+    one.body.className = solid(text);
+    one.body.replaceChildren(...pieces(text));
+    if (old) return one.box;
+    one.body.tabIndex = 0; // it scrolls
+    one.body.setAttribute("role", "region");
+    one.body.setAttribute("aria-label", name);
+    one.box.append(one.body);
+    one.box.open = open;
+    texts.set(name, one);
+    return one.box;
   }
 
   // -- what was sent before -------------------------------------------------------------------
@@ -84,22 +93,29 @@
     return el("p", "", `Described by ${parts.join(", ")}.`);
   }
 
-  async function fetchSent() {
+  async function fetchSent() { // asked for while an answer is under way: that may be too old
+    wanted = true;
     if (busy) return;
     busy = true;
-    try {
-      const found = await get("sent");
-      const sent = found.asSent;
-      again.textContent = sent && sent.model ? `Index now with ${sent.model}` : "Index now";
-      held.replaceChildren(lastRun(), el("p", "", again), problem,
-        ...(sent ? wouldGo(sent) : [el("p", "notice", trouble({ message: found.problem, hint: found.hint }))]),
-        runsTable(found.runs || []));
-      fetched = true;
-    } catch (error) {
-      if (!fetched) held.replaceChildren(el("p", "bad", trouble(error)));
-    } finally {
-      busy = false;
+    while (wanted) {
+      wanted = false;
+      try {
+        const found = await get("sent");
+        talk.steady(() => draw(found));
+        fetched = true;
+      } catch (error) {
+        if (!fetched) held.replaceChildren(el("p", "bad", trouble(error)));
+      }
     }
+    busy = false;
+  }
+
+  function draw(found) {
+    const sent = found.asSent;
+    again.textContent = sent && sent.model ? `Index now with ${sent.model}` : "Index now";
+    sync(held, [lastRun(), asking, problem,
+      ...(sent ? wouldGo(sent) : [el("p", "notice", trouble({ message: found.problem, hint: found.hint }))]),
+      runsTable(found.runs || [])]);
   }
 
   panel.addEventListener("toggle", () => { if (panel.open && !fetched) fetchSent(); });
@@ -109,15 +125,44 @@
     one.disabled = true;
     problem.textContent = "";
     try {
-      const { status } = await post("index", {});
-      say(status === "already_running" ? "It is being indexed already." : "It will be indexed now.");
+      const before = runAt();
+      await post("index", {});
+      wait(before);
       indexerd.live.refresh();
     } catch (error) {
+      if (error.code === "already_running") return say("It is queued, or being indexed, already.");
       problem.textContent = trouble(error);
       say(trouble(error));
     } finally {
       one.disabled = false;
     }
+  }
+
+  // -- until it is indexed --------------------------------------------------------------------
+
+  let waiting = null; // {before: the run that was known when it was asked for, until}
+
+  const runAt = () => story.doc.live?.indexing?.at;
+
+  function wait(before) {
+    waiting = { before, until: performance.now() + PATIENCE };
+    setTimeout(queue, PATIENCE + 1000);
+    queue();
+  }
+
+  function queue() { // what is true of the request: the daemon waits for the end of the agent's turn
+    const open = story.doc.session.state === "active";
+    if (waiting && runAt() !== waiting.before) waiting = null; // it began, or failed: that is told elsewhere
+    const lapsed = waiting && open && performance.now() > waiting.until;
+    const words = !waiting ? ""
+      : lapsed ? "Not indexed: the agent's turn went on for more than a minute. Ask again when it has ended."
+        : open ? "Queued: it is indexed when the agent's turn has ended, if that is within a minute."
+          : "Queued: it is indexed in a moment.";
+    if (queued.textContent === words) return;
+    talk.steady(() => {
+      queued.textContent = words;
+      queued.classList.toggle("unseen", !words);
+    });
   }
 
   // -- behind, exports, family ----------------------------------------------------------------
@@ -130,20 +175,28 @@
       const words = meta ? `The summary is ${count(late, "message")} of yours behind.` : "No model has described it so far.";
       if (behind.firstChild.data !== `${words} `) behind.firstChild.data = `${words} `;
     }
+    queue();
   }
 
-  async function kin() {
+  let asked = 0;
+
+  async function kin() { // of two answers that come in another order, the newer question's is shown
     if (!indexerd.family) return;
-    try {
-      indexerd.family(family, await get("family"), id);
-    } catch {
-      family.replaceChildren(); // the page is whole without it
-    }
+    const mine = ++asked;
+    const found = await get("family").catch(() => null);
+    if (mine !== asked) return;
+    talk.steady(() => {
+      if (found) indexerd.family(family, found, id);
+      else family.replaceChildren(); // the page is whole without it
+    });
   }
 
   problem.setAttribute("role", "alert");
   behind.append(" ", button("", "Index now", index));
   behind.hidden = true;
+  queued.id = "queued";
+  queued.classList.add("unseen");
+  queued.setAttribute("role", "status");
   family.id = "family";
   panel.id = "sent";
   const exports = el("p", "exports", "Export: ");
@@ -153,7 +206,7 @@
     link.download = "";
     exports.append(link, " ");
   }
-  $("facts").before(behind);
+  $("facts").before(behind, queued);
   $("about").append(panel, family, exports);
   idle(kin);
 

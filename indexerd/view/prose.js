@@ -1,10 +1,13 @@
-// A text of a session as elements: paragraphs, headings, and code. Nothing of it becomes markup:
-// what is recognised is a handful of signs, and what stands between them is put in as text.
+// A text of a session as elements: paragraphs, headings, lists, and code. Nothing of it becomes
+// markup: what is recognised is a handful of signs, and what stands between them is put in as text.
+// A text is gone through once, line by line, whatever is in it.
 ((indexerd) => {
   "use strict";
   const { el, solid, pieces } = indexerd.words;
   const FENCE = /^(`{3,}|~{3,})/;
   const HEAD = /^#{1,6} ./;
+  const ITEM = /^([ \t]{0,40})(?:[-*]|(\d{1,3})[.)])[ \t]{1,8}(?=\S)/;
+  const LEVELS = 4; // of lists within lists; what is deeper stands in the last of them
   const SIGNS = /`([^`\n]{1,300})`|\*\*([^*\n]{1,300})\*\*/g;
 
   function pre(text) {
@@ -26,29 +29,104 @@
 
   const paragraph = (text, name = "text") => el("div", `${name} ${solid(text)}`.trim(), ...inline(text));
 
-  function prose(text) { // fenced code as code, headings apart, everything else as it stands
+  // -- blocks: each takes lines from a place on, and says where it ends ------------------------
+
+  function fenced(lines, at, found) {
+    const [, fence] = FENCE.exec(lines[at]);
+    let end = at + 1;
+    while (end < lines.length && lines[end].trim() !== fence) end++;
+    found.push(pre(lines.slice(at + 1, end).join("\n")));
+    return end + 1;
+  }
+
+  function rows(lines, at) { // lines that may be a table's
+    let end = at;
+    while (end < lines.length && lines[end].startsWith("|")) end++;
+    return end;
+  }
+
+  const ruled = (line) => line.includes("--") && /^[\s|:-]+$/.test(line);
+  const width = (blank) => blank.replaceAll("\t", "    ").length;
+
+  function listed(lines, at, found) {
+    const items = [];
+    let end = at;
+    for (; end < lines.length; end++) {
+      const one = lines[end], mark = ITEM.exec(one), last = items[items.length - 1];
+      if (mark) {
+        items.push({ deep: width(mark[1]), number: mark[2], size: mark[0].length, text: [one.slice(mark[0].length)] });
+      } else if (one.trim()) {
+        const blank = one.search(/\S/);
+        if (!blank) break; // what is not moved in goes on after the list
+        last.text.push(one.slice(Math.min(blank, last.size)));
+      } else {
+        const next = lines[end + 1] || "";
+        if (!ITEM.test(next) && !/^[ \t]+\S/.test(next)) break;
+        if (!ITEM.test(next)) last.text.push("");
+      }
+    }
+    hang(items, found);
+    return end;
+  }
+
+  function hang(items, found) { // as lists, those that are moved in below the item before them
+    const open = []; // {box, deep, item}, the outermost first
+    for (const { deep, number, text } of items) {
+      const tag = number === undefined ? "ul" : "ol";
+      while (open.length > 1 && deep < open[open.length - 1].deep) open.pop();
+      let here = open[open.length - 1];
+      const inner = here && deep > here.deep + 1 && open.length < LEVELS;
+      if (!here || inner || here.box.localName !== tag) {
+        if (here && !inner) open.pop();
+        const above = open[open.length - 1];
+        here = { box: el(tag, "list"), deep: inner || !here ? deep : here.deep, item: null };
+        if (above) above.item.append(here.box);
+        else found.push(here.box);
+        open.push(here);
+      }
+      const said = text.join("\n");
+      here.item = el("li", solid(said), ...inline(said));
+      if (number !== undefined) here.item.value = Number(number);
+      here.box.append(here.item);
+    }
+  }
+
+  // Fenced code as code, headings apart, lists with their items hanging, tables in even letters,
+  // everything else as it stands. `typed` is a text as somebody typed it: there a line that begins
+  // with a dash may be anything.
+  function prose(text, typed = false) {
     if (!text) return [];
-    const found = [];
-    let held = [], fence = "";
+    const found = [], lines = text.split("\n");
+    let held = [];
     const flush = () => {
-      const body = fence ? held.join("\n") : held.join("\n").replace(/^\n+|\s+$/g, "");
-      if (fence) found.push(pre(body));
-      else if (body) found.push(paragraph(body));
+      const body = held.join("\n").replace(/^\n+/, "").trimEnd();
+      if (body) found.push(paragraph(body));
       held = [];
     };
-    for (const one of text.split("\n")) {
-      const mark = fence ? null : FENCE.exec(one);
-      if (mark) {
+    for (let at = 0; at < lines.length;) {
+      const one = lines[at], end = rows(lines, at);
+      if (FENCE.test(one)) {
         flush();
-        fence = mark[1];
-      } else if (fence && one.trim() === fence) {
-        flush();
-        fence = "";
-      } else if (!fence && HEAD.test(one)) {
+        at = fenced(lines, at, found);
+      } else if (HEAD.test(one)) {
         flush();
         found.push(paragraph(one.replace(/^#+ +/, ""), "text strong"));
+        at++;
+      } else if (!typed && ITEM.test(one)) {
+        flush();
+        at = listed(lines, at, found);
+      } else if (end > at) {
+        const table = lines.slice(at, end);
+        at = end;
+        if (!table.some(ruled)) {
+          held = held.concat(table); // no spread: it may be longer than a call can hold
+          continue;
+        }
+        flush();
+        found.push(pre(table.join("\n")));
       } else {
         held.push(one);
+        at++;
       }
     }
     flush();

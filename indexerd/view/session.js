@@ -74,7 +74,7 @@
 
   // After the session changed: the same entries are shown as before, unless it was the leaf. `names`
   // are those that the entries had; a leaf that is no longer there is the session's. The tree goes
-  // to the new leaf where the old one was `seen`.
+  // to the new leaf where the old one was `seen` at its end.
   function renew(names, follow, seen) {
     const place = (name) => (name === null ? -1 : story.places.get(name) ?? -1);
     let leaf = follow ? story.doc.leaf : place(names.leaf);
@@ -101,7 +101,7 @@
   // -- the frame ------------------------------------------------------------------------------
 
   function side(open) {
-    cols.classList.toggle("closed", !open);
+    talk.steady(() => cols.classList.toggle("closed", !open)); // its lines have another width then
     $("toggle").setAttribute("aria-expanded", String(open));
   }
 

@@ -3,7 +3,8 @@
 //
 // `take` takes a whole document; `patch` one of the live view's patches: entries that it does not
 // bring are kept, as the very same objects, so that whoever drew them can tell. Everything else is
-// worked out anew: that is linear, and some milliseconds for twenty thousand entries.
+// worked out anew: that is linear, and some milliseconds for twenty thousand entries. What a patch
+// is, service/live_told.py says; of fields that it does not bring, those that are here stay.
 ((indexerd) => {
   "use strict";
   const story = {
@@ -55,16 +56,42 @@
     }
   }
 
+  // A list of which the first and the last stay (service/live_told.py).
+  const spliced = (held, { keep, put, end }) =>
+    [...held.slice(0, keep), ...put, ...held.slice(held.length - end)];
+
   function patch(change) { // false: it does not fit what is here, the whole is needed
-    const held = new Map();
-    for (const node of story.nodes) held.set(node.row, node);
-    for (const node of change.nodes) held.set(node.row, node);
-    const nodes = change.rows.map((row) => held.get(row));
-    if (nodes.includes(undefined)) return false;
-    nodes.forEach((node, place) => { node.above = change.above[place]; });
-    const { base, rows, above, ...rest } = change;
-    take({ ...story.doc, ...rest, nodes });
+    const { base, rows, beats, nodes: brought, ...rest } = change;
+    const old = story.nodes;
+    const fit = (held, { keep, end }) => keep + end <= held.length;
+    if (!fit(old, rows) || !fit(story.beats, beats)) return false;
+    const order = spliced(old.map(({ row }) => row), rows);
+    const held = new Map(), over = new Map(), places = new Map([[-1, -1]]);
+    for (const node of old) {
+      held.set(node.row, node);
+      over.set(node.row, node.above < 0 ? -1 : old[node.above].row);
+    }
+    for (const node of brought) {
+      held.set(node.row, node);
+      over.delete(node.row); // it says itself where it hangs
+    }
+    order.forEach((row, place) => places.set(row, place));
+    const nodes = order.map((row) => held.get(row));
+    const above = order.map((row, place) =>
+      over.has(row) ? places.get(over.get(row)) : nodes[place] && nodes[place].above);
+    if (nodes.includes(undefined) || above.includes(undefined)) return false;
+    nodes.forEach((node, place) => { node.above = above[place]; });
+    const kept = story.beats.length - beats.end, by = nodes.length - old.length;
+    const stayed = story.beats.map((beat, at) => at < kept ? beat : moved(beat, by));
+    take({ ...story.doc, ...rest, nodes, beats: spliced(stayed, beats) });
     return true;
+  }
+
+  function moved(beat, by) { // the same, so many places further on
+    if (!by) return beat;
+    const found = { ...beat, first: beat.first + by, last: beat.last + by };
+    if (beat.labels) found.labels = beat.labels.map((place) => place + by);
+    return found;
   }
 
   function pathTo(leaf) {

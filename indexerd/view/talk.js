@@ -5,15 +5,18 @@
 // reader opened stays open, and nothing above the change is laid out again.
 ((indexerd) => {
   "use strict";
-  const { $, el, digits, count, when, sync, slices, settle, Parts } = indexerd.words;
+  const { $, el, digits, count, when, sync, slices, settle, Parts, Place } = indexerd.words;
   const { prose, pre } = indexerd.prose;
   const { story } = indexerd;
   const { BOOKS, who, line, amount, size } = indexerd.rows;
   const CHUNK = 12; // items that are filled in at once
   const MOST = 1200; // items up to which all are filled in in the end
+  const LISTED = 20; // decisions, and files, of a digest
   const ALONE = new Set(["user", "compaction", "branch_summary", "custom", "bash"]);
   const box = $("path");
-  const parts = new Parts(null, MOST);
+  const standing = new Place(inSight, document.scrollingElement, edge);
+  const keep = (work) => standing.keep(work);
+  const parts = new Parts(null, MOST, keep);
   let groups = []; // {digest, items, chunks, box, covered}
   let items = new Map(); // by their first node
   let spots = new Map(); // place -> {item, chunk}
@@ -120,7 +123,10 @@
       const drawn = !old.part.work;
       const changed = old.items.length !== slice.length || old.items.some((one, at) => one !== slice[at]);
       old.items = slice;
-      if (drawn && changed) sync(old.part.box, slice.map(itemBox));
+      if (drawn && changed) {
+        sync(old.part.box, slice.map(itemBox));
+        parts.settle(old.part);
+      }
       return old;
     }
     const chunk = { items: slice, kept: true };
@@ -139,8 +145,13 @@
     const [first, last] = digest.covering_messages;
     const one = el("aside", "digest", el("h3", "", `Digest of messages ${first} to ${last}`));
     one.append(...prose(digest.content));
-    const changed = digest.files_modified || [];
-    if (changed.length) one.append(el("p", "", `Files changed: ${changed.slice(0, 20).join(", ")}`));
+    const decided = digest.key_decisions || [], changed = digest.files_modified || [];
+    if (decided.length) {
+      const some = decided.slice(0, LISTED).map((text) => el("li", "", text));
+      if (decided.length > LISTED) some.push(el("li", "", `and ${digits(decided.length - LISTED)} more`));
+      one.append(el("h4", "", "Decided"), el("ul", "", ...some));
+    }
+    if (changed.length) one.append(el("p", "", `Files changed: ${changed.slice(0, LISTED).join(", ")}`));
     one.tabIndex = 0; // it scrolls
     one.setAttribute("aria-label", `Digest of messages ${first} to ${last}`);
     return one;
@@ -170,7 +181,7 @@
     head.append(tools);
     one.append(head);
     if (node.kind === "tool" || node.kind === "bash") one.append(pre(node.text));
-    else one.append(...prose(node.text));
+    else one.append(...prose(node.text, node.kind === "user"));
     if (node.images) one.append(el("p", "cut", `${count(node.images, "image")} not shown`));
     const cut = cutNote(node);
     if (cut) one.append(cut);
@@ -283,22 +294,55 @@
     const queue = [...all.slice(from), ...all.slice(0, from)];
     const wish = unfolded;
     let at = 0;
-    const next = () => {
-      const item = queue[at++];
-      if (item) item.box.open = wish;
-      return wish === unfolded && at < queue.length;
+    const set = (item) => {
+      item.box.open = wish;
+      if (wish) unfold(item, item.box); // now, not when the browser tells of it
+      const there = spots.get(item.places[0]);
+      if (there) parts.settle(there.chunk.part);
     };
-    for (let first = 0; first < 8; first++) next();
+    const next = () => {
+      const item = wish === unfolded && queue[at++];
+      if (item) keep(() => set(item));
+      return item && at < queue.length;
+    };
+    keep(() => queue.splice(0, 8).forEach(set));
     slices(next);
     return unfolded;
   }
 
-  function steady(work) { // do something that moves things, and keep what is read where it stands
-    const item = atTop(100), one = item && item.box;
-    const top = one ? one.getBoundingClientRect().top : 0;
-    work();
-    const by = one && one.isConnected ? one.getBoundingClientRect().top - top : 0;
-    if (Math.abs(by) >= 1) scrollBy(0, by);
+  // -- keeping the place ----------------------------------------------------------------------
+
+  function edge() { // below this height on the screen one reads
+    return document.querySelector(".top").getBoundingClientRect().bottom + 8;
+  }
+
+  function inSight() { // what is read, in what it stands: the first that reaches below the edge
+    const from = edge(), found = [];
+    if (scrollY < 1) return found; // at the very top, what is new may come in above
+    let one = $("main");
+    while (one && !one.matches("article, details, form, p, h1, h2")) {
+      const within = first(one.children, from);
+      if (!within) break;
+      found.unshift(within);
+      one = within;
+    }
+    return found;
+  }
+
+  function first(all, from) { // chunks may be many, and each stands below the one before
+    let low = 0, high = all.length;
+    const bottom = (at) => all[at].getBoundingClientRect().bottom;
+    if (all.length > 50) {
+      while (low < high) {
+        const middle = (low + high) >> 1;
+        if (bottom(middle) > from) high = middle;
+        else low = middle + 1;
+      }
+    }
+    for (; low < all.length; low++) {
+      if (!all[low].matches(".empty, .digest, .unseen, noscript") && bottom(low) > from) return all[low];
+    }
+    return null;
   }
 
   function end() { // go to the end of the path
@@ -308,5 +352,5 @@
     settle(() => scrollTo(0, document.documentElement.scrollHeight));
   }
 
-  indexerd.talk = { draw, spot, placeOf, atTop, foldAll, steady, end };
+  indexerd.talk = { draw, spot, placeOf, atTop, foldAll, steady: keep, end };
 })((window.indexerd ||= {}));

@@ -4,14 +4,17 @@
 // a branch, or reads while a session grows, has the rows between redrawn and no others.
 ((indexerd) => {
   "use strict";
-  const { $, el, digits, count, sync, Parts } = indexerd.words;
+  const { $, el, digits, count, sync, Parts, Place } = indexerd.words;
   const { story } = indexerd;
   const { opened, who, key, words, rowsOf, size, same } = indexerd.rows;
   const BLOCK = 40; // rows that a browser lays out at once
   const MOST = 2000; // rows up to which all are drawn in the end
   const DEPTH = 12; // levels that are moved in
+  const SEEN = 40; // rows in sight, at most, that are looked at so as to keep the place
   const box = $("tree");
-  const parts = new Parts(box, MOST);
+  const standing = new Place(inSight, box, edge);
+  const hold = (work) => standing.keep(work);
+  const parts = new Parts(box, MOST, hold);
   let rows = [];
   let blocks = []; // {rows, part}
   let current = -1; // the row that has the keyboard
@@ -61,6 +64,29 @@
   function boxOf(row) {
     parts.draw(row.block.part);
     return row.box;
+  }
+
+  // -- keeping the place ----------------------------------------------------------------------
+
+  function edge() {
+    return box.getBoundingClientRect().top;
+  }
+
+  function inSight() { // rows that are in sight, as what is kept where it stands
+    if (box.scrollTop < 1) return [];
+    const { top, bottom } = box.getBoundingClientRect();
+    const reaches = (one, height) => one.getBoundingClientRect().bottom > height;
+    const found = [];
+    for (const { part } of blocks.slice(blocks.findIndex((one) => reaches(one.part.box, top)))) {
+      if (part.box.getBoundingClientRect().top > bottom || found.length) break;
+      if (!part.work) found.push(...[...part.box.children].filter((one) => reaches(one, top)));
+    }
+    return found.slice(0, SEEN);
+  }
+
+  function atEnd() { // and nobody has a hand on it
+    const left = box.scrollHeight - box.clientHeight - box.scrollTop;
+    return left < 2 && !box.matches(":hover, :focus-within");
   }
 
   // -- the whole ------------------------------------------------------------------------------
@@ -141,10 +167,12 @@
     for (const row of rows) if (row.box) mark(row);
   }
 
-  function put(on, aim, scroll) {
+  function put(on, aim, follow) {
     shown = { on, aim };
     choose();
-    if (scroll && chosen >= 0) boxOf(rows[chosen]).scrollIntoView({ block: "nearest" });
+    if (!follow || chosen < 0) return;
+    if (chosen < rows.length - 1) boxOf(rows[chosen]).scrollIntoView({ block: "nearest" });
+    else box.scrollTop = box.scrollHeight;
   }
 
   function show(on, aim) {
@@ -232,16 +260,17 @@
   });
 
   indexerd.tree = {
-    draw, show, focus,
+    show, focus,
+    draw: () => hold(draw),
     mark: put,
     refocus: () => focus(current),
     search: () => {
       draw();
       $("heard").textContent = $("count").textContent;
     },
-    inSight: () => { // whether the chosen row is to be seen
+    inSight: () => { // whether the tree goes with its chosen row: that is in sight, at the tree's end
       const one = rows[chosen] && rows[chosen].box;
-      if (!one) return false;
+      if (!one || !atEnd()) return false;
       const { top, bottom } = one.getBoundingClientRect(), all = box.getBoundingClientRect();
       return bottom > all.top && top < all.bottom;
     },

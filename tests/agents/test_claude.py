@@ -188,7 +188,7 @@ def test_rename_is_heard_where_nothing_else_names() -> None:
 
 
 def test_damage_loses_its_own_line_only() -> None:
-    """F3, F4, F5: what is no JSON object is counted; line ends and half emojis do no harm."""
+    """F3, F4, F5, F6, F7: what is no object is counted; line ends and half emojis do no harm."""
     bad = [b"{torn", b"[" * 100_000, b"null", b"[1]", b'"x"', b"42", b"{} {}", b"\0" * 50]
     data = b"\xef\xbb\xbf" + user("u1", None, "cut \ud83d").replace(b"\n", b"\r\n")
     data += b"\n".join(bad) + b"\n \n" + answer("a1", "u1", "line\u2028sep")
@@ -199,7 +199,7 @@ def test_damage_loses_its_own_line_only() -> None:
 
 
 def test_bytes_that_are_no_utf8_become_replacement_characters() -> None:
-    """F6: the line stays."""
+    """F4: the line stays."""
     data = user("u1", None, "caf?").replace(b"caf?", b"caf\xff")
     assert state_of(data).first_user == "caf\ufffd"
 

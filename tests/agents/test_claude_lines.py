@@ -236,7 +236,7 @@ def test_an_entry_says_who_when_and_by_which_model() -> None:
 
 
 def test_a_file_that_begins_with_a_byte_order_mark_is_read_from_after_it() -> None:
-    """F3: its first line is counted, and its words are found again."""
+    """F6: its first line is counted, and its words are found again."""
     data = b"\xef\xbb\xbf" + user("u1", None, "first words") + answer("a1", "u1", "A")
     state = state_of(data)
     assert prompts(data, state) == ["first words"]

@@ -72,7 +72,7 @@ def test_ids_hold_when_read_anew_and_in_a_copy() -> None:
 
 
 def test_lines_that_are_no_entries_are_counted_and_skipped() -> None:
-    """F3 to F7: damage in the middle loses its own line only; foreign line ends do no harm."""
+    """F3, F4, F5, F6, F7: damage loses its own line only; foreign line ends do no harm."""
     bad = [
         b"{not json\n",
         b"[" * 100_000 + b"\n",
@@ -191,7 +191,7 @@ def test_the_beginning_of_a_document_is_mended(held: dict[str, object], length: 
 
 
 def test_bytes_that_are_no_text_are_replaced() -> None:
-    """F6: bad UTF-8 costs the character it stands in, and not the line, wherever it is."""
+    """F4: bad UTF-8 costs the character it stands in, and not the line, wherever it is."""
     asked = user("caf?", id="msg?").replace(b"?", b"\xe9")
     data = meta(cwd="/w?").replace(b"?", b"\xff") + asked + call(cmd="?").replace(b"?", b"\xff")
     state = state_of(data)

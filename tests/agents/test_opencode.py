@@ -454,7 +454,7 @@ def test_the_rows_of_version_2() -> None:
 
 
 def test_lines_that_are_no_records_are_counted_or_passed_over() -> None:
-    """F4, F5: damage loses its own line only; what is no message takes an ordinal."""
+    """F4, F6: damage loses its own line only; what is no message takes an ordinal."""
     state = SessionState()
     data = joined([session()]) + b"{not json\n[]\n\n  \n" + b"[" * 50_000 + b"\n"
     skim(state, data + joined([{"type": "todo"}, session(id="ses_b"), prompt()]), 0)

@@ -184,7 +184,7 @@ def test_a_command_or_a_label_after_the_answer_does_not_reopen_the_turn() -> Non
 
 
 def test_lines_that_are_no_entries_are_counted_and_skipped() -> None:
-    """F3, F4, F5, S1.2: damage in the middle loses its own line only."""
+    """F3, F4, F5, F6, S1.2: damage in the middle loses its own line only."""
     bad = [
         b"{not json\n",
         b"[" * 100_000 + b"\n",
@@ -380,7 +380,7 @@ def test_resume_command_quotes() -> None:
 
 
 def test_a_line_of_bad_utf8_is_read_with_replacement_characters() -> None:
-    """F3: a byte that is no UTF-8 costs itself, not its line."""
+    """F4: a byte that is no UTF-8 costs itself, not its line."""
     state = SessionState()
     head = b'{"type":"session","version":3,"id":"s","timestamp":"t","cwd":"/w"}\n'
     line = (

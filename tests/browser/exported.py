@@ -76,7 +76,9 @@ FORKED = [
 def forked(folder: Path) -> Path:
     """A session of two branches, with a label, a digest, and markup in every text."""
     return page_of(
-        folder, FORKED, Segment("x", 0, 2, f"- Alerts. {EVIL}", (), (), (), "", 1, "m", "d")
+        folder,
+        FORKED,
+        Segment("x", 0, 2, f"- Alerts. {EVIL}", (f"No Redis. {EVIL}",), (), (), "", 1, "m", "d"),
     )
 
 

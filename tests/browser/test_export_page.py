@@ -14,6 +14,7 @@ import pytest
 
 from tests.browser.exported import EVIL, FORKED, forked, hostile, page_of
 from tests.browser.tabs import NARROW, WIDE, Tabs, findings
+from tests.core.tree_sessions import said
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
@@ -81,7 +82,8 @@ def test_a_page_opens_without_a_word_from_outside(tabs: Tabs, page_file: Path) -
     expect(shown(page)).to_contain_text("alerts.py")
     assert page.evaluate("window.owned") is None
     expect(page.locator("img, iframe, #path script")).to_have_count(0)
-    expect(page.locator(".range .digest")).to_contain_text(EVIL)
+    expect(page.locator(".range .digest .list li")).to_have_text(f"Alerts. {EVIL}")
+    expect(page.locator(".range .digest")).to_contain_text(f"No Redis. {EVIL}")
 
 
 def test_the_policy_lets_nothing_in(tabs: Tabs, page_file: Path) -> None:
@@ -176,6 +178,69 @@ def test_a_link_leads_to_an_entry(tabs: Tabs, page_file: Path) -> None:
     expect(shown(page)).to_contain_text("Redis is too big.")
     page = opened(tabs, page_file, "#leaf=nowhere&target=%00")
     expect(shown(page)).to_contain_text("It is written.")
+
+
+MARKDOWN = """Three ways:
+
+- a table,
+  in the database
+  - with an index
+- a key in `Redis`
+
+  which expires
+
+2. first **this**
+10) then that
+
+| way | cost |
+|-----|------|
+| a   | <b>  |
+- the end
+and on."""
+
+
+def test_lists_and_tables_of_an_answer(tabs: Tabs, tmp_path: Path) -> None:
+    """Items hang, within each other too; a table is set in even letters; all is text.
+
+    What a user typed stays as it was typed.
+    """
+    entries = [
+        said("a", None, "user", MARKDOWN),
+        said("b", "a", "assistant", MARKDOWN),
+        said("c", "b", "user", "And now?", at=1),
+        said("d", "c", "assistant", "- x\n 1. y\n" * 10_000, at=2),
+        said("e", "c", "assistant", "".join(f"{' ' * at}- x\n" for at in range(99)), at=3),
+    ]
+    page = opened(tabs, page_of(tmp_path, entries), "#leaf=e")
+    expect(page.locator(".said.user").first).to_contain_text("- a table,\n  in the database")
+    answer = page.locator(".said.assistant").first
+    told = answer.locator(":scope > *").evaluate_all("(all) => all.map((one) => one.localName)")
+    assert told == ["header", "div", "ul", "ol", "pre", "ul", "div"]
+    expect(answer.locator("ul ul li")).to_have_text("with an index")
+    expect(answer.locator("ul > li:has(code)")).to_contain_text("which expires")
+    assert answer.locator("ol > li").evaluate_all("(all) => all.map((one) => one.value)") == [2, 10]
+    expect(answer.locator("pre")).to_contain_text("| a   | <b>  |")
+    expect(answer.locator("b")).to_have_count(0)
+    deep = page.locator(".said.assistant").nth(1)
+    expect(deep.locator("li")).to_have_count(41)  # what is moved in further is their text
+    expect(deep.locator("ul ul ul ul")).to_have_count(1)
+    expect(deep.locator("ul ul ul ul ul")).to_have_count(0)
+    page.goto("about:blank")
+    page = opened(tabs, page_of(tmp_path, entries), "#leaf=d")
+    many = page.locator(".said.assistant").nth(1).locator("li")
+    assert many.count() > 1000  # as many as the page has of so long a text
+
+
+def test_the_sidebar_stays_below_the_header(tabs: Tabs, page_file: Path) -> None:
+    """Also at the page's end, which is where the conversation ends."""
+    page = opened(tabs, page_file)
+    page.set_viewport_size({"width": WIDE, "height": 400})
+    page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+    assert page.evaluate("scrollY") > 0
+    told = "(id) => document.querySelector(id).getBoundingClientRect()"
+    side, head = page.evaluate(f"({told})('#side')"), page.evaluate(f"({told})('.top')")
+    assert side["top"] == pytest.approx(head["bottom"], abs=0.5)
+    assert side["bottom"] == pytest.approx(400, abs=0.5)
 
 
 def test_small_screens_and_the_dark(tabs: Tabs, page_file: Path) -> None:

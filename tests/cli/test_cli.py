@@ -355,7 +355,7 @@ def test_a_home_in_which_nothing_happened_yet(tmp_path: Path) -> None:
 
 
 def test_a_second_daemon_ends_with_75(home: Home) -> None:
-    """S0.41: the holder is named, and goes on."""
+    """A11, S0.41: the holder is named, and goes on."""
     pid = home.world.call("hello")["pid"]
     error = failed(home, "run", code=75)
     assert error["code"] == "already_running"
@@ -373,7 +373,7 @@ def test_a_place_that_is_denied_ends_with_77(home: Home, tmp_path: Path) -> None
 
 
 def test_a_bad_configuration_ends_with_78(home: Home, tmp_path: Path) -> None:
-    """`config check` lists every problem with file, key and hint; lookups go on."""
+    """`config check` lists every problem with file, key and hint; lookups go on (V3, C2)."""
     path = tmp_path / "bad.toml"
     path.write_text('min_new_user_messages = "five"\n[watch]\nmode = "psychic"\nnonsense = 1\n')
     error = home.json("--config", str(path), "config", "check", code=78)["error"]

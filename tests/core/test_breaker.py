@@ -237,7 +237,7 @@ def test_a_day_of_failures_costs_at_most_30_calls(
 
 @given(st.lists(st.sampled_from(["fail", "wish", "success", "abandon", "wait"]), max_size=40))
 def test_what_is_stored_is_what_was(steps: list[str]) -> None:
-    """M15: the breaker survives a restart; whatever happened, it never rests beyond its limits."""
+    """M3, M16: a breaker survives a restart, and never rests beyond its limits."""
     breaker, now = Breaker(), T0
     for step in steps:
         admitted = admits(breaker, now)

@@ -186,7 +186,7 @@ HOSTILE = "a\x1b]0;pwn\x07b\x1b[31mc\x9b2Jd\u202ee\u200bf\U000e0041g\nh\x1b]52;c
 
 
 def test_escape_sequences_and_bidi_go_whole() -> None:
-    """X9: CSI, OSC 0 and 52, C1, bidi, zero width, tag characters, a newline in a name."""
+    """X9: CSI, OSC 0 and 52, 8-bit controls, bidi, zero width, tags, a newline in a name."""
     said = verdict(altered(name=HOSTILE, description=HOSTILE, summary=HOSTILE, tags=[HOSTILE] * 3))
 
     assert isinstance(said, Metadata)

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexerd.core.clean import clean_line, clean_text, escape_path, scrub
+from indexerd.core import clean
+from indexerd.core.clean import bare, clean_line, clean_text, escape_path, scrub
 
 FORBIDDEN = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
 JOINERS = "\u200c\u200d"
@@ -62,6 +63,19 @@ def test_a_cleaned_text_is_clean_short_and_settled(text: str, limit: int) -> Non
     assert whole == whole.strip()
 
 
+PLAIN = st.text(alphabet="ab. \t\n\r\x0b\x1c\x1f\x85\xa0\u2028\u3000\u0301\xe4\u4e2d", max_size=60)
+
+
+@given(texts | PLAIN, limits)
+def test_a_glance_finds_what_a_search_would(text: str, limit: int) -> None:
+    """X9: most texts are seen to be clean; they come out as from all the steps, one by one."""
+    words = " ".join(clean._ESCAPES.sub("", text).split())
+    line = " ".join(clean._visible(words, "").split())
+    assert clean_line(text, limit) == clean._cut(line, limit)
+    kept = "\n\t\r\v\f\x1c\x1d\x1e\x1f\x85"
+    assert bare(text) == clean._visible(clean._ESCAPES.sub("", text), kept)
+
+
 @given(st.text(alphabet=st.characters(exclude_categories=("C", "Z")), max_size=50))
 def test_visible_text_is_left_alone(text: str) -> None:
     """Cleaning takes out what is invisible and nothing else."""
@@ -92,7 +106,7 @@ def test_visible_text_is_left_alone(text: str) -> None:
     ],
 )
 def test_escape_sequences_go_whole(dirty: str, expected: str) -> None:
-    """X9: CSI, OSC, DCS, C1, bidi, zero-width and tag characters leave no remains behind."""
+    """X9: CSI, OSC, DCS, 8-bit, bidi, zero-width and tag characters leave no remains behind."""
     assert expected == clean_line(dirty, 100)
 
 
@@ -168,7 +182,7 @@ def test_an_escaped_path_is_printable(text: str) -> None:
 
 
 def test_an_escaped_path_says_what_is_in_it() -> None:
-    """W14, A12: newline, ESC, undecodable bytes and invisible characters are told apart."""
+    """W14: newline, ESC, undecodable bytes and invisible characters are told apart."""
     name = b"a\nb\x1b[0m\xff.jsonl".decode("utf-8", "surrogateescape")
 
     assert escape_path(name) == "a\\nb\\x1b[0m\\xff.jsonl"

@@ -80,7 +80,7 @@ def test_a_glance_says_same_only_if_nothing_moved(change: dict[str, int], verdic
     ],
 )
 def test_the_bytes_decide(now: bytes, ino: int, verdict: Verdict) -> None:
-    """F10 to F14: the bytes before the offset must be what they were; the inode only names it."""
+    """F10, F11, F13, F14: the bytes before the offset decide; the inode only names it."""
     was = HEADER + b"one\n"
 
     assert verdict_on(cursor_at(was, len(was)), now, ino=ino) is verdict

@@ -107,6 +107,7 @@ def test_the_page_asks_for_nothing() -> None:
 
 
 LIVE_URLS = {name: f"/static/{name}?v=1&2" for name in (STYLE, LIVE)}
+WHOLE = {STYLE: "sha256-c3R5bGU=", LIVE: "sha256-bGl2ZQ=="}
 
 
 @settings(max_examples=50, deadline=None)
@@ -115,7 +116,9 @@ LIVE_URLS = {name: f"/static/{name}?v=1&2" for name in (STYLE, LIVE)}
 def test_the_live_page_is_the_same_frame(title: str, description: str) -> None:
     """S1.42: its name and description are text before any script runs; nothing stands inline."""
     ours = assets()
-    before, between, after = live_page(ours, title=title, description=description, urls=LIVE_URLS)
+    before, between, after = live_page(
+        ours, title=title, description=description, urls=LIVE_URLS, integrity=WHOLE
+    )
     data = island({"session": {"name": title}})
     page = Page(before + data + between + after)
     assert [(attrs.get("type"), body) for tag, attrs, body in page.held if tag == "script"] == [
@@ -125,6 +128,9 @@ def test_the_live_page_is_the_same_frame(title: str, description: str) -> None:
     scripts = [attrs for tag, attrs in page.tags if tag == "script" and "src" in attrs]
     assert [attrs["src"] for attrs in scripts] == [LIVE_URLS[LIVE]]
     assert all("defer" in attrs for attrs in scripts)
+    assert [attrs.get("integrity") for attrs in scripts] == [WHOLE[LIVE]]
+    styles = [attrs for tag, attrs in page.tags if attrs.get("rel") == "stylesheet"]
+    assert [attrs.get("integrity") for attrs in styles] == [WHOLE[STYLE]]
     names = [name for _, attrs in page.tags for name in attrs]
     assert not [one for one in names if one.startswith("on") or one in ("style", "http-equiv")]
     assert "style" not in [tag for tag, _ in page.tags]
@@ -139,7 +145,7 @@ def test_the_live_page_is_the_same_frame(title: str, description: str) -> None:
 def test_the_head_is_whole_before_the_data() -> None:
     """A reader sees the session's name and description while its entries are still being read."""
     before, between, after = live_page(
-        assets(), title="Tidy <up>", description="It & that", urls=LIVE_URLS
+        assets(), title="Tidy <up>", description="It & that", urls=LIVE_URLS, integrity=WHOLE
     )
     assert "<title>Tidy &lt;up&gt;</title>" in before
     assert '<h1 id="title">Tidy &lt;up&gt;</h1>' in before

@@ -200,7 +200,7 @@ LONG = st.builds(lambda text, times: text * times, TEXT, st.sampled_from([1, 40,
     )
 )
 def test_any_document_is_bounded_and_its_own(told: Handoff) -> None:
-    """X9: whatever the texts are, it is within its bytes, and no bare line is theirs."""
+    """X10: whatever the texts are, it is within its bytes, and no bare line is theirs."""
     text = document(told)
     assert len(text.encode()) <= BYTES_MAX
     known = set(bare(document(TOLD)))

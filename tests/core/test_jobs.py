@@ -69,7 +69,7 @@ def test_a_thousand_old_sessions_go_newest_first_two_at_a_time() -> None:
 
 
 def test_a_session_that_runs_takes_no_second_job() -> None:
-    """S0.11: not while it runs; afterwards it is offered anew."""
+    """M19, S0.11: not while it runs; afterwards it is offered anew."""
     jobs = Jobs(5)
     jobs.offer(Job("a", "due", 1))
     jobs.take()

@@ -122,7 +122,7 @@ LONG_OPEN = replace(DUE, turn=Turn.OPEN, changed_at=T0, open_since=T0 - 900.0)
     ],
 )
 def test_the_table(view: View, after: float, decision: Decision) -> None:
-    """S0.1 to S0.6, M11, M13, V8, W10: one row each; `after` is seconds since T0."""
+    """S0.1 to S0.6, F17, M11, M13, V8, W10: one row each; `after` is seconds since T0."""
     assert decide(view, T0 + after, LIMITS) == decision
 
 

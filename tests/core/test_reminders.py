@@ -37,6 +37,22 @@ def test_each_key_is_told_at_its_earliest_moment(wishes: list[tuple[str, int]]) 
     assert earliest == told
 
 
+def test_a_clock_that_is_set_back_makes_all_due() -> None:
+    """V8: what waits is decided on again by the new time, once; what then asks anew waits."""
+    reminders = Reminders()
+    reminders.remind("b", 1004)
+    reminders.remind("a", 1003)
+    assert list(reminders.due(1000)) == []
+    told = []
+    for key in reminders.due(-2600):
+        told.append(key)
+        reminders.remind(key, -2596)
+    assert told == ["a", "b"]
+    assert list(reminders.due(-2597)) == []
+    assert list(reminders.due(-2596)) == ["a", "b"]
+    assert (len(reminders), reminders.next_at) == (0, None)
+
+
 def test_a_busy_key_does_not_pile_up() -> None:
     """A session appended to all the time holds one place, however often it asks."""
     reminders = Reminders()

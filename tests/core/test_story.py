@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -10,8 +11,9 @@ from hypothesis import strategies as st
 
 from indexerd.core import story as core
 from indexerd.core.export_json import beat_json
-from indexerd.core.session import ROOT
+from indexerd.core.session import ROOT, SessionState
 from indexerd.core.story import Beat, Node, Story, kept_rows, node_of, story_of, turn_of
+from indexerd.core.tree import sketch
 from indexerd.events import Entry, Kind, Tokens, ToolCall, ToolResult, Turn
 from tests.core.tree_sessions import chain, entry, reader, said, session, state_of
 
@@ -215,6 +217,52 @@ def test_every_entry_is_in_one_beat(entries: list[bytes]) -> None:
         if node.above != ROOT:
             assert depths[place] - depths[node.above] in (0, 1)
     assert story.leaf == ROOT or story.path()[-1] == story.leaf
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.integers(0, 30), max_size=25), st.randoms(use_true_random=False))
+def test_an_orderly_tree_is_told_as_any_other(parents: list[int], dice: random.Random) -> None:
+    """Where parents stand before their children there is a short way, with the same end."""
+    roles = ("user", "assistant", "toolResult")
+    entries = [
+        said(str(n), None if above >= n else str(above), dice.choice(roles), at=dice.randint(0, 9))
+        for n, above in enumerate(parents)
+    ]
+    data = session(*entries)
+    state = state_of(data)
+    assert state.orderly
+    read = reader(state, data)
+    drafts = {
+        row: node_of(read(row), turn_of(state, row), 9, lambda text, most: text[:most])
+        for row in kept_rows(state)
+    }
+    short = core._Tree(state, drafts)
+    above = [drafts[row].above for row in short.rows]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SessionState, "orderly", property(lambda _: False))
+        long = core._Tree(state, drafts)
+    assert (short.rows, short.depths, short.heads) == (long.rows, long.depths, long.heads)
+    assert above == [drafts[row].above for row in long.rows]
+
+
+@given(
+    st.builds(
+        Entry,
+        id=st.text(max_size=5),
+        kind=st.sampled_from(Kind),
+        type=st.text(max_size=70),
+        role=st.none() | st.sampled_from(["user", "assistant", "x\x1b[31m"]),
+        timestamp=st.text(max_size=70),
+        texts=st.lists(st.text(max_size=20) | st.just("\ufeff \n"), max_size=2).map(tuple),
+        details=st.sampled_from([{}, {"display": False}, {"stopReason": "error"}]),
+    ),
+    st.sampled_from(Turn),
+)
+def test_a_node_is_what_its_sketch_is(one: Entry, turn: Turn) -> None:
+    """What a tree's list says of an entry, its story says as well."""
+    node, shown = node_of(one, turn, 99, lambda text, most: text[:most]), sketch(one, turn)
+    assert (node.type, node.role, node.time) == (shown.type, shown.role, shown.timestamp)
+    assert (node.quiet, node.hidden) == (shown.quiet, not shown.display)
 
 
 def test_a_tree_beyond_all_bounds_keeps_its_newest(monkeypatch: pytest.MonkeyPatch) -> None:

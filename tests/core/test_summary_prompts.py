@@ -82,7 +82,7 @@ def test_the_conversation_stays_within_its_frame(text: str, before: str) -> None
 
 
 def test_an_endless_earlier_summary_is_cut() -> None:
-    """X1: another hand may have written it."""
+    """X12: another hand may have written it."""
     found = summary_prompt("x", stretch("checkpoint", "y" * 10 * PREVIOUS_MAX), NONCE)
     assert PREVIOUS_MAX <= found.user.count("y") < PREVIOUS_MAX + 500
 
@@ -101,7 +101,7 @@ def test_wishes_are_added_or_take_the_place_of_ours() -> None:
 
 
 def test_asking_again_says_what_was_wrong() -> None:
-    """M10: once, after the same prompt."""
+    """Once, after the same prompt."""
     base = summary_prompt("x", stretch("checkpoint", most=CHECKPOINT_TOKENS), NONCE)
     again = shorter_prompt(base, "it was empty")
     assert again.user.startswith(base.user)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from indexerd.core import web_token
@@ -27,6 +27,7 @@ CHALLENGE = "c" * 22
 
 keys = st.binary(min_size=32, max_size=64)
 nonces = st.binary(min_size=NONCE_BYTES, max_size=NONCE_BYTES)
+odd = st.text(st.characters(), max_size=200)  # any character, half ones too
 times = st.floats(min_value=1e9, max_value=1e11)
 
 
@@ -64,12 +65,37 @@ def test_no_character_of_a_token_or_cookie_can_be_another(data: st.DataObject) -
         assert not good_cookie(bad, KEY, 7117, NOW)
 
 
-@given(st.text(max_size=200))
-def test_any_other_text_is_simply_not_good(text: str) -> None:
-    """No error, whatever comes."""
+@given(odd, odd)
+@example("\ud800" * 64, "\udc80")
+@example("\u0660" * 64, "\u0661" * 22)  # digits, but no ASCII
+def test_any_other_text_is_simply_not_good(text: str, other: str) -> None:
+    """No error, whatever comes: not for what is no ASCII, nor for half a character."""
     assert nonce_of(text, KEY, HERE, NOW) is None
     assert not good_cookie(text, KEY, 7117, NOW)
     assert not good_proof(text, KEY, CHALLENGE, HERE)
+    assert not good_proof("0" * 64, KEY, text, other)
+    assert not good_proof(text, KEY, CHALLENGE, other)
+
+
+@given(odd, odd)
+def test_no_address_is_too_odd_and_none_is_another(here: str, there: str) -> None:
+    """What was made for an address is good for that one, whatever it is written with."""
+    token, proof = make_token(KEY, NONCE, here, NOW), make_proof(KEY, CHALLENGE, here)
+    assert proof is not None
+    assert token.isascii()
+    assert nonce_of(token, KEY, here, NOW) is not None
+    assert good_proof(proof, KEY, CHALLENGE, here)
+    assert (nonce_of(token, KEY, there, NOW) is not None) == (here == there)
+    assert good_proof(proof, KEY, CHALLENGE, there) == (here == there)
+
+
+def test_a_number_is_written_in_one_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not with zeros before it, even under a good MAC."""
+    monkeypatch.setattr(web_token, "str", lambda number: f"0{number}", raising=False)
+    token, cookie = make_token(KEY, NONCE, HERE, NOW), make_cookie(KEY, 7117, NOW)
+    monkeypatch.undo()
+    assert nonce_of(token, KEY, HERE, NOW) is None
+    assert not good_cookie(cookie, KEY, 7117, NOW)
 
 
 def test_a_cookie_lasts_thirty_days_with_its_server() -> None:

@@ -232,7 +232,7 @@ def test_an_unknown_method_is_shown_short_and_printable() -> None:
 
 @given(st.lists(st.binary(max_size=8), max_size=12), st.data())
 def test_lines_do_not_depend_on_how_the_bytes_arrive(pieces: list[bytes], data: Any) -> None:
-    """F1, S7: any cut of the stream, inside a character or not, gives the same lines."""
+    """S7: any cut of the stream, inside a character or not, gives the same lines."""
     stream = b"\n".join(pieces)
     lines = wire.Lines(limit=64)
     found: list[bytes] = []

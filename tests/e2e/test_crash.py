@@ -12,7 +12,7 @@ from tests.e2e.world import Session, World, until
 
 
 def test_kill_in_a_loop_loses_nothing_and_repeats_nothing_stored(world: World) -> None:
-    """S0.36, M15: kill -9 at random moments while sessions are indexed.
+    """A1, S0.36, M15: kill -9 at random moments while sessions are indexed.
 
     Every meta file seen is whole; every session is indexed in the end; a session whose answer
     was stored is never asked for again; what was interrupted stays booked.
@@ -100,7 +100,7 @@ def test_an_answer_is_kept_until_the_disk_takes_it(world: World) -> None:
 
 
 def test_nothing_is_paid_for_what_could_not_be_stored(world: World) -> None:
-    """S0.40: a file in the meta directory's place is said to be a problem before any call."""
+    """A3, S0.40: a file in the meta directory's place is said to be a problem before any call."""
     world.scripted()
     world.metas.write_text("in the way")
     session = world.session(turns=5)

@@ -285,7 +285,7 @@ def test_only_growth_counts(world: World) -> None:
 
 
 def test_an_end_in_the_middle_leaves_nothing_behind(world: World) -> None:
-    """W1, S2.20: kill -9 while a model writes: no segment, no torn file; the next one makes it."""
+    """S2.20: kill -9 while a model writes: no segment, no torn file; the next one makes it."""
     world.scripted({"delay": 30})
     world.env |= ENV
     session = world.session(turns=10)
@@ -307,7 +307,7 @@ def test_an_end_in_the_middle_leaves_nothing_behind(world: World) -> None:
 
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGKILL])
 def test_a_digest_that_was_due_outlives_a_restart(world: World, stop: signal.Signals) -> None:
-    """Interfaces 3: every turn's end is looked at, though the daemon was stopped at this one."""
+    """M17: every turn's end is looked at, though the daemon was stopped at this one."""
     world.scripted({"delay": 30})
     world.env |= ENV
     session = world.session(turns=10)

@@ -45,7 +45,10 @@ def google(world: World, server: GeminiServer, *keys: str) -> None:
 def test_answers_and_faults(
     world: World, script: list[str], requests: int, kind: str | None
 ) -> None:
-    """M1 to M14, S0.21 to S0.24: what each answer leads to, with the requests counted."""
+    """What each answer leads to, with the requests counted (S0.21 to S0.24).
+
+    M2, M3, M4, M5, M7, M8, M10, M11, M12, M13, M14; X11: neither key nor text is kept.
+    """
     session = world.session(turns=5)
     with GeminiServer() as server:
         google(world, server)
@@ -103,7 +106,7 @@ def test_what_is_declined_or_unaffordable_is_named_here(world: World) -> None:
 
 
 def test_the_daily_caps_survive_everything(world: World) -> None:
-    """M15: no call is made beyond the cap, in this process, the next, or without caches."""
+    """M15, M16: no call is made beyond the cap, in this process, the next, or without caches."""
     with GeminiServer() as server:
         google(world, server)
         world.env["INDEXERD_BUDGET__DAILY_CALLS"] = "2"
@@ -131,7 +134,7 @@ def test_without_a_key_nothing_leaves(world: World) -> None:
 
 
 def test_what_is_sent_is_what_was_shown(world: World) -> None:
-    """S0.18, ecosystem.md 5: the body sent holds the transcript, redacted, and the schema."""
+    """X5, S0.18: the body sent holds the transcript, redacted, and the schema."""
     secret = "ghp_" + "a1B2c3D4e5" * 4
     session = world.session()
     session.turn(f"Deploy with {secret} please.")

@@ -30,7 +30,7 @@ def check(world: World, open_id: str, closed_id: str) -> None:
 
 @pytest.mark.parametrize("broken", [f"{GOOD}\nbogus_key = 1\n", "[privacy\n", "log = 3\n"])
 def test_exclusions_outlive_a_bad_configuration(tmp_path: Path, broken: str) -> None:
-    """An unknown key, a broken file, one without them: what held at the last good start holds."""
+    """Unknown key, broken file, one without them: what held at the last good start holds (V3)."""
     world = World(tmp_path)
     world.install_pi()
     seen = world.session(cwd="/w")
@@ -63,7 +63,7 @@ def test_a_first_start_goes_by_what_is_sound(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("held", [b"", b"{", b"[]", b'{"privacy": 3}', b'{"privacy": {}}'])
 def test_a_damaged_note_counts_as_none(tmp_path: Path, held: bytes) -> None:
-    """It is written anew by the next good configuration, and never with more rights than 0600."""
+    """V6: a good configuration writes it anew, and never with more rights than 0600."""
     (tmp_path / kept.NAME).write_bytes(held)
     assert kept.load(tmp_path) is None
 

@@ -76,7 +76,7 @@ def test_a_line_that_only_looks_whole_is_found_out(world: World) -> None:
 
 
 def test_a_root_that_is_no_root_any_more_is_let_go(world: World) -> None:
-    """W5, W6: a root dropped by a reload leaves its sessions gone, and nothing hangs."""
+    """W5: a root dropped by a reload leaves its sessions gone, and nothing hangs."""
     other = world.root / "other/agent"
     world.config.parent.mkdir(parents=True)
     world.config.write_text(f'[agents.pi]\nroots = ["{world.pi}", "{other}"]\n')
@@ -96,22 +96,32 @@ def test_a_root_that_is_no_root_any_more_is_let_go(world: World) -> None:
 
 
 def test_a_locked_ledger_is_waited_for(world: World) -> None:
-    """A3, S3.14: a cache that cannot be written degrades the daemon, and does not end it."""
+    """A3, S3.14: a cache that cannot be written degrades the daemon, and does not end it.
+
+    What a file said meanwhile is shown, whether or not the file grows again.
+    """
+    world.scripted()
     session = world.session(turns=5)
     with world.daemon() as process:
         world.wait_meta(session.id)
         other = sqlite3.connect(world.state / "ledger.sqlite", isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         session.talk(2)
+        new = world.session(turns=6)
         until(
             lambda: "state_unwritable" in {p["code"] for p in world.call("status")["problems"]},
             "the problem in the status",
         )
+        assert world.call("status")["state"] == "degraded"
         assert world.call("resolve", ref=session.id)["sessionId"] == session.id
         other.execute("ROLLBACK")
         other.close()
+        until(lambda: world.row(session.id)["userMessageCount"] == 7, "what was said meanwhile")
+        until(lambda: world.row(new.id).get("userMessageCount") == 6, "the session that began")
+        world.wait_meta(new.id)
         until(lambda: world.call("status")["state"] == "ok", "the end of the problem")
         assert process.poll() is None
+    assert [call["session"] for call in world.calls()] == [session.id, new.id]
 
 
 def test_a_session_moved_to_another_root_keeps_its_meta_file(world: World) -> None:

@@ -131,7 +131,7 @@ def test_a_log_without_its_index_says_what_helps(world: World) -> None:
 
 
 def test_a_copied_sub_agent_is_no_problem(world: World, home: Path) -> None:
-    """S1.16: a fork has its origin's sub-agents; a session that is there twice is told of."""
+    """F16, S1.16: a fork has its origin's sub-agents; a session that is there twice is told of."""
     origin = ClaudeSession(home)
     origin.turn("The first prompt.")
     fork = origin.fork()

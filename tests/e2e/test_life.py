@@ -25,7 +25,7 @@ def test_a_second_daemon_names_the_first_and_ends(world: World) -> None:
 
 
 def test_signals_end_reload_and_clean_up(world: World) -> None:
-    """V1: SIGTERM and SIGINT end with 0 and remove the socket; SIGHUP reads the settings anew."""
+    """V1, C3: SIGTERM and SIGINT end with 0, the socket is removed; SIGHUP reads settings anew."""
     for number in (signal.SIGTERM, signal.SIGINT):
         with world.daemon() as process:
             process.send_signal(number)
@@ -66,7 +66,7 @@ def test_a_bad_configuration_keeps_lookups_alive(world: World) -> None:
 
 
 def test_our_files_are_private_whatever_the_umask(world: World) -> None:
-    """S2.22, A8: directories 0700, files 0600, the socket owner-only."""
+    """S2, S2.22, A8: directories 0700, files 0600, the socket owner-only."""
     session = world.session(turns=5)
     old = os.umask(0)
     try:
@@ -172,7 +172,7 @@ def test_secrets_reach_neither_files_nor_state(world: World) -> None:
 
 
 def test_logs_are_lines_of_json_and_can_be_followed(world: World) -> None:
-    """interfaces.md 6: every line has ts, level and event; no text of a session is in the log."""
+    """X11: every line has ts, level and event (interfaces.md 6); no text of a session is there."""
     session = world.session()
     session.turn("A very particular xylophone request.")
     session.talk(5)

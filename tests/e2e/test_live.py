@@ -148,7 +148,7 @@ def test_roots_that_come_late_go_and_come_back(bare_world: World) -> None:
 
 
 def test_a_migration_in_place_and_a_move_cost_nothing_but_a_reading(world: World) -> None:
-    """S1.11, F13, F14: a file rewritten with new ids or moved keeps its session and meta file."""
+    """S1.11, F11, F14: a file rewritten with new ids or moved keeps its session and meta file."""
     world.scripted()
     session = world.session(turns=5)
     with world.daemon():
@@ -169,7 +169,7 @@ def test_a_migration_in_place_and_a_move_cost_nothing_but_a_reading(world: World
 
 
 def test_meta_files_of_other_hands_are_respected(world: World) -> None:
-    """S0.38, S0.39, Q4: a foreign meta file counts; a broken one is missing, and written anew."""
+    """A10, S0.38, S0.39, Q4: a foreign meta file counts; a broken one is missing, written anew."""
     world.scripted()
     session = world.session(turns=6)
     world.metas.mkdir(parents=True)

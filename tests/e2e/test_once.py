@@ -122,7 +122,7 @@ def test_only_the_current_branch_counts(world: World) -> None:
 
 
 def test_failures_are_reported_with_their_kind_and_exit_code(world: World) -> None:
-    """interfaces.md 4: 75 when all that failed may be tried again, 1 when something may not."""
+    """M13: 75 when all that failed may be tried again, 1 when something may not."""
     world.scripted({"error": "provider"})
     session = world.session(turns=5)
 
@@ -146,7 +146,7 @@ def test_without_any_model_nothing_fails(world: World) -> None:
 
 
 def test_old_sessions_stay_on_this_machine(world: World) -> None:
-    """interfaces.md 2: older than `backfill_days` means a local model, until used again."""
+    """interfaces.md 2: older than `backfill_days` means a local model, until used again (M16)."""
     world.scripted()
     world.env["INDEXERD_MODEL_KEYS"] = '["scripted/test", "local/extractive"]'
     old = world.session(turns=0)

@@ -308,7 +308,7 @@ def _resting(world: World) -> bool:
 
 
 def test_an_emptied_file_is_a_new_session_of_pi(world: World) -> None:
-    """S1.3, F12: an emptied file keeps its session, until pi makes another one of it."""
+    """S1.3: an emptied file keeps its session, until pi makes another one of it."""
     with world.daemon():
         with live(world, "--k", "6", "--delay", "20", "--branch-every", "0") as pi:
             list(pi.entries())

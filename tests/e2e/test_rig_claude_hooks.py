@@ -105,7 +105,7 @@ def _text(message: dict[str, Any]) -> str:
 
 
 def test_a_reference_in_claude(bare_world: World) -> None:
-    """S0.53, X8: what was meant is behind the user's text; the next turn keeps every byte of it."""
+    """S0.53: what was meant is behind the user's text; the next turn keeps every byte of it."""
     with watched(bare_world, "claude") as (isle, eye):
         hooked = Hooked(isle)
         past, name = hooked.past(eye)

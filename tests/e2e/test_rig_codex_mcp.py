@@ -146,7 +146,7 @@ def _ready(told: dict[str, Any]) -> bool:
 
 
 def test_a_reference_in_codex(bare_world: World) -> None:
-    """S0.53, X8: with trusted hooks the block is behind the user's text; no byte changes later."""
+    """S0.53: with trusted hooks the block is behind the user's text; no byte changes later."""
     with watched(bare_world, "codex") as (isle, eye):
         put_in = Integrated(isle)
         past, name = _past(eye, isle)

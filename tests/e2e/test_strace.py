@@ -178,7 +178,7 @@ def traced(world: World) -> Iterator[list[Call]]:
 
 @pytest.mark.parametrize("mode", ["auto", "poll"])
 def test_nothing_of_the_agents_is_written_or_locked(world: World, mode: str) -> None:
-    """S1.10, S3.9: started, followed, looked up, renamed, undone, deleted: all by reading."""
+    """W13, S1.10, S3.9: started, followed, looked up, renamed, undone, deleted: all by reading."""
     stores = Stores(world)
     world.env |= {"INDEXERD_WATCH__MODE": mode, "INDEXERD_MIN_NEW_USER_MESSAGES": "2"}
     with traced(world) as calls, closing(sqlite3.connect(stores.rows.path)) as owner:

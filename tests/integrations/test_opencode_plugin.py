@@ -94,7 +94,7 @@ def test_a_helpers_prompt_asks_nothing(env: dict[str, str], socket: Path) -> Non
 
 @needs_node
 def test_a_resumed_session_gets_its_context_once(env: dict[str, str], socket: Path) -> None:
-    """S4: behind the first prompt of an older session, once in a process; never in a new one."""
+    """Behind the first prompt of an older session, once in a process; never in a new one."""
     again = [prompt("Go on.", session=one) for one in ("old", "old", "new", "old", "other")]
     with daemon(socket) as server:
         found = run(env, *again, begun={"old": [{}], "other": [{}]})

@@ -132,7 +132,7 @@ def test_a_directory_that_is_not_there_has_none(cwd: str) -> None:
 
 
 def test_the_list_is_bounded(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """X9: a pattern may match any number of files; what is nearest stays."""
+    """A pattern may match any number of files; what is nearest stays."""
     monkeypatch.setattr(instructions, "NAMES_MAX", 5)
     for n in range(9):
         put(repo / f"docs/{n}.md")

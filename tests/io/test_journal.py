@@ -118,7 +118,7 @@ def test_a_torn_last_row_is_passed_over(path: Path, torn: bytes) -> None:
 
 @pytest.mark.parametrize("line", [b"null", b"[]", b'"x"', b"5", b"", b" ", b"9" * 5000, b"{]"])
 def test_lines_that_are_no_rows_are_passed_over(path: Path, line: bytes) -> None:
-    """F4: whatever stands there, the rows around it are found."""
+    """M15: whatever stands there, the rows around it are found."""
     path.write_bytes(b'{"n":1}\n' + line + b'\n{"n":2}\n')
 
     assert list(Journal(path).rows()) == [{"n": 1}, {"n": 2}]

@@ -158,7 +158,7 @@ def test_forgetting(ledger: Ledger) -> None:
 
 
 def test_notes_are_kept_by_topic_and_key(path: Path) -> None:
-    """M13, M15: back-off and breaker over a restart; None drops."""
+    """M13: what is noted, back-offs above all, survives a restart; None drops."""
     ledger = Ledger(path)
     ledger.note("retry", "a", b"1")
     ledger.note("retry", "b", b"\x00\xff")

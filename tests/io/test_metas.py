@@ -304,7 +304,7 @@ def edited(edits: list[tuple[str, str, Any]], damage: list[tuple[float, int, byt
 @given(edits=EDITS, damage=st.just([]) | DAMAGE)
 @settings(max_examples=500, deadline=None)
 def test_edited_by_any_hand(edits: list[Any], damage: list[Any]) -> None:
-    """A12, X12: a hand-edited file gives a meta file that can be written again, or our error."""
+    """X12: a hand-edited file gives a meta file that can be written again, or our error."""
     data = edited(edits, damage)
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "a1.meta.json"

@@ -102,7 +102,7 @@ CHANGES: dict[str, Callable[[Rows], None]] = {
 def test_every_change_is_told_and_no_other_session_is(
     tmp_path: Path, change: str, logged: bool
 ) -> None:
-    """F17 in a database: inserted, updated, deleted, hidden: the signature of that one differs."""
+    """Inserted, updated, deleted, hidden: the signature of that one differs."""
     rows = two(tmp_path / "opencode.db", SCHEMA + EVENTS if logged else SCHEMA)
     if logged:
         rows.event("ses_b")

@@ -187,7 +187,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_every_change_is_told_and_no_other_session_is(storage: Storage, change: str) -> None:
-    """F17 in a tree: the session's file, its messages, the newest messages' parts."""
+    """In the session's file, its messages, the newest messages' parts."""
     storage.session("ses_b")
     storage.said("msg_b", "user", "hello", session="ses_b")
     tree, path = Tree(str(storage.root)), path_of(storage)

@@ -158,7 +158,7 @@ def test_neighbours_are_not_nested(tmp_path):
 
 
 def test_a_root_where_the_outer_one_does_not_go(tmp_path):
-    """A root in a hidden directory of another root is a root of its own."""
+    """A root in a hidden directory of another root is a root of its own (C6)."""
     hidden = touch(tmp_path / ".pi" / "sessions" / "s.jsonl")
     plain = touch(tmp_path / "s.jsonl")
     assert paths(scan([str(tmp_path), str(hidden.parent)])) == {hidden, plain}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from indexerd.io.stores import Store
+from indexerd.io.stores import Kind, Store
 from indexerd.io.stores import stores as every_store
 from indexerd.settings import Agent, Agents, Settings
 
@@ -162,3 +162,34 @@ def test_neighbours_with_one_beginning_are_two(home: Path) -> None:
     assert first.holds(f"{home}/.pi/agent/sessions/--x--/s.jsonl")
     assert not first.holds(f"{home}/.pi/agent/sessions-old/s.jsonl")
     assert not first.holds(f"{home}/.pi/agent/s.jsonl")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--w--/../../../../outside/s.jsonl",
+        "../sessions-old/s.jsonl",
+        "--w--/../--secret--/s.jsonl",
+        "--w--/./s.jsonl",
+        "--w--//s.jsonl",
+        "--w--/..",
+    ],
+)
+def test_a_path_that_leads_up_again_is_in_no_store(home: Path, words: str) -> None:
+    """X12: a meta file says where its session is, and any hand may have written that."""
+    [first] = [one for one in stores(Settings(), {}, home) if one.sessions.endswith("/sessions")]
+    path = f"{first.sessions}/{words}"
+
+    assert not first.holds(path)
+    assert not first.takes(path)
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+@pytest.mark.parametrize("name", ["s.jsonl", "..s.jsonl", "a..b.jsonl", "...jsonl", "\udcff.jsonl"])
+def test_a_name_with_dots_is_a_name(kind: Kind, name: str) -> None:
+    """X12, W14: only whole parts of a path lead elsewhere; no kind of store takes `..`."""
+    store = Store("pi", "/s", "/m", kind)
+    assert store.holds(f"/s/{name}")
+    assert store.holds("/s/")
+    for path in (f"/s/../{name}", "/s/a/../b.json", "/s/..", "/s/a/../../o.jsonl.zst"):
+        assert not store.takes(path)

@@ -263,7 +263,7 @@ def delete_and_recreate(path: Path) -> None:
 def test_a_file_that_does_not_continue_is_read_from_its_start(
     file: Path, change: Change, verdicts: set[Verdict], half: bytes, *, restarted: bool
 ) -> None:
-    """F10 to F13: whatever was done to it, all its lines now come, and none from before."""
+    """F10, F11, F12, F13: whatever was done to it, all its lines now come, and none from before."""
     file.write_bytes(WAS + half)
     tail = Tail()
     tail.read(str(file))

@@ -172,7 +172,7 @@ def test_files_are_private_whatever_the_umask(tmp_path: Path) -> None:
 
 
 def test_a_torn_line_spoils_no_other(tmp_path: Path) -> None:
-    """F2: after a crash inside a write, the next line begins on its own."""
+    """After a crash inside a write, the next line begins on its own."""
     path = tmp_path / "x.jsonl"
     path.write_bytes(b'whole\n{"tor')
 

@@ -318,7 +318,7 @@ def test_launchd_plist(tmp_path: Path) -> None:
 
 
 def test_launchd_commands(tmp_path: Path) -> None:
-    """Loaded once; a changed plist is loaded anew, and again while the old one is still going."""
+    """V11: loaded once; a changed plist is loaded anew, and again while the old one is going."""
     gone = Recorder(print=units.Ran(113, err="Could not find service"))
     install(host(tmp_path, gone, "darwin"))
     target, path = "gui/1000/io.indexerd", tmp_path / "Library/LaunchAgents/io.indexerd.plist"

@@ -91,7 +91,7 @@ def test_suffixes_are_an_argument(ear, tmp_path):
 
 
 def test_our_own_reads_are_silent(ear, tmp_path):
-    """Opening, reading, listing and statting wake nobody (ecosystem trap 1)."""
+    """W11: opening, reading, listing and statting wake nobody (ecosystem trap 1)."""
     (tmp_path / "d").mkdir()
     path = tmp_path / "d" / "s.jsonl"
     append(path)
@@ -391,7 +391,7 @@ def test_limits(words, tmp_path):
 
 @pytest.mark.parametrize("words", FAULTS)
 def test_faults(words, tmp_path):
-    """Lost events, dead threads and scarce descriptors are survived and said (W1, W2, W4, W9)."""
+    """Lost events, dead threads, scarce descriptors are survived, and said (W1, W2, W4, W8, W9)."""
     child(*words.split(), tmp_path)
 
 

@@ -1,11 +1,14 @@
-"""The web view's key and place: private, whole, and believed only where they are ours alone."""
+"""The web view's place and page: private, whole, and believed only where they are ours alone."""
 
 from __future__ import annotations
 
 import json
 import os
 import stat
-import threading
+import subprocess
+import sys
+from collections.abc import Iterator
+from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -13,9 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from indexerd.errors import AccessError, WriteError
-from indexerd.io.web_place import Running, announce, announced, lasting_key, withdraw
+from indexerd.io.web_place import Running, announce, announced, drop_page, put_page, withdraw
 
-HERE = Running("http://127.0.0.1:7117", 4711, bytes(range(32)))
+HERE = Running("http://127.0.0.1:7117", os.getpid(), bytes(range(32)))
 
 
 def mode(path: Path) -> int:
@@ -23,96 +26,149 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_the_key_is_made_once_and_for_us_alone(tmp_path: Path) -> None:
-    """32 bytes, 0600, in a directory made for it; the same one at every later start."""
-    state = tmp_path / "new" / "state"
-    key = lasting_key(state)
-    assert len(key) == 32
-    assert key != bytes(32)
-    assert mode(state / "web.key") == 0o600
-    assert mode(state) == 0o700
-    assert lasting_key(state) == key
-    assert [one.name for one in state.iterdir()] == ["web.key"]
+def place(state: Path, pid: int = HERE.pid) -> Path:
+    """Where the server of a process says where it is."""
+    return state / f"web-{pid}.json"
 
 
-def test_two_that_start_at_once_have_one_key(tmp_path: Path) -> None:
-    """Whoever comes second takes the first one's."""
-    found: list[bytes] = []
-    gate = threading.Barrier(8)
-
-    def start() -> None:
-        gate.wait(10)
-        found.append(lasting_key(tmp_path))
-
-    threads = [threading.Thread(target=start) for _ in range(8)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join(20)
-    assert len(found) == 8
-    assert len(set(found)) == 1
-    assert [one.name for one in tmp_path.iterdir()] == ["web.key"]
+def ended() -> int:
+    """A process that was, and is no more."""
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait(30)
+    return child.pid
 
 
-@pytest.mark.parametrize("bits", [0o640, 0o604, 0o660, 0o666])
-def test_a_key_that_others_could_read_is_refused(tmp_path: Path, bits: int) -> None:
-    """It may have been read already: it is not made private after the fact, but refused."""
-    lasting_key(tmp_path)
-    (tmp_path / "web.key").chmod(bits)
-    with pytest.raises(AccessError, match="not ours alone"):
-        lasting_key(tmp_path)
-
-
-def test_a_key_behind_a_link_or_of_another_size_is_refused(tmp_path: Path) -> None:
-    """So is a directory, and a pipe does not hang it."""
-    real = tmp_path / "real"
-    lasting_key(real)
-    for name in ("link", "short", "folder", "pipe"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "link" / "web.key").symlink_to(real / "web.key")
-    (tmp_path / "short" / "web.key").write_bytes(b"short")
-    (tmp_path / "short" / "web.key").chmod(0o600)
-    (tmp_path / "folder" / "web.key").mkdir()
-    os.mkfifo(tmp_path / "pipe" / "web.key", 0o600)
-    for name in ("link", "short", "folder", "pipe"):
-        with pytest.raises(AccessError):
-            lasting_key(tmp_path / name)
+@pytest.fixture
+def another() -> Iterator[int]:
+    """A process that runs."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        yield child.pid
+        child.kill()
 
 
 def test_where_nothing_can_be_written_the_path_is_named(tmp_path: Path) -> None:
     """A file where the directory should be."""
     (tmp_path / "state").write_text("in the way")
-    with pytest.raises((AccessError, WriteError), match=r"web\.key"):
-        lasting_key(tmp_path / "state")
+    with pytest.raises((AccessError, WriteError), match=r"web-\d+\.json"):
+        announce(tmp_path / "state", HERE)
+    with pytest.raises((AccessError, WriteError), match=r"web-open\.html"):
+        put_page(tmp_path / "state", "http://127.0.0.1:1/")
+    assert announced(tmp_path / "state") == []
 
 
 def test_a_server_says_where_it_is_and_takes_it_back(tmp_path: Path) -> None:
-    """What is read is what was said; at the end nothing of it is left."""
-    assert announced(tmp_path) is None
-    announce(tmp_path, HERE)
-    assert announced(tmp_path) == HERE
-    assert mode(tmp_path / "web.json") == 0o600
-    assert json.loads((tmp_path / "web.json").read_bytes()).keys() == {"url", "pid", "boot"}
-    withdraw(tmp_path, HERE)
-    assert list(tmp_path.iterdir()) == []
-    withdraw(tmp_path, HERE)
+    """What is read is what was said, in a directory made for it; at the end nothing is left."""
+    state = tmp_path / "new" / "state"
+    assert announced(state) == []
+    announce(state, HERE)
+    assert announced(state) == [HERE]
+    assert mode(state) == 0o700
+    assert mode(place(state)) == 0o600
+    assert json.loads(place(state).read_bytes()).keys() == {"url", "pid", "boot"}
+    withdraw(state, HERE)
+    assert list(state.iterdir()) == []
+    withdraw(state, HERE)
 
 
-def test_the_later_server_counts(tmp_path: Path) -> None:
-    """It writes over what the earlier one said, and that one does not take it back."""
-    later = Running("http://[::1]:7118", 4712, bytes(32))
+def test_of_two_servers_the_one_that_runs_is_found(tmp_path: Path, another: int) -> None:
+    """The later comes first; when it ends, the earlier is there as before."""
+    later = Running("http://[::1]:7118", another, bytes(32))
     announce(tmp_path, HERE)
     announce(tmp_path, later)
-    withdraw(tmp_path, HERE)
-    assert announced(tmp_path) == later
+    os.utime(place(tmp_path), ns=(1, 1))
+    assert announced(tmp_path) == [later, HERE]
+    withdraw(tmp_path, later)
+    assert announced(tmp_path) == [HERE]
 
 
-def test_a_place_that_others_could_write_is_not_believed(tmp_path: Path) -> None:
+def test_what_was_killed_is_forgotten(tmp_path: Path) -> None:
+    """Its file counts for nothing, and the next server removes it."""
+    gone = Running("http://127.0.0.1:7118", ended(), bytes(32))
+    announce(tmp_path, gone)
+    assert announced(tmp_path) == []
+    assert place(tmp_path, gone.pid).exists()
+    announce(tmp_path, HERE)
+    assert [one.name for one in tmp_path.iterdir()] == [place(tmp_path).name]
+
+
+def test_a_file_speaks_for_its_own_process(tmp_path: Path) -> None:
+    """One that names another, or is not called as ours are, is none."""
+    announce(tmp_path, HERE)
+    held = place(tmp_path).read_bytes()
+    place(tmp_path).unlink()
+    for name in ("web-1.json", f"web-0{HERE.pid}.json", "web-x.json", "web.json"):
+        (tmp_path / name).touch(0o600)
+        (tmp_path / name).write_bytes(held)
+    assert announced(tmp_path) == []
+
+
+@pytest.mark.parametrize("bits", [0o640, 0o604, 0o622, 0o666])
+def test_a_place_that_others_could_read_or_write_is_not_believed(tmp_path: Path, bits: int) -> None:
     """Else a token would be made with somebody else's key, for somebody else's address."""
     announce(tmp_path, HERE)
-    (tmp_path / "web.json").chmod(0o622)
-    with pytest.raises(AccessError):
-        announced(tmp_path)
+    place(tmp_path).chmod(bits)
+    assert announced(tmp_path) == []
+
+
+def test_what_is_no_file_of_ours_is_not_believed(tmp_path: Path) -> None:
+    """A link, a directory; and a pipe does not hang it."""
+    for name in ("real", "link", "folder", "pipe"):
+        (tmp_path / name).mkdir()
+    announce(tmp_path / "real", HERE)
+    place(tmp_path / "link").symlink_to(place(tmp_path / "real"))
+    place(tmp_path / "folder").mkdir()
+    os.mkfifo(place(tmp_path / "pipe"), 0o600)
+    for name in ("link", "folder", "pipe"):
+        assert announced(tmp_path / name) == []
+
+
+# -- the page that leads there -------------------------------------------------------------------
+
+
+class Page(HTMLParser):
+    """Where a page leads."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ways: list[str | None] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note the way."""
+        held = dict(attrs)
+        if tag == "a":
+            self.ways.append(held["href"])
+        if held.get("http-equiv") == "refresh":
+            self.ways.append((held["content"] or "").removeprefix("0; url="))
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["http://127.0.0.1:1/s/a%20b?find=x&token=a.b", "http://127.0.0.1:1/\"><script>'&lt;"],
+)
+def test_a_page_leads_to_an_address_and_is_ours_alone(tmp_path: Path, address: str) -> None:
+    """By itself and by a link; whatever is in the address is no markup."""
+    path = put_page(tmp_path, "http://127.0.0.1:1/old")
+    path = put_page(tmp_path, address)
+    assert mode(path) == 0o600
+    assert Page(path.read_text()).ways == [address, address]
+    assert "<script" not in path.read_text()
+    assert [one.name for one in tmp_path.iterdir()] == ["web-open.html"]
+
+
+def test_the_page_is_removed_by_whom_it_leads_to(tmp_path: Path) -> None:
+    """Not by another server that ends, nor for another's token."""
+    path = put_page(tmp_path, "http://127.0.0.1:1/?a&token=abc")
+    for words in ("http://127.0.0.1:2/", "def"):
+        drop_page(tmp_path, words)
+        assert path.exists()
+    drop_page(tmp_path, "?a&token=abc")
+    assert not path.exists()
+    drop_page(tmp_path, "abc")
+
+
+# -- what files say ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -130,23 +186,23 @@ def test_a_place_that_others_could_write_is_not_believed(tmp_path: Path) -> None
 )
 def test_only_an_address_on_this_machine_is_a_place(tmp_path: Path, url: str | None) -> None:
     """Whatever the file says: no proof is asked of anybody else."""
-    path = tmp_path / "web.json"
-    path.write_text(json.dumps({"url": url, "pid": 1, "boot": "00" * 32}))
+    path = place(tmp_path)
+    path.write_text(json.dumps({"url": url, "pid": HERE.pid, "boot": "00" * 32}))
     path.chmod(0o600)
-    assert announced(tmp_path) is None
+    assert announced(tmp_path) == []
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(held=st.binary(max_size=300) | st.just(b"[" * 3000))
 def test_a_file_that_says_nothing_is_none(tmp_path: Path, held: bytes) -> None:
     """Torn, empty or foreign: there is no server, and no error."""
-    path = tmp_path / "web.json"
+    path = place(tmp_path)
     path.touch(0o600)
     path.write_bytes(held)
-    assert announced(tmp_path) is None
+    assert announced(tmp_path) == []
 
 
-def test_neither_key_shows_itself(tmp_path: Path) -> None:
+def test_the_key_does_not_show_itself(tmp_path: Path) -> None:
     """Not where a value is printed by mistake."""
     announce(tmp_path, HERE)
     assert HERE.boot.hex() not in repr(announced(tmp_path))

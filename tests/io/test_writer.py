@@ -232,7 +232,7 @@ def test_content_that_readers_would_refuse_is_not_written(held: Path) -> None:
 
 
 def test_expectation(held: Path) -> None:
-    """Q4: a file that changed, came or went since the snapshot is a Conflict, and stays."""
+    """M19, Q4: a file that changed, came or went since the snapshot is a Conflict, and stays."""
     one, path = MetaWriter(), path_in(held)
     stamp = metas.stamp(path)
     assert one.write_meta(held, meta(1), expect=None) == Conflict(path, stamp)
@@ -247,7 +247,7 @@ def test_expectation(held: Path) -> None:
 
 
 def test_expectation_holds_until_the_rename(held: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Q4: the older extension's rename while our bytes are on their way to the disk wins."""
+    """M19, Q4: the older extension's rename while our bytes are on their way to the disk wins."""
     path = path_in(held)
 
     def meanwhile(fd: int) -> None:
@@ -282,7 +282,7 @@ def test_directory_held_by_another_is_waited_for(held: Path) -> None:
 
 
 def test_sweep_removes_what_dead_writers_left(held: Path) -> None:
-    """S0.37: temps of dead writers go, ours and the older extension's; all else stays."""
+    """A1, S0.37: temps of dead writers go, ours and the older extension's; all else stays."""
     old = SESSION + ".meta.json"
     stale = [
         f".{SESSION}.{DEAD_PID}.1.tmp",

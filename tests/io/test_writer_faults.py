@@ -249,7 +249,7 @@ def test_content_of_another_process_is_fsynced_once_before_it_counts(
 
 
 def test_steps_and_flags_of_a_write(driver: Driver, held: Path) -> None:
-    """A9: a dot-named temp beside the target, exclusive, no link followed, closed on exec.
+    """A2, A9: a dot-named temp beside the target, exclusive, no link followed, closed on exec.
 
     And the order that survives a power cut: write, fsync, close, rename, fsync of the directory.
     """

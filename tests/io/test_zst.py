@@ -154,7 +154,7 @@ def test_single_lines_are_read_at_their_places(
 
 
 def test_what_is_no_session_is_unreadable(tmp_path: Path) -> None:
-    """F9: garbage, links, directories and missing files are said to be that."""
+    """X2, X3: garbage, links, directories and missing files are said to be that."""
     garbage = tmp_path / "g.jsonl.zst"
     garbage.write_bytes(b"\x28\xb5\x2f\xfd" + b"garbage" * 99)
     link = tmp_path / "l.jsonl.zst"
@@ -173,7 +173,7 @@ def test_what_is_no_session_is_unreadable(tmp_path: Path) -> None:
 
 
 def test_a_failed_reading_has_taken_nothing(tmp_path: Path) -> None:
-    """F9: once the file is whole again, reading goes on where it had stopped."""
+    """F21: once the file is whole again, reading goes on where it had stopped."""
     data = numbered(60_000)
     path = pack(tmp_path / "s.jsonl.zst", data)
     whole, tail = path.read_bytes(), zst.tail()

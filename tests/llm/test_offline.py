@@ -76,7 +76,7 @@ def test_a_stretch_is_summed_up_in_plain_words() -> None:
 
 
 def test_the_deadline_holds() -> None:
-    """M1: past its time it says so, and leaves the event loop in order."""
+    """M2: past its time it says so, and leaves the event loop in order."""
     with pytest.raises(DeadlineError, match="within 0 s"):
         ask(LONG, seconds=0)
 

@@ -114,7 +114,7 @@ def test_openais_own_models_get_their_own_words() -> None:
 
 
 def test_every_failure_has_its_type(server: OpenAIServer) -> None:
-    """M1, M3-M8, M11, M14: statuses, errors inside a 200, refusals, size, redirects."""
+    """M1, M3, M4, M5, M6, M7, M8, M11, M14: statuses, errors in a 200, refusals, redirects."""
     wanted = {
         "ProviderError": [
             *("reset", "close", "short_body", "wrong_length", "broken_json", "nested"),

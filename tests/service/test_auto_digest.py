@@ -223,7 +223,7 @@ def test_a_single_pass_ends_although_something_fails(bench: Bench) -> None:
 
 
 def test_a_defect_is_logged_and_does_not_end_anything(bench: Bench) -> None:
-    """A1: what no error of ours says is told as a defect; the next session is looked at."""
+    """What no error of ours says is told as a defect; the next session is looked at."""
     bench.session.talk(30)
 
     class Broken(Scripted):

@@ -88,7 +88,7 @@ def known(files: Files) -> dict[str, tuple[Card, list[tuple[Any, ...]], str | No
 
 
 class FilesMachine(RuleBasedStateMachine):
-    """Any order of what clients, users and file systems do."""
+    """Any order of what clients, users, file systems do: F2, F10, F11, F12, F13, F14, F15, F18."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -567,7 +567,7 @@ def test_the_audit_says_who_asked_and_what_range_was_sent(bench: Bench) -> None:
 
 
 def test_a_range_is_bounded_in_the_audit(bench: Bench) -> None:
-    """X5, S2.24: an id is any text in a session file; of a long one no more than a name is kept."""
+    """S2.24: an id is any text in a session file; of a long one no more than a name is kept."""
     bench.session.last = bench.session.say("user", "Ask.")
     bench.session.say("assistant", "Done.")
     lines = bench.session.path.read_text()
@@ -619,7 +619,7 @@ class Hanging(Scripted):
 
 @pytest.mark.parametrize("reply", [Delayed(30.0), answer("## Goal\n- Build it.")])
 def test_a_cancelled_call_is_in_the_audit(bench: Bench, reply: Answer) -> None:
-    """S2.24: a purge, or the end of the daemon, takes nothing back of what was sent.
+    """M17, S2.24: a purge, or the end of the daemon, takes nothing back of what was sent.
 
     It comes before the answer, or while what that cost is put down.
     """
@@ -634,7 +634,7 @@ def test_a_cancelled_call_is_in_the_audit(bench: Bench, reply: Answer) -> None:
 
 
 def test_a_defect_of_a_model_is_in_the_audit_without_its_words(bench: Bench) -> None:
-    """S2.24, X5: of an error that is none of ours only the name is told."""
+    """S2.24, X11: of an error that is none of ours only the name is told."""
     told(bench, 0)
 
     class Broken(Scripted):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from indexerd.agents import pi
 from indexerd.errors import NotFoundError
-from indexerd.service import exports
+from indexerd.service import exports, live, live_told, views
 from indexerd.service.live import IDLE_SECONDS, OPEN_MAX, LiveSessions
 from indexerd.settings import Settings
 from tests.core.tree_sessions import entry, said, session
@@ -97,18 +97,41 @@ def applied(page: Document, told: Document) -> Document:
     if told.keys() == {"version", "base"}:
         assert told["version"] == page["version"]
         return page
-    known = {node["row"]: node for node in page["nodes"]}
-    known |= {node["row"]: node for node in told["nodes"]}
+    old, order = page["nodes"], [node["row"] for node in page["nodes"]]
+    known: dict[int, Document] = {node["row"]: node for node in old}
+    over = {node["row"]: order[node["above"]] if node["above"] >= 0 else -1 for node in old}
+    rows = spliced(order, told["rows"])
+    places = {row: place for place, row in enumerate(rows)} | {-1: -1}
+    brought = {node["row"]: node for node in told["nodes"]}
     nodes = [
-        {key: value for key, value in known[row].items() if key != "active"} | {"above": above}
-        for row, above in zip(told["rows"], told["above"], strict=True)
+        dict(brought[row]) if row in brought else known[row] | {"above": places[over[row]]}
+        for row in rows
     ]
-    place = told["leaf"]
+    for node in nodes:
+        node.pop("active", None)
+    beats, by = told["beats"], len(rows) - len(order)
+    held = page["beats"]
+    stay = len(held) - beats["end"]
+    held = held[:stay] + [moved(beat, by) for beat in held[stay:]]
+    found: Document = page | told | {"nodes": nodes, "beats": spliced(held, beats)}
+    place = found["leaf"]
     while place >= 0:
         nodes[place]["active"] = True
         place = nodes[place]["above"]
-    rest = {key: value for key, value in told.items() if key not in ("base", "rows", "above")}
-    return rest | {"nodes": nodes}
+    return {key: value for key, value in found.items() if key not in ("base", "rows")}
+
+
+def spliced(held: list[Any], told: dict[str, Any]) -> list[Any]:
+    """A list, patched."""
+    assert told["keep"] + told["end"] <= len(held)
+    return [*held[: told["keep"]], *told["put"], *held[len(held) - told["end"] :]]
+
+
+def moved(beat: dict[str, Any], by: int) -> dict[str, Any]:
+    """A beat, so many places further on."""
+    found = beat | {"first": beat["first"] + by, "last": beat["last"] + by}
+    labels = [place + by for place in beat.get("labels", ())]
+    return found | ({"labels": labels} if labels else {})
 
 
 def content(found: Document) -> Document:
@@ -171,8 +194,8 @@ class Writer:
         self._lines += [whole[:cut], made] if cut else [made]
 
 
-@settings(max_examples=25, deadline=None)
-@given(st.lists(st.tuples(STEPS, st.integers(0, 3)), min_size=1, max_size=9))
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.tuples(STEPS, st.integers(0, 5)), min_size=1, max_size=9))
 def test_a_page_that_is_patched_shows_what_a_new_one_shows(
     steps: list[tuple[tuple[Any, ...], int]],
 ) -> None:
@@ -198,7 +221,9 @@ def test_only_what_is_new_is_told(world: World) -> None:
     world.append(said("c", "b", "user", "On."))
     told = world.ask(first["version"])
     assert [node["id"] for node in told["nodes"]] == ["c"]
-    assert (told["rows"], told["above"], told["leaf"]) == ([0, 1, 2], [-1, 0, 1], 2)
+    assert (told["rows"], told["leaf"]) == ({"keep": 2, "put": [2], "end": 0}, 2)
+    assert [node["above"] for node in told["nodes"]] == [1]
+    assert (told["beats"]["keep"], len(told["beats"]["put"])) == (2, 1)
     assert told["base"] == first["version"] != told["version"]
     assert told["version"].split(".")[0] == first["version"].split(".")[0]
     assert world.ask(told["version"]) == {"version": told["version"], "base": told["version"]}
@@ -240,6 +265,71 @@ def test_an_append_reads_nothing_old(world: World, monkeypatch: pytest.MonkeyPat
     assert set(parsed) == {"new"}
 
 
+def test_nothing_new_reads_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as no file has changed, and nothing that is stored, no story is made again."""
+    first = world.ask()
+    made: list[int] = []
+
+    def counted(*given: Any) -> Any:
+        made.append(1)
+        return views.take(*given)
+
+    monkeypatch.setattr(live, "take", counted)
+    version = first["version"]
+    assert world.ask(version) == {"version": version, "base": version}
+    assert content(world.ask()) == content(first)  # somebody else looks
+    assert not made
+    world.append(said("c", "b", "user", "On."))
+    told = world.ask(version)
+    assert len(told["nodes"]) == len(made) == 1
+    notes = world.home / ".pi/agent/sessions-meta"
+    notes.mkdir()
+    (notes / "s1.user.json").write_text(json.dumps({"labels": {"c": "here"}}))
+    told = world.ask(told["version"])
+    assert [node["label"] for node in told["nodes"]] == ["here"]
+    world.ask(told["version"], live={"daemon": False})
+    assert len(made) == 3
+
+
+def test_what_comes_between_moves_what_stands_after_it(world: World) -> None:
+    """A branch goes on that is not the last: of what is below it only the places are others."""
+    world.append(said("c", "b", "user", "Left."), said("d", "b", "user", "Right.", at=2))
+    world.append(entry("label", "l", "d", targetId="d", label="here"))
+    page = world.ask()
+    world.append(said("e", "c", "assistant", "Further left."), said("f", "e", "user", "On."))
+    told = world.ask(page["version"])
+    assert told["rows"] == {"keep": 3, "put": [5, 6], "end": 2}
+    assert told["beats"]["end"] >= 0
+    assert content(applied(page, told)) == content(world.fresh())
+    page = applied(page, told)
+    world.append(said("g", "f", "assistant", "Still."), said("h", "f", "user", "Left."))
+    assert content(applied(page, world.ask(page["version"]))) == content(world.fresh())
+
+
+def test_of_an_old_version_the_lists_come_whole(world: World) -> None:
+    """Only so many versions' lists are kept; the nodes are patched all the same."""
+    page = world.ask()
+    for n in range(live_told.KEPT + 1):
+        world.append(said(f"n{n}", f"n{n - 1}" if n else "b", "user", "On."))
+        newest = world.ask()
+    told = world.ask(page["version"])
+    assert (told["rows"]["keep"], told["rows"]["end"], told["beats"]["keep"]) == (0, 0, 0)
+    assert len(told["nodes"]) == live_told.KEPT + 1
+    assert content(applied(page, told)) == content(newest)
+
+
+def test_a_patch_is_as_long_as_what_is_new(world: World) -> None:
+    """However long the session is: its lists are told by what differs."""
+    many = [said(f"m{n}", f"m{n - 1}" if n else "b", "user", "x") for n in range(300)]
+    world.append(*many)
+    page = world.ask()
+    world.append(said("new", "m299", "assistant", "y"))
+    told = world.ask(page["version"])
+    assert (told["rows"]["put"], len(told["beats"]["put"]), len(told["nodes"])) == ([302], 1, 1)
+    assert not {"session", "meta", "digests", "live"} & told.keys()
+    assert content(applied(page, told)) == content(world.fresh())
+
+
 def test_a_rewritten_file_is_told_whole(world: World) -> None:
     """Its rows are no longer those that the page knows, though some look the same."""
     version = world.ask()["version"]
@@ -251,7 +341,7 @@ def test_a_rewritten_file_is_told_whole(world: World) -> None:
 
 
 def test_a_line_that_is_no_json_is_read_around(world: World) -> None:
-    """V7: it looked like an entry until it was read in full; then all lines are parsed."""
+    """F4: it looked like an entry until it was read in full; then all lines are parsed."""
     version = world.ask()["version"]
     good = said("c" * 8, "b", "user", "On.")
     bad = said("d" * 8, "c" * 8, "user", "Off.").replace(b"Off.", b'Off." "')

@@ -281,7 +281,7 @@ def test_the_deadline_is_for_the_whole_question(desk: Desk) -> None:
 
 
 def test_a_model_is_given_seconds_that_can_be_named(desk: Desk) -> None:
-    """M10: its error says how long that was, to a tenth of a second."""
+    """M2: its error says how long that was, to a tenth of a second."""
     given: list[float] = []
 
     class Late(Scripted):
@@ -337,7 +337,7 @@ def test_hints_are_for_somebody_who_asks(
 
 
 def test_a_full_minute_passes(desk: Desk) -> None:
-    """M16: the cap on requests opens by itself, and soon."""
+    """M15: the cap on requests opens by itself, and soon."""
     desk.settings = made(budget={"requests_per_minute": 1})
     desk.scripted(GOOD, GOOD)
     desk.ask()

@@ -202,7 +202,7 @@ def _is_stored(catalog: Catalog, word: str) -> bool:
 
 
 def test_what_was_undone_and_done_again_is_there_again(held: Session, watch: Watch) -> None:
-    """M2: after a redo the facts are those of before the undo."""
+    """After a redo the facts are those of before the undo."""
     names = [held.turn(held.tree.leaf_id) for _ in range(5)]
     before = watch.all_read()
     held.tree.move_leaf(names[1].encode())

@@ -348,7 +348,7 @@ def test_a_stream_of_junk_is_ended(serve: Callable[..., Served]) -> None:
 
 
 def test_a_complete_line_that_is_too_long_is_refused(serve: Callable[..., Served]) -> None:
-    """The bound holds with the newline in sight, and requests before it are answered."""
+    """The bound holds with the newline in sight, and requests before it are answered (S7)."""
     served = serve(line_bytes=100)
     with Asking(served.path) as one:
         one.send(
@@ -453,7 +453,7 @@ def test_a_peer_that_never_reads_is_given_up(serve: Callable[..., Served]) -> No
 
 
 def test_a_peer_that_reads_slowly_gets_everything(serve: Callable[..., Served]) -> None:
-    """Flow control loses and reorders nothing."""
+    """Flow control loses and reorders nothing (S9)."""
     served = serve(unsent_bytes=10_000)
     with Asking(served.path) as one:
         sender = threading.Thread(
@@ -513,7 +513,7 @@ def test_events_reach_every_subscriber(serve: Callable[..., Served]) -> None:
 
 
 def test_a_subscriber_that_lags_is_hung_up_on(serve: Callable[..., Served]) -> None:
-    """Events never wait for a reader: who is too far behind loses the connection, nobody else."""
+    """Events never wait for a reader: who is too far behind is hung up on, and nobody else (S9)."""
     served = serve(lag_events=50, unsent_bytes=10_000)
     with Asking(served.path) as deaf, Asking(served.path) as other:
         for each in (deaf, other):
@@ -566,7 +566,7 @@ def test_connections_above_the_cap_are_closed_unanswered(serve: Callable[..., Se
 
 
 def test_who_is_at_the_other_end() -> None:
-    """SO_PEERCRED names this user on a socket pair."""
+    """SO_PEERCRED names this user on a socket pair (S3)."""
     one, two = socket.socketpair()
     with one, two:
         assert peer_uid(one) == os.geteuid()

@@ -30,7 +30,7 @@ from indexerd.surfaces.web.serve import make_guard
 PORT = 7117
 HOST = f"127.0.0.1:{PORT}"
 ORIGIN = f"http://{HOST}"
-BOOT, LASTING = bytes(range(32)), bytes(range(1, 33))
+BOOT, OTHER = bytes(range(32)), bytes(range(1, 33))
 NOW = 1_800_000_000.0
 JSON = {"Origin": ORIGIN, "Content-Type": "application/json"}
 BROWSER = {"Accept": "text/html,*/*;q=0.8"}
@@ -51,7 +51,7 @@ class World:
         self.now = NOW
         self.reached: list[str] = []
         self.failed: list[BaseException] = []
-        self.guard: Guard = make_guard(Running(ORIGIN, 1, BOOT), LASTING, self.failed.append)
+        self.guard: Guard = make_guard(Running(ORIGIN, 1, BOOT), self.failed.append)
         self.guard.now = lambda: self.now
         env = {"HOME": str(where), "INDEXERD_STATE_DIR": str(where)}
         found = places(env, home=where)
@@ -64,7 +64,7 @@ class World:
         ]
         self.app = make_app(desk, Hub(()), Pages(), self.guard, more=routes)
         self.client = TestClient(self.app, ORIGIN, follow_redirects=False)
-        self.jar = {"Cookie": f"{self.guard.cookie_name}={make_cookie(LASTING, PORT, NOW)}"}
+        self.jar = {"Cookie": f"{self.guard.cookie_name}={make_cookie(BOOT, PORT, NOW)}"}
         self.nonces = iter(range(10_000))
 
     def token(self) -> str:
@@ -90,6 +90,15 @@ class World:
 def world(tmp_path: Path) -> World:
     """One for each test."""
     return World(tmp_path)
+
+
+@pytest.mark.parametrize("path", ["/events%0a", "/%0A", "/hello%0d", "/static/view.css%00", "/%7f"])
+def test_an_address_with_a_control_character_is_none(world: World, path: str) -> None:
+    """A route's pattern would take a line's end for its own end."""
+    told = world.client.get(path, headers=world.jar)
+    assert told.status_code == 404
+    assert told.json()["error"]["code"] == "not_found"
+    assert not world.reached
 
 
 # -- who asks ------------------------------------------------------------------------------------
@@ -136,7 +145,7 @@ def test_this_machine_has_two_names(world: World) -> None:
 )
 def test_the_names_are_those_of_where_it_listens(url: str) -> None:
     """Not those of every loopback address; a browser leaves port 80 away."""
-    hosts = make_guard(Running(url, 1, BOOT), LASTING, lambda _: None).hosts
+    hosts = make_guard(Running(url, 1, BOOT), lambda _: None).hosts
     expected = {
         "http://[::1]:7117": {"[::1]:7117", "localhost:7117"},
         "http://127.0.0.2:7117": {"127.0.0.2:7117"},
@@ -279,10 +288,36 @@ def test_a_token_becomes_a_cookie(world: World) -> None:
     name, _, rest = cookie.partition("=")
     value, *attributes = rest.split("; ")
     assert name == "indexerd-7117"
-    expected = {"Path=/", f"Max-Age={COOKIE_SECONDS}", "HttpOnly", "SameSite=Strict"}
-    assert set(attributes) == expected
+    assert set(attributes) == {"Path=/", "HttpOnly", "SameSite=Strict"}
     kept = {"Cookie": f"other=1; {name}={value}; more=2"}
     assert world.client.get("/", headers=kept).status_code == 200
+
+
+def test_where_the_port_stays_a_cookie_outlives_the_browser(world: World) -> None:
+    """As long as the server lives, but thirty days at most."""
+    guard = make_guard(Running(ORIGIN, 1, BOOT), lambda _: None, kept=True)
+    assert f" Max-Age={COOKIE_SECONDS};" in guard.cookie()
+    world.now += COOKIE_SECONDS + 1
+    assert world.client.get("/", headers=world.jar).status_code == 403
+
+
+def test_what_another_server_left_in_the_browser_is_cleared(world: World) -> None:
+    """For whoever is let in, once: not the cookies, which are those of every port."""
+    told = world.client.get(f"/?token={world.token()}")
+    assert told.headers["clear-site-data"] == '"cache", "storage"'
+    for path, headers in (("/", world.jar), ("/?token=stale", world.jar), ("/?token=stale", {})):
+        world.client.cookies.clear()
+        assert "clear-site-data" not in world.client.get(path, headers=headers).headers
+
+
+def test_who_wants_to_know_is_told_what_was_used(world: World) -> None:
+    """The token, once it let somebody in, and no other."""
+    used: list[str] = []
+    world.guard.on_admitted = used.append
+    token = world.token()
+    for one in ("stale", token, token):
+        world.client.get(f"/?token={one}")
+    assert used == [token]
 
 
 def test_a_token_is_good_once(world: World) -> None:
@@ -301,7 +336,7 @@ def test_a_token_grows_old(world: World) -> None:
     late = world.token()
     world.now += 300
     others = (
-        make_token(LASTING, b"n" * 16, ORIGIN, world.now),
+        make_token(OTHER, b"n" * 16, ORIGIN, world.now),
         make_token(BOOT, b"n" * 16, "http://127.0.0.1:7118", world.now),
         "rubbish",
         "",
@@ -342,7 +377,7 @@ def test_the_way_on_never_leads_elsewhere(world: World, path: str) -> None:
     assert headers["location"].startswith(f"{ORIGIN}/")
 
 
-@pytest.mark.parametrize("made", [(BOOT, PORT, NOW), (LASTING, 7118, NOW), (LASTING, PORT, 1e9)])
+@pytest.mark.parametrize("made", [(OTHER, PORT, NOW), (BOOT, 7118, NOW), (BOOT, PORT, 1e9)])
 def test_a_cookie_of_another_key_port_or_year_is_none(
     world: World, made: tuple[bytes, int, float]
 ) -> None:
@@ -493,7 +528,6 @@ def test_no_key_shows_itself(world: World) -> None:
     world.guard.admits(world.token())
     shown = repr(world.guard)
     assert repr(BOOT) not in shown
-    assert repr(LASTING) not in shown
     assert not re.search("[0-9a-f]{32}", shown)
 
 

@@ -7,6 +7,8 @@ In: any request. Out: the app's answer with the headers of security, or a refusa
   that is not public, and the assets, which come with the program and dress the refusal itself.
 - What changes anything comes from our own pages, as JSON, and is small.
 - Requests that another page set off are refused, but for following a link to us.
+- Who listened on this port before us may have left things in the browser: whoever is let in has
+  caches, storage and service workers of this address cleared.
 
 What surprised us: cookies know no ports, so its name and its MAC do. And a strict cookie is not
 sent where a page of another site led here (a link in an exported page, a terminal in a browser);
@@ -19,6 +21,7 @@ too. Nothing here is logged; `on_error` is given what was not foreseen, never an
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -31,7 +34,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from indexerd.core import web_token
-from indexerd.errors import AccessError, UsageError
+from indexerd.errors import AccessError, IndexerdError, NotFoundError, UsageError
 from indexerd.surfaces.web.problems import problem
 
 BODY_MAX: Final = 256 * 1024  # bytes
@@ -39,6 +42,7 @@ BODY_SECONDS = 10.0  # for a whole body to arrive
 TARGET_MAX = 8 * 1024  # bytes of path and query
 HEADERS_MAX = 32 * 1024
 USED_MAX = 1000  # tokens used within their lifetime; more are refused
+CLEARED = '"cache", "storage"'  # not "cookies": those of every port of the host would go
 
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -60,6 +64,8 @@ _HEADERS = {
 _LOOKS = frozenset({"GET", "HEAD"})
 _METHODS = _LOOKS | {"POST"}
 _OURS = frozenset({"", "none", "same-origin"})  # Sec-Fetch-Site; programs send none
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_ERRORS: Final[dict[int, type[IndexerdError]]] = {403: AccessError, 404: NotFoundError}
 _AGAIN = "run `indexerd web` again, and follow the address that it gives"
 
 
@@ -74,19 +80,22 @@ class _Refusal:
 
 @dataclass(slots=True)
 class Guard:
-    """One server's keys and address, and the tokens it has seen.
+    """One server's key and address, and the tokens it has seen.
 
     `origin` is its own address, `hosts` every `Host` by which it may be called, `boot` the key of
-    this start and `lasting` the one of cookies.
+    this start. `kept`: cookies outlive the browser; not where each start has another port, and so
+    another cookie, of which a browser would send more and more to everything on this machine.
+    `on_admitted` is told a token that was used.
     """
 
     origin: str
     hosts: frozenset[str]
     port: int
     boot: bytes = field(repr=False)
-    lasting: bytes = field(repr=False)
+    kept: bool = False
     now: Callable[[], float] = time.time
     on_error: Callable[[BaseException], None] = lambda _: None
+    on_admitted: Callable[[str], None] = lambda _: None
     _used: dict[str, int] = field(default_factory=dict, repr=False)
 
     @property
@@ -110,7 +119,7 @@ class Guard:
         )
         return any(
             name.strip() == self.cookie_name
-            and web_token.good_cookie(value.strip(), self.lasting, self.port, now)
+            and web_token.good_cookie(value.strip(), self.boot, self.port, now)
             for name, _, value in pairs
         )
 
@@ -126,13 +135,14 @@ class Guard:
         if nonce in self._used or len(self._used) >= USED_MAX:
             return False
         self._used[nonce] = until
+        self.on_admitted(token)
         return True
 
     def cookie(self) -> str:
         """A `Set-Cookie` of a new cookie."""
-        value = web_token.make_cookie(self.lasting, self.port, self.now())
-        age = web_token.COOKIE_SECONDS
-        return f"{self.cookie_name}={value}; Path=/; Max-Age={age}; HttpOnly; SameSite=Strict"
+        value = web_token.make_cookie(self.boot, self.port, self.now())
+        age = f" Max-Age={web_token.COOKIE_SECONDS};" if self.kept else ""
+        return f"{self.cookie_name}={value}; Path=/;{age} HttpOnly; SameSite=Strict"
 
 
 class _Door:
@@ -193,6 +203,8 @@ class _Door:
             return _Refusal(403, "this address is not one of indexerd's", _AGAIN)
         if not request.scope["path"].startswith("/"):
             return _Refusal(400, "this is not an address of indexerd")
+        if _CONTROL.search(request.scope["path"]):  # routes would overlook a line's end
+            return _Refusal(404, "there is no such page")
         if request.method not in _METHODS:
             return _Refusal(405, "this is not something that can be done here")
         followed = (
@@ -229,6 +241,7 @@ class _Door:
         answer = RedirectResponse(_address(request, query), 303)
         if fresh:
             answer.headers["Set-Cookie"] = self._guard.cookie()
+            answer.headers["Clear-Site-Data"] = CLEARED
         return answer
 
 
@@ -257,7 +270,7 @@ def _too_large(scope: Scope) -> _Refusal | None:
 
 
 def _refused(request: Request, why: _Refusal) -> Response:
-    kind = AccessError if why.status == 403 else UsageError  # noqa: PLR2004 - HTTP's own number
+    kind = _ERRORS.get(why.status, UsageError)
     return problem(request, kind(why.message, hint=why.hint), status=why.status)
 
 

@@ -41,10 +41,14 @@ Callback = Callable[[Event], None]
 
 
 class Hub:
-    """One subscription for all. `paths` are where the socket may be, the likeliest first."""
+    """One subscription for all. `paths` are where the socket may be, the likeliest first.
+
+    `up`: a daemon answers.
+    """
 
     def __init__(self, paths: Sequence[Path], *, pauses: tuple[float, float] = PAUSES) -> None:
         self.up = False
+        self._linked = self._silent = False
         self._paths = tuple(paths)
         self._pauses = pauses
         self._listeners: set[_Listener] = set()
@@ -100,10 +104,10 @@ class Hub:
         try:
             return await self._hear(reader, writer, again=again)
         except (OSError, ValueError):  # it hung up; a line too long, or no JSON
-            return self.up
+            return self._linked
         finally:
             writer.transport.abort()
-            self._change(up=False)
+            self._change(linked=False)
 
     async def _hear(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, again: bool
@@ -114,7 +118,7 @@ class Hub:
                 pass  # an event before the answer is told by the pages' own first look
         if held is None or "result" not in held:
             return False
-        self._change(up=True)
+        self._change(linked=True)
         if again:
             self._tell(LOST)
         while (held := await _next(reader)) is not None:
@@ -122,7 +126,14 @@ class Hub:
                 self._tell(event)
         return True
 
-    def _change(self, *, up: bool) -> None:
+    def hush(self, silent: bool) -> None:
+        """Tell every page that the daemon, though it is there, does not answer; or does again."""
+        self._silent = silent
+        self._change(linked=self._linked)
+
+    def _change(self, *, linked: bool) -> None:
+        self._linked = linked
+        up = linked and not self._silent
         if up != self.up:
             self.up = up
             self._tell({"event": "daemon", "up": up})

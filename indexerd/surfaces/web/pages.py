@@ -5,12 +5,14 @@ media type and a digest. Whatever goes into a template is escaped, always: there
 that a text is safe. A name that a template uses and nobody gave is an error, not an empty place.
 
 Assets are those of a fixed list: no name out of an address ever becomes a path. Their addresses
-carry a digest of what they hold, so that a browser may keep them for ever. jinja2 is imported
-here and nowhere else.
+carry a digest of what they hold, so that a browser may keep them for ever; and since a browser may
+have been given something else under such an address, pages name what each must hold, too
+(`integrity`). jinja2 is imported here and nowhere else.
 """
 
 from __future__ import annotations
 
+from base64 import b64encode
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.resources import files
@@ -35,11 +37,12 @@ _DIGEST_CHARS = 16
 
 @dataclass(frozen=True, slots=True)
 class Static:
-    """An asset: what it holds, what it is, and the `v` of its address (hex)."""
+    """An asset: what it holds, what it is, the `v` of its address (hex), and its `integrity`."""
 
     body: bytes
     media_type: str
     digest: str
+    integrity: str
 
 
 class Pages:
@@ -59,6 +62,7 @@ class Pages:
             keep_trailing_newline=True,
         )
         self._templates.globals["asset"] = self.url
+        self._templates.globals["integrity"] = self.integrity
 
     def render(self, template: str, **values: Any) -> str:
         """Fill in a template; the result can be encoded, whatever the values are.
@@ -74,17 +78,29 @@ class Pages:
         held = self._statics.get(name)
         if held is None:
             body = b"\n".join(self._read(one) for one in PARTS.get(name, (name,)))
-            digest = sha256(body).hexdigest()[:_DIGEST_CHARS]
+            digest = sha256(body).digest()
             media_type = MEDIA_TYPES[name[name.rindex(".") :]]
-            held = self._statics[name] = Static(body, media_type, digest)
+            held = self._statics[name] = Static(
+                body,
+                media_type,
+                digest.hex()[:_DIGEST_CHARS],
+                f"sha256-{b64encode(digest).decode()}",
+            )
         return held
 
     def url(self, name: str) -> str:
         """The address of an asset. KeyError for a name that is not one."""
+        return f"/static/{name}?v={self._static(name).digest}"
+
+    def integrity(self, name: str) -> str:
+        """What a browser compares a script or a style with. KeyError as for `url`."""
+        return self._static(name).integrity
+
+    def _static(self, name: str) -> Static:
         held = self.static(name)
         if held is None:
             raise KeyError(name)
-        return f"/static/{name}?v={held.digest}"
+        return held
 
     def _read(self, name: str) -> bytes:
         try:

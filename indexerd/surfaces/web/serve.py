@@ -23,6 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import partial
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
@@ -31,18 +32,20 @@ from starlette.routing import BaseRoute
 
 from indexerd.core.web_token import KEY_BYTES, NONCE_BYTES, good_proof, make_token
 from indexerd.errors import AccessError, IndexerdError, UsageError
-from indexerd.io.web_place import Running, announce, announced, lasting_key, withdraw
+from indexerd.io.web_place import Running, announce, announced, drop_page, withdraw
 from indexerd.paths import Places
+from indexerd.service.process import raise_file_limit
 from indexerd.settings import listen_address
 from indexerd.surfaces.web.app import make_app
+from indexerd.surfaces.web.connections import Complaints, Connection
 from indexerd.surfaces.web.desk import Desk, sockets
 from indexerd.surfaces.web.guard import HEADERS_MAX, TARGET_MAX, Guard
 from indexerd.surfaces.web.hub import Hub
 from indexerd.surfaces.web.pages import Pages
 
-AT_ONCE = 64  # connections, those of open pages included
+_BACKLOG = 128  # connections that wait to be accepted
 GRACE_SECONDS = 2  # for answers under way, at the end
-PROOF_SECONDS = 2.0  # for a running server to prove that it is ours
+PROOF_SECONDS = 2.0  # for each running server to prove that it is ours
 _PROOF_MAX = 16 * 1024  # bytes of an answer
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _HTTP_PORT = 80
@@ -69,26 +72,29 @@ def serve(
     UsageError for an address that cannot be used, AccessError or WriteError where the state
     directory cannot.
     """
-    lasting = lasting_key(desk.where.state_dir)
+    raise_file_limit()
+    state_dir = desk.where.state_dir
     with bound(listen) as sock:
         running = Running(_url(sock), os.getpid(), secrets.token_bytes(KEY_BYTES))
-        guard = make_guard(running, lasting, on_error)
+        guard = make_guard(running, on_error, kept=listen_address(listen)[1] != 0)
+        guard.on_admitted = partial(drop_page, state_dir)
 
         def ready() -> None:
-            announce(desk.where.state_dir, running)
+            announce(state_dir, running)
             on_ready(running)
 
         try:
             asyncio.run(_run(desk, site, guard, sock, ready, child=child))
         finally:
-            withdraw(desk.where.state_dir, running)
+            withdraw(state_dir, running)
+            drop_page(state_dir, f"{running.url}/")
     return 0
 
 
 def make_guard(
-    running: Running, lasting: bytes, on_error: Callable[[BaseException], None]
+    running: Running, on_error: Callable[[BaseException], None], *, kept: bool = False
 ) -> Guard:
-    """The guard of a server at that address."""
+    """The guard of a server at that address; `kept` where it is the same at each start."""
     parts = urlsplit(running.url)
     port = parts.port or _HTTP_PORT
     names = {parts.netloc}
@@ -97,21 +103,18 @@ def make_guard(
     if port == _HTTP_PORT:  # browsers leave it away
         names |= {one.removesuffix(f":{port}") for one in names}
     return Guard(
-        running.url, frozenset(names), port, boot=running.boot, lasting=lasting, on_error=on_error
+        running.url, frozenset(names), port, boot=running.boot, kept=kept, on_error=on_error
     )
 
 
 def find_running(where: Places) -> Running | None:
-    """The server of this state directory that runs now, and has proved it."""
-    try:
-        running = announced(where.state_dir)
-    except AccessError:  # others could have written it: it is not believed
-        return None
-    if running is None:
-        return None
-    challenge = secrets.token_urlsafe(NONCE_BYTES)
-    proof = _asked(running.url, challenge)
-    return running if good_proof(proof, running.boot, challenge, running.url) else None
+    """A server of this state directory that runs now, and has proved it; the latest of several."""
+    for running in announced(where.state_dir):
+        challenge = secrets.token_urlsafe(NONCE_BYTES)
+        proof = _asked(running.url, challenge)
+        if good_proof(proof, running.boot, challenge, running.url):
+            return running
+    return None
 
 
 def link(running: Running, path: str = "/") -> str:
@@ -132,7 +135,7 @@ def bound(listen: str) -> Iterator[socket.socket]:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             sock.bind(("127.0.0.1" if host == "localhost" else host, port))
-            sock.listen(AT_ONCE)
+            sock.listen(_BACKLOG)
         except OSError as bad:
             raise _unusable(listen, bad) from None
         yield sock
@@ -182,7 +185,7 @@ async def _run(
     app = make_app(desk, hub, pages, guard, more=routes, at_end=at_end)
     config = uvicorn.Config(
         app,
-        http="h11",
+        http=Connection,
         ws="none",
         loop="none",
         lifespan="on",
@@ -192,7 +195,7 @@ async def _run(
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=AT_ONCE,
+        backlog=_BACKLOG,
         timeout_keep_alive=5,
         timeout_graceful_shutdown=GRACE_SECONDS,
         h11_max_incomplete_event_size=HEADERS_MAX + TARGET_MAX,
@@ -208,6 +211,7 @@ async def _run(
         server.should_exit = True
 
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(Complaints(guard.on_error))
     for one in _SIGNALS:
         loop.add_signal_handler(one, stop)
     if child:

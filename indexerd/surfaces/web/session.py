@@ -126,6 +126,7 @@ class SessionView:
             title=row.get("name") or row["sessionId"],
             description=meta.get("description") or row.get("description") or "",
             urls={name: self._pages.url(name) for name in (STYLE, ICON, LIVE)},
+            integrity={name: self._pages.integrity(name) for name in (STYLE, LIVE)},
         )
 
     async def _chunks(

@@ -1,0 +1,157 @@
+"""Following the files: hints and scans in, what changed out.
+
+In: word of a watcher that something may have changed, and the time. Out: lists of `Update`, handed
+to `learn` in the order in which they were found. All work on files is done by the reader, in
+bounded steps; what is read at the same time takes turns, so that one huge file holds up neither
+the others nor the sign of life that the watchdog is fed by (F9, V2). It never ends because our own
+disk is full or locked: it says so in `troubles`, and tries again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+from indexerd.errors import StateError
+from indexerd.io.census import PAUSE
+from indexerd.io.logs import Event
+from indexerd.io.stores import watched
+from indexerd.io.watch import Watch
+from indexerd.service.library import Library, Update
+from indexerd.service.news import News
+from indexerd.service.reader import Reader
+from indexerd.settings import Settings
+
+SETTLE_SECONDS, RESCAN_GAP = 0.02, 1.0  # from a hint to the look there; between two scans
+STALL_SECONDS = 60.0  # that one step of following the files may take
+
+Learn = Callable[[list[Update]], None]
+
+
+class Following:
+    """Follows the files of one library."""
+
+    def __init__(
+        self,
+        *,
+        library: Library,
+        watch: Watch,
+        news: News,
+        read: Reader,
+        settings: Callable[[], Settings],
+        clock: Callable[[], float],
+        learn: Learn,
+        owed: Callable[[], None],
+    ) -> None:
+        """`owed()` is called where something that was read could not be stored yet."""
+        self.troubles: dict[str, str] = {}  # what is wrong with our own disk
+        self.last_scan_at = 0.0
+        self._library = library
+        self._watch = watch
+        self._news = news
+        self._read = read
+        self._settings = settings
+        self._clock = clock
+        self._learn = learn
+        self._owed = owed
+        self._dirty = asyncio.Event()
+        self._rescan = False  # a hint said that hints were lost
+        self._next_beat = math.inf
+        self._turns: deque[Iterator[list[Update]]] = deque()  # what is being read
+
+    def hint(self) -> None:
+        """Something may have changed."""
+        self._dirty.set()
+
+    def rescan(self) -> None:
+        """Hints alone will not tell all: compare everything again, soon."""
+        self._rescan = True
+        self._dirty.set()
+
+    def stalled(self) -> bool:
+        """Whether following the files has come to a halt: then the watchdog is not fed (V2)."""
+        return asyncio.get_running_loop().time() > self._next_beat
+
+    async def run(self, scan: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Follow until cancelled; `scan` is called for each reconciling scan."""
+        loop = asyncio.get_running_loop()
+        next_scan = loop.time()
+        while True:
+            self._beat(STALL_SECONDS)
+            if loop.time() >= next_scan:
+                await self.guarded("files", scan())
+                next_scan = loop.time() + self._settings().watch.rescan_seconds
+            if self._rescan:
+                self._rescan = False
+                next_scan = min(next_scan, loop.time() + RESCAN_GAP)
+            if not self._turns:
+                self._beat(next_scan - loop.time() + STALL_SECONDS)
+                try:
+                    async with asyncio.timeout_at(next_scan):
+                        await self._dirty.wait()
+                except TimeoutError:
+                    continue
+            await self.guarded("files", self._round())
+
+    async def guarded(self, what: str, work: Coroutine[Any, Any, None]) -> None:
+        """Do work that needs our own disk; where that fails, go on, and say so in `status`.
+
+        It has failed as well while something is owed that was read and could not be stored: no
+        file need grow again for that to be stored (A3).
+        """
+        bad: StateError | None = None
+        try:
+            await work
+        except StateError as failed:
+            bad = failed
+        bad = bad or self._library.trouble
+        if bad is None:
+            self.troubles.pop(what, None)
+            return
+        if what not in self.troubles:
+            self._news.say(Event.WATCH_DEGRADED, {"reason": str(bad)})
+        self.troubles[what] = str(bad)
+        self._rescan = True
+        self._owed()
+
+    async def scan(self) -> None:
+        """One reconciling scan: watch first, list second."""
+        stores = await self._read(self._library.find_stores)
+        await asyncio.to_thread(self._watch.arm, *watched(stores))
+        self._news.watching(self._watch.health())
+        self._watch.take()  # what it hinted so far, the scan sees
+        work = self._library.scan()
+        self._turns.append(work)
+        while work in self._turns:
+            await self._round()
+        self.last_scan_at = self._clock()
+
+    async def _round(self) -> None:
+        """One step of all that is under way; what was hinted meanwhile comes first."""
+        if self._dirty.is_set():
+            self._turns.extendleft(await self._hinted())
+        for _ in range(len(self._turns)):
+            self._beat(STALL_SECONDS)
+            work = self._turns.popleft()
+            updates = await self._read(next, work, None)
+            if updates is not None:
+                self._turns.append(work)
+                self._learn(updates)
+            elif self._library.census.late:
+                asyncio.get_running_loop().call_later(PAUSE, self._dirty.set)
+
+    async def _hinted(self) -> list[Iterator[list[Update]]]:
+        """A look at what was hinted, once a moment has brought both halves of a rename."""
+        await asyncio.sleep(SETTLE_SECONDS)
+        self._dirty.clear()
+        hints = self._watch.take()
+        self._rescan = self._rescan or hints.rescan
+        wanted = hints.paths or self._library.census.late
+        return [self._library.hinted(hints.paths)] if wanted else []
+
+    def _beat(self, seconds: float) -> None:
+        """Following the files gets on; the next sign comes within so many seconds."""
+        self._next_beat = asyncio.get_running_loop().time() + seconds

@@ -1,0 +1,269 @@
+"""Targets for what comes in from outside: the socket, the web view's door, addresses, the page.
+
+Here it is not enough that nothing raises: nobody comes in who must not, and what goes out ends
+nothing that it stands in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable
+from functools import cache
+from html.parser import HTMLParser
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from indexerd.core import home_address, web_token, wire
+from indexerd.core.clean import scrub
+from indexerd.core.export_html import island as to_island
+from indexerd.core.footer_html import address, footer_html
+from indexerd.surfaces.web.guard import CSP, Guard
+from indexerd.surfaces.web.pages import Pages
+from tests.fuzz.texts import as_json, parts_of, text_of
+
+NOW = 1_800_000_000.0
+PORT = 7117
+ORIGIN = f"http://127.0.0.1:{PORT}"
+BOOT = b"b" * 32
+TOKEN = web_token.make_token(BOOT, b"n" * 16, ORIGIN, NOW)
+COOKIE = web_token.make_cookie(BOOT, PORT, NOW)
+_DEEP = 100  # levels of a value; a document has a few
+_STEP = 7  # bytes that arrive at a time
+_PLAIN = re.compile(r"[A-Za-z0-9/?&=%._~+:-]*")
+
+
+# -- the socket ------------------------------------------------------------------------------------
+
+
+def request(data: bytes) -> None:
+    """Any line is a request or a failure, and whatever is answered is one line of strict JSON."""
+    for line in (data, data.replace(b"\n", b" ")):
+        asked = wire.parse(line)
+        if isinstance(asked, wire.Failure):
+            _one_line(asked.to_line())
+            continue
+        asked.method.encode()
+        assert asked.method
+        _one_line(wire.unknown_method(asked).to_line())
+        try:
+            told = wire.result(asked.id, asked.params)
+        except RecursionError:  # promised, for what is nested without end
+            continue
+        assert _one_line(told)["result"] == json.loads(json.dumps(asked.params))
+        assert asked.id is None or _one_line(told)["id"] == asked.id
+    _dealt(data)
+
+
+def _one_line(line: bytes) -> Any:
+    assert line.endswith(b"\n")
+    assert line.count(b"\n") == 1
+    return json.loads(line.decode(), parse_constant=_refuse)
+
+
+def _refuse(word: str) -> None:
+    raise AssertionError(word)
+
+
+def _dealt(data: bytes) -> None:
+    """Lines do not depend on how the bytes arrive, and one that is too long is not handed out."""
+    lines, found = wire.Lines(64), list[bytes]()
+    for at in range(0, len(data), _STEP):
+        lines.feed(data[at : at + _STEP])
+        while (line := lines.take()) is not None:
+            found.append(line)
+    whole = data.split(b"\n")
+    short = next((n for n, one in enumerate(whole) if len(one) > 64), len(whole) - 1)
+    assert found == whole[:short]
+    assert lines.too_long == (short < len(whole) - 1 or len(whole[-1]) > 64)
+
+
+# -- addresses and tokens --------------------------------------------------------------------------
+
+
+def footer(data: bytes) -> None:
+    """What an address is made of comes out of it again, and nothing else does; links are links."""
+    session, view, key, value, path = parts_of(data, 5)
+    where = address("/", session, view, [(key, value)])
+    assert _PLAIN.fullmatch(where)
+    split = urlsplit(where)
+    assert (split.scheme, split.netloc, split.path, split.fragment) == ("", "", "/", "")
+    wanted = [("session", session), ("applet", view), (key, value)]
+    given = parse_qsl(split.query, keep_blank_values=True)
+    assert given == [(scrub(one), scrub(other)) for one, other in wanted]
+    found = {
+        "files": [{"path": path, "basename": value}],
+        "more": 1,
+        "applet": {"slug": view, "params": [key, f"{key}={value}"]},
+    }
+    page = _Tags()
+    html = footer_html(found, session, "/w", "/")
+    html.encode()
+    page.feed(html)
+    page.close()
+    assert page.tags == ["a", "bdi", "span", "a", "bdi"]
+    assert page.keys == {"href", "title"}
+
+
+class _Tags(HTMLParser):
+    """The elements of a piece of HTML, and the names of their attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.keys: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note it."""
+        self.tags.append(tag)
+        self.keys |= {name for name, _ in attrs}
+
+
+def home(data: bytes) -> None:
+    """Any query gives filters within bounds, and their address gives the same filters again."""
+    for query in (text_of(data), data.decode("latin-1")):
+        params = home_address.asked(query)
+        "".join(params.values()).encode()
+        filters = home_address.filters_of(params)
+        where = filters.address(before=filters.before)
+        assert _PLAIN.fullmatch(where)
+        assert where.startswith("/")
+        assert not where.startswith("//")
+        assert home_address.filters_of(home_address.asked(where.partition("?")[2])) == filters
+        for links in home_address.choices(filters, ("pi", "claude")).values():
+            assert all(_PLAIN.fullmatch(one.href) for one in links)
+        target = home_address.footer_target(params)
+        assert target is None or re.fullmatch(r"/s/[\w%.~-]+(\?find=[\w%./~-]+)?", target)
+        assert ".." not in home_address.session_address(query).split("/")
+
+
+def token(data: bytes) -> None:
+    """Only what was made is good; other texts are simply not, and none raises."""
+    text, challenge = parts_of(data, 2)
+    found = web_token.nonce_of(text, BOOT, ORIGIN, NOW)
+    assert found is None or text == TOKEN
+    assert not web_token.good_cookie(text, BOOT, PORT, NOW) or text == COOKIE
+    proof = web_token.make_proof(BOOT, challenge, ORIGIN)
+    assert proof is None or re.fullmatch(r"[\w-]{16,128}", challenge)
+    assert not web_token.good_proof(text, BOOT, challenge, ORIGIN) or text == proof
+
+
+# -- the page's data -------------------------------------------------------------------------------
+
+
+def island(data: bytes) -> None:
+    """Read back it is the same value, and nothing in it can end the element that it stands in."""
+    value = as_json(data)
+    if data.count(b"[") + data.count(b"{") > _DEEP:
+        return
+    text = to_island(value)
+    text.encode()
+    assert not set(text) & set("<>&\u2028\u2029\0\x1b")
+    if "\\ud" not in json.dumps(value).lower():  # halves of characters are replaced, or joined
+        assert json.dumps(json.loads(text)) == json.dumps(value)
+
+
+# -- the door of the web view ----------------------------------------------------------------------
+
+
+@cache
+def _pages() -> Pages:
+    return Pages()
+
+
+def guard(data: bytes) -> None:
+    """Nobody gets through without a cookie, from elsewhere, or with what is no JSON.
+
+    The bytes: the method, the path, the query, headers a line each, an empty line, the body.
+    """
+    head, _, body = data.partition(b"\n\n")
+    lines = [*head.split(b"\n"), b"", b"", b""]
+    # No server hands on a target with control characters: httptools and h11 refuse the request.
+    lines[1:3] = [re.sub(rb"[\x00-\x20\x7f]", b"", one) for one in lines[1:3]]
+    pairs = [line.partition(b":") for line in lines[3:] if line]
+    headers = [(name.strip().lower(), value.strip()) for name, _, value in pairs]
+    scope: dict[str, Any] = {
+        "type": "http",
+        "method": lines[0].decode("latin-1").upper(),
+        "path": lines[1].decode("utf-8", "replace"),
+        "raw_path": lines[1],
+        "query_string": lines[2],
+        "headers": [(name, value.replace(b"@COOKIE@", COOKIE.encode())) for name, value in headers],
+        "app": SimpleNamespace(state=SimpleNamespace(pages=_pages())),
+    }
+    scope["query_string"] = lines[2].replace(b"@TOKEN@", TOKEN.encode())
+    reached, sent = asyncio.run(_asked(scope, body))
+    _dressed(sent)
+    if reached:
+        _may(scope)
+
+
+async def _asked(scope: dict[str, Any], body: bytes) -> tuple[bool, list[dict[str, Any]]]:
+    reached, sent = [], list[dict[str, Any]]()
+    pieces = [body[: len(body) // 2], body[len(body) // 2 :]]
+
+    async def app(_scope: Any, receive: Any, send: Any) -> None:
+        reached.append(True)
+        if _scope["method"] == "POST":
+            assert (await receive())["body"] == body
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def receive() -> dict[str, Any]:
+        piece = pieces.pop(0) if pieces else b""
+        return {"type": "http.request", "body": piece, "more_body": bool(pieces)}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    def fail(error: BaseException) -> None:
+        raise error
+
+    hosts = frozenset({f"127.0.0.1:{PORT}", f"localhost:{PORT}"})
+    door = Guard(ORIGIN, hosts, PORT, BOOT, now=lambda: NOW, on_error=fail)
+    await door.around(app)(scope, receive, send)
+    return bool(reached), sent
+
+
+def _dressed(sent: list[dict[str, Any]]) -> None:
+    """Every answer carries its headers, and leads nowhere but to us."""
+    starts = [one for one in sent if one["type"] == "http.response.start"]
+    assert len(starts) == 1
+    held = {name.decode().lower(): value.decode("latin-1") for name, value in starts[0]["headers"]}
+    assert held["content-security-policy"] == CSP
+    assert not set("".join(held.values())) & set("\r\n\0")
+    ours = (f"http://127.0.0.1:{PORT}", f"http://localhost:{PORT}")
+    for name in ("location", "refresh"):
+        where = held.get(name, ours[0]).removeprefix("0; url=")
+        assert urlsplit(where.lower()).netloc in {urlsplit(one).netloc for one in ours}
+        assert TOKEN not in where
+
+
+def _may(scope: dict[str, Any]) -> None:
+    """What must have been there, where the app was reached."""
+    held: dict[bytes, list[bytes]] = {}
+    for name, value in scope["headers"]:
+        held.setdefault(name, []).append(value)
+    assert held[b"host"][0].lower() in (b"127.0.0.1:7117", b"localhost:7117")
+    path = scope["path"]
+    public = path == "/hello" or path.startswith("/static/")
+    known = any(COOKIE.encode() in one for one in held.get(b"cookie", ()))
+    assert known or (public and scope["method"] in ("GET", "HEAD"))
+    assert scope["method"] in ("GET", "HEAD", "POST")
+    if scope["method"] == "POST":
+        assert known
+        assert held[b"origin"] == [b"http://" + held[b"host"][0].lower()]
+        assert held[b"content-type"][0].lower().startswith(b"application/json")
+        assert held.get(b"sec-fetch-site", [b"none"])[0] in (b"", b"none", b"same-origin")
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    "wire": request,
+    "footer": footer,
+    "home": home,
+    "token": token,
+    "island": island,
+    "guard": guard,
+}

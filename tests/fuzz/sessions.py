@@ -1,0 +1,218 @@
+"""Targets for what agents write: skim and read of each adapter, and the story of any tree.
+
+In: bytes of any kind, taken for a session file. What must hold, whatever they are: nothing but
+the promised ValueError of `read` comes out; every row lies within the file, behind the one before
+it; what is kept of it is bounded and can be encoded; the state survives the ledger, and goes on
+after it as if it had never been there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from indexerd.agents import ADAPTERS
+from indexerd.agents.lines import parse
+from indexerd.core.lines import Oversize
+from indexerd.core.session import NOWHERE, ROOT, SessionState
+from indexerd.core.story import Story, kept_rows, node_of, story_of, turn_of
+from indexerd.core.times import iso_of_ms
+from indexerd.events import Entry, Kind, Tokens, ToolCall, ToolResult, Turn, code
+
+FILE = (
+    "/home/u/.agent/sessions/rollout-2026-01-01T00-00-00-0199c3f2-0000-7000-8000-00000000000a.jsonl"
+)
+WORDS_MAX = 200  # characters of a name, a label, a first message
+ENDS = 700  # bytes of an oversized line's ends
+
+
+def adapter(agent: str) -> Callable[[bytes], None]:
+    """The target of one agent's adapter."""
+
+    def target(data: bytes) -> None:
+        whole = data if data.endswith(b"\n") else data + b"\n"
+        state = _skimmed(agent, whole, [])
+        _sound(agent, state, whole)
+        cut = whole.find(b"\n", len(whole) // 2) + 1
+        parted = _skimmed(agent, whole, [cut])
+        _sound(agent, parted, whole)
+        if agent != "pi" or _all_json(whole):
+            # pi's newest time is looked for in the newest message of a block, for speed.
+            parted.activity_ms = state.activity_ms
+            assert parted.encode() == state.encode(), "F1: however the bytes arrive"
+        for line in whole.split(b"\n")[:20]:
+            _line(agent, state, line)
+
+    return target
+
+
+def _all_json(whole: bytes) -> bool:
+    """Whether no line is broken: pi's are taken on their looks, and one may be found out later."""
+    try:
+        return all(isinstance(parse(line), dict) for line in whole.split(b"\n") if line.strip())
+    except ValueError:
+        return False
+
+
+def _skimmed(agent: str, whole: bytes, cuts: list[int]) -> SessionState:
+    """The state of a file that came in pieces; the ledger stands between them."""
+    state = SessionState(FILE)
+    before = 0
+    for cut in [*cuts, len(whole)]:
+        ADAPTERS[agent].skim(state, whole[before:cut], before)
+        stored = state.encode()
+        state = SessionState.decode(stored, FILE)
+        assert state.encode() == stored
+        before = cut
+    return state
+
+
+def _line(agent: str, state: SessionState, line: bytes) -> None:
+    """One line, as the beginning of a history, and as one that is too long to hold."""
+    one = ADAPTERS[agent]
+    found = one.base(line)
+    if found is not None:
+        assert found.end >= 0
+        found.session_id.encode()
+    ends = Oversize(0, len(line) + 1, line[:ENDS], line[-ENDS:])
+    one.skim_oversize(state, ends)
+    one.skim_oversize(SessionState(FILE), ends)
+    SessionState.decode(state.encode(), FILE)
+
+
+def _sound(agent: str, state: SessionState, whole: bytes) -> None:
+    """What holds of every state."""
+    end = 0
+    for offset, length in zip(state.offsets, state.lengths, strict=True):
+        assert end <= offset + 1, "rows stand in the file's order"
+        assert offset + length <= len(whole)
+        end = offset
+    assert NOWHERE <= state.leaf < max(len(state), 1)
+    assert 0 <= state.user_messages() <= len(state)
+    assert min(state.users, state.assistants, state.messages, state.bad_lines, state.seen) >= 0
+    assert len(state.path()) <= len(state)
+    assert state.turn in Turn
+    state.cycles()
+    _words(state)
+    for row in range(len(state)):
+        start = state.offsets[row]
+        try:
+            entry = ADAPTERS[agent].read(whole[start : start + state.lengths[row]], state.id(row))
+        except ValueError:  # promised, for a line that is no JSON object
+            continue
+        assert entry.id.encode() == state.id(row).encode()
+        _encodable(entry)
+        shown = ADAPTERS[agent].preview(entry.text)
+        assert len(shown) <= WORDS_MAX
+        assert "\n" not in shown
+
+
+def _words(state: SessionState) -> None:
+    """Texts that are kept: bounded, on one line, and made of whole characters."""
+    kept = [*state.labels.values(), *state.openings.values(), state.first_user, state.name or ""]
+    for text in kept:
+        assert len(text) <= WORDS_MAX
+        assert text.isprintable()
+    assert all(key.encode() is not None for key in state.labels)
+    assert len(state.git_branch.encode()) <= 4 * 256
+    if state.header is not None:
+        _encodable(state.header)
+        assert len(state.header.session_id) <= 8192
+        assert len(state.header.cwd) <= 8192
+    command = ADAPTERS["pi"].resume_command("x", state.header.cwd if state.header else "", FILE)
+    command.encode()
+
+
+def _encodable(value: Any) -> None:
+    """No lone surrogate in anything that an entry says, however deep. Arguments are not ours."""
+    if isinstance(value, str):
+        value.encode()
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            _encodable(key)
+            _encodable(one)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            _encodable(one)
+    elif dataclasses.is_dataclass(value):
+        for field in dataclasses.fields(value):
+            if field.name != "arguments":
+                _encodable(getattr(value, field.name))
+
+
+# -- the story -------------------------------------------------------------------------------------
+
+_ROW = 4  # bytes: what it is, its id, its parent, its time
+_TEXTS = ("", "Words.", "\ud800 half", "<b>\x1b[31m" + "x" * 400, "\n\n")
+
+
+def story(data: bytes) -> None:
+    """Any tree at all: each node once and below its parent, each in one beat; nothing recurses."""
+    state, entries = _tree(data)
+    drafts = {
+        row: node_of(entries[row], turn_of(state, row), 300, lambda text, most: text[:most])
+        for row in kept_rows(state)
+    }
+    gists = dict.fromkeys(list(drafts)[::3], ("what it was about", "agent"))
+    labels = {state.id(row): "a label" for row in list(drafts)[::5]}
+    told = story_of(state, drafts, labels, gists)
+    _whole(told)
+    assert len(told.nodes) + told.dropped == len({*state.ids})
+
+
+def _whole(told: Story) -> None:
+    places = [place for beat in told.beats for place in range(beat.first, beat.last + 1)]
+    assert places == list(range(len(told.nodes)))
+    depths = {at: beat.depth for beat in told.beats for at in range(beat.first, beat.last + 1)}
+    for place, node in enumerate(told.nodes):
+        assert ROOT <= node.above < place
+        if node.above != ROOT:
+            assert depths[place] - depths[node.above] in (0, 1)
+    for beat in told.beats:
+        assert beat.answers >= 0 <= beat.tokens
+        assert beat.ms >= 0 <= beat.failed
+        assert len(beat.text) <= 160
+        assert len(beat.calls) <= 40
+    marked = [place for place, node in enumerate(told.nodes) if node.active]
+    assert marked == sorted(told.path())
+
+
+def _tree(data: bytes) -> tuple[SessionState, list[Entry]]:
+    """A tree that bytes describe: ids repeat, parents come late, never, or in circles."""
+    state, entries = SessionState(FILE), list[Entry]()
+    leaf = data[:1] or b"\0"
+    for at in range(1, len(data) - _ROW + 1, _ROW):
+        what, own, above, time = data[at : at + _ROW]
+        row = len(state)
+        kind = Kind(what % len(Kind))
+        turn = Turn((what >> 4) % 3)
+        entry_id = b"%d" % (own if own < 64 else row + 64)
+        parent = entries[-1].id.encode() if above > 127 and entries else b"%d" % (above % 70)
+        state.add(entry_id, None if above == 0 else parent, code(kind, turn=turn), row, 1)
+        entries.append(_entry(entry_id.decode(), kind, what, time))
+    state.move_leaf(leaf if leaf < b"\x80" else None)
+    return state, entries
+
+
+def _entry(entry_id: str, kind: Kind, what: int, time: int) -> Entry:
+    text = _TEXTS[time % len(_TEXTS)]
+    calls = tuple(ToolCall("bash", detail=text, id=str(n)) for n in range(what >> 6))
+    return Entry(
+        id=entry_id,
+        kind=kind,
+        type="message",
+        role="assistant" if what & 1 else None,
+        timestamp=iso_of_ms(time * 1000) if time else "never",
+        texts=(text,) if text else (),
+        tools=calls,
+        failed=tuple(call.id for call in calls[1:]),
+        tokens=Tokens(output=time - 20, answer=str(what & 3)) if what & 8 else None,
+        results=(ToolResult("0", text=text),) if what & 4 else (),
+    )
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    **{agent: adapter(agent) for agent in ADAPTERS},
+    "story": story,
+}

@@ -1,0 +1,187 @@
+"""Targets for texts: what people type, what models answer, and what is made safe to show.
+
+Bytes that are no UTF-8 come in as lone surrogates, as Python keeps such file names. Where a target
+wants several texts, 0x00 parts them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+import unicodedata
+from collections.abc import Callable
+from functools import cache
+from itertools import islice
+
+from indexerd.core import clean as cleaning
+from indexerd.core import query as asking
+from indexerd.core.check import Rejected, judge
+from indexerd.core.redact import redact as redacted
+from indexerd.core.redact_extra import compile_extra
+from indexerd.core.references import (
+    FOUND_MAX,
+    QUESTION_MAX,
+    REF_MAX,
+    UP_MAX,
+    find,
+    without_code,
+)
+from indexerd.errors import ConfigError
+from indexerd.meta import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX, TAGS_MAX, TAGS_MIN
+
+_GONE = frozenset({"Cc", "Cs", "Co", "Zl", "Zp"})
+_LIMITS = (0, 1, 7, 120)
+_ATTEMPTS = 4
+
+
+def text_of(data: bytes) -> str:
+    """Any bytes as a text."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def parts_of(data: bytes, count: int) -> list[str]:
+    """Bytes as so many texts; the last ones may be empty."""
+    parts = [text_of(one) for one in data.split(b"\0", count - 1)]
+    return parts + [""] * (count - len(parts))
+
+
+def references(data: bytes) -> None:
+    """What is found stands there as it is written, in order, within its bounds, and not in code."""
+    text = text_of(data)
+    plain, found = without_code(text), find(text)
+    assert len(plain) == len(text)
+    assert len(found) <= FOUND_MAX
+    assert [one.start for one in found] == sorted({one.start for one in found})
+    for one in found:
+        assert text.startswith(one.raw, one.start)
+        assert plain.startswith("@@", one.start)
+        assert 0 < len(one.ref) <= REF_MAX or '"' not in one.raw
+        assert 0 <= one.up <= UP_MAX
+        assert one.question is None or 0 < len(one.question) <= 2 * QUESTION_MAX
+        assert "\n" not in (one.question or "")
+
+
+def check(data: bytes) -> None:
+    """A model's answer is taken, clean and within limits, or rejected in words; none is cut."""
+    said = judge(text_of(data), cut=False, redact=lambda text: redacted(text).text)
+    if isinstance(said, Rejected):
+        said.error.encode()
+        assert said.error
+        return
+    assert TAGS_MIN <= len(said.tags) <= TAGS_MAX
+    limits = ((said.name, NAME_MAX), (said.description, DESCRIPTION_MAX))
+    for text, limit in (
+        *limits,
+        (said.summary, SUMMARY_MAX),
+        *((tag, TAG_MAX) for tag in said.tags),
+    ):
+        assert 0 < len(text) <= limit
+        assert not _GONE & {unicodedata.category(char) for char in text if char not in "\n\t"}
+    assert "\n" not in said.name + "".join(said.tags)
+    assert judge(said.model_dump_json(), cut=True, redact=str) == Rejected(
+        "The reply was cut by the output limit: answer more briefly"
+    )
+
+
+@cache
+def _index() -> sqlite3.Connection:
+    """What an expression made of a query is tried on."""
+    held = sqlite3.connect(":memory:", check_same_thread=False)
+    held.execute(f'CREATE VIRTUAL TABLE t USING fts5(a, b, tokenize="{asking.MATCH_TOKENIZER}")')
+    held.execute("INSERT INTO t VALUES ('some words of a session', 'and more of them')")
+    return held
+
+
+def query(data: bytes) -> None:
+    """A query is a problem, a vetted pattern, or terms that SQLite takes; snippets are short."""
+    typed, text = parts_of(data, 2)
+    asked = asking.parse(typed)
+    assert not (asked.terms and asked.pattern)
+    assert asked.terms or asked.pattern or asked.problem
+    assert len(asked.terms) <= asking.TERMS_MAX
+    if asked.problem is not None:
+        asked.problem.encode()
+    stored = asking.segment(text)
+    assert len(asking.fold(stored)) == len(stored)
+    if asked.pattern is not None:
+        for span in islice(asked.pattern.attempts(stored), _ATTEMPTS):
+            assert span is None or 0 <= span[0] < span[1] <= len(stored)
+    if asked.terms:
+        _found(asked, stored)
+
+
+def _found(asked: asking.Asked, stored: str) -> None:
+    for widen, inflect in ((False, False), (True, True)):
+        match = asked.match(column="a", widen=widen and asked.open_end, inflect=inflect)
+        _index().execute("SELECT count(*) FROM t WHERE t MATCH ?", (match,)).fetchall()
+        finder = asked.finder(widen=widen and asked.open_end, inflect=inflect)
+        counts = finder.counts(stored)
+        assert len(counts) == len(asked.terms)
+        shown = finder.snippet(stored)
+        assert len(shown) <= asking.SNIPPET_MAX
+        shown.encode()
+        assert not re.search(r"[\x00-\x1f\x7f\u200b\u202e\u2066]", shown)
+
+
+def redact(data: bytes) -> None:
+    """What is left holds no secret any more, and has not grown out of bounds."""
+    text = text_of(data)
+    once = redacted(text)
+    again = redacted(once.text)
+    assert again.text == once.text
+    assert not again.counts
+    assert len(once.text) <= 6 * len(text) + 64
+    marks = len(re.findall(r"\[redacted:[a-z0-9-]+\]", once.text))
+    assert bool(once.counts) <= bool(marks)
+
+
+def extra(data: bytes) -> None:
+    """A pattern of the user's is refused as a ConfigError, or works on any text."""
+    pattern, text = parts_of(data, 2)
+    try:
+        compiled = compile_extra([pattern[:120]])
+    except ConfigError:
+        return
+    redacted(text[:200], compiled)
+
+
+def clean(data: bytes) -> None:
+    """Cleaned text is short, shows, can be encoded, and stays as it is when cleaned again."""
+    text = text_of(data)
+    for limit in (*_LIMITS, len(text)):
+        line, lines = cleaning.clean_line(text, limit), cleaning.clean_text(text, limit)
+        assert len(line) <= limit
+        assert len(lines) <= limit
+        assert cleaning.clean_line(line, limit) == line
+        assert cleaning.clean_text(lines, limit) == lines
+        _shows(line)
+        _shows(lines.replace("\n", "").replace("\t", ""))
+    bare = cleaning.bare(text)
+    assert cleaning.bare(bare) == bare
+    assert cleaning.escape_path(text).isprintable() or not text.isprintable()
+    cleaning.escape_path(text).encode()
+    cleaning.scrub(text).encode()
+
+
+def _shows(text: str) -> None:
+    text.encode()
+    assert not _GONE & {unicodedata.category(char) for char in text}
+
+
+def as_json(data: bytes) -> object:
+    """A JSON value where bytes hold one, else their text."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return text_of(data)
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    "references": references,
+    "check": check,
+    "query": query,
+    "redact": redact,
+    "extra": extra,
+    "clean": clean,
+}
