@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from indexerd.errors import IndexerdError, StateError, WriteError
+from indexerd import __version__
+from indexerd.errors import IndexerdError, SessionUnreadableError, WriteError
 from indexerd.io import kept
 from indexerd.io.catalog import Catalog
 from indexerd.io.claims import hold_directory
@@ -28,6 +29,7 @@ from indexerd.io.journal import Journal
 from indexerd.io.ledger import Ledger
 from indexerd.io.lock import hold
 from indexerd.io.logs import Event, get_logger
+from indexerd.io.perils import WHY, Perils
 from indexerd.io.sdnotify import Notifier
 from indexerd.io.stores import stores
 from indexerd.io.telemetry import Telemetry
@@ -52,8 +54,7 @@ from indexerd.service.reader import Reader
 from indexerd.service.treasury import Treasury
 from indexerd.settings import Loaded, Settings
 
-BREAKERS = "breaker"
-TICK_SECONDS = 10.0  # between looks at socket file, watcher and watchdog
+TICK_SECONDS = 4.0  # between looks at socket file, watcher and watchdog
 SWITCH_SECONDS = 0.002  # a busy reader thread lets the loop have the interpreter after this
 
 
@@ -115,12 +116,15 @@ class Daemon:
             time.time,
             self.news.say,
         )
-        self.treasury.load(self._ledger.notes(BREAKERS))
+        self.treasury.load()
         self._forgotten = Forgotten(places.state_dir)
         self._writer = GuardedWriter(self._forgotten)
         self.telemetry = Telemetry(places.telemetry)
         self.library = self._library(start)
         self.library.files.exclusions.forgotten = self._forgotten
+        note = places.state_dir / "reading"
+        self._perils = Perils(note, self._ledger, __version__, self._ended_us)
+        self.library.files.guard = self._perils
         self._claims = self._claim_roots()
         self.pipeline = self._pipeline(start, watching=watching)
         self.answers = Answers(self._catalog, time.time)
@@ -234,6 +238,9 @@ class Daemon:
     def _set_aside(self, path: str, bug: Exception) -> None:
         self.news.defect(Event.SESSION_QUARANTINED, "", bug, path=path)
 
+    def _ended_us(self, path: str) -> None:
+        self._set_aside(path, SessionUnreadableError(WHY))
+
     def _attempted(self, event: Event, session_id: str, fields: dict[str, Any]) -> None:
         if event is Event.INDEX_RETRY:
             self.news.retry(self.pipeline.known.get(session_id), session_id, fields)
@@ -303,11 +310,9 @@ class Daemon:
 
     async def _end(self) -> None:
         await asyncio.to_thread(self.pipeline.watch.close)
-        with suppress(StateError):  # a cache that cannot be written keeps nobody
-            for provider, packed in self.treasury.stored().items():
-                await self.pipeline.read(self._ledger.note, BREAKERS, provider, packed)
         await self.pipeline.models.aclose()
         await self.pipeline.read(self.library.close)
+        self._perils.close()
         self._reader.close()
         for fd in self._claims:
             os.close(fd)
@@ -334,10 +339,12 @@ class Daemon:
             notifier.status(f"{len(pipeline.known)} sessions, {len(pipeline.jobs)} queued")
             try:
                 await server.check()
+                self.news.socket("")
             except IndexerdError as bad:  # something stands in our place: tried again later
-                self.news.say(Event.SOCKET_REJECTED, {"reason": str(bad)})
+                self.news.socket(str(bad))
             await asyncio.to_thread(pipeline.watch.tend)
             if pipeline.watch.failing():
+                self.news.say(Event.WATCH_DEGRADED, {"reason": "the watcher keeps dying: ending"})
                 failed.set()
             await asyncio.sleep(pause)
 

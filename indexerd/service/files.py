@@ -20,6 +20,7 @@ from indexerd.core.cursor import Look, Verdict
 from indexerd.core.session import SessionState
 from indexerd.errors import IndexerdError, SessionUnreadableError
 from indexerd.io.ledger import Ledger
+from indexerd.io.perils import Guard, Unguarded
 from indexerd.io.scan import Found
 from indexerd.io.stores import Store
 from indexerd.service import taking
@@ -50,10 +51,7 @@ class Files:
         exclude: Callable[[], list[str]],
         defect: Callable[[str, Exception], None],
     ) -> None:
-        """`title(agent, session_id)` knows names that an agent keeps beside its sessions.
-
-        `defect(path, bug)` hears of files that are set aside.
-        """
+        """`title(agent, session_id)`: names kept beside; `defect(path, bug)`: what is set aside."""
         self._ledger = ledger
         self._stores = stores
         self._since = since
@@ -64,6 +62,7 @@ class Files:
         self._files: dict[str, Tracked] = {}
         self.owners: Owners[Tracked] = Owners()
         self.hidden: set[str] = set()  # sessions that the user excluded
+        self.guard: Guard = Unguarded()
         self._inodes = Inodes()
         self._memory = Memory(ledger)
         self.owing = self._memory.owing
@@ -285,6 +284,9 @@ class Files:
         self._defect(file.path, bug)
 
     def _read(self, file: Tracked) -> tuple[Verdict, int, bool]:
+        return self.guard.step(file.path, file.look, lambda: self._step(file))
+
+    def _step(self, file: Tracked) -> tuple[Verdict, int, bool]:
         """Read what is new and take it into the state."""
         if file.state is None and file.tail.cursor is not None and not self._memory.wake(file):
             file.begin_anew()

@@ -19,8 +19,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from indexerd.core.breaker import Breaker
 from indexerd.core.budget import Caps, Purse
 from indexerd.errors import (
@@ -87,19 +85,14 @@ class Treasury:
         self._keeping = threading.Lock()
         self._full, self._passing = Throttle(FULL_SECONDS), Throttle(PASSING_SECONDS)
 
-    def load(self, breakers: Mapping[str, bytes]) -> None:
-        """Rebuild from the journal; of `breakers`, as `stored`, those that it does not have.
+    def load(self) -> None:
+        """Rebuild from the journal.
 
-        Whoever rests is told of: nothing else says why nothing is sent.
+        Whoever rests is told of: nothing else says why nothing is sent. A denial is not kept: a
+        restart asks once again.
         """
         rows = list(self._journal.rows())
         self.purse = Purse.of(rows)
-        for provider, packed in breakers.items():
-            try:
-                self.breakers[provider] = msgspec.msgpack.decode(packed, type=Breaker)
-            except msgspec.DecodeError:
-                continue
-            self.breakers[provider].trial = False
         for row in rows:
             if _is_breaker(row):
                 self._kept[row["id"]] = row["failures"], row["opened"], float(row["until"])
@@ -109,13 +102,6 @@ class Treasury:
             if one.until > self._clock():
                 fields = {"model": provider, "reason": "it rests since before the start"}
                 self._notify(Event.MODEL_BREAKER_OPEN, fields)
-
-    def stored(self) -> dict[str, bytes]:
-        """The breakers as bytes; a denial is not kept, a restart asks once again."""
-        return {
-            provider: msgspec.msgpack.encode(msgspec.structs.replace(one, denied="", trial=False))
-            for provider, one in self.breakers.items()
-        }
 
     def reset_denials(self) -> None:
         """The configuration was reloaded: whoever refused us is asked again (M5)."""

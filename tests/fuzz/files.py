@@ -9,6 +9,7 @@ import atexit
 import json
 import shutil
 import tempfile
+import warnings
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -95,7 +96,9 @@ def config(name: str) -> Callable[[bytes], None]:
     def target(data: bytes) -> None:
         env = {"INDEXERD_INDEX__QUIET_SECONDS": data[:40].decode("latin-1")} if data[-1:] else {}
         for variables in ({}, env):
-            found = settings.load(data, name, variables)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", FutureWarning)  # of re, for `extra_patterns`
+                found = settings.load(data, name, variables)
             assert isinstance(found.settings, settings.Settings)
             assert len(found.problems) <= len(data) + len(variables) + 1
             for one in found.problems:

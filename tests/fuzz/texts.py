@@ -10,6 +10,7 @@ import json
 import re
 import sqlite3
 import unicodedata
+import warnings
 from collections.abc import Callable
 from functools import cache
 from itertools import islice
@@ -17,6 +18,7 @@ from itertools import islice
 from indexerd.core import clean as cleaning
 from indexerd.core import query as asking
 from indexerd.core.check import Rejected, judge
+from indexerd.core.redact import _HIDING
 from indexerd.core.redact import redact as redacted
 from indexerd.core.redact_extra import compile_extra
 from indexerd.core.references import (
@@ -126,12 +128,17 @@ def _found(asked: asking.Asked, stored: str) -> None:
 
 def redact(data: bytes) -> None:
     """What is left holds no secret any more, and has not grown out of bounds."""
-    text = text_of(data)
+    text = cleaning.scrub(text_of(data))  # as all that is read of a session
     once = redacted(text)
     again = redacted(once.text)
     assert again.text == once.text
     assert not again.counts
     assert len(once.text) <= 6 * len(text) + 64
+    plain = redacted(cleaning.bare(text))
+    if (
+        _HIDING.search(text) and plain.counts == once.counts
+    ):  # then what nobody sees has hidden no part of one either
+        assert len(cleaning.bare(once.text)) <= len(plain.text)
     marks = len(re.findall(r"\[redacted:[a-z0-9-]+\]", once.text))
     assert bool(once.counts) <= bool(marks)
 
@@ -139,10 +146,12 @@ def redact(data: bytes) -> None:
 def extra(data: bytes) -> None:
     """A pattern of the user's is refused as a ConfigError, or works on any text."""
     pattern, text = parts_of(data, 2)
-    try:
-        compiled = compile_extra([pattern[:120]])
-    except ConfigError:
-        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of re, about what a later one may mean
+        try:
+            compiled = compile_extra([pattern[:120]])
+        except ConfigError:
+            return
     redacted(text[:200], compiled)
 
 

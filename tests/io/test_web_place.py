@@ -160,7 +160,7 @@ def test_a_page_leads_to_an_address_and_is_ours_alone(tmp_path: Path, address: s
 def test_the_page_is_removed_by_whom_it_leads_to(tmp_path: Path) -> None:
     """Not by another server that ends, nor for another's token."""
     path = put_page(tmp_path, "http://127.0.0.1:1/?a&token=abc")
-    for words in ("http://127.0.0.1:2/", "def"):
+    for words in ("http://127.0.0.1:2/", "token=abd"):
         drop_page(tmp_path, words)
         assert path.exists()
     drop_page(tmp_path, "?a&token=abc")

@@ -51,15 +51,15 @@ class Desk:
         self.heard: list[tuple[Event, dict[str, Any]]] = []
         self.treasury = self.restarted()
 
-    def restarted(self, ledger: dict[str, bytes] | None = None) -> Treasury:
-        """A treasury as after kill -9: the journal is what it has, and perhaps the ledger."""
+    def restarted(self) -> Treasury:
+        """A treasury as after kill -9: the journal is what it has."""
         self.treasury = Treasury(
             Journal(self.path),
             lambda: self.settings,
             lambda: self.now,
             lambda event, fields: self.heard.append((event, fields)),
         )
-        self.treasury.load(ledger or {})
+        self.treasury.load()
         return self.treasury
 
     def ask(self, *answers: Any, key: str = FLASH) -> list[IndexerdError | None]:
@@ -202,16 +202,6 @@ def test_a_row_of_any_hand_opens_and_closes_nothing(desk: Desk, row: dict[str, A
     desk.path.write_text("".join(json.dumps(one) + "\n" for one in lines))
     assert desk.restarted().breakers["google"].until == T0 + 60
     assert desk.treasury.purse.calls == 0
-
-
-def test_what_an_older_version_stored_still_holds(desk: Desk) -> None:
-    """M3: it kept breakers in the ledger, at its end; a journal that has none takes them."""
-    desk.ask(throttled(3600.0))
-    stored = desk.treasury.stored()
-    desk.path.unlink()
-
-    assert desk.restarted(stored | {"odd": b"\xff"}).breakers.keys() == {"google"}
-    assert desk.treasury.breakers["google"].until > T0
 
 
 def test_half_open_lets_one_of_three_through(desk: Desk) -> None:

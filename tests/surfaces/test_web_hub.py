@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from indexerd.errors import DaemonDownError, DeadlineError, NotFoundError
 from indexerd.paths import places
+from indexerd.surfaces.web import desk as desks
 from indexerd.surfaces.web.desk import AT_ONCE, Desk, sockets
 from indexerd.surfaces.web.hub import LOST, WAITING_MAX, Hub, plain
 
@@ -363,6 +364,87 @@ def test_an_answer_that_takes_too_long_is_not_waited_for(socket: Path) -> None:
             await desk.ask("slow", {}, seconds=0.05)
         clerk.go.set()
         server.close()
+
+    play(story)
+
+
+def test_a_daemon_that_hangs_is_not_asked_again_by_everybody(
+    socket: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A socket that listens and never answers, as of a stopped process: what is stored is read.
+
+    The first waits; others do not, while one question at a time does. A change is refused with
+    what to do, and pages are told; when the daemon answers again, they are told that.
+    """
+    monkeypatch.setattr(desks, "READ_SECONDS", 0.3)
+    monkeypatch.setattr(desks, "HELLO_SECONDS", 0.2)
+
+    async def story() -> None:
+        stopped, asked = asyncio.Event(), list[str]()
+
+        async def meet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            request = json.loads(await reader.readline())
+            asked.append(request["method"])
+            await stopped.wait()
+            writer.write(line({"jsonrpc": "2.0", "id": request["id"], "result": "answered"}))
+            writer.close()
+
+        server = await asyncio.start_unix_server(meet, socket)
+        desk, told = desk_at(socket, lambda method, _: f"stored {method}"), asyncio.Queue[bool]()
+        desk.on_silent = told.put_nowait
+        assert await desk.read("list", {}) == "stored list"
+        assert await told.get()
+        assert desk.silent
+        for _ in range(30):
+            assert await desk.read("get", {}) == "stored get"
+        with pytest.raises(DeadlineError, match="does not answer") as caught:
+            await desk.ask("update", {})
+        assert caught.value.retryable
+        assert "try again" in caught.value.hint
+        while len(asked) < 3:
+            await asyncio.sleep(0)
+        assert asked == ["list", "hello", "hello"]
+        stopped.set()
+        assert not await told.get()
+        assert await desk.read("get", {}) == "answered"
+        assert await desk.ask("update", {}) == "answered"
+        server.close()
+
+    play(story)
+
+
+def test_one_answer_that_takes_long_is_no_silence(
+    socket: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is stored is read in its place; the daemon, which answers others, is asked on."""
+    monkeypatch.setattr(desks, "READ_SECONDS", 0.2)
+
+    async def story() -> None:
+        clerk, told = Clerk(), list[bool]()
+        server = await asyncio.start_unix_server(clerk.meet, socket)
+        desk = desk_at(socket, lambda *_: "stored")
+        desk.on_silent = told.append
+        assert await desk.read("slow", {}) == "stored"
+        assert await desk.read("list", {"limit": 1}) == {"limit": 1}
+        assert not told
+        clerk.go.set()
+        server.close()
+
+    play(story)
+
+
+def test_pages_are_told_of_a_daemon_that_does_not_answer(socket: Path) -> None:
+    """As of one that is gone, though the subscription stands; and of its return."""
+
+    async def story() -> None:
+        async with daemon(socket), running(socket) as hub, hub.listen() as heard:
+            await until(heard, UP)
+            hub.hush(True)
+            assert not hub.up
+            await until(heard, DOWN)
+            hub.hush(False)
+            assert hub.up
+            await until(heard, UP)
 
     play(story)
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import json
+import os
 import re
+import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +23,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from indexerd.errors import UsageError
-from indexerd.io.web_place import Running, announce, announced, lasting_key
+from indexerd.io.web_place import Running, announce, announced, put_page
 from indexerd.paths import Places, places
+from indexerd.surfaces.web.connections import Complaints
 from indexerd.surfaces.web.serve import bound, find_running, link
 
 ROOT = Path(__file__).parents[2]
@@ -32,10 +37,16 @@ from pathlib import Path
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from indexerd.paths import places
+from indexerd.surfaces.web import connections
 from indexerd.surfaces.web.desk import Desk
+from indexerd.surfaces.web.connections import Complaints
 from indexerd.surfaces.web.serve import serve
 
 home, mode = Path(sys.argv[1]), sys.argv[2]
+if mode == "short":
+    connections.HEAD_SECONDS = connections.STALL_SECONDS = 0.3
+if mode == "few":
+    connections.CONNECTIONS_MAX = 4
 where = places(os.environ, home=home)
 desk = Desk(where, os.environ, home=home, stored=lambda method, params: [method, params])
 
@@ -46,16 +57,20 @@ def site(desk, pages, hub):
         return PlainTextResponse(str(await desk.read("list", {"limit": 1})))
     async def slow(request):
         await asyncio.sleep(600)
+    async def large(request):
+        return PlainTextResponse(b"x" * 2**24)
     async def defect(request):
         raise RuntimeError("of ours")
     routes = [Route("/", page), Route("/read", read), Route("/slow", slow), Route("/bad", defect)]
+    routes += [Route("/large", large)]
     return routes, [lambda: print("ended", flush=True)]
 
 def failed(error):
     print(type(error).__name__, flush=True)
 
 ready = lambda running: print(running.url, flush=True)
-sys.exit(serve(desk, site, child=mode == "child", on_ready=ready, on_error=failed))
+child, listen = mode == "child", sys.argv[3]
+sys.exit(serve(desk, site, listen=listen, child=child, on_ready=ready, on_error=failed))
 """
 
 
@@ -91,10 +106,10 @@ class Server:
 
 
 @contextmanager
-def started(state: Path, mode: str = "alone") -> Iterator[Server]:
+def started(state: Path, mode: str = "alone", listen: str = "127.0.0.1:0") -> Iterator[Server]:
     """A server in a process of its own."""
     process = subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", SERVER, state, mode],
+        [sys.executable, "-W", "error", "-c", SERVER, state, mode, listen],
         cwd=ROOT,
         env=environment(state),
         stdin=subprocess.PIPE,
@@ -285,8 +300,9 @@ def test_a_signal_ends_it_whole(tmp_path: Path, number: signal.Signals) -> None:
     Neither of a token that was used, nor of a defect: that one is told to `on_error`.
     """
     with started(tmp_path) as server:
-        assert announced(tmp_path) is not None
+        assert len(announced(tmp_path)) == 1
         cookie = entered(server)
+        put_page(tmp_path, f"{server.url}/?token=unused")
         assert status(ask(f"{server.url}/bad?token=abcdef", cookie)) == 303
         assert status(ask(f"{server.url}/bad", cookie)) == 500
         with connect(server.url) as events:
@@ -295,7 +311,7 @@ def test_a_signal_ends_it_whole(tmp_path: Path, number: signal.Signals) -> None:
             code, out, err = server.end(number)
             assert not read(events).strip("\r\n0")
         assert (code, out, err) == (0, "RuntimeError\nended\n", "")
-        assert [one.name for one in tmp_path.iterdir()] == ["web.key"]
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_an_answer_that_takes_too_long_does_not_keep_it(tmp_path: Path) -> None:
@@ -312,17 +328,167 @@ def test_a_child_ends_with_its_daemon(tmp_path: Path) -> None:
         assert find_running(server.where) is not None
         out, err = server.process.communicate(timeout=SECONDS)  # which closes its input
         assert (server.process.returncode, out, err) == (0, "ended\n", "")
-        assert announced(tmp_path) is None
+        assert announced(tmp_path) == []
 
 
-def test_cookies_outlive_a_start_and_a_server_that_was_killed_is_not_found(tmp_path: Path) -> None:
-    """Kill -9 leaves its place behind, which then leads nowhere; the key of cookies stays."""
+def test_a_server_that_was_killed_is_not_found(tmp_path: Path) -> None:
+    """Kill -9 leaves its place behind, which leads nowhere; the next start clears it away."""
     with started(tmp_path) as first:
-        key = lasting_key(tmp_path)
+        stale = f"web-{first.process.pid}.json"
         assert first.end(signal.SIGKILL)[0] == -signal.SIGKILL
-    assert announced(tmp_path) is not None
+    assert (tmp_path / stale).exists()
     assert find_running(first.where) is None
-    assert lasting_key(tmp_path) == key
+    with started(tmp_path) as second:
+        assert server_of(second).pid == second.process.pid
+        assert not (tmp_path / stale).exists()
+
+
+def test_a_cookie_ends_with_its_server(tmp_path: Path) -> None:
+    """Who listened on the port meanwhile, and was shown it, has nothing that is good later."""
+    with started(tmp_path) as first:
+        cookie, port = entered(first), urlsplit(first.url).port
+        assert status(ask(first.url, cookie)) == 200
+        first.end()
+    with started(tmp_path, "alone", f"127.0.0.1:{port}") as second:
+        assert second.url == first.url
+        assert status(ask(second.url, cookie)) == 403
+        told = ask(link(server_of(second)))
+        assert "Max-Age=" in told  # whose port is the same at each start
+
+
+def test_of_two_servers_the_one_that_still_runs_is_found(tmp_path: Path) -> None:
+    """Whichever of them ends: the other one has said where it is, too."""
+    with started(tmp_path) as first:
+        with started(tmp_path) as second:
+            assert server_of(second).url == second.url
+            assert second.end()[0] == 0
+        assert server_of(first).url == first.url
+        with started(tmp_path) as third:
+            assert first.end()[0] == 0
+            assert server_of(third).url == third.url
+
+
+def test_the_page_that_leads_there_is_removed_when_it_has_done_so(tmp_path: Path) -> None:
+    """By the server that it leads to: what is left would be a used token, but why leave it."""
+    with started(tmp_path) as server:
+        address = link(server_of(server), "/?q=a&b")
+        path = put_page(tmp_path, address)
+        assert status(ask(f"{server.url}/?token=another")) == 403
+        assert path.exists()
+        assert status(ask(address)) == 303
+        assert not path.exists()
+
+
+# -- who says nothing, or does not listen --------------------------------------------------------
+
+
+def test_who_does_not_ask_is_hung_up_on(tmp_path: Path) -> None:
+    """Who sends nothing, half a head, or byte after byte; before a request and after one."""
+    with started(tmp_path, "short") as server:
+        for said in (b"", b"GET / HTTP/1.1\r\nHost: a\r\n", b"G"):
+            with connect(server.url) as sock:
+                sock.sendall(said)
+                assert sock.recv(1) == b""
+        with connect(server.url) as sock, suppress(BrokenPipeError, ConnectionResetError):
+            for _ in range(10**6):  # it is the sending that fails, once it was hung up
+                sock.sendall(b"X")
+                if select.select([sock], [], [], 0.01)[0]:
+                    assert sock.recv(1) == b""
+                    break
+            else:
+                pytest.fail("it listens for ever")
+        with connect(server.url) as sock:
+            sock.sendall(request(f"{server.url}/hello").replace(b"Connection: close\r\n", b""))
+            assert status(read(sock, b"\r\n\r\n")) == 400
+            sock.sendall(b"GET /hello HTTP/1.1\r\n")
+            assert read(sock).count("HTTP/1.1") == 0
+        assert find_running(server.where) is not None
+
+
+def taken(sock: socket.socket) -> int:
+    """How many bytes come, until it is hung up on."""
+    count = 0
+    with suppress(ConnectionResetError):
+        while found := len(sock.recv(2**20)):
+            count += found
+    return count
+
+
+def test_who_does_not_take_an_answer_is_cut_off(tmp_path: Path) -> None:
+    """However much of it is left; who takes it slowly gets all of it."""
+    with started(tmp_path, "short") as server:
+        cookie = entered(server)
+        with connect(server.url) as deaf, connect(server.url) as other:
+            deaf.sendall(request(f"{server.url}/large", cookie) * 3)
+            other.sendall(request(f"{server.url}/large", cookie))
+            assert taken(other) > 2**24
+            for _ in range(5):  # as a clock: each is hung up on after a while
+                with connect(server.url) as silent:
+                    assert taken(silent) == 0
+            assert taken(deaf) < 2**24
+
+
+def test_an_answer_may_take_longer_than_a_question(tmp_path: Path) -> None:
+    """Who waits for events is not hung up on."""
+    with started(tmp_path, "short") as server, connect(server.url) as events:
+        events.sendall(request(f"{server.url}/events", entered(server)))
+        assert '"daemon"' in read(events, b'"daemon"')
+        with connect(server.url) as silent:
+            assert silent.recv(1) == b""
+        assert not select.select([events], [], [], 0)[0]
+        assert server.end()[0] == 0
+        assert "event" not in read(events)
+
+
+def test_who_idles_makes_room(tmp_path: Path) -> None:
+    """Strangers that hold every place turn nobody away; open pages are not their price."""
+    with started(tmp_path, "few") as server, ExitStack() as stack:
+        cookie = entered(server)
+        pages = [stack.enter_context(connect(server.url)) for _ in range(2)]
+        for page in pages:
+            page.sendall(request(f"{server.url}/events", cookie))
+            assert '"daemon"' in read(page, b'"daemon"')
+        idle = [stack.enter_context(connect(server.url)) for _ in range(20)]
+        assert ask(server.url, cookie).endswith("page")
+        assert all(_hung_up(one) for one in idle[:17])
+        assert not any(select.select(pages, [], [], 0)[0])
+        more = [stack.enter_context(connect(server.url)) for _ in range(2)]
+        for page in more:
+            page.sendall(request(f"{server.url}/events", cookie))
+            assert '"daemon"' in read(page, b'"daemon"')
+        assert _hung_up(stack.enter_context(connect(server.url)))  # every place is in use
+
+
+def _hung_up(sock: socket.socket) -> bool:
+    with suppress(ConnectionResetError):
+        return sock.recv(1) == b""
+    return True
+
+
+def test_hundreds_who_say_nothing_turn_nobody_away(server: Server) -> None:
+    """Real connections, more than there are places."""
+    cookie = entered(server)
+    with ExitStack() as stack:
+        for _ in range(400):
+            stack.enter_context(connect(server.url))
+        assert ask(server.url, cookie).endswith("page")
+        assert find_running(server.where) is not None
+
+
+def test_a_loop_out_of_files_complains_once_a_minute() -> None:
+    """One line, which says what it is; others of its kind are left out."""
+    told, now = list[str](), [0.0]
+    complain = Complaints(lambda bad: told.append(str(bad)), lambda: now[0])
+    loop = asyncio.new_event_loop()
+    try:
+        for _ in range(2000):
+            complain(loop, {"message": "accept", "exception": OSError(errno.EMFILE, "too many")})
+        assert told == ["too many files are open"]
+        now[0] = 61.0
+        complain(loop, {"message": "something"})
+        assert len(told) == 2
+    finally:
+        loop.close()
 
 
 # -- strangers -----------------------------------------------------------------------------------
@@ -364,8 +530,7 @@ def test_a_stranger_on_the_port_gets_no_token(tmp_path: Path, server: Server) ->
         assert challenge
         return ask(f"{server.url}/hello?challenge={challenge[1]}").encode()
 
-    real = announced(server.state)
-    assert real is not None
+    (real,) = announced(server.state)
     answers: list[Callable[[str], bytes]] = [
         relayed,
         lambda _: told({"program": "indexerd", "version": "1", "proof": "0" * 64}),
@@ -377,7 +542,7 @@ def test_a_stranger_on_the_port_gets_no_token(tmp_path: Path, server: Server) ->
     ]
     for answer in answers:
         with stranger(answer) as (url, asked):
-            announce(tmp_path, Running(url, 1, real.boot))
+            announce(tmp_path, Running(url, os.getpid(), real.boot))
             assert find_running(places_of(tmp_path)) is None
         assert len(asked) == 1
         assert "token" not in asked[0]
@@ -387,9 +552,8 @@ def test_a_place_that_others_could_have_written_is_not_asked(
     tmp_path: Path, server: Server
 ) -> None:
     """It counts as none, though a server of ours is there."""
-    real = announced(server.state)
-    assert real is not None
+    (real,) = announced(server.state)
     announce(tmp_path, real)
     assert find_running(places_of(tmp_path)) == real
-    (tmp_path / "web.json").chmod(0o666)
+    (tmp_path / f"web-{real.pid}.json").chmod(0o666)
     assert find_running(places_of(tmp_path)) is None
