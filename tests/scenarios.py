@@ -201,13 +201,12 @@ NOT_HELD: dict[str, str] = {
         "level, memory rose from 51 to 62 MB and had not settled."
     ),
     "C3": (
-        "Not tested but for the state that follows: status stays ok after a bad reload, the "
-        "values themselves are not looked at."
+        "That the old values hold: the state stays ok, and the values themselves are not looked at."
     ),
     "C4": "A file that belongs to another user.",
     "C6": "All of it at once in a daemon; tried by hand: one session, one call, one meta file.",
     "X4": "A directory on the way that becomes a link: only the last name is guarded.",
-    "X11": "The whole program at level debug: the parts that log are tested by themselves.",
+    "X11": "The whole program at level debug: what logs is tested part by part.",
 }
 _CITED = re.compile(r"\b([FWMASVCX][1-9]\d?)\b(?!\.\d)")
 _RANGE = re.compile(r"\b[FWMASVCX]\d+ ?(?:to|-|\u2013) ?[FWMASVCX]?\d+\b(?!\.\d)")

@@ -14,6 +14,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+import threading
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -103,8 +104,14 @@ def _site(desk: Desk, pages: Any, hub: Any) -> Any:
     def up() -> bool:
         return bool(hub.up)
 
-    desk.on_silent = hub.hush
-    live = LiveSessions(desk.settings, desk.env, desk.home)
+    desk.on_silent = lambda silent: hub.hush(silent=silent)
+    live = LiveSessions(desk.settings, desk.env, desk.home, within=desk.where.state_dir / "view")
+
+    def heard(event: dict[str, Any]) -> None:
+        if event["event"] == "session.removed" and "sessionId" in event:
+            live.forget(event["sessionId"])
+
+    hub.on_event(heard)
     pages_of = [*home.routes(desk, pages, up=up), *session.routes(desk, pages, live, up=up)]
     return pages_of, [live.close]
 
@@ -120,11 +127,19 @@ def _ready(app: App, path: str, running: Running, *, opening: bool) -> None:
     if running.pid == os.getpid():
         click.echo("serving until interrupted (Ctrl-C)", err=True)
     if opening and _screen():
-        import webbrowser
-
         from indexerd.io.web_place import put_page
 
-        webbrowser.open(put_page(where(app).state_dir, address).as_uri())
+        _open(put_page(where(app).state_dir, address).as_uri(), waiting=running.pid != os.getpid())
+
+
+def _open(address: str, *, waiting: bool) -> None:
+    """Open it; not `waiting` for a browser that stays, and needs an answer from us."""
+    import webbrowser
+
+    if waiting:
+        webbrowser.open(address)
+    else:
+        threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
 
 def _screen() -> bool:

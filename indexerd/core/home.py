@@ -35,11 +35,12 @@ GIST_MAX = 280
 SNIPPET_MAX = 400
 COMMAND_MAX = 8192
 FILES_SHOWN = 4
+FIND_WORDS, FIND_MAX = 8, 200  # words and characters that a session's page is to look for
+OPEN_SECONDS = 30 * 60  # without a change, after which nobody is at an open turn any more
 
 _DAYS_BACK = {"today": 0, "7d": 6, "30d": 29}
-STATES = frozenset({"active", "idle", "compacted", "archived"})
+STATES = frozenset({"active", "unfinished", "idle", "compacted", "archived"})
 FIELD_WORDS = {"name": "title", "cwd": "directory"}  # of a search, where the page has others
-_WITHOUT_WORDS = frozenset({"id", "cwd"})  # what is found there is not in the conversation
 ROLE_WORDS = {"user": "you", "assistant": "answer"}
 _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September",
            "October", "November", "December")  # fmt: skip
@@ -161,7 +162,7 @@ class View:
         """One row."""
         session_id = _text(row, "sessionId", WORD_MAX)
         title = clean_line(_text(row, "name", NAME_MAX * 4), NAME_MAX) or "session"
-        state = _text(row, "state", WORD_MAX)
+        modified = _text(row, "modifiedAt", WORD_MAX)
         touched, files, more = _touched(row)
         behind = _number(row, "newUserMessages") if row.get("indexed") else 0
         marks = (("gone", "file gone"), ("subagent", "sub-agent"))
@@ -171,16 +172,22 @@ class View:
             href=session_address(session_id),
             title=title,
             agent=clean_line(_text(row, "agent", WORD_MAX), 40),
-            state=state if state in STATES else "idle",
+            state=self._state(_text(row, "state", WORD_MAX), iso_ms(modified) / 1000),
             marks=tuple(word for name, word in marks if row.get(name)),
             gist=_gist(row, title),
-            moment=self.moment(_text(row, "modifiedAt", WORD_MAX)),
+            moment=self.moment(modified),
             touched=touched,
             files=files,
             more_files=more,
             behind=f"{behind} message{'' if behind == 1 else 's'} behind" if behind else "",
             resume=_command(row),
         )
+
+    def _state(self, state: str, then: float) -> str:
+        """A state as it is shown; `then` is the last change. An open turn may never have ended."""
+        if state == "active" and then and self.now - then > OPEN_SECONDS:
+            return "unfinished"
+        return state if state in STATES else "idle"
 
     def hits(
         self, found: Iterable[Mapping[str, Any]], rows: Mapping[str, Mapping[str, Any]]
@@ -195,23 +202,15 @@ class View:
         entry = _text(one, "entryId", WORD_MAX)
         known = {"name": one.get("name"), **row, "sessionId": session_id}
         line = replace(self.line(known), key=f"{session_id} {field} {entry}")
+        snippet = tuple(_parts(_text(one, "snippet", SNIPPET_MAX)))
         who = ROLE_WORDS.get(_text(one, "role", 40), "")
         return Hit(
-            href=line.href + self._spot(field, entry),
+            href=line.href + _spot(field, entry, snippet),
             field=FIELD_WORDS.get(field, field) + (f", {who}" if who else ""),
-            snippet=tuple(_parts(_text(one, "snippet", SNIPPET_MAX))),
+            snippet=snippet,
             place=self.place(_text(row, "cwd", PATH_MAX)) if row else None,
             line=line,
         )
-
-    def _spot(self, field: str, entry: str) -> str:
-        """Where in a session's page a hit is: its entry, or what was looked for."""
-        if entry:
-            return f"#target={encoded(entry)}"
-        words = " ".join(self.filters.q.replace('"', " ").split())
-        if field in _WITHOUT_WORDS or words.startswith("re:") or not words:
-            return ""
-        return f"?find={encoded(words)}"
 
     def place(self, cwd: str) -> Place:
         """A directory, as it is named on the page."""
@@ -233,6 +232,12 @@ class View:
         there = _local(ms / 1000, self.offset)
         full = f"{_WEEKDAYS[there.weekday()]} {there.day} {_MONTHS[there.month - 1]} {there.year}"
         return Moment(iso(ms / 1000), f"{full}, {there:%H:%M}", self._ago(ms / 1000, there))
+
+    def zone(self) -> str:
+        """What all times of the page are told in, as it is now."""
+        ahead = self.offset(self.now) // 60
+        hours, minutes = divmod(abs(ahead), 60)
+        return f"UTC{'-' if ahead < 0 else '+'}{hours:02}:{minutes:02}" if ahead else "UTC"
 
     def _ago(self, then: float, there: datetime) -> str:
         """In one unit; from a week on, the day."""
@@ -263,6 +268,24 @@ class View:
             if day >= first:
                 return title
         return f"{_MONTHS[day.month - 1]} {day.year}"
+
+
+def _spot(field: str, entry: str, snippet: Sequence[tuple[str, bool]]) -> str:
+    """Where in a session's page a hit is: its entry, or what to look for among the entries.
+
+    That is only what was found in them: a title, a tag or a summary has words of its own, and
+    what was typed may be spelled otherwise than what was found.
+    """
+    if entry:
+        return f"#target={encoded(entry)}"
+    words: Iterable[str] = ()
+    if field == "message":
+        words = (word for text, found in snippet if found for word in text.split())
+    elif field == "files":
+        path = "".join(text for text, _ in snippet)
+        words = basename(path.strip("…")).split()
+    find = " ".join([*dict.fromkeys(words)][:FIND_WORDS])[:FIND_MAX]
+    return f"?find={encoded(find)}" if find else ""
 
 
 def _touched(row: Mapping[str, Any]) -> tuple[str, tuple[File, ...], int]:

@@ -9,8 +9,9 @@ our own `/`: no scheme and no host can come out of a name or a path.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from itertools import chain
 from urllib.parse import parse_qsl, quote
 
 from indexerd.core.clean import clean_line, scrub
@@ -22,6 +23,8 @@ WORD_MAX = 256  # of an id, an agent's name, a cursor
 SINCE = {"": "any time", "today": "today", "7d": "7 days", "30d": "30 days"}
 _ADDRESS_MAX = 16_384  # characters of a query string that are looked at
 _FIELDS_MAX = 40
+_SPOKEN = re.compile(r'(agent|project|since):(?:"([^"]+)"|([^\s"]+))')
+_PART = re.compile(r'[^\s"]*"[^"]*"|\S+')
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,52 @@ def filters_of(params: Mapping[str, str]) -> Filters:
         subagents="1" if params.get("subagents") == "1" else "",
         before=params.get("before", "")[:WORD_MAX],
     )
+
+
+def names_project(q: str) -> bool:
+    """Whether a search may have a word for a project in it, so that `spoken` needs directories."""
+    return "project:" in q
+
+
+def spoken(
+    filters: Filters, agents: Collection[str], home: str, directories: Iterable[str] = ()
+) -> Filters:
+    """The same with what a search says by `agent:`, `project:` and `since:` as filters.
+
+    What stands in a search counts more than what stands beside it in the address. A project is a
+    whole path (`~` is the directory `home`), or the name of one of `directories` or a part of it,
+    whichever comes first. What is no agent, no project and no key of SINCE stays a word, as does
+    everything in quotes and after `re:`.
+    """
+    said: dict[str, str] = {}
+    words: list[str] = []
+    for part in _PART.finditer(filters.q):
+        if part[0].startswith("re:"):
+            words.append(filters.q[part.start() :])
+            break
+        found = _SPOKEN.fullmatch(part[0])
+        name, value = (found[1], found[2] or found[3]) if found else ("", "")
+        if name == "project":
+            value = _directory(value, home, directories)
+        known: dict[str, Collection[str]] = {"agent": agents, "since": SINCE}
+        if value and value in known.get(name, (value,)):
+            said[name] = value
+        else:
+            words.append(part[0])
+    return replace(filters, q=" ".join(words), **said) if said else filters
+
+
+def _directory(text: str, home: str, directories: Iterable[str]) -> str:
+    """A directory that somebody means; "" for none."""
+    if text == "~" or text.startswith("~/"):
+        text = home.rstrip("/") + text[1:]
+    if text.startswith("/"):
+        return text.rstrip("/") or "/"
+    part = text.casefold()
+    names = [(basename(one).casefold(), one) for one in directories]
+    same = (one for name, one in names if name == part)
+    within = (one for name, one in names if part and part in name)
+    return next(chain(same, within), "")
 
 
 def footer_target(params: Mapping[str, str]) -> str | None:

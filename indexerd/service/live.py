@@ -37,7 +37,8 @@ from indexerd.service.exports import Read, Wish, about_of, head_of, read_session
 from indexerd.service.library import Library
 from indexerd.service.live_drafts import Drafts
 from indexerd.service.live_told import Told
-from indexerd.service.preview import alone
+from indexerd.service.preview import alone, sweep
+from indexerd.service.process import make_private
 from indexerd.service.views import changed, take
 from indexerd.settings import Settings
 
@@ -60,9 +61,16 @@ class LiveSessions:
         env: Mapping[str, str],
         home: Path,
         clock: Callable[[], float] = time.monotonic,
+        within: Path | None = None,
     ) -> None:
-        """`settings` are asked for whenever a session is opened."""
-        self._alone: Alone = lambda row: alone(row, settings(), env, home)
+        """`settings` are asked for whenever a session is opened; caches are `within` a directory.
+
+        What processes that were killed left there is removed. AccessError: it cannot be used.
+        """
+        if within is not None:
+            make_private(within)
+            sweep(within)
+        self._alone: Alone = lambda row: alone(row, settings(), env, home, within)
         self._clock = clock
         self._lock = threading.Lock()
         self._open: OrderedDict[str, LiveSession] = OrderedDict()  # used longest ago first
@@ -88,6 +96,13 @@ class LiveSessions:
         with self._lock:
             idle = [one for one, used in self._used.items() if used < limit]
             gone = [self._drop(one) for one in idle]
+        for one in gone:
+            one.retire()
+
+    def forget(self, session_id: str) -> None:
+        """A session is gone, or its user wants it forgotten: nothing of it is kept here."""
+        with self._lock:
+            gone = [self._drop(session_id)] if session_id in self._open else []
         for one in gone:
             one.retire()
 
@@ -217,7 +232,9 @@ class LiveSession:
             boxed = any(
                 one.sessions == file for one in library.stores() if one.agent == row["agent"]
             )
-            self._path = f"{file}/{row['sessionId']}" if boxed else file
+            shown = f"{file}/{row['sessionId']}" if boxed else file
+            card = library.files.card(row["sessionId"])
+            self._path = card.path if card else shown  # a name that is no UTF-8 is shown otherwise
         else:
             batches = list(library.files.refresh([self._path]))
             grown = any(batches)

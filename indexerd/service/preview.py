@@ -10,6 +10,7 @@ escaped. `real_files` finds what is meant, among the names that are really there
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,6 +26,7 @@ from indexerd.service.indexing import Prepared, prepare
 from indexerd.service.library import Library
 from indexerd.settings import Settings
 
+PREFIX = "indexerd-"  # of directories of caches; the process that they are of comes next
 _MEANT_MAX = 16  # files that one name may mean
 
 
@@ -52,10 +54,17 @@ def without_daemon(
 
 @contextmanager
 def alone(
-    row: Mapping[str, Any], settings: Settings, env: Mapping[str, str], home: Path
+    row: Mapping[str, Any],
+    settings: Settings,
+    env: Mapping[str, str],
+    home: Path,
+    within: Path | None = None,
 ) -> Iterator[Library]:
-    """A library that knows the session of a row, read now, and no other; nothing of it is kept."""
-    with TemporaryDirectory(prefix="indexerd-") as folder:
+    """A library that knows the session of a row, read now, and no other; nothing of it is kept.
+
+    Its caches are in a directory of their own `within` one, or where temporary files go.
+    """
+    with TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-", dir=within) as folder:
         library = Library(
             Ledger(Path(folder) / "ledger.sqlite"),
             Catalog.open(Path(folder) / "catalog.sqlite"),
@@ -72,6 +81,24 @@ def alone(
             yield library
         finally:
             library.close()
+
+
+def sweep(folder: Path) -> None:
+    """Remove what processes that were killed left of their caches; others' stay."""
+    for left in folder.glob(f"{PREFIX}*"):
+        pid = left.name.removeprefix(PREFIX).partition("-")[0]
+        if pid.isascii() and pid.isdigit() and not left.is_symlink() and _is_gone(int(pid)):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _is_gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):  # it is somebody's
+        return False
+    return False
 
 
 def real_files(shown: str) -> list[str]:

@@ -4,7 +4,7 @@
 // the focus is, stays as it was while a session grows.
 ((indexerd) => {
   "use strict";
-  const { $, el, button, digits, count, when, dollars, base, sync } = indexerd.words;
+  const { $, el, button, digits, count, when, moment, zone, dollars, base, sync } = indexerd.words;
   const { prose } = indexerd.prose;
   const { story } = indexerd;
   const FILES = 300;
@@ -51,32 +51,42 @@
     return found;
   }
 
-  function factsOf(session, meta, kin, doc) { // [term, text, is it code]
+  // [term, text, is it code]; what is {at} in a list of texts is a time.
+  function factsOf(session, meta, kin, doc) {
     const tools = Object.entries(session.toolsUsed || {}).sort((a, b) => b[1] - a[1]);
     const listed = (all) => all.filter(Boolean).join(", ");
+    const parent = session.parentSessionId || kin.parent || session.parentSessionFile;
     return [
       ["Session", session.sessionId, 1],
       ["Agent", [session.agent, (session.models || []).join(", ")].filter(Boolean).join(" · ")],
       ["Directory", session.cwd, 1],
       ["Git branch", session.gitBranch, 1],
-      ["Time (UTC)", [when(session.createdAt), when(session.modifiedAt)].filter(Boolean).join(" to ")],
+      [`Time (${zone})`, timed("to", session.createdAt, session.modifiedAt)],
       ["Messages", session.messageCount ? digits(session.messageCount) : ""],
       ["Tools", listed(tools.slice(0, 12).map(([tool, number]) => `${tool} ${number}`))],
       ["Cost", session.costUsd ? dollars(session.costUsd) : ""],
       ["Tags", listed(session.tags || [])],
-      ["Parent", doc.live ? "" : kin.parent, 1],
+      ["Parent", parent, 1],
       ["Forks", doc.live ? "" : listed(kin.forks || []), 1],
       ["Sub-agents", doc.live ? "" : listed(kin.subagents || []), 1],
       ["Resume", session.resume, 1],
-      ["Described by", meta ? listed([meta.model, when(meta.updatedAt)]) : ""],
-      ["Exported", doc.live ? "" : [when(doc.exportedAt), doc.generator].filter(Boolean).join(" by ")],
-    ].filter(([, text]) => text);
+      ["Described by", meta ? [meta.model, ...timed("", meta.updatedAt)].filter(Boolean) : ""],
+      ["Exported", doc.live ? "" : [...timed("", doc.exportedAt), doc.generator && `by ${doc.generator}`].filter(Boolean)],
+    ].filter(([, text]) => text && text.length);
   }
+
+  function timed(between, ...times) {
+    const found = times.filter(moment).map((at) => ({ at }));
+    return found.flatMap((one, at) => (at ? [between, one] : [one]));
+  }
+
+  const shown = (part) => (typeof part === "string" ? part : when(part.at));
 
   function factList(facts) {
     const list = el("dl", "facts");
     for (const [term, text, code] of facts) {
-      list.append(el("dt", "", term), el("dd", "", code ? el("code", "", text) : text));
+      const parts = Array.isArray(text) ? text.flatMap((part) => [shown(part), " "]) : [text];
+      list.append(el("dt", "", term), el("dd", "", ...(code ? [el("code", "", text)] : parts)));
     }
     return list;
   }

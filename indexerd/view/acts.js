@@ -7,6 +7,7 @@
   "use strict";
   const { $, el, button, say } = indexerd.words;
   const { story, rows } = indexerd;
+  const NAME_MAX = 120; // characters that are kept of a name, and of a label (indexerd/meta.py)
   const id = decodeURIComponent(location.pathname.split("/")[2] || "");
   const address = (what) => `/s/${encodeURIComponent(id)}/${what}`;
 
@@ -43,23 +44,31 @@
 
   // -- a form of one line ---------------------------------------------------------------------
 
-  function form(name, value, save, back) { // `back` is called when it is done with
+  // `most` characters are kept of what is typed; `back` is called when it is done with.
+  function form(name, value, most, save, back) {
     const field = el("input");
     const problem = el("p", "bad");
     const keep = el("button", "", "Save");
     const label = el("label", "", `${name} `, field);
     field.value = value;
-    field.maxLength = 300;
+    field.maxLength = most;
+    const before = field.value.trim(); // what the field made of it
     field.autocomplete = "off";
     problem.setAttribute("role", "alert");
     const one = el("form", "small", label, keep, button("", "Cancel", () => close()), problem);
     const close = () => { one.remove(); back(); };
     one.addEventListener("submit", async (event) => {
       event.preventDefault();
+      const text = field.value.trim();
+      if (text === before) {
+        say("Nothing was changed.");
+        close();
+        return;
+      }
       keep.disabled = true;
       problem.textContent = "";
       try {
-        await save(field.value.trim() || null);
+        await save(text || null);
         close();
       } catch (error) {
         problem.textContent = trouble(error);
@@ -79,10 +88,11 @@
 
   const renaming = button("", "Rename", () => {
     const title = $("title");
-    const { one, begin } = form("Name", title.textContent, async (text) => {
+    const { one, begin } = form("Name", title.textContent, NAME_MAX, async (text) => {
+      if (!text && story.doc.session.nameSource !== "user") return say("There is no name of your own to take back.");
       await post("rename", { title: text });
       say(text ? "Renamed." : "The name of your own is taken back.");
-      indexerd.live.refresh();
+      return indexerd.live.refresh();
     }, () => {
       title.classList.remove("unseen");
       renaming.hidden = false;
@@ -103,7 +113,7 @@
     const old = document.querySelector("form.labels");
     if (old) old.remove();
     if (!node || !node.id) return say("This entry has no id to hold a label.");
-    const { one, begin } = form(`Label of “${rows.line(node, 40)}”`, node.label || "", async (text) => {
+    const { one, begin } = form(`Label of “${rows.line(node, 40)}”`, node.label || "", NAME_MAX, async (text) => {
       await post("label", { entryId: node.id, text });
       say(text ? "Labelled." : "The label is taken off.");
       indexerd.live.refresh();

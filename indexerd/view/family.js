@@ -1,15 +1,15 @@
 // The family of a session: what it came from, and what came from it, as a tree of links.
 //
 // In: an element, the answer of the socket's method `family`, the id of the session whose page this
-// is. Every text is put in as text; ids go into addresses encoded. A family of one draws nothing.
+// is. Every text is put in as text; ids go into addresses encoded. A family of one draws nothing, but
+// for what it came from where that is not here.
 // The tree is flat in the document: levels are in aria-level, and one item at a time is in the tab
 // order (arrow keys, Home and End move; Left and Right go to the parent and to the first child).
 (() => {
   "use strict";
   const HOW = { fork: "fork", resumed: "resumed", subagent: "sub-agent" };
   const count = (number, word) => `${number} ${word}${number === 1 ? "" : "s"}`;
-  const when = (time) =>
-    /^\d{4}-\d\d-\d\dT\d\d:\d\d/.test(time || "") ? time.slice(0, 16).replace("T", " ") : "";
+  const { when } = window.indexerd.words;
 
   function el(tag, name, text) {
     const one = document.createElement(tag);
@@ -27,12 +27,14 @@
     if (own) one.setAttribute("aria-current", "page");
     one.dataset.id = member.sessionId;
     one.tabIndex = -1;
-    const facts = [member.agent, when(member.modifiedAt), count(member.userMessageCount, "ask")];
+    const facts = [member.agent, when(member.modifiedAt), count(member.userMessageCount, "ask")].filter(Boolean);
     if (member.gone) facts.push("gone");
     else if (member.archived) facts.push("archived");
     if (HOW[member.relation]) one.append(el("span", "who", HOW[member.relation]), " ");
     one.append(el("bdi", "words", member.name), " ");
-    one.append(el("span", "kin-facts", facts.filter(Boolean).join(", ")));
+    const told = el("span", "kin-facts");
+    told.append(...facts.flatMap((fact, at) => (at ? [", ", fact] : [fact])));
+    one.append(told);
     if (own) one.append(" ", el("span", "now", "this one"));
     return one;
   }
@@ -92,10 +94,23 @@
 
   function family(box, result, ownId) {
     const members = result?.members || [];
-    box.hidden = members.length < 2;
+    const missing = result?.missingParent;
+    box.hidden = members.length < 2 && !missing;
     const held = box.contains(document.activeElement) ? document.activeElement.dataset.id : null;
     box.replaceChildren();
     if (box.hidden) return;
+    if (members.length > 1) drawTree(box, members, result.more, ownId);
+    else box.append(el("h2", "", "Family"));
+    if (missing) {
+      const told = el("p", "kin-facts", members.length > 1 ? "The first came from a session that is not here: "
+        : "It came from a session that is not here: ");
+      told.append(el("code", "", missing));
+      box.append(told);
+    }
+    if (held) [...box.querySelectorAll("[data-id]")].find((one) => one.dataset.id === held)?.focus();
+  }
+
+  function drawTree(box, members, more, ownId) {
     const tree = el("div", "kin-tree");
     tree.setAttribute("role", "tree");
     tree.setAttribute("aria-label", "Family of this session");
@@ -103,15 +118,9 @@
     number(items);
     tree.append(...items);
     moves(tree, items);
-    const all = members.length + result.more;
+    const all = members.length + more;
     box.append(el("h2", "", `Family: ${count(all, "session")}`), tree);
-    if (result.more) box.append(el("p", "kin-facts", `${result.more} more are not shown.`));
-    if (result.missingParent) {
-      const told = el("p", "kin-facts", "It began in a session that is not known here: ");
-      told.append(el("code", "", result.missingParent));
-      box.append(told);
-    }
-    if (held) items.find((one) => one.dataset.id === held)?.focus();
+    if (more) box.append(el("p", "kin-facts", `${more} more are not shown.`));
   }
 
   const indexerd = (window.indexerd ||= {});

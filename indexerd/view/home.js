@@ -4,15 +4,20 @@
 // same page, fetched again from its own address; the parts #filters and #results take the place of
 // the old ones, as nodes, so that no text ever becomes markup here. What has the focus keeps it,
 // by data-key, and what is looked at stays where it is. While somebody types, points or selects,
-// news wait. What surprised us: a browser opens six connections to a server, and each stream of
-// events is one; so a page that nobody sees has none.
+// news wait. A search is one step of the browser's history, however long it is typed at; to clear
+// it is to go back. Whoever comes back, to a list or from a session, is where he was.
+// What surprised us: a browser opens six connections to a server, and each stream of events is one;
+// so a page that nobody sees has none. And a server that was started anew lets nobody in: then
+// nothing is asked any more, but once when somebody looks at the page again.
 "use strict";
 (() => {
   const TYPING = 150; // milliseconds
   const CALM = 1200; // without a hand on anything
   const GAP = 1000; // between two looks at what is new
   const SEARCH_GAP = 5000; // the same while hits are shown
+  const BACK = 1000; // until a step back has been made
   const MARKS_MAX = 500;
+  const PLACES = "indexerd places", PLACES_MAX = 20;
   const $ = (id) => document.getElementById(id);
   const form = $("find"), box = $("q"), said = $("said"), live = $("live"), keys = $("key-list");
 
@@ -25,31 +30,79 @@
     said.textContent = said.textContent === text ? `${text}\u00a0` : text;
   }
 
+  // -- where one was --------------------------------------------------------------------------
+
+  let last = ""; // the line that had the focus
+  const address = () => location.pathname + location.search;
+  let shown = address(); // of what is in the page, or is asked for
+  const top = (one) => one.getBoundingClientRect().top;
+  const focusOn = (line) => line.querySelector("a.title").focus({ preventScroll: true });
+
+  function places() { // of this tab: address -> line, and how far the page was scrolled
+    try { return new Map(JSON.parse(sessionStorage.getItem(PLACES))); } catch { return new Map(); }
+  }
+
+  function leave() {
+    const held = places(), line = ownLine() || withKey(last), key = line?.dataset.key, y = scrollY;
+    held.delete(shown);
+    held.set(shown, key ? { key, y, at: lines().indexOf(line), top: top(line) } : { y });
+    const kept = JSON.stringify([...held].slice(-PLACES_MAX));
+    try { sessionStorage.setItem(PLACES, kept); } catch { /* a browser that keeps nothing */ }
+  }
+
+  function comeBack() {
+    const place = places().get(shown) || {}, active = document.activeElement;
+    const line = place.key && (withKey(place.key) || lines()[Math.min(place.at, lines().length - 1)]);
+    if (!line) return scrollTo(0, place.y ?? scrollY);
+    last = line.dataset.key;
+    if (active === document.body || $("results").contains(active)) focusOn(line);
+    return scrollBy(0, top(line) - place.top);
+  }
+
   // -- the page anew --------------------------------------------------------------------------
 
   let under = null; // the request under way
   let searching = 0; // a search about to begin
+  let barred = false; // this browser is not let in
 
-  function load(typed) {
-    const mine = new XMLHttpRequest(), older = under;
-    under = mine;
-    if (older) older.abort();
-    mine.open("GET", location.pathname + location.search);
+  // `why`: "typed", "back" (through the browser's history), or "news".
+  function load(why) {
+    drop();
+    const mine = under = new XMLHttpRequest();
+    mine.open("GET", address());
     mine.responseType = "document";
     mine.timeout = 30000;
     mine.onloadend = () => { // without a response where it failed
       if (mine !== under) return; // a newer question was asked: this answer is late
       under = null;
       $("results").removeAttribute("aria-busy");
-      if (mine.response && mine.response.getElementById("results")) swap(mine.response, typed);
-      else if (typed) say("The server did not answer the search.");
+      const whole = mine.response?.getElementById("results");
+      if (mine.status === 403) bar(true);
+      else if (whole && barred) bar(false);
+      if (whole) swap(mine.response, why);
+      else if (why !== "news" && !barred) say("The server did not answer.");
     };
-    if (typed) $("results").setAttribute("aria-busy", "true");
+    if (why !== "news") $("results").setAttribute("aria-busy", "true");
     mine.send();
   }
 
-  function swap(page, typed) {
-    const before = typed ? [] : seen();
+  function drop() {
+    const older = under;
+    under = null; // so that its end says nothing
+    older?.abort();
+  }
+
+  function bar(now) {
+    barred = now;
+    $("out").hidden = !now;
+    if (!now) return listen();
+    deafen();
+    show("off");
+    return say($("out").textContent);
+  }
+
+  function swap(page, why) {
+    const before = why === "news" ? seen() : [];
     const focus = focused();
     for (const id of ["filters", "results"]) {
       const fresh = page.getElementById(id);
@@ -59,16 +112,17 @@
     marks.forEach((word, session) => mark(session, word));
     refocus(focus);
     const kept = before.find(([key]) => withKey(key));
-    if (kept) scrollBy(0, withKey(kept[0]).getBoundingClientRect().top - kept[1]);
-    if (!typed) return;
-    scrollTo(0, 0);
+    if (kept) scrollBy(0, top(withKey(kept[0])) - kept[1]);
+    if (why === "news") return;
+    if (why === "back") comeBack();
+    else scrollTo(0, 0);
     const head = $("results").querySelector("h2");
     say(box.value.trim() && head ? head.textContent : "All sessions");
   }
 
   // Where the lines in sight are, so that they can be put there again.
   function seen() {
-    const own = ownLine(), top = (one) => one.getBoundingClientRect().top;
+    const own = ownLine();
     if (scrollY < 1 && !own) return []; // at the top, what is new may come in above
     const inSight = lines().filter((one) => top(one) > 0 && top(one) < innerHeight);
     return (own ? [own, ...inSight] : inSight).map((one) => [one.dataset.key, top(one)]);
@@ -88,14 +142,50 @@
 
   // -- search ---------------------------------------------------------------------------------
 
+  let left = -BACK; // when a step back was asked for, which takes a moment
+  const steppingBack = () => performance.now() - left < BACK;
+
   function search() {
     clearTimeout(searching);
-    searching = 0;
-    const asked = new URLSearchParams();
+    searching = steppingBack() ? setTimeout(search, TYPING) : 0;
+    if (searching) return;
+    const asked = new URLSearchParams(), now = new URLSearchParams(location.search);
     for (const [name, value] of new FormData(form)) if (value.trim()) asked.append(name, value);
     const query = asked.toString();
-    history.replaceState(null, "", query ? `/?${query}` : "/");
-    load(true);
+    if (query === now.toString() || step(query ? `/?${query}` : "/", now.has("q"))) load("typed");
+  }
+
+  // One step of the history for a search. `found`: the page shows another search already.
+  function step(there, found) {
+    const state = history.state || {}, sought = Boolean(box.value.trim());
+    leave();
+    if (!sought && state.fromList) {
+      drop();
+      left = performance.now();
+      history.back(); // to the list where the search began
+      return false;
+    }
+    if (sought && state.search) history.replaceState(state, "", there);
+    else history.pushState({ search: sought, fromList: sought && !found }, "", there);
+    shown = address();
+    return true;
+  }
+
+  addEventListener("popstate", () => {
+    if (address() === shown) return; // a step to a fragment
+    const goesOn = steppingBack() && box.value; // whoever cleared a search types another one
+    left = -BACK;
+    leave();
+    shown = address();
+    if (goesOn) return;
+    clearTimeout(searching);
+    searching = 0;
+    fill();
+    load("back");
+  });
+
+  function fill() { // the search is what the address says
+    box.value = new URLSearchParams(location.search).get("q") || "";
   }
 
   function typed(event) {
@@ -152,7 +242,7 @@
   }
 
   function listen() {
-    if (stream || document.hidden) return;
+    if (stream || document.hidden || barred) return;
     const mine = stream = new EventSource("/events");
     mine.onmessage = (message) => {
       const event = JSON.parse(message.data);
@@ -163,6 +253,7 @@
       if (mine.readyState !== EventSource.CLOSED || mine !== stream) return;
       stream = null; // refused: the browser does not try again by itself
       setTimeout(listen, 10000);
+      soon(); // the page's own answer says whether it is this browser that is refused
     };
   }
 
@@ -180,21 +271,21 @@
 
   function soon() {
     wanted = true;
-    if (timer || document.hidden) return;
+    if (timer || document.hidden || barred) return;
     const gap = box.value.trim() ? SEARCH_GAP : GAP;
     timer = setTimeout(look, Math.max(0, looked + gap - performance.now()));
   }
 
   function look() {
     timer = 0;
-    if (!wanted || document.hidden) return;
+    if (!wanted || document.hidden || barred) return;
     if (under || !calm()) {
       timer = setTimeout(look, CALM / 3);
       return;
     }
     wanted = false;
     looked = performance.now();
-    load(false);
+    load("news");
   }
 
   const on = (names, work) => names.forEach((name) => addEventListener(name, work, { passive: true }));
@@ -205,11 +296,20 @@
   on(["pointerup", "pointercancel", "blur"], () => { held = false; });
   addEventListener("visibilitychange", () => {
     if (document.hidden) return deafen();
+    if (barred) return load("news");
     listen();
     return soon();
   });
-  addEventListener("pagehide", deafen);
-  addEventListener("pageshow", listen);
+  for (const work of [leave, deafen]) addEventListener("pagehide", work);
+  addEventListener("pageshow", ({ persisted }) => {
+    listen();
+    const [way] = performance.getEntriesByType("navigation");
+    if (!persisted && (!way || way.type !== "back_forward")) return;
+    if (!searching) fill();
+    comeBack();
+    requestAnimationFrame(comeBack); // the browser has put back its own idea of the place by then
+    if (persisted) load("news");
+  });
   setInterval(soon, 60000); // "3 min ago" grows old as well
 
   // -- copying --------------------------------------------------------------------------------
@@ -239,19 +339,19 @@
   }
 
   addEventListener("click", (event) => {
+    const line = event.target.closest("#results li[data-key]");
+    if (line) last = line.dataset.key; // not every browser focuses what is clicked
     const button = event.target.closest("button.copy");
     if (button) copy(button);
   });
 
   // -- keys -----------------------------------------------------------------------------------
 
-  let last = ""; // the line that had the focus
-
-  function step(by) {
+  function move(by) {
     const all = lines(), own = ownLine() || withKey(last);
     const one = all[Math.min(Math.max(own ? all.indexOf(own) + by : 0, 0), all.length - 1)];
     if (!one) return;
-    one.querySelector("a.title").focus({ preventScroll: true });
+    focusOn(one);
     one.scrollIntoView({ block: "nearest" });
   }
 
@@ -261,8 +361,8 @@
   }
 
   const ACTS = {
-    j: () => step(1),
-    k: () => step(-1),
+    j: () => move(1),
+    k: () => move(-1),
     y: yank,
     "/": () => { box.focus(); box.select(); },
     "?": () => keys.showModal(),
@@ -280,7 +380,7 @@
     const arrow = { ArrowDown: 1, ArrowUp: -1 }[key];
     const moves = arrow && (ownLine() || (target === box && arrow > 0));
     const own = !target.matches("input, select, textarea") && Object.hasOwn(ACTS, key);
-    if (moves) step(arrow);
+    if (moves) move(arrow);
     else if (own) ACTS[key]();
     return moves || own;
   }

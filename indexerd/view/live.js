@@ -5,23 +5,24 @@
 // leaf goes with it, and to the end if they were there; who read something else stays there.
 ((indexerd) => {
   "use strict";
-  const { $, el, button, say } = indexerd.words;
+  const { $, el, button, moment, say } = indexerd.words;
   const { story, session, talk, tree, panel } = indexerd;
   const { id, get, trouble } = indexerd.acts;
   const PAUSE = 1000; // ms between two requests
   const LONGEST = 60_000; // ms between two tries
   const REST = 5; // times as long as a request took
+  const STALE = 30 * 60_000; // ms after which a turn that is open goes on no more
   const down = el("p", "notice");
   const below = button("", "New entries below", () => { below.hidden = true; talk.end(); });
   const end = el("div", "end");
   let atEnd = false, dirty = false, busy = false, timer = 0, last = -PAUSE, failures = 0, took = 0;
-  let up = true, indexing = false;
+  let up = true, indexing = false, locked = false;
 
   // -- what is new ----------------------------------------------------------------------------
 
   function refresh() {
     dirty = true;
-    if (busy || timer || document.hidden) return;
+    if (busy || timer || locked || document.hidden) return;
     const usual = Math.max(PAUSE, REST * took); // of a long session each patch is some work
     const pause = failures ? Math.min(LONGEST, usual * 2 ** failures) : usual;
     timer = setTimeout(run, Math.max(0, last + pause - performance.now()));
@@ -43,7 +44,8 @@
       take(change);
     } catch (error) {
       failures++;
-      complain(trouble(error));
+      if (error.status === 403) lock();
+      else complain(trouble(error));
       if (error.status === 0 || error.status >= 500) dirty = true; // it may come back
     } finally {
       busy = false;
@@ -51,12 +53,21 @@
     if (dirty) refresh();
   }
 
+  // The view was started anew, and knows this browser no more: nothing is asked until somebody
+  // comes back to the page, who may have opened the new link beside it.
+  function lock() {
+    locked = true;
+    deafen();
+    complain("This page's link is from before the view was started again: run `indexerd web`, " +
+      "open the link that it gives, and load this page anew.");
+  }
+
   const fits = (change) => change.base === story.doc.version;
 
   function take(change) {
     if (!change.nodes) return; // nothing is new
     const before = session.names();
-    const follow = before.atLeaf, bottom = atEnd, length = story.nodes.length, seen = tree.inSight();
+    const follow = before.atLeaf, bottom = atEnd, length = story.nodes.length, seen = tree.follows();
     if (!change.base) story.take(change);
     else if (!story.patch(change)) {
       story.doc.version = ""; // what is here does not fit: all of it, once more
@@ -85,8 +96,9 @@
   }
 
   function state() {
-    const { state: word } = story.doc.session;
-    const text = indexing ? "indexing" : word || "";
+    const { state: word, modifiedAt } = story.doc.session;
+    const stale = word === "active" && moment(modifiedAt) && Date.now() - moment(modifiedAt) > STALE;
+    const text = indexing ? "indexing" : stale ? "unfinished" : word || "";
     if ($("state").textContent !== text) $("state").textContent = text;
     $("state").dataset.state = text;
     const words = up ? "" : "No daemon is running. The session is shown as its file has it, and nothing " +
@@ -118,10 +130,13 @@
   }
 
   function listen() {
-    if (source || document.hidden) return;
+    if (source || locked || document.hidden) return;
     source = new EventSource("/events");
     source.onopen = () => {
-      if (tries) refresh(); // what happened meanwhile, nobody told
+      if (tries) { // what happened meanwhile, nobody told
+        refresh();
+        panel.kin();
+      }
       tries = 0;
     };
     source.onmessage = ({ data }) => {
@@ -135,6 +150,7 @@
       tries++;
       if (!source || source.readyState !== EventSource.CLOSED) return; // the browser tries again
       source = null;
+      refresh(); // it may say why
       setTimeout(listen, Math.min(LONGEST, PAUSE * 2 ** Math.min(tries, 10)));
     };
   }
@@ -148,24 +164,28 @@
         say("The daemon is back.");
         refresh();
       }
-    } else if (event === "lost") {
+      return;
+    }
+    if (event === "lost") {
       refresh();
       panel.ran();
-    } else if (event === "session.created" || event === "session.branched") {
-      if (sessionId !== id) panel.kin();
-      else refresh();
-    } else if (sessionId === id) {
-      if (event.startsWith("index.")) {
-        indexing = event === "index.started" || event === "index.retry";
-        state();
-        if (!indexing) panel.ran();
-      }
-      refresh();
+      panel.kin();
+      return;
     }
+    const born = event === "session.created" || event === "session.branched";
+    if (born || (/^session\./.test(event) && panel.related(sessionId))) panel.kin();
+    if (sessionId !== id) return;
+    if (event.startsWith("index.")) {
+      indexing = event === "index.started" || event === "index.retry";
+      state();
+      if (!indexing) panel.ran();
+    }
+    refresh();
   }
 
   document.addEventListener("visibilitychange", () => {
     if (document.hidden) return deafen();
+    locked = false;
     listen();
     return refresh();
   });
@@ -190,6 +210,7 @@
 
   indexerd.live = { refresh };
   tell();
+  setInterval(state, 60_000); // a turn grows old while nothing happens
   if (!story.doc.version) refresh();
   listen();
 })((window.indexerd ||= {}));

@@ -8,6 +8,7 @@
   const { story, talk } = indexerd;
   const { id, get, post, trouble, address } = indexerd.acts;
   const PATIENCE = 60_000; // ms that the daemon waits for the end of a turn (service/pipeline.py)
+  const KIN_PAUSE = 3000; // ms between two looks at the family
   const WHAT = {
     "session-index:index": "name and summary", "session-reference:inject": "a reference",
     "query-session:query_session": "a question", "digest:segment": "a digest",
@@ -67,7 +68,7 @@
 
   function runsTable(runs) {
     if (!runs.length) return el("p", "dim", "No model was asked about this session so far.");
-    const heads = ["When (UTC)", "What", "Model", "Tokens in / out", "Cost", "Taken out", "Outcome"];
+    const heads = ["When", "What", "Model", "Tokens in / out", "Cost", "Taken out", "Outcome"];
     const body = el("tbody", "", ...runs.map((run) => {
       const usage = run.usage || {};
       const cells = [when(run.timestamp), WHAT[run.customType] || run.customType, run.model,
@@ -90,7 +91,7 @@
     const usage = meta.usage || {};
     const parts = [meta.model, when(meta.updatedAt), tokens(usage) && `${tokens(usage)} tokens`,
       dollars(usage.costUsd)].filter(Boolean);
-    return el("p", "", `Described by ${parts.join(", ")}.`);
+    return el("p", "", "Described by ", ...parts.flatMap((one, at) => (at ? [", ", one] : [one])), ".");
   }
 
   async function fetchSent() { // asked for while an answer is under way: that may be too old
@@ -178,17 +179,24 @@
     queue();
   }
 
-  let asked = 0;
+  const relatives = new Set([id]);
+  let asked = 0, kinTimer = 0, kinAt = -KIN_PAUSE;
+
+  function kinSoon() { // an agent at work tells of its session every second
+    if (!indexerd.family || kinTimer) return;
+    kinTimer = setTimeout(kin, Math.max(0, kinAt + KIN_PAUSE - performance.now()));
+  }
 
   async function kin() { // of two answers that come in another order, the newer question's is shown
     if (!indexerd.family) return;
     const mine = ++asked;
+    kinTimer = 0;
+    kinAt = performance.now();
     const found = await get("family").catch(() => null);
-    if (mine !== asked) return;
-    talk.steady(() => {
-      if (found) indexerd.family(family, found, id);
-      else family.replaceChildren(); // the page is whole without it
-    });
+    if (!found || mine !== asked) return; // the page is whole without it
+    relatives.clear();
+    for (const one of [id, ...found.members.map((one) => one.sessionId)]) relatives.add(one);
+    talk.steady(() => indexerd.family(family, found, id));
   }
 
   problem.setAttribute("role", "alert");
@@ -210,5 +218,5 @@
   $("about").append(panel, family, exports);
   idle(kin);
 
-  indexerd.panel = { tell, kin, ran: () => panel.open && fetchSent() };
+  indexerd.panel = { tell, kin: kinSoon, related: (one) => relatives.has(one), ran: () => panel.open && fetchSent() };
 })((window.indexerd ||= {}));

@@ -1,33 +1,46 @@
 // A text of a session as elements: paragraphs, headings, lists, and code. Nothing of it becomes
-// markup: what is recognised is a handful of signs, and what stands between them is put in as text.
+// markup, and nothing of it is taken away but blank space: what is surely a sign is dimmed, what
+// stands between signs is set apart, and a text that only looks like one is whole all the same.
 // A text is gone through once, line by line, whatever is in it.
 ((indexerd) => {
   "use strict";
   const { el, solid, pieces } = indexerd.words;
   const FENCE = /^(`{3,}|~{3,})/;
-  const HEAD = /^#{1,6} ./;
+  const HEAD = /^#{1,6} +(?=\S)/;
   const ITEM = /^([ \t]{0,40})(?:[-*]|(\d{1,3})[.)])[ \t]{1,8}(?=\S)/;
+  const WORD = /[\p{L}\p{N}_*]/u;
   const LEVELS = 4; // of lists within lists; what is deeper stands in the last of them
-  const SIGNS = /`([^`\n]{1,300})`|\*\*([^*\n]{1,300})\*\*/g;
+  const SIGNS = /`([^`\n]{1,300})`|\*\*([^*\s](?:[^*\n]{0,298}[^*\s])?)\*\*/g;
 
   function pre(text) {
     return el("pre", solid(text), ...pieces(text));
+  }
+
+  const sign = (text) => el("span", "sign", text);
+
+  function apart({ 0: all, 1: code, 2: strong, index }, text) { // null: it is no sign, as in x**2
+    if (code) return el("code", "", all);
+    if (WORD.test(text[index - 1] || " ") || WORD.test(text[index + all.length] || " ")) return null;
+    return el("strong", "", sign("**"), strong, sign("**"));
   }
 
   function inline(text) { // words in backticks as code, words between ** as strong
     if (!text.includes("`") && !text.includes("**")) return pieces(text);
     const found = [];
     let from = 0;
-    for (const mark of text.matchAll(SIGNS)) {
-      found.push(...pieces(text.slice(from, mark.index)));
-      found.push(mark[1] ? el("code", "", mark[1]) : el("strong", "", mark[2]));
+    SIGNS.lastIndex = 0;
+    for (let mark = SIGNS.exec(text); mark; mark = SIGNS.exec(text)) {
+      const one = apart(mark, text);
+      if (!one) SIGNS.lastIndex = mark.index + 2; // a sign may begin within it
+      if (!one) continue;
+      found.push(...pieces(text.slice(from, mark.index)), one);
       from = mark.index + mark[0].length;
     }
     found.push(...pieces(text.slice(from)));
     return found;
   }
 
-  const paragraph = (text, name = "text") => el("div", `${name} ${solid(text)}`.trim(), ...inline(text));
+  const paragraph = (text) => el("div", `text ${solid(text)}`.trim(), ...inline(text));
 
   // -- blocks: each takes lines from a place on, and says where it ends ------------------------
 
@@ -35,7 +48,10 @@
     const [, fence] = FENCE.exec(lines[at]);
     let end = at + 1;
     while (end < lines.length && lines[end].trim() !== fence) end++;
-    found.push(pre(lines.slice(at + 1, end).join("\n")));
+    const held = pre(lines.slice(at + 1, end).join("\n"));
+    held.prepend(sign(`${lines[at]}\n`));
+    if (end < lines.length) held.append(sign(`\n${lines[end]}`));
+    found.push(held);
     return end + 1;
   }
 
@@ -43,6 +59,18 @@
     let end = at;
     while (end < lines.length && lines[end].startsWith("|")) end++;
     return end;
+  }
+
+  // Of one "#" it may be a comment, or a line of C: unless it stands by itself.
+  function heads(lines, at) {
+    const blank = (line) => !(line || "").trim();
+    const mark = HEAD.exec(lines[at]);
+    return mark && (mark[0].startsWith("##") || (blank(lines[at - 1]) && blank(lines[at + 1]))) ? mark[0] : "";
+  }
+
+  function heading(line, mark) {
+    const text = line.slice(mark.length);
+    return el("div", `text strong ${solid(text)}`.trim(), sign(mark), ...inline(text));
   }
 
   const ruled = (line) => line.includes("--") && /^[\s|:-]+$/.test(line);
@@ -54,7 +82,8 @@
     for (; end < lines.length; end++) {
       const one = lines[end], mark = ITEM.exec(one), last = items[items.length - 1];
       if (mark) {
-        items.push({ deep: width(mark[1]), number: mark[2], size: mark[0].length, text: [one.slice(mark[0].length)] });
+        const size = mark[0].length, text = [one.slice(size)];
+        items.push({ deep: width(mark[1]), mark: mark[0].trimStart(), number: mark[2], size, text });
       } else if (one.trim()) {
         const blank = one.search(/\S/);
         if (!blank) break; // what is not moved in goes on after the list
@@ -71,7 +100,7 @@
 
   function hang(items, found) { // as lists, those that are moved in below the item before them
     const open = []; // {box, deep, item}, the outermost first
-    for (const { deep, number, text } of items) {
+    for (const { deep, mark, number, text } of items) {
       const tag = number === undefined ? "ul" : "ol";
       while (open.length > 1 && deep < open[open.length - 1].deep) open.pop();
       let here = open[open.length - 1];
@@ -85,8 +114,7 @@
         open.push(here);
       }
       const said = text.join("\n");
-      here.item = el("li", solid(said), ...inline(said));
-      if (number !== undefined) here.item.value = Number(number);
+      here.item = el("li", solid(said), sign(mark), ...inline(said));
       here.box.append(here.item);
     }
   }
@@ -104,13 +132,13 @@
       held = [];
     };
     for (let at = 0; at < lines.length;) {
-      const one = lines[at], end = rows(lines, at);
+      const one = lines[at], end = rows(lines, at), head = heads(lines, at);
       if (FENCE.test(one)) {
         flush();
         at = fenced(lines, at, found);
-      } else if (HEAD.test(one)) {
+      } else if (head) {
         flush();
-        found.push(paragraph(one.replace(/^#+ +/, ""), "text strong"));
+        found.push(heading(one, head));
         at++;
       } else if (!typed && ITEM.test(one)) {
         flush();

@@ -8,6 +8,7 @@
   const { count, short, span } = indexerd.words;
   const { story } = indexerd;
   const BOOKS = new Set(["setting", "label", "name"]);
+  const LABELS = 3; // of a closed branch that are named
   const ASIDE = new Set(["custom", "context_edit", "attachment"]);
   const WHO = {
     user: "You", assistant: "Answer", tool: "Result", bash: "Run by you", system: "System",
@@ -19,7 +20,7 @@
   const who = (node) =>
     (node.kind === "tool" && node.tool ? node.tool : WHO[node.kind] || "Entry");
   const key = (row) => `${row.type === "branch" || row.type === "work" ? row.type : "entry"} ` +
-    story.nameOf(row.node, row.place);
+    story.nameOf(row.node, row.from ?? row.place);
   const isOpen = (row, usual) => opened.get(key(row)) ?? usual;
 
   function line(node, limit = 120) {
@@ -30,24 +31,30 @@
 
   // -- flat lists -----------------------------------------------------------------------------
 
-  function takes(place, mode) {
+  const plain = ({ kind, type, hidden }) => !hidden && !BOOKS.has(kind) && !ASIDE.has(type);
+
+  // Who seeks words finds what is usually left out as well, unless they chose to leave it out.
+  function takes(place, mode, seeks = false) {
     const node = story.nodes[place];
     if (node.hidden) return false;
-    if (mode === "all") return true;
+    if (mode === "all" || (mode === "default" && seeks)) return true;
     if (mode === "labeled-only") return Boolean(node.label);
     if (node.type === "usage" || (node.quiet && place !== story.doc.leaf)) return false;
     if (mode === "user-only") return node.kind === "user";
     if (mode === "no-tools" && (node.kind === "tool" || node.kind === "call")) return false;
-    return !BOOKS.has(node.kind) && !ASIDE.has(node.type);
+    return plain(node);
   }
 
   const lower = new WeakMap(); // node -> what is searched in it
 
+  const called = (node) => (node.calls || []).map((call) => call.join(" ")).join(", ");
+  const aside = (node) => [...(node.results || []).map((one) => one.join(": ")), node.thinking || ""];
+
   function searched(node) {
     let text = lower.get(node);
     if (text === undefined) {
-      const calls = node.calls ? node.calls.map((call) => call.join(" ")).join(" ") : "";
-      text = `${node.label || ""} ${node.role || node.type} ${calls} ${node.text}`.toLowerCase();
+      text = [node.label, node.role || node.type, node.tool, called(node), node.text, ...aside(node)]
+        .filter(Boolean).join(" ").toLowerCase();
       lower.set(node, text);
     }
     return text;
@@ -69,10 +76,15 @@
     return found;
   }
 
-  function around(text, word) { // what stands about a word that was searched for
-    const at = word ? text.toLowerCase().indexOf(word) : -1;
-    if (at < 60) return "";
-    return `…${text.slice(at - 40, at + 120).replace(/\s+/g, " ")}`;
+  function around(node, word) { // what stands about a word that was searched for
+    for (const text of [node.text, called(node), ...aside(node)]) {
+      const at = text.toLowerCase().indexOf(word);
+      if (at < 0) continue;
+      if (at < 60 && text === node.text) return "";
+      const from = at < 60 ? 0 : at - 40;
+      return (from ? "…" : "") + text.slice(from, at + 120).replace(/\s+/g, " ");
+    }
+    return "";
   }
 
   function entry(place, level, word = "") {
@@ -83,13 +95,14 @@
 
   // A row's words; those of entries are found when the row is drawn.
   const words = (row) =>
-    row.text ?? ((row.word && around(row.node.text, row.word)) || line(row.node));
+    row.text ?? ((row.word && around(row.node, row.word)) || line(row.node));
 
   function flat(mode, sought) {
     const { beats, beatOf, nodes } = story;
     const list = [];
     for (const place of sought.length ? hits(sought) : nodes.keys()) {
-      if (takes(place, mode)) list.push(entry(place, beats[beatOf[place]].depth + 1, sought[0]));
+      if (!takes(place, mode, sought.length > 0)) continue;
+      list.push(entry(place, beats[beatOf[place]].depth + 1, sought[0]));
     }
     return list;
   }
@@ -115,7 +128,7 @@
         leaf: place === doc.leaf, open: undefined, text: beat.text || "(no words)" };
       if (beat.kind === "ask") {
         list.push(row);
-      } else if (mode === "user-only" || (beat.quiet && !beat.labels)) {
+      } else if (mode === "user-only" || (beat.quiet && !(beat.labels || []).some(seen))) {
         continue;
       } else if (beat.kind !== "work") {
         row.type = "rule";
@@ -128,20 +141,38 @@
     return list;
   }
 
+  // A branch's row stands for the first in it that is to be seen: often settings come before that.
   function branch(beat, at) {
     const { asksTo, beatOf, ends, nodes } = story;
-    const row = { type: "branch", place: beat.first, node: nodes[beat.first], level: beat.depth,
-      active: beat.active, leaf: false };
-    row.open = isOpen(row, Boolean(beat.active));
     const end = ends[beat.first];
+    let place = beat.first;
+    while (place < end && !plain(nodes[place])) place++;
+    if (!plain(nodes[place])) place = beat.first;
+    const row = { type: "branch", place, from: beat.first, node: nodes[beat.first],
+      said: nodes[place], level: beat.depth, active: beat.active, leaf: false };
+    row.open = isOpen(row, Boolean(beat.active));
+    row.labels = row.open ? "" : labels(at, end);
     const asks = asksTo[beatOf[end] + 1] - asksTo[at];
     const size = `Branch, ${count(asks, "ask")}, ${count(end - beat.first + 1, "entry", "entries")}`;
     const gist = beat.gist && (!row.open || beat.gistSource !== "ask") ? `: ${beat.gist}` : "";
-    row.text = size + (gist || (row.open ? "" : `: ${beat.text || line(row.node)}`));
+    row.text = size + (gist || (row.open ? "" : `: ${beat.text || line(row.said)}`));
     return row;
   }
 
+  function labels(at, end) { // of a closed branch: those that are in it
+    const { beats, nodes } = story;
+    const found = [];
+    for (; at < beats.length && beats[at].first <= end; at++) {
+      for (const place of beats[at].labels || []) if (!nodes[place].hidden) found.push(nodes[place].label);
+    }
+    const more = found.length - LABELS;
+    return found.slice(0, LABELS).join(", ") + (more > 0 ? `, ${more} more` : "");
+  }
+
+  const seen = (place) => !story.nodes[place].hidden;
+
   function work(list, beat, row, mode) {
+    if (!anySeen(beat)) return;
     const level = beat.depth + 2, { leaf } = story.doc;
     const open = isOpen(Object.assign(row, { type: "work", beat }), false);
     const inside = [];
@@ -155,7 +186,14 @@
     row.active = beat.active;
     row.leaf = leaf >= beat.first && leaf <= beat.last;
     row.text = amount(beat, mode !== "no-tools");
-    list.push(row, ...(open ? inside : (beat.labels || []).map((place) => entry(place, level))));
+    const labelled = open ? inside
+      : (beat.labels || []).filter(seen).map((place) => entry(place, level));
+    list.push(row, ...labelled);
+  }
+
+  function anySeen(beat) {
+    for (let place = beat.first; place <= beat.last; place++) if (seen(place)) return true;
+    return false;
   }
 
   function amount(beat, tools = true) {
@@ -186,7 +224,7 @@
   const beatSame = (a, b) => a === b || (a && b && a.failed === b.failed && size(a) === size(b));
 
   function same(a, b) {
-    return a.type === b.type && a.node === b.node && a.level === b.level && a.open === b.open &&
+    return a.type === b.type && a.node === b.node && a.said === b.said && a.labels === b.labels && a.level === b.level && a.open === b.open &&
       a.text === b.text && a.word === b.word && !a.active === !b.active && a.leaf === b.leaf &&
       beatSame(a.beat, b.beat);
   }
@@ -197,7 +235,7 @@
     for (const one of story.pathTo(place)) {
       const beat = beats[beatOf[one]];
       if (!beat.begins || beat.first !== one) continue;
-      const row = { type: "branch", place: one, node: nodes[one] };
+      const row = { type: "branch", from: one, node: nodes[one] };
       if (isOpen(row, Boolean(beat.active))) continue;
       opened.set(key(row), true);
       changed = true;

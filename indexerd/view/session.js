@@ -9,6 +9,7 @@
   const cols = document.querySelector(".cols");
   const narrow = matchMedia("(max-width: 899px)");
   let view = { leaf: -1, target: -1 };
+  let enters = false; // whether the focus goes to what is shown next
 
   // -- what is shown --------------------------------------------------------------------------
 
@@ -37,6 +38,8 @@
     placeTree();
     aim(true);
     if (view.target < 0 && other) scrollTo(0, 0);
+    if (enters) (document.querySelector("#path .aim") || $("path")).focus({ preventScroll: true });
+    enters = false;
   }
 
   function placeTree() {
@@ -63,8 +66,9 @@
 
   function choose(row) {
     const on = row.type !== "branch" && story.pathTo(view.leaf).includes(row.place);
+    enters = narrow.matches; // the tree goes away, and with it the focus
+    if (enters) side(false);
     go(on ? view.leaf : story.through(row.place), row.place);
-    if (narrow.matches) side(false);
   }
 
   function reset() {
@@ -105,11 +109,17 @@
     $("toggle").setAttribute("aria-expanded", String(open));
   }
 
-  function find(words) {
+  function find(words) { // in calls too, which some filters leave out
     side(true);
     $("search").value = words;
+    if ($("filter").value !== "all") $("filter").value = "default";
     tree.search();
     $("search").focus();
+  }
+
+  function clear() {
+    $("search").value = "";
+    tree.search();
   }
 
   const resume = () => story.doc.session.resume && copy(story.doc.session.resume);
@@ -175,12 +185,9 @@
   };
 
   function escape(event) {
-    if (event.target === $("search") && $("search").value) {
-      $("search").value = "";
-      tree.search();
-    } else {
-      reset();
-    }
+    if (!$("search").value) return reset();
+    if (event.target === $("search")) event.preventDefault(); // some browsers clear it themselves
+    return clear();
   }
 
   document.addEventListener("keydown", (event) => {
@@ -206,6 +213,10 @@
     tree.focus(0);
   });
   $("filter").addEventListener("change", tree.search);
+  $("clear").addEventListener("click", () => {
+    clear();
+    $("search").focus();
+  });
   $("reset").addEventListener("click", reset);
   $("copy").addEventListener("click", resume);
   $("keys").addEventListener("click", help);
@@ -227,8 +238,8 @@
   const data = JSON.parse($("data").textContent);
   story.take(data.nodes ? data : { ...EMPTY, ...data });
   about.draw();
-  side(!narrow.matches);
-  const wanted = new URLSearchParams(location.search).get("find");
+  const wanted = (new URLSearchParams(location.search).get("find") || "").trim();
+  side(!narrow.matches || Boolean(wanted));
   if (wanted) $("search").value = wanted;
   tree.draw();
   view.leaf = -2; // nothing is drawn yet

@@ -172,7 +172,7 @@
     if (node.label) head.append(el("span", "label", node.label));
     if (node.failed) head.append(el("span", "bad", "failed"));
     if (node.model) head.append(el("span", "", node.model));
-    if (node.time) head.append(el("span", "", when(node.time)));
+    head.append(when(node.time) || "");
     const tools = el("span", "acts");
     if (indexerd.labelButton) tools.append(indexerd.labelButton());
     const link = el("a", "link", "link");

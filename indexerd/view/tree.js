@@ -37,7 +37,8 @@
       one.append(twist);
     }
     if (beat) one.append(el("span", `bar w${size(beat)}`));
-    if (type !== "branch" && !beat && node.label) one.append(el("span", "label", node.label));
+    const label = type === "branch" ? row.labels : beat ? "" : node.label;
+    if (label) one.append(el("span", "label", label));
     const said = el("span", "words");
     if (type === "entry") said.append(el("span", "who", `${who(node)}:`), " ");
     said.append(words(row));
@@ -122,6 +123,7 @@
 
   function keep(fresh, at, row) { // the old row, told what is new of it
     row.place = fresh[at].place;
+    row.from = fresh[at].from;
     row.beat = fresh[at].beat;
     fresh[at] = row;
   }
@@ -152,6 +154,10 @@
     const asks = story.asksTo[story.beats.length];
     const flat = sought().length || mode() === "all" || mode() === "labeled-only";
     $("count").textContent = flat ? `${digits(rows.length)} of ${all}` : `${count(asks, "ask")}, ${all}`;
+    $("none").hidden = rows.length > 0 || !sought().length;
+    if ($("none").hidden) return;
+    const among = /^(default|all)$/.test(mode()) ? "" : ` by the filter “${$("filter").selectedOptions[0].text}”`;
+    $("none").firstChild.textContent = `Nothing is found${among} that has “${sought().join(" ").slice(0, 80)}”. `;
   }
 
   // -- what is shown, and where the keyboard is -----------------------------------------------
@@ -268,7 +274,7 @@
       draw();
       $("heard").textContent = $("count").textContent;
     },
-    inSight: () => { // whether the tree goes with its chosen row: that is in sight, at the tree's end
+    follows: () => { // whether the tree goes with its chosen row: that is in sight, at the tree's end
       const one = rows[chosen] && rows[chosen].box;
       if (!one || !atEnd()) return false;
       const { top, bottom } = one.getBoundingClientRect(), all = box.getBoundingClientRect();

@@ -32,8 +32,6 @@
   const digits = (number) => (number < 1000 ? String(number) : format.format(number));
   const count = (number, word, many = `${word}s`) =>
     `${digits(number)} ${number === 1 ? word : many}`;
-  const when = (time) =>
-    /^\d{4}-\d\d-\d\dT\d\d:\d\d/.test(time || "") ? time.slice(0, 16).replace("T", " ") : "";
   const dollars = (cost) => (cost > 0 ? `$${cost.toFixed(cost < 0.1 ? 4 : 2)}` : cost === 0 ? "$0" : "");
   const short = (number) => (number < 1000 ? String(number)
     : `${(number / 1000).toFixed(number < 10000 ? 1 : 0)}k`);
@@ -44,6 +42,28 @@
     if (ms < 1000) return "";
     if (minutes < 1) return `${Math.round(ms / 1000)} s`;
     return minutes < 90 ? `${minutes} min` : `${(minutes / 60).toFixed(1)} h`;
+  }
+
+  // -- times: as the reader's clock has them, in a zone that a page names once ------------------
+
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || "local time";
+  const minute = (time) => time.toISOString().slice(0, 16).replace("T", " ");
+
+  function moment(told) { // null: it is no time. One without a zone is UTC, as sessions have it
+    const text = String(told || "");
+    if (!/^\d{4}-\d\d-\d\dT\d\d:\d\d/.test(text)) return null;
+    const found = new Date(/(?:Z|[+-]\d\d:?\d\d)$/i.test(text) ? text : `${text}Z`);
+    return Number.isFinite(found.getTime()) ? found : null;
+  }
+
+  function when(told) { // as an element that also has the time in UTC
+    const found = moment(told);
+    if (!found) return null;
+    const here = new Date(found.getTime() - 60_000 * found.getTimezoneOffset());
+    const one = el("time", "", minute(here));
+    one.dateTime = found.toISOString();
+    one.title = `${minute(found)} UTC`;
+    return one;
   }
 
   // A word of many thousand characters takes a browser a second to wrap, unless it comes in pieces
@@ -224,7 +244,7 @@
   }
 
   indexerd.words = {
-    $, el, button, digits, count, when, dollars, short, base, span, solid, pieces, say, copy, sync,
+    $, el, button, digits, count, when, moment, zone, dollars, short, base, span, solid, pieces, say, copy, sync,
     slices, settle, idle, Parts, Place,
   };
 })((window.indexerd ||= {}));

@@ -18,10 +18,16 @@ from tests.browser.tabs import NARROW, WIDE, Tabs, findings
 from tests.core.tree_sessions import said
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Locator, Page
+    from playwright.sync_api import Locator, Page, Route
 
 expect = pytest.importorskip("playwright.sync_api").expect
 pytestmark = pytest.mark.browser
+CLEARED_AND_TYPED = """(word) => {
+    q.value = "";
+    q.form.requestSubmit();
+    q.value = word;
+    q.dispatchEvent(new Event("input"));
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +140,186 @@ def test_by_keyboard_alone_from_the_list_to_a_session_and_back(home: Served, tab
     expect(page.locator("#title")).to_have_text(title)
     page.go_back()
     expect(page.locator("#results .hits li").first).to_be_visible()
+
+
+def test_a_search_is_one_step_of_the_history(home: Served, tabs: Tabs) -> None:
+    """However it is typed at. To clear it is to go back, and forward leads to it again."""
+    title = name()
+    titled(home, title)
+    word = title.partition(" ")[0]
+    page = home.open(tabs, "/?agent=pi")
+    start, steps = page.url, page.evaluate("history.length")
+    page.keyboard.press("/")
+    for typed in ("", " of"):
+        page.keyboard.type(f"{typed or word}", delay=20)
+        expect(page).to_have_url(re.compile(rf"\?q={word}{typed.replace(' ', '.')}&agent=pi$"))
+        expect(title_of(page, title).first).to_be_visible()
+    assert page.evaluate("history.length") == steps + 1
+    hits, days = page.locator("#results .hits"), page.locator("#results .days")
+    for back in (page.go_back, lambda: page.locator("#q").press("Escape")):
+        back()
+        expect(days.first).to_be_visible()
+        expect(hits).to_have_count(0)
+        expect(page).to_have_url(start)
+        expect(page.locator("#q")).to_have_value("")
+        page.go_forward()
+        expect(hits).to_be_visible()
+        expect(page.locator("#q")).to_have_value(f"{word} of")
+
+
+def test_a_search_that_was_linked_to_stays_behind(home: Served, tabs: Tabs) -> None:
+    """There is no list to go back to: who clears it goes on to one."""
+    title = name()
+    titled(home, title)
+    page = home.open(tabs, f"/?q={title.partition(' ')[0]}&agent=pi")
+    hits = page.locator("#results .hits")
+    page.locator("#q").fill("")
+    expect(page.locator("#results .days").first).to_be_visible()
+    expect(hits).to_have_count(0)
+    expect(page).to_have_url(f"{home.running.origin}/?agent=pi")
+    page.go_back()
+    expect(hits).to_be_visible()
+    expect(page).to_have_url(re.compile(r"\?q="))
+
+
+def test_who_clears_a_search_and_types_on_loses_no_letter(home: Served, tabs: Tabs) -> None:
+    """Though going back takes a moment; and an answer that would come late is given up."""
+    title = name()
+    titled(home, title)
+    word = title.partition(" ")[0]
+    page = home.open(tabs, "/")
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route(re.compile(r"\?q=nothing$"), hold)
+    page.keyboard.press("/")
+    page.keyboard.type("nothing")
+    expect(page).to_have_url(re.compile(r"q=nothing$"))
+    page.evaluate(CLEARED_AND_TYPED, word)
+    expect(page).to_have_url(re.compile(rf"q={word}$"))
+    expect(title_of(page, title).first).to_be_visible()
+    assert [bool(late.request.failure) for late in held] == [True]  # nobody waits for it any more
+    page.keyboard.press("Escape")
+    expect(page.locator("#results .days").first).to_be_visible()
+    expect(page).to_have_url(f"{home.running.origin}/")
+
+
+def test_back_from_a_session_to_the_line_it_was_opened_from(home: Served, tabs: Tabs) -> None:
+    """It has the focus, stands where it stood, and the next key goes on from it."""
+    for _ in range(6):
+        titled(home, name())
+    page = home.open(tabs, "/")
+    page.set_viewport_size({"width": WIDE, "height": 300})
+    links = page.locator("#results a.title")
+    expect(links.nth(5)).to_be_attached()
+    for _ in range(5):
+        page.keyboard.press("j")
+    expect(links.nth(4)).to_be_focused()
+    top = "document.activeElement.getBoundingClientRect().top"
+    before, title = page.evaluate(top), links.nth(4).inner_text()
+    assert page.evaluate("scrollY") > 0
+    page.keyboard.press("Enter")
+    expect(page.locator("#title")).to_have_text(title)
+    page.go_back()
+    expect(title_of(page, title)).to_be_focused()
+    page.wait_for_function(f"Math.abs({top} - {before}) < 2")
+    turn = "dispatchEvent(new PageTransitionEvent('{}', {{persisted: true}}))"
+    page.evaluate(turn.format("pagehide"))
+    page.evaluate("document.activeElement.blur(); scrollTo(0, 0); q.value = 'of another page'")
+    page.evaluate(turn.format("pageshow"))
+    expect(title_of(page, title)).to_be_focused()
+    page.wait_for_function(f"Math.abs({top} - {before}) < 2")
+    expect(page.locator("#q")).to_have_value("")
+    page.keyboard.press("j")
+    expect(links.nth(5)).to_be_focused()
+
+
+def test_back_to_a_list_from_its_search_to_the_same_line(home: Served, tabs: Tabs) -> None:
+    """Where nobody is in the box, the line has the focus again; else the next key finds it."""
+    for _ in range(3):
+        titled(home, name())
+    page = home.open(tabs, "/")
+    links = page.locator("#results a.title")
+    expect(links.nth(2)).to_be_attached()
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("/")
+    page.keyboard.type("Job")
+    expect(page.locator("#results .hits li").first).to_be_visible()
+    page.keyboard.press("ArrowDown")
+    expect(links.first).to_be_focused()
+    page.go_back()
+    expect(page.locator("#results .days").first).to_be_visible()
+    expect(links.nth(1)).to_be_focused()
+    page.keyboard.press("j")
+    expect(links.nth(2)).to_be_focused()
+
+
+def test_filters_can_be_typed(home: Served, tabs: Tabs) -> None:
+    """They stay in the box while one types, and each can be taken back below it."""
+    title = name()
+    titled(home, title)
+    word = title.partition(" ")[0]
+    page = home.open(tabs, "/")
+    page.locator("#q").fill(f"agent:pi project:{word} {word}")
+    expect(title_of(page, title).first).to_be_visible()
+    expect(page.locator("#filters .chip")).to_contain_text(word.lower())
+    chosen = page.locator("#filters [aria-current]").filter(has_text="pi")
+    expect(chosen).to_be_visible()
+    expect(page.locator("#q")).to_have_value(f"agent:pi project:{word} {word}")
+    page.locator("#filters .chip").click()
+    expect(page).to_have_url(re.compile(rf"\?q={word}&agent=pi$"))
+    expect(page.locator("#q")).to_have_value(word)
+
+
+def test_a_hit_in_a_title_leads_to_the_whole_session(home: Served, tabs: Tabs) -> None:
+    """Its words stand in none of the entries, and would hide them all."""
+    word = f"Wombat{uuid.uuid4().hex[:6]}"
+    session = home.put([said("a", None, "user", "Where does it sleep?")], name=f"The {word}")
+    page = home.open(tabs, f"/?q={word}")
+    link = title_of(page, word).first
+    expect(link).to_have_attribute("href", f"/s/{session.id}")
+    link.click()
+    expect(page.locator("#title")).to_contain_text(word)
+    expect(page.locator("#search")).to_have_value("")
+
+
+def test_a_view_that_was_started_anew_says_what_to_do(home: Served, tabs: Tabs) -> None:
+    """Its cookie is good for one start. Nothing is asked again and again; a new one goes on."""
+    tabs.forgive("403")
+    title = name()
+    page = home.open(tabs, "/")
+    expect(page.locator("#live")).to_have_text("Daemon runs")
+    page.context.clear_cookies()
+    home.put(name=name())
+    expect(page.locator("#out")).to_be_visible()
+    expect(page.locator("#out")).to_contain_text("indexerd web")
+    expect(page.locator("#live")).to_have_text("Not connected")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    titled(home, title)
+    other = home.open(tabs, "/")
+    expect(title_of(other, title)).to_be_visible()
+    assert asked == []
+    page.context.add_cookies(home.cookies)
+    page.locator("#q").fill(title.partition(" ")[0])
+    expect(title_of(page, title).first).to_be_visible()
+    expect(page.locator("#out")).to_be_hidden()
+    expect(page.locator("#live")).to_have_text("Daemon runs")
+
+
+def test_a_stream_that_is_refused_is_not_asked_for_again(home: Served, tabs: Tabs) -> None:
+    """The page asks for itself once, and sees that it is not let in."""
+    tabs.forgive("403")
+    page = home.open(tabs, "/")
+    expect(page.locator("#live")).to_have_text("Daemon runs")
+    page.evaluate("dispatchEvent(new PageTransitionEvent('pagehide'))")
+    page.context.clear_cookies()
+    page.evaluate("dispatchEvent(new PageTransitionEvent('pageshow'))")
+    expect(page.locator("#out")).to_be_visible()
+    expect(page.locator("#live")).to_have_text("Not connected")
 
 
 def test_a_hostile_session_is_text(home: Served, tabs: Tabs) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexerd.core.footer_html import address
-from indexerd.core.home import GIST_MAX, NAME_MAX, Hit, Line, View, since_time
+from indexerd.core.home import FIND_MAX, GIST_MAX, NAME_MAX, Hit, Line, View, since_time
 from indexerd.core.home_address import (
     PATH_MAX,
     QUERY_MAX,
@@ -23,6 +23,7 @@ from indexerd.core.home_address import (
     filters_of,
     footer_target,
     session_address,
+    spoken,
 )
 
 HOUR, DAY = 3600, 86_400
@@ -61,9 +62,9 @@ def row(ago: float = 60, **fields: Any) -> dict[str, Any]:
     } | fields
 
 
-def line(**fields: Any) -> Line:
+def line(ago: float = 60, **fields: Any) -> Line:
     """One row's line."""
-    return view().line(row(**fields))
+    return view().line(row(ago, **fields))
 
 
 def titles(*ago: float, **how: Any) -> list[str]:
@@ -208,6 +209,22 @@ def test_a_summary_that_is_behind_says_by_how_much() -> None:
     assert line(newUserMessages=3, indexed=False).behind == ""
 
 
+def test_an_open_turn_that_nothing_was_heard_of_is_unfinished() -> None:
+    """Half an hour after its last change nobody is at it any more; other states stay."""
+    assert line(ago=1800, state="active").state == "active"
+    assert line(ago=1801, state="active").state == "unfinished"
+    assert line(state="active", modifiedAt=None).state == "active"
+    assert line(ago=DAY, state="idle").state == "idle"
+
+
+@pytest.mark.parametrize(
+    ("ahead", "said"), [(0, "UTC"), (2 * HOUR, "UTC+02:00"), (-12600, "UTC-03:30")]
+)
+def test_the_zone_of_all_times_has_a_name(ahead: int, said: str) -> None:
+    """It is that of the machine, as it is now."""
+    assert view(offset=lambda _: ahead).zone() == said
+
+
 @pytest.mark.parametrize("command", ["pi\nrm -rf ~", "pi \x1b[2J", "pi \u202ex", None, "x" * 9000])
 def test_a_resume_command_that_does_not_show_as_it_is_is_not_offered(command: Any) -> None:
     """Nobody is to paste what he has not seen."""
@@ -227,7 +244,7 @@ def test_whatever_a_row_holds_its_line_is_bounded_and_shows(held: dict[str, Any]
     found = view().stretches([row(**held)])[0].projects[0]
     one = found.lines[0]
     assert len(one.title) <= NAME_MAX
-    assert one.state in {"active", "idle", "compacted", "archived"}
+    assert one.state in {"active", "unfinished", "idle", "compacted", "archived"}
     for text in (one.title, one.agent, one.gist, one.resume, found.place.name, found.place.path):
         assert not {unicodedata.category(char) for char in text} & {"Cc", "Cs", "Zl", "Zp"}
 
@@ -258,16 +275,37 @@ def test_what_was_found_is_marked() -> None:
 @pytest.mark.parametrize(
     ("fields", "there"),
     [
-        ({"entryId": "a/b#c", "role": "user"}, "/s/s-1#target=a/b%23c"),
-        ({"field": "summary"}, "/s/s-1?find=cursor%20%26%20page"),
-        ({"field": "id"}, "/s/s-1"),
-        ({"field": "cwd"}, "/s/s-1"),
+        ({"entryId": "a/b#c", "role": "user"}, "#target=a/b%23c"),
+        ({"snippet": "the «Curser» of a «big page», the «Curser»"}, "?find=Curser%20big%20page"),
+        ({"snippet": "nothing marked"}, ""),
+        ({"field": "files", "snippet": "src/«cursor»/my page.py"}, "?find=my%20page.py"),
+        ({"field": "files", "snippet": "…deep/src/«cur»sor.p…"}, "?find=cursor.p"),
+        ({"field": "files", "snippet": "C:\\w\\«cursor»\\b.txt"}, "?find=b.txt"),
+        ({"field": "files", "snippet": ""}, ""),
+        *(
+            ({"field": field, "snippet": "a «cursor»"}, "")
+            for field in ("name", "tags", "description", "summary", "id", "cwd", "else")
+        ),
     ],
 )
 def test_a_hit_leads_to_where_it_is(fields: dict[str, Any], there: str) -> None:
-    """To its entry, else to what was looked for; an id or a directory is in no conversation."""
-    assert hit('"cursor & page"', **fields).href == there
-    assert hit("re:cur.or", field="summary").href == "/s/s-1"
+    """To its entry, else to what was found among the entries: never to what was only typed.
+
+    What stands in a title or a summary need not be in the conversation, and would hide all of it.
+    """
+    assert hit('"cursor & page"', **fields).href == f"/s/s-1{there}"
+    assert hit("re:cur.or", **fields).href == f"/s/s-1{there}"
+
+
+@given(HOSTILE, st.sampled_from(["message", "files"]))
+def test_what_a_hit_has_looked_for_is_bounded(snippet: str, field: str) -> None:
+    """And stays one parameter, whatever the snippet holds."""
+    there = urlsplit(hit(field=field, snippet=f"«{snippet} {'y' * 300}» «{snippet}»").href)
+    assert (there.scheme, there.netloc, there.path, there.fragment) == ("", "", "/s/s-1", "")
+    for key, words in parse_qsl(there.query):
+        assert key == "find"
+        assert 0 < len(words) <= FIND_MAX
+    assert there.query.count("&") == 0
 
 
 def test_a_hit_says_where_it_was_found() -> None:
@@ -276,6 +314,63 @@ def test_a_hit_says_where_it_was_found() -> None:
     assert hit(field="name").field == "title"
     [lost] = view(q="x").hits([{"sessionId": "s-9", "name": "Old", "field": "name"}], {})
     assert (lost.line.title, lost.place, lost.line.resume) == ("Old", None, "")
+
+
+# -- filters in words ----------------------------------------------------------------------------
+
+DIRECTORIES = ("/w/weatherd-old", "/w/weatherd", "/x/weatherd", "/home/ada/my site")
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("agent:pi cursor since:7d page", Filters(q="cursor page", agent="pi", since="7d")),
+        ("agent:pi", Filters(agent="pi")),
+        ("project:Weatherd x", Filters(q="x", project="/w/weatherd")),
+        ("project:herd-o x", Filters(q="x", project="/w/weatherd-old")),
+        ('project:"my site" x', Filters(q="x", project="/home/ada/my site")),
+        ("project:~/a/ x", Filters(q="x", project="/home/ada/a")),
+        ("project:~ x", Filters(q="x", project="/home/ada")),
+        ("project:/ x", Filters(q="x", project="/")),
+        *(
+            (same, Filters(q=same))
+            for same in (
+                "agent:smith x",
+                "project:nowhere x",
+                "since:1970 x",
+                "name:cursor file:a.py",
+                "agent: project: since:",
+                '"agent:pi" x',
+                '"a agent:pi b" x',
+                "useragent:pi",
+                "re:agent:pi  x",
+                'project:"" x',
+                '"agent:pi',
+            )
+        ),
+        ("agent:pi re:a  agent:codex", Filters(q="re:a  agent:codex", agent="pi")),
+    ],
+)
+def test_filters_can_be_typed(typed: str, meant: Filters) -> None:
+    """Words that say a filter are one; all others stay words, as they were."""
+    assert spoken(Filters(q=typed), ("pi", "codex"), "/home/ada", DIRECTORIES) == meant
+
+
+def test_what_is_typed_counts_more_than_what_stands_beside_it() -> None:
+    """The rest of the address stays, and so does a search without such words."""
+    held = Filters(q="agent:pi  x", agent="codex", archived="1")
+    assert spoken(held, ("pi", "codex"), "/") == Filters(q="x", agent="pi", archived="1")
+    plain = Filters(q="x  y", agent="codex")
+    assert spoken(plain, ("pi",), "/") is plain
+
+
+@given(HOSTILE, st.sampled_from(["agent:", "project:", "since:", "re:", '"']), HOSTILE)
+def test_no_search_is_too_odd_for_its_filters(before: str, word: str, after: str) -> None:
+    """Whatever is typed, what comes of it can be an address."""
+    held = filters_of({"q": f"{before} {word}{after}"})
+    found = spoken(held, ("pi",), "/home/ada", DIRECTORIES)
+    assert len(found.q) <= len(held.q)
+    assert found.address().startswith("/")
 
 
 # -- addresses -----------------------------------------------------------------------------------

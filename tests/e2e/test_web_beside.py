@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import signal
 import socket
+import subprocess
+import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -34,10 +38,11 @@ def config(world: World, listen: str) -> None:
 
 
 def announced(world: World) -> dict[str, Any] | None:
-    """What the view says of itself."""
+    """What the view says of itself; the latest of several."""
+    found = sorted(world.state.glob("web-*.json"), key=lambda path: path.stat().st_mtime_ns)
     try:
-        told: dict[str, Any] = json.loads((world.state / "web.json").read_bytes())
-    except (FileNotFoundError, ValueError):
+        told: dict[str, Any] = json.loads(found[-1].read_bytes())
+    except (IndexError, FileNotFoundError, ValueError):
         return None
     return told
 
@@ -73,6 +78,74 @@ def test_the_daemon_keeps_the_view_running(world: World) -> None:
         daemon.send_signal(signal.SIGHUP)
         until(lambda: not alive(told["pid"]), "the view's end")
         assert announced(world) is None
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_browser_is_given_a_file_and_no_link(world: World, beside: bool) -> None:
+    """What every user of the machine can read of a process, its arguments, holds no token.
+
+    The file is the user's alone, leads there, and goes once it has led somebody in; whether the
+    view is this command's own, or the daemon's.
+    """
+    seen, browser = world.root / "seen", world.root / "browser"
+    browser.write_text(
+        f'#!/bin/sh\necho "$@" > {seen}.new\ncat "${{1#file://}}" >> {seen}.new\n'
+        f"mv {seen}.new {seen}\n"
+    )
+    browser.chmod(0o755)
+    world.env["BROWSER"] = str(browser)
+    page = world.state / "web-open.html"
+    config(world, "127.0.0.1:0")
+    with world.daemon() if beside else nullcontext():
+        if beside:
+            until(lambda: announced(world), "the view's start")
+        command = [sys.executable, "-m", "indexerd", "web"]
+        with subprocess.Popen(command, env=world.env, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            link = process.stdout.readline().decode().strip()
+            told = until(lambda: seen.exists() and seen.read_text(), "the browser")
+            argument, _, text = told.partition("\n")
+            assert argument == page.as_uri()
+            assert html.escape(link) in text
+            assert "token=" in link
+            assert page.stat().st_mode & 0o777 == 0o600
+            assert httpx2.get(link, follow_redirects=False).status_code == 303
+            assert not page.exists()
+            if not beside:
+                process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == 0
+
+
+def test_a_daemon_that_is_stopped_holds_up_one_page(world: World) -> None:
+    """SIGSTOP: what is stored is shown, and the page says so; with SIGCONT all is as before."""
+    session = world.session(3)
+    config(world, "127.0.0.1:0")
+    with world.daemon() as daemon, httpx2.Client(follow_redirects=True, timeout=30) as browser:
+        until(lambda: world.row(session.id), "the session")
+        until(lambda: announced(world), "the view's start")
+        link = world.run("web", "--json")["link"]
+        assert "Daemon runs" in browser.get(link).text
+        address = link.partition("?")[0]
+        daemon.send_signal(signal.SIGSTOP)
+        try:
+
+            def silent() -> bool:
+                page = browser.get(address).text
+                assert session.id in page
+                return "No daemon answers" in page and "Daemon runs" not in page
+
+            until(silent, "the page to say so")
+            told = browser.post(
+                f"{address}s/{session.id}/rename",
+                json={"title": "Another"},
+                headers={"Origin": address.rstrip("/")},
+            )
+            assert told.status_code == 503
+            assert told.json()["error"]["retryable"]
+            assert "does not answer" in told.json()["error"]["message"]
+        finally:
+            daemon.send_signal(signal.SIGCONT)
+        until(lambda: "Daemon runs" in browser.get(address).text, "the daemon's return")
 
 
 def test_the_view_is_started_again_and_does_not_outlive_a_killed_daemon(world: World) -> None:

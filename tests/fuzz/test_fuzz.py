@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.fuzz.targets import CORPUS, FILE_MAX, FILES_MAX, TARGETS, corpus
 
-FEW, MANY = 12, 1000
+FEW, MANY = 20, 1000
 EXAMPLES = MANY if settings().max_examples >= MANY else FEW
 WORDS = st.sampled_from(
     [

@@ -506,3 +506,19 @@ def test_a_session_that_moved_is_followed(world: World) -> None:
     told = world.live.document(stored, version, _go_on)
     assert "base" not in told
     assert len(told["nodes"]) == 2
+
+
+def test_what_is_forgotten_is_kept_nowhere(world: World, tmp_path: Path) -> None:
+    """Purged while somebody looks at it: what its caches held goes with it; others stay open."""
+    place = tmp_path / "view"
+    live = LiveSessions(Settings, {}, world.home, within=place)
+    for name in ("s1", "s2"):
+        world.write(said("a", None, "user", "Go."), name=name)
+        live.document(world.stored(name), None, _go_on)
+    assert len(folders(place)) == 2
+    assert place.stat().st_mode & 0o777 == 0o700
+    live.forget("s1")
+    live.forget("never seen")
+    assert len(folders(place)) == 1
+    live.close()
+    assert folders(place) == []

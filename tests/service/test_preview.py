@@ -1,8 +1,9 @@
-"""A session whose file's name is no UTF-8 is found by what a row says of it."""
+"""One session read alone: found whatever its name, and nothing of it left behind."""
 
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 
 from indexerd.core.rows import PATH_MAX
 from indexerd.llm.registry import Models
-from indexerd.service.preview import alone, as_sent, prepare, real_files
+from indexerd.service.indexing import prepare
+from indexerd.service.preview import PREFIX, alone, as_sent, real_files, sweep
 from indexerd.settings import Settings
 from tests.core.tree_sessions import said, session
 
@@ -72,3 +74,19 @@ def test_a_session_is_read_by_its_row(tmp_path: Path, decoy: bool) -> None:
         assert card.path == path
         run = prepare(library, "s1", Settings())
         assert "Hello there" in as_sent(run, Models(Settings(), {}))["user"]
+
+
+def test_what_killed_processes_left_is_swept_and_nobody_elses(tmp_path: Path) -> None:
+    """Caches of a session are private: those of a dead process go, a living one's stay."""
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    names = (f"{PREFIX}{dead.pid}-x", f"{PREFIX}{os.getpid()}-y", f"{PREFIX}odd-z", "other")
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "catalog.sqlite").write_text("said")
+    (tmp_path / f"{PREFIX}{dead.pid}-link").symlink_to(tmp_path / "other")
+    sweep(tmp_path)
+    assert sorted(one.name for one in tmp_path.iterdir() if one.is_dir()) == sorted(
+        [*names[1:], f"{PREFIX}{dead.pid}-link"]
+    )
+    assert (tmp_path / "other/catalog.sqlite").exists()

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
 from starlette.applications import Starlette
@@ -151,7 +151,7 @@ def test_a_session_is_one_line_with_all_that_one_asks_of_it() -> None:
     page = World(list=listing(row())).get()
     for said in (
         "Today", "site", "~/site", "Fix the cursor", "pi", "idle", "Compared as pairs.", "page.py",
-        "3 min ago", "summary is 2 messages behind", "Daemon runs",
+        "3 min ago", "summary is 2 messages behind", "Daemon runs", "now UTC",
     ):  # fmt: skip
         assert said in page.text
     assert page.all("a", class_="title")[0]["href"] == "/s/s-1"
@@ -248,7 +248,7 @@ def test_a_search_shows_where_each_hit_is() -> None:
     assert "summary a b c" in page.text
     assert "2 hits" in page.text
     assert [one["href"] for one in page.all("a", class_="title")] == [
-        "/s/s-1?find=b",
+        "/s/s-1",
         "/s/s-2#target=e%201",
     ]
     assert "~/site" in page.text
@@ -273,6 +273,33 @@ def test_a_search_without_hits_says_what_can_be_done() -> None:
     assert "Nothing found" in page.text
     assert "re: not a pattern: missing )" in page.text
     assert page.all("a", href="/?q=re%3A%28")  # everywhere
+
+
+def test_filters_that_are_typed_are_filters() -> None:
+    """Each is there to be taken back; the box goes on saying what was typed."""
+    listed = listing(row(cwd="/w/weatherd"), row(cwd="/w/site"))
+    world = World(searching(hit()), list=listed)
+    typed = "agent:pi since:today project:weather file:b"
+    page = world.get("/?" + urlencode({"q": typed, "agent": "codex"}))
+    asked = {"agent": "pi", "cwd": "/w/weatherd", "since": "2026-11-19T00:00:00.000Z"}
+    assert world.desk.asked == [
+        ("list", {"limit": home.PROJECTS_OF}),
+        ("search", asked | {"query": "file:b", "limit": home.HITS, "rows": True}),
+    ]
+    assert page.all("input", id="q")[0]["value"] == typed
+    assert [one["value"] for one in page.all("input", type="hidden")] == ["codex"]
+    on = {one["data-key"] for one in page.all("a", aria_current="true")}
+    assert on == {"agent:pi", "since:today"}
+    there = urlsplit(page.all("a", data_key="project")[0]["href"]).query
+    assert dict(parse_qsl(there)) == {"q": "file:b", "agent": "pi", "since": "today"}
+
+
+def test_filters_alone_are_a_list() -> None:
+    """Nothing is looked for then."""
+    world = World(list=listing(row()))
+    page = world.get("/?q=agent:pi")
+    assert [(method, asked["agent"]) for method, asked in world.desk.asked] == [("list", "pi")]
+    assert "Today" in page.text
 
 
 def test_a_search_that_cannot_be_made_is_said_in_the_place_of_the_hits() -> None:
@@ -398,4 +425,4 @@ def test_the_script_makes_no_markup_of_texts() -> None:
     for sink in ("innerHTML", "outerHTML", "insertAdjacent", "DOMParser", "eval(", "document.write",
                  'setAttribute("on', "http:", "https:"):  # fmt: skip
         assert sink not in script
-    assert len(script.splitlines()) <= 300
+    assert len(script.splitlines()) <= 400

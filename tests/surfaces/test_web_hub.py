@@ -380,11 +380,11 @@ def test_a_daemon_that_hangs_is_not_asked_again_by_everybody(
     monkeypatch.setattr(desks, "HELLO_SECONDS", 0.2)
 
     async def story() -> None:
-        stopped, asked = asyncio.Event(), list[str]()
+        stopped, asked = asyncio.Event(), asyncio.Queue[str]()
 
         async def meet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             request = json.loads(await reader.readline())
-            asked.append(request["method"])
+            asked.put_nowait(request["method"])
             await stopped.wait()
             writer.write(line({"jsonrpc": "2.0", "id": request["id"], "result": "answered"}))
             writer.close()
@@ -401,9 +401,8 @@ def test_a_daemon_that_hangs_is_not_asked_again_by_everybody(
             await desk.ask("update", {})
         assert caught.value.retryable
         assert "try again" in caught.value.hint
-        while len(asked) < 3:
-            await asyncio.sleep(0)
-        assert asked == ["list", "hello", "hello"]
+        assert [await asked.get() for _ in range(3)] == ["list", "hello", "hello"]
+        assert asked.empty()
         stopped.set()
         assert not await told.get()
         assert await desk.read("get", {}) == "answered"
@@ -439,10 +438,10 @@ def test_pages_are_told_of_a_daemon_that_does_not_answer(socket: Path) -> None:
     async def story() -> None:
         async with daemon(socket), running(socket) as hub, hub.listen() as heard:
             await until(heard, UP)
-            hub.hush(True)
+            hub.hush(silent=True)
             assert not hub.up
             await until(heard, DOWN)
-            hub.hush(False)
+            hub.hush(silent=False)
             assert hub.up
             await until(heard, UP)
 

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import errno
 import json
 import os
 import re
-import select
 import signal
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,110 +18,20 @@ import pytest
 
 from indexerd.errors import UsageError
 from indexerd.io.web_place import Running, announce, announced, put_page
-from indexerd.paths import Places, places
-from indexerd.surfaces.web.connections import Complaints
 from indexerd.surfaces.web.serve import bound, find_running, link
-
-ROOT = Path(__file__).parents[2]
-SECONDS = 30.0  # after which a test gives up
-
-SERVER = """
-import asyncio, os, sys
-from pathlib import Path
-from starlette.responses import PlainTextResponse
-from starlette.routing import Route
-from indexerd.paths import places
-from indexerd.surfaces.web import connections
-from indexerd.surfaces.web.desk import Desk
-from indexerd.surfaces.web.connections import Complaints
-from indexerd.surfaces.web.serve import serve
-
-home, mode = Path(sys.argv[1]), sys.argv[2]
-if mode == "short":
-    connections.HEAD_SECONDS = connections.STALL_SECONDS = 0.3
-if mode == "few":
-    connections.CONNECTIONS_MAX = 4
-where = places(os.environ, home=home)
-desk = Desk(where, os.environ, home=home, stored=lambda method, params: [method, params])
-
-def site(desk, pages, hub):
-    async def page(request):
-        return PlainTextResponse("page")
-    async def read(request):
-        return PlainTextResponse(str(await desk.read("list", {"limit": 1})))
-    async def slow(request):
-        await asyncio.sleep(600)
-    async def large(request):
-        return PlainTextResponse(b"x" * 2**24)
-    async def defect(request):
-        raise RuntimeError("of ours")
-    routes = [Route("/", page), Route("/read", read), Route("/slow", slow), Route("/bad", defect)]
-    routes += [Route("/large", large)]
-    return routes, [lambda: print("ended", flush=True)]
-
-def failed(error):
-    print(type(error).__name__, flush=True)
-
-ready = lambda running: print(running.url, flush=True)
-child, listen = mode == "child", sys.argv[3]
-sys.exit(serve(desk, site, listen=listen, child=child, on_ready=ready, on_error=failed))
-"""
-
-
-def environment(state: Path) -> dict[str, str]:
-    """Hardly any, and a place for the socket where nobody listens."""
-    nowhere = str(state / "no.sock")
-    return {"HOME": str(state), "INDEXERD_STATE_DIR": str(state), "INDEXERD_SOCKET": nowhere}
-
-
-def places_of(state: Path) -> Places:
-    """The places of that state directory."""
-    return places(environment(state), home=state)
-
-
-@dataclass
-class Server:
-    """A server that runs."""
-
-    state: Path
-    process: subprocess.Popen[str]
-    url: str
-
-    @property
-    def where(self) -> Places:
-        """Its places."""
-        return places_of(self.state)
-
-    def end(self, number: int = signal.SIGTERM) -> tuple[int, str, str]:
-        """End it, by a signal; its exit code, and what it said."""
-        self.process.send_signal(number)
-        out, err = self.process.communicate(timeout=SECONDS)
-        return self.process.returncode, out, err
-
-
-@contextmanager
-def started(state: Path, mode: str = "alone", listen: str = "127.0.0.1:0") -> Iterator[Server]:
-    """A server in a process of its own."""
-    process = subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", SERVER, state, mode, listen],
-        cwd=ROOT,
-        env=environment(state),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    late = threading.Timer(SECONDS, process.kill)
-    late.start()
-    try:
-        assert process.stdout is not None
-        url = process.stdout.readline().strip()
-        assert url, process.stderr.read() if process.stderr else ""
-        yield Server(state, process, url)
-    finally:
-        late.cancel()
-        process.kill()
-        process.communicate()
+from tests.surfaces.web_server import (
+    SECONDS,
+    Server,
+    ask,
+    connect,
+    entered,
+    places_of,
+    read,
+    request,
+    server_of,
+    started,
+    status,
+)
 
 
 @pytest.fixture(scope="module")
@@ -135,55 +39,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One for those tests that leave it as it is."""
     with started(tmp_path_factory.mktemp("state")) as one:
         yield one
-
-
-def connect(url: str) -> socket.socket:
-    """A connection to a server."""
-    parts = urlsplit(url)
-    return socket.create_connection((parts.hostname, parts.port), SECONDS)
-
-
-def ask(url: str, *headers: str, method: str = "GET", until: bytes = b"") -> str:
-    """Ask for an address, and read the answer to its end, or as far as `until`."""
-    with connect(url) as sock:
-        sock.sendall(request(url, *headers, method=method))
-        return read(sock, until)
-
-
-def request(url: str, *headers: str, method: str = "GET") -> bytes:
-    """A request, as it is sent."""
-    parts = urlsplit(url)
-    target = f"{parts.path or '/'}?{parts.query}"
-    lines = (f"{method} {target} HTTP/1.1", f"Host: {parts.netloc}", "Connection: close", *headers)
-    return ("\r\n".join(lines) + "\r\n\r\n").encode()
-
-
-def read(sock: socket.socket, until: bytes = b"") -> str:
-    """What comes, to its end or as far as `until`."""
-    held = b""
-    while not (until and until in held) and (chunk := sock.recv(65536)):
-        held += chunk
-    return held.decode()
-
-
-def entered(server: Server) -> str:
-    """A header with a cookie, got by a link."""
-    told = ask(link(server_of(server)))
-    found = re.search(r"(?mi)^set-cookie: ([^;]+);", told)
-    assert found, told
-    return f"Cookie: {found[1]}"
-
-
-def server_of(server: Server) -> Running:
-    """What `indexerd web` finds."""
-    found = find_running(server.where)
-    assert found is not None
-    return found
-
-
-def status(told: str) -> int:
-    """An answer's status."""
-    return int(told.split(" ", 2)[1])
 
 
 # -- a server that runs --------------------------------------------------------------------------
@@ -377,118 +232,6 @@ def test_the_page_that_leads_there_is_removed_when_it_has_done_so(tmp_path: Path
         assert path.exists()
         assert status(ask(address)) == 303
         assert not path.exists()
-
-
-# -- who says nothing, or does not listen --------------------------------------------------------
-
-
-def test_who_does_not_ask_is_hung_up_on(tmp_path: Path) -> None:
-    """Who sends nothing, half a head, or byte after byte; before a request and after one."""
-    with started(tmp_path, "short") as server:
-        for said in (b"", b"GET / HTTP/1.1\r\nHost: a\r\n", b"G"):
-            with connect(server.url) as sock:
-                sock.sendall(said)
-                assert sock.recv(1) == b""
-        with connect(server.url) as sock, suppress(BrokenPipeError, ConnectionResetError):
-            for _ in range(10**6):  # it is the sending that fails, once it was hung up
-                sock.sendall(b"X")
-                if select.select([sock], [], [], 0.01)[0]:
-                    assert sock.recv(1) == b""
-                    break
-            else:
-                pytest.fail("it listens for ever")
-        with connect(server.url) as sock:
-            sock.sendall(request(f"{server.url}/hello").replace(b"Connection: close\r\n", b""))
-            assert status(read(sock, b"\r\n\r\n")) == 400
-            sock.sendall(b"GET /hello HTTP/1.1\r\n")
-            assert read(sock).count("HTTP/1.1") == 0
-        assert find_running(server.where) is not None
-
-
-def taken(sock: socket.socket) -> int:
-    """How many bytes come, until it is hung up on."""
-    count = 0
-    with suppress(ConnectionResetError):
-        while found := len(sock.recv(2**20)):
-            count += found
-    return count
-
-
-def test_who_does_not_take_an_answer_is_cut_off(tmp_path: Path) -> None:
-    """However much of it is left; who takes it slowly gets all of it."""
-    with started(tmp_path, "short") as server:
-        cookie = entered(server)
-        with connect(server.url) as deaf, connect(server.url) as other:
-            deaf.sendall(request(f"{server.url}/large", cookie) * 3)
-            other.sendall(request(f"{server.url}/large", cookie))
-            assert taken(other) > 2**24
-            for _ in range(5):  # as a clock: each is hung up on after a while
-                with connect(server.url) as silent:
-                    assert taken(silent) == 0
-            assert taken(deaf) < 2**24
-
-
-def test_an_answer_may_take_longer_than_a_question(tmp_path: Path) -> None:
-    """Who waits for events is not hung up on."""
-    with started(tmp_path, "short") as server, connect(server.url) as events:
-        events.sendall(request(f"{server.url}/events", entered(server)))
-        assert '"daemon"' in read(events, b'"daemon"')
-        with connect(server.url) as silent:
-            assert silent.recv(1) == b""
-        assert not select.select([events], [], [], 0)[0]
-        assert server.end()[0] == 0
-        assert "event" not in read(events)
-
-
-def test_who_idles_makes_room(tmp_path: Path) -> None:
-    """Strangers that hold every place turn nobody away; open pages are not their price."""
-    with started(tmp_path, "few") as server, ExitStack() as stack:
-        cookie = entered(server)
-        pages = [stack.enter_context(connect(server.url)) for _ in range(2)]
-        for page in pages:
-            page.sendall(request(f"{server.url}/events", cookie))
-            assert '"daemon"' in read(page, b'"daemon"')
-        idle = [stack.enter_context(connect(server.url)) for _ in range(20)]
-        assert ask(server.url, cookie).endswith("page")
-        assert all(_hung_up(one) for one in idle[:17])
-        assert not any(select.select(pages, [], [], 0)[0])
-        more = [stack.enter_context(connect(server.url)) for _ in range(2)]
-        for page in more:
-            page.sendall(request(f"{server.url}/events", cookie))
-            assert '"daemon"' in read(page, b'"daemon"')
-        assert _hung_up(stack.enter_context(connect(server.url)))  # every place is in use
-
-
-def _hung_up(sock: socket.socket) -> bool:
-    with suppress(ConnectionResetError):
-        return sock.recv(1) == b""
-    return True
-
-
-def test_hundreds_who_say_nothing_turn_nobody_away(server: Server) -> None:
-    """Real connections, more than there are places."""
-    cookie = entered(server)
-    with ExitStack() as stack:
-        for _ in range(400):
-            stack.enter_context(connect(server.url))
-        assert ask(server.url, cookie).endswith("page")
-        assert find_running(server.where) is not None
-
-
-def test_a_loop_out_of_files_complains_once_a_minute() -> None:
-    """One line, which says what it is; others of its kind are left out."""
-    told, now = list[str](), [0.0]
-    complain = Complaints(lambda bad: told.append(str(bad)), lambda: now[0])
-    loop = asyncio.new_event_loop()
-    try:
-        for _ in range(2000):
-            complain(loop, {"message": "accept", "exception": OSError(errno.EMFILE, "too many")})
-        assert told == ["too many files are open"]
-        now[0] = 61.0
-        complain(loop, {"message": "something"})
-        assert len(told) == 2
-    finally:
-        loop.close()
 
 
 # -- strangers -----------------------------------------------------------------------------------

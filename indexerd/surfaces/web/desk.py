@@ -64,7 +64,7 @@ class Desk:
         self._looking = asyncio.Semaphore(AT_ONCE)  # what is stored does not wait for the daemon
         self._probing: asyncio.Task[None] | None = None
         self.silent = False  # the daemon is there, and does not answer
-        self.on_silent: Callable[[bool], None] = lambda _: None  # told when that changes
+        self.on_silent: Callable[[bool], None] = lambda _: None  # called when that changes
 
     async def ask(self, method: str, params: Mapping[str, Any], *, seconds: float = SECONDS) -> Any:
         """Ask the daemon; the answer may take so many seconds once it is asked.
@@ -73,7 +73,6 @@ class Desk:
         DeadlineError, which is worth another try, for a daemon that does not answer.
         """
         async with self._places:
-            self._tend()
             if self.silent:
                 raise DeadlineError(
                     "the daemon does not answer; nothing was changed",
@@ -86,14 +85,16 @@ class Desk:
 
         Errors as for `ask`, and those of `stored`.
         """
-        self._tend()
+        if self._probing is not None and not self.silent:  # what it is, is about to be found out
+            await asyncio.wait({self._probing}, timeout=HELLO_SECONDS)
         if not self.silent:
             try:
                 return await self.ask(method, params, seconds=READ_SECONDS)
             except DaemonDownError:
                 pass
             except DeadlineError:
-                self._look(HELLO_SECONDS)
+                if self._probing is None:
+                    self._probing = asyncio.get_running_loop().create_task(self._probe())
         async with self._looking:
             return await in_thread(partial(self._stored, method, dict(params)))
 
@@ -101,26 +102,25 @@ class Desk:
         """The settings as the configuration is now; where it has mistakes, what still holds."""
         return read_config(self.where, self.env).settings
 
-    def _tend(self) -> None:
-        """While the daemon is silent, see to it that one question waits for it."""
-        if self.silent:
-            self._look(PROBE_SECONDS)
+    async def _probe(self) -> None:
+        """Ask what takes no time, until there is an end to it that is not a late answer."""
+        seconds = HELLO_SECONDS
+        while await self._late(seconds):
+            self._mark(silent=True)
+            seconds = PROBE_SECONDS
+        self._probing = None
+        self._mark(silent=False)
 
-    def _look(self, seconds: float) -> None:
-        if self._probing is None:
-            self._probing = asyncio.get_running_loop().create_task(self._probe(seconds))
-
-    async def _probe(self, seconds: float) -> None:
-        """Ask something that takes no time; only a late answer is silence."""
-        silent = False
+    async def _late(self, seconds: float) -> bool:
         try:
             await in_thread(partial(self._converse, "hello", {}, seconds))
         except DeadlineError:
-            silent = True
+            return True
         except IndexerdError:
             pass  # there is no daemon any more, or one that answers so
-        finally:
-            self._probing = None
+        return False
+
+    def _mark(self, *, silent: bool) -> None:
         if silent != self.silent:
             self.silent = silent
             self.on_silent(silent)

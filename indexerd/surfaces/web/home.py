@@ -19,13 +19,22 @@ from starlette.routing import Route
 from indexerd.agents import ADAPTERS
 from indexerd.core.clean import clean_line, escape_path
 from indexerd.core.home import Offset, View, since_time
-from indexerd.core.home_address import asked, choices, filters_of, footer_target
+from indexerd.core.home_address import (
+    Filters,
+    asked,
+    choices,
+    filters_of,
+    footer_target,
+    names_project,
+    spoken,
+)
 from indexerd.errors import AskError
 from indexerd.surfaces.web.desk import Desk
 from indexerd.surfaces.web.pages import Pages
 
 ROWS = 60  # sessions on a page
 HITS = 30
+PROJECTS_OF = 500  # sessions, the latest, whose directories may be named in a search
 WARNINGS_MAX = 10
 WARNING_MAX = 500  # characters
 
@@ -66,7 +75,8 @@ class Home:
         target = footer_target(params)
         if target is not None:
             return RedirectResponse(target, 303)
-        filters = filters_of(params)
+        typed = filters_of(params)
+        filters = await self._spoken(typed)
         view = View(filters, self._clock(), self._offset, str(self._desk.home))
         problem: dict[str, str] | None = None
         found: dict[str, Any] = {}
@@ -76,7 +86,9 @@ class Home:
             problem = {"message": str(bad), "hint": bad.hint}
         html = self._pages.render(
             "home.html",
+            typed=typed,
             filters=filters,
+            zone=view.zone(),
             choices=choices(filters, ADAPTERS),
             project=escape_path(view.place(filters.project).path) if filters.project else "",
             up=self._up(),
@@ -84,6 +96,15 @@ class Home:
             **{"stretches": [], "hits": [], "following": "", "warnings": [], "most": HITS, **found},
         )
         return HTMLResponse(html, headers={"Cache-Control": "no-store"})
+
+    async def _spoken(self, typed: Filters) -> Filters:
+        """The filters, with those that the search itself names."""
+        directories: dict[str, None] = {}
+        if names_project(typed.q):
+            latest = await self._desk.read("list", {"limit": PROJECTS_OF})
+            rows = latest["sessions"][:PROJECTS_OF]
+            directories = dict.fromkeys(one["cwd"] for one in rows if one["cwd"])
+        return spoken(typed, ADAPTERS, str(self._desk.home), directories)
 
     def _narrowing(self, view: View) -> dict[str, Any]:
         """What `list` and `search` both take."""

@@ -126,7 +126,7 @@ class Hub:
                 self._tell(event)
         return True
 
-    def hush(self, silent: bool) -> None:
+    def hush(self, *, silent: bool) -> None:
         """Tell every page that the daemon, though it is there, does not answer; or does again."""
         self._silent = silent
         self._change(linked=self._linked)

@@ -1,0 +1,259 @@
+"""What a reader seeks is found, and what is shown is what was said, at its time, in its place.
+
+Exported pages from disk, offline, and pages of `indexerd web`; both are drawn by the same scripts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.browser.exported import FORKED, page_of
+from tests.browser.served import Served, served
+from tests.browser.tabs import NARROW, Tabs, findings
+from tests.core.tree_sessions import entry, line, said
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+expect = pytest.importorskip("playwright.sync_api").expect
+pytestmark = pytest.mark.browser
+
+THOUGHT = {"type": "thinking", "thinking": f"{'Well. ' * 30}The walrus is to blame."}
+READ = {"type": "toolCall", "id": "1", "name": "read", "arguments": {"path": "/w/alerts.py"}}
+SOUGHT = [
+    said("a", None, "user", "Where do they go?"),
+    said("b", "a", "assistant", content=[THOUGHT, READ], stopReason="toolUse"),
+    said("c", "b", "toolResult", "def send(): ...", toolCallId="1", toolName="read", at=1),
+    said("d", "c", "assistant", "To a file.", at=2),
+    entry("custom_message", "e", "d", 3, customType="x", content="Nobody sees it.", display=False),
+    entry("label", "f", "e", 3, targetId="e", label="unseen"),
+    said("g", "f", "user", "Then on.", at=4),
+    said("h", "g", "assistant", "It goes on.", at=5),
+]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One daemon and one view for all tests of this file; each has sessions of its own."""
+    with served(tmp_path_factory.mktemp("found")) as running:
+        yield running
+
+
+def exported(tabs: Tabs, file: Path, more: str = "", **how: Any) -> Page:
+    """An exported page, drawn."""
+    page = tabs.open(file.as_uri() + more, offline=True, **how)
+    expect(page.locator("#path").locator("> *").first).to_be_attached()
+    return page
+
+
+def test_a_search_of_the_address_finds_calls_thoughts_and_results(
+    tabs: Tabs, tmp_path: Path
+) -> None:
+    """S1.35, S4.22: what the story leaves out is found; what its author hid is not (S1.32)."""
+    page = exported(tabs, page_of(tmp_path, SOUGHT), "?find=alerts.py")
+    rows, search = page.locator("#tree .row"), page.locator("#search")
+    expect(rows).to_have_count(1)
+    expect(rows).to_contain_text("read /w/alerts.py")
+    for words, told in (("the walrus", "walrus is to blame"), ("def send", "def send()")):
+        search.fill(words)
+        expect(rows).to_have_count(1)
+        expect(rows).to_contain_text(told)
+    page.locator("#filter").select_option("user-only")
+    expect(rows).to_have_count(0)
+    expect(page.locator("#none")).to_contain_text("Asks only")
+    page.evaluate("indexerd.session.find('alerts.py')")  # as a button of a file does
+    expect(rows).to_have_count(1)
+    search.fill("nobody")
+    expect(rows).to_have_count(0)
+    expect(page.locator("#none")).to_contain_text("nobody")
+    page.locator("#clear").click()
+    expect(page.locator("#none")).to_be_hidden()
+    expect(search).to_be_focused()
+    expect(page.locator("#tree")).not_to_contain_text("Nobody sees it.")
+    expect(page.locator("#tree")).not_to_contain_text("unseen")
+
+
+def test_escape_clears_the_search_wherever_the_focus_is(tabs: Tabs, tmp_path: Path) -> None:
+    """Once more, and the session's leaf is shown; below 900 px a search of the address is seen."""
+    file = page_of(tmp_path, FORKED)
+    page = exported(tabs, file, "?find=redis#leaf=f&target=e", width=NARROW)
+    expect(page.locator("#side")).to_be_visible()
+    hit = page.locator("#tree .row", has_text="Redis is too big.")
+    assert findings(page) == []
+    hit.click()
+    expect(page.locator("#side")).to_be_hidden()
+    expect(page.locator("#path .aim")).to_be_focused()  # not nowhere: the tree has gone
+    page.keyboard.press("Escape")
+    expect(page.locator("#search")).to_have_value("")
+    expect(page.locator("#path")).to_contain_text("Redis is too big.")
+    page.keyboard.press("Escape")
+    expect(page.locator("#path")).to_contain_text("It is written.")
+
+
+SIGNED = """# include <stdio.h>
+int main(void) { return x**2 + y**2; }
+
+```sh
+# build
+make
+```
+## What **is** new
+f(**kwargs, **more) and `a**b` and **bold words**, 2 ** 3 ** 4
+- old
++ new
+* a star
+  1) one
+
+# A title
+
+|a|
+|--|
+***"""
+
+
+def test_no_sign_of_a_text_is_taken_away(tabs: Tabs, tmp_path: Path) -> None:
+    """Stars of a power, `#` of a comment, fences and dashes: every character is in the page."""
+    entries = [said("a", None, "user", SIGNED), said("b", "a", "assistant", SIGNED)]
+    page = exported(tabs, page_of(tmp_path, entries))
+    for kind in ("user", "assistant"):
+        texts = page.locator(f".said.{kind} > :not(header)").all_text_contents()
+        assert "".join("".join(texts).split()) == "".join(SIGNED.split())
+    answer = page.locator(".said.assistant")
+    assert answer.locator("strong").all_text_contents() == ["**is**", "**bold words**"]
+    heads = answer.locator(".text.strong").all_text_contents()
+    assert heads == ["## What **is** new", "# A title"]
+    assert answer.locator("code").all_text_contents() == ["`a**b`"]
+
+
+def test_a_branch_begins_with_what_is_to_be_seen(tabs: Tabs, tmp_path: Path) -> None:
+    """Settings come first in pi's branches: its row stands for the ask, and tells their labels."""
+    model = {"provider": "p", "modelId": "m-2"}
+    entries = [
+        said("a", None, "user", "Begin."),
+        said("b", "a", "assistant", "Begun."),
+        entry("model_change", "c", "b", 1, **model),
+        entry("label", "c2", "c", 1, targetId="c", label="other model"),
+        said("d", "c2", "user", "This way.", at=2),
+        said("e", "d", "assistant", "It was no good.", at=3),
+        entry("model_change", "f", "b", 4, **model),
+        said("g", "f", "user", "That way.", at=5),
+        said("h", "g", "assistant", "It is done.", at=6),
+    ]
+    page = exported(tabs, page_of(tmp_path, entries))
+    branch = page.locator("#tree .row.branch", has_text="This way.")
+    expect(branch).to_have_attribute("aria-expanded", "false")
+    expect(branch.locator(".label")).to_have_text("other model")
+    branch.locator(".words").click()
+    expect(page.locator("#path .aim")).to_contain_text("This way.")
+    expect(page).to_have_url(re.compile("#leaf=e&target=d$"))
+    expect(page.locator("#tree [aria-selected=true]")).to_have_text("This way.")
+
+
+def test_times_are_the_reader_s_and_bars_are_seen(tabs: Tabs, tmp_path: Path) -> None:
+    """The zone is named once, UTC stands beside each time; forced colours leave the bars."""
+    page = exported(tabs, page_of(tmp_path, SOUGHT))
+    tools = page.context.new_cdp_session(page)
+    tools.send("Emulation.setTimezoneOverride", {"timezoneId": "Asia/Kolkata"})
+    page.reload()
+    time = page.locator("#path .said.user time").first
+    expect(time).to_have_text("2026-01-01 05:30")
+    expect(time).to_have_attribute("title", "2026-01-01 00:00 UTC")
+    expect(time).to_have_attribute("datetime", "2026-01-01T00:00:00.000Z")
+    page.emulate_media(forced_colors="active")
+    colour = "(one) => getComputedStyle(one).backgroundColor"
+    bars = page.locator(".row.active .bar")
+    assert bars.count() > 0
+    assert bars.first.evaluate(colour) != page.locator("body").evaluate(colour)
+
+
+def test_a_name_that_was_not_changed_is_not_sent(home: Served, tabs: Tabs) -> None:
+    """The machine's title is no name of the user's own, until they type one."""
+    session = home.put()
+    page = home.open(tabs, f"/s/{session.id}")
+    posts = list[str]()
+    page.on("request", lambda one: posts.append(one.url) if one.method == "POST" else None)
+    field = page.get_by_label("Name", exact=True)
+    page.locator("#rename").click()
+    expect(field).to_have_attribute("maxlength", "120")
+    field.press("Enter")
+    expect(page.locator("#told")).to_have_text("Nothing was changed.")
+    expect(page.locator("#rename")).to_be_focused()
+    page.locator("#rename").click()
+    field.fill("")
+    field.press("Enter")
+    expect(page.locator("#told")).to_have_text("There is no name of your own to take back.")
+    assert posts == []
+    assert home.world.row(session.id)["nameSource"] != "user"
+    zone = page.evaluate("Intl.DateTimeFormat().resolvedOptions().timeZone")
+    assert page.locator("body").inner_text().count(zone) == 1
+
+
+def test_a_page_of_a_view_that_was_started_anew_asks_no_more(home: Served, tabs: Tabs) -> None:
+    """A refusal is told calmly, once; who comes back with the new link goes on."""
+    session = home.put()
+    page = tabs.context(home.running.origin, cookies=home.cookies).new_page()
+    page.clock.install()
+    page.goto(f"{home.running.origin}/s/{session.id}")
+    expect(page.locator("#down")).to_be_attached()
+    asked = list[str]()
+
+    def refuse(route: Any) -> None:
+        asked.append(route.request.url)
+        route.fulfill(status=403, json={"error": {"code": "forbidden", "message": "no"}})
+
+    tabs.forgive("403")
+    page.route("**/document*", refuse)
+    page.route("**/events", refuse)
+    page.evaluate("indexerd.live.refresh()")
+    expect(page.locator("#down")).to_contain_text("before the view was started again")
+    count = len(asked)
+    page.evaluate("indexerd.live.refresh(), dispatchEvent(new Event('pageshow'))")
+    expect(page.locator("#down")).to_contain_text("indexerd web")
+    page.clock.fast_forward("03:00")  # longer than any pause between two requests
+    assert len(asked) == count
+    page.unroute("**/document*")
+    page.unroute("**/events")
+    session.say("i", "h", "user", "And the lock?", at=9)
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    expect(page.locator("#path")).to_contain_text("And the lock?")
+    expect(page.locator("#down")).to_have_text(re.compile(r"^\s*$"))
+
+
+def test_a_family_is_as_it_is_now(home: Served, tabs: Tabs) -> None:
+    """A relative that is renamed is so here; a parent that is not here is named."""
+    origin = home.put(name="The origin")
+    fork = home.put(parent=str(origin.path), name="The fork")
+    page = home.open(tabs, f"/s/{fork.id}")
+    family = page.locator("#family")
+    expect(family.get_by_role("treeitem")).to_have_count(2)
+    expect(page.locator("#about .facts")).to_contain_text(origin.id)
+    home.world.call("update", ref=origin.id, title="The spring")
+    expect(family).to_contain_text("The spring")
+    orphan = home.put(parent=str(origin.path.with_name("2026-01-01T00-00-00-000Z_gone.jsonl")))
+    page = home.open(tabs, f"/s/{orphan.id}")
+    expect(page.locator("#family")).to_contain_text("came from a session that is not here: ")
+    assert findings(page) == []
+
+
+def test_a_turn_that_nobody_ended_is_not_active(home: Served, tabs: Tabs) -> None:
+    """An open turn goes on while it says something; after half an hour it is unfinished."""
+    call = {"type": "toolCall", "id": "1", "name": "bash", "arguments": {"command": "sleep 9"}}
+
+    def put(at: datetime) -> str:
+        stamp = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        message = {"role": "assistant", "content": [call], "stopReason": "toolUse"}
+        first = said("a", None, "user", "Go.")
+        open_turn = line(type="message", id="b", parentId="a", timestamp=stamp, message=message)
+        return home.put([first, open_turn]).id
+
+    now = datetime.now(UTC)
+    page = home.open(tabs, f"/s/{put(now)}")
+    expect(page.locator("#state")).to_have_text("active")
+    page = home.open(tabs, f"/s/{put(now - timedelta(hours=2))}")
+    expect(page.locator("#state")).to_have_text("unfinished")
