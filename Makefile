@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
-.PHONY: demo run test test-browser check bench screenshots lock clean
+.PHONY: demo run test test-faults test-browser check bench screenshots lock clean
 
 demo: $(VENV)/.runtime  ## make sample sessions, index them, look them up; leaves nothing behind
 	$(BIN)/python -m indexerd.demo
@@ -15,8 +15,11 @@ demo: $(VENV)/.runtime  ## make sample sessions, index them, look them up; leave
 run: $(VENV)/.runtime  ## the daemon in the foreground, on your own sessions
 	$(BIN)/indexerd run
 
-test: $(VENV)/.dev  ## the suite, but for what needs a browser
-	$(BIN)/python -m pytest -q -n 2 -m "not browser"
+test: $(VENV)/.dev  ## the suite, but for what needs a browser, and the slow part of the faults
+	$(BIN)/python -m pytest -q -n 2 -m "not browser and not faults"
+
+test-faults: $(VENV)/.dev  ## what kills, hangs, floods and fills the whole program
+	$(BIN)/python -m pytest -q -n 2 -m faults -rs
 
 test-browser: $(VENV)/.dev  ## the pages in Chromium, where one is installed
 	$(BIN)/python -m pytest -q -n 2 -m browser -rs tests/browser

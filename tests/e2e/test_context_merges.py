@@ -13,6 +13,8 @@ import sys
 from itertools import pairwise
 from typing import Any
 
+import pytest
+
 from tests.e2e.world import World, until
 
 MERGES = 500  # of each client
@@ -73,6 +75,7 @@ def start(world: World, *argv: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.faults
 def test_a_thousand_merges_of_two_clients_lose_nothing(world: World) -> None:
     """S4.10: every merge of two processes is there, and nothing of one is undone by the other."""
     with world.daemon():

@@ -8,7 +8,11 @@ import signal
 import time
 from collections import Counter
 
+import pytest
+
 from tests.e2e.world import Session, World, until
+
+pytestmark = pytest.mark.faults
 
 
 def test_kill_in_a_loop_loses_nothing_and_repeats_nothing_stored(world: World) -> None:

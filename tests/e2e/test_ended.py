@@ -11,6 +11,8 @@ import pytest
 from indexerd.io.perils import STARTS
 from tests.e2e.world import World, until
 
+pytestmark = pytest.mark.faults
+
 
 def test_a_file_that_ends_the_daemon_is_set_aside(world: World) -> None:
     """V7: three starts end at one file; the fourth lives, names it, and indexes the others.

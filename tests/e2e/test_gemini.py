@@ -9,6 +9,8 @@ import pytest
 from tests.e2e.world import World
 from tests.fakes.gemini_server import CANARY, METADATA, GeminiServer
 
+pytestmark = pytest.mark.faults
+
 KEY = "AIza" + "Sy-this-key-must-stay-here-012345"
 
 

@@ -7,7 +7,11 @@ import os
 import signal
 import sqlite3
 
+import pytest
+
 from tests.e2e.world import Session, World, until
+
+pytestmark = pytest.mark.faults
 
 
 def test_odd_names_and_headers_lose_only_themselves(world: World) -> None:

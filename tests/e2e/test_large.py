@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import signal
 
+import pytest
+
 from tests.e2e.world import Session, World, until
+
+pytestmark = pytest.mark.faults
 
 ANSWER = "The importer reads a feed, checks each amount, and keeps what it cannot read. " * 40
 

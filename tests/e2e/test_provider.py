@@ -16,6 +16,8 @@ from tests.e2e.test_gemini import google
 from tests.e2e.world import World, until
 from tests.fakes.gemini_server import GeminiServer
 
+pytestmark = pytest.mark.faults
+
 
 def said(world: World, event: str) -> list[dict[str, Any]]:
     """The log's lines of an event."""

@@ -13,6 +13,8 @@ import pytest
 
 from tests.e2e.world import World, until
 
+pytestmark = pytest.mark.faults
+
 # Loaded by the daemon's interpreter before anything else: it hangs where a test says so.
 HANGING = """
 import os, time

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+import pytest
+
 from tests.core.test_redact import CANARIES, WORD
 from tests.e2e.world import Session, World, until
 from tests.fakes.openai_server import OpenAIServer
+
+pytestmark = pytest.mark.faults
 
 
 def tool(session: Session, text: str) -> None:

@@ -57,7 +57,10 @@ def _may_trace() -> bool:
     return tried.returncode == 0
 
 
-pytestmark = pytest.mark.skipif(not _may_trace(), reason="needs strace, and the right to trace")
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.skipif(not _may_trace(), reason="needs strace, and the right to trace"),
+]
 
 
 class Call:

@@ -9,6 +9,8 @@ import pytest
 
 from tests.e2e.world import Session, World, until
 
+pytestmark = pytest.mark.faults
+
 # One file fails as a bad disk does, another as one of somebody else's, while a third file exists.
 BAD_DISK = """
 import os

@@ -23,7 +23,10 @@ from tests.e2e.world import Session, World, until
 NAMESPACE = ["unshare", "-Ur"]
 LIMIT = Path("/proc/sys/user/max_inotify_instances")
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's"),
+]
 
 
 def said(world: World, event: str) -> list[dict[str, Any]]:

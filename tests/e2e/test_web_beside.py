@@ -19,6 +19,8 @@ import pytest
 
 from tests.e2e.world import World, until
 
+pytestmark = pytest.mark.faults
+
 pytest.importorskip("starlette")
 
 

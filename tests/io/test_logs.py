@@ -61,6 +61,8 @@ def test_every_event_of_the_contract_has_its_constant() -> None:
     assert expected <= set(Event)
     assert set(Event) - expected == {
         "daemon.config_reloaded",
+        "web.started",
+        "web.ended",
         "session.moved",
         "meta.removed",
         "watch.limit",

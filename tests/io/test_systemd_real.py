@@ -148,10 +148,13 @@ notify.stopping()
 
 
 TOOLS = ("systemctl", "unshare", "setpriv", "mount", "bash", "chroot", "ionice")
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or os.geteuid() != 0 or not all(map(shutil.which, TOOLS)),
-    reason=f"needs Linux, root, and {', '.join(TOOLS)}",
-)
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.skipif(
+        sys.platform != "linux" or os.geteuid() != 0 or not all(map(shutil.which, TOOLS)),
+        reason=f"needs Linux, root, and {', '.join(TOOLS)}",
+    ),
+]
 
 
 def until(holds: Callable[[], bool]) -> None:
