@@ -92,6 +92,7 @@ print("done")
 """
 
 
+@pytest.mark.faults
 def test_no_hostile_command_line_makes_it_quadratic() -> None:
     """X6: 200 KB of each rule's worst start; what is not linear hangs, and a signal ends it."""
     ran = subprocess.run(

@@ -301,6 +301,7 @@ def edited(edits: list[tuple[str, str, Any]], damage: list[tuple[float, int, byt
     return data
 
 
+@pytest.mark.faults
 @given(edits=EDITS, damage=st.just([]) | DAMAGE)
 @settings(max_examples=500, deadline=None)
 def test_edited_by_any_hand(edits: list[Any], damage: list[Any]) -> None:

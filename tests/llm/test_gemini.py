@@ -147,6 +147,7 @@ def test_the_deadline_is_total(server: GeminiServer, fault: str) -> None:
     assert server.hits == 2
 
 
+@pytest.mark.faults
 def test_a_slow_call_does_not_hold_up_another(server: GeminiServer) -> None:
     """M2: the slot is free again, and the client goes on to serve."""
     assert kinds(outcomes(server, ["hang", "valid"], timeout=4.0)) == {
