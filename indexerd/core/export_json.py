@@ -215,7 +215,7 @@ def encoded(value: Any) -> str:
     try:
         return msgspec.json.encode(value).decode()
     except (TypeError, ValueError, OverflowError):  # half a character, or a number beyond 64 bits
-        return _dumped(value)
+        return _dumped(json.loads(_dumped(value), parse_constant=lambda _: None))
 
 
 def harmless(text: str) -> str:
