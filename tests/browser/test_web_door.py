@@ -19,6 +19,8 @@ from tests.browser.served import Placed, Served, served
 from tests.browser.site import site
 from tests.browser.tabs import Tabs
 
+pytestmark = pytest.mark.faults
+
 RULES = (
     "default-src 'none'",
     "script-src 'self'",

@@ -69,6 +69,9 @@ class ClaudeSession:
     def fork(self) -> ClaudeSession:
         """All of it again, under another session id."""
         other = ClaudeSession(Path(), self.cwd, self.path.parent)
+        now = _iso()
+        while _iso() == now:  # nobody forks in the millisecond in which a session began
+            pass
         started = {"type": "queue-operation", "operation": "enqueue", "timestamp": _iso()}
         _append(other.path, started | {"sessionId": other.id})
         for text in self.path.read_text().splitlines():

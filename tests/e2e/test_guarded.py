@@ -12,6 +12,8 @@ from indexerd.io import kept
 from indexerd.settings import Privacy, Redact
 from tests.e2e.world import World, until
 
+pytestmark = pytest.mark.faults
+
 GOOD = '[privacy]\nexclude = ["/secret/**"]\n[redact]\nextra_patterns = ["CUSTOM-[0-9]+"]\n'
 
 

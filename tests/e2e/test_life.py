@@ -7,7 +7,11 @@ import os
 import signal
 import stat
 
+import pytest
+
 from tests.e2e.world import World, until
+
+pytestmark = pytest.mark.faults
 
 
 def test_a_second_daemon_names_the_first_and_ends(world: World) -> None:

@@ -14,6 +14,8 @@ from tests.e2e.test_purge import SECRET, ours, print_of, stored, talked
 from tests.e2e.world import World, until
 from tests.io.opencode_rows import Rows
 
+pytestmark = pytest.mark.faults
+
 
 def prints(home: Path) -> dict[Path, tuple[bytes, int, int]]:
     """Every session file of an agent."""

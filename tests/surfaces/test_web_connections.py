@@ -25,6 +25,8 @@ from tests.surfaces.web_server import (
     status,
 )
 
+pytestmark = pytest.mark.faults
+
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
