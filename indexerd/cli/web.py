@@ -110,6 +110,8 @@ def _site(desk: Desk, pages: Any, hub: Any) -> Any:
     def heard(event: dict[str, Any]) -> None:
         if event["event"] == "session.removed" and "sessionId" in event:
             live.forget(event["sessionId"])
+        elif event["event"] == "lost":  # that one was removed may be among what was
+            live.close()
 
     hub.on_event(heard)
     pages_of = [*home.routes(desk, pages, up=up), *session.routes(desk, pages, live, up=up)]

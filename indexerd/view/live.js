@@ -101,8 +101,8 @@
     const text = indexing ? "indexing" : stale ? "unfinished" : word || "";
     if ($("state").textContent !== text) $("state").textContent = text;
     $("state").dataset.state = text;
-    const words = up ? "" : "No daemon is running. The session is shown as its file has it, and nothing " +
-      "is told of what is new. Start it with `indexerd run` or `indexerd service install`.";
+    const words = up ? "" : "No daemon answers. The session is shown as its file has it, and nothing " +
+      "is told of what is new. `indexerd status` says how it is.";
     put(down.firstChild, words);
   }
 
@@ -148,6 +148,7 @@
     };
     source.onerror = () => {
       tries++;
+      if (tries > 1) refresh(); // the view itself may be gone: that says so
       if (!source || source.readyState !== EventSource.CLOSED) return; // the browser tries again
       source = null;
       refresh(); // it may say why

@@ -494,3 +494,16 @@ def test_a_change_names_its_session_by_its_id(site: Site, client: TestClient) ->
     assert (plain.status_code, posted.status_code) == (400, 400)
     assert client.get("/s/s1/rename").status_code == 405
     assert site.desk.changes == []
+
+
+def test_what_is_not_there_any_more_is_kept_nowhere(
+    site: Site, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Purged while its page is open: the next question closes what was read of it."""
+    site.write(said("a", None, "user", "Go."))
+    assert client.get("/s/s1/document").status_code == 200
+    forgotten: list[str] = []
+    monkeypatch.setattr(site.live, "forget", forgotten.append)
+    del site.desk.rows["s1"]
+    assert client.get("/s/s1/document").status_code == 404
+    assert forgotten == ["s1"]

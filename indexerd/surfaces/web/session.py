@@ -220,7 +220,11 @@ class SessionView:
         return found
 
     async def _stored(self, session_id: str) -> dict[str, Any]:
-        found: dict[str, Any] = await self._desk.read("get", {"ref": session_id})
+        try:
+            found: dict[str, Any] = await self._desk.read("get", {"ref": session_id})
+        except NotFoundError:
+            self._live.forget(session_id)
+            raise
         if found["session"]["sessionId"] != session_id:
             raise NotFoundError(f"no session {session_id}")
         return found
