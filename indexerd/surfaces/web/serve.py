@@ -19,6 +19,7 @@ import os
 import secrets
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -44,6 +45,7 @@ from indexerd.surfaces.web.hub import Hub
 from indexerd.surfaces.web.pages import Pages
 
 _BACKLOG = 128  # connections that wait to be accepted
+SWITCH_SECONDS = 0.0005  # a session that is read lets the loop, and other pages' styles, go first
 GRACE_SECONDS = 2  # for answers under way, at the end
 PROOF_SECONDS = 2.0  # for each running server to prove that it is ours
 _PROOF_MAX = 16 * 1024  # bytes of an answer
@@ -180,6 +182,7 @@ async def _run(
     *,
     child: bool,
 ) -> None:
+    sys.setswitchinterval(SWITCH_SECONDS)
     hub, pages = Hub(sockets(desk.where, desk.env)), Pages()
     routes, at_end = site(desk, pages, hub)
     app = make_app(desk, hub, pages, guard, more=routes, at_end=at_end)
