@@ -229,7 +229,7 @@ def document_of(head: Head, read: Read, wish: Wish) -> dict[str, Any]:
 
 
 def about_of(head: Head, read: Read, wish: Wish) -> dict[str, Any]:
-    """The document but for its nodes."""
+    """The document but for its beats and nodes."""
     return _all_fit(about(head, read.story, **_read(read, wish)), wish)
 
 
