@@ -128,7 +128,7 @@ def test_a_thread_of_codex_goes_back_forks_and_is_archived(world: World, home: P
         fork.turn("Another way")
         row = wait(world, fork.id, userMessageCount=5)
         assert row["parentSessionId"] == thread.id
-        assert world.call("search", query='"Another way"')["hits"][0]["sessionId"] == fork.id
+        assert until(lambda: hit_by(world, '"Another way"'), "its words") == {fork.id}
 
         thread.rename("The steps")
         wait(world, thread.id, agentTitle="The steps")
@@ -183,7 +183,7 @@ def test_a_session_of_opencode_is_followed_in_its_database(world: World, home: P
         assert row["sessionFile"] == str(rows.path)
         meta = until(lambda: meta_of(world, "opencode", "ses_one"), "the meta file")
         assert meta["sessionFile"] == str(rows.path)
-        assert world.call("search", query='"Step 3"')["hits"][0]["sessionId"] == "ses_one"
+        assert until(lambda: hit_by(world, '"Step 3"'), "its words") == {"ses_one"}
 
         revert = json.dumps({"messageID": asked[3]})
         now = rows.tick()

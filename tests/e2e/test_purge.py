@@ -183,6 +183,7 @@ def test_what_is_removed_is_asked_for(world: World) -> None:
         found = world.call("get_relevant_context", session=fork.id)["context"]
         assert found == {"files": ["a.py"]}
         assert world.row(fork.id)["sessionId"] == fork.id
-        assert world.call("search", query=SECRET)["hits"][0]["sessionId"] == fork.id
+        hits = until(lambda: world.call("search", query=SECRET)["hits"], "the fork's text")
+        assert hits[0]["sessionId"] == fork.id
         with pytest.raises(UsageError, match="purged"):
             world.call("purge", ref=session.id, transcript=True)
