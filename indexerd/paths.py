@@ -84,6 +84,18 @@ def places(
     )
 
 
+def socket_places(where: Places, env: Mapping[str, str]) -> tuple[Path, ...]:
+    """Where the daemon's socket may be, the likeliest first.
+
+    A process with hardly any environment does not know of the login session's directory, in
+    which the daemon's socket nevertheless is.
+    """
+    known = env.get("INDEXERD_SOCKET") or env.get("XDG_RUNTIME_DIR")
+    if known or sys.platform == "darwin":
+        return (where.socket,)
+    return (where.socket, Path(f"/run/user/{os.getuid()}/indexerd/indexerd.sock"))
+
+
 def _place(env: Mapping[str, str], own: str, xdg: str, home: Path, default: str) -> Path:
     if own and env.get(own):
         return Path(absolute(env[own], env, str(home)))

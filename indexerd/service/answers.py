@@ -171,19 +171,11 @@ class Answers:
             found["warnings"] = result.warnings
         return found
 
-    def parents(self) -> dict[str, str]:
-        """The parent of each session that goes on from another one, by their ids."""
-        found: dict[str, str] = {}
-        cursor: str | None = None
-        while True:
-            page = self._catalog.list(archived=True, limit=LIMIT_MAX, cursor=cursor)
-            for text in page.texts:
-                row = json.loads(text) if '"parentSessionId"' in text else {}
-                if is_fork(row):
-                    found[row["sessionId"]] = row["parentSessionId"]
-            cursor = page.next_cursor
-            if cursor is None:
-                return found
+    def forks(self, session_id: str) -> Sequence[dict[str, Any]]:
+        """The rows of the sessions that go on from this one."""
+        below = self._catalog.children([session_id])
+        rows = self._catalog.get_many(one.session_id for one in below if not one.subagent)
+        return [row for row in rows.values() if not self._is_hidden(row)]
 
     def family(self, params: dict[str, Any]) -> dict[str, Any]:
         """The sessions that one came from, and those that came from it or from its ancestors."""

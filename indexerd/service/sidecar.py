@@ -67,7 +67,6 @@ class Sidecars:
         self._pipeline = pipeline
         self._answers = answers
         self._writer = writer
-        self._forks = Forks(pipeline, answers)
         self._one_at_a_time = asyncio.Lock()
         self._under_way: set[asyncio.Task[Made | None]] = set()
         self.on_sets: Noted = _unheard  # a session, and the names of its sets that were changed
@@ -115,7 +114,7 @@ class Sidecars:
         async with self._one_at_a_time:
             with suppress(InvalidMetaError, AccessError):  # what reads it reads nothing
                 found = await asyncio.to_thread(held, self._place(row), self._before(row))
-                for heir in await self._heirs(row["sessionId"]) if found.context else ():
+                for heir in self._heirs(row["sessionId"]) if found.context else ():
                     await self._bequeath(heir, found.context)
 
     # -- one at a time -------------------------------------------------------------------
@@ -136,7 +135,7 @@ class Sidecars:
             if made is None:
                 return None
             if made.names:
-                for heir in await self._heirs(own.session_id):
+                for heir in self._heirs(own.session_id):
                     await self._bequeath(heir, found.context)
             await self._write(own, made.user)
             if made.names:
@@ -177,12 +176,12 @@ class Sidecars:
     def _before(self, row: Row) -> list[Place]:
         return ancestors(row, self._answers.by_id, self._home)
 
-    async def _heirs(self, session_id: str) -> list[Place]:
+    def _heirs(self, session_id: str) -> list[Place]:
         """The places of a session's forks; of theirs, where a fork has no place for a file."""
         places: list[Place] = []
         known, waiting = {session_id}, [session_id]
         while waiting:
-            for row in await self._forks.of(waiting.pop()):
+            for row in self._answers.forks(waiting.pop()):
                 if row["sessionId"] in known:
                     continue
                 known.add(row["sessionId"])
@@ -196,51 +195,6 @@ class Sidecars:
     def _home(self, row: Row) -> str | None:
         with suppress(NotFoundError):  # its directory may be no root any more
             return self._pipeline.library.home(row["sessionId"])
-        return None
-
-
-class Forks:
-    """Which sessions came from which: all rows are looked at once, and then those that changed."""
-
-    def __init__(self, pipeline: Pipeline, answers: Answers) -> None:
-        self._pipeline = pipeline
-        self._answers = answers
-        self._parents: dict[str, str] | None = None  # of each fork; None: not known, or no more
-        self._created = 0  # sessions heard of; a new one may be the parent of one that was there
-        self._stale: set[str] = set()
-        pipeline.news.subscribe(self._heard)
-
-    def _heard(self, event: dict[str, Any]) -> None:
-        if event["event"] == "session.created":
-            self._created += 1
-            self._parents = None
-        elif event.get("sessionId"):
-            self._stale.add(event["sessionId"])
-
-    async def of(self, session_id: str) -> list[Row]:
-        """The forks of a session."""
-        parents = await self._all()
-        found = (self._row(fork) for fork, parent in parents.items() if parent == session_id)
-        return [row for row in found if row is not None]
-
-    async def _all(self) -> dict[str, str]:
-        stale, self._stale = self._stale, set()
-        parents = self._parents
-        if parents is None:
-            created = self._created
-            parents = await self._pipeline.read(self._answers.parents)  # no row changes meanwhile
-            if self._pipeline.scanned.is_set() and created == self._created:
-                self._parents = parents
-        for fork in stale:
-            parents.pop(fork, None)
-            row = self._row(fork)
-            if row is not None and is_fork(row):
-                parents[fork] = row["parentSessionId"]
-        return parents
-
-    def _row(self, session_id: str) -> Row | None:
-        with suppress(NotFoundError):
-            return self._answers.by_id(session_id)
         return None
 
 

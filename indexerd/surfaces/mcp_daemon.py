@@ -14,21 +14,18 @@ PATH, but no XDG_RUNTIME_DIR), and so the socket is looked for where a login ses
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 from indexerd.client import Client
 from indexerd.core.redact_extra import compile_extra
 from indexerd.errors import ConfigError, DaemonDownError
-from indexerd.paths import Places
+from indexerd.paths import Places, socket_places
 from indexerd.service.config import read_config
 from indexerd.settings import Settings
 from indexerd.surfaces.mcp_limits import Shelf, Window
@@ -135,18 +132,12 @@ class Desk:
     def _connect(self, seconds: float) -> Client:
         """Connect. DaemonDownError names the place where the socket should be."""
         missing: DaemonDownError | None = None
-        for path in self._sockets():
+        for path in socket_places(self.where, self.env):
             try:
                 return Client(path, seconds)
             except DaemonDownError as bad:
                 missing = missing or bad
         raise missing or DaemonDownError("no daemon answers")
-
-    def _sockets(self) -> Sequence[Path]:
-        known = self.env.get("INDEXERD_SOCKET") or self.env.get("XDG_RUNTIME_DIR")
-        if known or sys.platform == "darwin":
-            return (self.where.socket,)
-        return (self.where.socket, Path(f"/run/user/{os.getuid()}/indexerd/indexerd.sock"))
 
 
 async def in_thread(work: Callable[[], T]) -> T:

