@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
-.PHONY: demo run test test-faults test-browser check bench screenshots lock clean
+.PHONY: demo run test test-faults test-browser check bench bench-write screenshots lock clean
 
 demo: $(VENV)/.runtime  ## make sample sessions, index them, look them up; leaves nothing behind
 	$(BIN)/python -m indexerd.demo
@@ -30,8 +30,11 @@ check: $(VENV)/.dev  ## linters, types, floors
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(VENV)/.dev  ## measured figures, against limits of the same run
-	for script in bench/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+bench: $(VENV)/.dev  ## measured figures, against limits of the same run; `bench-write` keeps them
+	$(BIN)/python bench/run.py
+
+bench-write: $(VENV)/.dev  ## the same, and docs/PERFORMANCE.md made anew of it
+	$(BIN)/python bench/run.py --write
 
 screenshots: $(VENV)/.dev  ## the pictures of the README, of sessions that are made up
 	$(BIN)/python tests/browser/screenshots.py

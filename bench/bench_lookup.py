@@ -1,4 +1,4 @@
-"""Look-ups: names, rows, full text. Prints a table; nothing outside a scratch directory is touched.
+"""Look-ups: names, rows, full text. nothing outside a scratch directory is touched.
 
     python bench/bench_lookup.py [--sessions 10000] [--messages 218000] [--queries 500] [--seed 1]
 
@@ -11,7 +11,6 @@ clock and of this thread's own time: on a busy machine only the second says much
 
 from __future__ import annotations
 
-import argparse
 import gc
 import random
 import sqlite3
@@ -20,12 +19,12 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
+from measure import Bench, Target, percentile, wall
 from rapidfuzz import fuzz, process
 
 from indexerd.core.names import Names
@@ -33,6 +32,8 @@ from indexerd.core.names_fuzzy import folded
 from indexerd.core.times import iso
 from indexerd.errors import AmbiguousError, NotFoundError
 from indexerd.io.catalog import Catalog, SearchText
+
+PROMISED = ("rare word", "two words", "common words")
 
 
 def _words(text: str) -> list[str]:
@@ -134,38 +135,42 @@ def row(maker: Maker, n: int) -> dict[str, Any]:
     }
 
 
-def at(values: Sequence[float], share: float) -> float:
-    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
+@dataclass
+class Asking:
+    """Questions are asked and timed through this, and the figures kept."""
+
+    bench: Bench
+
+    def latency(
+        self,
+        label: str,
+        ask: Callable[[Any], Any],
+        queries: Sequence[Any],
+        promise: float | None = None,
+    ) -> tuple[list[Any], float]:
+        """The answers, and the p99 in milliseconds; `promise` is the most that it may be."""
+        taken, used, answers = [], [], []
+        for query in queries:
+            start, used_before = time.perf_counter(), time.thread_time()
+            answers.append(ask(query))
+            used.append((time.thread_time() - used_before) * 1e3)
+            taken.append((time.perf_counter() - start) * 1e3)
+        self.bench.add(f"{label}, p50", percentile(taken, 0.5), "ms")
+        worst = percentile(taken, 0.99)
+        note = f"of the processor {percentile(used, 0.99):.3g} ms"
+        target = Target(promise) if promise else None
+        self.bench.add(f"{label}, p99", worst, "ms", target=target, note=note)
+        return answers, sum(taken)
+
+    def rate(self, label: str, act: Callable[[], Any], amount: float, unit: str) -> float:
+        """How much a second."""
+        return self.bench.add(label, amount / wall(act), unit).value
 
 
-def show(label: str, text: str) -> None:
-    print(f"  {label:34s} {text}", flush=True)
-
-
-def latency(label: str, ask: Callable[[Any], Any], queries: Sequence[Any]) -> list[Any]:
-    taken, used, answers = [], [], []
-    for query in queries:
-        start, used_before = time.perf_counter(), time.thread_time()
-        answers.append(ask(query))
-        used.append((time.thread_time() - used_before) * 1e3)
-        taken.append((time.perf_counter() - start) * 1e3)
-    wall = f"{at(taken, 0.5):8.3f} / {at(taken, 0.99):8.3f} ms"
-    show(label, f"{wall}   cpu {at(used, 0.5):8.3f} / {at(used, 0.99):8.3f} ms   n={len(taken)}")
-    return answers
-
-
-def timed(label: str, act: Callable[[], Any], amount: float = 0, unit: str = "") -> Any:
-    start = time.perf_counter()
-    result = act()
-    taken = time.perf_counter() - start
-    show(label, f"{taken * 1e3:8.1f} ms" + (f"   {amount / taken:8.1f} {unit}" if amount else ""))
-    return result
-
-
-def names_part(maker: Maker, catalog: Catalog, queries: int) -> None:
-    rows = timed("rows for names, from the catalog", catalog.known)
-    names = timed("Names.load", lambda: Names.load(rows))
-    timed("Names.warm (first fuzzy look-up)", names.warm)
+def names_part(asking: Asking, maker: Maker, catalog: Catalog, queries: int) -> None:
+    rows = catalog.known()
+    names = Names.load(rows)
+    asking.bench.add("the first fuzzy look-up's preparation", wall(names.warm) * 1e3, "ms")
     keys = [folded(one.name) for one in rows]
     picked = [maker.random.choice(rows) for _ in range(queries)]
 
@@ -178,49 +183,65 @@ def names_part(maker: Maker, catalog: Catalog, queries: int) -> None:
             return "not found", None
         return found.how, found.session_id
 
-    latency("resolve: id", resolve, [one.session_id for one in picked])
-    latency("resolve: id prefix", resolve, [one.session_id[:12] for one in picked])
-    latency("resolve: exact name", resolve, [one.name for one in picked])
+    found, _ = asking.latency("resolve: id", resolve, [one.session_id for one in picked], 1)
+    right = [session_id for _, session_id in found] == [one.session_id for one in picked]
+    asking.bench.check("an id is its session", ok=right)
+    asking.latency("resolve: id prefix", resolve, [one.session_id[:12] for one in picked], 1)
+    asking.latency("resolve: exact name", resolve, [one.name for one in picked], 1)
     kinds = {
         "mistyped": [maker.mistyped(folded(one.name)) for one in picked],
         "two words": [" ".join(folded(one.name).split()[:2]) for one in picked],
     }
     for kind, refs in kinds.items():
-        answers = latency(f"resolve: {kind}", resolve, refs)
-        ways: dict[str, int] = {}
-        for (how, session_id), one in zip(answers, picked, strict=True):
-            fits = how == "fuzzy" and session_id != one.session_id
-            way = "fuzzy, another" if fits else how
-            ways[way] = ways.get(way, 0) + 1
-        show("", f"{ways}")
-        near = latency(f"nearest: {kind}", lambda ref: names.nearest(ref, 1), refs)
-        some = refs[:100]
-        full = latency(
-            "  limit: WRatio over all names",
-            lambda ref: process.extract(folded(ref), keys, scorer=fuzz.WRatio, limit=5),
-            some,
-        )
-        best = [round(one[0][1] / 100, 3) for one in full]
-        same = sum(1 for n, b in zip(near, best, strict=False) if n and n[0][1] >= b)
-        show("  same best score", f"{same} of {len(some)}")
-    latency("complete", lambda one: names.complete(one.name[:4], cwd=one.cwd, now=1.8e9), picked)
-    latency("complete, all, empty", lambda _: names.complete("", now=1.8e9), picked[:100])
+        asking.latency(f"resolve: {kind}", resolve, refs, 2.5)
+        fuzzy(asking, kind, names, keys, refs)
+    asking.latency(
+        "complete", lambda one: names.complete(one.name[:4], cwd=one.cwd, now=1.8e9), picked
+    )
+    asking.latency("complete, all, empty", lambda _: names.complete("", now=1.8e9), picked[:100])
 
 
-def rows_part(maker: Maker, catalog: Catalog, ids: Sequence[str], queries: int) -> None:
+def fuzzy(asking: Asking, kind: str, names: Names, keys: list[str], refs: list[str]) -> None:
+    """The nearest name, beside WRatio over all names: as good a best, and how much sooner."""
+    some = refs[:100]
+    near, took = asking.latency(f"nearest: {kind}", lambda ref: names.nearest(ref, 1), some)
+    full, took_all = asking.latency(
+        f"  limit, WRatio over all names: {kind}",
+        lambda ref: process.extract(folded(ref), keys, scorer=fuzz.WRatio, limit=5),
+        some,
+    )
+    best = [round(one[0][1] / 100, 3) for one in full]
+    same = sum(1 for n, b in zip(near, best, strict=True) if n and n[0][1] >= b)
+    asking.bench.add(
+        f"nearest: {kind}, all together",
+        took,
+        "ms",
+        limit="WRatio over all names",
+        floor=took_all,
+        ratio=took / took_all,
+        target=Target(0.1, of="ratio"),
+    )
+    share = 100 * same / len(some)
+    asking.bench.add(f"nearest: {kind}, as good a best", share, "%", target=Target(99, most=False))
+    asking.bench.check("nine of ten nearest names are as good", ok=share >= 90)
+
+
+def rows_part(
+    asking: Asking, maker: Maker, catalog: Catalog, ids: Sequence[str], queries: int
+) -> None:
     some = maker.random.choices(ids, k=queries)
-    latency("get", catalog.get, some)
-    latency("list, first page of all", lambda _: catalog.list(), some[:200])
-    latency(
+    asking.latency("get", catalog.get, some, 1)
+    asking.latency("list, first page of all", lambda _: catalog.list(), some[:200])
+    asking.latency(
         "list, first page of a project",
         lambda n: catalog.list(cwd=f"/home/user/src/project-{n}"),
         range(200),
     )
     cursor = catalog.list(limit=1000).next_cursor
-    latency("list, a page in the middle", lambda _: catalog.list(cursor=cursor), some[:200])
+    asking.latency("list, a page in the middle", lambda _: catalog.list(cursor=cursor), some[:200])
 
 
-def search_part(maker: Maker, catalog: Catalog, queries: int) -> None:
+def search_part(asking: Asking, maker: Maker, catalog: Catalog, queries: int) -> None:
     r = maker.random
     rare = r.choices(maker.rare[500:12_000], k=queries)
     asked = {
@@ -232,14 +253,16 @@ def search_part(maker: Maker, catalog: Catalog, queries: int) -> None:
         "nothing has it": [f"{word}qqq" for word in rare],
     }
     for kind, some in asked.items():
-        answers = latency(f"search: {kind}", catalog.search, some)
-        show("", f"{sum(len(one.hits) for one in answers) / len(answers):.1f} hits")
-    latency(
+        promise = 15 if kind in PROMISED else None
+        answers, _ = asking.latency(f"search: {kind}", catalog.search, some, promise)
+        found = kind == "nothing has it" or any(one.hits for one in answers)
+        asking.bench.check(f"search: {kind}: something is found", ok=found)
+    asking.latency(
         "search: common, in one project",
         lambda word: catalog.search(word, cwd="/home/user/src/project-7"),
         asked["common words"][:100],
     )
-    latency("search: re:", catalog.search, [rf"re:\b{word}\s+\w+ing" for word in rare[:20]])
+    asking.latency("search: re:", catalog.search, [rf"re:\b{word}\s+\w+ing" for word in rare[:20]])
 
 
 def bare(path: Path, texts: Sequence[str]) -> None:
@@ -254,7 +277,7 @@ def bare(path: Path, texts: Sequence[str]) -> None:
 
 
 def build_part(
-    maker: Maker, directory: Path, sessions: int, messages: int
+    asking: Asking, maker: Maker, directory: Path, sessions: int, messages: int
 ) -> tuple[Catalog, list[str]]:
     rows = [row(maker, n) for n in range(sessions)]
     summaries = [maker.text(700) for _ in rows]
@@ -263,8 +286,8 @@ def build_part(
     size = sum(len(text) for one in texts for text in one)
     catalog = Catalog.open(directory / "catalog.sqlite")
     filled = [(one, SearchText(text)) for one, text in zip(rows, summaries, strict=True)]
-    timed("put all rows", lambda: catalog.put(filled), sessions, "rows/s")
-    timed("put all rows again, unchanged", lambda: catalog.put(filled), sessions, "rows/s")
+    asking.rate("put all rows", lambda: catalog.put(filled), sessions, "rows/s")
+    asking.rate("put all rows again, unchanged", lambda: catalog.put(filled), sessions, "rows/s")
 
     def add_all() -> None:
         for first in range(0, sessions, 400):
@@ -273,14 +296,17 @@ def build_part(
                     items = [(f"{n:x}-{k:x}", "user", "", text) for k, text in enumerate(texts[n])]
                     catalog.add_messages(rows[n]["sessionId"], items, mark=str(n))
 
-    timed(f"add {each * sessions} messages", add_all, size / 1e6, "MB/s")
-    timed(
-        "  limit: the same texts, bare FTS5",
-        lambda: bare(directory / "bare.sqlite", [text for one in texts for text in one]),
-        size / 1e6,
+    ours = wall(add_all)
+    least = wall(lambda: bare(directory / "bare.sqlite", [text for one in texts for text in one]))
+    asking.bench.add(
+        f"add {each * sessions} messages",
+        size / 1e6 / ours,
         "MB/s",
+        limit="a bare FTS5 table",
+        floor=size / 1e6 / least,
+        ratio=least / ours,
     )
-    latency(
+    asking.latency(
         "add one message",
         lambda n: catalog.add_messages(
             rows[n]["sessionId"], [(f"new-{n}", "user", "", texts[n][0])]
@@ -288,31 +314,38 @@ def build_part(
         range(200),
     )
     files = sum(one.stat().st_size for one in directory.glob("catalog.sqlite*"))
-    show(
-        "size of the file",
-        f"{files / 1e6:8.1f} MB, {files / size:.2f} x the {size / 1e6:.1f} MB of messages",
+    asking.bench.add(
+        "the catalog's file",
+        files / 1e6,
+        "MB",
+        limit="the messages' text",
+        floor=size / 1e6,
+        ratio=files / size,
     )
     return catalog, [one["sessionId"] for one in rows]
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--sessions", type=int, default=10_000)
-    options.add_argument("--messages", type=int, default=218_000)
-    options.add_argument("--queries", type=int, default=500)
-    options.add_argument("--seed", type=int, default=1)
-    chosen = options.parse_args()
-    maker = Maker(chosen.seed)
+def main() -> int:
+    bench = Bench("lookup", "Names, rows and full text: 10,000 sessions, 218,000 messages")
+    bench.options.add_argument("--sessions", type=int, default=10_000)
+    bench.options.add_argument("--messages", type=int, default=218_000)
+    bench.options.add_argument("--queries", type=int, default=500)
+    bench.options.add_argument("--seed", type=int, default=1)
+    asked = bench.asked
+    sessions, messages, queries = asked.sessions, asked.messages, asked.queries
+    if bench.smoke:
+        sessions, messages, queries = 500, 5000, 100
+    maker, asking = Maker(asked.seed), Asking(bench)
     with tempfile.TemporaryDirectory(prefix="bench-lookup-") as scratch:
-        print(f"{chosen.sessions} sessions, {chosen.messages} messages")
-        catalog, ids = build_part(maker, Path(scratch), chosen.sessions, chosen.messages)
+        catalog, ids = build_part(asking, maker, Path(scratch), sessions, messages)
         gc.collect()
         gc.freeze()  # as the daemon does: the texts made up here are not its to look through
-        rows_part(maker, catalog, ids, chosen.queries)
-        names_part(maker, catalog, chosen.queries)
-        search_part(maker, catalog, chosen.queries)
+        rows_part(asking, maker, catalog, ids, queries)
+        names_part(asking, maker, catalog, queries)
+        search_part(asking, maker, catalog, queries)
         catalog.close()
+    return bench.end()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -25,15 +25,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+from measure import Bench, Target, percentile
 
-from indexerd.core import wire  # noqa: E402 - the path comes first
-from indexerd.errors import NotFoundError  # noqa: E402 - the path comes first
-from indexerd.surfaces.unix import UnixServer  # noqa: E402 - the path comes first
+from indexerd.core import wire
+from indexerd.errors import NotFoundError
+from indexerd.surfaces.unix import UnixServer
 
 SESSIONS = 10_000
-TARGET_US = 1000.0
 
 
 def session_id(n: int) -> str:
@@ -156,11 +154,7 @@ def pipelined(path: str, count: int) -> float:
     return count / took
 
 
-def percentile(took: list[float], part: float) -> float:
-    return sorted(took)[min(len(took) - 1, int(len(took) * part))]
-
-
-def measure(rounds: int, size: int) -> dict[str, list[float]]:
+def measure(bench: Bench, rounds: int, size: int) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory(prefix="ixd") as directory:
         os.chmod(directory, 0o700)
@@ -179,30 +173,50 @@ def measure(rounds: int, size: int) -> dict[str, list[float]]:
             for name, where in (("echo, connect first", floor), ("resolve, connect first", path)):
                 lines = [request("resolve", n) for n in range(max(size // 4, 10))]
                 found[name] = timed(lambda line, p=where: once(p, line), lines)  # type: ignore[misc]
-            print(f"pipelined resolve: {pipelined(path, size * 4):,.0f} requests/s")
+            bench.add("resolve, pipelined on one connection", pipelined(path, size * 4), "/s")
+            with connect(path) as sock:
+                told = [json.loads(ask(sock, request("resolve", n)))["result"] for n in range(50)]
+            wanted = [session_id(n * 7919 % SESSIONS) for n in range(50)]
+            bench.check(
+                "answers are of who was asked", ok=[one["sessionId"] for one in told] == wanted
+            )
     return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--smoke", action="store_true", help="a second's worth: does it run?")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--serve", nargs=2, metavar=("KIND", "PATH"), help=argparse.SUPPRESS)
-    chosen = parser.parse_args()
-    if chosen.serve:
-        asyncio.run(serve(*chosen.serve))
-        return
-    found = measure(1 if chosen.smoke else chosen.rounds, 200 if chosen.smoke else 4000)
-    print(f"{'round trip, microseconds':<26}{'n':>8}{'p50':>9}{'p99':>9}")
-    for name, took in found.items():
-        print(
-            f"{name:<26}{len(took):>8}{percentile(took, 0.5):>9.0f}{percentile(took, 0.99):>9.0f}"
-        )
-    worst = max(percentile(found[name], 0.99) for name in ("resolve", "get"))
-    ratio = worst / percentile(found["echo"], 0.99)
-    verdict = "held" if worst <= TARGET_US else "MISSED"
-    print(f"p99 {worst:.0f} us, {ratio:.2f} x echo; target {TARGET_US:.0f} us: {verdict}")
+def report(bench: Bench, found: dict[str, list[float]]) -> None:
+    """The percentiles of each, beside the echo's."""
+    for share, name in ((0.5, "p50"), (0.99, "p99")):
+        floors = {"": percentile(found["echo"], share)}
+        floors[", connect first"] = percentile(found["echo, connect first"], share)
+        for what, took in found.items():
+            if what.startswith("echo"):
+                continue
+            value, floor = (
+                percentile(took, share),
+                floors[", connect first" if "connect" in what else ""],
+            )
+            bench.add(
+                f"{what}, {name}",
+                value,
+                "us",
+                limit="echo",
+                floor=floor,
+                ratio=value / floor,
+                target=Target(1000) if name == "p99" and "connect" not in what else None,
+            )
+
+
+def main() -> int:
+    bench = Bench("socket", "A round trip on the socket: the server alone")
+    bench.options.add_argument("--rounds", type=int, default=5)
+    bench.options.add_argument("--serve", nargs=2, help=argparse.SUPPRESS)
+    if bench.asked.serve:
+        asyncio.run(serve(*bench.asked.serve))
+        return 0
+    rounds, size = (1, 200) if bench.smoke else (bench.asked.rounds, 4000)
+    report(bench, measure(bench, rounds, size))
+    return bench.end()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -23,7 +23,6 @@ is measured.
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import json
 import random
@@ -38,14 +37,12 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+from measure import ROOT, Bench, Target
 
-from bench_digest import WORDS, copied, session  # noqa: E402 - the path comes first
-
-from tests.browser.site import Site, site  # noqa: E402 - the path comes first
-from tests.browser.tabs import FLAGS, PATIENCE, program  # noqa: E402 - the path comes first
-from tests.e2e.world import World, until  # noqa: E402 - the path comes first
+from bench_digest import WORDS, copied, session  # isort: skip - `measure` makes the way to the rest
+from tests.browser.site import Site, site
+from tests.browser.tabs import FLAGS, PATIENCE, program
+from tests.e2e.world import World, until
 
 REAL = ROOT.parent / "shared/fixtures/public/pi/pi-mono/before-compaction.jsonl"
 WORK_MS, PAINT_MS, OPEN_MS, FRAME_MS = 300.0, 100.0, 2000.0, 34.0
@@ -97,7 +94,7 @@ class Figures:
         return median(self.took[name])
 
 
-class Bench:
+class Browser:
     """A browser, and the loads of pages in it."""
 
     def __init__(self, browser: Any) -> None:
@@ -273,30 +270,7 @@ def appended(page: Any, protocol: Any, path: Path, entries: int) -> Figures:
     return figures
 
 
-class Table:
-    """Lines on the way, and what was broken."""
-
-    def __init__(self) -> None:
-        self.broken = list[str]()
-
-    def loads(self, title: str, found: dict[str, Figures]) -> None:
-        names = ("work", "tasks", "paint", "drawn", "longest")
-        print(f"{title:<34}{'kB':>8}" + "".join(f"{name:>9}" for name in names))
-        for name, one in found.items():
-            told = "".join(f"{one.of(kind):>9.0f}" for kind in names)
-            print(f"  {name:<32}{one.size / 1000:>8.0f}{told}")
-
-    def judge(self, what: str, value: float, target: float) -> None:
-        held = "held" if value <= target else "missed"
-        print(f"  {what:<44}{value:>8.0f} of {target:.0f} ms  {held}")
-
-    def count(self, what: str, found: str, wanted: str) -> None:
-        """What a page says that it has."""
-        if wanted not in found:
-            self.broken.append(f"{what}: {found!r} is not {wanted!r}")
-
-
-def real(bench: Bench, world: World, rounds: int, data: bytes, table: Table) -> None:
+def real(browser: Browser, world: World, rounds: int, data: bytes, bench: Bench) -> None:
     """The real session, exported and live, and the floors."""
     key = json.loads(data.splitlines()[0])["id"]
     (world.sessions / f"2026-01-01T00-00-00-000Z_{key}.jsonl").write_bytes(data)
@@ -306,24 +280,45 @@ def real(bench: Bench, world: World, rounds: int, data: bytes, table: Table) -> 
     empty.write_text(EMPTY)
     floor = parsed(page, world.root / "parsed.html")
     found = {
-        name: bench.rounds(file.as_uri(), None, rounds)
+        name: browser.rounds(file.as_uri(), None, rounds)
         for name, file in (("an empty page", empty), ("data, parsed only", floor), ("export", page))
     }
     for name, file in (("an empty page", empty), ("data, parsed only", floor), ("export", page)):
         found[name].size = file.stat().st_size
     with world.daemon(), site(world) as running:
         until(lambda: world.row(key).get("indexed"), "the session's name")
-        found["live"] = bench.rounds(f"{running.origin}/s/{key}", bench.entered(running), rounds)
-    table.loads(f"a session of {len(data) / 1e6:.1f} MB, ms", found)
+        found["live"] = browser.rounds(
+            f"{running.origin}/s/{key}", browser.entered(running), rounds
+        )
+    title = f"a session of {len(data) / 1e6:.1f} MB"
+    empty_paint, parsing = found["an empty page"].of("paint"), found["data, parsed only"].of("work")
     for name in ("export", "live"):
-        table.judge(f"{name}: work until the tree is drawn", found[name].of("work"), WORK_MS)
-        paint = found[name].of("paint")
-        table.judge(f"{name}: first paint", paint, PAINT_MS)
-        beyond = paint - found["an empty page"].of("paint")
-        table.judge(f"{name}: first paint, beyond an empty page", beyond, PAINT_MS)
+        one = found[name]
+        work, paint = one.of("work"), one.of("paint")
+        bench.add(
+            f"{title}, {name}: script, layout and style until its tree is drawn",
+            work,
+            "ms",
+            limit="its data, parsed only",
+            floor=parsing,
+            ratio=work / parsing,
+            target=Target(WORK_MS),
+            note=f"{one.size / 1000:.0f} kB",
+        )
+        bench.add(
+            f"{title}, {name}: first paint",
+            paint,
+            "ms",
+            limit="an empty page",
+            floor=empty_paint,
+            ratio=paint / empty_paint,
+            target=Target(PAINT_MS),
+        )
+        bench.add(f"{title}, {name}: drawn", one.of("drawn"), "ms")
+        bench.add(f"{title}, {name}: longest task", one.of("longest"), "ms")
 
 
-def many(bench: Bench, world: World, rounds: int, entries: int, table: Table) -> None:
+def many(browser: Browser, world: World, rounds: int, entries: int, bench: Bench) -> None:
     """A session of many entries, exported and live."""
     key = str(uuid.uuid4())
     path = world.sessions / f"2026-01-02T00-00-00-000Z_{key}.jsonl"
@@ -331,34 +326,31 @@ def many(bench: Bench, world: World, rounds: int, entries: int, table: Table) ->
     page = world.root / "many.html"
     world.run("run", "--once")
     world.run("export", key, "-o", str(page))
-    found = {"export": bench.rounds(page.as_uri(), None, rounds)}
+    found = {"export": browser.rounds(page.as_uri(), None, rounds)}
     found["export"].size = page.stat().st_size
     with world.daemon(), site(world) as running:
         until(lambda: world.row(key).get("indexed"), "the session's name")
-        state, live = bench.entered(running), Figures()
+        state, live = browser.entered(running), Figures()
         address = f"{running.origin}/s/{key}"
         for _ in range(rounds - 1):
-            bench.load(address, state, live)[0].context.close()
-        opened, protocol = bench.load(address, state, live)
+            browser.load(address, state, live)[0].context.close()
+        opened, protocol = browser.load(address, state, live)
         found["live"] = live
-        table.count("the live page", says(opened), f"{entries:,} entries")
-        table.loads(f"{entries:,} entries, ms", found)
+        bench.check("the live page has them all", ok=f"{entries:,} entries" in says(opened))
         opened.wait_for_timeout(3000)  # what is filled in while nobody waits
         moved = smooth(opened, entries)
         opened.wait_for_timeout(1000)
         grew = appended(opened, protocol, path, entries)
-        table.count("what was appended", says(opened), f"{entries + APPENDED:,} entries")
-    print(f"{'frames of the live page, ms':<34}{'p95':>9}{'longest task':>16}")
-    for name, (frame, longest) in moved.items():
-        print(f"  {name:<32}{frame:>9.1f}{longest:>16.0f}")
-    print(
-        f"  an entry is appended: seen after {grew.of('seen'):.0f} ms, a patch of {grew.size:,} "
-        f"bytes, work {grew.of('work'):.0f} ms, longest task {grew.of('longest'):.0f} ms"
-    )
+        there = f"{entries + APPENDED:,} entries" in says(opened)
+        bench.check("the live page has what was appended", ok=there)
+    title = f"{entries:,} entries"
     for name, figures in found.items():
-        table.judge(f"{name}: open {entries:,} entries", figures.of("drawn"), OPEN_MS)
-    for name, (frame, _) in moved.items():
-        table.judge(f"frames: {name}", frame, FRAME_MS)
+        bench.add(f"{title}, {name}: open", figures.of("drawn"), "ms", target=Target(OPEN_MS))
+    for name, (frame, longest) in moved.items():
+        note = f"longest task {longest:.0f} ms"
+        bench.add(f"frames, p95: {name}", frame, "ms", target=Target(FRAME_MS), note=note)
+    bench.add("an entry is appended: seen after", grew.of("seen"), "ms")
+    bench.add("an entry is appended: work", grew.of("work"), "ms", note=f"{grew.size:,} bytes")
 
 
 @contextmanager
@@ -371,33 +363,30 @@ def home() -> Iterator[World]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--file", type=Path, default=REAL)
-    parser.add_argument("--entries", type=int, default=20_000)
-    parser.add_argument("--smoke", action="store_true", help="one small round")
-    asked = parser.parse_args()
-    rounds, entries = (1, 2000) if asked.smoke else (asked.rounds, asked.entries)
+    bench = Bench("view", "The session's page in Chromium")
+    bench.options.add_argument("--rounds", type=int, default=5)
+    bench.options.add_argument("--file", type=Path, default=REAL)
+    bench.options.add_argument("--entries", type=int, default=20_000)
+    asked = bench.asked
+    rounds, entries = (1, 2000) if bench.smoke else (asked.rounds, asked.entries)
     found = program()
     if importlib.util.find_spec("playwright") is None or found is None:
         print("not measured: this needs playwright and a Chromium")
-        return 0
+        return bench.end()
     from playwright.sync_api import sync_playwright  # noqa: PLC0415 - it may be missing
 
-    table, made = Table(), random.Random(1)
+    made = random.Random(1)
     key = str(uuid.UUID(int=made.getrandbits(128)))
     data = copied(asked.file, key) if asked.file.exists() else session(made, key, 1000)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=FLAGS)
-        bench = Bench(browser)
+        chromium = playwright.chromium.launch(executable_path=found, args=FLAGS)
+        browser = Browser(chromium)
         with home() as world:
-            real(bench, world, rounds, data, table)
+            real(browser, world, rounds, data, bench)
         with home() as world:
-            many(bench, world, rounds, entries, table)
-        browser.close()
-    for one in table.broken:
-        print(f"broken: {one}")
-    return 1 if table.broken else 0
+            many(browser, world, rounds, entries, bench)
+        chromium.close()
+    return bench.end()
 
 
 if __name__ == "__main__":

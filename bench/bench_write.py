@@ -10,30 +10,27 @@ so that what else the machine does falls on both alike. One directory, because e
 inode that was not freed within the last seconds: in a directory of its own, the method that has
 written more pays up to 150 us more for each new file.
 
-Target: at least 0.8 of the bare rate (performance.md section 8). Exit status 1 if it is missed,
-except with --smoke.
+Target: at least 0.8 of the bare rate.
 
-    python bench/bench_write.py [--rounds 7] [--writes 300] [--dir DIR] [--json] [--smoke]
+    python bench/bench_write.py [--rounds 7] [--writes 300] [--dir DIR]
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
-import statistics
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from statistics import median
+
+from measure import Bench, Target, percentile, ratio, wall
 
 from indexerd.io import metas
 from indexerd.io.writer import MetaWriter
 from indexerd.meta import MetaFile, Usage
+from indexerd.paths import META_SUFFIX
 
-TARGET = 0.8
 METHODS = ("bare", "ours", "unchanged", "encode")
 
 
@@ -70,85 +67,66 @@ def bare(directory: Path, held: MetaFile, number: int) -> None:
     os.close(fd)
 
 
-def timed(call: Callable[[], object]) -> float:
-    """Call, and say how many seconds it took."""
-    before = time.perf_counter()
-    call()
-    return time.perf_counter() - before
-
-
-def measure(place: Path, rounds: int, writes: int) -> dict[str, list[list[float]]]:
-    """Run the rounds; return the seconds of every write, by method and round."""
+def measure(place: Path, rounds: int, writes: int) -> tuple[dict[str, list[list[float]]], bool]:
+    """The seconds of every write, by method and round; and that the same again wrote nothing."""
+    untouched = True
     writer = MetaWriter()
+    path = place / f"{meta(0).session_id}{META_SUFFIX}"
     found: dict[str, list[list[float]]] = {name: [] for name in METHODS}
     for turn in range(-1, rounds):  # the first round warms up and is thrown away
         timings: dict[str, list[float]] = {name: [] for name in found}
         for number in range((turn + 1) * writes, (turn + 2) * writes):
             held = meta(number)
-            timings["encode"].append(timed(held.to_json))
-            timings["bare"].append(timed(partial(bare, place, held, number)))
-            timings["ours"].append(timed(partial(writer.write_meta, place, held)))
-            timings["unchanged"].append(unchanged(writer, place, held))
+            timings["encode"].append(wall(held.to_json))
+            timings["bare"].append(wall(partial(bare, place, held, number)))
+            timings["ours"].append(wall(partial(writer.write_meta, place, held)))
+            before = metas.stamp(path)
+            timings["unchanged"].append(wall(partial(writer.write_meta, place, held)))
+            untouched &= metas.stamp(path) == before
         if turn >= 0:
             for name, seconds in timings.items():
                 found[name].append(seconds)
-    return found
+    return found, untouched
 
 
-def unchanged(writer: MetaWriter, directory: Path, held: MetaFile) -> float:
-    """Write what is there already, and see that the file is left alone."""
-    path = directory / f"{held.session_id}.meta.json"
-    before = metas.stamp(path)
-    seconds = timed(partial(writer.write_meta, directory, held))
-    if metas.stamp(path) != before:
-        sys.exit("unchanged content was written")
-    return seconds
-
-
-def report(found: dict[str, list[list[float]]]) -> dict[str, object]:
-    """Sum the rounds up: rates, percentiles in microseconds, and the ratio round by round."""
-    ratios = [
-        sum(bare) / sum(ours) for bare, ours in zip(found["bare"], found["ours"], strict=True)
-    ]
-    result: dict[str, object] = {"ratio": round(statistics.median(ratios), 3), "target": TARGET}
-    result["ratios"] = [round(ratio, 3) for ratio in ratios]
-    bare_p50, ours_p50 = (
-        statistics.median(second for turn in found[name] for second in turn)
-        for name in ("bare", "ours")
+def report(bench: Bench, found: dict[str, list[list[float]]]) -> None:
+    """Sum the rounds up: rates and percentiles, and the ratio round by round."""
+    rates = {name: [len(one) / sum(one) for one in turns] for name, turns in found.items()}
+    every = {name: [one for turn in turns for one in turn] for name, turns in found.items()}
+    bare_rate, bare_us = median(rates["bare"]), median(every["bare"]) * 1e6
+    bench.add(
+        "meta writes, durable",
+        median(rates["ours"]),
+        "/s",
+        limit="bare temp + fsync + rename + fsync",
+        floor=bare_rate,
+        ratio=ratio(rates["ours"], rates["bare"]),
+        target=Target(0.8, most=False, of="ratio"),
     )
-    result["ratio_p50"] = round(bare_p50 / ours_p50, 3)
-    for name, turns in found.items():
-        every = sorted(second for turn in turns for second in turn)
-        result[name] = {
-            "per_second": round(statistics.median(len(turn) / sum(turn) for turn in turns)),
-            "p50_us": round(every[len(every) // 2] * 1e6, 1),
-            "p99_us": round(every[len(every) * 99 // 100] * 1e6, 1),
-        }
-    return result
+    for name, told in (("ours", "a meta write"), ("unchanged", "the same content again")):
+        bench.add(f"{told}, median", median(every[name]) * 1e6, "us", limit="bare", floor=bare_us)
+        bench.add(f"{told}, p99", percentile(every[name], 0.99) * 1e6, "us")
+    bench.add("of these, encoding and checking the model", median(every["encode"]) * 1e6, "us")
 
 
 def main() -> int:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--writes", type=int, default=300)
-    parser.add_argument(
+    bench = Bench("write", "Meta files: what durability costs")
+    bench.options.add_argument("--rounds", type=int, default=7)
+    bench.options.add_argument("--writes", type=int, default=300)
+    bench.options.add_argument(
         "--dir", help="where to write; the file system under it is what is measured"
     )
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--smoke", action="store_true", help="a few writes, no judgement")
-    asked = parser.parse_args()
-    rounds, writes = (1, 5) if asked.smoke else (asked.rounds, asked.writes)
+    asked = bench.asked
+    rounds, writes = (1, 5) if bench.smoke else (asked.rounds, asked.writes)
     with tempfile.TemporaryDirectory(dir=asked.dir) as place:
-        result = report(measure(Path(place), rounds, writes))
-    if asked.json:
-        print(json.dumps(result, indent=2))
-    else:
-        for name in METHODS:
-            print(f"{name:10}", result[name])
-        print(f"ours / bare, by rate: {result['ratio']} (target {TARGET}); {result['ratios']}")
-        print(f"ours / bare, by the median write: {result['ratio_p50']}")
-    return 0 if asked.smoke or float(str(result["ratio"])) >= TARGET else 1
+        found, untouched = measure(Path(place), rounds, writes)
+        bench.check("unchanged content was written", ok=untouched)
+        held = metas.read_meta(Path(place) / f"{meta(0).session_id}{META_SUFFIX}")
+        last = meta((rounds + 1) * writes - 1)
+        bench.check("the file holds what was written last", ok=held == last)
+    report(bench, found)
+    return bench.end()
 
 
 if __name__ == "__main__":

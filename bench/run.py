@@ -1,0 +1,106 @@
+"""All benchmarks, one after the other, and what they found as one table.
+
+    python bench/run.py [--smoke] [--only NAME ...] [--write]
+
+This is `make bench`. Each script runs in a process of its own and hands over its figures as JSON;
+the table marks which targets were met. `--write` stores the figures as `bench/results.json` and
+makes `docs/PERFORMANCE.md` of them, which a test compares. The exit status is 1 only where a
+benchmark is broken: it did not run, or what it measured was not right.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+sys.path.insert(0, str(ROOT))
+
+from report import document, table  # noqa: E402 - the path comes first
+
+RESULTS = HERE / "results.json"
+DOCUMENT = ROOT / "docs/PERFORMANCE.md"
+SECONDS = 240  # after which a script is broken
+
+
+def machine() -> dict[str, Any]:
+    """What these figures were measured on: no names, only what they depend on."""
+    cpuinfo = Path("/proc/cpuinfo")
+    models = [
+        one.partition(":")[2].strip()
+        for one in (cpuinfo.read_text().splitlines() if cpuinfo.exists() else [])
+        if one.startswith("model name")
+    ]
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return {
+        "processors": os.cpu_count(),
+        "model": models[0] if models else platform.machine(),
+        "memory_gib": round(memory),
+        "system": f"{platform.system()} {platform.release().partition('-')[0]}",
+        "python": platform.python_version(),
+        "day": datetime.now(tz=UTC).strftime("%Y-%m-%d"),
+    }
+
+
+def run(script: Path, *, smoke: bool) -> dict[str, Any]:
+    """What one script found; a script that did not come to its end is broken."""
+    with tempfile.TemporaryDirectory(prefix="indexerd-bench-") as place:
+        into = Path(place) / "figures.json"
+        argv = [sys.executable, str(script), "--json", str(into), *(["--smoke"] if smoke else [])]
+        began = time.monotonic()
+        try:
+            code = subprocess.run(argv, check=False, timeout=SECONDS).returncode
+        except subprocess.TimeoutExpired:
+            code = -1
+        found: dict[str, Any] = {"name": script.stem.removeprefix("bench_"), "figures": []}
+        if into.exists():
+            found |= json.loads(into.read_text())
+        elif code == 0:
+            found["skipped"] = True  # it said why
+        if code and not found.get("broken"):
+            found["broken"] = [f"it ended with {code}"]
+        return found | {"seconds": round(time.monotonic() - began, 1)}
+
+
+def main() -> int:
+    """Run them, print the table, and store it where that is wished."""
+    options = argparse.ArgumentParser(description="all benchmarks, as one table")
+    options.add_argument("--smoke", action="store_true", help="see only whether they run")
+    options.add_argument("--only", nargs="+", metavar="NAME", help="as in bench_NAME.py")
+    options.add_argument("--write", action="store_true", help="make docs/PERFORMANCE.md anew")
+    asked = options.parse_args()
+    scripts = sorted(HERE.glob("bench_*.py"))
+    if asked.only:
+        scripts = [HERE / f"bench_{name}.py" for name in asked.only]
+    found = []
+    for script in scripts:
+        print(f"\n== {script.stem}", flush=True)
+        found.append(run(script, smoke=asked.smoke))
+    results = {"machine": machine(), "benches": found}
+    print("\n" + table(results))
+    if asked.write and not asked.smoke:
+        kept = json.loads(RESULTS.read_text())["benches"] if asked.only and RESULTS.exists() else []
+        new = {one["name"] for one in found}
+        results["benches"] = sorted(
+            [one for one in kept if one["name"] not in new] + found, key=lambda one: one["name"]
+        )
+        RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+        DOCUMENT.write_text(document(results, DOCUMENT.read_text()))
+    broken = [f"{one['name']}: {what}" for one in found for what in one.get("broken", ())]
+    for one in broken:
+        print(f"BROKEN {one}", file=sys.stderr)
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
