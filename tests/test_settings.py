@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexerd.settings import Loaded, Settings, load
+from indexerd.settings.parsing import SIZE_MAX
 
 FILE = "/home/ada/.config/indexerd/indexerd.toml"
 FLOATS = (
@@ -181,6 +182,7 @@ def test_a_variable_wins_and_is_named() -> None:
         ("INDEXERD_INDXE__QUIET_SECONDS", "1", "indxe"),
         ("INDEXERD_INDEX", "5", "index"),
         ("INDEXERD_MODEL_KEYS", "[" * 50_000, "model_keys"),
+        ("INDEXERD_MODEL_KEYS", "{" + ".".join("a" * 60_000) + "=1}", "model_keys"),
     ],
 )
 def test_a_faulty_variable_is_named_as_the_source(variable: str, value: str, key: str) -> None:
@@ -204,7 +206,12 @@ def test_a_variable_below_a_value_is_a_problem() -> None:
         (b"a = 1\na = 2", FILE),
         (b"\xff\xfe", FILE),
         (b"a = " + b"[" * 50_000, FILE),
-        (b".".join([b"a"] * 5000) + b" = 1", FILE),
+        (b".".join([b"a"] * 2000) + b" = 1", FILE),
+        (b".".join([b"a"] * 100_000) + b" = 1", FILE),
+        (b"[" + b".".join([b"a"] * 100_000) + b"]", FILE),
+        (b'x = """\n\'""", {' + b".".join([b"a"] * 100_000) + b" = 1}]", FILE),
+        (b"#" * (SIZE_MAX + 1), FILE),
+        (b" " * SIZE_MAX + b"{}", "/x/indexerd.json"),
         (b"{", "/x/indexerd.json"),
         (b"[1]", "/x/indexerd.json"),
         (b"null", "/x/indexerd.json"),
@@ -212,11 +219,24 @@ def test_a_variable_below_a_value_is_a_problem() -> None:
     ],
 )
 def test_a_file_that_cannot_be_read_at_all(data: bytes, path: str) -> None:
-    """C2: bad syntax, bad bytes and absurd depth are one problem, and never an exception."""
+    """C2: bad syntax, bad bytes, absurd depth and size are one problem, and never an exception.
+
+    Nor do they take memory and time without end: a key of 100,000 parts would take both.
+    """
     found = load(data, path, {})
 
     assert list(faults(found)) == [""]
     assert found.problems[0]["file"] == path
+
+
+def test_long_lists_on_one_line_are_read() -> None:
+    """C2: what is bounded is absurd: a thousand exclusions on a line, each with a dot, are not."""
+    globs = json.dumps([f"/home/*/project-{n}.git" for n in range(1000)])
+
+    found = toml(f"# {'.' * 200}\n[privacy]\nexclude = {globs}")
+
+    assert found.problems == ()
+    assert len(found.settings.privacy.exclude) == 1000
 
 
 def test_a_byte_order_mark_is_no_problem() -> None:

@@ -23,13 +23,24 @@ _UTF8 = ("utf-8", "utf8")
 
 
 def prepare() -> None:
-    """See to it that both streams are there, and that no character is one too many for them."""
+    """See to it that the streams are there, and that no character is one too many for them."""
+    _keep_numbers()
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # closed by whoever started us
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115 - pathlib costs its import; open until the end
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+
+
+def _keep_numbers(*, inheritable: bool = True) -> None:
+    """Give the numbers 0, 1 and 2 to nobody's file, where whoever started us closed them.
+
+    Our lock would get one of them else, and what a child or a library says would go into it.
+    """
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:  # noqa: PLR2004 - stderr's
+        os.set_inheritable(fd, inheritable)
+    os.close(fd)
 
 
 def guarded(work: Callable[[], int]) -> int:

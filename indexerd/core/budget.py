@@ -75,6 +75,14 @@ class Purse:
         elif ticket in self._booked and usd is not None:
             self.usd += float(usd) - self._booked.pop(ticket)
 
+    def withdraw(self, row: Mapping[str, Any]) -> None:
+        """Take back a reservation that could not be stored: its call is not made."""
+        booked = self._booked.pop(str(row["id"]), None)
+        if booked is not None:
+            self.calls -= 1
+            self.usd -= booked
+            self.unpriced -= row.get("usd") is None
+
     def turn_page(self, when: float) -> None:
         """Begin a new day's account, if `when` is in a later day than any before."""
         day = day_of(when)

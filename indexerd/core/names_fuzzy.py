@@ -83,7 +83,7 @@ class Nearness:
         """Index up to `keys` more names (all, if None); say whether all are in now."""
         upto = len(self._keys) if keys is None else min(len(self._keys), self._indexed + keys)
         for at in range(self._indexed, upto):
-            for word in set(_WORD.findall(self._keys[at])):
+            for word in dict.fromkeys(_WORD.findall(self._keys[at])):  # in order, in every run
                 held = self._words.get(word)
                 if held is not None:
                     held.append(at)
@@ -110,7 +110,7 @@ class Nearness:
         """For names that share words, or parts of words, with a folded reference: how much."""
         self.warm()
         similar: Counter[str] = Counter()
-        for word in set(_WORD.findall(ref)):
+        for word in dict.fromkeys(_WORD.findall(ref)):
             for gram in _grams(word):
                 similar.update(self._grams.get(gram, ()))
         counts: dict[int, int] = {}

@@ -316,6 +316,11 @@ class Catalog:
         with self._transaction() as db:
             return get_mark(db, session_id)
 
+    def mark_signs(self) -> dict[str, str]:
+        """The first word of every session's mark: what is before its first space."""
+        sql = "SELECT id, substr(mark, 1, instr(mark, ' ') - 1) FROM session WHERE mark NOT NULL"
+        return dict(self._ask(lambda db: db.execute(sql).fetchall()))
+
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         if self._writer is None:

@@ -28,6 +28,9 @@ TEXT_MAX = 65_536  # bytes of a message, or of a summary, that are indexed
 SESSION_SHIFT = 20
 MESSAGES_MAX = 1 << SESSION_SHIFT  # of a session; further ones are not found
 _MERGED = 200  # pages of an index that are merged at a time
+_LEVELS_MAX = 500  # of an index; SQLite takes one of more than 2,000 for damaged
+_STRUCTURE = 10  # the row of an index's own data that tells of its levels
+_VARINT_MORE = 0x80
 
 Message = tuple[str, str, str, str]  # entry id, role, timestamp, text
 
@@ -233,11 +236,16 @@ def forget(db: sqlite3.Connection, session_id: str) -> None:
 def scour(db: sqlite3.Connection, *, begin: bool) -> bool:
     """Merge a part of the indexes, so that words of what was dropped go; True: there is more.
 
-    SQLite keeps the words of dropped rows in its indexes until these are merged.
+    SQLite keeps the words of dropped rows in its indexes until these are merged. To begin that
+    adds a level to an index each time (before 3.43 without an end), and only to make the index
+    anew takes levels away. That is one step, but comes once in some hundred times.
     """
     more = False
     with _thoroughly(db):
         for table in ("about_words", "about_letters", "message_words"):
+            if begin and _levels(db, table) >= _LEVELS_MAX:
+                db.execute(f"INSERT INTO {table} ({table}) VALUES ('rebuild')")  # noqa: S608 - ours
+                continue
             before = db.total_changes
             db.execute(
                 f"INSERT INTO {table} ({table}, rank) VALUES ('merge', ?)",  # noqa: S608 - our names
@@ -245,6 +253,18 @@ def scour(db: sqlite3.Connection, *, begin: bool) -> bool:
             )
             more = more or db.total_changes - before > 1
     return more
+
+
+def _levels(db: sqlite3.Connection, table: str) -> int:
+    """How many levels an index has: the first number after its structure's four-byte cookie."""
+    sql = f"SELECT block FROM {table}_data WHERE id = ?"  # noqa: S608 - our own names
+    found = db.execute(sql, (_STRUCTURE,)).fetchone()
+    count = 0
+    for byte in found[0][4:] if found else b"":
+        count = count << 7 | byte & ~_VARINT_MORE
+        if not byte & _VARINT_MORE:
+            break
+    return count
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from indexerd.errors import SessionUnreadableError
 from indexerd.io.codex_names import Names
+from indexerd.io.metas import DIGEST_SUFFIX
 from indexerd.io.opencode_db import Database
 from indexerd.io.opencode_tree import Tree
 from indexerd.io.scan import Found, ScanResult, scan
@@ -41,7 +42,7 @@ class Census:
         self._clock = clock
         self.troubles: dict[str, str] = {}  # database -> why it cannot be read
         self.cures: dict[str, str] = {}  # the same -> what helps, where that is known
-        self._stores: list[Store] = []
+        self._metas: frozenset[str] = frozenset()
         self._held: dict[str, Database | Tree] = {}
         self._names: dict[str, Names] = {}
         self._looked: dict[str, float] = {}
@@ -49,7 +50,7 @@ class Census:
 
     def renew(self, stores: list[Store]) -> None:
         """The stores are these now."""
-        self._stores = stores
+        self._metas = frozenset(one.meta for one in stores)
         wanted = {one.sessions: one for one in stores if one.kind is not Kind.FILES}
         self._held = {
             path: self._held.get(path) or _holder(store) for path, store in wanted.items()
@@ -78,10 +79,9 @@ class Census:
     def scan(self, stores: list[Store]) -> ScanResult:
         """Every session of every store."""
         files = [one for one in stores if one.kind is Kind.FILES]
-        result = scan(
-            [one.sessions for one in files], suffix=SUFFIXES, skip=[one.meta for one in stores]
-        )
-        found, blind, missing = list(result.files), list(result.unreadable), list(result.missing)
+        result = scan([one.sessions for one in files], suffix=SUFFIXES)
+        found = [one for one in result.files if not self._is_ours(one.path)]
+        blind, missing = list(result.unreadable), list(result.missing)
         for path, held in self._held.items():
             place = path.rpartition("/")[0] if isinstance(held, Database) else path
             sessions = self._sessions(path)
@@ -100,6 +100,8 @@ class Census:
         names: dict[str, None] = {}
         for path in paths:
             where, _, name = path.rpartition("/")
+            if self._is_ours(path):
+                continue
             if path.endswith(SUFFIXES) and name != _INDEX:
                 made.paths.append(path)
             elif where in self._names:
@@ -114,6 +116,10 @@ class Census:
             self._looked[path] = now
             made.sessions += self._touched(path)
         return made
+
+    def _is_ours(self, path: str) -> bool:
+        """Whether a file among sessions is one of our digests: meta files may lie there, too."""
+        return path.endswith(DIGEST_SUFFIX) and path.rpartition("/")[0] in self._metas
 
     def _sessions(self, path: str) -> list[Found] | None:
         """All sessions of a database; None where it cannot be read."""

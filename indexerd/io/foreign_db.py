@@ -97,9 +97,11 @@ def opened(path: str) -> Iterator[sqlite3.Connection]:
     """
     before = files_of(path)
     still = _still(before)
+    _meant(path)
     try:
         db = _thread(os.getpid()).submit(_connect, path, still).result()
         with closing(db):
+            _meant(path)
             if files_of(path).main[:2] != before.main[:2]:
                 raise _torn("the database was replaced while it was opened")
             yield db
@@ -126,6 +128,12 @@ def reading(path: str, ask: Callable[[sqlite3.Connection], _T]) -> _T:
             time.sleep(PAUSE_SECONDS)
     with opened(path) as db:
         return ask(db)
+
+
+def _meant(path: str) -> None:
+    """Refuse a path of which a directory is a link by now (X4); SQLite itself follows links."""
+    if os.path.realpath(path) != path:
+        raise SessionUnreadableError("a directory on its path is a link")
 
 
 def _still(found: Files) -> bool:

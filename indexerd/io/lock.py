@@ -4,7 +4,8 @@
 let two processes hold two files of one name). The kernel frees it with its holder, kill -9
 included, so there is nothing stale to judge; the pid and the time in the file are only for the
 message, which stays readable when they are torn, missing or somebody else's. Whoever deletes the
-lock file under a running daemon can start a second one; the socket is the second guard.
+lock file under a running daemon can start a second one; the socket is the second guard, and the
+daemon looks whether its lock `stands`.
 
 A flock belongs to the open file, not to the process. A program that is exec'ed does not inherit
 it (O_CLOEXEC), and a child made by Python's own fork closes its copy at once. The hole that is
@@ -52,6 +53,19 @@ class Lock:
         self.path = path
         self._fd = fd
         _held.add(self)
+
+    def stands(self) -> bool:
+        """Whether the file of that name is still the one that is locked, as far as can be seen.
+
+        If not, a second process can take a lock of this name. Asks the disk.
+        """
+        try:
+            held, found = os.fstat(self._fd), self.path.lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError:
+            return True
+        return (held.st_dev, held.st_ino) == (found.st_dev, found.st_ino)
 
     def release(self) -> None:
         """Free the lock; a second call does nothing. The file stays, without its note."""

@@ -60,7 +60,7 @@ class ScanResult:
     files: list[Found]
     directories: int  # entered
     skipped: int  # links, pipes, sockets, devices, directories with the wanted suffix
-    unreadable: tuple[str, ...]  # the first MAX_NAMED of them
+    unreadable: tuple[str, ...]  # or too deep; the first MAX_NAMED of them
     missing: tuple[str, ...]
     refused: tuple[tuple[str, str], ...]
     partial: bool  # something was left out that no list here names: a bound was met
@@ -187,8 +187,11 @@ class _Walk:
             path, depth = stack.pop()
             if path in self._skip:
                 continue
-            if depth > MAX_DEPTH or len(self.files) >= MAX_FILES:
+            if len(self.files) >= MAX_FILES:
                 self.partial = True
+                continue
+            if depth > MAX_DEPTH:
+                self.deny(path)
                 continue
             try:
                 stack.extend([(inner, depth + 1) for inner in self._look(path)])

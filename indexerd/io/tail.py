@@ -1,10 +1,11 @@
 """Reading what was appended to a file, and nothing else.
 
 In: a path and the cursor of the last time (or None). Out: a `Read` with whole lines and the
-next cursor. The file is opened read-only, never through a symlink, never blocking on a FIFO,
-and closed again at once: thousands of sessions cost no descriptors. A reading is bounded, so
-that a huge file takes turns with the others; the partial line at its end is kept in memory by
-the caller's LineBuffer, and the cursor never points past a line that is not finished.
+next cursor. The file is opened read-only, never through a symlink, be it the last name of the
+path or a directory on the way, never blocking on a FIFO, and closed again at once: thousands of
+sessions cost no descriptors. A reading is bounded, so that a huge file takes turns with the
+others; the partial line at its end is kept in memory by the caller's LineBuffer, and the cursor
+never points past a line that is not finished.
 
 A cursor's fingerprints are taken from the very bytes that were handed out, never read a second
 time: a file rewritten between two reads would otherwise vouch for lines that it no longer holds.
@@ -37,6 +38,8 @@ PENDING_CHECKED = TAIL_BYTES  # of an unfinished line, before it is read on
 BUDGET = 16 * CHUNK  # bytes one reading takes before others get their turn
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_NO_LINKS = getattr(os, "O_NOFOLLOW_ANY", 0)  # macOS: one flag for all names of a path
+_STEP = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 
 
 @dataclass(slots=True)
@@ -55,10 +58,14 @@ class Read:
 
 
 @contextmanager
-def opened(path: str) -> Iterator[int]:
-    """A descriptor on a regular file; SessionUnreadableError for anything else."""
+def opened(path: str, *, own: bool = False) -> Iterator[int]:
+    """A descriptor on a regular file; SessionUnreadableError for anything else.
+
+    No name of the path may be a link (X4); of a file of our `own` only the last may not, as our
+    directories are where their user has put them.
+    """
     try:
-        fd = os.open(path, _FLAGS)
+        fd = os.open(path, _FLAGS) if own else _by_no_link(path)
     except FileNotFoundError:
         raise
     except OSError as bad:
@@ -69,6 +76,37 @@ def opened(path: str) -> Iterator[int]:
         yield fd
     finally:
         os.close(fd)
+
+
+def _by_no_link(path: str) -> int:
+    """Open a path as it is meant, whatever its directories have become since it was found.
+
+    Where the kernel says that the file is at that path, it is not reached by links. That costs
+    less than going step by step, which settles it where the kernel says something else.
+    """
+    if _NO_LINKS:
+        return os.open(path, _FLAGS | _NO_LINKS)
+    fd = os.open(path, _FLAGS)
+    try:
+        if os.readlink(f"/proc/self/fd/{fd}") == path:  # noqa: PTH115 - text with surrogate escapes
+            return fd
+    except OSError:
+        pass  # there is no /proc
+    os.close(fd)
+    return _step_by_step(path)
+
+
+def _step_by_step(path: str) -> int:
+    *way, name = path.split("/")
+    held = os.open("/" if path.startswith("/") else ".", _STEP)
+    try:
+        for one in filter(None, way):
+            inner = os.open(one, _STEP, dir_fd=held)
+            os.close(held)
+            held = inner
+        return os.open(name, _FLAGS, dir_fd=held)
+    finally:
+        os.close(held)
 
 
 def _errno(bad: OSError) -> str:
@@ -194,8 +232,13 @@ class Lines:
         self._fd = fd
 
     def at(self, offset: int, length: int) -> bytes:
-        """The bytes there; shorter when the file shrank meanwhile."""
-        return os.pread(self._fd, length, offset)
+        """The bytes there; shorter when the file shrank meanwhile. SessionUnreadableError."""
+        try:
+            return os.pread(self._fd, length, offset)
+        except OSError as bad:
+            raise SessionUnreadableError(
+                f"cannot read: {bad.strerror}", upstream=_errno(bad)
+            ) from None
 
 
 @contextmanager

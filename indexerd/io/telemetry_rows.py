@@ -61,7 +61,7 @@ def _lines(path: Path) -> Iterator[bytes]:
     left = READ_MAX
     for one in (path, path.with_name(f"{path.name}.1")):
         try:
-            with opened(str(one)) as fd:
+            with opened(str(one), own=True) as fd:
                 size = os.fstat(fd).st_size
                 yield from _backwards(fd, size, max(0, size - left))
         except (OSError, IndexerdError):

@@ -26,6 +26,7 @@ from indexerd.service.digests import Digests
 from indexerd.service.known import Known
 from indexerd.service.news import News
 from indexerd.service.reader import Reader
+from indexerd.service.runner import Failure
 from indexerd.settings import Settings
 
 TOPIC = "digest"  # of the ledger's notes
@@ -64,7 +65,7 @@ class AutoDigests:
         self._ready = ready
         self._since = since
         self.made: list[str] = []  # of this process: sessions
-        self.failed: dict[str, IndexerdError] = {}
+        self.failed: dict[str, Failure] = {}
         self._reminders = Reminders()
         self._failures: dict[str, int] = {}
         self._once = False
@@ -160,7 +161,7 @@ class AutoDigests:
             Event.DIGEST_FAILED, {"session": session_id, "reason": str(bad), "kind": bad.kind}
         )
         self._news.tell("digest.failed", session_id, told)
-        self.failed[session_id] = bad
+        self.failed[session_id] = Failure(bad.kind, bad.retryable)
         failures = self._failures.get(session_id, 0) + 1
         if bad.retryable and failures < FAILURES_MAX and not self._once:
             self._failures[session_id] = failures

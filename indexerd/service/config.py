@@ -1,12 +1,20 @@
-"""Reading the configuration file: the one place that opens it."""
+"""Reading the configuration file: the one place that opens it.
+
+A file that is too large, or no file (a pipe, a directory), is a problem and is not waited for.
+"""
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 from collections.abc import Mapping
+from pathlib import Path
 
 from indexerd.io import kept
 from indexerd.paths import Places
 from indexerd.settings import Loaded, Privacy, Redact, load
+from indexerd.settings.parsing import SIZE_MAX
 
 
 def read_config(places: Places, env: Mapping[str, str]) -> Loaded:
@@ -38,7 +46,7 @@ def _guarded(loaded: Loaded, privacy: Privacy, redact: Redact) -> Loaded:
 def _read(places: Places, env: Mapping[str, str]) -> Loaded:
     path = places.config_file
     try:
-        return load(path.read_bytes(), str(path), env)
+        return load(_bytes(path), str(path), env)
     except FileNotFoundError:
         loaded = load(None, str(path), env)
         why = "no such file"
@@ -49,3 +57,16 @@ def _read(places: Places, env: Mapping[str, str]) -> Loaded:
         why = bad.strerror or "unreadable"
     problem = {"file": str(path), "key": "", "message": why, "hint": "check --config"}
     return Loaded(loaded.settings, loaded.sources, (problem,))
+
+
+def _bytes(path: Path) -> bytes:
+    """What a file holds, or a device such as /dev/null; a little more than may be, at the most."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        mode = os.fstat(fd).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISCHR(mode)):
+            raise OSError(errno.EINVAL, "not a regular file")
+        with open(fd, "rb", closefd=False) as file:
+            return file.read(SIZE_MAX + 1)
+    finally:
+        os.close(fd)

@@ -42,6 +42,7 @@ from indexerd.service.api import Api
 from indexerd.service.companion import Companion
 from indexerd.service.config import read_config
 from indexerd.service.ending import Ending
+from indexerd.service.ground import Ground
 from indexerd.service.health import status
 from indexerd.service.indexing import Indexer
 from indexerd.service.library import Library
@@ -103,6 +104,7 @@ class Daemon:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._started = time.time()
         self._lock = hold(places.lock)
+        self._ground = Ground(self._lock)
         self.log = get_logger()
         self._reader = Reader()
         self._ending = Ending(self._overdue)
@@ -110,12 +112,7 @@ class Daemon:
         self._ledger = Ledger(places.ledger)
         self._catalog = Catalog.open(places.catalog)
         self.news = News(self.log, time.time)
-        self.treasury = Treasury(
-            Journal(places.budget),
-            self._settings,
-            time.time,
-            self.news.say,
-        )
+        self.treasury = Treasury(Journal(places.budget), self._settings, time.time, self.news.say)
         self.treasury.load()
         self._forgotten = Forgotten(places.state_dir)
         self._writer = GuardedWriter(self._forgotten)
@@ -204,7 +201,7 @@ class Daemon:
         )
 
     def _status(self) -> dict[str, Any]:
-        more = self.companion.problems()
+        more = [*self.companion.problems(), *self._ground.problems()]
         return status(self.pipeline, self.treasury, self._started, more)
 
     def _models(self) -> list[Model]:
@@ -343,8 +340,11 @@ class Daemon:
             except IndexerdError as bad:  # something stands in our place: tried again later
                 self.news.socket(str(bad))
             await asyncio.to_thread(pipeline.watch.tend)
+            reason = await asyncio.to_thread(self._ground.lost, time.time())
             if pipeline.watch.failing():
-                self.news.say(Event.WATCH_DEGRADED, {"reason": "the watcher keeps dying: ending"})
+                reason = "the watcher keeps dying: ending"
+            if reason:
+                self.news.say(Event.WATCH_DEGRADED, {"reason": reason})
                 failed.set()
             await asyncio.sleep(pause)
 

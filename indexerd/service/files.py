@@ -225,14 +225,14 @@ class Files:
                 if more:
                     again.append(path)
                 if amount >= BATCH_BYTES:
-                    self._memory.rest()
                     yield batch
                     batch, amount = [], 0
+                    self._memory.rest()  # the ledger never knows more than the catalog shows
             present = again
         for path in gone:
             batch += self._vanish(path)
-        self._memory.rest()
         yield batch
+        self._memory.rest()
 
     def recount(self, session_id: str) -> Change | None:
         """Make a session's card anew, where its meta file or its agent's name for it changed."""
@@ -266,12 +266,12 @@ class Files:
             verdict, size, more = self._read(file)
             if more or (verdict is Verdict.SAME and not (moved or file.unreadable)):
                 return [], size, more
-            file.unreadable, file.aside = "", None
+            file.healed()
             return self._deal(file, verdict), size, False
         except FileNotFoundError:
             return self._vanish(path), 0, False
         except IndexerdError as bad:
-            file.unreadable = str(bad)
+            file.failed(bad)
         except Exception as bug:  # noqa: BLE001 - one odd file must not end the daemon (V7)
             self._set_aside(file, bug)
         return [], 0, False

@@ -29,7 +29,9 @@ from indexerd.io.writer import Conflict, MetaWriter
 from indexerd.llm.base import Finish, Model
 from indexerd.meta import FIRST_MESSAGE_MAX, SCHEMA_VERSION, Metadata, MetaFile, Usage
 from indexerd.service.calls import ATTEMPTS, Called, Spent, booked, first_of, redactor
+from indexerd.service.known import Setback
 from indexerd.service.library import Library
+from indexerd.service.resting import rest
 from indexerd.service.snapshot import Snapshot, take
 from indexerd.service.treasury import Treasury
 from indexerd.settings import Settings
@@ -118,6 +120,12 @@ class Indexer:
         found, model = await first_of(models, lambda model: self._attempts(run, model, settings))
         meta = _meta_file(run, found, model, self._clock())
         return await self._write(session_id, _Held(run.snap, meta, run.spent.usd))
+
+    def rest(self, session_id: str, models: list[Model], setback: Setback) -> float:
+        """Seconds until a run is worth a try; 0 where it is, or has only to be written."""
+        if session_id in self._held:
+            return 0.0
+        return rest(self._treasury, models, setback, self._clock())
 
     def drop(self, session_id: str) -> None:
         """Forget an answer that could not be written yet."""

@@ -22,7 +22,7 @@ from indexerd.io.catalog import Catalog, SearchText
 from indexerd.io.census import Census
 from indexerd.io.ledger import Ledger
 from indexerd.io.scan import ScanResult
-from indexerd.io.stores import Store
+from indexerd.io.stores import SUFFIXES, Store
 from indexerd.meta import MetaFile
 from indexerd.paths import within
 from indexerd.service.files import Change, Files
@@ -97,8 +97,7 @@ class Library:
         if self.catalog.rebuilt:
             ids = {card.session_id for card in cards} | set(self.shelf.ids())
             self._show(ids)
-            newest = sorted(cards, key=lambda one: -one.modified_ms)
-            self.texts.want(card.session_id for card in newest)
+        self.texts.resume(sorted(cards, key=lambda one: -one.modified_ms))
         return [Update(card.session_id, card, self.shelf.brief(card.session_id)) for card in cards]
 
     def stores(self) -> list[Store]:
@@ -168,12 +167,10 @@ class Library:
         metas, sessions = [], []
         places = {store.meta for store in self._stores}
         for path in paths:
-            if path.rpartition("/")[0] in places:
-                session_id = self.shelf.touched(path)
-                if session_id:
-                    metas.append(session_id)
-            else:
+            if path.rpartition("/")[0] not in places or path.endswith(SUFFIXES):
                 sessions.append(path)
+            elif session_id := self.shelf.touched(path):
+                metas.append(session_id)
         yield self._metas_changed(metas)
         found = self.census.hinted(sessions)
         yield self._retitled(found.titled)
@@ -339,8 +336,12 @@ class Library:
     # -- the ledger ----------------------------------------------------------------------
 
     def checkpoint(self) -> None:
-        """Make what was read survive a crash; raises StateError where something is owed still."""
-        self.files.checkpoint()
+        """Make what was read survive a crash; raises StateError where something is owed still.
+
+        A file is read again after a crash as long as the catalog does not show what was read.
+        """
+        if self._bad is None:
+            self.files.checkpoint()
         self.shelf.checkpoint()
         if self.trouble is not None:
             raise self.trouble

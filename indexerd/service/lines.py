@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
-from indexerd.agents.lines import parse
-from indexerd.core.lines import LINE_MAX
+from indexerd.agents.lines import parse, shortened
+from indexerd.core.lines import LINE_MAX, READ_MAX
 from indexerd.core.session import SessionState
 from indexerd.errors import SessionUnreadableError
 from indexerd.io.source import Lines
 from indexerd.io.sources import source_of
+
+# Bytes that are read at a time of a line too long to be held, kept of all of it, and of one string.
+PIECE, BRIEF, STRING = 1024 * 1024, 1024 * 1024, 256 * 1024
 
 
 class SessionLines:
@@ -34,27 +37,50 @@ class SessionLines:
         borrowed may go, and the session's own lines are read all the same. Nor where a line was
         taken in by its two ends, and is no JSON between them: no reading anew can mend that.
         """
-        line = self._line(row)
+        line = self._line(row, READ_MAX)
         if len(line) > LINE_MAX and self._state.strict and not _is_object(line):
             return b""
         return line
 
-    def _line(self, row: int) -> bytes:
+    def brief(self, row: int) -> bytes:
+        """The same in little memory: of a line too long to be held, long strings lose their ends.
+
+        For what reads lines that nobody asked for (F8). It is JSON, or nothing.
+        """
+        if self._state.lengths[row] <= LINE_MAX:
+            return self.row(row)
+        line = shortened(self._pieces(row), BRIEF, STRING)
+        return line if _is_object(line) else b""
+
+    def _pieces(self, row: int) -> Iterator[bytes]:
+        for start in range(0, self._state.lengths[row], PIECE):
+            piece = self._line(row, PIECE, start)
+            yield piece
+            if len(piece) != PIECE:  # its end; or a message out of a database, which is whole
+                return
+
+    def _line(self, row: int, most: int, start: int = 0) -> bytes:
         state = self._state
-        offset, length = state.offsets[row], state.lengths[row]
-        if not length:
+        offset, length = state.offsets[row] + start, min(state.lengths[row] - start, most)
+        if length <= 0:
             return b""
         file = state.file_of(row)
         if file == state.file:
-            return self._lines(file, file).at(offset, length)
+            return self._at(file, file, offset, length)
         if file in self._lost:
             return b""
         try:
-            line = self._lines(file, self._where(file)).at(offset, length)
+            line = self._at(file, self._where(file), offset, length)
         except SessionUnreadableError:
             self._lost.add(file)
             return b""
         return line if len(line) == length else b""
+
+    def _at(self, file: str, place: str, offset: int, length: int) -> bytes:
+        try:
+            return self._lines(file, place).at(offset, length)
+        except OSError as bad:
+            raise SessionUnreadableError(f"cannot read: {bad.strerror}") from None
 
     def _lines(self, file: str, place: str) -> Lines:
         lines = self._open.get(file)
@@ -78,7 +104,8 @@ def session_lines(
 ) -> Iterator[SessionLines]:
     """Open a session for reading single lines. `where` knows files that were moved since.
 
-    SessionUnreadableError, when a line is asked for, when the session's own file is gone.
+    SessionUnreadableError, when a line is asked for, when the session's own file is gone, or its
+    disk fails.
     """
     with ExitStack() as stack:
         yield SessionLines(agent, state, where, stack)

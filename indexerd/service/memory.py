@@ -7,6 +7,8 @@ the ledger takes nothing, a state stays awake until it does (A3).
 
 from __future__ import annotations
 
+import errno
+import os
 from collections import OrderedDict
 from collections.abc import Iterable
 from functools import partial
@@ -15,13 +17,39 @@ from typing import Any
 from indexerd.core.card import Card, pack
 from indexerd.core.cursor import Cursor, Look, Verdict, glance
 from indexerd.core.session import SessionState
-from indexerd.errors import StateError
+from indexerd.errors import IndexerdError, StateError
 from indexerd.io.ledger import Ledger
 from indexerd.io.sources import PLAIN, ZST, source_of
 from indexerd.service.owing import Owing
 
 STATES_KEPT = 48  # sessions whose tree stays in memory
 ROWS_KEPT = 400_000  # and entries of all these together
+REST_MAX = 16  # scans, eight minutes as they are set by default
+
+# What a disk says that fails, a network's too; a mode that is wrong costs no time to find out.
+_DISK = {os.strerror(one) for one in (errno.EIO, errno.ENXIO, errno.ESTALE, errno.ETIMEDOUT)}
+
+
+class Rest:
+    """How long a file is left alone whose disk fails: 1 scan, 2, 4, …, while it is what it was.
+
+    A try may hold up the one thread that reads for half a minute (F21).
+    """
+
+    def __init__(self) -> None:
+        self._as_it_was: Look | None = None
+        self._scans = self._left = 0
+
+    def begin(self, look: Look | None) -> None:
+        """A try failed; None where there is no rest: the next scan tries again."""
+        again = look is not None and look == self._as_it_was
+        self._scans = min(2 * self._scans, REST_MAX) if again else 1
+        self._as_it_was, self._left = look, self._scans
+
+    def ends(self, seen: Look) -> bool:
+        """Another scan has come; whether the file is to be tried now."""
+        self._left -= 1
+        return self._left <= 0 or seen != self._as_it_was
 
 
 class Tracked:
@@ -44,6 +72,7 @@ class Tracked:
         self.session_id = ""  # of such a session: it may be remembered again
         self.passed: Look | None = None  # as it was when its session was found to be excluded
         self.unreadable = ""  # for now
+        self._rest = Rest()
         self.problem = ""  # until it changes
         self.aside: Look | None = None  # as it was when it provoked a defect
 
@@ -57,10 +86,21 @@ class Tracked:
         return cursor is not None and glance(cursor, seen) is Verdict.SAME
 
     def differs(self, seen: Look) -> bool:
-        """Whether the file, as it was seen, is to be looked at."""
+        """Whether the file, as a scan saw it, is to be looked at. Asked once a scan."""
         if self.aside == seen or (self.excluded and self.passed in (None, seen)):
             return False
-        return self.excluded or bool(self.unreadable) or not self.stands_at(seen)
+        if self.unreadable:
+            return self._rest.ends(seen)
+        return self.excluded or not self.stands_at(seen)
+
+    def failed(self, bad: IndexerdError) -> None:
+        """Reading failed: the next scans leave the file alone, if it is the disk that fails."""
+        self.unreadable = str(bad)
+        self._rest.begin(self.look() if bad.upstream in _DISK else None)
+
+    def healed(self) -> None:
+        """Reading went well."""
+        self.unreadable, self.aside, self._rest = "", None, Rest()
 
     def begin_anew(self) -> None:
         """Forget what was read: the next reading begins at the start."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from indexerd.core.policy import Limits, Wait, decide
-from indexerd.errors import IndexerdError
 from indexerd.service.auto_digest import AutoDigests
 from indexerd.service.indexing import Done
 from indexerd.service.pipeline import Pipeline
+from indexerd.service.runner import Failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def _waiting(pipeline: Pipeline) -> list[tuple[str, Wait]]:
 def _report(pipeline: Pipeline, digests: AutoDigests) -> Report:
     indexed, failed = [], []
     for session_id, outcome in pipeline.runner.outcomes.items():
-        if isinstance(outcome, IndexerdError):
+        if isinstance(outcome, Failure):
             failed.append((session_id, outcome.kind, outcome.retryable))
         elif not outcome.adopted:
             indexed.append(outcome)

@@ -1,10 +1,11 @@
 """Small writes into the ledger that may have to wait until it can be written again.
 
-In: paths to be forgotten and notes to be kept. Each is written at once; where that fails (a full
-disk, another's lock), it is owed, `trouble` says why, and whoever asked goes on: what was read of
-a session must not depend on whether our own cache takes it (A3). While there is trouble nothing is
-tried but by `settle`: each try may have to wait for a lock. What is owed is written in its order
-of time before anything newer. A crash before that costs a reading. One thread uses this.
+In: paths to be forgotten and notes to be kept. A note is written at once, with the paths before
+it; where that fails (a full disk, another's lock), it is owed, `trouble` says why, and whoever
+asked goes on: what was read of a session must not depend on whether our own cache takes it (A3).
+While there is trouble nothing is tried but by `settle`: each try may have to wait for a lock. What
+is owed is written in its order of time before anything newer. A crash before that costs a reading.
+One thread uses this.
 """
 
 from __future__ import annotations
@@ -33,9 +34,8 @@ class Owing:
         return path in self._gone
 
     def forget(self, paths: Iterable[str]) -> None:
-        """Drop files."""
+        """Drop files, with the next write: not before the catalog shows that they are gone."""
         self._gone |= dict.fromkeys(paths)
-        self.write()
 
     def note(self, topic: str, key: str, value: bytes | None) -> None:
         """Keep a small value under a topic; None drops it."""

@@ -90,6 +90,7 @@ class Pipeline:
         )
         self._reminders = Reminders()
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._lasting = False  # what is not done now is done later: not in `run --once`
 
     @property
     def settings(self) -> Settings:
@@ -115,6 +116,7 @@ class Pipeline:
 
     async def run(self) -> None:
         """Run until cancelled."""
+        self._lasting = True
         await self.start()
         try:
             async with asyncio.TaskGroup() as group:
@@ -256,10 +258,20 @@ class Pipeline:
         session_id, forced = known.card.session_id, known.forced is not None
         if self.library.files.exclusions.forbid(known.card):
             return
-        if forced or self._takers(known):
+        if forced or (self._takers(known) and not self._held(known)):
             self.news.say(Event.INDEX_QUEUED, {"session": session_id, "reason": why})
             self.jobs.offer(Job(session_id, why, known.card.modified_ms, forced))
             self._pump()
+
+    def _held(self, known: Known) -> bool:
+        """Whether no model would be asked yet: then the session waits for that."""
+        if known.forced is not None or not self._lasting:
+            return False
+        session_id, takers = known.card.session_id, self._takers(known)
+        seconds = self.runner.indexer.rest(session_id, takers, known.setback)
+        if seconds > 0:
+            self._wait(known, self.now() + seconds)
+        return seconds > 0
 
     def _takers(self, known: Known) -> list[Model]:
         """The models that may take a session by itself: an old one stays on this machine."""
@@ -293,6 +305,10 @@ class Pipeline:
     def _pump(self) -> None:
         """Start what has its turn and finds room."""
         while (job := self.jobs.take()) is not None:
+            known = self.known.get(job.session_id)
+            if known is not None and self._held(known):
+                self.jobs.done(job.session_id)
+                continue
             self._running[job.session_id] = asyncio.create_task(self._job(job))
 
     async def _job(self, job: Job) -> None:
@@ -300,8 +316,12 @@ class Pipeline:
         known = self.known.get(session_id)
         try:
             if known is not None:
+                began = self.now()
                 usable = self.models.available() if job.forced else self._takers(known)
-                self._take(await self.runner.run(known, job, self.settings, usable))
+                updates = await self.runner.run(known, job, self.settings, usable)
+                if updates:  # what came meanwhile waits anew, not since before this run (W10)
+                    known.open_since = began
+                self._take(updates)
         finally:
             self.jobs.done(session_id)
             self._running.pop(session_id, None)

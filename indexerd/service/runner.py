@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -27,6 +28,14 @@ TOPIC = "retry"
 _UNTIL_RELOAD = frozenset({"model_unavailable", "budget_exhausted"})
 
 
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """How a run failed. The error itself is not kept: its traceback holds what was sent."""
+
+    kind: str
+    retryable: bool
+
+
 class Runner:
     """Runs jobs; several may be under way."""
 
@@ -40,7 +49,7 @@ class Runner:
         clock: Callable[[], float],
     ) -> None:
         self.indexer = indexer
-        self.outcomes: dict[str, Done | IndexerdError] = {}  # of this process, newest per session
+        self.outcomes: dict[str, Done | Failure] = {}  # of this process, newest per session
         self._library = library
         self._news = news
         self._read = read
@@ -62,6 +71,7 @@ class Runner:
 
     def remember(self, known: Known) -> None:
         """A session went; should it come back, its setback is still known."""
+        self.outcomes.pop(known.card.session_id, None)
         if known.setback != Setback():
             self._setbacks[known.card.session_id] = known.setback
 
@@ -122,7 +132,7 @@ class Runner:
             await self._read(self._library.ledger.note, TOPIC, session_id, None)
 
     async def _failed(self, known: Known, error: IndexerdError) -> None:
-        self.outcomes[known.card.session_id] = error
+        self.outcomes[known.card.session_id] = Failure(error.kind, error.retryable)
         setback = after(known.setback, error, known.card.new_users, self._clock())
         await self._keep(known, setback)
         self._news.failed(known, error, setback.retry_at)

@@ -215,7 +215,7 @@ def _newest_first(
     for row in state.up(state.leaf):
         old = old or row == told
         role = _ROLES.get(state.kind(row))
-        line = lines.row(row) if role else b""
+        line = lines.brief(row) if role else b""
         if role and line:
             text = own_words(read(line, state.id(row)).text)
             if text:

@@ -3,7 +3,8 @@
 Both come from the same lines, so a line is parsed once for the two. Words are those of every
 branch; deeds (files, tools, tokens) are those of the current path alone (S1.13): where that is
 not what was gathered, with more at its end, they are gathered anew. How far both have come is
-kept with the session in the catalog, in one transaction with what was found there. Each step is
+kept with the session in the catalog, in one transaction with what was found there; a sign of all
+that is read is kept with it, so that a start finds what the last process left. Each step is
 bounded, in lines and in bytes: redacting is slow, and the thread that does it is everybody's (F9).
 """
 
@@ -52,9 +53,9 @@ class Progress(msgspec.Struct, array_like=True):
     own_ms: int = 0  # entries older than this were copied from another session
     done: Deeds = msgspec.field(default_factory=Deeds)
 
-    def pack(self) -> str:
-        """As the catalog keeps it."""
-        return base64.b85encode(_encode(self)).decode("ascii")
+    def pack(self, sign: str) -> str:
+        """As the catalog keeps it, behind a sign of what is read."""
+        return f"{sign} {base64.b85encode(_encode(self)).decode('ascii')}"
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -81,6 +82,11 @@ class Texts:
     def want(self, session_ids: Iterable[str]) -> None:
         """Something was appended to these sessions."""
         self._unread |= dict.fromkeys(session_ids)
+
+    def resume(self, cards: Iterable[Card]) -> None:
+        """After a start: whatever was not all read when the last process ended."""
+        signs = self._catalog.mark_signs()
+        self.want(one.session_id for one in cards if signs.get(one.session_id) != _sign(one))
 
     @property
     def unread(self) -> int:
@@ -119,10 +125,10 @@ class Texts:
         held.last_word = state.id(held.words - 1) if held.words else ""
         held.last_deed = state.id(path[held.deeds - 1]) if held.deeds else ""
         held.seal = _seal(path[: held.deeds])
-        self._keep(session_id, said, held)
+        self._keep(session_id, said, held, _sign(card) if part.last else "")
         return part.last
 
-    def _keep(self, session_id: str, said: list[Entry], progress: Progress) -> None:
+    def _keep(self, session_id: str, said: list[Entry], progress: Progress, sign: str) -> None:
         words = [
             (
                 one.id,
@@ -134,7 +140,7 @@ class Texts:
             if one.text
         ]
         with self._catalog.batch():
-            self._catalog.add_messages(session_id, words, mark=progress.pack())
+            self._catalog.add_messages(session_id, words, mark=progress.pack(sign))
             self._publish(session_id, progress.done.facts())
 
     def _progress(
@@ -143,7 +149,8 @@ class Texts:
         """What was read so far, as far as it still holds."""
         held = Progress(own_ms=own_ms)
         with suppress(msgspec.DecodeError, ValueError):
-            held = _decode(base64.b85decode(self._catalog.messages_mark(session_id) or ""))
+            mark = self._catalog.messages_mark(session_id) or ""
+            held = _decode(base64.b85decode(mark.rpartition(" ")[2]))
         if held.words and not _stands(state, held.words - 1, held.last_word):
             self._catalog.drop_messages(session_id)
             return Progress(own_ms=own_ms)
@@ -200,6 +207,12 @@ def _few(state: SessionState, rows: list[int], limit: int) -> int:
     return min(limit, len(rows))
 
 
+def _sign(card: Card) -> str:
+    """The same for sessions with the same entries and the same leaf, so that it tells all read."""
+    told = f"{card.session_id}\0{card.leaf_id}\0{card.path}"
+    return f"{card.rows:x}-{blake2b(told.encode('utf-8', 'replace'), digest_size=8).hexdigest()}"
+
+
 def _own_ms(card: Card) -> int:
     """When a session began that may hold copies of another's entries, which are older."""
     came_from = card.parent or card.parent_id or card.first
@@ -245,9 +258,9 @@ def _entries(
     """Read these rows in full; a line that is no entry any more is passed over."""
     read = ADAPTERS[card.agent].read
     for row in rows:
-        line = lines.row(row)
+        line = lines.brief(row)
         if not line:
-            continue  # oversized: its text is not kept
+            continue  # far too long, or no JSON: its text is not kept
         try:
             yield row, _light(read(line, state.id(row)))
         except ValueError:

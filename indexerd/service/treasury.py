@@ -39,6 +39,7 @@ from indexerd.settings import Settings
 
 BYTES_PER_TOKEN = 3.0  # of English and code 3.6 is usual: this errs upwards
 OVERHEAD_TOKENS = 500  # schema and framing
+UNWRITTEN = 300.0  # seconds until the books are tried again
 FULL_SECONDS, PASSING_SECONDS = 3600.0, 60.0  # from one word of a cap that is reached to the next
 _LAST_MOMENT, _MANY = 253_402_300_800.0, 1_000_000  # of what was stored; beyond is no row of ours
 _Kept = tuple[int, int, float]  # failures, opened, until
@@ -160,7 +161,9 @@ class Treasury:
             await asyncio.to_thread(self._journal.append, row)
         except OSError as bad:
             self.breakers[provider].abandon()
-            raise BudgetError(f"the books cannot be written: {bad.strerror}") from None
+            self.purse.withdraw(row)
+            told = f"the books cannot be written: {bad.strerror}"
+            raise BudgetError(told, retry_after=UNWRITTEN) from None
         self._pending[ticket.id] = ticket
         self._notify(Event.BUDGET_RESERVED, {"model": model.key, "cost_usd": usd})
         return ticket

@@ -253,3 +253,29 @@ def test_real_files_branch_at_every_tip(number: int) -> None:
             found = context_of(new, reader(new, made))
             expected = context_of(view, reader(view, data))
             assert expected == found, file
+
+
+def test_half_a_character_and_a_bad_index_are_written_as_they_can_be() -> None:
+    """What no UTF-8 can say is escaped; an index that is none keeps nothing from anywhere."""
+    held = {
+        "type": "session",
+        "id": "s1",
+        "timestamp": "2026-01-01T00:00:00.000Z",
+        "cwd": "/w",
+    }
+    old = line(**held) + b"".join(
+        [
+            line(type="message", timestamp=NOW, message={"role": "user", "content": "one"}),
+            line(type="compaction", timestamp=NOW, summary="S", firstKeptEntryIndex="two"),
+            line(type="compaction", timestamp=NOW, summary="S", firstKeptEntryIndex=1),
+            line(type="compaction", timestamp=NOW, summary="S", firstKeptEntryIndex=9),
+        ]
+    )
+    state = state_of(old)
+    made = parsed(branch(old))
+    kept = [(one.get("firstKeptEntryIndex"), one.get("firstKeptEntryId")) for one in made[2:]]
+    assert kept == [("two", None), (None, state.id(0)), (None, None)]
+    half = Origin("new", NOW, "/w\ud800", "/old.jsonl", 3)
+    (header,) = branch_lines(half, [], [], counter())
+    assert json.loads(header)["cwd"] == "/w\ud800"
+    assert b"\\ud800" in header

@@ -386,9 +386,9 @@ def test_user_patterns_find_whole_secrets_in_long_lines(at: int, length: int) ->
     assert found.text == "x" * at + "[redacted:custom]" + "x" * 3000
 
 
-@pytest.mark.parametrize("pattern", ["(", "a*", "(a+)+", "((ab)*c?)*x", "(?:x[)]{2,})*y", "x|"])
+@pytest.mark.parametrize("pattern", ["(", "a*", "(a+)+b", "((ab)*c?)*x", "(a|a)*b", "x|", "[[a]"])
 def test_a_dangerous_user_pattern_is_refused(pattern: str) -> None:
-    """X6: no regular expression, fits everything, or repeats a repetition: a config error."""
+    """X6: no regular expression, fits everything, or takes endless time: a config error."""
     with pytest.raises(ConfigError) as caught:
         compile_extra(["fine", pattern])
 
@@ -396,10 +396,10 @@ def test_a_dangerous_user_pattern_is_refused(pattern: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "pattern", ["a+b*", "(?:ab)+", r"(\+)+", "([*+])+", r"(a|b){2,3}c", "x(?:y+)?"]
+    "pattern", ["a+b*", "(?:ab)+", r"(\+)+", "(?:x[)]{2,})*y", r"(a|b){2,3}c", "x(?:y+)?"]
 )
 def test_an_ordinary_user_pattern_is_taken(pattern: str) -> None:
-    """X6: repetition as such is fine; a star in a class or behind a backslash is none."""
+    """X6: repetition as such is fine, also of what repeats, where the text leaves one way."""
     assert compile_extra([pattern]) == (re.compile(pattern),)
 
 

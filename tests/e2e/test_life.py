@@ -49,6 +49,30 @@ def test_signals_end_reload_and_clean_up(world: World) -> None:
         assert world.call("status")["state"] == "ok"
 
 
+def test_a_bad_file_at_a_reload_leaves_the_old_values_in_force(world: World) -> None:
+    """C3: what was excluded stays so, thresholds stay, whatever the bad file says beside its error.
+
+    The reload is over when the log has named the error; what comes after it is judged by the old.
+    """
+    world.config.parent.mkdir(parents=True)
+    world.config.write_text('min_new_user_messages = 3\n[privacy]\nexclude = ["/secret"]\n')
+    with world.daemon() as process:
+        world.config.write_text("min_new_user_messages = 1\nnonsense = 1\n")
+        process.send_signal(signal.SIGHUP)
+        log = world.state / "log.jsonl"
+        until(lambda: "config.invalid" in log.read_text(), "the complaint")
+        hidden, small = world.session(turns=4, cwd="/secret"), world.session(turns=2)
+        shown = world.session(turns=3)
+        world.wait_meta(shown.id)
+        until(lambda: world.row(small.id), "the small one")
+        assert (world.meta(small.id), world.row(hidden.id)) == (None, {})
+        assert world.call("status")["state"] == "ok"
+        world.config.write_text("min_new_user_messages = 1\n")  # put right, it is taken
+        process.send_signal(signal.SIGHUP)
+        for one in (small, hidden):
+            world.wait_meta(one.id)
+
+
 def test_a_bad_configuration_keeps_lookups_alive(world: World) -> None:
     """S0.26, V3: errors are listed, nothing is indexed, lookups work; `config check` says 78."""
     world.config.parent.mkdir(parents=True)

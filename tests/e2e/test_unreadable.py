@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from indexerd.core.lines import READ_MAX
 from tests.e2e.world import Session, World, until
 
 pytestmark = pytest.mark.faults
@@ -87,14 +88,28 @@ def counted(world: World, session: Session, number: int) -> bool:
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
-def test_a_line_of_100_mb_costs_no_memory(world: World) -> None:
-    """F8: it is passed over piece by piece, and the lines after it count."""
+@pytest.mark.parametrize("size", [100_000_000, 50_000_000, 9_000_000])
+def test_a_line_of_100_mb_costs_no_memory(world: World, size: int) -> None:
+    """F8: it is passed over piece by piece, and the lines after it count.
+
+    Of one that may be read in full when it is asked for, search and a model have the beginning.
+    """
     world.env["INDEXERD_MIN_NEW_USER_MESSAGES"] = "1000"
     session = world.session(turns=4)
     with world.daemon() as process:
         until(partial(counted, world, session, 4), "the session")
+        until(partial(found, world, "adjust widget"), "its words")
         before = peak(process.pid)
-        session.say("assistant", "x" * 100_000_000)
-        session.turn()
+        session.say("assistant", "A zeppelin. \u0001\U0001f6a2 " + "x" * size)
+        session.turn("Where does the gondola hang?")
         until(partial(counted, world, session, 5), "what comes after")
+        until(partial(found, world, "gondola"), "its words")
+        assert found(world, "zeppelin") is (size <= READ_MAX)
+        done = world.call("index", ref=session.id, force=True, wait=True)
+        assert done["status"] == "indexed"
         assert peak(process.pid) - before < 64
+
+
+def found(world: World, word: str) -> bool:
+    """Whether search finds a word."""
+    return bool(world.call("search", query=word)["hits"])

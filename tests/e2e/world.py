@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -149,11 +149,16 @@ class World:
         return json.loads(text) if "--json" in argv else text
 
     @contextmanager
-    def daemon(self, *argv: str, ready: bool = True) -> Iterator[subprocess.Popen[bytes]]:
-        """A running daemon; ended, and its exit code checked, when the block ends."""
+    def daemon(
+        self, *argv: str, ready: bool = True, under: Sequence[str] = ()
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        """A running daemon; ended, and its exit code checked, when the block ends.
+
+        `under`: a command that becomes the daemon, which is given to it as further words.
+        """
         log = (self.root / "stderr").open("ab")
         process = subprocess.Popen(
-            [sys.executable, "-m", "indexerd", "run", *argv],
+            [*under, sys.executable, "-m", "indexerd", "run", *argv],
             env=self.env,
             stderr=log,
             cwd=self.root,

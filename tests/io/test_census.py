@@ -143,3 +143,18 @@ def test_names_that_were_taken_back_are_empty(world: World) -> None:
     assert world.census.retitled() == {"t"}
     titles = [world.census.title(agent, one) for agent, one in (("codex", "t"), ("codex", "u"))]
     assert (titles, world.census.title("claude", "c")) == (["", None], None)
+
+
+def test_meta_files_may_lie_among_sessions(world: World) -> None:
+    """C6: a digest of ours is no session, and the sessions in its directory are not passed over."""
+    place = world.codex / "sessions"
+    world.stores = [Store("codex", str(place), str(place), beside=str(world.codex))]
+    world.census.renew(world.stores)
+    names = ("a.jsonl", "a.meta.json", "a.digest.jsonl")
+    for name in names:
+        (place / name).touch()
+
+    found = world.census.scan(world.stores).files
+    assert [Path(one.path).name for one in found if one.path.startswith(str(place))] == ["a.jsonl"]
+    hinted = world.census.hinted([str(place / name) for name in names])
+    assert hinted.paths == [str(place / "a.jsonl")]

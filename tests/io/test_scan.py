@@ -252,7 +252,8 @@ def test_depth_is_bounded(tmp_path):
     assert (paths(result), result.partial) == ({path}, False)
     touch(deepest / "d" / "s.jsonl")
     result = scan([str(tmp_path)])
-    assert (paths(result), result.partial) == ({path}, True)
+    assert (paths(result), result.unreadable) == ({path}, (str(deepest / "d"),))
+    assert not result.partial  # it is known what was not seen, and all else that is gone is gone
 
 
 def test_numbers_are_bounded(tmp_path, monkeypatch):

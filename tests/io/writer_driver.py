@@ -7,7 +7,8 @@ One JSON document a line:
     {"start": JOB}  ->  {"pid": N}                        the child runs, or stands still ("stop")
     {"wait": N}     ->  {"status": S, "result": ...}      S as of waitpid; result null if killed
 
-A JOB has `do` (the name of a function here), `dir`, and what that function takes.
+A JOB has `do` (the name of a function here, or of one that another driver hands to `main`), `dir`,
+and what that function takes.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +50,7 @@ SYSCALLS = (
     "renameat2",
     "unlinkat",
 )
+Jobs = Mapping[str, Callable[[dict[str, Any]], Any]]
 SESSION = "4f6c0a52-6f0e-4c0e-9d54-2d5f3f0a0001"
 
 
@@ -87,10 +90,11 @@ def assert_intact(directory: Path, generation: int = 0) -> None:
 class Driver:
     """The driver process: forks a child a job, each of which can be traced and killed."""
 
-    def __init__(self, *under: str) -> None:
+    def __init__(self, *under: str, script: str = __file__) -> None:
+        """`under`: what the process runs under; `script`: a file that calls `main` as this does."""
         self.running: set[int] = set()
         self.process = subprocess.Popen(
-            [*under, sys.executable, __file__],
+            [*under, sys.executable, script],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -124,7 +128,12 @@ class Driver:
         return answer["result"]
 
     def traced(
-        self, inject: str | None, do: str, directory: Path, **job: Any
+        self,
+        inject: str | None,
+        do: str,
+        directory: Path,
+        calls: Sequence[str] = SYSCALLS,
+        **job: Any,
     ) -> tuple[dict[str, Any], list[str]]:
         """Run a job under strace, with one injection; return its end and its system calls."""
         import pytest  # here, so that the driver itself starts without it
@@ -133,8 +142,8 @@ class Driver:
             pytest.skip("strace is not installed")
         pid = self.start(do, directory, stop=True, **job)
         with tempfile.NamedTemporaryFile("r") as log:
-            calls = ",".join(f"?{name}" for name in SYSCALLS)
-            command = [STRACE, "-p", str(pid), "-o", log.name, "-e", f"trace={calls}"]
+            traced = ",".join(f"?{name}" for name in calls)
+            command = [STRACE, "-p", str(pid), "-o", log.name, "-e", f"trace={traced}"]
             command += ["-s", "500", *(["-e", f"inject={inject}"] if inject else [])]
             tracer = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
             assert tracer.stderr is not None
@@ -234,7 +243,7 @@ def grow(job: dict[str, Any]) -> int:
     return len(conflicts)
 
 
-def start(job: dict[str, Any]) -> tuple[int, int]:
+def start(job: dict[str, Any], jobs: Jobs) -> tuple[int, int]:
     """Fork a child for a job; return its pid and the pipe that its result comes through."""
     reader, pipe = os.pipe()
     pid = os.fork()
@@ -248,7 +257,7 @@ def start(job: dict[str, Any]) -> tuple[int, int]:
         limit(job)
         if job.get("stop"):
             os.kill(os.getpid(), signal.SIGSTOP)
-        os.write(pipe, json.dumps(globals()[job["do"]](job)).encode())
+        os.write(pipe, json.dumps(jobs[job["do"]](job)).encode())
     finally:
         os._exit(0)
 
@@ -266,13 +275,13 @@ def limit(job: dict[str, Any]) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + job["spare"],) * 2)
 
 
-def main() -> None:
+def main(jobs: Jobs) -> None:
     """Serve jobs until the end of the input."""
     pipes: dict[int, int] = {}
     for line in sys.stdin:
         asked = json.loads(line)
         if "start" in asked:
-            pid, pipe = start(asked["start"])
+            pid, pipe = start(asked["start"], jobs)
             pipes[pid] = pipe
             answer: dict[str, Any] = {"pid": pid}
         else:
@@ -284,4 +293,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(globals())

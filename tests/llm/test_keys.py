@@ -76,6 +76,18 @@ def test_a_file_that_others_may_use_is_refused(tmp_path: Path, mode: int) -> Non
         keys.find("google", Provider(api_key_file=str(key_file(tmp_path, mode=mode))), {})
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="giving a file away needs root")
+def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
+    """C4: whoever owns it can change it, whatever its modes are."""
+    path = key_file(tmp_path)
+    provider = Provider(api_key_file=str(path))
+    assert keys.find("google", provider, {}) is not None
+
+    os.chown(path, 65534, 65534)
+    with pytest.raises(ConfigError, match="belongs to another user"):
+        keys.find("google", provider, {})
+
+
 def test_what_is_no_plain_file_is_refused(tmp_path: Path) -> None:
     """C4: a symlink, a directory, a FIFO (which must not block), nothing at all."""
     link, pipe = tmp_path / "link", tmp_path / "pipe"

@@ -21,7 +21,7 @@ from indexerd.io.writer import MetaWriter
 from indexerd.llm.registry import Models
 from indexerd.service.indexing import Indexer
 from indexerd.service.library import Library
-from indexerd.service.news import News
+from indexerd.service.news import Log, News
 from indexerd.service.pipeline import Pipeline
 from indexerd.service.reader import Reader
 from indexerd.service.treasury import Treasury
@@ -52,15 +52,24 @@ class HandWatch:
 class Flow:
     """One pi store and a pipeline over it. `offset` is how far the clock was set, in seconds."""
 
-    def __init__(self, root: Path, *, quiet: float = 0.05, rescan: float = 3600.0) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        quiet: float = 0.05,
+        rescan: float = 3600.0,
+        settings: Settings | None = None,
+        log: Log | None = None,
+    ) -> None:
+        """`settings` take the place of `quiet` and `rescan`; `log` hears what is logged."""
         self.folder = root / "agent/sessions/--w--"
         self.metas = root / "agent/sessions-meta"
         self.folder.mkdir(parents=True)
         self.offset = 0.0
         self.watch = HandWatch()
         self.reader = Reader()
-        self.news = News(get_logger(), self.clock)
-        self.settings = Settings(
+        self.news = News(log or get_logger(), self.clock)
+        self.settings = settings or Settings(
             model_keys=["local/extractive"],
             index=Index(quiet_seconds=quiet),
             watch=Watching(rescan_seconds=rescan),
@@ -73,16 +82,16 @@ class Flow:
             report=lambda *_: None,
             defect=_no_defect,
         )
-        say = cast("Any", lambda *_: None)
+        self.treasury = Treasury(
+            Journal(root / "budget.jsonl"), lambda: self.settings, self.clock, self.news.say
+        )
         self.indexer = Indexer(
             self.library,
             reader=self.reader,
-            treasury=Treasury(
-                Journal(root / "budget.jsonl"), lambda: self.settings, self.clock, say
-            ),
+            treasury=self.treasury,
             telemetry=Telemetry(root / "telemetry.jsonl"),
             writer=MetaWriter(),
-            notify=say,
+            notify=lambda event, session, told: self.news.say(event, {"session": session, **told}),
             clock=self.clock,
         )
         self.pipeline = Pipeline(

@@ -106,6 +106,8 @@ class Session:
         start = self.tree.offsets[row]
         return bytes(self.data[start : start + self.tree.lengths[row]])
 
+    brief = row  # none here is too long to be held
+
     def afresh(self) -> Facts:
         """The deeds of the path, gathered from scratch."""
         deeds = Deeds()

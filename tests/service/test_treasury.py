@@ -316,3 +316,18 @@ def test_models_of_this_machine_are_asked_whatever_happens(desk: Desk) -> None:
 
     asyncio.run(asked())
     assert not desk.path.exists()
+
+
+def test_what_the_books_do_not_take_is_not_called_and_not_counted(desk: Desk) -> None:
+    """A3: a full disk uses up no day's calls; once there is room, models are asked again."""
+    desk.path.mkdir()
+    for _ in range(3):
+        (bad,) = desk.ask("never said")
+        assert isinstance(bad, BudgetError)
+        assert "the books cannot be written" in str(bad)
+        assert bad.retry_after < 3600
+    purse = desk.treasury.purse
+    assert (purse.calls, purse.usd, purse.unpriced) == (0, 0.0, 0)
+    desk.path.rmdir()
+    assert desk.ask("said") == [None]
+    assert purse.calls == 1

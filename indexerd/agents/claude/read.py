@@ -158,7 +158,7 @@ def _tools(line: Line, content: list[dict[str, Any]]) -> tuple[ToolCall, ...]:
         return (ToolCall(name="", reads=(scrub(held.filename),)),) if held and named else ()
     if line.type != "assistant":
         return ()
-    return tuple([_call(block) for block in content if block.get("type") in _CALLS])
+    return tuple([_call(block) for block in content if string(block.get("type")) in _CALLS])
 
 
 def _call(block: dict[str, Any]) -> ToolCall:

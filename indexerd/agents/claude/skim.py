@@ -18,6 +18,7 @@ from indexerd.agents.claude.lines import Line, decode
 from indexerd.agents.claude.memory import Memory, recall, store
 from indexerd.agents.claude.read import preview
 from indexerd.agents.claude.tree import Tree
+from indexerd.agents.lines import past_hole, without_hole
 from indexerd.core.clean import scrub
 from indexerd.core.lines import Oversize
 from indexerd.core.session import NOWHERE, SessionState
@@ -34,11 +35,15 @@ _COMMANDS = frozenset({"local_command", ""})
 def skim(state: SessionState, data: bytes, base: int) -> None:
     """Take in whole lines that stand at file offset `base`."""
     taking = _Taking(state)
-    find, start, end = data.find, 0, len(data)
+    find, start, end, holed = data.find, 0, len(data), b"\0" in data
     while start < end:
         stop = find(b"\n", start)
         if stop < 0:
             stop = end
+        if holed:
+            begin = past_hole(data, start, stop)
+            state.bad_lines += begin > start
+            start = begin
         taking.take(data[start:stop], base + start)
         start = stop + 1
     taking.done()
@@ -47,7 +52,7 @@ def skim(state: SessionState, data: bytes, base: int) -> None:
 def skim_oversize(state: SessionState, line: Oversize) -> None:
     """Take in a line too long to hold, from its two ends: the tree is whole (F8)."""
     taking = _Taking(state)
-    taking.take_ends(line)
+    taking.take_ends(without_hole(line))
     taking.done()
 
 

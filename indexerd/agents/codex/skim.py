@@ -27,7 +27,7 @@ from indexerd.agents.codex.shape import (
     texts_of,
     value,
 )
-from indexerd.agents.lines import safe_line
+from indexerd.agents.lines import past_hole, safe_line
 from indexerd.core.clean import scrub
 from indexerd.core.session import SessionState
 from indexerd.events import Kind, Turn, code
@@ -47,10 +47,14 @@ _LAST_ANSWER = code(Kind.ASSISTANT, turn=Turn.ENDED, message=True)
 def skim(state: SessionState, data: bytes, base: int) -> None:
     """Take in whole lines that stand at file offset `base`."""
     taking = Taking(state)
-    find, start, end = data.find, 0, len(data)
+    find, start, end, holed = data.find, 0, len(data), b"\0" in data
     while start < end:
         stop = find(b"\n", start)
         stop = end if stop < 0 else stop
+        if holed:
+            begin = past_hole(data, start, stop)
+            state.bad_lines += begin > start
+            start = begin
         take(taking, data[start:stop], base + start, stop - start)
         start = stop + 1
     taking.memory.keep(state)

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Any
 
-from indexerd.agents.lines import parse, safe_line, string
+from indexerd.agents.lines import parse, past_hole, safe_line, string, without_hole
 from indexerd.agents.pi.read import packed_code, preview, read_entry, turn_of, when
 from indexerd.core.clean import scrub
 from indexerd.core.lines import Oversize
@@ -62,11 +62,15 @@ def skim(state: SessionState, data: bytes, base: int) -> None:
     """
     find, add, index = data.find, state.add, state.index
     start, end = 0, len(data)
-    fast = _fast(state)
+    fast, holed = _fast(state), b"\0" in data
     before = (0, 0)  # the line before, if it was taken on its looks
     newest: dict[int, tuple[int, int]] = {}  # packed code -> the newest such line
     while start < end:
         stop = find(b"\n", start)
+        if holed:
+            begin = past_hole(data, start, stop)
+            state.bad_lines += begin > start
+            start = begin
         if fast and stop - start > _FIXED.size:
             packed = _looks(data, start, stop)
             glued = packed and stop + 1 >= end and data.find(_K_OPEN, start + 1, stop) > 0
@@ -249,6 +253,7 @@ def skim_oversize(state: SessionState, line: Oversize) -> None:
 
     Of a first human message only the words before a picture are known: behind one, none are.
     """
+    line = without_hole(line)
     state.oversized += not line.readable
     if state.header is None:
         state.foreign = True

@@ -2,14 +2,12 @@
 
 The file is TOML (or JSON); camelCase keys are accepted in both. Every problem is collected
 with file, key and hint, never only the first. Reading the file is the caller's business:
-this module sees bytes and a mapping of variables.
+this module sees bytes and a mapping of variables. What is read in `parsing` is bounded.
 """
 
 from __future__ import annotations
 
-import json
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,6 +16,8 @@ from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from indexerd.settings import parsing, patterns
 
 Roots = list[str]
 ModelKey = Annotated[str, Field(pattern=r"^[a-z0-9_-]+/\S+$")]
@@ -155,13 +155,11 @@ class Redact(Section):
 
     @field_validator("extra_patterns")
     @classmethod
-    def _compiles(cls, patterns: list[str]) -> list[str]:
-        for pattern in patterns:
-            try:
-                re.compile(pattern)
-            except (re.error, OverflowError, RecursionError) as bad:
-                raise ValueError(f"not a regular expression: {bad}") from None
-        return patterns
+    def _quick(cls, given: list[str]) -> list[str]:
+        for place, pattern in enumerate(given):
+            if reason := patterns.fault(pattern):
+                raise ValueError(f"[{place}] {reason}: {pattern[:PATTERN_SHOWN]}")
+        return given
 
 
 class Privacy(Section):
@@ -263,6 +261,7 @@ class Loaded:
 
 
 PORT_MAX = 65_535
+PATTERN_SHOWN = 60  # characters of a pattern that is refused
 SHOWN_MAX = 200  # characters of a key or a message
 _SNAKE = re.compile(r"(?<=[a-z0-9])([A-Z])")
 _FREE_KEYS = ("providers.openai.prices",)  # tables whose keys are the user's own words
@@ -275,7 +274,7 @@ def load(data: bytes | None, path: str, env: Mapping[str, str]) -> Loaded:
     settings and are read by the providers alone.
     """
     try:
-        tree = _snake(_parse(data, path), "") if data is not None else {}
+        tree = _snake(parsing.tree_of(data, path), "") if data is not None else {}
         sources = dict.fromkeys(_leaves(tree), path)
     except (ValueError, RecursionError) as bad:
         problem = {"file": path, "key": "", "message": _shown(str(bad)), "hint": "mend the syntax"}
@@ -297,14 +296,6 @@ def _guards(tree: Mapping[str, Any]) -> Settings:
         with suppress(ValidationError):
             found[name] = kind.model_validate(tree.get(name, {}))
     return Settings(**found)
-
-
-def _parse(data: bytes, path: str) -> dict[str, Any]:
-    text = data.decode("utf-8-sig")  # some editors begin a file with a byte order mark
-    tree = json.loads(text) if path.endswith(".json") else tomllib.loads(text)
-    if not isinstance(tree, dict):
-        raise ValueError("the file must hold a table of keys")
-    return tree
 
 
 def _snake(value: Any, where: str) -> Any:
@@ -338,11 +329,7 @@ def _overrides(env: Mapping[str, str]) -> dict[str, tuple[str, Any]]:
         words = variable.removeprefix("INDEXERD_").lower().split("__")
         if words[0] not in tops and len(words) == 1:
             continue  # INDEXERD_SOCKET and the like; a misspelt section is a problem
-        try:
-            value = tomllib.loads(f"v = {text}")["v"]
-        except (tomllib.TOMLDecodeError, RecursionError):
-            value = text
-        found[".".join(words)] = (variable, value)
+        found[".".join(words)] = (variable, parsing.value_of(text))
     return found
 
 

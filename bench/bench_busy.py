@@ -1,0 +1,133 @@
+"""Lookups of a real daemon, at rest and while it takes in sessions that are new to it.
+
+A daemon knows 10,000 sessions. One client asks it on one connection, a question after the other,
+each of them on its own round: `resolve` by id and by name, `get`, `list`, `complete`, `search`.
+Then so many sessions more are put beside them, and the same is asked until their texts are
+searchable. The limit is a bare asyncio echo, asked in the same rounds. The promises: a p99 of 1 ms
+for `resolve` and `get`, 5 ms while it is indexing; 5 ms for a page; 15 ms for a search.
+
+    python bench/bench_busy.py [--smoke] [--sessions 10000] [--more 3000] [--rounds 200]
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from bench_socket import ask, connect, server
+from home import Home, Small
+from measure import Bench, Target, percentile
+
+from indexerd.client import Client
+
+PROMISES = {  # milliseconds: at rest, and while indexing
+    "resolve, by id": (1, 5),
+    "resolve, by name": (1, 5),
+    "get": (1, 5),
+    "list, 50 rows": (5, None),
+    "complete": (5, None),
+    "search, a rare word": (15, None),
+    "search, a common word": (15, None),
+}
+
+
+def questions(client: Client, made: list[Small]) -> dict[str, Callable[[int], Any]]:
+    """What is asked in the n-th round."""
+
+    def one(n: int) -> Small:
+        return made[n * 7919 % len(made)]
+
+    return {
+        "resolve, by id": lambda n: client.call("resolve", {"ref": one(n).id}),
+        "resolve, by name": lambda n: client.call("resolve", {"ref": one(n).name, "scope": "all"}),
+        "get": lambda n: client.call("get", {"ref": one(n).id}),
+        "list, 50 rows": lambda _: client.call("list", {}),
+        "complete": lambda n: client.call("complete", {"prefix": one(n).name[:4]}),
+        "search, a rare word": lambda n: client.call("search", {"query": one(n).word}),
+        "search, a common word": lambda _: client.call("search", {"query": "door"}),
+    }
+
+
+def asked(
+    sock: Any, client: Client, made: list[Small], going_on: Callable[[int], bool]
+) -> dict[str, list[float]]:
+    """Milliseconds of each question, round by round, as long as it goes on."""
+    found: dict[str, list[float]] = {"echo": []}
+    what = questions(client, made)
+    n = 0
+    while going_on(n):
+        began = time.perf_counter()
+        ask(sock, b"x" * 300 + b"\n")
+        found["echo"].append(1000 * (time.perf_counter() - began))
+        for name, question in what.items():
+            began = time.perf_counter()
+            question(n)
+            found.setdefault(name, []).append(1000 * (time.perf_counter() - began))
+        n += 1
+    return found
+
+
+def report(bench: Bench, when: str, found: dict[str, list[float]]) -> None:
+    """Percentiles of each question beside the echo's."""
+    echo = found.pop("echo")
+    for share, which in ((0.5, "p50"), (0.99, "p99")):
+        floor = percentile(echo, share)
+        for name, took in found.items():
+            promise = PROMISES[name][when != "at rest"] if which == "p99" else None
+            bench.add(
+                f"{when}: {name}, {which}",
+                percentile(took, share),
+                "ms",
+                limit="echo",
+                floor=floor,
+                ratio=percentile(took, share) / floor,
+                target=Target(promise) if promise else None,
+            )
+    bench.add(f"{when}: rounds", len(echo), "")
+
+
+def right(client: Client, made: list[Small]) -> bool:
+    """Whether sessions are found by id, name and word."""
+    some = made[:: max(1, len(made) // 50)]
+    what = questions(client, some)
+    for n, _ in enumerate(some):
+        wanted = some[n * 7919 % len(some)].id
+        by_word = [hit["sessionId"] for hit in what["search, a rare word"](n)["hits"]]
+        ids = [what[name](n)["sessionId"] for name in ("resolve, by id", "resolve, by name")]
+        if {*by_word, *ids} != {wanted}:
+            return False
+    return True
+
+
+def main() -> int:
+    bench = Bench("busy", "Lookups of the daemon, at rest and while it is indexing")
+    bench.options.add_argument("--sessions", type=int, default=10_000)
+    bench.options.add_argument("--more", type=int, default=3000)
+    bench.options.add_argument("--rounds", type=int, default=200)
+    asked_for = bench.asked
+    sessions, more, rounds = asked_for.sessions, asked_for.more, asked_for.rounds
+    if bench.smoke:
+        sessions, more, rounds = 100, 100, 5
+    with Home() as home, server("echo", str(home.root)) as floor:
+        made = home.small(sessions)
+        with home.daemon() as daemon, connect(floor) as sock:
+            daemon.settled(sessions)
+            with daemon.client() as client:
+                asked(sock, client, made, lambda n: n < max(2, rounds // 20))  # warms up
+                report(bench, "at rest", asked(sock, client, made, lambda n: n < rounds))
+                bench.check("sessions are found at rest", ok=right(client, made))
+                new = home.small(more, first=sessions)
+
+                def going_on(n: int) -> bool:
+                    told = client.call("status") if n % 10 == 0 else None
+                    return told is None or told["sessions"] < sessions + more or told["textPending"]
+
+                report(bench, "while indexing", asked(sock, client, made, going_on))
+                bench.check("new sessions are found, too", ok=right(client, new))
+    return bench.end()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

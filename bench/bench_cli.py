@@ -1,0 +1,96 @@
+"""What a command costs: whole processes beside a warm daemon, against the interpreter's start.
+
+Each command runs as the installed program runs it, in turn with a bare `python -c pass`, so that
+noise hits all alike. What agents' hooks and prompts call (`resolve`, `expand`, `complete`) may
+cost two and a half starts of the interpreter, any other command five.
+
+    python bench/bench_cli.py [--smoke] [--rounds 25]
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+from home import Home
+from measure import Bench, Target, in_turns, ratio
+
+PROGRAM = "import sys; from indexerd.__main__ import main; sys.exit(main())"  # as the script has it
+BARE = "python -c pass"
+
+
+def milliseconds(
+    env: dict[str, str], where: Path, told: dict[str, bytes], argv: list[str]
+) -> float:
+    """Run the interpreter with these arguments; what it prints is kept by its last ones."""
+    started = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, *argv],
+        env=env,
+        cwd=where,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=True,
+    )
+    spent = (time.perf_counter() - started) * 1000
+    told[" ".join(argv[2:])] = done.stdout
+    return spent
+
+
+def main() -> int:
+    bench = Bench("cli", "Commands, each a process of its own")
+    bench.options.add_argument("--rounds", type=int, default=25)
+    rounds = 2 if bench.smoke else bench.asked.rounds
+    with Home() as home:
+        made = home.small(50 if bench.smoke else 1000)
+        one = made[7]
+        quick = {
+            "resolve, by name": ["resolve", one.name],
+            "resolve, by id": ["resolve", one.id],
+            "expand, a reference": ["expand", f"as in @@{one.id[:8]}"],
+            "expand, no reference": ["expand", "nothing to see here"],
+            "complete": ["complete", one.name[:5]],
+        }
+        slow = {
+            "--version": ["--version"],
+            "status": ["status"],
+            "list --json": ["list", "--json"],
+            "search --json": ["search", one.word, "--json"],
+            "show": ["show", one.id],
+            "tree": ["tree", one.id],
+            "ask, the built-in model": ["ask", one.id, "Which door?"],
+        }
+        with home.daemon() as daemon:
+            daemon.settled(len(made))
+            env, told = home.env(), dict[str, bytes]()
+            run = partial(milliseconds, env, home.root, told)
+            methods: dict[str, Callable[[], float]] = {BARE: partial(run, ["-c", "pass"])}
+            for name, argv in (quick | slow).items():
+                methods[name] = partial(run, ["-c", PROGRAM, *argv])
+            found = in_turns(methods, rounds)
+    base = found.pop(BARE)
+    for name, took in found.items():
+        bench.add(
+            f"indexerd {name}",
+            median(took),
+            "ms",
+            limit=BARE,
+            floor=median(base),
+            ratio=ratio(took, base),
+            target=Target(2.5 if name in quick else 5, of="ratio"),
+        )
+    by_name, by_id = (told[f"resolve {ref}"] for ref in (one.name, one.id))
+    bench.check("a name and an id are the same session", ok=by_name == by_id != b"")
+    hits = json.loads(told[f"search {one.word} --json"])["hits"]
+    bench.check("a word is found where it is", ok=[hit["sessionId"] for hit in hits] == [one.id])
+    return bench.end()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

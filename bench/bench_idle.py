@@ -1,0 +1,182 @@
+"""What the daemon costs while nothing happens, and how long its event loop is ever held up.
+
+    python bench/bench_idle.py [--smoke]
+
+On a home of 10,000 small sessions: processor time and context switches of a daemon that nobody
+asks, between two sweeps; the processor time of one sweep, beside a bare scandir + stat of the same
+files; resident memory after a restart, and the most there ever was at a first start, beside a
+process that has only imported what a daemon of this kind imports; and what 10,000 more sessions
+add. Then 2,000 sessions of 20 KB come at once while a client asks all the time: the longest it
+waited. The sweep is that of the default settings, but for how often it comes.
+What is checked: that sweeps happened when they should, and no more; that all came to be known.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from itertools import cycle
+from pathlib import Path
+from statistics import median
+
+from bench_start import stats
+from corpus import make
+from home import QUIET, Daemon, Home, wait
+from measure import Bench, Target, cpu, percentile
+
+RARE, OFTEN = 3600.0, 0.2  # seconds between sweeps
+DEFAULT = 30.0
+FLOOR = "import asyncio, watchdog.observers, msgspec, structlog, pydantic"
+
+
+def main() -> int:
+    bench = Bench("idle", "Idle: processor, memory, and the longest wait")
+    count = 200 if bench.smoke else 10_000
+    with Home() as home:
+        sweeps(home, RARE)
+        made = home.small(count)
+        with home.daemon(**QUIET) as daemon:
+            daemon.settled(count)
+            peak = daemon.memory("VmHWM")
+        with home.daemon(**QUIET) as daemon:
+            daemon.settled(count)
+            resting(bench, home, daemon, 2 if bench.smoke else 20)
+            held = daemon.memory()
+        lean = imports()
+        told = {"limit": "imports alone", "floor": lean, "ratio": held / lean, "target": Target(50)}
+        bench.add(f"memory, {len(made)} sessions, after a restart", held, "MB", **told)
+        bench.add("memory, the most at a first start", peak, "MB", target=Target(90))
+        more(bench, home, count, held)
+    with Home() as home:
+        waiting(bench, home, 60 if bench.smoke else 2000)
+    return bench.end()
+
+
+def sweeps(home: Home, seconds: float) -> None:
+    """Have the daemon sweep so often."""
+    level = "debug"  # a line in the log for each
+    home.configure(f'[watch]\nrescan_seconds = {seconds}\n[log]\nlevel = "{level}"\n')
+
+
+def imports() -> float:
+    """Megabytes of a process that imports what there is no way around."""
+    code = f"{FLOOR}\nimport measure\nprint(measure.memory_mb())"
+    return float(subprocess.check_output([sys.executable, "-c", code], cwd=Path(__file__).parent))
+
+
+# -- resting -------------------------------------------------------------------------------------
+
+
+def resting(bench: Bench, home: Home, daemon: Daemon, seconds: float) -> None:
+    """Processor time between sweeps, and that of a sweep."""
+    time.sleep(2)  # what a start leaves behind is done by then
+    before, switches = swept(home), daemon.switches()
+    still = share(daemon, seconds)
+    bench.check("there was no sweep meanwhile", ok=swept(home) == before)
+    told = {"target": Target(0.05), "note": f"over {seconds:g} s"}
+    bench.add("processor, idle, between sweeps", 100 * still, "%", **told)
+    bench.add("context switches, idle", (daemon.switches() - switches) / seconds, "/s")
+    top = str(home.sessions)
+    bare = median(cpu(lambda: stats(top)) for _ in range(5))
+    one = sweep(bench, home, daemon, seconds / 2, still)
+    told = {"limit": "scandir + stat", "floor": 1000 * bare, "ratio": one / bare}
+    bench.add("processor, one sweep", 1000 * one, "ms", **told)
+    part = 100 * (still + one / DEFAULT)
+    bench.add("processor, idle, a sweep every 30 s", part, "%", target=Target(0.3))
+
+
+def share(daemon: Daemon, seconds: float) -> float:
+    """The share of a processor that it takes, for so long."""
+    spent, began = daemon.cpu(), time.perf_counter()
+    time.sleep(seconds)
+    return (daemon.cpu() - spent) / (time.perf_counter() - began)
+
+
+def sweep(bench: Bench, home: Home, daemon: Daemon, seconds: float, still: float) -> float:
+    """Seconds of the processor for one sweep: of many in a row, less what rest costs anyway."""
+    sweeps(home, OFTEN)
+    before = swept(home)
+    daemon.signal(signal.SIGHUP)
+    wait(lambda: swept(home) > before + 1, "two sweeps", 0.05)
+    began, spent, first = time.perf_counter(), daemon.cpu(), swept(home)
+    wait(lambda: time.perf_counter() > began + seconds, "the end", 0.1)
+    last = swept(home)
+    wait(lambda: swept(home) > last, "one more sweep", 0.01)
+    spent, count = daemon.cpu() - spent, swept(home) - first
+    bench.check("there were sweeps", ok=count > 1)
+    return (spent - still * (time.perf_counter() - began)) / count
+
+
+def swept(home: Home) -> int:
+    """How many sweeps the daemon has told of."""
+    return (home.root / "stderr").read_bytes().count(b'"watch.rescan"')
+
+
+# -- growing -------------------------------------------------------------------------------------
+
+
+def more(bench: Bench, home: Home, count: int, before: float) -> None:
+    """What as many sessions again add to memory."""
+    home.small(count, count)
+    with home.daemon(**QUIET) as daemon:
+        daemon.settled(2 * count)
+    with home.daemon(**QUIET) as daemon:
+        daemon.settled(2 * count)
+        added = (daemon.memory() - before) * 10_000 / count
+    bench.add("memory, for 10,000 sessions more", added, "MB", target=Target(8))
+
+
+# -- waiting -------------------------------------------------------------------------------------
+
+
+def waiting(bench: Bench, home: Home, count: int) -> None:
+    """Ask all the time while sessions come in."""
+    corpus = home.root / "later"
+    made = make(corpus, "pi", count, 20_000 * count, seed=1)
+    known = home.small(100)
+    with home.daemon(**QUIET) as daemon, daemon.client() as client:
+        daemon.settled(100)
+        still = asked(lambda: client.call("hello"), 0.5)
+        os.replace(corpus / "sessions", home.sessions / "moved")
+        began = time.perf_counter()
+        hello, resolve = [], []
+        looked = time.perf_counter()
+        chosen = cycle(known)
+        while True:
+            hello += asked(lambda: client.call("hello"), 0.1)
+            resolve += asked(lambda: client.call("resolve", {"ref": next(chosen).id}), 0.1)
+            if time.perf_counter() > looked + 0.5:
+                looked = time.perf_counter()
+                told = client.call("status")
+                if told["sessions"] == count + 100 and not told["textPending"]:
+                    break
+            if looked > began + 100:
+                break
+        told = client.call("status")
+        bench.check("all came to be known", ok=told["sessions"] == count + 100)
+    name = f"while {count} sessions ({made.bytes / 1e6:.0f} MB) are read"
+    floor = {"limit": "idle"}
+    for word, held in (("hello", hello), ("resolve", resolve)):
+        for part, at, target in (("p99", 0.99, Target(5)), ("longest", 1.0, Target(20))):
+            beside = percentile(still, at)
+            told = floor | {"floor": beside, "ratio": percentile(held, at) / beside}
+            bench.add(f"{word} {name}, {part}", percentile(held, at), "ms", target=target, **told)
+
+
+def asked(ask: Callable[[], object], seconds: float) -> list[float]:
+    """Milliseconds of each question, one after the other, for so long."""
+    found = []
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        began = time.perf_counter()
+        ask()
+        found.append(1000 * (time.perf_counter() - began))
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

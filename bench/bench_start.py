@@ -1,0 +1,205 @@
+"""Starts: again, with nothing changed, and for the first time; beside what the disk alone costs.
+
+    python bench/bench_start.py [--smoke] [--rounds N]
+
+Again: a home of 10,000 small sessions that is known already. From the daemon's exec to READY, to
+the first answered question, and to the end of catching up, each round beside a bare scandir + stat
+of the same files. For the first time: 3,000 sessions of 41 KB, equal parts pi, Claude Code and
+Codex, from exec until the last word is searchable, beside reading and parsing every line of them.
+Nothing is described in either, and no digest made; the built-in model is the only one.
+
+What is checked: every session is known, a name leads to its own session, and words that stand in
+one file alone (looked for in all of them) find that session and no other.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import sys
+from pathlib import Path
+from statistics import median
+
+import msgspec
+from corpus import make
+from home import QUIET, Home, Small
+from measure import Bench, Target, in_turns, percentile, ratio, wall
+
+from indexerd.io.scan import scan
+
+TOLD = "nothing described, no digests"
+PARTS = {"pi": ".pi/agent", "claude": ".claude", "codex": ".codex"}
+CORPUS_BYTES = 124_000_000
+CORPUS_FILES = 3_000
+
+
+def main() -> int:
+    bench = Bench("start", "Start: again with nothing changed, and for the first time")
+    bench.options.add_argument("--rounds", type=int, default=5)
+    count = 200 if bench.smoke else 10_000
+    with Home() as home:
+        again(bench, home, home.small(count))
+    with Home() as home:
+        first(bench, home, CORPUS_FILES // (100 if bench.smoke else 1))
+    return bench.end()
+
+
+# -- again ---------------------------------------------------------------------------------------
+
+
+def again(bench: Bench, home: Home, made: list[Small]) -> None:
+    """Restarts of a home that is known."""
+    with home.daemon(**QUIET) as daemon:
+        daemon.settled(len(made))
+    ready, answered, scanned, spent = [], [], [], []
+    asked = random.Random(1)
+
+    def start() -> float:
+        wanted = asked.choice(made)
+        with home.daemon(**QUIET) as daemon:
+            ready.append(daemon.ready())
+            found = daemon.ask("resolve", {"ref": wanted.name, "scope": "all"})
+            answered.append(daemon.since())
+            bench.check("a name leads to its session", ok=found["sessionId"] == wanted.id)
+            scanned.append(daemon.scanned())
+            daemon.settled(len(made))
+            spent.append(daemon.cpu())
+        return scanned[-1] - ready[-1]
+
+    top = str(home.sessions)
+    rounds = 1 if bench.smoke else bench.asked.rounds
+    methods = {"ours": start, "bare": lambda: wall(lambda: stats(top)), "empty": empty_start}
+    found = in_turns(methods, rounds, warm=0)
+    name = f"restart, {len(made)} sessions"
+    bench.check("all files are there", ok=stats(top) == len(made) == len(scan([top]).files))
+    told = {"limit": "with no sessions", "floor": 1000 * median(found["empty"])}
+    told |= {"ratio": ratio(ready, found["empty"]), "target": Target(500), "note": TOLD}
+    bench.add(f"{name}: exec to READY", 1000 * median(ready), "ms", **told)
+    bench.add(f"{name}: exec to the first answer", 1000 * median(answered), "ms")
+    bench.add(f"{name}: exec to caught up", 1000 * median(scanned), "ms")
+    bench.add(
+        f"{name}: READY to caught up",
+        1000 * median(found["ours"]),
+        "ms",
+        limit="scandir + stat",
+        floor=1000 * median(found["bare"]),
+        ratio=ratio(found["ours"], found["bare"]),
+    )
+    over = [
+        (ours - bare) / len(made) for ours, bare in zip(found["ours"], found["bare"], strict=True)
+    ]
+    bench.add(f"{name}: over scandir + stat, a file", 1e6 * median(over), "us", target=Target(15))
+    bench.add(f"{name}: processor, exec to caught up", 1000 * median(spent), "ms")
+
+
+def empty_start() -> float:
+    """A daemon that has nothing to know: seconds from exec to READY."""
+    with Home() as home, home.daemon(**QUIET) as daemon:
+        return daemon.ready()
+
+
+def stats(top: str) -> int:
+    """List all directories, and stat every file; how many there are."""
+    count, stack = 0, [top]
+    while stack:
+        with os.scandir(stack.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    stack.append(entry.path)
+                elif entry.name.endswith(".jsonl"):
+                    entry.stat(follow_symlinks=False)
+                    count += 1
+    return count
+
+
+# -- for the first time --------------------------------------------------------------------------
+
+
+def first(bench: Bench, home: Home, files: int) -> None:
+    """A cold start on a corpus of three agents, and what reading and parsing it costs."""
+    each = CORPUS_BYTES * files // CORPUS_FILES // len(PARTS)
+    made = [
+        make(home.root / part, agent, files // len(PARTS), each, seed=number)
+        for number, (agent, part) in enumerate(PARTS.items())
+    ]
+    paths = [Path(path) for one in made for path in one.files]
+    size = sum(one.bytes for one in made)
+    taken, peak, bare, plain = [], [], [], []
+    for _ in range(1 if bench.smoke else 2):
+        home.forget()
+        plain.append(wall(lambda: parse(paths)))
+        bare.append(wall(lambda: [one.read_bytes() for one in paths]))
+        with home.daemon(**QUIET) as daemon:
+            scanned = daemon.scanned()
+            taken.append(daemon.settled(len(paths)))
+            spent = daemon.cpu()
+            peak.append(daemon.memory("VmHWM"))
+            known = daemon.ask("status")["sessions"]
+            bench.check(f"{len(paths)} sessions are known, not {known}", ok=known == len(paths))
+            words = rare(paths)
+            bench.check("there are words to look for", ok=len(words) > 2)
+            for word, path in words:
+                hits = daemon.ask("search", {"query": word, "limit": 50})["hits"]
+                found = {one["sessionId"] for one in hits}
+                right = len(found) == 1 and found.pop() in path.name
+                bench.check(f"{word} is found in {path.name} alone", ok=right)
+    name = f"first start, {len(paths)} sessions, {size / 1e6:.0f} MB"
+    bench.add(
+        f"{name}: exec to all words searchable",
+        median(taken),
+        "s",
+        limit="read + parse",
+        floor=median(plain),
+        ratio=ratio(taken, plain),
+        note=TOLD,
+    )
+    bench.add(f"{name}: exec to all sessions known", scanned, "s", note="the last round")
+    bench.add(f"{name}: processor", spent, "s", note="the last round")
+    bench.add(f"{name}: only reading", median(bare), "s")
+    bench.add(f"{name}: most memory", percentile(peak, 1), "MB", target=Target(90))
+
+
+def parse(paths: list[Path]) -> int:
+    """Every line of every file, as plain values."""
+    decode = msgspec.json.decode
+    count = 0
+    for path in paths:
+        for one in path.read_bytes().splitlines():
+            decode(one)
+            count += 1
+    return count
+
+
+def rare(paths: list[Path]) -> list[tuple[str, Path]]:
+    """Words that a human said, and that no other file holds, with the file of each."""
+    chosen = random.Random(2)
+    everything = {path: path.read_bytes() for path in paths}
+    found: list[tuple[str, Path]] = []
+    for path in chosen.sample(paths, min(len(paths), 30)):
+        said = " ".join(asked(everything[path]))
+        words = sorted(set(re.findall(r"\b[a-z]{6,14}\b", said)))
+        others = [held for other, held in everything.items() if other != path]
+        for word in chosen.sample(words, min(len(words), 30)):
+            if not any(word.encode() in held for held in others):
+                found.append((word, path))
+                break
+    return found
+
+
+def asked(data: bytes) -> list[str]:
+    """What the user typed, by any of the three agents, every line parsed in full."""
+    found: list[str] = []
+    for one in data.splitlines():
+        held = msgspec.json.decode(one)
+        said = held.get("message") or held.get("payload", {}).get("item") or {}
+        if "user" not in (said.get("role"), said.get("type", "")[:4].lower()):
+            continue
+        content = said["content"]
+        parts = [{"text": content}] if isinstance(content, str) else content
+        found += [part["text"] for part in parts if part.get("text")]
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

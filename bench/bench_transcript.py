@@ -1,0 +1,249 @@
+"""Describing a session again after one more turn: does it cost more where the session is long?
+
+    python bench/bench_transcript.py [--smoke] [--rounds N]
+
+Sessions of pi of 1, 10, 50 and 200 MB, which all end with the same megabyte, are read and described
+once; 40 % of what comes before are pictures. Then, in turns, one more turn is appended to each, and
+the processor time is measured of what the daemon does about it, by its own functions, in this
+process: taking in the new lines (`follow`), putting the transcript together from its end
+(`transcript`), the whole run with words, built-in model and meta file (`re-index`), and keeping the
+session's tree in the ledger. The limit is the same of the 1 MB: all but the last turn is old.
+
+What is checked: the transcript is that of parsing the whole file, walking from its last entry to
+the root, joining everything, and keeping the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from corpus import make
+from corpus_text import Draw
+from home import Home, message
+from measure import Bench, Target, cpu, in_turns, ratio
+
+from indexerd.core.transcript import MARKER, Caps
+from indexerd.io.catalog import Catalog
+from indexerd.io.forgotten import Forgotten, GuardedWriter
+from indexerd.io.journal import Journal
+from indexerd.io.ledger import Ledger
+from indexerd.io.stores import stores
+from indexerd.io.telemetry import Telemetry
+from indexerd.llm.offline import Extractive
+from indexerd.service.calls import redactor
+from indexerd.service.indexing import Indexer
+from indexerd.service.library import Library
+from indexerd.service.snapshot import take
+from indexerd.service.treasury import Treasury
+from indexerd.settings import Settings
+
+SIZES, SMALL = (1, 10, 50, 200), (1, 2)
+PICTURES = 0.4
+STEPS = ("follow", "transcript", "re-index", "ledger")
+TALK = 100  # messages of the last megabyte that are words alone
+LIMIT = 1.2  # of what it costs at 1 MB
+
+
+class Long:
+    """One long session, and the library that knows it."""
+
+    def __init__(self, bench: Bench, home: Home, megabytes: int, stack: ExitStack) -> None:
+        self.bench = bench
+        self.path = long_session(home, megabytes)
+        self.id = json.loads(self.path.open("rb").readline())["id"]
+        self.last = json.loads(self.path.read_bytes().splitlines()[-1])["id"]
+        self.turns = 0
+        self.settings = Settings(model_keys=["local/extractive"])
+        self.spent: dict[str, float] = {}
+        state = home.root / "state"
+        state.mkdir()
+        self.library = library(home, self.settings)
+        stack.callback(self.library.close)
+        self.indexer = indexer(self.library, state, self.settings)
+        self.library.load()
+        for _ in self.library.scan():
+            pass
+        while self.library.texts.step():
+            pass
+        self.round()
+
+    def round(self) -> None:
+        """Append a turn, and do what the daemon does; what each step cost is in `spent`."""
+        self.append()
+        did: dict[str, Callable[[], object]] = {
+            "follow": lambda: list(self.library.hinted([str(self.path)])),
+            "transcript": self.transcript,
+            "re-index": lambda: asyncio.run(self.run()),
+            "ledger": self.library.checkpoint,
+        }
+        self.spent = {name: cpu(step) for name, step in did.items()}
+
+    def append(self) -> None:
+        """One more turn, as pi writes it."""
+        self.turns += 1
+        asked = f"Please mend the lock of cellar door {self.turns}: it does not turn."
+        told = "Done: the spring was rusty, and we decided to oil it before using force. " * 4
+        with self.path.open("ab") as file:
+            for role, text in (("user", asked), ("assistant", told)):
+                entry_id = f"f{self.turns:06d}{role[0]}"
+                file.write(message(entry_id, self.last, role, text, time.time()))
+                self.last = entry_id
+
+    def transcript(self) -> str:
+        """What would be sent."""
+        caps = Caps(self.settings.index.max_bytes, self.settings.index.max_lines)
+        told = take(self.library, self.id, caps, redactor(self.settings))
+        return told.transcript.text
+
+    async def run(self) -> None:
+        """Describe the session."""
+        done = await self.indexer.run(self.id, self.settings, [Extractive()])
+        meta = Path(done.directory) / f"{self.id}.meta.json"
+        leaf = json.loads(meta.read_bytes())["lastIndexedLeafId"]
+        self.bench.check("the meta file names the last answer", ok=leaf == self.last)
+        self.library.written(self.id, done.directory)
+
+    def right(self) -> None:
+        """Hold the transcript against the slow way."""
+        index = self.settings.index
+        slow = slowly(self.path, index.max_bytes, index.max_lines)
+        size = self.path.stat().st_size // 1_000_000
+        self.bench.check(f"the transcript of {size} MB", ok=self.transcript() == slow)
+        self.bench.check(f"that of {size} MB is cut", ok=MARKER in slow)
+
+
+def long_session(home: Home, megabytes: int) -> Path:
+    """A session of so many megabytes; the last is always the same, and has enough words."""
+    made = make(home.root / ".pi/agent", "pi", 1, 900_000, 1)
+    path = Path(made.files[0])
+    head, first, *rest = path.read_bytes().splitlines(keepends=True)
+    old = make(home.root / "old", "pi", 1, 4_000_000, 2, PICTURES)
+    rows = Path(old.files[0]).read_bytes().splitlines(keepends=True)[1:]
+    kinds = [row.split(b'"', 4)[3] for row in rows]
+    afters = [row[row.index(b',"timestamp"') :] for row in rows]
+    size, number, above = path.stat().st_size + TALK * 1000, 0, b"null"
+    with path.open("wb") as file:
+        file.write(head)
+        while size < megabytes * 1_000_000:
+            at = number % len(rows)
+            told = (kinds[at], number, above, afters[at])
+            size += file.write(b'{"type":"%s","id":"%08x","parentId":%s%s' % told)
+            above, number = b'"%08x"' % number, number + 1
+        draw, parent = Draw(3, 1 << 18), json.loads(above)
+        for turn in range(TALK):
+            entry_id, said = f"e{turn:07d}", json.loads(b'"%s"' % draw.filler(700))
+            file.write(message(entry_id, parent, ("user", "assistant")[turn % 2], said, 1.7e9))
+            parent = entry_id
+        file.write(first.replace(b'"parentId":null', b'"parentId":"%s"' % parent.encode(), 1))
+        file.writelines(rest)
+    return path
+
+
+def library(home: Home, settings: Settings) -> Library:
+    """All that is known of the sessions of a home, as the daemon puts it together."""
+    state = home.root / "state"
+
+    def failed(*told: object) -> None:
+        raise SystemExit(f"it failed: {told}")
+
+    return Library(
+        Ledger(state / "ledger.sqlite"),
+        Catalog.open(state / "catalog.sqlite"),
+        stores=lambda: stores(settings, {}, home.root),
+        exclude=list,
+        report=failed,
+        defect=failed,
+    )
+
+
+def indexer(held: Library, state: Path, settings: Settings) -> Indexer:
+    """What describes sessions, as the daemon puts it together."""
+    told: list[Any] = []
+
+    async def at_once(work: Callable[..., Any], *args: Any) -> Any:
+        return work(*args)
+
+    treasury = Treasury(
+        Journal(state / "budget.jsonl"), lambda: settings, time.time, lambda *one: told.append(one)
+    )
+    return Indexer(
+        held,
+        reader=at_once,
+        treasury=treasury,
+        telemetry=Telemetry(state / "telemetry.jsonl"),
+        writer=GuardedWriter(Forgotten(state)),
+        notify=lambda *one: told.append(one),
+        clock=time.time,
+    )
+
+
+def slowly(path: Path, most_bytes: int, most_lines: int) -> str:
+    """The transcript by the obvious way: parse all, walk to the root, join, keep the end."""
+    entries = {}
+    for row in path.read_bytes().splitlines():
+        held = json.loads(row)
+        if "id" in held and held["type"] != "session":
+            entries[held["id"]] = held
+            last = held["id"]
+    said: list[str] = []
+    at: str | None = last
+    while at is not None:
+        entry = entries[at]
+        at = entry["parentId"]
+        told = entry.get("message", {})
+        if told.get("role") in ("user", "assistant"):
+            parts = (one["text"].strip() for one in told["content"] if one["type"] == "text")
+            text = "\n".join(one for one in parts if one)
+            said += [f"{told['role'].capitalize()}: {text}"] if text else []
+    lines = "\n\n".join(reversed(said)).split("\n")
+    kept = lines[-most_lines:]
+    while len("\n".join(kept).encode()) > most_bytes:
+        del kept[0]
+    cut = f"\n\n{MARKER}" if len(kept) < len(lines) else ""
+    return "\n".join(kept) + cut
+
+
+def main() -> int:
+    bench = Bench("transcript", "One more turn of a long session")
+    bench.options.add_argument("--rounds", type=int, default=9)
+    rounds = 1 if bench.smoke else bench.asked.rounds
+    sizes = SMALL if bench.smoke else SIZES
+    with ExitStack() as stack:
+        held = {one: Long(bench, stack.enter_context(Home()), one, stack) for one in sizes}
+        methods = {str(one): turn(long) for one, long in held.items()}
+        spent: dict[int, list[dict[str, float]]] = {one: [] for one in sizes}
+        for _ in range(rounds):
+            in_turns(methods, 1, warm=0)
+            for one in sizes:
+                spent[one].append(held[one].spent)
+        for long in held.values():
+            long.right()
+    first = sizes[0]
+    for step in STEPS:
+        least = [one[step] for one in spent[first]]
+        for size in sizes:
+            ours = [one[step] for one in spent[size]]
+            told: dict[str, Any] = {}
+            if size != first:
+                told = {"limit": f"{first} MB", "floor": 1000 * median(least)}
+                told["ratio"] = ratio(ours, least)
+                told["target"] = Target(LIMIT, of="ratio") if step in STEPS[1:3] else None
+            bench.add(f"{step}, one turn more, {size} MB", 1000 * median(ours), "ms", **told)
+    return bench.end()
+
+
+def turn(long: Long) -> Callable[[], float]:
+    """One round of a session: seconds of the processor."""
+    return lambda: cpu(long.round)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,52 @@
+"""Whether a run would come to a call at all: asked before a session is read for it.
+
+In: the books, the models that may take a session, and how its last run went. Out: seconds to wait.
+While a provider is down, refuses us, or a minute is full, a thousand sessions would else be read,
+made a prompt of and sent away again at each of its trials, with two lines in the log for each. A
+session is sent away once, so that it is told what it waits for; from then on it only waits. The
+rules are those of `Treasury.admit`, of which nothing is begun here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from copy import copy
+
+from indexerd.errors import BudgetError, ModelError, ModelUnavailableError, ProviderError
+from indexerd.llm.base import Model
+from indexerd.service.known import NO_MODEL_PAUSE, Setback
+from indexerd.service.treasury import Treasury
+
+
+def rest(treasury: Treasury, models: Sequence[Model], setback: Setback, now: float) -> float:
+    """Seconds until a run of a session is worth a try; 0 where it is now."""
+    refusals = list(_refusals(treasury, models, now))
+    if not refusals or len(refusals) < len(models):
+        return 0.0
+    told = setback.why in {one.kind for one in refusals}
+    passing = all(isinstance(one, BudgetError) and one.passing for one in refusals)
+    return min(map(_pause, refusals)) if told or passing else 0.0
+
+
+def _refusals(treasury: Treasury, models: Sequence[Model], now: float) -> Iterator[ModelError]:
+    """Why each model would not be asked, where it would not."""
+    for model in models:
+        if not model.remote:
+            continue
+        breaker = treasury.breakers.get(model.key.partition("/")[0])
+        try:
+            if model.key in treasury.denied:
+                yield ModelUnavailableError(treasury.denied[model.key])
+                continue
+            treasury.purse.check(now, None, treasury.caps())
+            if breaker is not None:
+                copy(breaker).admit(now)  # of a copy: no trial is begun
+        except (BudgetError, ModelUnavailableError, ProviderError) as refused:
+            yield refused
+
+
+def _pause(refused: ModelError) -> float:
+    """Seconds until it may be another; a reload that lifts a refusal has all decided on anew."""
+    if isinstance(refused, BudgetError | ProviderError) and refused.retry_after:
+        return refused.retry_after
+    return NO_MODEL_PAUSE

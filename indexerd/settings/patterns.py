@@ -1,0 +1,322 @@
+"""Whether a regular expression can be slow, told from its shape before it is ever run.
+
+In: a pattern. Out: why it is refused, or nothing. Python's `re` tries one way after another and
+cannot be interrupted; so a pattern is taken only if, from any one place of any text of `TEXT`
+characters, it takes some `STEPS_MAX` steps at the most.
+
+That is bounded from above by the ways through each part of a pattern: one, where the text that
+comes next decides whether a repetition goes on, or which branch it is; else as many as there are
+repetitions, or branches that agree. Ways of neighbours multiply, and those of what is repeated do
+so each time. What ends a pattern and cannot fail has nothing tried again, and is left out. Sets
+of characters are exact for the first 256, and four bits stand for all others, by their kind: two
+may seem to overlap that do not, but never to be apart.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, reduce
+from importlib import import_module
+from operator import or_
+from typing import Any, TypeVar
+
+_parser: Any = import_module("re._parser")  # private to Python, and the one that `re` uses
+_compiler: Any = import_module("re._compiler")
+
+TEXT = 1024  # characters that a pattern sees at once: core.redact.WINDOW
+STEPS_MAX = 32 * TEXT  # from one place; there are as many places as characters
+LENGTH_MAX = 2000  # characters of a pattern
+_QUESTIONS_MAX = 20_000  # about parts of one pattern; repetitions within repetitions ask more
+_AHEAD = 64  # characters that may decide what comes next
+_ENDLESS = STEPS_MAX + 1
+_LATIN = 256
+_SPACES, _DIGITS, _LETTERS, _REST = (1 << _LATIN + kind for kind in range(4))
+_OTHERS = _SPACES | _DIGITS | _LETTERS | _REST
+_KINDS = {"SPACE": _SPACES, "DIGIT": _DIGITS, "WORD": _DIGITS | _LETTERS}
+_LIKE_LATIN = "\u0130\u0131\u017f\u212a\u212b\u0178\u039c\u03bc\u1e9e"  # but for their case
+
+_T = TypeVar("_T")
+_Sets = tuple[int, ...]  # what may stand at the next places: a bit for each character
+_Part = tuple[int, _Sets, int]  # which, what follows it, with what flags
+
+_CHARACTERS = ("LITERAL", "NOT_LITERAL", "ANY", "IN")
+_REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
+_ASIDE = ("ASSERT", "ASSERT_NOT")  # looks about
+_WITHOUT_WIDTH = (*_ASIDE, "AT", "FAILURE")
+_KNOWN = (*_WITHOUT_WIDTH, "GROUPREF")
+
+
+@lru_cache(256)
+def fault(pattern: str) -> str:
+    """Say why a pattern is refused; nothing where it is sound."""
+    if len(pattern) > LENGTH_MAX:
+        return f"is longer than {LENGTH_MAX} characters"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            parsed = _parser.parse(pattern)
+        if _Analysis(parsed.state).steps(parsed) > STEPS_MAX:  # even of no text at all
+            return "could take endless time: its repetitions can share one text in too many ways"
+        return "fits the empty text" if re.compile(pattern).search("") else ""
+    except Warning as told:
+        return f"is read in another way by later versions of Python: {told}"
+    except (re.error, OverflowError, RecursionError, ValueError) as bad:
+        return f"is not a regular expression: {bad}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Cost:
+    """What a part of a pattern can come to, from one place of a text."""
+
+    ways: int = 1  # in which it can end, so that what follows can begin
+    walk: int = 0  # steps; within TEXT, they are for characters, which neighbours share
+    extra: int = 0  # steps besides, each time
+
+
+_HOPELESS = _Cost(_ENDLESS, _ENDLESS, _ENDLESS)
+
+
+def _bounded(number: int) -> int:
+    return min(number, _ENDLESS)
+
+
+def _either(several: Sequence[_Sets]) -> _Sets:
+    """What may stand at the next places, if any of several comes."""
+    found = []
+    for sets in zip(*several, strict=False):
+        both = 0
+        for one in sets:
+            both |= one
+        found.append(both)
+    return tuple(found)
+
+
+def _apart(one: _Sets, other: _Sets) -> int | None:
+    """The first place whose character tells two continuations apart, if there is one."""
+    for place, (a, b) in enumerate(zip(one, other, strict=False)):
+        if not a & b:
+            return place
+    return None
+
+
+def _chained(costs: Sequence[_Cost]) -> _Cost:
+    """What parts cost one after the other: what follows is tried for each way before it."""
+    ways, walk, extra, near = 1, 0, 0, 0
+    for one in costs:
+        extra += ways * one.extra
+        if one.walk <= TEXT:
+            near = min(TEXT, near + one.walk)
+        else:
+            walk += ways * one.walk
+        if one.ways > 1:
+            walk, near = walk + ways * near, 0
+            ways = _bounded(ways * one.ways)
+    return _Cost(ways, _bounded(walk + ways * near), _bounded(extra))
+
+
+def _ends(head: _Sets, width: tuple[int, int], most: int, follow: _Sets) -> tuple[int, int]:
+    """After how many of its repetitions what follows can begin, and the place that decides it."""
+    place = _apart(head, follow)
+    if most == 1 or place is not None:
+        return 1, place or 0
+    if head and width == (1, 1):  # it goes on up to the first other character
+        others = 0
+        for place, one in enumerate(follow):
+            others += bool(one & ~head[0])
+            if not one & head[0]:
+                return min(most, others), place
+    return most, 0
+
+
+class _Analysis:
+    """The walk through one pattern."""
+
+    def __init__(self, state: Any) -> None:
+        self._state = state
+        self._flags: int = state.flags
+        self._questions = 0
+        self._left: list[tuple[Any, Any, int]] = []
+        self._seen: dict[_Part, _Sets] = {}
+        self._costs: dict[_Part, _Cost] = {}
+        self._sets: dict[str, int] = {}
+
+    def steps(self, parsed: Any) -> int:
+        """The most steps that the pattern takes from one place."""
+        costs = [self._sequence(self._needed(parsed), ())]
+        for op, arg, flags in self._left:  # they are gone through, too, but once
+            self._flags = flags
+            costs.append(self._cost(op, arg, ()))
+        if self._questions >= _QUESTIONS_MAX:
+            return _ENDLESS
+        return sum(one.walk + one.extra for one in costs)
+
+    def _needed(self, parsed: Any) -> Any:
+        """A pattern without that part of its end which cannot fail."""
+        items = list(parsed)
+        while items:
+            op, arg = items.pop()
+            name, rest = str(op), arg
+            if name in _REPEATS:
+                self._left.append((op, arg, self._flags))
+                rest = (arg[0], arg[0], arg[2]) if arg[0] else None
+            elif name == "SUBPATTERN":
+                sub = self._flagged(arg, self._needed)
+                rest = (*arg[:-1], sub) if len(sub) else None
+            elif name == "BRANCH":
+                rest = (None, [self._needed(sub) for sub in arg[1]])
+            if rest is not None:
+                items.append((op, rest))
+                break
+        return _parser.SubPattern(self._state, items)
+
+    def _flagged(self, arg: Any, ask: Callable[[Any], _T]) -> _T:
+        """Ask about a group with its own flags."""
+        _group, added, removed, sub = arg
+        before, self._flags = self._flags, (self._flags | added) & ~removed
+        try:
+            return ask(sub)
+        finally:
+            self._flags = before
+
+    # -- what may come next ---------------------------------------------------------------
+
+    def _ahead(self, parsed: Any, follow: _Sets) -> _Sets:
+        """What may stand at the next places where these parts come, and then `follow`."""
+        part = (id(parsed), follow, self._flags)
+        if part not in self._seen:
+            self._questions += 1
+            if self._questions > _QUESTIONS_MAX:
+                return ()
+            for op, arg in reversed(list(parsed)):
+                follow = self._ahead_of(op, arg, follow)
+            self._seen[part] = follow
+        return self._seen[part]
+
+    def _ahead_of(self, op: Any, arg: Any, follow: _Sets) -> _Sets:
+        name = str(op)
+        if name in _CHARACTERS:
+            return (self._set(op, arg), *follow)[:_AHEAD]
+        if name in _REPEATS:
+            return self._ahead_again(arg, follow)
+        if name == "SUBPATTERN":
+            return self._flagged(arg, lambda sub: self._ahead(sub, follow))
+        if name == "ATOMIC_GROUP":
+            return self._ahead(arg, follow)
+        if name == "BRANCH":
+            return _either([self._ahead(sub, follow) for sub in arg[1]])
+        return follow if name in _WITHOUT_WIDTH else ()
+
+    def _ahead_again(self, arg: Any, follow: _Sets) -> _Sets:
+        low, high, sub = arg
+        head = self._ahead(sub, ())
+        after = follow if high <= max(low, 1) else _either([head, follow])
+        if not low:
+            return _either([self._ahead(sub, after), follow])
+        if sub.getwidth() == (1, 1):
+            sets: _Sets = (head * min(low, _AHEAD) + after)[:_AHEAD]
+            return sets
+        return self._ahead(sub, after if low == 1 else head)
+
+    def _set(self, op: Any, arg: Any) -> int:
+        """Which characters one that stands for itself can be, asked of `re` itself."""
+        key = f"{op} {arg} {self._flags}"
+        if key not in self._sets:
+            state = _parser.State()
+            state.flags = self._flags
+            one = _compiler.compile(_parser.SubPattern(state, [(op, arg)]), self._flags)
+            bits = sum(1 << code for code in range(_LATIN) if one.fullmatch(chr(code)))
+            like = _LETTERS if one.search(_LIKE_LATIN) else 0
+            self._sets[key] = bits | like | self._beyond(str(op), arg)
+        return self._sets[key]
+
+    def _beyond(self, name: str, arg: Any) -> int:
+        """Which others than the first 256 may be among them."""
+        if name == "LITERAL":
+            return _OTHERS if arg >= _LATIN else 0
+        if name == "RANGE":
+            return _OTHERS if arg[1] >= _LATIN else 0
+        if name == "CATEGORY":
+            named = str(arg).rpartition("_")[2]
+            kinds = 0 if self._flags & re.ASCII else _KINDS[named]
+            return _OTHERS & ~kinds if "_NOT_" in str(arg) else kinds
+        if name != "IN":
+            return _OTHERS
+        parts = [(str(op), one) for op, one in arg]
+        if parts[0][0] != "NEGATE":
+            return reduce(or_, (self._beyond(*one) for one in parts))
+        whole = (self._beyond(*one) for one in parts if one[0] == "CATEGORY")
+        return _OTHERS & ~reduce(or_, whole, 0)
+
+    # -- what it costs --------------------------------------------------------------------
+
+    def _sequence(self, parsed: Any, follow: _Sets) -> _Cost:
+        part = (id(parsed), follow, self._flags)
+        if part not in self._costs:
+            self._questions += 1
+            if self._questions > _QUESTIONS_MAX:
+                return _HOPELESS
+            costs: list[_Cost] = []
+            for op, arg in reversed(list(parsed)):
+                costs.append(self._cost(op, arg, follow))
+                follow = self._ahead_of(op, arg, follow)
+            self._costs[part] = _chained(costs[::-1])
+        return self._costs[part]
+
+    def _cost(self, op: Any, arg: Any, follow: _Sets) -> _Cost:
+        name = str(op)
+        if name in _CHARACTERS:
+            return _Cost(walk=1)
+        if name in _REPEATS:
+            return self._repeat(name, arg, follow)
+        if name == "SUBPATTERN":
+            return self._flagged(arg, lambda sub: self._sequence(sub, follow))
+        if name in _ASIDE or name == "ATOMIC_GROUP":  # left for good, once it fits
+            inner = self._sequence(arg[1] if name in _ASIDE else arg, ())
+            return _Cost(extra=_bounded(inner.walk + inner.extra))
+        if name in ("BRANCH", "GROUPREF_EXISTS"):
+            several = arg[1] if name == "BRANCH" else arg[1:]
+            return self._branch([one for one in several if one is not None], follow)
+        most = self._state.groupwidths[arg][1] if name == "GROUPREF" else 0
+        return _Cost(walk=min(TEXT, most)) if name in _KNOWN else _HOPELESS
+
+    def _repeat(self, name: str, arg: Any, follow: _Sets) -> _Cost:
+        low, high, sub = arg
+        width = sub.getwidth()
+        if high > 1 and not width[0]:
+            return _HOPELESS
+        times = max(1, min(high, TEXT // max(1, width[0])))
+        exits = max(1, times - low + 1)
+        head = self._ahead(sub, ())
+        inner = last = self._sequence(sub, _either([head, follow]) if high > 1 else follow)
+        if inner.ways == 1:  # where each time ends, the text decides
+            ends, place = _ends(head, width, exits, follow)
+        else:
+            inner, last = self._sequence(sub, head), self._sequence(sub, follow)
+            ends, place = exits, 0
+        before = _bounded(inner.ways ** min(times - 1, _AHEAD))
+        if before == last.ways == 1 and max(inner.walk, last.walk) <= TEXT:
+            walk = min(TEXT, times * max(inner.walk, last.walk))
+        elif times == 1:
+            walk = inner.walk
+        else:
+            walk = _bounded(before * times * (inner.walk + last.walk))
+        extra = before * times * (max(inner.extra, last.extra) + place)
+        if name == "POSSESSIVE_REPEAT":
+            return _Cost(walk=walk, extra=_bounded(extra))
+        return _Cost(_bounded(before * last.ways * ends), walk, _bounded(extra))
+
+    def _branch(self, several: Sequence[Any], follow: _Sets) -> _Cost:
+        """Branches of which the text allows one are no choice."""
+        costs = [self._sequence(sub, follow) for sub in several]
+        heads = [self._ahead(sub, follow) for sub in several]
+        ways, walk, extra = 1, 0, len(several) - 1 + sum(one.extra for one in costs)
+        for one in heads:
+            places = [_apart(one, other) for other in heads]
+            rivals = [cost for cost, place in zip(costs, places, strict=True) if place is None]
+            ways = max(ways, sum(cost.ways for cost in rivals))
+            walk = max(walk, sum(cost.walk for cost in rivals))
+            extra += max((place for place in places if place is not None), default=0)
+        return _Cost(_bounded(ways), _bounded(walk), _bounded(extra))

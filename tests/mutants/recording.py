@@ -1,0 +1,77 @@
+"""What a run found out, as a file: figures, and every survivor with the reason that it may live.
+
+The reasons are written in by hand; a later run keeps them for the mutants that are still there.
+`docs/MUTANTS.md` shows the record `sample.json`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.mutants.judging import NOTICED, UNNOTICED, Judged
+
+SAMPLE = Path(__file__).parent / "sample.json"
+
+
+@dataclass
+class Record:
+    """One run."""
+
+    seed: int = 0
+    known: int = 0  # mutants, of which the run's are a sample
+    files: dict[str, dict[str, int]] = field(default_factory=dict)  # how many of each status
+    survivors: list[dict[str, str]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, judged: Sequence[Judged], seed: int, known: int, before: Record) -> Record:
+        """A run's record, with the reasons of an earlier one."""
+        reasons = {_key(one): one.get("reason", "") for one in before.survivors}
+        survivors = []
+        for one in judged:
+            if one.status in UNNOTICED:
+                held = {**asdict(one), "reason": ""}
+                del held["by"]
+                survivors.append(held | {"reason": reasons.get(_key(held), "")})
+        files = {path: dict(counts) for path, counts in by_file(judged).items()}
+        return cls(seed, known, files, survivors)
+
+    @classmethod
+    def read(cls, path: Path) -> Record:
+        """A record; an empty one where there is none."""
+        return cls(**json.loads(path.read_text())) if path.exists() else cls()
+
+    def write(self, path: Path) -> None:
+        """Keep it."""
+        path.write_text(json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n")
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How many of each status."""
+        return sum((Counter(one) for one in self.files.values()), Counter[str]())
+
+    @property
+    def percent(self) -> float:
+        """How many were noticed, of a hundred."""
+        return 100 * sum(self.counts[one] for one in NOTICED) / max(1, self.counts.total())
+
+
+def by_file(judged: Sequence[Judged]) -> dict[str, Counter[str]]:
+    """How many of each status, by file."""
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    for one in judged:
+        found[one.name.partition(":")[0]][one.status] += 1
+    return dict(sorted(found.items()))
+
+
+def bare(diff: str) -> list[str]:
+    """A difference without its places."""
+    return [line for line in diff.splitlines() if not line.startswith("@@")]
+
+
+def _key(survivor: Mapping[str, Any]) -> tuple[str, ...]:
+    return (survivor["name"].partition(":")[0], *bare(survivor["diff"]))
