@@ -31,6 +31,7 @@ MAY_REPLACE = {
     "io/newfile.py": "an export, over a file that its user wants replaced",
     "io/rotating.py": "the log's files move on by one",
     "io/catalog_file.py": "a damaged catalog is put aside",
+    "io/journal.py": "books that have grown long, without their old rows",
     "io/web_place.py": "where the web view listens, and its key where there was none",
 }
 # Who may open a file for writing, and why. No session file is among what they write.

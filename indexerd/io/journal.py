@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 READ_MAX = 8 * 1024 * 1024  # newest bytes that are read back: weeks of rows
+LONG = 4 * 1024 * 1024  # bytes of a file that is worth being made shorter
 
 _NOTE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _FLAGS = _NOTE | os.O_APPEND
@@ -62,6 +63,31 @@ class Journal:
                 continue
             if isinstance(row, dict):
                 yield row
+
+    def is_long(self) -> bool:
+        """Whether the file has grown so much that old rows should go."""
+        try:
+            return self._path.lstat().st_size > LONG
+        except FileNotFoundError:
+            return False
+
+    def shorten(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Keep these rows alone. Durably: after a crash it is the old file or the new one, whole.
+
+        Nobody may append meanwhile.
+        """
+        lines = (json.dumps(row, allow_nan=False, separators=(",", ":")) + "\n" for row in rows)
+        data = "".join(lines).encode()
+        new = self._path.with_name(f".{self._path.name}.tmp")
+        with suppress(FileNotFoundError):
+            new.unlink()  # of a crash on the way
+        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(fd, "wb") as file:  # noqa: PTH123 - a descriptor, not a path
+            file.write(data)
+            file.flush()
+            os.fsync(fd)
+        new.rename(self._path)
+        _sync_directory(self._path.parent)
 
 
 class Slot:

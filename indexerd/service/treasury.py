@@ -16,6 +16,7 @@ import random
 import threading
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +40,7 @@ from indexerd.settings import Settings
 
 BYTES_PER_TOKEN = 3.0  # of English and code 3.6 is usual: this errs upwards
 OVERHEAD_TOKENS = 500  # schema and framing
+KEPT_SECONDS = 2 * 86_400.0  # that rows of the books are kept once these are long
 UNWRITTEN = 300.0  # seconds until the books are tried again
 FULL_SECONDS, PASSING_SECONDS = 3600.0, 60.0  # from one word of a cap that is reached to the next
 _LAST_MOMENT, _MANY = 253_402_300_800.0, 1_000_000  # of what was stored; beyond is no row of ours
@@ -93,6 +95,9 @@ class Treasury:
         restart asks once again.
         """
         rows = list(self._journal.rows())
+        with suppress(OSError, ValueError):  # a full disk, a row of any hand: they stay long
+            if self._journal.is_long():
+                self._journal.shorten(_still_told(rows, self._clock()))
         self.purse = Purse.of(rows)
         for row in rows:
             if _is_breaker(row):
@@ -282,6 +287,25 @@ class Treasury:
             "unpricedCalls": purse.unpriced,
             "breakers": {name: one.word for name, one in self.breakers.items()},
         }
+
+
+def _still_told(rows: list[dict[str, Any]], now: float) -> list[dict[str, Any]]:
+    """The rows that still say something: of the last two days, and the newest of each breaker.
+
+    A clock may have been moved: what is of a day to come is kept, too.
+    """
+    breakers = {row["id"]: number for number, row in enumerate(rows) if _is_breaker(row)}
+    newest = set(breakers.values())
+    return [
+        row
+        for number, row in enumerate(rows)
+        if number in newest or (_is_recent(row, now) and not _is_breaker(row))
+    ]
+
+
+def _is_recent(row: Mapping[str, Any], now: float) -> bool:
+    when = row.get("t")
+    return isinstance(when, int | float) and when > now - KEPT_SECONDS
 
 
 def _is_breaker(row: Mapping[str, Any]) -> bool:

@@ -215,3 +215,42 @@ def test_a_write_that_falls_short_is_an_error(path: Path, monkeypatch: pytest.Mo
     journal.append({"n": 3})
 
     assert list(journal.rows()) == [{"n": 1}, {"n": 3}]
+
+
+def test_a_long_file_keeps_the_rows_that_it_is_given(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """V12: what was left of an earlier attempt is in nobody's way; only its owner may read it."""
+    monkeypatch.setattr(journal_module, "LONG", 200)
+    journal = Journal(path)
+    assert not journal.is_long()
+    for n in range(40):
+        journal.append({"n": n})
+    assert journal.is_long()
+    (path.parent / f".{path.name}.tmp").write_text("half a row")
+
+    journal.shorten(row for row in journal.rows() if row["n"] > 37)
+
+    assert not journal.is_long()
+    assert os.listdir(path.parent) == [path.name]
+    assert path.stat().st_mode & 0o777 == 0o600
+    journal.append({"n": 40})
+    assert [row["n"] for row in journal.rows()] == [38, 39, 40]
+
+
+def test_a_kill_while_it_is_made_shorter_loses_no_row(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A2, M15: until the new file is whole and in its place, the old one is."""
+    journal = Journal(path)
+    for n in range(5):
+        journal.append({"n": n})
+
+    def died(_self: Path, _target: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as killed:
+        killed.setattr(Path, "rename", died)
+        with pytest.raises(KeyboardInterrupt):
+            journal.shorten([{"n": 4}])
+    assert [row["n"] for row in Journal(path).rows()] == [0, 1, 2, 3, 4]

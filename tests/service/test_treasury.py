@@ -22,6 +22,7 @@ from indexerd.errors import (
     RefusedError,
 )
 from indexerd.events import Prompt
+from indexerd.io import journal
 from indexerd.io.journal import Journal
 from indexerd.io.logs import Event
 from indexerd.llm.base import Reply, Tokens
@@ -331,3 +332,36 @@ def test_what_the_books_do_not_take_is_not_called_and_not_counted(desk: Desk) ->
     desk.path.rmdir()
     assert desk.ask("said") == [None]
     assert purse.calls == 1
+
+
+def test_long_books_are_made_shorter_and_say_the_same(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """V12, M15: today's calls and whoever rests are kept; rows of last week go."""
+    for _ in range(3):
+        desk.ask("said")
+    desk.now += 7 * 86_400
+    desk.ask(throttled(7200.0))
+    before, purse = desk.path.stat().st_size, desk.treasury.purse
+    monkeypatch.setattr(journal, "LONG", 100)
+
+    desk.restarted()
+    again = desk.restarted()
+
+    assert desk.path.stat().st_size < before
+    assert len(desk.rows("reserve")) == 1
+    assert (again.purse.calls, again.purse.usd) == (purse.calls, purse.usd)
+    (resting,) = [one for one in again.breakers.values() if one.until > desk.now]
+    assert resting.until >= desk.now + 7200.0
+
+
+def test_books_that_cannot_be_made_shorter_are_read_as_they_are(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A3: a row that no JSON can hold, by any hand, costs neither the start nor a booking."""
+    desk.ask("said")
+    with desk.path.open("a") as file:
+        row = f'{{"op": "reserve", "id": "x", "t": {desk.now}, "usd": NaN, "model": "m"}}'
+        file.write(row + "\n")
+    monkeypatch.setattr(journal, "LONG", 10)
+    assert desk.restarted().purse.calls == 1
