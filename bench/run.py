@@ -58,9 +58,16 @@ def run(script: Path, *, smoke: bool) -> dict[str, Any]:
         into = Path(place) / "figures.json"
         argv = [sys.executable, str(script), "--json", str(into), *(["--smoke"] if smoke else [])]
         began = time.monotonic()
+        process = subprocess.Popen(argv)
         try:
-            code = subprocess.run(argv, check=False, timeout=SECONDS).returncode
+            code = process.wait(SECONDS)
         except subprocess.TimeoutExpired:
+            process.terminate()  # it ends the daemons that it has started
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
             code = -1
         found: dict[str, Any] = {"name": script.stem.removeprefix("bench_"), "figures": []}
         if into.exists():
