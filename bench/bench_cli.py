@@ -23,6 +23,7 @@ from measure import Bench, Target, in_turns, ratio
 
 PROGRAM = "import sys; from indexerd.__main__ import main; sys.exit(main())"  # as the script has it
 BARE = "python -c pass"
+WORKS = "ask, the built-in model"  # what it costs is the question, not the command
 
 
 def milliseconds(
@@ -64,7 +65,7 @@ def main() -> int:
             "search --json": ["search", one.word, "--json"],
             "show": ["show", one.id],
             "tree": ["tree", one.id],
-            "ask, the built-in model": ["ask", one.id, "Which door?"],
+            WORKS: ["ask", one.id, "Which door?"],
         }
         with home.daemon() as daemon:
             daemon.settled(len(made))
@@ -83,7 +84,7 @@ def main() -> int:
             limit=BARE,
             floor=median(base),
             ratio=ratio(took, base),
-            target=Target(2.5 if name in quick else 5, of="ratio"),
+            target=None if name == WORKS else Target(2.5 if name in quick else 5, of="ratio"),
         )
     by_name, by_id = (told[f"resolve {ref}"] for ref in (one.name, one.id))
     bench.check("a name and an id are the same session", ok=by_name == by_id != b"")
