@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from indexerd.agents import ADAPTERS, claude, codex, opencode, pi
 from indexerd.agents.claude.kinds import unwrapped
 from indexerd.agents.claude.titles import SUMMARIES_KEPT
 from indexerd.agents.codex.origin import ordinal_of
-from indexerd.events import Kind
+from indexerd.core.lines import Oversize
+from indexerd.core.session import SessionState
+from indexerd.events import Header, Kind
 from tests.agents import claude_files, codex_files
 from tests.agents.codex_files import answer, entries, item, line, meta, user
 
@@ -166,3 +170,17 @@ def test_a_hook_that_answers_late_says_whose_words_it_prints() -> None:
         assert claude.read(
             claude_files.line("attachment", "h1", None, attachment={"type": kind}), "h1"
         )
+
+
+def test_a_first_line_of_opencode_that_is_too_long_makes_it_no_session() -> None:
+    """One further on is passed over."""
+    whole = Oversize(0, 10, b"{", b"}")
+    state = SessionState("/s")
+    opencode.skim_oversize(state, whole)
+    assert (state.foreign, state.oversized) == (True, 1)
+    state = SessionState("/s")
+    opencode.skim_oversize(state, replace(whole, offset=7))
+    assert not state.foreign
+    state.header = Header("s1", "/w", "", 1)
+    opencode.skim_oversize(state, whole)
+    assert (state.foreign, state.oversized) == (False, 2)

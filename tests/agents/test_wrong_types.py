@@ -22,7 +22,7 @@ from indexerd.core.deeds import Deeds
 from indexerd.core.session import SessionState
 from indexerd.core.speech import speeches_of
 from indexerd.events import Entry
-from tests.core.known_answers import REAL, agent_of, sessions, stored_lines
+from tests.core.known_answers import agent_of, file_of, sessions, stored_lines
 from tests.fuzz.targets import corpus
 
 AGENTS = ("pi", "claude", "codex", "opencode")
@@ -38,12 +38,12 @@ TEXT_MAX = 200  # characters
 def lines_of(agent: str) -> Iterator[bytes]:
     """Lines of an agent's fixtures, as they reach its adapter, and of the fuzz corpus."""
     for name in sessions():
-        if agent_of(name) != agent:
+        if agent_of(name) != agent or name.endswith("/corpus"):
             continue
         if agent == "opencode":
             yield from stored_lines(name)
         else:
-            yield from (REAL / name).read_bytes().splitlines(keepends=True)
+            yield from file_of(name).read_bytes().splitlines(keepends=True)
     for path in corpus(agent):
         yield from path.read_bytes().splitlines(keepends=True)
 

@@ -49,8 +49,9 @@ from indexerd.core.spoken import conversation, summed
 from indexerd.core.story import kept_rows, story_of
 from indexerd.core.story_nodes import node_of, turn_of
 from indexerd.core.talk import said_in, talk_of
-from indexerd.events import TURN_MASK, TURN_SHIFT, Entry, Facts, Stretch, Turn
+from indexerd.events import TURN_MASK, TURN_SHIFT, Entry, Facts, Kind, Stretch, Turn
 from indexerd.io.opencode_db import Database, lines, tail
+from tests.fuzz.targets import corpus
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 REAL = FIXTURES / "real"
@@ -67,18 +68,33 @@ def agent_of(name: str) -> str:
     return name.partition("/")[0].partition("-")[0]
 
 
+def file_of(name: str) -> Path:
+    """The file of a session: a real one's, or one made to be known."""
+    return next(one / name for one in (KNOWN, REAL) if (one / name).is_file())
+
+
 def taken(name: str) -> tuple[SessionState, Read]:
-    """A session's state, and its entries by row. opencode's are copied out of its database."""
+    """A session's state, and its entries by row.
+
+    opencode's are copied out of its database. A `corpus` is all that the fuzz targets of an agent
+    begin with, as one file.
+    """
     agent = agent_of(name)
-    if agent == "opencode":
+    if name.endswith("/corpus"):
+        data = b"".join(path.read_bytes().rstrip(b"\n") + b"\n" for path in corpus(agent))
+    elif agent == "opencode":
         return _stored(name)
-    data = (REAL / name).read_bytes()
+    else:
+        data = file_of(name).read_bytes()
     state = SessionState(name)
     ADAPTERS[agent].skim(state, data if data.endswith(b"\n") else data + b"\n", 0)
 
     def read(row: int) -> Entry:
         start = state.offsets[row]
-        return ADAPTERS[agent].read(data[start : start + state.lengths[row]], state.id(row))
+        try:
+            return ADAPTERS[agent].read(data[start : start + state.lengths[row]], state.id(row))
+        except ValueError:
+            return Entry(state.id(row), Kind.OTHER, "(unreadable)", None, "")
 
     return state, read
 
@@ -322,7 +338,8 @@ def sessions() -> list[str]:
 
 def note_of(name: str) -> Path:
     """Where the answers of a session stand."""
-    return KNOWN / f"{agent_of(name)}-{Path(name).stem[-12:]}.json"
+    agent = agent_of(name)
+    return KNOWN / f"{agent}-{Path(name).stem.removeprefix(f'{agent}-')[-12:]}.json"
 
 
 def main() -> None:

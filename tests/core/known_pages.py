@@ -273,10 +273,11 @@ def _sets() -> Iterator[tuple[str, Any]]:
     yield "all", _tried(lambda: sets.replace_all({"files": ["a"], "odd": ["b"]}))
     yield "twice", _tried(lambda: sets.replace_all({"files": ["a"], " files": ["b"]}))
     paths = ("/w/a", "/w", "/wx/a", "b", "../c", "/", "")
-    yield (
-        "paths",
-        [[sets.absolute("/w", p), sets.relative("/w", p), sets.basename(p)] for p in paths],
-    )
+    for cwd in ("/w", "/wX/", "/", ""):
+        told = [
+            [sets.absolute(cwd, one), sets.relative(cwd, one), sets.basename(one)] for one in paths
+        ]
+        yield f"paths in {cwd}", told
 
 
 RULES: tuple[Any, ...] = (

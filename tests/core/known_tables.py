@@ -109,6 +109,10 @@ REFERENCES = (
     "mail a@@b.c, `@@code`, ```\n@@block\n```, @@last.",
     "@@.. and @@../up and @@^2 and @@ alone @@@three",
     "@@name[why sqlite?] and @@x(y)",
+    f"@@{'n' * 200} @@{'m' * 201}",
+    f"@@name[{'q' * 2000}] and @@other[{'p' * 2001}]",
+    " ".join(f"@@n{n}" for n in range(40)),
+    "@@.._up @@../../../../../../../../../../../../far",
     "(@@in-brackets), @@\u00fcmlaut/part and @@UPPER_case-1.2",
 )
 ADDRESSES = (

@@ -290,3 +290,26 @@ def test_every_limit_is_in_the_protocol_document() -> None:
         f"{limits.lag_events} events",
     ):
         assert words in text, words
+
+
+def test_an_empty_line_is_a_line() -> None:
+    """It is ready, and handed out; what follows it is the beginning of another."""
+    lines = wire.Lines(4)
+    assert (lines.ready, lines.unfinished, lines.too_long) == (False, False, False)
+    lines.feed(b"\nab")
+    assert lines.ready
+    assert not lines.unfinished
+    assert lines.take() == b""
+    assert not lines.ready
+    assert lines.unfinished
+    lines.feed(b"cd")
+    assert not lines.too_long
+    lines.feed(b"e")
+    assert lines.too_long
+    assert lines.rest() == b"abcde"
+    assert (lines.unfinished, lines.too_long) == (False, False)
+    lines.feed(b"abcd\n")
+    assert lines.take() == b"abcd"
+    lines.feed(b"abcde\n")
+    assert lines.too_long
+    assert lines.take() is None

@@ -16,6 +16,7 @@ from typing import Any
 from tests.mutants.judging import NOTICED, UNNOTICED, Judged
 
 SAMPLE = Path(__file__).parent / "sample.json"
+CELL_MAX = 90  # characters
 
 
 @dataclass
@@ -58,6 +59,37 @@ class Record:
     def percent(self) -> float:
         """How many were noticed, of a hundred."""
         return 100 * sum(self.counts[one] for one in NOTICED) / max(1, self.counts.total())
+
+
+def told(record: Record) -> str:
+    """What the document says of a record: the figures, and the survivors by their reasons."""
+    counts = record.counts
+    figures = (
+        f"Seed {record.seed}: of {record.known} changes {counts.total()} were tried. "
+        f"{counts['killed']} made a test fail, {counts['timed out']} did not end, "
+        f"{counts['survived']} survived, {counts['not reached']} were not reached: "
+        f"**{record.percent:.1f} %** were noticed."
+    )
+    lines = [
+        figures,
+        "",
+        "| survivor | change | why it may live |",
+        "|---|---|---|",
+    ]
+    for one in record.survivors:
+        path, line, _ = one["name"].split(":")
+        lines.append(
+            f"| {path.removeprefix('indexerd/')}:{line} | {_short(one['diff'])} | {one['reason']} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _short(diff: str) -> str:
+    """What is new in a difference, fit for a cell of a table."""
+    new = [line[1:].strip() for line in bare(diff) if line.startswith("+")]
+    text = " ".join(new) or "(left out)"
+    shown = text if len(text) <= CELL_MAX else f"{text[:CELL_MAX]}…"
+    return "`` " + shown.replace("|", "\\|").replace("``", "` `") + " ``"
 
 
 def by_file(judged: Sequence[Judged]) -> dict[str, Counter[str]]:
