@@ -20,7 +20,7 @@ def rows(bench: dict[str, Any]) -> Iterator[tuple[str, str, str, str, str]]:
         if "target" in one:
             promise = f"{one['target']}: {'met' if one['met'] else '**missed**'}"
         name = one["name"] + (f" ({one['note']})" if one.get("note") else "")
-        yield name, f"{one['value']:g} {one['unit']}", beside, ratio, promise
+        yield name, f"{one['value']:g} {one.get('unit', '')}".rstrip(), beside, ratio, promise
 
 
 def table(results: dict[str, Any]) -> str:
