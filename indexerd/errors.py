@@ -268,6 +268,9 @@ class OutputInvalidError(ModelError):
     retryable = True
 
 
+_SOON = "wait a minute; it is tried again by itself"
+
+
 class BudgetError(ModelError):
     """A daily or per-minute cap is reached; ``retry_after`` says in how many seconds it opens.
 
@@ -279,8 +282,10 @@ class BudgetError(ModelError):
     retryable = True
     exit_code = 75
 
-    def __init__(self, message: str, *, retry_after: float = 3600.0, passing: bool = False) -> None:
-        super().__init__(message)
+    def __init__(
+        self, message: str, *, hint: str = "", retry_after: float = 3600.0, passing: bool = False
+    ) -> None:
+        super().__init__(message, hint=hint or (_SOON if passing else self.hint))
         self.retry_after = retry_after
         self.passing = passing
 

@@ -42,6 +42,7 @@ BYTES_PER_TOKEN = 3.0  # of English and code 3.6 is usual: this errs upwards
 OVERHEAD_TOKENS = 500  # schema and framing
 KEPT_SECONDS = 2 * 86_400.0  # that rows of the books are kept once these are long
 UNWRITTEN = 300.0  # seconds until the books are tried again
+UNWRITTEN_CURE = "free space where the state directory is; it is tried again by itself"
 FULL_SECONDS, PASSING_SECONDS = 3600.0, 60.0  # from one word of a cap that is reached to the next
 _LAST_MOMENT, _MANY = 253_402_300_800.0, 1_000_000  # of what was stored; beyond is no row of ours
 _Kept = tuple[int, int, float]  # failures, opened, until
@@ -86,6 +87,7 @@ class Treasury:
         self._pending: dict[str, Ticket] = {}  # calls under way
         self._kept: dict[str, _Kept] = {}  # breakers as the journal has them
         self._keeping = threading.Lock()
+        self._unwritten = ""  # why the last booking was not stored
         self._full, self._passing = Throttle(FULL_SECONDS), Throttle(PASSING_SECONDS)
 
     def load(self) -> None:
@@ -167,8 +169,9 @@ class Treasury:
         except OSError as bad:
             self.breakers[provider].abandon()
             self.purse.withdraw(row)
-            told = f"the books cannot be written: {bad.strerror}"
-            raise BudgetError(told, retry_after=UNWRITTEN) from None
+            self._unwritten = f"the books of the budget cannot be written: {bad.strerror}"
+            raise BudgetError(self._unwritten, hint=UNWRITTEN_CURE, retry_after=UNWRITTEN) from None
+        self._unwritten = ""
         self._pending[ticket.id] = ticket
         self._notify(Event.BUDGET_RESERVED, {"model": model.key, "cost_usd": usd})
         return ticket
@@ -272,6 +275,8 @@ class Treasury:
         except BudgetError as full:
             if not full.passing:
                 found["budget_exhausted"] = str(full), full.hint
+        if self._unwritten:
+            found["state_unwritable"] = self._unwritten, UNWRITTEN_CURE
         return found
 
     def summary(self) -> dict[str, Any]:

@@ -57,15 +57,18 @@ def test_a_provider_that_is_not_asked(
     treasury.breakers["one"] = breaker
     trial = breaker.trial
     assert rest(treasury, [FIRST], setback, NOW) == seconds
-    assert rest(treasury, [FIRST, OTHER], setback, NOW) == 0.0
-    assert rest(treasury, [FIRST, LOCAL], setback, NOW) == 0.0
+    others = 0.0 if breaker.denied else seconds  # who rests is waited for, and nobody else asked
+    assert rest(treasury, [FIRST, OTHER], setback, NOW) == others
+    assert rest(treasury, [FIRST, LOCAL], setback, NOW) == others
     assert breaker.trial is trial
 
 
-def test_the_first_of_several_that_comes_back_counts(treasury: Treasury) -> None:
-    """M16: two providers are down."""
+def test_the_first_that_rests_is_waited_for(treasury: Treasury) -> None:
+    """M16: two providers are down; a run would ask the first one first."""
     treasury.breakers |= {"one": Breaker(5, 1, NOW + 40), "two": Breaker(5, 1, NOW + 30)}
     both: list[Model] = [FIRST, OTHER]
+    assert rest(treasury, both, DOWN, NOW) == 40.0
+    treasury.breakers["one"] = Breaker(denied="401")  # which is passed over
     assert rest(treasury, both, DOWN, NOW) == 30.0
     assert rest(treasury, [], DOWN, NOW) == 0.0
 

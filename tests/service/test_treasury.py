@@ -322,16 +322,19 @@ def test_models_of_this_machine_are_asked_whatever_happens(desk: Desk) -> None:
 def test_what_the_books_do_not_take_is_not_called_and_not_counted(desk: Desk) -> None:
     """A3: a full disk uses up no day's calls; once there is room, models are asked again."""
     desk.path.mkdir()
-    for _ in range(3):
-        (bad,) = desk.ask("never said")
+    for key in (FLASH, "openai/of-no-known-price"):
+        (bad,) = desk.ask("never said", key=key)
         assert isinstance(bad, BudgetError)
-        assert "the books cannot be written" in str(bad)
+        assert "cannot be written" in str(bad)
+        assert "free space" in bad.hint
         assert bad.retry_after < 3600
+    assert "cannot be written" in desk.treasury.troubles()["state_unwritable"][0]
     purse = desk.treasury.purse
     assert (purse.calls, purse.usd, purse.unpriced) == (0, 0.0, 0)
     desk.path.rmdir()
     assert desk.ask("said") == [None]
     assert purse.calls == 1
+    assert desk.treasury.troubles() == {}
 
 
 def test_long_books_are_made_shorter_and_say_the_same(
@@ -340,6 +343,7 @@ def test_long_books_are_made_shorter_and_say_the_same(
     """V12, M15: today's calls and whoever rests are kept; rows of last week go."""
     for _ in range(3):
         desk.ask("said")
+    desk.ask(DOWN, key="openai/gpt-test")  # that it failed is not forgotten
     desk.now += 7 * 86_400
     desk.ask(throttled(7200.0))
     before, purse = desk.path.stat().st_size, desk.treasury.purse
@@ -351,6 +355,7 @@ def test_long_books_are_made_shorter_and_say_the_same(
 
     assert desk.path.stat().st_size < before
     assert len(desk.rows("reserve")) == 1
+    assert sorted(row["id"] for row in desk.rows("breaker")) == ["google", "openai"]
     assert (again.purse.calls, again.purse.usd) == (purse.calls, purse.usd)
     assert {name: one.until for name, one in again.breakers.items()} == until
     assert max(until.values()) > desk.now
