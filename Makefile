@@ -16,7 +16,7 @@ run: $(VENV)/.runtime  ## the daemon in the foreground, on your own sessions
 	$(BIN)/indexerd run
 
 test: $(VENV)/.dev  ## the suite, but for what needs a browser, and the slow part of the faults
-	$(BIN)/python -m pytest -q -n 2 -m "not browser and not faults"
+	$(BIN)/python -m pytest -q -n 3 -m "not browser and not faults"
 
 test-faults: $(VENV)/.dev  ## what kills, hangs, floods and fills the whole program
 	$(BIN)/python -m pytest -q -n 2 -m faults -rs

@@ -36,7 +36,7 @@ Tag = Annotated[str, StringConstraints(min_length=1, max_length=TAG_MAX)]
 class Metadata(BaseModel):
     """What a model must answer. Unknown keys are dropped; lengths are in characters."""
 
-    model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
+    model_config = ConfigDict(strict=True, frozen=True, extra="ignore", defer_build=True)
 
     name: str = Field(min_length=1, max_length=NAME_MAX)
     description: str = Field(min_length=1, max_length=DESCRIPTION_MAX)
@@ -46,7 +46,12 @@ class Metadata(BaseModel):
 
 class _Camel(BaseModel):
     model_config = ConfigDict(
-        strict=True, frozen=True, extra="allow", alias_generator=to_camel, populate_by_name=True
+        strict=True,
+        frozen=True,
+        extra="allow",
+        alias_generator=to_camel,
+        populate_by_name=True,
+        defer_build=True,
     )
 
     def encoded(self) -> bytes:

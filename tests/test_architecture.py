@@ -268,6 +268,7 @@ LIGHT = {
     "indexerd.cli.look": {"click"},
     "indexerd.cli.act": {"click"},
     "indexerd.cli.fast": set(),
+    "indexerd.cli.serve": set(),
     "indexerd.client": set(),
 }
 

@@ -1,5 +1,7 @@
 """Commands that agents' hooks call, on the standard library alone: no click, no pydantic.
 
+And the daemon's own start, as a service manager asks for it.
+
 Only the plain forms are taken here, and only while a daemon answers; for anything else the
 answer is None, and the full command line takes over with the same meaning. `hook` is an agent's
 own call: it is never anything else's business, and silent whatever happens.
@@ -12,7 +14,7 @@ import sys
 
 from indexerd.cli.streams import json_text, put, safe
 from indexerd.client import call_once
-from indexerd.errors import DaemonDownError, IndexerdError
+from indexerd.errors import AccessError, DaemonDownError, IndexerdError
 from indexerd.sockets import socket_path
 
 TYPE_CHECKING = False
@@ -39,10 +41,9 @@ NOTHING: dict[str, Any] = {
 
 def attempt(argv: list[str]) -> int | None:
     """Run the command if it is one of ours in a plain form; None if it is not."""
-    if argv[:1] == ["hook"] or argv[:2] == ["--json", "hook"]:
-        from indexerd.cli.hook import run
-
-        return run(argv[1:])
+    code = _without_daemon(argv)
+    if code is not None:
+        return code
     asked = _read(argv)
     if asked is None:
         return None
@@ -57,6 +58,39 @@ def attempt(argv: list[str]) -> int | None:
         return None
     except IndexerdError as bad:
         return complain(bad, as_json=as_json)
+
+
+def _without_daemon(argv: list[str]) -> int | None:
+    """Run a command that is not answered by a daemon, if it is such a one."""
+    if argv[:1] == ["hook"] or argv[:2] == ["--json", "hook"]:
+        from indexerd.cli.hook import run
+
+        return run(argv[1:])
+    if argv == ["run"]:
+        return _serve()
+    if argv == ["--version"]:
+        return _version()
+    return None
+
+
+def _serve() -> int:
+    """`run`: the daemon, with the errors of the full command line."""
+    from indexerd.cli.serve import serve
+
+    try:
+        return serve()
+    except IndexerdError as bad:
+        return complain(bad, as_json=False)
+    except PermissionError as bad:
+        return complain(AccessError(f"{bad.filename}: {bad.strerror}"), as_json=False)
+
+
+def _version() -> int:
+    """`--version`, in the words that click has for it."""
+    from indexerd import __version__
+
+    put([f"indexerd, version {__version__}"])
+    return 0
 
 
 def _read(argv: list[str]) -> tuple[str, list[str], dict[str, Any]] | None:

@@ -10,16 +10,13 @@ then.
 from __future__ import annotations
 
 import os
-import sys
-import sysconfig
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
-import indexerd
 from indexerd.cli.ask import show as show_json
 from indexerd.cli.ask import where
+from indexerd.cli.program import command
 
 AGENTS = ("pi", "claude", "codex", "opencode")
 
@@ -55,26 +52,3 @@ def integrate(ctx: click.Context, agent: str, remove: bool, force: bool) -> None
     put(f"{one['did']:<{width}}  {safe(one['path'], 4096)}" for one in done["changes"])
     for note in done["notes"]:
         click.echo(safe(note, 8192), err=True)
-
-
-def command() -> tuple[str, ...]:
-    """How to call this program from anywhere, however this process was started.
-
-    The script of this very installation; without one, this interpreter. A script that is merely
-    first on PATH may be of another version.
-    """
-    for folder in _folders():
-        script = folder / "indexerd"
-        if script.is_file() and os.access(script, os.X_OK):
-            return (str(script.absolute()),)
-    # -P: not the directory that an agent happens to work in, which may have such a package itself
-    return (sys.executable, "-P", "-m", "indexerd")
-
-
-def _folders() -> Iterator[Path]:
-    """Where scripts of this installation are: by the package's scheme, or by the interpreter."""
-    package = Path(indexerd.__file__).resolve().parent.parent
-    for scheme in (sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user")):
-        if Path(sysconfig.get_path("purelib", scheme)).resolve() == package:
-            yield Path(sysconfig.get_path("scripts", scheme))
-    yield Path(sys.executable).parent

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from indexerd.cli.integrate import command
+from indexerd.cli.program import command
 from indexerd.errors import IndexerdError
 from indexerd.paths import places
 from indexerd.surfaces.mcp_hosts import HOSTS, carried, snippet

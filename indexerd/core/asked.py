@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Protocol
 
 from indexerd.events import KIND_MASK, Kind
 
 NONE = -1  # nobody asked yet
 KEPT = 64  # first messages of one tree that are remembered
+STRETCH, FEW = 64, 8  # rows that are looked at together, and those for which that is too dear
+
+_ASKS = bytes(packed & KIND_MASK == Kind.USER for packed in range(256))  # of each packed code
 
 
 class _Tree(Protocol):
@@ -76,10 +79,35 @@ class Asked:
         return self._firsts[row]
 
     def _reach(self, tree: _Tree, row: int) -> None:
+        """Bring the sums as far as a row. Where rows are a chain, many are summed at once."""
+        done = len(self._sums)
+        while done <= row:
+            end = min(done + STRETCH, row + 1)
+            if end - done > FEW and tree.parents[done:end] == array("i", range(done - 1, end - 1)):
+                self._chain(tree, done, end)
+            else:
+                self._any(tree, done, end)
+            done = end
+
+    def _chain(self, tree: _Tree, start: int, end: int) -> None:
+        """Rows of which each stands below the one before."""
+        before, first = (self._sums[-1], self._firsts[-1]) if start else (0, NONE)
+        asks = tree.codes[start:end].translate(_ASKS)
+        sums = accumulate(asks, initial=before)
+        self._sums.extend(islice(sums, 1, None))
+        if first == NONE and 1 in asks:
+            unasked = asks.index(1)
+            self._firsts += array("i", [NONE]) * unasked
+            self._firsts += array("i", [start + unasked]) * (len(asks) - unasked)
+        else:
+            self._firsts += array("i", [first]) * len(asks)
+
+    def _any(self, tree: _Tree, start: int, end: int) -> None:
+        """Rows that stand anywhere below earlier ones."""
         sums, firsts = self._sums, self._firsts
-        for one in range(len(sums), row + 1):
+        for one in range(start, end):
             above = tree.parents[one]
             before, first = (sums[above], firsts[above]) if above >= 0 else (0, NONE)
-            asks = tree.codes[one] & KIND_MASK == Kind.USER
+            asks = _ASKS[tree.codes[one]]
             sums.append(before + asks)
             firsts.append(one if asks and first == NONE else first)

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from indexerd.core.clean import clean_line, clean_text, escape_path
+from indexerd.core.late import late
 from indexerd.core.segments import CONTENT_MAX, DECISION_MAX, Segment, covered
 
 CONTEXT = "Previous conversation context:"
@@ -25,7 +26,7 @@ Said = tuple[str, str, str]  # role, text, entry id
 
 # Marks of Markdown, white space, case and other dashes do not make a heading another one.
 _DASH = "[-\u2010-\u2015\u2212]"
-_HEADING = re.compile(
+_HEADING = late(
     r"^(?=[ \t#*_`]*+(?:previous[ \t]+conversation[ \t]+context"
     rf"|(?:{_DASH}[ \t]*+)++[*_`]*+earlier[ \t]+in[ \t]+conversation"
     r"|\[[ \t]*+previous[ \t]+conversation[ \t]+summari[sz]ed"

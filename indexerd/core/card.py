@@ -6,9 +6,11 @@ and lookups need. It is frozen: the thread that reads files makes new ones, the 
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from indexerd.core.clean import scrub
 from indexerd.core.session import NOWHERE, SessionState
@@ -18,7 +20,7 @@ from indexerd.events import Kind, Turn
 WANTS, BARRED = "wants", "barred"  # notes of a state
 
 
-class Card(msgspec.Struct, frozen=True, array_like=True):
+class Card(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One session file, in facts. Times in ms since the epoch."""
 
     agent: str
@@ -178,8 +180,16 @@ def pack(card: Card) -> bytes:
 
 
 def unpack(data: bytes, path: str) -> Card:
-    """The reverse of `pack`; ValueError for bytes of another build."""
+    """The reverse of `pack`; ValueError for bytes of another build.
+
+    What many cards have in common they share: there are tens of thousands of them at a start.
+    """
     try:
-        return msgspec.structs.replace(_decoder.decode(data), path=path)
+        card = _decoder.decode(data)
     except msgspec.DecodeError as bad:
         raise ValueError(str(bad)) from None
+    force_setattr(card, "path", path)  # nobody else has this card yet
+    force_setattr(card, "agent", sys.intern(card.agent))
+    force_setattr(card, "cwd", sys.intern(card.cwd))
+    force_setattr(card, "git_branch", sys.intern(card.git_branch))
+    return card

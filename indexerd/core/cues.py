@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 
+from indexerd.core.late import late
 from indexerd.core.phrases import word_set
 
 
 def pattern(text: str, flags: int = re.IGNORECASE) -> re.Pattern[str]:
-    """Compile a pattern of several lines; each apostrophe stands for both kinds."""
+    """Make a pattern of several lines; each apostrophe stands for both kinds."""
     joined = "".join(line.strip() for line in text.split("\n"))
-    return re.compile(joined.replace("'", "['\u2019]"), flags)
+    return late(joined.replace("'", "['\u2019]"), flags)
 
 
 def cue(words: str) -> re.Pattern[str]:

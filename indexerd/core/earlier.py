@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 
 from indexerd.core.clean import clean_text
+from indexerd.core.late import late
 from indexerd.core.phrases import clip, tidy
 
 SUMMARY_CHARS = 60_000  # of an earlier summary that are looked at
@@ -32,11 +33,11 @@ _HEADINGS = (
     (EXACT, r"context|discover|finding|file|critical|technical|fact|learn|note"),
     (GOAL, r"goal|objective|request|purpose|task|intent|overview|summary"),
 )
-_HEAD = re.compile(r"(?:#{1,6}\s+(.{1,120})|\*\*([^*]{1,80}?):?\*\*:?|([A-Z][\w &]{2,40}):)\s*")
-_BULLET = re.compile(r"(\s*)(?:[-*+\u2022]|\d{1,3}[.)])\s+(?:\[([ xX~])\]\s+)?")
-_FILES = re.compile(r"<(read|modified)-files>.*?(?:</\1-files>|\Z)", re.DOTALL)
-_NONE = re.compile(r"[\W_]*(?:none|n/?a|nothing explicit was found|nothing)?[\W_]*", re.IGNORECASE)
-_FENCE = re.compile(r"\s*(?:`{3}|~{3}|-{3,}\s*$)")
+_HEAD = late(r"(?:#{1,6}\s+(.{1,120})|\*\*([^*]{1,80}?):?\*\*:?|([A-Z][\w &]{2,40}):)\s*")
+_BULLET = late(r"(\s*)(?:[-*+\u2022]|\d{1,3}[.)])\s+(?:\[([ xX~])\]\s+)?")
+_FILES = late(r"<(read|modified)-files>.*?(?:</\1-files>|\Z)", re.DOTALL)
+_NONE = late(r"[\W_]*(?:none|n/?a|nothing explicit was found|nothing)?[\W_]*", re.IGNORECASE)
+_FENCE = late(r"\s*(?:`{3}|~{3}|-{3,}\s*$)")
 
 
 def parts_of(summary: str) -> dict[str, list[str]]:

@@ -13,11 +13,11 @@ first, and the block ends with a note that says so, which is part of the limit.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from indexerd.core.clean import clean_line, clean_text
+from indexerd.core.late import late
 from indexerd.meta import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX
 
 CUSTOM_TYPE = "session-reference"
@@ -36,10 +36,10 @@ _NAME_LEAST = 12  # characters of a cut heading, number included
 
 # Signs that a tag begins with, and look-alikes; what looks like a chat template's own mark.
 _TAG = str.maketrans({"<": "&lt;", "\uff1c": "&lt;"})
-_TEMPLATE = re.compile(r"\[(?=\s{0,4}/?\s{0,4}(?:[A-Z][A-Z_]{2,30}\s{0,4}\]|INST|SYS))")
-_AT = re.compile("@(?=@)")
+_TEMPLATE = late(r"\[(?=\s{0,4}/?\s{0,4}(?:[A-Z][A-Z_]{2,30}\s{0,4}\]|INST|SYS))")
+_AT = late("@(?=@)")
 # Characters that are drawn as nothing, and are no format characters to Unicode.
-_UNSEEN = re.compile(
+_UNSEEN = late(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef"
     "\ufdd0-\ufdef\ufffe\uffff]"
 )

@@ -20,11 +20,13 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from indexerd.core.late import late
+
 DEPTH_MAX = 100
-_GAP = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
-_STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
-_SCALAR = re.compile(r"[-+.0-9A-Za-z]+")
-_INDENT = re.compile(r"\n([ \t]+)\S")
+_GAP = late(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_STRING = late(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
+_SCALAR = late(r"[-+.0-9A-Za-z]+")
+_INDENT = late(r"\n([ \t]+)\S")
 
 
 @dataclass(slots=True)

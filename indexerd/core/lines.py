@@ -51,7 +51,7 @@ class LineBuffer:
 
     def __init__(self, offset: int = 0) -> None:
         self.offset = offset
-        self._parts: list[bytes] = []  # the partial line, unless it is oversized
+        self._parts: list[bytes | memoryview] = []  # the partial line, unless it is oversized
         self._size = 0  # of the partial line, in bytes
         self._head: bytes | None = None  # set once the partial line is oversized
         self._tail = b""
@@ -69,7 +69,7 @@ class LineBuffer:
         for part in reversed(self._parts):
             if len(held) >= count:
                 break
-            held = part[-count:] + held
+            held = bytes(part[-count:]) + held
         return held[-count:]
 
     def feed(self, data: bytes) -> list[Block | Oversize]:
@@ -85,14 +85,14 @@ class LineBuffer:
             start = end
         end = data.rfind(b"\n") + 1
         if end > start:
-            self._take(data[start:end], whole=True)
+            self._take(memoryview(data)[start:end], whole=True)  # it is copied once, when joined
             found.append(self._finish())
             start = end
         if start < len(data):
             self._take(data[start:], whole=False)
         return found
 
-    def _take(self, data: bytes, *, whole: bool) -> None:
+    def _take(self, data: bytes | memoryview, *, whole: bool) -> None:
         self._size += len(data)
         if self._head is None:
             self._parts.append(data)

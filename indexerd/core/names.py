@@ -36,6 +36,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import nlargest
 from typing import Any, Literal, NamedTuple
 
+from indexerd.core.late import late
 from indexerd.core.names_complete import candidate, item
 from indexerd.core.names_fuzzy import Near, Nearness, folded
 from indexerd.core.names_known import RINGS, Known, known, ring_of
@@ -49,14 +50,14 @@ CANDIDATES_MAX = 10
 _NEARLY, _CLEARLY = 90.0, 10.0  # of 100: one of several is meant
 
 # Ids as the agents make them. Those that a user of pi chose look like names; a commit is no id.
-_WHOLE_ID = re.compile(
+_WHOLE_ID = late(
     r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
     r"|[0-9a-f]{32}"
     r"|agent-(?=[a-f]*[0-9])[0-9a-f]{8,}"
     r"|ses_(?=[a-z]*[0-9])[0-9a-z]{16,}",
     re.IGNORECASE,
 )
-_BAD = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+_BAD = late("[\x00-\x08\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 Scope = Literal["project", "all"]
 How = Literal["id", "prefix", "name", "fuzzy"]
 

@@ -14,23 +14,23 @@ The folded form has no signs, and "C", "C++" and "C#" are one in it: `Known.is_w
 
 from __future__ import annotations
 
-import re
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from indexerd.core.late import late
 from indexerd.core.names_fuzzy import folded, plain
 from indexerd.core.times import iso_ms
 
 # A quoted name ends with its quote, or where the name as a whole was cut.
-_REFERENCE = re.compile(r'@@(?:"[^"]*(?:"|\Z)|“[^”]*(?:”|\Z)|\S)\S*')
+_REFERENCE = late(r'@@(?:"[^"]*(?:"|\Z)|“[^”]*(?:”|\Z)|\S)\S*')
 
-_TELLING = re.compile(r"#(?!\d)|[+<>=|~^*%&$]")  # "#12" is 12
+_TELLING = late(r"#(?!\d)|[+<>=|~^*%&$]")  # "#12" is 12
 _TELLING_KINDS = frozenset(("Sm", "Sc", "So", "Mn", "Mc"))  # vowel signs and accents are marks
 _VARIANTS = frozenset("\ufe0e\ufe0f")  # how a sign is drawn
-_SIGNED = re.compile(r"([^\W_]+)[+#]+(?![^\W_])")  # "c++", "f#"
-_SLUG = re.compile(r"[^\W_]+(?:[-_]+[^\W_]+)+")
+_SIGNED = late(r"([^\W_]+)[+#]+(?![^\W_])")  # "c++", "f#"
+_SLUG = late(r"[^\W_]+(?:[-_]+[^\W_]+)+")
 
 
 class Known(NamedTuple):

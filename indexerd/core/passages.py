@@ -26,6 +26,7 @@ from itertools import islice
 from math import log
 from typing import Any, NamedTuple
 
+from indexerd.core.late import late
 from indexerd.core.query import fold
 from indexerd.core.question_words import ALIKE, STEM_LEAST, WORDS, Term, stem, terms_of
 from indexerd.events import Question
@@ -54,15 +55,15 @@ NOTHING = (
 )
 
 _DECISIONS = frozenset([*ALIKE[0].split(), *ALIKE[1].split(), "reason", "rather", "why", "warum"])
-_DECIDED = re.compile(
+_DECIDED = late(
     r"\b(?:decided|decision|chose|choosing|went with|go(?:ing)? with|settled|opted|agreed"
     r"|instead of|because|rather than|reason|root cause|let's use|we use|entschieden|nehmen wir"
     r"|weil|stattdessen)\b"
 )
-_OWN = re.compile(r"\b(?:did|do|have) (?:i|we|the user) (?:ask|want|say|request)|\buser\b")
-_BLANK = re.compile(r"\n[ \t]*\n\s*")
-_BREAKS = re.compile(r"\n|(?<=[.!?;])\s|[\u3002\uff01\uff1f]")
-_RUN = re.compile(r"[^\W_]+")
+_OWN = late(r"\b(?:did|do|have) (?:i|we|the user) (?:ask|want|say|request)|\buser\b")
+_BLANK = late(r"\n[ \t]*\n\s*")
+_BREAKS = late(r"\n|(?<=[.!?;])\s|[\u3002\uff01\uff1f]")
+_RUN = late(r"[^\W_]+")
 _OPEN_END = 5  # a stem of so many may go on, at half its weight
 
 

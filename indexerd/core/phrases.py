@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from indexerd.core.clean import clean_text
+from indexerd.core.late import late
 
 SENTENCE_MAX = 4_000
 SENTENCES_MAX = 300
@@ -84,23 +85,23 @@ _WRAPPERS = word_set("""skill skills file files system-reminder environment_cont
 
 _HAN = "\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
-_DENSE = re.compile(f"[{_UNSPACED}\u3040-\u30ff{_HAN}\uff66-\uff9f]")
-_COMMA = re.compile("[\u3001\u3002\uff0c\uff1b\uff01\uff1f,;!?]")
-_RUNS = re.compile(  # words of such scripts: katakana, kanji; Chinese between its particles
+_DENSE = late(f"[{_UNSPACED}\u3040-\u30ff{_HAN}\uff66-\uff9f]")
+_COMMA = late("[\u3001\u3002\uff0c\uff1b\uff01\uff1f,;!?]")
+_RUNS = late(  # words of such scripts: katakana, kanji; Chinese between its particles
     f"[\u30a1-\u30fa\u30fc]{{2,12}}|(?:(?![\u7684\u4e86\u662f\u5728\u548c\u6211\u4f60\u628a\u8bf7\u5c31])"
     f"[{_HAN}]){{2,12}}|[{_UNSPACED}]{{4,16}}|[A-Za-z][A-Za-z0-9_.]{{1,30}}"
 )
-_TAG = re.compile(
+_TAG = late(
     r"<!--[\s\S]{0,200}?-->|</[A-Za-z][\w:.-]{0,40}\s?>"
     r"|(?<!\w)<(?P<name>[A-Za-z][\w:.-]{0,40})(?:\s[^<>]{0,300})?/?>"
 )
 _PICTURE = r"[\u2190-\u21ff\u2300-\u2bff\u3030\ufe0e\ufe0f\U0001f000-\U0001faff]"
-_BULLETS = re.compile(
+_BULLETS = late(
     r"(?:(?:[-+*\u2022\u00b7\u2023\u25aa\u2013]|(?:\*\*)?\d{1,3}[.)]|\[[ xX]\]|>{1,5}"
     rf"|{_PICTURE}{{1,4}})\s+){{1,3}}"
 )
-_NOISE = re.compile(
-    r"""Traceback\ \(|File\ "|at\ [\w$<>\[\]]{1,80}[./][\w.$<>/\[\]]{1,200}\s?\(|\^+$
+_NOISE = late(
+    r"""(?x)Traceback\ \(|File\ "|at\ [\w$<>\[\]]{1,80}[./][\w.$<>/\[\]]{1,200}\s?\(|\^+$
     |\[?\d{4}-\d\d-\d\d[T ]\d\d:|\[?\d\d:\d\d:\d\d|[A-Z][a-z]{2}\ [ \d]\d\ \d\d:\d\d:|goroutine\ \d
     |\[?(?:ERROR|WARN(?:ING)?|INFO|DEBUG|TRACE|FATAL|npm\ ERR!)\b[\]: |]|(?:\$|>>>|PS\ [A-Z]:\S*)\s
     |diff\ --git|index\ [0-9a-f]{7}|(?:[-+]{3}|@@)\s|\|.*\||[-+=|_*~\#.]{3,}$|Caused\ by:|panic:
@@ -109,35 +110,34 @@ _NOISE = re.compile(
     |from\ \S+\ import\ |def\ \w+\(|class\ \w+\s?[:({]|(?:const|let|var)\ [\w{}, ]+\s?=
     |(?:export|public|private|static|async)\ .*[{;]$|func(?:tion)?\ \w*\(|fn\ \w+\(
     |\[[^\]]{1,120}\]$|Caveat:\ The\ messages\ below
-    |/(?!(?:tmp|etc|var|home|usr|dev|opt|proc)\b)[A-Za-z][\w:-]*(?:\s|$)""",
-    re.VERBOSE,
+    |/(?!(?:tmp|etc|var|home|usr|dev|opt|proc)\b)[A-Za-z][\w:-]*(?:\s|$)"""
 )
-_ERROR = re.compile(r"(?:E\s+)?((?:[\w.]{0,80}(?:Error|Exception)|panic|fatal|error):\s.{3,200})")
-_CODE_MARK = re.compile(r"[{}\[\]()=;<>|&$\\^~\"]")
-_END = re.compile(  # a plain character class first: that is what makes the search quick
+_ERROR = late(r"(?:E\s+)?((?:[\w.]{0,80}(?:Error|Exception)|panic|fatal|error):\s.{3,200})")
+_CODE_MARK = late(r"[{}\[\]()=;<>|&$\\^~\"]")
+_END = late(  # a plain character class first: that is what makes the search quick
     r"[.!?\u2026\u3002\uff01\uff1f][.!?\u2026\u3002\uff01\uff1f]{0,3}"
     r"[\"'\u2019\u201d\u00bb\u300d\u300f)\]`*]{0,3}"
 )
-_NO_END = re.compile(  # abbreviations, numbers, and marks that are talked about
+_NO_END = late(  # abbreviations, numbers, and marks that are talked about
     r"(?:(?:^\d{1,3}|(?:^|[\s(])(?:(?:\w\.)+\w|[^\W\d_]|vs|etc|bzw|usw|ca|nr|vgl|approx|dr|mrs?))\."
     r"|(?:^|[^\w)\]\"'\u2019\u201d%`])[.!?\u2026]|`[.!?]`)$",
     re.IGNORECASE,
 )
-_ROLE_LEAD = re.compile(r"\s*(?i:(?:user|assistant|human|system|agent|ai|tool)\s*[:\uff1a]+\s*)+")
-_ROLE = re.compile(r"\b(User|Assistant|Human|System)\s*[:\uff1a]+")
-_MARKS = re.compile(r"@{2,}|\*\*(?=\S)|(?<=\S)\*\*|(?<![\w*/])\*(?=\w)|(?<=\w)\*(?![\w*])")
+_ROLE_LEAD = late(r"\s*(?i:(?:user|assistant|human|system|agent|ai|tool)\s*[:\uff1a]+\s*)+")
+_ROLE = late(r"\b(User|Assistant|Human|System)\s*[:\uff1a]+")
+_MARKS = late(r"@{2,}|\*\*(?=\S)|(?<=\S)\*\*|(?<![\w*/])\*(?=\w)|(?<=\w)\*(?![\w*])")
 _OUTER = " .,;:!?\u2026-\u2013\u2014/\\|*#=+&~\u3001\u3002\uff0c\uff1b\uff1a\uff01\uff1f"
-_LINK = re.compile(r"!?\[([^\[\]\n]{1,200})\]\((?:[^()\s]{0,500})\)")
-_EDGE = re.compile(rf"(?:\s|{_PICTURE})*")
-_REDACTED = re.compile(r"\[?redacted:[\w.-]{0,40}\]?", re.IGNORECASE)
-_WORD = re.compile(r"[^\W_][\w.+#/'\u2019-]*")
-_TOKEN = re.compile(r"`[^`\n]{1,80}`|[^\W_][\w.+#/'\u2019-]*|[^\s\w]")
-_ELIDED = re.compile(r"^(?:[ldjmtscn]|qu)'|(?:'(?:s|re|ve|ll|d|m)|n't)$")
-_LETTER = re.compile(r"[^\W\d_]")
-_JIRA = re.compile(r"(?<![\w-])([A-Z][A-Z0-9]{0,8}[A-Z])-\d{1,6}(?![\w-])")
+_LINK = late(r"!?\[([^\[\]\n]{1,200})\]\((?:[^()\s]{0,500})\)")
+_EDGE = late(rf"(?:\s|{_PICTURE})*")
+_REDACTED = late(r"\[?redacted:[\w.-]{0,40}\]?", re.IGNORECASE)
+_WORD = late(r"[^\W_][\w.+#/'\u2019-]*")
+_TOKEN = late(r"`[^`\n]{1,80}`|[^\W_][\w.+#/'\u2019-]*|[^\s\w]")
+_ELIDED = late(r"^(?:[ldjmtscn]|qu)'|(?:'(?:s|re|ve|ll|d|m)|n't)$")
+_LETTER = late(r"[^\W\d_]")
+_JIRA = late(r"(?<![\w-])([A-Z][A-Z0-9]{0,8}[A-Z])-\d{1,6}(?![\w-])")
 _NOT_JIRA = word_set("UTF SHA ISO RFC CVE HTTP AES RSA MD GPT TLS SSL UTC IEC DIN PEP BASE RC")
-_NUMBER = re.compile(r"(?<![\w&/#])#(\d{1,7})(?!\w)")
-_CALLED = re.compile(r"\b(?:issue|pr|PR|MR|pull(?: request)?|bug|ticket|fix(?:es)?|closes|see)\s?$")
+_NUMBER = late(r"(?<![\w&/#])#(\d{1,7})(?!\w)")
+_CALLED = late(r"\b(?:issue|pr|PR|MR|pull(?: request)?|bug|ticket|fix(?:es)?|closes|see)\s?$")
 
 
 def dense(text: str) -> bool:

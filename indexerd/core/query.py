@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from indexerd.core.late import late
 from indexerd.core.query_pattern import Pattern, escaped, vetted
 from indexerd.core.query_words import Forms, forms_of, is_filler
 
@@ -39,10 +40,10 @@ _UNSPACED = (
     "\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 )
 _CUT = "\u200b"
-_CUTS = re.compile(rf"(?<=[{_UNSPACED}])(?=\w)|(?<=\w)(?=[{_UNSPACED}])")
-_WORD = re.compile(r"[^\W_]+")
-_PARTS = re.compile(r'"([^"]*)"|(\S+)')
-_BLANKS = re.compile(
+_CUTS = late(rf"(?<=[{_UNSPACED}])(?=\w)|(?<=\w)(?=[{_UNSPACED}])")
+_WORD = late(r"[^\W_]+")
+_PARTS = late(r'"([^"]*)"|(\S+)')
+_BLANKS = late(
     r"[\s\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]+"
 )  # control and direction characters, too: a snippet is shown on terminals
 

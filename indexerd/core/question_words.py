@@ -12,6 +12,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
+from indexerd.core.late import late
 from indexerd.core.phrases import word_set
 from indexerd.core.query import fold
 
@@ -43,8 +44,8 @@ ALIKE = (
 )
 _ALIKE_OF = {word: group.split() for group in ALIKE for word in group.split()}
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3"
-WORDS = re.compile(rf"[{_UNSPACED}]+|[^\W_{_UNSPACED}]+")
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+WORDS = late(rf"[{_UNSPACED}]+|[^\W_{_UNSPACED}]+")
+_CAMEL = late(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 @lru_cache(maxsize=8192)

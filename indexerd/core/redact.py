@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from indexerd.core.clean import bare
+from indexerd.core.late import late
 from indexerd.core.redact_commands import COMMANDS, WORD
 
 WINDOW = 1024
@@ -29,8 +30,8 @@ STEP = 768
 _PRIVATE_KEY, _CUSTOM = (-1, "private-key"), (1000, "custom")
 _ROUNDS = 4  # a replacement may uncover another secret; the last round finds nothing
 _Span = tuple[int, int, tuple[int, str]]  # start, end, (rank, kind): the lower rank names it
-_MARKER = re.compile(r"\[redacted:[a-z0-9-]+\]")
-_HIDING = re.compile(  # escapes of terminals, and what has no width
+_MARKER = late(r"\[redacted:[a-z0-9-]+\]")
+_HIDING = late(  # escapes of terminals, and what has no width
     "[\x00-\x08\x0b\x0c\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u061c\u180e\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]"
 )
@@ -110,7 +111,7 @@ _SHORTEST_BELOW = 8  # on the line after its name
 _JUDGED = 100  # characters of a value that are looked at
 _WORDS_MAX = 6  # of a pass phrase
 
-_REFERENCE = re.compile(  # what stands for a secret, or for its type
+_REFERENCE = late(  # what stands for a secret, or for its type
     r"""(?ix) \$[({].* | \$[a-z_]+ | \$(?-i:[A-Z0-9_]+) | %[a-z_]+% | %\(?[a-z_]*\)?s | \{.*\}
     | <.* | .*(?:\.\.\.|…) | [.*•-]+ | x{3,} | (?:your|change|insert|example|placeholder)[\s_-]?.*
     | (?:process\.env|os\.environ|env|secrets|settings|config|self|this|args)\b[.\[(].*
@@ -120,13 +121,11 @@ _REFERENCE = re.compile(  # what stands for a secret, or for its type
     | u?int\d+ | float\d+ | (?:base|sha-?|md|utf-?|aes-?|[hrep]s|oauth|argon|x)\d+(?:[-_\s].*)?
     | [a-z][a-z0-9+.-]*://.* | (?:~|\.{1,2})?/(?-i:[a-z_.][a-z0-9_.-]*|Users|Library)(?:/.*)?"""
 )
-_CODE = re.compile(r"(?i)[a-z_]\w*(?:(?:\.|->|::)[a-z_]\w*)+|\w+_(?:token|secret|password|key)")
-_NUMBER = re.compile(
-    r"[v~^<>=+-]*\d[\d._,:eExXT/+-]*(?:[a-zA-Z%]{0,3}|-[a-z]+)|(?:0x|#)[0-9a-fA-F]{1,8}"
-)
-_SLUG = re.compile(r"[A-Za-z]{1,11}|[A-Za-z]+(?:[-_.][A-Za-z]+)+")
-_ODD = re.compile(r"[0-9!@#$%^*+~](?:(?<=[0-9])|(?<=[\w.-].)(?=[\w.-]))")
-_PROSE = re.compile(
+_CODE = late(r"(?i)[a-z_]\w*(?:(?:\.|->|::)[a-z_]\w*)+|\w+_(?:token|secret|password|key)")
+_NUMBER = late(r"[v~^<>=+-]*\d[\d._,:eExXT/+-]*(?:[a-zA-Z%]{0,3}|-[a-z]+)|(?:0x|#)[0-9a-fA-F]{1,8}")
+_SLUG = late(r"[A-Za-z]{1,11}|[A-Za-z]+(?:[-_.][A-Za-z]+)+")
+_ODD = late(r"[0-9!@#$%^*+~](?:(?<=[0-9])|(?<=[\w.-].)(?=[\w.-]))")
+_PROSE = late(
     r"(?i)[.?!:]$|\b(?:the|an?|is|are|was|your|my|to|must|please|enter|and|or|of|for|not|with)\b"
 )
 
@@ -223,31 +222,39 @@ _STARTS = tuple(
     (kind, starts, f"(?:{'|'.join(map(re.escape, starts.split()))}){rest}", _random)
     for kind, starts, rest in _TOKENS
 )
-_RULES, _FOLDED_RULES = (
-    [
-        ((n, kind), keys.split(), re.compile(shape, re.ASCII), judge)
-        for n, (kind, keys, shape, judge) in all_
-    ]
-    for all_ in (enumerate(_STARTS + _SHAPES), enumerate(_FOLDED, 100))
-)
+_Rule = tuple[tuple[int, str], re.Pattern[str], _Judge]
+
+
+def _keywords(rules: _Shapes, first: int) -> dict[str, list[tuple[str, _Rule]]]:
+    """Rules by keyword, and keywords by a sign in them: most texts hold few of the signs."""
+    found: dict[str, list[tuple[str, _Rule]]] = {}
+    for rank, (kind, keywords, shape, judge) in enumerate(rules, first):
+        rule = ((rank, kind), late(shape, re.ASCII), judge)
+        for word in keywords.split():
+            sign = next((char for char in word if not char.isalnum()), word)
+            found.setdefault(sign, []).append((word, rule))
+    return found
+
+
+_RULES, _FOLDED_RULES = _keywords(_STARTS + _SHAPES, 0), _keywords(_FOLDED, 100)
 
 
 def _by_rules(text: str) -> Iterator[_Span]:
     lowered = text.replace("\u0130", "i").lower()  # the only letter that grows when lowered
-    for searched, rules in ((text, _RULES), (lowered, _FOLDED_RULES)):
-        for named, keywords, pattern, genuine in rules:
-            if any(keyword in searched for keyword in keywords):
-                for found in pattern.finditer(searched):
-                    start, end = found.span(found.lastgroup or 0)
-                    if genuine(text[start:end]):
-                        yield start, end, named
+    for searched, signs in ((text, _RULES), (lowered, _FOLDED_RULES)):
+        held = [words for sign, words in signs.items() if sign in searched]
+        for named, pattern, genuine in {r: 0 for words in held for w, r in words if w in searched}:
+            for found in pattern.finditer(searched):
+                start, end = found.span(found.lastgroup or 0)
+                if genuine(text[start:end]):
+                    yield start, end, named
     yield from _assignments(text, lowered)
 
 
 # -- name = value -----------------------------------------------------------------------------
 
 _KEYS = ("access", "account", "api", "auth", "encryption", "master", "private", "signing")
-_NAMED = re.compile(
+_NAMED = late(
     r"(?P<key>pass(?:word|wd|phrase|code)|pass(?=[\"'`\\]{0,3}[ \t]?[:=]>?[ \t]?[\"'`\\])"
     r"|_pass(?![a-z])|-pass(?![a-z])|pwd|secret[_-]?(?:access[_-]?)?key|secret|token"
     rf"|{'|'.join(f'{word}[_-]?key' for word in _KEYS)}|credentials?|_auth(?:token)?(?![\w-]))"
@@ -257,14 +264,15 @@ _NAMED = re.compile(
     r"(?P<gap>(?:\*\*)?(?:\s|\\[nrt]|[|>]-?(?=\s)){0,20}+)",
     re.ASCII,
 )
-_VALUE = re.compile(
+_NAME_WORDS = ("key", "pass", "token", "secret", "credential", "pwd", "_auth")  # one in each name
+_VALUE = late(
     r"[FfBbRrUu]{0,2}(?:\"(?P<double>(?:[^\"\\\n]|\\[^\n])*+)|'(?P<single>(?:[^'\\\n]|\\[^\n])*+)"
     r"|`(?P<back>[^`\n]*+)|\\\"(?P<once>(?:[^\"\\\n]|\\\\\\[\"\\]|\\(?!\")[^\n])*+)"
     r"|\\{1,8}(?P<mark>[\"'])(?P<more>(?:(?!(?P=mark))[^\n])*+))"
     r"|(?P<bare>[^\s\x1b\"'`,;&|<>(){}\[\]\\]{4,128}+)"
 )
-_REST = re.compile(r"[^\s\x1b\"'`,;&|<>(){}\[\]\\]*+")
-_ABOUT = re.compile(  # a name that ends so is about a secret, and does not hold it
+_REST = late(r"[^\s\x1b\"'`,;&|<>(){}\[\]\\]*+")
+_ABOUT = late(  # a name that ends so is about a secret, and does not hold it
     r"(?i:age|algorithm|arn|budget|count|dir|endpoint|env|error|expir\w+|field|file|format|helper"
     r"|hint|index|label|length|limits?|manager|message|names?|path|pattern|policy|prompt|provider"
     r"|ref|required|size|state|status|store|ttl|types?|uri|url|usage|used|variable|version)\d*\Z"
@@ -273,7 +281,7 @@ _ABOUT = re.compile(  # a name that ends so is about a secret, and does not hold
 
 def _assignments(text: str, lowered: str) -> Iterator[_Span]:
     done = 0
-    for named in _NAMED.finditer(lowered):
+    for named in _NAMED.finditer(lowered) if any(one in lowered for one in _NAME_WORDS) else ():
         name = text[named.start() : named.end("tail")]
         kind = _named_kind(named["key"], name) if named.end() >= done else ""
         value = _VALUE.match(text, named.end()) if kind else None
@@ -326,20 +334,20 @@ def _is_quoted_value(kind: str, text: str) -> bool:
 # -- private keys -----------------------------------------------------------------------------
 
 _KEY_SPAN = 20_000  # characters between the first and the last line of one key
-_EDGE = re.compile(
+_EDGE = late(
     r"(?P<begin>-----? ?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}|PuTTY-User-Key-File-\d)"
     r"|(?P<end>-----? ?END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}|Private-MAC: [0-9a-f]*+)"
 )
-_LINE_END = re.compile(r"\n|\\[nr]")
+_LINE_END = late(r"\n|\\[nr]")
 _DATA_LINE = 16  # characters; shorter ones are data only beside a longer one
-_BODY = re.compile(  # data, a header, or nothing, behind a label, a quote or a line number
+_BODY = late(  # data, a header, or nothing, behind a label, a quote or a line number
     r"[\s>|\"'`,\\-]*+(?:(?:\[[\w.-]{1,128}\] )?(?:User|Assistant): ?)?"
     r"(?:\d{1,6}(?:[:|→\t ]|\\t)++)?[\s\"'`]*+"
     r"(?:(?P<data>[A-Za-z0-9+/]++={0,2}(?: [A-Za-z0-9+/]{16,}+={0,2})*+)"
     r"|(?:Proc-Type|DEK-Info|Comment|Version|Hash|Encryption|\w{4,10}-Lines|Argon2-\w+): .*+)?"
     r"[\s\"'`,;+\\)]*+"
 )
-_NEAR = re.compile(r"[\s\"'`,\\]*+(?P<data>={0,2}[A-Za-z0-9+/]{16,}+={0,2})")  # read either way
+_NEAR = late(r"[\s\"'`,\\]*+(?P<data>={0,2}[A-Za-z0-9+/]{16,}+={0,2})")  # read either way
 
 
 def _private_keys(text: str) -> Iterator[_Span]:

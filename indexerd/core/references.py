@@ -21,6 +21,8 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
+from indexerd.core.late import late
+
 REF_MAX = 200  # characters of a reference
 QUESTION_MAX = 2000  # characters of a question
 FOUND_MAX = 100  # references of one prompt that are looked at
@@ -38,29 +40,29 @@ _WORD = rf"_*+{_CHARS}(?:_++{_CHARS})*+"
 _NAME = rf"{_WORD}(?:(?:-+|\.){_WORD})*+(?:(?:\+\+|#)(?![^\s.,;:!?)~]))?+"
 _UUID = r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?![0-9A-Za-z_-])"
 _QUOTED = rf'"(?P<plain>[^"\n]{{1,{REF_MAX}}})"|[“„«](?P<fine>[^“”„«»\n]{{1,{REF_MAX}}})[”“»]'
-_REFERENCE = re.compile(
+_REFERENCE = late(
     r"(?<![A-Za-z0-9@/\\])(?<![A-Za-z0-9]_)@@"
     rf"(?:{_QUOTED}|(?P<name>{_UUID}|{_NAME}))(?:~(?P<up>[0-9]{{1,3}})(?![\w~]))?+(?!@)"
 )
 _NAMED = ("plain", "fine", "name")
 _MARKS = "?\uff1f\u061f\u2047-\u2049"  # question marks: full-width, Arabic, doubled
-_QUESTION = re.compile(
+_QUESTION = late(
     rf"[:\uff1a][ \t]*(?P<asked>[^\n{_MARKS}]{{1,{QUESTION_MAX}}}[{_MARKS}][{_MARKS}!]*+)"
     r"(?=[\s\"'”»)\]*_]|$)"
 )
 # A full stop before a small letter is an abbreviation's.
-_SENTENCE_END = re.compile("[.!;](?=\\s+[^\\sa-z])|[\u3002\uff01\uff1b]")
+_SENTENCE_END = late("[.!;](?=\\s+[^\\sa-z])|[\u3002\uff01\uff1b]")
 _BEFORE_QUESTION = " \t:\"'“„«"
 
 # A fence may stand in quotes and list items; what is before it matters only for its end.
-_FENCE = re.compile(
+_FENCE = late(
     r"(?P<around>(?:[ \t]*(?:>|[-*+][ \t]|[0-9]{1,9}[.)][ \t]))*+)[ \t]*"
     r"(?P<fence>`{3,}|~{3,})(?P<info>.*)",
     re.DOTALL,
 )
-_FENCE_END = re.compile(r"[ \t>]*(?P<fence>`{3,}|~{3,})\s*")
-_TICKS = re.compile(r"`+")
-_PARAGRAPH = re.compile(r"\n[ \t]*\n")
+_FENCE_END = late(r"[ \t>]*(?P<fence>`{3,}|~{3,})\s*")
+_TICKS = late(r"`+")
+_PARAGRAPH = late(r"\n[ \t]*\n")
 
 
 class Reference(NamedTuple):

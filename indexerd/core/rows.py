@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
+from operator import attrgetter
 from typing import Any
 
 from indexerd.core.card import Card
@@ -78,23 +79,14 @@ def row_of(
         "sessionFile": _shown(card.file),
         "cwd": _shown(card.cwd),
         "createdAt": iso_of_ms(iso_ms(card.created_at) or card.mtime_ms),
-        "modifiedAt": iso_of_ms(card.modified_ms),
-        "messageCount": card.messages,
-        "userMessageCount": card.users,
-        "newUserMessages": card.new_users,
         "firstUserMessage": card.first_user,
         "archived": card.archived,
         "gone": False,
-        "state": state_of(card),
         "resume": resume(card.session_id, card.cwd, card.path),
-        "leafId": card.leaf_id and card.leaf_id[:WORD_MAX],
         "version": card.version,
-        "compactions": card.compactions,
         "subagent": card.subagent,
     }
-    row |= fact_fields(facts)
-    if card.tokens:
-        row["tokens"] = dict(zip(TOKEN_KEYS, card.tokens, strict=True))
+    row |= fact_fields(facts) | growing(card)
     if card.git_branch:
         row["gitBranch"] = _line(card.git_branch, WORD_MAX)
     if card.agent_title:
@@ -105,6 +97,34 @@ def row_of(
     if parent_id:
         row["parentSessionId"] = parent_id[:WORD_MAX]
     return _written(row, meta, [title, card.agent_title])
+
+
+def growing(card: Card) -> dict[str, Any]:
+    """The fields of a row that become others while a session grows, and no card but it changes."""
+    found: dict[str, Any] = {
+        "modifiedAt": iso_of_ms(card.modified_ms),
+        "messageCount": card.messages,
+        "userMessageCount": card.users,
+        "newUserMessages": card.new_users,
+        "state": state_of(card),
+        "leafId": card.leaf_id and card.leaf_id[:WORD_MAX],
+        "compactions": card.compactions,
+    }
+    if card.tokens:
+        found["tokens"] = dict(zip(TOKEN_KEYS, card.tokens, strict=True))
+    return found
+
+
+def firm(card: Card) -> tuple[Any, ...] | None:
+    """All else that a row takes from a card; None where its file's time is in it, too."""
+    return _firm(card) if iso_ms(card.created_at) else None
+
+
+_firm = attrgetter(
+    *("agent", "path", "session_id", "cwd", "created_at", "parent", "version", "agent_title"),
+    *("first_user", "parent_id", "subagent", "archived", "git_branch", "born_ms", "first"),
+    *("boxed", "fork_of"),
+)
 
 
 def gone_row(
@@ -135,6 +155,23 @@ def fact_fields(facts: Facts) -> dict[str, Any]:
         "costUsd": facts.cost_usd,
         "durationMs": facts.duration_ms,
     }
+
+
+def facts_of(row: dict[str, Any] | None) -> Facts:
+    """The facts that a row holds."""
+    if row is None:
+        return Facts()
+    tokens = row.get("tokens", {})
+    return Facts(
+        files_read=tuple(row.get("filesRead", ())),
+        files_modified=tuple(row.get("filesModified", ())),
+        tools_used=tuple(row.get("toolsUsed", {}).items()),
+        tool_uses=tuple((name, tuple(uses)) for name, uses in row.get("toolUses", {}).items()),
+        models=tuple(row.get("models", ())),
+        tokens=(*(tokens.get(key, 0) for key in TOKEN_KEYS),),
+        cost_usd=row.get("costUsd"),
+        duration_ms=row.get("durationMs", 0),
+    )
 
 
 def _from_meta(meta: MetaFile | None) -> dict[str, Any]:

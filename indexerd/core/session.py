@@ -17,12 +17,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import Any
 
 import msgspec
 
 from indexerd.core.asked import Asked
+from indexerd.core.chain import Chain
+from indexerd.core.stored import FACTS, Stored
 from indexerd.events import KIND_MASK, MESSAGE, TURN_MASK, TURN_SHIFT, Header, Kind, Turn
 
 ROOT = -1
@@ -113,6 +115,34 @@ class SessionState:
         elif what == Kind.COMPACTION:
             self.compactions += 1
         return row
+
+    def extend(self, chain: Chain, base: int) -> None:
+        """Add a chain, which is one entry at least; `base` is the file offset of its block."""
+        row, count = len(self.ids), len(chain.ids)
+        above = self.index.get(chain.parent, UNKNOWN)
+        if above == UNKNOWN:
+            self._late[row] = chain.parent
+        self.ids += chain.ids
+        self.parents.append(above)
+        self.parents.extend(range(row, row + count - 1))
+        pairs = pairwise([*chain.starts, chain.end])
+        self.lengths += array("Q", [end - one - 1 for one, end in pairs])
+        self.offsets += array("Q", [base + one for one in chain.starts] if base else chain.starts)
+        self.ordinals.extend(range(self.seen, self.seen + count))
+        self.codes += chain.codes
+        self.seen += count
+        known = len(self.index)
+        self.index.update(zip(chain.ids, range(row, row + count), strict=True))
+        if len(self.index) < known + count:
+            self._repeats = True
+        self._was = self.leaf if count == 1 else row + count - 2
+        self.leaf = row + count - 1
+        self.messages += count
+        for packed in set(chain.codes):
+            if packed & KIND_MASK == Kind.USER:
+                self.users += chain.codes.count(packed)
+            elif packed & KIND_MASK == Kind.ASSISTANT:
+                self.assistants += chain.codes.count(packed)
 
     def take_back(self) -> None:
         """Undo the last `add`: its line turned out to be no JSON. Not for ids that repeat."""
@@ -308,7 +338,7 @@ class SessionState:
     def encode(self) -> bytes:
         """The state as bytes, for the ledger."""
         return _encoder.encode(
-            _Stored(
+            Stored(
                 header=self.header,
                 foreign=self.foreign,
                 ids=self.ids,
@@ -321,7 +351,7 @@ class SessionState:
                 parts=[(end, path.encode("utf-8", "surrogateescape")) for end, path in self.parts],
                 notes=self.notes,
                 leaf=self.leaf,
-                facts=tuple(getattr(self, name) for name in _FACTS),
+                facts=tuple(getattr(self, name) for name in FACTS),
                 labels=self.labels,
                 openings=self.openings,
                 late=self._late,
@@ -346,7 +376,7 @@ class SessionState:
         state.marks, state.notes = held.marks, held.notes
         state.parts = [(end, path.decode("utf-8", "surrogateescape")) for end, path in held.parts]
         state.leaf = held.leaf
-        for name, value in zip(_FACTS, held.facts, strict=True):
+        for name, value in zip(FACTS, held.facts, strict=True):
             setattr(state, name, value)
         state.labels, state.openings = held.labels, held.openings
         state._late, state._repeats = held.late, held.repeats
@@ -358,43 +388,5 @@ class SessionState:
         return state
 
 
-_FACTS = (
-    "strict",
-    "name",
-    "activity_ms",
-    "messages",
-    "users",
-    "assistants",
-    "bad_lines",
-    "oversized",
-    "seen",
-    "archived",
-    "git_branch",
-    "born_ms",
-    "unsettled",
-    "compactions",
-)
-
-
-class _Stored(msgspec.Struct, array_like=True):
-    header: Header | None
-    foreign: bool
-    ids: list[bytes]
-    parents: bytes
-    offsets: bytes
-    lengths: bytes
-    codes: bytes
-    ordinals: bytes
-    marks: dict[bytes, int]
-    parts: list[tuple[int, bytes]]
-    notes: dict[str, Any]
-    leaf: int
-    facts: tuple[bool, str | None, int, int, int, int, int, int, int, bool, str, int, int, int]
-    labels: dict[str, str]
-    openings: dict[int, str]
-    late: dict[int, bytes]
-    repeats: bool
-
-
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(_Stored)
+_decoder = msgspec.msgpack.Decoder(Stored)

@@ -25,6 +25,7 @@ from typing import Any, Literal, NamedTuple
 
 from indexerd.core.clean import clean_line, escape_path
 from indexerd.core.inject import harmless, inline
+from indexerd.core.late import late
 from indexerd.core.suspects import suspected, without
 from indexerd.errors import ContextTooLargeError, UsageError
 
@@ -42,16 +43,16 @@ NOTHING = "No context stored for this session"
 
 Context = dict[str, list[str]]
 Mode = Literal["replace", "merge"]
-_NAME = re.compile(r"[^\W_][\w ./-]*")
-_BREAK = re.compile(r"[\W_]+")
-_ROLE = re.compile("system|user|assistant|human|tool|developer|model|function|ai|bot|agent")
-_SAID = re.compile(  # with such a word a role is still one: System prompt, Tool result
+_NAME = late(r"[^\W_][\w ./-]*")
+_BREAK = late(r"[\W_]+")
+_ROLE = late("system|user|assistant|human|tool|developer|model|function|ai|bot|agent")
+_SAID = late(  # with such a word a role is still one: System prompt, Tool result
     "(?:call|instruction|message|note|output|prompt|reminder|response|result|reply|turn)s?"
 )
 # Square brackets are in the names of many a file: only capitals are a chat template's mark.
-_TEMPLATE = re.compile(r"\[\s{0,4}/?\s{0,4}(?:[A-Z][A-Z_]{2,30}\s{0,4}\]|INST|SYS)")
+_TEMPLATE = late(r"\[\s{0,4}/?\s{0,4}(?:[A-Z][A-Z_]{2,30}\s{0,4}\]|INST|SYS)")
 _DRAWN = str.maketrans({"[": "(", "\ufe0f": None})  # U+FE0F: many an emoji is followed by one
-_ABSOLUTE = re.compile(r"[/~]|[A-Za-z]:[\\/]|\\\\|[A-Za-z][A-Za-z0-9+.-]*://")
+_ABSOLUTE = late(r"[/~]|[A-Za-z]:[\\/]|\\\\|[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 @dataclass(frozen=True, slots=True)

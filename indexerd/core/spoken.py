@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from indexerd.core.late import late
 from indexerd.core.serialize import arguments
 from indexerd.core.session import SessionState
 from indexerd.core.speech import Speech
@@ -38,10 +39,10 @@ _APPROVALS = frozenset(
     }
 )
 _REMINDER = ("<system-reminder>", "</system-reminder>")
-_LEADING = re.compile(r"\s*<system-reminder>.*?</system-reminder>\s*", re.DOTALL)
+_LEADING = late(r"\s*<system-reminder>.*?</system-reminder>\s*", re.DOTALL)
 
 # What Claude Code puts before and behind a summary.
-_CONTINUED = re.compile(
+_CONTINUED = late(
     r"\s*This session is being continued from a previous conversation[^.\n]{0,200}\.\s*"
     r"(?:The (?:conversation is summarized below|summary below covers[^.:\n]{0,200})[.:]\s*)?"
 )

@@ -30,7 +30,6 @@ from typing import Any, Self, TypeVar
 from indexerd.core.family import Link
 from indexerd.core.names import Known
 from indexerd.core.query import parse, scrub
-from indexerd.core.times import iso_ms
 from indexerd.errors import StateError, UsageError
 from indexerd.io import catalog_kin
 from indexerd.io.catalog_cursor import opened, sealed
@@ -44,6 +43,7 @@ from indexerd.io.catalog_file import (
     open_writer,
     ours,
 )
+from indexerd.io.catalog_filters import below, conditions, listed
 from indexerd.io.catalog_search import SearchResult, search
 from indexerd.io.catalog_write import (
     Message,
@@ -211,7 +211,8 @@ class Catalog:
         sessions, `subagents` those of sub-agents. Raises UsageError for a limit below 1, a
         `since` that is no time, a cursor that was not given out for the same filters.
         """
-        where, values = _filters(agent, cwd, since)
+        where, values = conditions(agent, since)
+        where += ["modified NOT NULL"]  # which a session is whose words alone are known
         where += [] if archived else ["NOT archived", "NOT gone"]
         where += [] if subagents else ["NOT subagent"]
         seal = repr((agent, cwd, since, archived, subagents))
@@ -220,12 +221,17 @@ class Catalog:
             modified, last = opened(cursor, seal)
             values += [modified, modified, last]
         limit = _limited(limit)
-        sql = (
-            "SELECT row, modified, id FROM session INDEXED BY session_listed"  # noqa: S608 - ours
-            f" JOIN record USING (no) WHERE {' AND '.join(where) or 'true'}"
-            " ORDER BY modified DESC, id LIMIT ?"
-        )
-        found = self._ask(lambda db: db.execute(sql, (*values, limit + 1)).fetchall())
+
+        def ask(db: sqlite3.Connection) -> list[tuple[str, int, str]]:
+            how, (place, bounds) = listed(db, cwd)
+            sql = (
+                "SELECT row, modified, id FROM (SELECT no, modified, id FROM session"  # noqa: S608 - ours
+                f" {how} WHERE {' AND '.join([*place, *where])} ORDER BY modified DESC, id LIMIT ?)"
+                " JOIN record USING (no) ORDER BY modified DESC, id"
+            )
+            return db.execute(sql, (*bounds, *values, limit + 1)).fetchall()
+
+        found = self._ask(ask)
         following = (
             sealed(found[limit - 1][1], found[limit - 1][2], seal) if len(found) > limit else None
         )
@@ -248,7 +254,9 @@ class Catalog:
         bounds `re:` patterns. Whatever is typed, the worst is no hit and a warning.
         """
         asked, limit = parse(query), _limited(limit)
-        where, values = _filters(agent, cwd, since)
+        where, values = conditions(agent, since)
+        place, bounds = below(cwd)
+        where, values = [*place, *where], [*bounds, *values]
         scope_sql = f"SELECT no FROM session WHERE {' AND '.join(where)}" if where else None  # noqa: S608 - ours
 
         def ask(db: sqlite3.Connection) -> SearchResult:
@@ -362,25 +370,3 @@ def _limited(limit: int) -> int:
     if limit < 1:
         raise UsageError("a limit is 1 or more")
     return min(limit, LIMIT_MAX)
-
-
-def _filters(
-    agent: str | None, cwd: str | None, since: str | None
-) -> tuple[list[str], list[str | int]]:
-    where: list[str] = []
-    values: list[str | int] = []
-    if agent is not None:
-        where.append("agent = ?")
-        values.append(scrub(agent))
-    if cwd is not None:
-        # All that begins with `/a/b/` lies between that and `/a/b0`: 0 comes after the slash.
-        base = scrub(cwd).rstrip("/")
-        where.append("(cwd = ? OR cwd >= ? AND cwd < ?)")
-        values += [base or "/", base + "/", base + "0"]
-    if since is not None:
-        moment = iso_ms(since)
-        if moment == 0:
-            raise UsageError("since is not a time", hint="write it like 2026-01-31T12:00:00Z")
-        where.append("modified >= ?")
-        values.append(moment)
-    return where, values

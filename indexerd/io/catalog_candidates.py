@@ -4,12 +4,17 @@ In: a connection, an FTS5 expression, the sessions that may be found. Out: texts
 and key. A field's candidates are the newest 100. Of messages the newest 500 are looked at, then,
 as long as they are of few sessions, the next 500 below the last of these, and so on; then those
 of the 30 sessions last used. Each session in turn, 200 for a page of 20 hits are compared.
+
+One session's messages are looked up by themselves where the words stand for themselves. One that
+stands for many would be gathered anew for each: there all messages between the oldest and the
+newest of the sessions are gone through once.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Sequence
 from typing import Any
 
 from indexerd.io.catalog_copies import originals
@@ -42,21 +47,25 @@ class Candidates:
 
     def fields(self, name: str, match: str) -> list[Text]:
         """A column's texts that match, of the newest sessions."""
+        table = "name_words" if name in {"name", "tags"} else "about_words"
         sql = (
-            f"SELECT rowid, substr({name}, 1, :scored) FROM about_words"  # noqa: S608 - a column of ours
-            " WHERE about_words MATCH :match AND (:scope IS NULL"
+            f"SELECT rowid, substr({name}, 1, :scored) FROM {table}"  # noqa: S608 - our own names
+            f" WHERE {table} MATCH :match AND (:scope IS NULL"
             " OR +rowid IN (SELECT value FROM json_each(:scope)))"
             " ORDER BY rowid DESC LIMIT :most"
         )
         rows = self._all(sql, match=match, scored=SCORED, most=max(FIELD_MAX, self._limit))
         return [(no, no, text) for no, text in rows]
 
-    def messages(self, match: str) -> list[Text]:
-        """Messages that match, each session's newest first; of copies the oldest session's."""
+    def messages(self, match: str, *, forms: bool) -> list[Text]:
+        """Messages that match, each session's newest first; of copies the oldest session's.
+
+        `forms`: a word of the expression stands for many.
+        """
         if self._scope is not None and len(self._scope) <= _FEW:
-            of_session = {no: self._messages_in(no, match) for no in self._scope}
+            of_session = self._messages_of([*self._scope], match, forms=forms)
         else:
-            of_session = self._newest_messages(match)
+            of_session = self._newest_messages(match, forms=forms)
         turns = sorted(
             (turn, place, key)
             for place, keys in enumerate(of_session.values())
@@ -66,7 +75,7 @@ class Candidates:
         keys = [key for _, _, key in turns[:most]]
         return originals(self._db, keys, self._listed, SCORED)
 
-    def _newest_messages(self, match: str) -> dict[int, list[int]]:
+    def _newest_messages(self, match: str, *, forms: bool) -> dict[int, list[int]]:
         """Sessions' newest matching messages, those of the newest sessions that have some."""
         sql = (
             "SELECT rowid FROM message_words WHERE message_words MATCH :match AND rowid < :below"
@@ -84,8 +93,30 @@ class Candidates:
                 break
             below, _ = messages_of(rows[-1][0] >> SESSION_SHIFT)  # enough of that session
         lately = self._used_lately()
-        first = {no: of_session.get(no) or self._messages_in(no, match) for no in lately}
-        return first | of_session
+        others = [no for no in lately if no not in of_session]
+        of_session |= self._messages_of(others, match, forms=forms)
+        return {no: of_session[no] for no in lately} | of_session
+
+    def _messages_of(
+        self, sessions: Sequence[int], match: str, *, forms: bool
+    ) -> dict[int, list[int]]:
+        """The same of some sessions; none of them is left out."""
+        if not forms:
+            return {no: self._messages_in(no, match) for no in sessions}
+        of_session: dict[int, list[int]] = {no: [] for no in sessions}
+        sql = (
+            "SELECT rowid FROM message_words WHERE message_words MATCH :match"
+            " AND rowid BETWEEN :first AND :last"
+            " AND (rowid >> :shift) IN (SELECT value FROM json_each(:sessions)) ORDER BY rowid"
+        )
+        first, _ = messages_of(min(sessions, default=0))
+        _, last = messages_of(max(sessions, default=0))
+        listed = json.dumps(sessions)
+        for (key,) in self._all(
+            sql, match=match, first=first, last=last, shift=SESSION_SHIFT, sessions=listed
+        ):
+            of_session[key >> SESSION_SHIFT].append(key)
+        return {no: _newest(keys[:_ROUND]) for no, keys in of_session.items()}
 
     def _messages_in(self, no: int, match: str) -> list[int]:
         """One session's matching messages, newest first; FTS5 finds its way only upwards."""
@@ -95,7 +126,7 @@ class Candidates:
         )
         first, last = messages_of(no)
         rows = self._all(sql, match=match, first=first, last=last, most=_ROUND)
-        return [key for (key,) in reversed(rows[-_EACH:])]
+        return _newest([key for (key,) in rows])
 
     def _used_lately(self) -> list[int]:
         sql = (
@@ -104,3 +135,7 @@ class Candidates:
             " ORDER BY modified DESC LIMIT :most"
         )
         return [no for (no,) in self._all(sql, most=_LATELY)]
+
+
+def _newest(keys: Sequence[int]) -> list[int]:
+    return [*reversed(keys[-_EACH:])]

@@ -7,6 +7,9 @@ reader never changes anything: where there is no usable file it gets an empty ca
 Damage that shows only later, in the middle of the file, is noted in `<name>.damaged`; the next
 one to open the catalog for writing sets it aside.
 
+Names and tags stand in an index of their own besides that of all fields: most words are in some
+description or summary, and a search for one in names had to go through all of these.
+
 The indexes for search keep no text of their own, but read it from the tables beside them, so a
 text must be taken out of its index, with the very words that went in, before its row is deleted.
 SQLite's memory for new words is raised from 1 to 8 MiB, and its log from 4 to 32 MiB: either makes
@@ -23,7 +26,7 @@ from pathlib import Path
 from indexerd.core.query import MATCH_TOKENIZER
 from indexerd.errors import AccessError, StateError, WriteError
 
-VERSION = 2  # 2: sessions have a parent
+VERSION = 3  # 2: sessions have a parent; 3: ids and directories are found by their letters
 _WORDS_IN_MEMORY = 8 << 20  # bytes
 _BUSY_MS = 5000
 _LOG_PAGES = 8000  # of 4 KiB, before the write-ahead log is brought into the file
@@ -37,13 +40,21 @@ CREATE TABLE session (
 CREATE INDEX session_listed
   ON session (modified DESC, id, agent, cwd, archived, gone, subagent);
 CREATE INDEX session_file ON session (file);
+CREATE INDEX session_cwd ON session (cwd);
 CREATE INDEX session_parent ON session (parent) WHERE parent IS NOT NULL;
+CREATE VIRTUAL TABLE id_letters USING fts5 (
+  id, content='session', content_rowid='no', columnsize=0, detail=none, tokenize='trigram');
+CREATE TABLE place (no INTEGER PRIMARY KEY, cwd TEXT NOT NULL UNIQUE);
+CREATE VIRTUAL TABLE place_letters USING fts5 (
+  cwd, content='place', content_rowid='no', columnsize=0, detail=none, tokenize='trigram');
 CREATE TABLE record (no INTEGER PRIMARY KEY, row TEXT NOT NULL);
 CREATE TABLE about (
   no INTEGER PRIMARY KEY, name TEXT, tags TEXT, description TEXT, summary TEXT, nearly TEXT);
 CREATE VIRTUAL TABLE about_words USING fts5 (
   name, tags, description, summary,
   content='about', content_rowid='no', columnsize=0, tokenize='{MATCH_TOKENIZER}');
+CREATE VIRTUAL TABLE name_words USING fts5 (
+  name, tags, content='about', content_rowid='no', columnsize=0, tokenize='{MATCH_TOKENIZER}');
 CREATE VIRTUAL TABLE about_letters USING fts5 (
   nearly, content='about', content_rowid='no', detail=none, tokenize='trigram');
 CREATE TABLE message (

@@ -133,10 +133,10 @@ class _Look:
 
         `weight` is the field's, where the score does not have it already.
         """
-        if one.field == "name" and self._goes_by_copy(one.no):
-            return
         if one.no not in self._factors:
             self._weigh_age([one.no])
+        if one.field == "name" and self._goes_by_copy(one.no):
+            return
         if weight is None:
             weight = WEIGHTS[one.field]
             if one.field == "name" and not self._named.get(one.no):
@@ -148,7 +148,8 @@ class _Look:
 
     def _goes_by_copy(self, no: int) -> bool:
         if no not in self._copied:
-            self._copied[no] = is_copied_name(self.db, no, self._listed)
+            named = self._named.get(no, False)
+            self._copied[no] = not named and is_copied_name(self.db, no, self._listed)
         return self._copied[no]
 
     def _weigh_age(self, sessions: Sequence[int]) -> None:
@@ -190,7 +191,7 @@ class _Look:
                 return  # none of those still to come could be among the best
             match = " AND ".join(matches)
             if name == "message":
-                texts = candidates.messages(match)
+                texts = candidates.messages(match, forms=widen)
             else:
                 texts = candidates.fields(name, f"{{{name}}} : ({match})")
             self._weigh_age([no for no, _, _ in texts])

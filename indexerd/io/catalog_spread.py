@@ -19,11 +19,11 @@ from math import log
 from typing import NamedTuple
 
 from indexerd.core.query import Asked, Finder, fold, shown
+from indexerd.io.catalog_letters import latest_with
 from indexerd.io.catalog_write import SESSION_SHIFT, messages_of
 
 _SESSIONS = 100  # that have the rarest term
 _MESSAGES = 500  # looked at for them
-_MATCHES = 4000  # of another term that are cheaper to list than to look up
 _PLACE_MIN = 3  # characters that may stand anywhere in an id or a directory
 _WORD_MIN, _LONG = 4, 7  # letters of a word with a typing error, and of one with two
 _SURE = 2  # first letters that are taken to be right
@@ -39,24 +39,19 @@ _NEWEST_WITH = (
     """SELECT rowid >> :shift FROM message_words WHERE message_words MATCH :match
        AND (:scope IS NULL OR +(rowid >> :shift) IN (SELECT value FROM json_each(:scope)))
        ORDER BY rowid DESC LIMIT :messages""",
-    """SELECT no FROM session WHERE length(:word) >= :least
-       AND (instr(lower(id), :word) OR instr(lower(cwd), :word))
-       AND (:scope IS NULL OR no IN (SELECT value FROM json_each(:scope)))
-       ORDER BY modified DESC LIMIT :sessions""",
 )
 _LISTED = """SELECT no FROM session WHERE row_seal IS NOT NULL
     AND no IN (SELECT value FROM json_each(:found)) ORDER BY modified DESC LIMIT :sessions"""
 _HAVING = (
-    """SELECT value FROM json_each(:found) WHERE EXISTS
-       (SELECT 1 FROM about_words WHERE about_words MATCH :match AND rowid = value)""",
-    """SELECT value FROM json_each(:found) WHERE EXISTS
-       (SELECT 1 FROM message_words WHERE message_words MATCH :match
-        AND rowid BETWEEN (value << :shift) + :first AND (value << :shift) + :last)""",
+    """SELECT rowid FROM about_words WHERE about_words MATCH :match
+       AND rowid BETWEEN :oldest AND :newest
+       AND +rowid IN (SELECT value FROM json_each(:found))""",
+    """SELECT DISTINCT rowid >> :shift FROM message_words WHERE message_words MATCH :match
+       AND rowid BETWEEN :first AND :last
+       AND (rowid >> :shift) IN (SELECT value FROM json_each(:found))""",
 )
 _IN_PLACE = """SELECT no FROM session WHERE no IN (SELECT value FROM json_each(:found))
     AND length(:word) >= :least AND (instr(lower(id), :word) OR instr(lower(cwd), :word))"""
-_PLACE_KNOWN = """SELECT 1 FROM session WHERE length(:word) >= :least
-    AND (instr(lower(id), :word) OR instr(lower(cwd), :word)) LIMIT 1"""
 
 
 class Term(NamedTuple):
@@ -93,8 +88,8 @@ def rarity_of(db: sqlite3.Connection, match: str) -> float:
     """BM25's weight of a term, from a bounded count."""
     texts = 0
     for table in _TABLES:
-        sql = f"SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT ?"  # noqa: S608 - our own names
-        texts += len(db.execute(sql, (match, _RARITY_MAX)).fetchall())
+        sql = f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT ?)"  # noqa: S608 - our own names
+        texts += db.execute(sql, (match, _RARITY_MAX)).fetchone()[0]
     return weight_of(texts)
 
 
@@ -109,9 +104,9 @@ def sessions_with(db: sqlite3.Connection, terms: Sequence[Term], scope: str | No
     `scope` is a list of session numbers in JSON; None stands for all.
     """
     given = {"sessions": _SESSIONS, "messages": _MESSAGES, "shift": SESSION_SHIFT}
-    given |= {"least": _PLACE_MIN}
     texts = {"scope": scope, **terms[0]._asdict()}
     held = {no for sql in _NEWEST_WITH for (no,) in db.execute(sql, given | texts)}
+    held.update(no for no, _, _ in latest_with(db, terms[0].word, scope, _SESSIONS))
     listed = db.execute(_LISTED, given | {"found": json.dumps([*held])})
     found = [no for (no,) in listed]
     for term in terms[1:]:
@@ -120,18 +115,16 @@ def sessions_with(db: sqlite3.Connection, terms: Sequence[Term], scope: str | No
 
 
 def _having(db: sqlite3.Connection, term: Term, found: Sequence[int]) -> list[int]:
-    """Those of some sessions that have a term: by all that has it, or, if that is a lot, each."""
-    first, last = messages_of(0)
-    given = {"found": json.dumps(found), "shift": SESSION_SHIFT, "first": first, "last": last}
-    given |= {"least": _PLACE_MIN, **term._asdict()}
-    there = {no for (no,) in db.execute(_IN_PLACE, given)}
-    for table, one_by_one, shift in zip(_TABLES, _HAVING, (0, SESSION_SHIFT), strict=True):
-        sql = f"SELECT rowid FROM {table} WHERE {table} MATCH ? LIMIT ?"  # noqa: S608 - our own names
-        rows = db.execute(sql, (term.match, _MATCHES)).fetchall()
-        if len(rows) < _MATCHES:
-            there.update(key >> shift for (key,) in rows)
-        else:
-            there.update(no for (no,) in db.execute(one_by_one, given))
+    """Those of some sessions that have a term.
+
+    All texts between the oldest and the newest are gone through: 0.2 µs for each that has the
+    term, as against 1 ms to look up one that has many forms in one session, a hundred times.
+    """
+    oldest, newest = min(found), max(found)
+    given = {"found": json.dumps(found), "shift": SESSION_SHIFT, "least": _PLACE_MIN}
+    given |= {"oldest": oldest, "newest": newest, **term._asdict()}
+    given |= {"first": messages_of(oldest)[0], "last": messages_of(newest)[1]}
+    there = {no for sql in (_IN_PLACE, *_HAVING) for (no,) in db.execute(sql, given)}
     return [no for no in found if no in there]
 
 
@@ -177,7 +170,7 @@ def _is_known(db: sqlite3.Connection, term: Term) -> bool:
         sql = f"SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT 1"  # noqa: S608 - our own names
         if db.execute(sql, (term.match,)).fetchone():
             return True
-    return db.execute(_PLACE_KNOWN, {"word": term.word, "least": _PLACE_MIN}).fetchone() is not None
+    return bool(latest_with(db, term.word, None, 1))
 
 
 def _nearest(db: sqlite3.Connection, word: str) -> str | None:

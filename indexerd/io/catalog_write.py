@@ -1,8 +1,9 @@
 """What goes into the catalog: rows with their texts, and messages.
 
 In: an open transaction's connection and the values. All of it is idempotent: what is there
-already, byte for byte, is not written again. Indexes read their words from the tables beside
-them, so every text is taken out of its index before its row changes (`_unindex`).
+already, byte for byte, is not written again, and of a row only the columns that changed: most
+are in some index. Indexes read their words from the tables beside them, so every text is taken
+out of its index before its row changes (`_unindex`).
 
 A message's number holds its session's number above 20 bits, so that the messages of a session
 lie together and come in order. Sessions put in together are numbered in the order of their last
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -23,12 +24,16 @@ from indexerd.core.names import known
 from indexerd.core.names_fuzzy import folded
 from indexerd.core.query import scrub, segment
 from indexerd.core.times import iso_ms
+from indexerd.io.catalog_letters import add_id, drop_id, enter_place, leave_place
 
 TEXT_MAX = 65_536  # bytes of a message, or of a summary, that are indexed
 SESSION_SHIFT = 20
 MESSAGES_MAX = 1 << SESSION_SHIFT  # of a session; further ones are not found
 _MERGED = 200  # pages of an index that are merged at a time
 _LEVELS_MAX = 500  # of an index; SQLite takes one of more than 2,000 for damaged
+_INDEXES = (
+    "about_words", "name_words", "about_letters", "id_letters", "place_letters", "message_words",
+)  # fmt: skip
 _STRUCTURE = 10  # the row of an index's own data that tells of its levels
 _VARINT_MORE = 0x80
 
@@ -49,12 +54,23 @@ class _Item:
     modified: int
     values: tuple[Any, ...]  # as in _SET
     row: str
-    texts: tuple[str, ...]  # as in _ABOUT
+    names: tuple[str, ...]
+    texts: tuple[str, ...]  # as in _ABOUT, as they were given
     row_seal: bytes
     text_seal: bytes
 
+    def stored(self) -> tuple[str, ...]:
+        """The texts as they are searched, and the names as they are compared."""
+        nearly = "\n".join(map(folded, self.names))
+        return *(segment(cut(one)) for one in self.texts), nearly
 
-_SET = "agent, cwd, file, modified, created, archived, gone, subagent, parent, name, named, aliases"
+
+_SET = (
+    "agent", "cwd", "file", "modified", "created", "archived", "gone", "subagent", "parent",
+    "name", "named", "aliases",
+)  # fmt: skip
+_CWD = _SET.index("cwd")
+_HELD = f"SELECT no, row_seal, text_seal, {', '.join(_SET)} FROM session WHERE id = ?"  # noqa: S608 - our own names
 _ABOUT = "name, tags, description, summary"
 
 
@@ -94,7 +110,8 @@ def _item(row: Mapping[str, Any], text: SearchText) -> _Item:
         modified=held.modified,
         values=values,
         row=whole,
-        texts=(*(segment(cut(one)) for one in texts), "\n".join(map(folded, names))),
+        names=tuple(names),
+        texts=texts,
         row_seal=_digest(whole, aliases),
         text_seal=_digest(*texts),
     )
@@ -114,29 +131,42 @@ def _digest(*texts: str, size: int = 16) -> bytes:
 
 
 def _put(db: sqlite3.Connection, item: _Item) -> bool:
-    held = db.execute(
-        "SELECT no, row_seal, text_seal FROM session WHERE id = ?", (item.session_id,)
-    ).fetchone()
-    no, row_seal, text_seal = held or (_number(db, item.session_id), None, None)
+    held = db.execute(_HELD, (item.session_id,)).fetchone()
+    if held is None:
+        held = (_number(db, item.session_id), *[None] * (2 + len(_SET)))
+    no, row_seal, text_seal, *values = held
     if row_seal == item.row_seal and text_seal == item.text_seal:
         return False
     if row_seal != item.row_seal:
-        fields = ", ".join(f"{name} = ?" for name in _SET.split(", "))
-        db.execute(
-            f"UPDATE session SET {fields}, row_seal = ? WHERE no = ?",  # noqa: S608 - our own names
-            (*item.values, item.row_seal, no),
-        )
-        db.execute("INSERT OR REPLACE INTO record VALUES (?, ?)", (no, item.row))
+        _put_row(db, no, values, item)
     if text_seal != item.text_seal:
-        _unindex_about(db, no)
-        db.execute("INSERT OR REPLACE INTO about VALUES (?, ?, ?, ?, ?, ?)", (no, *item.texts))
-        db.execute(
-            f"INSERT INTO about_words (rowid, {_ABOUT}) VALUES (?, ?, ?, ?, ?)",  # noqa: S608 - ours
-            (no, *item.texts[:-1]),
-        )
-        db.execute("INSERT INTO about_letters (rowid, nearly) VALUES (?, ?)", (no, item.texts[-1]))
-        db.execute("UPDATE session SET text_seal = ? WHERE no = ?", (item.text_seal, no))
+        _put_texts(db, no, item)
     return True
+
+
+def _put_row(db: sqlite3.Connection, no: int, held: Sequence[Any], item: _Item) -> None:
+    pairs = zip(_SET, held, item.values, strict=True)
+    changed = {name: new for name, old, new in pairs if old != new}
+    changed["row_seal"] = item.row_seal
+    fields = ", ".join(f"{name} = ?" for name in changed)
+    db.execute(f"UPDATE session SET {fields} WHERE no = ?", (*changed.values(), no))  # noqa: S608 - our own names
+    db.execute("INSERT OR REPLACE INTO record VALUES (?, ?)", (no, item.row))
+    if "cwd" in changed:
+        enter_place(db, item.values[_CWD])
+        leave_place(db, held[_CWD])
+
+
+def _put_texts(db: sqlite3.Connection, no: int, item: _Item) -> None:
+    texts = item.stored()
+    _unindex_about(db, no)
+    db.execute("INSERT OR REPLACE INTO about VALUES (?, ?, ?, ?, ?, ?)", (no, *texts))
+    db.execute(
+        f"INSERT INTO about_words (rowid, {_ABOUT}) VALUES (?, ?, ?, ?, ?)",  # noqa: S608 - our own names
+        (no, *texts[:-1]),
+    )
+    db.execute("INSERT INTO name_words (rowid, name, tags) VALUES (?, ?, ?)", (no, *texts[:2]))
+    db.execute("INSERT INTO about_letters (rowid, nearly) VALUES (?, ?)", (no, texts[-1]))
+    db.execute("UPDATE session SET text_seal = ? WHERE no = ?", (item.text_seal, no))
 
 
 def _unindex_about(db: sqlite3.Connection, no: int) -> None:
@@ -146,6 +176,10 @@ def _unindex_about(db: sqlite3.Connection, no: int) -> None:
             f"INSERT INTO about_words (about_words, rowid, {_ABOUT})"  # noqa: S608 - our own names
             " VALUES ('delete', ?, ?, ?, ?, ?)",
             (no, *held[:-1]),
+        )
+        db.execute(
+            "INSERT INTO name_words (name_words, rowid, name, tags) VALUES ('delete', ?, ?, ?)",
+            (no, *held[:2]),
         )
         db.execute(
             "INSERT INTO about_letters (about_letters, rowid, nearly) VALUES ('delete', ?, ?)",
@@ -159,8 +193,9 @@ def _number(db: sqlite3.Connection, session_id: str) -> int:
     found = db.execute("SELECT no FROM session WHERE id = ?", (session_id,)).fetchone()
     if found:
         return int(found[0])
-    made = db.execute("INSERT INTO session (id) VALUES (?)", (session_id,)).lastrowid
-    return made or 0
+    no = db.execute("INSERT INTO session (id) VALUES (?)", (session_id,)).lastrowid or 0
+    add_id(db, no, session_id)
+    return no
 
 
 def messages_of(no: int) -> tuple[int, int]:
@@ -222,15 +257,18 @@ def drop_messages(db: sqlite3.Connection, session_id: str) -> None:
 
 def forget(db: sqlite3.Connection, session_id: str) -> None:
     """Drop a session with all that is held of it."""
-    found = db.execute("SELECT no FROM session WHERE id = ?", (scrub(session_id),)).fetchone()
+    sql = "SELECT no, id, cwd FROM session WHERE id = ?"
+    found = db.execute(sql, (scrub(session_id),)).fetchone()
     if found is None:
         return
-    no = found[0]
+    no, held_id, cwd = found
     with _thoroughly(db):
         drop_messages(db, session_id)
         _unindex_about(db, no)
+        drop_id(db, no, held_id)
         for table in ("about", "record", "session"):
             db.execute(f"DELETE FROM {table} WHERE no = ?", (no,))  # noqa: S608 - our own names
+        leave_place(db, cwd)
 
 
 def scour(db: sqlite3.Connection, *, begin: bool) -> bool:
@@ -242,7 +280,7 @@ def scour(db: sqlite3.Connection, *, begin: bool) -> bool:
     """
     more = False
     with _thoroughly(db):
-        for table in ("about_words", "about_letters", "message_words"):
+        for table in _INDEXES:
             if begin and _levels(db, table) >= _LEVELS_MAX:
                 db.execute(f"INSERT INTO {table} ({table}) VALUES ('rebuild')")  # noqa: S608 - ours
                 continue

@@ -80,7 +80,11 @@ class Census:
         """Every session of every store."""
         files = [one for one in stores if one.kind is Kind.FILES]
         result = scan([one.sessions for one in files], suffix=SUFFIXES)
-        found = [one for one in result.files if not self._is_ours(one.path)]
+        ours = (one for one in result.files if one.path.endswith(DIGEST_SUFFIX))
+        digests = {one.path for one in ours if self._is_ours(one.path)}
+        found = (
+            [one for one in result.files if one.path not in digests] if digests else result.files
+        )
         blind, missing = list(result.unreadable), list(result.missing)
         for path, held in self._held.items():
             place = path.rpartition("/")[0] if isinstance(held, Database) else path

@@ -27,6 +27,7 @@ MAX_FILES = 500_000
 MAX_NAMED = 100  # paths listed in a result; the rest is only counted
 
 Identity = tuple[int, int]  # (dev, ino)
+_TYPE, _REGULAR = 0o170000, stat.S_IFREG  # of a mode: what `stat.S_ISREG` compares
 
 
 class Found(NamedTuple):
@@ -210,7 +211,7 @@ class _Walk:
     def _look(self, path: str) -> list[str]:
         """Take the files of one directory; return the directories in it."""
         inner: list[str] = []
-        suffix = self._suffix
+        suffix, take = self._suffix, self._take
         with os.scandir(path) as entries:
             self.directories += 1
             for entry in entries:
@@ -218,7 +219,7 @@ class _Walk:
                 if name.startswith("."):
                     continue
                 if name.endswith(suffix):
-                    self._take(entry, path)
+                    take(entry, path)
                 elif entry.is_dir(follow_symlinks=False) and enters(name):
                     inner.append(entry.path)
         return inner
@@ -231,9 +232,8 @@ class _Walk:
         except OSError:
             self.deny(directory)
             return
-        if stat.S_ISREG(status.st_mode):
-            self.files.append(
-                Found(entry.path, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-            )
+        if status.st_mode & _TYPE == _REGULAR:
+            seen = entry.path, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+            self.files.append(tuple.__new__(Found, seen))  # twice as quick as to call `Found`
         else:
             self.skipped += 1

@@ -93,16 +93,16 @@ class ZstTail:
         self, stream: _Stream, now: Look, found: Read, ends: tuple[bytes, bytes], budget: int
     ) -> Read:
         buffer = LineBuffer(stream.position)
-        data = b"-"
-        while found.bytes < budget or not found.lines:  # never stop within the first line
+        data, pieces = b"-", list[Block | Oversize]()
+        while found.bytes < budget or not pieces:  # never stop within the first line
             data = stream.read(CHUNK)
             if not data:
                 break
             found.bytes += len(data)
-            found.lines += buffer.feed(data)
-        found.more = bool(data)
+            pieces += buffer.feed(data)
+        found.lines, found.more = pieces, bool(data)
         head, before = ends
-        for piece in found.lines:
+        for piece in pieces:
             first, last = _ends(piece)
             head = (head + first)[:HEAD_BYTES]
             before = (before + last)[-TAIL_BYTES:]

@@ -22,7 +22,6 @@ from indexerd.core.times import iso_ms
 from indexerd.errors import IndexerdError, StateError
 from indexerd.io.ledger import Ledger
 from indexerd.io.logs import Event
-from indexerd.service.digests import Digests
 from indexerd.service.known import Known
 from indexerd.service.news import News
 from indexerd.service.reader import Reader
@@ -39,7 +38,7 @@ class AutoDigests:
 
     def __init__(
         self,
-        digests: Digests,
+        make: Callable[[str], Awaitable[dict[str, Any]]],
         known: dict[str, Known],
         *,
         settings: Callable[[], Settings],
@@ -50,12 +49,13 @@ class AutoDigests:
         ready: Callable[[], Awaitable[object]],
         since: float,
     ) -> None:
-        """`known` are the sessions there are, as the pipeline knows them; `off()`: nothing runs.
+        """`make(session_id)` makes the next digest of a session, as `Digests.make` answers it.
 
+        `known` are the sessions there are, as the pipeline knows them; `off()`: nothing runs.
         `ready()` comes back once every session there is is known. What began after `since`, in
         seconds since the epoch, no daemon has left alone.
         """
-        self._digests = digests
+        self._make_one = make
         self._known = known
         self._settings = settings
         self._off = off
@@ -146,7 +146,7 @@ class AutoDigests:
 
     async def _make(self, session_id: str) -> None:
         try:
-            found = await self._digests.make(session_id, manual=False)
+            found = await self._make_one(session_id)
             if found["segment"] is not None:
                 self.made.append(session_id)
             await self._pending.drop(session_id)

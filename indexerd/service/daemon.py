@@ -43,14 +43,14 @@ from indexerd.service.companion import Companion
 from indexerd.service.config import read_config
 from indexerd.service.ending import Ending
 from indexerd.service.ground import Ground
-from indexerd.service.health import status
+from indexerd.service.health import Status
 from indexerd.service.indexing import Indexer
 from indexerd.service.library import Library
 from indexerd.service.news import News
 from indexerd.service.once import Report, run_once
 from indexerd.service.parts import Parts, Shared
 from indexerd.service.pipeline import Pipeline
-from indexerd.service.process import last_at_work, make_private, raise_file_limit
+from indexerd.service.process import last_at_work, make_private, raise_file_limit, settle_memory
 from indexerd.service.reader import Reader
 from indexerd.service.treasury import Treasury
 from indexerd.settings import Loaded, Settings
@@ -128,13 +128,15 @@ class Daemon:
         self.pipeline.on_row = self.answers.row_changed
         self.parts = Parts(self._shared())
         self.companion = self._companion()
+        more = (self.companion.problems, self._ground.problems)
+        self.status = Status(self.pipeline, self.treasury, self._started, more)
         self.api = Api(
             self.pipeline,
             self.answers,
             self.treasury,
             self.parts.sidecars,
             time.time,
-            status=self._status,
+            status=self.status.tell,
             looks=self.parts.looks,
             more=self.parts.methods(),
         )
@@ -200,10 +202,6 @@ class Daemon:
             clock=time.time,
         )
 
-    def _status(self) -> dict[str, Any]:
-        more = [*self.companion.problems(), *self._ground.problems()]
-        return status(self.pipeline, self.treasury, self._started, more)
-
     def _models(self) -> list[Model]:
         """Models for a question: with a bad configuration none that leaves the machine.
 
@@ -265,6 +263,7 @@ class Daemon:
         self._loop = asyncio.get_running_loop()
         sys.setswitchinterval(SWITCH_SECONDS)
         raise_file_limit()
+        settle_memory()
         notifier = Notifier(self._start.env)
         stopping = asyncio.Event()
         failed = asyncio.Event()
@@ -327,12 +326,15 @@ class Daemon:
     async def _tend(self, server: Server, notifier: Notifier, failed: asyncio.Event) -> None:
         """Every few seconds: the reader answers, the socket file is there, the watcher lives."""
         pause = min(TICK_SECONDS, (notifier.watchdog_seconds or TICK_SECONDS * 4) / 4)
+        pipeline, new = self.pipeline, True
         while True:
-            await self.pipeline.read(int)  # returns only if the reader thread gets on
-            if not self.pipeline.stalled():
+            await pipeline.read(int)  # returns only if the reader thread gets on
+            if not pipeline.stalled():
                 notifier.watchdog()
-            pipeline = self.pipeline
-            self.news.status(self._status()["state"])
+            if new and pipeline.scanned.is_set():
+                new = False
+                settle_memory()
+            self.news.status(self.status.state())
             notifier.status(f"{len(pipeline.known)} sessions, {len(pipeline.jobs)} queued")
             try:
                 await server.check()

@@ -7,7 +7,7 @@ header was read, but for agents whose file names end in it alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Collection
 from fnmatch import fnmatch
 
 from indexerd.core.card import Card
@@ -18,7 +18,7 @@ class Exclusions:
 
     def __init__(self, wanted: Callable[[], list[str]]) -> None:
         """`wanted()` gives the globs that the settings hold now."""
-        self.forgotten: Container[str] = frozenset()
+        self.forgotten: Collection[str] = frozenset()
         self._wanted = wanted
         self._globs: list[str] = []
         self._touched = False
@@ -39,6 +39,8 @@ class Exclusions:
 
     def match(self, path: str, cwd: str, session_id: str = "") -> bool:
         """Whether the user excluded this file, the directory its session ran in, or its session."""
+        if not self._globs and not self.forgotten:  # as with most users, for every file there is
+            return False
         names = (session_id, path.rpartition("/")[2])
         return any(one in self.forgotten for one in names) or matches(self._globs, path, cwd)
 

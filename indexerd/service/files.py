@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
 
 from indexerd.core.card import Card, unpack
-from indexerd.core.cursor import Look, Verdict
+from indexerd.core.cursor import Verdict
 from indexerd.core.session import SessionState
 from indexerd.errors import IndexerdError, SessionUnreadableError
 from indexerd.io.ledger import Ledger
 from indexerd.io.perils import Guard, Unguarded
 from indexerd.io.scan import Found
-from indexerd.io.stores import Store
+from indexerd.io.stores import Store, Takers
 from indexerd.service import taking
 from indexerd.service.exclusions import Exclusions
 from indexerd.service.lineage import Lineage
@@ -54,6 +54,7 @@ class Files:
         """`title(agent, session_id)`: names kept beside; `defect(path, bug)`: what is set aside."""
         self._ledger = ledger
         self._stores = stores
+        self._store = Takers(stores).of
         self._since = since
         self._title = title
         self._lineage = Lineage(self._excluded)
@@ -138,14 +139,15 @@ class Files:
                 if renewed and card and card.is_heir:  # of what may be excluded now
                     file.begin_anew()
                     dropped.append(path)
-                self._inodes.keep(file)
+                self._inodes.keep(file, cursor)
                 self._lineage.note(store.agent, path)
                 file.rank = taking.rank(file.path, file.card, store)
                 self.owners.claim(file)
         self.owing.forget(dropped)
         self.owing.note(GLOBS, "", globs)
         for file in self._files.values():
-            if file.card is not None and self._lineage.know(file.path, file.card):
+            heir = file.card if file.card and file.card.is_heir else None
+            if heir is not None and self._lineage.know(file.path, heir):
                 file.begin_anew()  # what it lacks may have come just before the last end
 
     def reconsider(self) -> list[Change]:
@@ -173,14 +175,11 @@ class Files:
 
     def differing(self, found: Iterable[Found]) -> list[str]:
         """Of a scan, the paths whose stat is not the cursor's, and those that waited for them."""
-        found, paths = list(found), []
+        found, files = list(found), self._files
         self.acquaint(found)
-        for one in found:
-            file = self._files.get(one.path)
-            seen = Look(one.dev, one.ino, one.size, one.mtime_ns)
-            if file is None or file.differs(seen):
-                paths.append(one.path)
-        return paths
+        return [
+            one.path for one in found if (file := files.get(one.path)) is None or file.differs(one)
+        ]
 
     def acquaint(self, found: Iterable[Found]) -> None:
         """These files are there: one of them may hold what another's history begins with."""
@@ -390,9 +389,6 @@ class Files:
 
     def _lost(self, was: Card) -> Change:
         return Change(was.session_id, self.card(was.session_id), Verdict.SAME, was)
-
-    def _store(self, path: str) -> Store | None:
-        return next((store for store in self._stores() if store.takes(path)), None)
 
     def _is_there(self, path: str) -> bool:
         return taking.is_there(path, self._store(path))

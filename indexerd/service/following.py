@@ -25,7 +25,9 @@ from indexerd.service.news import News
 from indexerd.service.reader import Reader
 from indexerd.settings import Settings
 
-SETTLE_SECONDS, RESCAN_GAP = 0.02, 1.0  # from a hint to the look there; between two scans
+SETTLE_SECONDS = 0.02  # from a hint at a file that is not there to the look that believes it
+RESCAN_GAP = 1.0  # between two scans
+REST, REST_MAX = 1.0, 0.1  # after a look: times as long as it took; seconds
 STALL_SECONDS = 60.0  # that one step of following the files may take
 
 Learn = Callable[[list[Update]], None]
@@ -61,6 +63,9 @@ class Following:
         self._rescan = False  # a hint said that hints were lost
         self._next_beat = math.inf
         self._turns: deque[Iterator[list[Update]]] = deque()  # what is being read
+        self._absent: set[str] = set()  # hinted at, not there, and given time to come back
+        self._look: Iterator[list[Update]] | None = None  # at hints, the last that was begun
+        self._look_began = self._rest_until = 0.0
 
     def hint(self) -> None:
         """Something may have changed."""
@@ -132,25 +137,48 @@ class Following:
     async def _round(self) -> None:
         """One step of all that is under way; what was hinted meanwhile comes first."""
         if self._dirty.is_set():
-            self._turns.extendleft(await self._hinted())
+            await self._hinted()
         for _ in range(len(self._turns)):
-            self._beat(STALL_SECONDS)
-            work = self._turns.popleft()
-            updates = await self._read(next, work, None)
-            if updates is not None:
-                self._turns.append(work)
-                self._learn(updates)
-            elif self._library.census.late:
-                asyncio.get_running_loop().call_later(PAUSE, self._dirty.set)
+            await self._step(self._turns.popleft())
 
-    async def _hinted(self) -> list[Iterator[list[Update]]]:
-        """A look at what was hinted, once a moment has brought both halves of a rename."""
-        await asyncio.sleep(SETTLE_SECONDS)
+    async def _step(self, work: Iterator[list[Update]]) -> None:
+        loop = asyncio.get_running_loop()
+        self._beat(STALL_SECONDS)
+        updates = await self._read(next, work, None)
+        if work is self._look and updates:  # a part of a huge file is none: others need not wait
+            took = loop.time() - self._look_began
+            self._rest_until = loop.time() + min(REST * took, REST_MAX)
+        if updates is not None:
+            self._turns.append(work)
+            self._learn(updates)
+        elif self._library.census.late:
+            loop.call_later(PAUSE, self._dirty.set)
+
+    async def _hinted(self) -> None:
+        """Begin to look at what was hinted: at once, but for rests between long looks.
+
+        While files are written to all the time, looks get fewer so, and each sees more. Where
+        nothing is, there may be in a moment: the other half of a rename, or of a rewriting.
+        """
+        loop = asyncio.get_running_loop()
+        if (rest := self._rest_until - loop.time()) > 0:
+            if self._turns:
+                return
+            await asyncio.sleep(rest)
         self._dirty.clear()
         hints = self._watch.take()
         self._rescan = self._rescan or hints.rescan
-        wanted = hints.paths or self._library.census.late
-        return [self._library.hinted(hints.paths)] if wanted else []
+        due, self._absent = self._absent, set()
+        if not (hints.paths or due or self._library.census.late):
+            return
+        self._look, self._look_began = self._library.hinted(due, hints.paths - due), loop.time()
+        await self._step(self._look)
+        if absent := self._library.absent:
+            loop.call_later(SETTLE_SECONDS, self._look_again, absent)
+
+    def _look_again(self, paths: set[str]) -> None:
+        self._absent |= paths
+        self._dirty.set()
 
     def _beat(self, seconds: float) -> None:
         """Following the files gets on; the next sign comes within so many seconds."""

@@ -1,8 +1,12 @@
-"""What `status` says: how things stand, and for every problem its cause, since when, its cure."""
+"""What `status` says: how things stand, and for every problem its cause, since when, its cure.
+
+The daemon asks for its own state every few seconds. What is wrong with sessions is looked for in
+all of them, so that is kept until a round or a scan has changed something.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -15,27 +19,67 @@ from indexerd.service.treasury import Treasury
 
 NEWEST_VERSION = 3  # of pi's format
 SHOWN = 20  # paths and sessions named in one problem
+Problems = Iterator[dict[str, Any]]
 _LATER = "it is looked at again at every scan; the other agents' sessions are not affected"
 
 
-def status(
-    pipeline: Pipeline,
-    treasury: Treasury,
-    started: float,
-    more: Iterable[dict[str, Any]] = (),
-) -> dict[str, Any]:
-    """The result of the `status` method; `more` are problems of other parts."""
-    since = iso(started)
-    problems = [*_problems(pipeline, started), *more]
-    for code, (cause, cure) in treasury.troubles().items():
-        waiting = _waiting(pipeline, code)
-        who = f"; {waiting} sessions wait for it" if waiting else ""
-        problems.append(_problem(code, cause + who, since, cure))
-    off = pipeline.indexing_off or not pipeline.models.available()
+class Status:
+    """How things stand with one daemon."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        treasury: Treasury,
+        started: float,
+        more: Iterable[Callable[[], Iterable[dict[str, Any]]]] = (),
+    ) -> None:
+        """`started` in seconds since the epoch; `more` tell problems of other parts."""
+        self._pipeline = pipeline
+        self._treasury = treasury
+        self._since = iso(started)
+        self._more = [*more]
+        self._seen = -1  # what `changed` was when sessions were looked at last
+        self._of_sessions: list[dict[str, Any]] = []
+
+    def state(self) -> str:
+        """The daemon's state in a word."""
+        bad = bool(self._treasury.troubles()) or any(True for _ in self._problems())
+        return self._word(bad=bad)
+
+    def tell(self) -> dict[str, Any]:
+        """The result of the `status` method."""
+        problems = [*self._problems()]
+        for code, (cause, cure) in self._treasury.troubles().items():
+            waiting = _waiting(self._pipeline, code)
+            who = f"; {waiting} sessions wait for it" if waiting else ""
+            problems.append(_problem(code, cause + who, self._since, cure))
+        told = _told(self._pipeline, self._treasury)
+        return {"state": self._word(bad=bool(problems)), **told, "problems": problems}
+
+    def _word(self, *, bad: bool) -> str:
+        if self._pipeline.indexing_off or not self._pipeline.models.available():
+            return "indexing-off"
+        return "degraded" if bad else "ok"
+
+    def _problems(self) -> Problems:
+        pipeline, since = self._pipeline, self._since
+        yield from _set_up(pipeline, since)
+        yield from _disk(pipeline, since)
+        yield from _stalled(pipeline, since)
+        yield from _roots(pipeline, since)
+        changed = pipeline.library.changed
+        if changed != self._seen:
+            self._of_sessions, self._seen = list(_sessions(pipeline, since)), changed
+        yield from self._of_sessions
+        for told in self._more:
+            yield from told()
+
+
+def _told(pipeline: Pipeline, treasury: Treasury) -> dict[str, Any]:
+    """What there is, and what is to be done."""
     health = pipeline.watch.health()
     ours = {store.meta for store in pipeline.library.stores()}  # made when first written to
     return {
-        "state": "indexing-off" if off else "degraded" if problems else "ok",
         "sessions": len(pipeline.known),
         "queued": len(pipeline.jobs),
         "indexing": len(pipeline.jobs.running),
@@ -55,26 +99,13 @@ def status(
             "overflows": health.overflows,
             "rebuilds": health.rebuilds,
         },
-        "problems": problems,
     }
-
-
-Problems = Iterator[dict[str, Any]]
 
 
 def _waiting(pipeline: Pipeline, code: str) -> int:
     """Sessions whose last run failed for this: the log does not name each of them (M5)."""
     setbacks = (known.setback for known in list(pipeline.known.values()))
     return sum(one.why == code and one.refused_at is None for one in setbacks)
-
-
-def _problems(pipeline: Pipeline, started: float) -> Problems:
-    since = iso(started)
-    yield from _set_up(pipeline, since)
-    yield from _disk(pipeline, since)
-    yield from _stalled(pipeline, since)
-    yield from _roots(pipeline, since)
-    yield from _sessions(pipeline, since)
 
 
 def _set_up(pipeline: Pipeline, since: str) -> Problems:

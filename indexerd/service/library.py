@@ -9,25 +9,26 @@ next scan pays, whether or not a session has grown (A3).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from indexerd.agents import ADAPTERS
 from indexerd.core.card import Card
-from indexerd.core.rows import TOKEN_KEYS, Facts, Written, fact_fields, gone_row, row_of
+from indexerd.core.cursor import Verdict
+from indexerd.core.rows import Facts
 from indexerd.errors import NotFoundError, StateError
 from indexerd.io.catalog import Catalog, SearchText
 from indexerd.io.census import Census
 from indexerd.io.ledger import Ledger
 from indexerd.io.scan import ScanResult
 from indexerd.io.stores import SUFFIXES, Store
-from indexerd.meta import MetaFile
 from indexerd.paths import within
 from indexerd.service.files import Change, Files
-from indexerd.service.kin import Kin, Parent
+from indexerd.service.kin import Kin
 from indexerd.service.owners import MARGIN_MS
+from indexerd.service.rows import Rows
 from indexerd.service.shelf import Brief, Shelf
 from indexerd.service.texts import Texts
 
@@ -72,7 +73,10 @@ class Library:
         )
         self.texts = Texts(self.files, catalog, self._publish_facts, self.reread)
         self.scanned: ScanResult | None = None
+        self.changed = 0  # counts up wherever `problems` of files may be others than before
+        self.absent: set[str] = set()  # paths of the last hints where nothing was
         self._kin = Kin()
+        self._rows = Rows(self.files, self.shelf, catalog, self._kin, self.stores)
         self._unshown: dict[str, None] = {}  # sessions whose row is owed to the catalog
         self._bad: StateError | None = None  # why it is
         self._swept = b""  # the exclusions that gone sessions were compared with
@@ -98,6 +102,7 @@ class Library:
             ids = {card.session_id for card in cards} | set(self.shelf.ids())
             self._show(ids)
         self.texts.resume(sorted(cards, key=lambda one: -one.modified_ms))
+        self.changed += 1
         return [Update(card.session_id, card, self.shelf.brief(card.session_id)) for card in cards]
 
     def stores(self) -> list[Store]:
@@ -107,6 +112,7 @@ class Library:
     def find_stores(self) -> list[Store]:
         """Look again where sessions are: roots come, go, and are pointed elsewhere."""
         self._stores = self._find_stores()
+        self._rows.drop()
         self.census.renew(self._stores)
         return self._stores
 
@@ -135,12 +141,13 @@ class Library:
         first = self.scanned is None
         if first:  # a crash may have come between a meta file and the ledger
             moved = list(dict.fromkeys([*moved, *self._miscounted()]))
-        self.scanned = result
+        self.scanned = replace(result, files=[])  # a tenth of all memory, and not asked for
         yield self._metas_changed(moved)
         yield self.reconsider()
         yield self._retitled(self.census.retitled())
         wanted = set(self.files.differing(result.files))
-        fresh = [one.path for one in sorted(result.files, key=_newest) if one.path in wanted]
+        changed = sorted((one for one in result.files if one.path in wanted), key=_newest)
+        fresh = [one.path for one in changed]
         gone = self.files.missing(result.files, lambda path: _unseen(result, path))
         yield from self._files_changed([*fresh, *gone])
         if first and len(homes) > 1:  # only now is it known which root a session belongs to
@@ -150,6 +157,7 @@ class Library:
     def reconsider(self) -> list[Update]:
         """The exclusions may have changed: drop what the user does not want read any more."""
         changes = {one.session_id: one for one in self.files.reconsider()}
+        self._rows.drop()
         return self._updates(changes | dict.fromkeys(self._gone_and_excluded()))
 
     def _gone_and_excluded(self) -> list[str]:
@@ -162,18 +170,24 @@ class Library:
         self._swept = exclusions.packed()
         return [one.session_id for one in gone if self.files.card(one.session_id) is None]
 
-    def hinted(self, paths: Iterable[str]) -> Iterator[list[Update]]:
-        """Look at the paths of a watcher's hints."""
-        metas, sessions = [], []
+    def hinted(self, paths: Iterable[str], sudden: Iterable[str] = ()) -> Iterator[list[Update]]:
+        """Look at the paths of a watcher's hints; of the `sudden` ones where something is.
+
+        Where nothing is, or nothing in it, more may come in a moment: `absent` has these.
+        """
+        metas, sessions, sudden = [], [], set(sudden)
+        self.absent = {path for path in sudden if _is_blank(path)}
         places = {store.meta for store in self._stores}
-        for path in paths:
+        for path in (*paths, *(sudden - self.absent)):
             if path.rpartition("/")[0] not in places or path.endswith(SUFFIXES):
                 sessions.append(path)
             elif session_id := self.shelf.touched(path):
                 metas.append(session_id)
-        yield self._metas_changed(metas)
+        if metas:
+            yield self._metas_changed(metas)
         found = self.census.hinted(sessions)
-        yield self._retitled(found.titled)
+        if found.titled:
+            yield self._retitled(found.titled)
         yield from self._files_changed([*found.paths, *self.files.differing(found.sessions)])
 
     def only(self, agent: str, file: str, session_id: str) -> None:
@@ -215,16 +229,19 @@ class Library:
 
     def _files_changed(self, paths: list[str]) -> Iterator[list[Update]]:
         for changes in self.files.refresh(paths):
+            self.changed += bool(paths)
             yield self._updates({change.session_id: change for change in changes})
 
     def _updates(self, changes: dict[str, Change | None]) -> list[Update]:
         others: set[str] = set()
+        self.changed += bool(changes)
         for session_id, change in changes.items():
             others |= self._kin.put(session_id, self.files.card(session_id))
             if change is not None and change.card is not None:
                 self.texts.want([session_id])
         owed, self._unshown = self._unshown, {}
-        rows = self._show(owed | changes)
+        grown = {one for one, change in changes.items() if _only_grew(change)} - others
+        rows = self._show(owed | changes, grown - owed.keys())
         related = self._show(others - changes.keys())  # their parent is known now, or another
         if rows is not None and related is not None:
             self._bad = None
@@ -243,21 +260,29 @@ class Library:
 
     # -- the catalog ---------------------------------------------------------------------
 
-    def _show(self, ids: Iterable[str]) -> dict[str, dict[str, Any]] | None:
-        """Bring rows up to date; None where the catalog takes none now, and they are owed."""
+    def _show(
+        self, ids: Iterable[str], grown: Collection[str] = ()
+    ) -> dict[str, dict[str, Any]] | None:
+        """Bring rows up to date; None where the catalog takes none now, and they are owed.
+
+        Of those that have only `grown`, a part of the row is made anew.
+        """
         ids = dict.fromkeys(ids)
+        if not ids:
+            return {}
         try:
-            return self._publish(ids)
+            return self._publish(ids, grown)
         except StateError as bad:
+            self._rows.drop()
             self._bad = bad
             self._unshown |= ids
             return None
 
-    def _publish(self, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
+    def _publish(self, ids: Iterable[str], grown: Collection[str]) -> dict[str, dict[str, Any]]:
         """Bring the rows of these sessions up to date, in one transaction."""
         rows: list[tuple[dict[str, Any], SearchText]] = []
         for session_id in ids:
-            written = self._row(session_id)
+            written = self._rows.of(session_id, grown=session_id in grown)
             if written is None:
                 self.catalog.forget(session_id)
             else:
@@ -265,71 +290,16 @@ class Library:
         self.catalog.put(rows)
         return {row["sessionId"]: row for row, _ in rows}
 
-    def _row(self, session_id: str) -> Written | None:
-        card, brief = self.files.card(session_id), self.shelf.brief(session_id)
-        meta = self.shelf.meta(session_id) if brief and brief.since is not None else None
-        old = self.catalog.get(session_id)
-        title = brief.title if brief else None
-        if card is None:
-            return None if self._is_hidden(session_id, meta, old) else gone_row(old, meta, title)
-        return row_of(
-            card,
-            meta,
-            title,
-            facts_of(old),
-            resume=self._resume,
-            parent=self._parent(card, old.get("parentSessionId") if old else None),
-        )
-
-    def _resume(self, session_id: str, cwd: str, path: str) -> str:
-        """The command that opens a session again; a directory that is not absolute is none."""
-        store = next((one for one in self._stores if one.takes(path)), None)
-        if store is None:
-            return ""
-        there = cwd if cwd.startswith("/") else ""
-        command = ADAPTERS[store.agent].resume_command
-        return command(session_id, there, path, store.variables)
-
-    def _is_hidden(
-        self, session_id: str, meta: MetaFile | None, old: dict[str, Any] | None
-    ) -> bool:
-        """Whether the user excluded a session, of which perhaps only our own files are left."""
-        if session_id in self.files.hidden or session_id in self.files.exclusions.forgotten:
-            return True
-        if old is not None and self.files.exclusions.match(old["sessionFile"], old["cwd"]):
-            return True
-        return meta is not None and self.files.exclusions.match(meta.session_file, meta.cwd)
-
-    def _parent(self, card: Card, told: str | None) -> Parent:
-        """Where a session came from; one that is gone stays the parent that was `told` before."""
-        parent = self._kin.parent(card)
-        if parent.session_id is None and card.parent:  # its file is gone; its row may be there
-            for row in self.catalog.by_file(card.parent):
-                return Parent(str(row["sessionId"]), card.parent)
-        named = card.parent_id or ("" if card.parent else told)
-        if named and self.files.card(named) is None and named not in self.files.hidden:
-            left = self.catalog.get(named)
-            if left is not None:
-                return Parent(named, str(left["sessionFile"]))
-        return parent
-
     def _publish_facts(self, session_id: str, facts: Facts) -> None:
         """Put what a session did into its row."""
-        old = self.catalog.get(session_id)
-        if old is None:
-            return
-        row = old | fact_fields(facts)
-        card = self.files.card(session_id)
-        if card is not None and card.tokens:
-            row["tokens"] = old["tokens"]  # the agent's own sum
-        if row != old:
-            meta = self.shelf.meta(session_id)
-            names = tuple(name for name in (row["name"], row.get("metaName")) if name)
-            self.catalog.put([(row, SearchText(meta.summary if meta else "", names))])
+        written = self._rows.with_facts(session_id, facts)
+        if written is not None:
+            self.catalog.put([(written.row, SearchText(written.summary, written.aliases))])
 
     def reread(self, session_id: str) -> bool:
         """Read a session anew, parsing every line; False where that was done before."""
         changes = self.files.reread(session_id)
+        self.changed += 1
         self._show(change.session_id for change in changes)
         return bool(changes)
 
@@ -354,6 +324,19 @@ class Library:
         self.catalog.close()
 
 
+def _only_grew(change: Change | None) -> bool:
+    """Whether a known session got more at its end, and nothing else."""
+    return change is not None and change.verdict is Verdict.CONTINUE and change.was is not None
+
+
+def _is_blank(path: str) -> bool:
+    """Whether there is nothing at a path, or nothing in it."""
+    try:
+        return os.stat(path).st_size == 0  # noqa: PTH116 - paths here are text
+    except OSError:
+        return True
+
+
 def _newest(found: Any) -> int:
     return -int(found.mtime_ns)
 
@@ -362,20 +345,3 @@ def _unseen(result: ScanResult, path: str) -> bool:
     """Whether a scan could not have seen a path, so that its absence tells nothing."""
     blind = (*result.unreadable, *result.missing)
     return result.partial or any(within(path, one) for one in blind)
-
-
-def facts_of(row: dict[str, Any] | None) -> Facts:
-    """The facts that a row holds."""
-    if row is None:
-        return Facts()
-    tokens = row.get("tokens", {})
-    return Facts(
-        files_read=tuple(row.get("filesRead", ())),
-        files_modified=tuple(row.get("filesModified", ())),
-        tools_used=tuple(row.get("toolsUsed", {}).items()),
-        tool_uses=tuple((name, tuple(uses)) for name, uses in row.get("toolUses", {}).items()),
-        models=tuple(row.get("models", ())),
-        tokens=(*(tokens.get(key, 0) for key in TOKEN_KEYS),),
-        cost_usd=row.get("costUsd"),
-        duration_ms=row.get("durationMs", 0),
-    )

@@ -123,7 +123,7 @@ class Lineage:
 
     def lost(self, card: Card | None) -> str:
         """What is wrong with a session's history; nothing where all of it is there."""
-        if card is None:
+        if card is None or not (card.bases or card.wants):  # as nearly all are; all are asked
             return ""
         gone = [name for name in card.bases if next(self._places(name), None) is None]
         names = [*([card.wants] if card.wants else []), *gone]

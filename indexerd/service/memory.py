@@ -12,22 +12,32 @@ import os
 from collections import OrderedDict
 from collections.abc import Iterable
 from functools import partial
+from itertools import chain
 from typing import Any
+
+import msgspec
 
 from indexerd.core.card import Card, pack
 from indexerd.core.cursor import Cursor, Look, Verdict, glance
 from indexerd.core.session import SessionState
 from indexerd.errors import IndexerdError, StateError
 from indexerd.io.ledger import Ledger
+from indexerd.io.scan import Found
+from indexerd.io.source import Tailing
 from indexerd.io.sources import PLAIN, ZST, source_of
 from indexerd.service.owing import Owing
 
-STATES_KEPT = 48  # sessions whose tree stays in memory
+STATES_KEPT = 512  # sessions whose tree stays in memory: 4 KB each, but for long ones
+WOKEN_KEPT = 48  # and of those that were only looked at since
 ROWS_KEPT = 400_000  # and entries of all these together
 REST_MAX = 16  # scans, eight minutes as they are set by default
 
 # What a disk says that fails, a network's too; a mode that is wrong costs no time to find out.
 _DISK = {os.strerror(one) for one in (errno.EIO, errno.ENXIO, errno.ESTALE, errno.ETIMEDOUT)}
+
+
+_encode = msgspec.msgpack.encode
+_decode = msgspec.msgpack.Decoder(Cursor).decode
 
 
 class Rest:
@@ -53,7 +63,33 @@ class Rest:
 
 
 class Tracked:
-    """One session file: where reading stopped, and what was found."""
+    """One session file: where reading stopped, and what was found.
+
+    There are tens of thousands of them, and few are read: where reading stopped is kept as the
+    ledger keeps it, until somebody asks for `tail`. A stat is compared with it as it is, since a
+    cursor's bytes begin with the four numbers of one.
+    """
+
+    __slots__ = (
+        "_at",
+        "_rest",
+        "_tail",
+        "agent",
+        "aside",
+        "card",
+        "cwd",
+        "dirty",
+        "excluded",
+        "passed",
+        "path",
+        "problem",
+        "rank",
+        "session_id",
+        "source",
+        "state",
+        "strict",
+        "unreadable",
+    )
 
     def __init__(
         self, path: str, agent: str, cursor: Cursor | None = None, card: Card | None = None
@@ -61,7 +97,8 @@ class Tracked:
         self.path = path
         self.agent = agent
         self.source = source_of(agent, path)
-        self.tail = self.source.tail(cursor)
+        self._at = _encode(cursor) if cursor else b""
+        self._tail: Tailing | None = None
         self.card = card
         self.state: SessionState | None = None
         self.rank: tuple[Any, ...] = ()  # among files of one session, before their newest entry
@@ -72,43 +109,72 @@ class Tracked:
         self.session_id = ""  # of such a session: it may be remembered again
         self.passed: Look | None = None  # as it was when its session was found to be excluded
         self.unreadable = ""  # for now
-        self._rest = Rest()
+        self._rest: Rest | None = None
         self.problem = ""  # until it changes
         self.aside: Look | None = None  # as it was when it provoked a defect
+
+    @property
+    def tail(self) -> Tailing:
+        """Where reading stopped."""
+        if self._tail is None:
+            self._tail = self.source.tail(_decode(self._at) if self._at else None)
+        return self._tail
+
+    @property
+    def cursor(self) -> Cursor | None:
+        """The same, for whoever does not read on."""
+        if self._tail is None:
+            return _decode(self._at) if self._at else None
+        return self._tail.cursor
+
+    def doze(self) -> None:
+        """The ledger has all there is: keep no more than it, unless a line is unfinished."""
+        if self._tail is not None:
+            if self._tail.pending:
+                return
+            held = self._tail.cursor
+            self._at, self._tail = _encode(held) if held else b"", None
+        self.state = None
 
     def look(self) -> Look | None:
         """What the file is now."""
         return self.source.look(self.path)
 
-    def stands_at(self, seen: Look) -> bool:
+    def _stands_at(self, seen: Found) -> bool:
         """Whether all of the file, as it was seen, is read."""
-        cursor = self.tail.cursor
-        return cursor is not None and glance(cursor, seen) is Verdict.SAME
+        if self._tail is None:
+            return self._at.startswith(_encode(seen[1:])[1:], 1)
+        cursor = self._tail.cursor
+        return cursor is not None and glance(cursor, Look(*seen[1:])) is Verdict.SAME
 
-    def differs(self, seen: Look) -> bool:
+    def differs(self, found: Found) -> bool:
         """Whether the file, as a scan saw it, is to be looked at. Asked once a scan."""
+        if not (self.excluded or self.unreadable or self.aside):
+            return not self._stands_at(found)
+        seen = Look(*found[1:])
         if self.aside == seen or (self.excluded and self.passed in (None, seen)):
             return False
         if self.unreadable:
-            return self._rest.ends(seen)
-        return self.excluded or not self.stands_at(seen)
+            return self._rest is None or self._rest.ends(seen)
+        return self.excluded or not self._stands_at(found)
 
     def failed(self, bad: IndexerdError) -> None:
         """Reading failed: the next scans leave the file alone, if it is the disk that fails."""
         self.unreadable = str(bad)
+        self._rest = self._rest or Rest()
         self._rest.begin(self.look() if bad.upstream in _DISK else None)
 
     def healed(self) -> None:
         """Reading went well."""
-        self.unreadable, self.aside, self._rest = "", None, Rest()
+        self.unreadable, self.aside, self._rest = "", None, None
 
     def begin_anew(self) -> None:
         """Forget what was read: the next reading begins at the start."""
-        self.tail, self.state = self.source.tail(), None
+        self._at, self._tail, self.state = b"", None, None
 
     def hide(self) -> str:
         """The user excluded this file: forget all that is known of it. Says whose it was."""
-        was, header, cursor = self.card, self.state.header if self.state else None, self.tail.cursor
+        was, header, cursor = self.card, self.state.header if self.state else None, self.cursor
         self.excluded, self.cwd = True, was.cwd if was else header.cwd if header else ""
         if cursor is not None and self.source not in (PLAIN, ZST):  # it may run elsewhere later
             self.passed = Look(cursor.dev, cursor.ino, cursor.size, cursor.mtime_ns)
@@ -131,18 +197,18 @@ class Inodes:
     """Plain files by their inode, by which they are known again after a move."""
 
     def __init__(self) -> None:
-        self._paths: dict[tuple[int, int], str] = {}
+        self._paths: dict[int, str] = {}
 
-    def keep(self, file: Tracked) -> None:
-        """A file was read, and is where it says."""
-        cursor = file.tail.cursor
-        if cursor is not None and file.source is PLAIN:
-            self._paths[cursor.dev, cursor.ino] = file.path
+    def keep(self, file: Tracked, cursor: Cursor | None = None) -> None:
+        """A file was read (up to there, where that is at hand), and is where it says."""
+        cursor = (cursor or file.cursor) if file.source is PLAIN else None
+        if cursor is not None:
+            self._paths[_identity(cursor)] = file.path
 
     def drop(self, file: Tracked) -> None:
         """A file is gone."""
-        cursor = file.tail.cursor
-        key = (cursor.dev, cursor.ino) if cursor else None
+        cursor = file.cursor
+        key = _identity(cursor) if cursor else 0
         if key and self._paths.get(key) == file.path:
             del self._paths[key]
 
@@ -150,7 +216,12 @@ class Inodes:
         """Where the file at a path was when it was read last."""
         source = source_of(agent, path)
         seen = source.look(path) if source is PLAIN else None
-        return self._paths.get((seen.dev, seen.ino)) if seen else None
+        return self._paths.get(_identity(seen)) if seen else None
+
+
+def _identity(seen: Cursor | Look) -> int:
+    """Device and inode, as one number."""
+    return seen.dev << 64 | seen.ino
 
 
 class Memory:
@@ -160,15 +231,18 @@ class Memory:
         self._ledger = ledger
         self.owing = Owing(ledger)
         self._awake: OrderedDict[str, Tracked] = OrderedDict()
+        self._woken: OrderedDict[str, Tracked] = OrderedDict()  # out of the ledger, and not read on
 
     def keep(self, file: Tracked) -> None:
         """A file was read just now."""
+        self._woken.pop(file.path, None)
         self._awake[file.path] = file
         self._awake.move_to_end(file.path)
 
     def drop(self, path: str) -> None:
         """A file is not to be stored any more under this path."""
         self._awake.pop(path, None)
+        self._woken.pop(path, None)
 
     def wake(self, file: Tracked, path: str | None = None) -> bool:
         """Bring a file's state back from the ledger; says whether it is there, and can be had."""
@@ -183,7 +257,13 @@ class Memory:
             file.state = SessionState.decode(stored, file.path)
         except (StateError, ValueError):
             return False
-        self._awake[file.path] = file
+        self._woken[file.path] = file
+        while len(self._woken) > WOKEN_KEPT:  # whoever goes through all sessions wakes them all
+            oldest = self._woken.popitem(last=False)[1]
+            if oldest.dirty:
+                self.keep(oldest)
+            else:
+                oldest.doze()
         return True
 
     def rest(self) -> None:
@@ -199,24 +279,23 @@ class Memory:
             return
         for file in leaving:
             del self._awake[file.path]
-            if not file.tail.pending:
-                file.state = None
+            file.doze()
 
     def checkpoint(self) -> None:
         """Bring the ledger up to date; raises StateError where it cannot be written."""
-        self.owing.settle(partial(self._store, self._awake.values()))
+        self.owing.settle(partial(self._store, chain(self._awake.values(), self._woken.values())))
 
     def _store(self, files: Iterable[Tracked]) -> None:
         dirty = [file for file in files if file.dirty]
         rows = [
             (
                 file.path,
-                file.tail.cursor,
+                cursor,
                 pack(file.card) if file.card else b"",
                 None if file.state is None else file.state.encode(),
             )
             for file in dirty
-            if file.tail.cursor is not None
+            if (cursor := file.cursor) is not None
         ]
         if rows:
             self._ledger.put(rows)

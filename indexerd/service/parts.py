@@ -2,13 +2,20 @@
 
 Each gets what it needs of what all share, and nothing else. Data flows one way: what follows the
 files knows nothing of these; they hear of growth, and ask.
+
+A part is made when somebody asks for it first, and its modules are loaded then, by a thread: they
+are half of all there is to load, and on most days nobody asks most of them (`LATE` says which).
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property, partial
+from importlib import import_module
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any
 
 from indexerd.io.forgotten import Forgotten
 from indexerd.io.ledger import Ledger
@@ -18,22 +25,33 @@ from indexerd.io.writer import MetaWriter
 from indexerd.llm.base import Model
 from indexerd.service.answers import Answers
 from indexerd.service.auto_digest import AutoDigests, Pending
-from indexerd.service.compactions import Compactions
 from indexerd.service.contexts import Contexts, Resumes
-from indexerd.service.digests import Digests
 from indexerd.service.family import Family
 from indexerd.service.issued import Issued
 from indexerd.service.looks import Looks
 from indexerd.service.news import News
 from indexerd.service.pipeline import Pipeline
 from indexerd.service.purge import Purge
-from indexerd.service.questions import Questions
-from indexerd.service.references import References
 from indexerd.service.sidecar import Sidecars
-from indexerd.service.stats import Stats
-from indexerd.service.summaries import Summaries
 from indexerd.service.treasury import Treasury
 from indexerd.settings import Settings
+
+if TYPE_CHECKING:
+    from indexerd.service.compactions import Compactions
+    from indexerd.service.digests import Digests
+    from indexerd.service.questions import Questions
+    from indexerd.service.references import References
+    from indexerd.service.stats import Stats
+    from indexerd.service.summaries import Summaries
+
+# Methods of the socket, by the part that answers them and is loaded when one is asked first.
+LATE = {
+    "questions": ("query_session",),
+    "references": ("expand",),
+    "digests": ("digest", "history"),
+    "compactions": ("compact", "branch_summary"),
+    "stats": ("stats",),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,25 +84,7 @@ class Parts:
         self.looks = Looks(pipeline.library, pipeline.read)
         self._issued = Issued(shared.ledger, pipeline.read, shared.clock)
         self._resumes = Resumes(shared.ledger, pipeline.read, shared.clock)
-        self.questions = self._questions()
-        self.references = self._references()
         self.contexts = self._contexts()
-        self._summaries = Summaries(
-            treasury=shared.treasury,
-            record=shared.telemetry.append,
-            clock=shared.clock,
-            notify=shared.notify,
-        )
-        self.digests = self._digests()
-        self.compactions = Compactions(
-            shared.answers,
-            looks=self.looks,
-            summaries=self._summaries,
-            models=self._summarisers,
-            settings=shared.settings,
-            writer=shared.writer,
-            clock=shared.clock,
-        )
         self.auto_digests = self._auto_digests()
         self.purge = Purge(
             pipeline,
@@ -96,15 +96,38 @@ class Parts:
             clock=shared.clock,
         )
         self.family = Family(shared.answers)
-        self.stats = Stats(shared.answers, looks=self.looks, settings=shared.settings)
         pipeline.on_meeting = self.auto_digests.met
         pipeline.on_growth = self.auto_digests.grown
-        self.digests.on_history = self.contexts.opened
+
+    def methods(self) -> dict[str, Any]:
+        """What they answer, by its name."""
+        found: dict[str, Any] = {}
+        for part in (self.contexts, self.purge, self.family):
+            found |= part.methods()
+        for late, names in LATE.items():
+            found |= {name: partial(self._answer, late, name) for name in names}
+        return found
+
+    async def _answer(self, part: str, name: str, params: dict[str, Any], peer: Any) -> Any:
+        made = await self._part(part)
+        found = made.methods()[name](params, peer)
+        return await found if isawaitable(found) else found
+
+    async def _part(self, name: str) -> Any:
+        """A part that is loaded late; the loop goes on meanwhile."""
+        if name not in vars(self):
+            await asyncio.to_thread(import_module, f"indexerd.service.{name}")
+        return getattr(self, name)
+
+    async def _make_digest(self, session_id: str) -> dict[str, Any]:
+        """Make a digest that fell due by itself."""
+        digests: Digests = await self._part("digests")
+        return await digests.make(session_id, manual=False)
 
     def _auto_digests(self) -> AutoDigests:
         shared, pipeline = self._shared, self._shared.pipeline
         return AutoDigests(
-            self.digests,
+            self._make_digest,
             pipeline.known,
             settings=shared.settings,
             off=lambda: pipeline.indexing_off,
@@ -113,49 +136,6 @@ class Parts:
             pending=Pending(shared.ledger, pipeline.read),
             ready=pipeline.scanned.wait,
             since=shared.since,
-        )
-
-    def methods(self) -> dict[str, Any]:
-        """What they answer, by its name."""
-        found: dict[str, Any] = {}
-        for part in (
-            self.questions,
-            self.references,
-            self.contexts,
-            self.digests,
-            self.compactions,
-            self.purge,
-            self.stats,
-            self.family,
-        ):
-            found |= part.methods()
-        return found
-
-    def _questions(self) -> Questions:
-        shared = self._shared
-        return Questions(
-            shared.pipeline.library,
-            shared.answers,
-            read=shared.pipeline.read,
-            models=shared.models,
-            settings=shared.settings,
-            treasury=shared.treasury,
-            telemetry=shared.telemetry,
-            clock=shared.clock,
-            notify=shared.notify,
-        )
-
-    def _references(self) -> References:
-        shared = self._shared
-        return References(
-            shared.answers,
-            self._issued,
-            ask=self.questions.answer,
-            home=shared.pipeline.library.home,
-            settings=shared.settings,
-            record=shared.telemetry.append,
-            ready=shared.pipeline.scanned.is_set,
-            clock=shared.clock,
         )
 
     def _contexts(self) -> Contexts:
@@ -169,9 +149,67 @@ class Parts:
             clock=shared.clock,
         )
 
-    def _digests(self) -> Digests:
+    # -- loaded late ---------------------------------------------------------------------
+
+    @cached_property
+    def questions(self) -> Questions:
+        """Questions about one session."""
+        from indexerd.service.questions import Questions  # noqa: PLC0415 - see the head
+
         shared = self._shared
-        return Digests(
+        return Questions(
+            shared.pipeline.library,
+            shared.answers,
+            read=shared.pipeline.read,
+            models=shared.models,
+            settings=shared.settings,
+            treasury=shared.treasury,
+            telemetry=shared.telemetry,
+            clock=shared.clock,
+            notify=shared.notify,
+        )
+
+    @cached_property
+    def references(self) -> References:
+        """What `@@` stands for."""
+        from indexerd.service.references import References  # noqa: PLC0415 - see the head
+
+        shared = self._shared
+        return References(
+            shared.answers,
+            self._issued,
+            ask=self._ask,
+            home=shared.pipeline.library.home,
+            settings=shared.settings,
+            record=shared.telemetry.append,
+            ready=shared.pipeline.scanned.is_set,
+            clock=shared.clock,
+        )
+
+    async def _ask(self, session_id: str, question: str, **more: Any) -> dict[str, Any]:
+        """A question in a prompt."""
+        questions: Questions = await self._part("questions")
+        return await questions.answer(session_id, question, **more)
+
+    @cached_property
+    def _summaries(self) -> Summaries:
+        from indexerd.service.summaries import Summaries  # noqa: PLC0415 - see the head
+
+        shared = self._shared
+        return Summaries(
+            treasury=shared.treasury,
+            record=shared.telemetry.append,
+            clock=shared.clock,
+            notify=shared.notify,
+        )
+
+    @cached_property
+    def digests(self) -> Digests:
+        """Digests of long sessions."""
+        from indexerd.service.digests import Digests  # noqa: PLC0415 - see the head
+
+        shared = self._shared
+        made = Digests(
             shared.answers,
             looks=self.looks,
             summaries=self._summaries,
@@ -182,6 +220,31 @@ class Parts:
             clock=shared.clock,
             excluded=lambda: shared.at_home(shared.settings().digest.exclude),
         )
+        made.on_history = self.contexts.opened
+        return made
+
+    @cached_property
+    def compactions(self) -> Compactions:
+        """Sums of sessions and branches that go on elsewhere."""
+        from indexerd.service.compactions import Compactions  # noqa: PLC0415 - see the head
+
+        shared = self._shared
+        return Compactions(
+            shared.answers,
+            looks=self.looks,
+            summaries=self._summaries,
+            models=self._summarisers,
+            settings=shared.settings,
+            writer=shared.writer,
+            clock=shared.clock,
+        )
+
+    @cached_property
+    def stats(self) -> Stats:
+        """How full a session's context is."""
+        from indexerd.service.stats import Stats  # noqa: PLC0415 - see the head
+
+        return Stats(self._shared.answers, looks=self.looks, settings=self._shared.settings)
 
     def _summarisers(self) -> list[Model]:
         """The models of digests and compaction: the one that was set for them alone (S2.19)."""

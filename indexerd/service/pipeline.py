@@ -43,6 +43,8 @@ from indexerd.settings import Loaded, Settings
 
 FORCE_PATIENCE = 60.0  # seconds a forced run waits for the end of a turn
 CHECKPOINT_SECONDS, DAY = 5.0, 86_400
+GATHER, GATHER_MAX = 2.0, 1.0  # until words are read again: times as long as it took; seconds
+AT_ONCE = 200  # sessions that are taken in, or decided on, before the loop gets its turn
 LONGEST_PAUSE = 30.0  # seconds between two looks at the clock
 
 
@@ -129,7 +131,15 @@ class Pipeline:
     async def start(self) -> None:
         """Take over what ledger and catalog know."""
         await self.runner.load()
-        self._learn(await self.read(self.library.load))
+        updates = await self.read(self.library.load)
+        for at in range(0, len(updates), AT_ONCE):
+            self._learn([one for one in updates[at : at + AT_ONCE] if self._is_new(one)])
+            await asyncio.sleep(0)
+
+    def _is_new(self, update: Update) -> bool:
+        """Whether nobody changed or dropped a session while others were taken in."""
+        key = update.session_id
+        return key not in self.known and self.library.files.card(key) is not None
 
     async def stop(self) -> None:
         """Let go of what is under way; an interrupted run writes nothing."""
@@ -152,8 +162,10 @@ class Pipeline:
         self.news.say(Event.WATCH_RESCAN, {"count": len(self.known)})
         if not self.scanned.is_set():
             self.scanned.set()
-            for session_id in list(self.known):
+            for number, session_id in enumerate(list(self.known)):
                 self._consider(session_id)
+                if number % AT_ONCE == 0:
+                    await asyncio.sleep(0)
 
     async def keep_time(self) -> None:
         """Decide again on every session whose moment has come."""
@@ -176,18 +188,21 @@ class Pipeline:
         await self.scanned.wait()
         loop = asyncio.get_running_loop()
         while True:
-            work = self._catch_up(loop.time() + CHECKPOINT_SECONDS)
-            await self._following.guarded("ledger", work)
+            began = loop.time()
+            await self._following.guarded("ledger", self._catch_up(began + CHECKPOINT_SECONDS))
             if "ledger" in self._following.troubles:
                 await asyncio.sleep(CHECKPOINT_SECONDS)
-            elif not self.library.texts.unread:
+                continue
+            if self.library.texts.even:
+                await asyncio.sleep(min(GATHER * (loop.time() - began), GATHER_MAX))
+            if not self.library.texts.unread:
                 self._idle_work.clear()
                 await self._idle_work.wait()
 
     async def _catch_up(self, until: float) -> None:
         more = True
         while more and asyncio.get_running_loop().time() < until:
-            more = await self.read(self.library.texts.step)
+            more = await self.read(self.library.texts.some)
         await self.read(self.library.checkpoint)
 
     # -- decisions -----------------------------------------------------------------------

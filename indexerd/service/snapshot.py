@@ -43,7 +43,7 @@ from indexerd.io.metas import Stamp, read_meta, stamp
 from indexerd.llm.base import LOCAL
 from indexerd.meta import TAGS_MAX, MetaFile
 from indexerd.paths import meta_name
-from indexerd.service.library import Library, facts_of
+from indexerd.service.library import Library
 from indexerd.service.lines import SessionLines
 
 _GROWING = frozenset({"opencode"})  # an answer is one row there, and grows while it is made
@@ -106,7 +106,7 @@ def take(
         meta=meta,
         stamp=seen,
         transcript=transcript,
-        facts=_facts(transcript, card, summary, facts_of(row)),
+        facts=_facts(transcript, card, summary, rows.facts_of(row)),
         row=row,
         since=since,
         since_id=name_at(state, told) if since is not None and told is not None else None,

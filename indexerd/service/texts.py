@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import islice
+from time import monotonic
 
 import msgspec
 
@@ -38,6 +39,7 @@ from indexerd.service.lines import SessionLines
 TEXT_MAX = 65_536  # characters of one message that are searchable
 BATCH = 500  # lines read in one step, and not many more than these bytes of them: others wait
 STEP_BYTES = 512 * 1024
+SHARED, SHARED_SECONDS = 64, 0.01  # sessions in one transaction, and when no other is begun
 
 _DOES = frozenset({Kind.USER, Kind.ASSISTANT, Kind.CALL, Kind.SETTING})
 
@@ -78,6 +80,7 @@ class Texts:
         self._publish = publish
         self._reread = reread
         self._unread: dict[str, None] = {}  # sessions whose text is not searchable yet
+        self._pass = 0  # the first so many of them are read; the others came meanwhile
 
     def want(self, session_ids: Iterable[str]) -> None:
         """Something was appended to these sessions."""
@@ -93,6 +96,11 @@ class Texts:
         """Sessions whose text is not (fully) searchable yet."""
         return len(self._unread)
 
+    @property
+    def even(self) -> bool:
+        """Whether no pass is under way."""
+        return not self._pass
+
     def step(self) -> bool:
         """Read one session, or a part of it. Says whether there is more to do."""
         if not self._unread:
@@ -100,7 +108,29 @@ class Texts:
         session_id = next(iter(self._unread))
         if self.index(session_id):
             self._unread.pop(session_id, None)
+            self._pass = max(0, self._pass - 1)
         return bool(self._unread)
+
+    def some(self) -> bool:
+        """Read several sessions, in one transaction. Says whether there is more to do in this pass.
+
+        A pass is over what was unread as it began: who rests then lets appends gather.
+        """
+        self._pass = self._pass or len(self._unread)
+        if not self._pass:
+            return False
+        done, end = [], monotonic() + SHARED_SECONDS
+        with self._catalog.batch():
+            for session_id in tuple(islice(self._unread, min(self._pass, SHARED))):
+                if not self.index(session_id):
+                    break  # its row may be another in this transaction, and nobody sees that yet
+                done.append(session_id)
+                if monotonic() > end:
+                    break
+        for session_id in done:
+            del self._unread[session_id]
+        self._pass -= len(done)
+        return self._pass > 0
 
     def index(self, session_id: str, limit: int = BATCH) -> bool:
         """Read a session from where the last step ended; says whether all is read."""

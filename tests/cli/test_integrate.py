@@ -16,7 +16,7 @@ import pytest
 
 import indexerd
 from indexerd.cli import main
-from indexerd.cli.integrate import command
+from indexerd.cli.program import command
 from indexerd.core.agent_settings import is_hook_command
 from indexerd.io import installs
 from indexerd.service.installs import hook_command

@@ -107,6 +107,13 @@ def test_a_long_list_of_files_is_cut_and_says_so() -> None:
     assert text.endswith(f"/w/{FILES_SHOWN - 1} and 3 more")
 
 
+def test_no_more_files_are_said_to_be_left_out_than_are() -> None:
+    """One too many is one more; as many as are shown are all of them."""
+    for count, end in ((FILES_SHOWN, ""), (FILES_SHOWN + 1, " and 1 more")):
+        text = earlier([segment(0, 1, files=tuple(f"/w/{n}" for n in range(count)))])
+        assert text.endswith(f"/w/{FILES_SHOWN - 1}{end}")
+
+
 pieces = st.lists(st.sampled_from([*FORGED, "x", "\n", "\r", "\u2028", "\x0b", " ", "#", "-"]))
 
 

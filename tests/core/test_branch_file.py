@@ -175,6 +175,8 @@ def test_versions_1_and_2_are_migrated() -> None:
     made = parsed(branch(session(hook, said("b", "a", "user", "hookMessage"), version=2)))
     assert [one["message"]["role"] for one in made[1:]] == ["custom", "user"]
     assert made[1]["message"]["content"][0]["text"] == "hookMessage"
+    (new,) = parsed(branch(session(hook, version=3)))[1:]
+    assert new["message"]["role"] == "hookMessage"
 
 
 def test_an_id_is_never_given_twice() -> None:

@@ -136,3 +136,4 @@ def test_a_member_is_told_without_its_paths() -> None:
     found = member(held, 2, "fork")
     assert "filesRead" not in found
     assert (found["subagent"], found["parentSessionId"], found["depth"]) == (False, None, 2)
+    assert member({**held, "parentSessionId": "p"}, 1, "fork")["parentSessionId"] == "p"

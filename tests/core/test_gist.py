@@ -98,6 +98,15 @@ def test_a_checkpoint_sorts_what_was_said() -> None:
     assert "The root cause" in section(text, "## Critical Context")[0]
 
 
+def test_what_is_in_progress_is_what_was_announced_last() -> None:
+    """What the agent went on to tell of is none of it."""
+    asked = ("user", "Please move the billing exports to the queue.")
+    plan, found = "I will now write the job for the exports.", "The crontab has three entries."
+    for said, doing in ((f"{found} {plan}", [plan]), (f"{found} {plan} {found}", [])):
+        text = told("checkpoint", asked, ("assistant", said))
+        assert section(text, "### In Progress") == doing
+
+
 def test_a_turn_says_what_was_asked_and_what_is_needed() -> None:
     """The beginning of a split turn: the request first, then progress, then what is needed."""
     text = told("turn")
@@ -289,7 +298,7 @@ def test_any_stretch_is_summed_up_within_its_room(stretch: Stretch) -> None:
     assert len(text) <= 4 * stretch.max_tokens
     assert text.isprintable() or text.replace("\n", "").isprintable()
     heard = [*(said for _, said in stretch.messages), stretch.previous, *stretch.files_modified]
-    letters = re.compile("[a-z]{3,}")
+    letters = re.compile("[a-z]{3,}(?![a-z\u2026])")  # whole words: a first line may be cut
     assert set(letters.findall(text.lower())) <= set(
         letters.findall(" ".join([OURS, *heard]).lower())
     )

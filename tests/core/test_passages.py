@@ -123,6 +123,15 @@ def test_a_reply_is_found_by_what_it_replies_to() -> None:
     assert "\n\n> [a] Assistant, in reply to [u]: To a file." in found["answerMarkdown"]
 
 
+def test_of_a_long_reply_its_beginning_is_quoted() -> None:
+    """A reply may go on for pages: no more of it than a few passages."""
+    reply = "\n\n".join(f"Paragraph {n} tells more. " + "To a file. " * 60 for n in range(20))
+    said = [("u", "user", "Where do the nightly alerts go?"), ("a", "assistant", reply)]
+    told = asked("where do nightly alerts go?", said)["answerMarkdown"]
+    assert "Paragraph 0" in told
+    assert "Paragraph 9" not in told
+
+
 def test_what_is_cited_holds_a_word_of_the_question() -> None:
     """S0.63: a reply without one is no evidence by itself: what it replies to is cited."""
     said = [("u", "user", "Where do the nightly alerts go?"), ("a", "assistant", "To a file.")]

@@ -153,6 +153,10 @@ def test_approvals_are_no_part_of_a_call(stored: str) -> None:
     told = serialize(summed([speech], SessionState(), "codex"))
     assert told == '[Assistant tool calls]: shell(command=["ls"])'
     assert "justification" in serialize(summed([speech], SessionState(), "pi"))
+    for key in ("additional_permissions", "with_escalated_permissions", "sandbox_permissions"):
+        call = ToolCall("shell", arguments={"command": ["ls"], key: True})
+        speech = Speech("assistant", said("assistant").entry, calls=(call,))
+        assert key not in serialize(summed([speech], SessionState(), "codex"))
 
 
 def test_what_a_compaction_brings_is_its_speakers() -> None:

@@ -68,11 +68,11 @@ def test_exclusions_come_and_go(world: World) -> None:
 
 
 def test_a_line_that_only_looks_whole_is_found_out(world: World) -> None:
-    """S1.2, F4, F5: NUL bytes inside a message cost that message, not the session."""
+    """S1.2, F4: bytes inside a message that no JSON has cost that message, not the session."""
     session = world.session(turns=6)
     data = session.path.read_bytes()
     hole = data.index(b"Question 3")
-    session.path.write_bytes(data[:hole] + b"\0" * 9 + data[hole + 9 :])
+    session.path.write_bytes(data[:hole] + b"\1" * 9 + data[hole + 9 :])
 
     assert [session.id] == world.run("run", "--once", "--json")["indexed"]
     row = world.run("show", session.id, "--json")["session"]

@@ -147,7 +147,7 @@ def test_a_daemon_that_is_ended_for_its_memory_comes_back(world: World, group: P
 
 PLACES = {
     "reading": "indexerd.io.tail:Tail:read",
-    "text": "indexerd.service.texts:Texts:step",
+    "text": "indexerd.service.texts:Texts:some",
     "job": "indexerd.service.indexing:Indexer:run",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from indexerd.errors import SessionUnreadableError
-from indexerd.io import sources
+from indexerd.io import sources, tail
 from indexerd.io.tail import Tail, lines_of, opened, read_span
 from tests.io.opencode_rows import Rows
 
@@ -165,7 +166,7 @@ def test_a_race_is_never_won(tmp_path: Path) -> None:
         while min(seen // 500, refused, missed) < 1:
             assert time.monotonic() < end, (seen, refused, missed)
             try:
-                piece = Tail().read(path).lines[0]
+                (piece,) = Tail().read(path).lines
                 with lines_of(path) as held:
                     assert held.at(0, 100) == OURS
                 assert getattr(piece, "data", b"") == OURS
@@ -177,3 +178,24 @@ def test_a_race_is_never_won(tmp_path: Path) -> None:
     finally:
         swapper.kill()
         swapper.wait()
+
+
+def test_where_one_flag_forbids_all_links_the_other_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """X4: macOS refuses both at once, and no session could be opened."""
+    forbids, opened_with, really = 0x2000_0000, list[int](), os.open
+
+    def as_there(path: str, flags: int) -> int:
+        if flags & forbids and flags & os.O_NOFOLLOW:
+            raise OSError(errno.EINVAL, "Invalid argument", path)
+        opened_with.append(flags)
+        return really(path, flags & ~forbids)
+
+    (tmp_path / "a.jsonl").write_bytes(b"{}\n")
+    monkeypatch.setattr(tail, "_NO_LINKS", forbids)
+    with monkeypatch.context() as there:
+        there.setattr(os, "open", as_there)
+        with tail.opened(str(tmp_path / "a.jsonl")) as fd:
+            assert os.fstat(fd).st_size == 3  # "{}" and a newline
+    assert [bool(one & forbids) for one in opened_with] == [True]

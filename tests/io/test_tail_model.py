@@ -25,7 +25,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from indexerd.core.cursor import Cursor, Verdict
 from indexerd.core.lines import Block
 from indexerd.io import tail as tail_module
-from indexerd.io.tail import Read, Tail
+from indexerd.io.tail import AT_ONCE, Read, Tail
 
 # Few distinct lines, so that a rewritten file often looks much like the one before.
 line = st.sampled_from([b"a\n", b"b\n", b"\n", b"aa\n", b"\r\n", b"\xc3\xa9\n", b"x" * 60 + b"\n"])
@@ -48,6 +48,7 @@ class TailMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Leave nothing behind."""
+        tail_module.AT_ONCE = AT_ONCE
         self.place.cleanup()
 
     def _changed(self) -> None:
@@ -116,9 +117,10 @@ class TailMachine(RuleBasedStateMachine):
 
     # -- what we do ------------------------------------------------------------------------
 
-    @rule(budget=st.sampled_from([1, 7, 64, 1 << 20]))
-    def read(self, budget: int) -> None:
-        """One look, perhaps with a budget that does not suffice."""
+    @rule(budget=st.sampled_from([1, 7, 64, 1 << 20]), turns=st.booleans())
+    def read(self, budget: int, *, turns: bool = False) -> None:
+        """One look, perhaps with a budget that does not suffice, at once or in turns."""
+        tail_module.AT_ONCE = 16 if turns else AT_ONCE
         read = self.tail.read(str(self.path), budget)
         if read.verdict.restart:
             self.taken = []
@@ -275,7 +277,7 @@ def test_a_file_that_does_not_continue_is_read_from_its_start(
 
     assert read.verdict in verdicts
     assert taken(read) == whole_lines(file.read_bytes())
-    assert read.lines[0].offset == 0
+    assert next(iter(read.lines)).offset == 0
     append(file, THREE)
     more = tail.read(str(file))
     assert (more.verdict, taken(more)) == (Verdict.CONTINUE, [THREE])

@@ -50,7 +50,7 @@ def auto(
         card = held.library.files.card(bench.session.id)
         assert card is not None
         made = AutoDigests(
-            held.digests,
+            partial(held.digests.make, manual=False),
             {bench.session.id: Known(card, None, NOW, NOW)},
             settings=lambda: bench.settings,
             off=lambda: off,

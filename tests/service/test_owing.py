@@ -149,7 +149,7 @@ class Heard:
 def rest(library: Library) -> None:
     """What is done in the background: search text, and the ledger."""
     with suppress(WriteError):
-        while library.texts.step():
+        while library.texts.some():
             pass
     with suppress(WriteError):
         library.checkpoint()
@@ -196,7 +196,7 @@ def run(place: Place, number: int, *, hinted: bool) -> bool:
     rows = library.catalog.get_many(one.session_id for one in library.catalog.known())
     assert {key for key, row in rows.items() if row["gone"]} == {sessions["gone"].id}
     for session_id, row in rows.items():
-        written = library._row(session_id)
+        written = library._rows.of(session_id, grown=False)
         assert written is not None
         assert row == written.row
         told = heard.rows[session_id] or {}

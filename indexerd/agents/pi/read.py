@@ -12,7 +12,17 @@ from typing import Any
 from indexerd.agents.lines import parse, safe_line, string
 from indexerd.core.clean import scrub
 from indexerd.core.times import iso_ms
-from indexerd.events import KIND_MASK, Entry, Kind, Tokens, ToolCall, ToolResult, Turn, code
+from indexerd.events import (
+    JS_SPACE,
+    KIND_MASK,
+    Entry,
+    Kind,
+    Tokens,
+    ToolCall,
+    ToolResult,
+    Turn,
+    code,
+)
 
 _ROLES = {
     "user": Kind.USER,
@@ -158,6 +168,12 @@ def _texts(held: dict[str, Any]) -> list[str]:
         return _block_texts(held.get("content"))
     word = string(held.get(_WORDS.get(kind_of, "")))
     return [word] if word else []
+
+
+def words(held: dict[str, Any]) -> str:
+    """What `read_entry(held, "").text` is, without the rest of the entry."""
+    parts = (scrub(text).strip(JS_SPACE) for text in _texts(held))
+    return "\n".join(part for part in parts if part)
 
 
 def _said(message: dict[str, Any]) -> list[str]:

@@ -22,11 +22,12 @@ from struct import Struct
 from typing import Any
 
 from indexerd.agents.lines import parse, past_hole, safe_line, string, without_hole
-from indexerd.agents.pi.read import packed_code, preview, read_entry, turn_of, when
+from indexerd.agents.pi.read import packed_code, preview, turn_of, when, words
+from indexerd.core.chain import Chain
 from indexerd.core.clean import scrub
 from indexerd.core.lines import Oversize
 from indexerd.core.redact import redact
-from indexerd.core.session import SessionState
+from indexerd.core.session import NOWHERE, SessionState
 from indexerd.events import MESSAGE, Header, Kind, Turn, code
 from indexerd.meta import FIRST_MESSAGE_MAX
 
@@ -37,19 +38,27 @@ ENDS_LOOKED_AT = 4096  # bytes of an oversized line's beginning in which its own
 TURN_WINDOW = 512  # an assistant line's stopReason stands within its last bytes
 
 _FIRST_WITH_IDS = 2
-_CLOSE = b"}}"
-_FIXED = Struct("24s8s14s8s39x21s10s")
+_NEVER = 1 << 62
+_NEWLINE, _BRACE = b"\n}"
+_FIXED = Struct("24s8s22s39x31s")  # its beginning, id, parent's key and id, time, the role's key
+_SIZE = _FIXED.size
 _unpack = _FIXED.unpack_from
 _K_OPEN = b'{"type":"message","id":"'
 _K_PARENT = b'","parentId":"'
-_K_ROLE = b'","message":{"role":"'
-_ROLE_USER, _ROLE_ASSISTANT, _ROLE_TOOL = b'user","con', b'assistant"', b"toolResult"
+_ROLE_USER = b'","message":{"role":"user","con'
+_ROLE_ASSISTANT = b'","message":{"role":"assistant"'
+_ROLE_TOOL = b'","message":{"role":"toolResult'
 _STOP = b'"stopReason":"'
+_STOP_SIZE = len(_STOP)
 _TIME = b',"timestamp":'
 
 _CODE_USER = code(Kind.USER, message=True)
 _CODE_TOOL = code(Kind.TOOL, message=True)
 _CODES_ASSISTANT = {turn: code(Kind.ASSISTANT, turn=turn, message=True) for turn in Turn}
+_CODES_BY_STOP = {  # eight bytes: the reason, its quote, and what follows as pi writes it
+    f'{word}","tim'.encode()[:8]: _CODES_ASSISTANT[turn_of(word)]
+    for word in ("stop", "toolUse", "length", "aborted", "error")
+}
 _TIMED = frozenset({_CODE_USER, *_CODES_ASSISTANT.values()})
 
 
@@ -60,38 +69,50 @@ def skim(state: SessionState, data: bytes, base: int) -> None:
     which the next one was glued looks just so. It shows in what follows, an entry whose parent
     is unknown; the block's last line, which nothing follows yet, is searched for a second one.
     """
-    find, add, index = data.find, state.add, state.index
-    start, end = 0, len(data)
-    fast, holed = _fast(state), b"\0" in data
+    start, end, holed = 0, len(data), _holed(data, 0)
     before = (0, 0)  # the line before, if it was taken on its looks
     newest: dict[int, tuple[int, int]] = {}  # packed code -> the newest such line
+    opened = _NEVER  # all rows from this one on stand below a human message that was read
     while start < end:
-        stop = find(b"\n", start)
-        if holed:
+        chain = _gathered(state, data, (start, holed), opened) if _fast(state) else None
+        if chain is not None:
+            if chain.parent not in state.index:
+                _doubt(state, data[before[0] : before[1]])
+            if state.index.get(chain.parent, NOWHERE) < opened:
+                opened = len(state) if chain.opened else _NEVER
+            state.extend(chain, base)
+            newest |= chain.newest()
+            before = chain.starts[-1], chain.end - 1
+            start = chain.end
+            continue
+        stop = data.find(b"\n", start)
+        if start >= holed:
             begin = past_hole(data, start, stop)
             state.bad_lines += begin > start
-            start = begin
-        if fast and stop - start > _FIXED.size:
-            packed = _looks(data, start, stop)
-            glued = packed and stop + 1 >= end and data.find(_K_OPEN, start + 1, stop) > 0
-            _, entry_id, _, parent, _, _ = _unpack(data, start)
-            if packed and not glued and not (packed == _CODE_USER and state.opens(parent)):
-                if parent not in index:
-                    _doubt(state, data[before[0] : before[1]])
-                add(entry_id, parent, packed, base + start, stop - start)
-                newest[packed] = before = (start, stop)
-                start = stop + 1
-                continue
-        held = _object(state, data[start:stop])
-        if held is not None:
-            if string(held.get("parentId")).encode("utf-8", "replace") not in index:
-                _doubt(state, data[before[0] : before[1]])
-            _take(state, held, base + start, stop - start)
-        fast, before = _fast(state), (0, 0)
+            start, holed = begin, _holed(data, stop + 1)
+        _one(state, data[start:stop], base + start, data[before[0] : before[1]])
+        if len(state) and (state.parents[-1] < opened or state.codes[-1] == _CODE_USER):
+            opened = _NEVER
+        before = (0, 0)
         start = stop + 1
-    for packed, (first, last) in newest.items():
-        if packed != _CODE_TOOL:
-            _note_activity(state, data[first:last])
+    for packed in newest.keys() - {_CODE_TOOL}:
+        first, last = newest[packed]
+        _note_activity(state, data[first:last])
+
+
+def _holed(data: bytes, start: int) -> int:
+    """Where the next line begins that has a NUL in it; no such line is taken on its looks."""
+    mark = data.find(b"\0", start)
+    return len(data) if mark < 0 else max(start, data.rfind(b"\n", start, mark) + 1)
+
+
+def _one(state: SessionState, line: bytes, offset: int, before: bytes) -> None:
+    """A line that is to be parsed; `before` is the one before, if that was taken on its looks."""
+    held = _object(state, line)
+    if held is not None:
+        if string(held.get("parentId")).encode("utf-8", "replace") not in state.index:
+            _doubt(state, before)
+        _take(state, held, offset, len(line))
 
 
 def _fast(state: SessionState) -> bool:
@@ -102,21 +123,53 @@ def _has_ids(state: SessionState) -> bool:
     return state.header is not None and state.header.version >= _FIRST_WITH_IDS
 
 
-def _looks(data: bytes, start: int, stop: int) -> int:
-    """The packed code of a line that begins and ends as pi 3 writes messages, else 0."""
-    opening, _, mid, _, key, role = _unpack(data, start)
-    if opening != _K_OPEN or mid != _K_PARENT or key != _K_ROLE or data[stop - 2 : stop] != _CLOSE:
-        return 0
-    if role == _ROLE_TOOL:
-        return _CODE_TOOL
-    if role == _ROLE_USER:
-        return _CODE_USER
-    if role != _ROLE_ASSISTANT:
-        return 0
-    mark = data.rfind(_STOP, max(start, stop - TURN_WINDOW), stop)
-    if mark < 0:
-        return 0
-    word = data[mark + len(_STOP) : data.find(b'"', mark + len(_STOP))]
+def _gathered(state: SessionState, data: bytes, span: tuple[int, int], opened: int) -> Chain | None:
+    """The lines of a span that begin and end as pi 3 writes messages, each below the one before.
+
+    A path's first human message is none of them: it is to be read. This loop is where the time
+    of a scan goes; of each line it makes no more objects than it needs.
+    """
+    start, last = span[0], span[1] - _SIZE - 1
+    find, rfind, ends = data.find, data.rfind, _CODES_BY_STOP
+    opening, own, above, role = _unpack(data, start) if start <= last else (b"", b"", b"", b"")
+    if opening != _K_OPEN or not above.startswith(_K_PARENT):
+        return None
+    chain = Chain(above[len(_K_PARENT) :])
+    ids, starts, codes = chain.ids, chain.starts, chain.codes
+    expected, asked = above, state.index.get(chain.parent, NOWHERE) >= opened
+    while above == expected and opening == _K_OPEN:
+        stop = find(_NEWLINE, start)
+        if data[stop - 1] != _BRACE or data[stop - 2] != _BRACE or stop - start <= _SIZE:
+            break  # it ends otherwise
+        if role == _ROLE_TOOL:
+            packed = _CODE_TOOL
+        elif role == _ROLE_ASSISTANT:
+            mark = rfind(_STOP, stop - TURN_WINDOW if stop > TURN_WINDOW else 0, stop)
+            if mark < start:
+                break
+            mark += _STOP_SIZE
+            packed = ends.get(data[mark : mark + 8]) or _other_end(data, mark)
+        elif role == _ROLE_USER and (asked or not state.opens(chain.parent)):
+            packed, asked = _CODE_USER, True
+        else:
+            break
+        ids.append(own)
+        starts.append(start)
+        codes.append(packed)
+        start = stop + 1
+        if start > last:
+            break
+        expected = _K_PARENT + own
+        opening, own, above, role = _unpack(data, start)
+    chain.end, chain.opened = start, asked
+    if start >= len(data) and ids and data.find(_K_OPEN, starts[-1] + 1, start) > 0:
+        chain.drop_last()
+    return chain if ids else None
+
+
+def _other_end(data: bytes, mark: int) -> int:
+    """The packed code of an answer that stopped for the reason that stands there."""
+    word = data[mark : data.find(b'"', mark)]
     return _CODES_ASSISTANT[turn_of(word.decode("ascii", "replace"))]
 
 
@@ -207,7 +260,7 @@ def _entry(state: SessionState, held: dict[str, Any], offset: int, length: int) 
 def _said(state: SessionState, held: dict[str, Any], packed: int) -> None:
     """What a message tells of its session."""
     if packed == _CODE_USER and not state.first_user:
-        state.first_user = preview(read_entry(held, "").text)
+        state.first_user = preview(words(held))
     if packed in _TIMED:
         state.activity_ms = max(state.activity_ms, when(held))
 

@@ -1,0 +1,63 @@
+"""Which sessions a list or a search is limited to, in SQL.
+
+In: an agent, a directory, a time, as they were typed. Out: conditions on the session table with
+their values, to be joined by AND. UsageError for a time that is none. Nothing typed gets into
+the SQL itself.
+
+A directory stands for itself and all below. A list goes through the sessions newest first until
+its page is full, which is soon where most of them are below the directory, and long where few
+are: these are looked up and sorted instead.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+
+from indexerd.core.query import scrub
+from indexerd.core.times import iso_ms
+from indexerd.errors import UsageError
+
+_FEW = 500  # sessions below a directory that are sorted rather than walked through
+
+Conditions = tuple[list[str], list[str | int]]
+_BELOW = "(cwd = ? OR cwd >= ? AND cwd < ?)"
+_NUMBERS = """SELECT no FROM session INDEXED BY session_cwd WHERE cwd = ?
+    UNION ALL SELECT no FROM session INDEXED BY session_cwd WHERE cwd >= ? AND cwd < ? LIMIT ?"""
+
+
+def conditions(agent: str | None, since: str | None) -> Conditions:
+    """What limits sessions to an agent's, and to those changed since a time."""
+    where: list[str] = []
+    values: list[str | int] = []
+    if agent is not None:
+        where.append("agent = ?")
+        values.append(scrub(agent))
+    if since is not None:
+        moment = iso_ms(since)
+        if moment == 0:
+            raise UsageError("since is not a time", hint="write it like 2026-01-31T12:00:00Z")
+        where.append("modified >= ?")
+        values.append(moment)
+    return where, values
+
+
+def below(cwd: str | None) -> Conditions:
+    """What limits sessions to those of a directory and all below."""
+    return ([], []) if cwd is None else ([_BELOW], [*_bounds(cwd)])
+
+
+def listed(db: sqlite3.Connection, cwd: str | None) -> tuple[str, Conditions]:
+    """The same for a list, and by which index its sessions are gone through."""
+    if cwd is not None:
+        rows = db.execute(_NUMBERS, (*_bounds(cwd), _FEW)).fetchall()
+        if len(rows) < _FEW:
+            numbers = json.dumps([no for (no,) in rows])
+            return "NOT INDEXED", (["no IN (SELECT value FROM json_each(?))"], [numbers])
+    return "INDEXED BY session_listed", below(cwd)
+
+
+def _bounds(cwd: str) -> tuple[str, str, str]:
+    # All that begins with `/a/b/` lies between that and `/a/b0`: 0 comes after the slash.
+    base = scrub(cwd).rstrip("/")
+    return base or "/", base + "/", base + "0"
