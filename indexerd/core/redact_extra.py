@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from indexerd.errors import ConfigError
-from indexerd.settings.patterns import fault
+from indexerd.settings.patterns import fault, hint
 
 
 def compile_extra(patterns: Sequence[str]) -> tuple[re.Pattern[str], ...]:
@@ -18,7 +18,7 @@ def compile_extra(patterns: Sequence[str]) -> tuple[re.Pattern[str], ...]:
     """
     faults = {f"redact.extra_patterns[{n}]": fault(one) for n, one in enumerate(patterns)}
     problems = [
-        {"file": "", "key": key, "message": why, "hint": "it is read by Python's `re`"}
+        {"file": "", "key": key, "message": why, "hint": hint(why)}
         for key, why in faults.items()
         if why
     ]

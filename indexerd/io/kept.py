@@ -2,7 +2,8 @@
 
 In: exclusions and patterns of secrets. Out: the same, from `<state dir>/privacy.json`. A
 configuration with a mistake in it must not make sessions readable that its user excluded: where
-it cannot be read, what was kept holds. A file that is damaged counts as none.
+it cannot be read, what was kept holds. What is kept is judged piece by piece: a pattern that this
+version refuses takes no exclusion with it. A file that is damaged counts as none.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from indexerd.io.metas import OPEN_FLAGS
-from indexerd.settings import Privacy, Redact
+from indexerd.settings import Privacy, Redact, sound
 
 NAME = "privacy.json"
 _SIZE_MAX = 4 * 1024 * 1024  # bytes; far more than the settings allow
@@ -47,6 +48,8 @@ def load(state_dir: Path) -> tuple[Privacy, Redact] | None:
         fd = os.open(state_dir / NAME, OPEN_FLAGS)
         with open(fd, "rb") as file:  # noqa: PTH123 - a descriptor, not a path
             held: Any = json.loads(file.read(_SIZE_MAX))
-        return Privacy.model_validate(held["privacy"]), Redact.model_validate(held["redact"])
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+    except (OSError, ValueError, RecursionError):
         return None
+    if not isinstance(held, dict) or not isinstance(held.get("privacy"), dict):
+        return None
+    return sound(held["privacy"], held.get("redact"))

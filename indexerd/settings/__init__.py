@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from indexerd.settings import parsing, patterns
 
@@ -147,19 +146,21 @@ class Digest(Section):
     hook_seconds: Annotated[float, Field(ge=0.1, le=60)] = 5.0
 
 
+def _quick(pattern: str) -> str:
+    """Refuse what is no regular expression, or a slow one."""
+    if reason := patterns.fault(pattern):
+        raise ValueError(reason)
+    return pattern
+
+
+Pattern = Annotated[str, AfterValidator(_quick)]
+
+
 class Redact(Section):
     """What is taken out before text leaves or is stored."""
 
     enabled: bool = True
-    extra_patterns: list[str] = Field(default_factory=list, max_length=100)
-
-    @field_validator("extra_patterns")
-    @classmethod
-    def _quick(cls, given: list[str]) -> list[str]:
-        for place, pattern in enumerate(given):
-            if reason := patterns.fault(pattern):
-                raise ValueError(f"[{place}] {reason}: {pattern[:PATTERN_SHOWN]}")
-        return given
+    extra_patterns: list[Pattern] = Field(default_factory=list, max_length=100)
 
 
 class Privacy(Section):
@@ -252,7 +253,7 @@ class Loaded:
     """Settings, where each value came from, and what was wrong.
 
     With `problems` the settings are the defaults, and nothing is indexed (S0.26); only sound
-    exclusions and patterns of secrets still hold.
+    exclusions and patterns of secrets still hold, each by itself.
     """
 
     settings: Settings
@@ -262,6 +263,7 @@ class Loaded:
 
 PORT_MAX = 65_535
 PATTERN_SHOWN = 60  # characters of a pattern that is refused
+JUDGED_MAX = 1000  # patterns, where there are more than may be
 SHOWN_MAX = 200  # characters of a key or a message
 _SNAKE = re.compile(r"(?<=[a-z0-9])([A-Z])")
 _FREE_KEYS = ("providers.openai.prices",)  # tables whose keys are the user's own words
@@ -289,13 +291,30 @@ def load(data: bytes | None, path: str, env: Mapping[str, str]) -> Loaded:
         return Loaded(_guards(tree), {}, problems)
 
 
+def sound(privacy: Any, redact: Any) -> tuple[Privacy, Redact]:
+    """What two tables say of exclusions and secrets, piece by piece, whatever else is in them."""
+    globs = [one for one in _texts(privacy, "exclude") if one]
+    quick = [
+        one for one in _texts(redact, "extra_patterns")[:JUDGED_MAX] if not patterns.fault(one)
+    ]
+    enabled = not isinstance(redact, dict) or redact.get("enabled") is not False
+    return (
+        Privacy.model_construct(exclude=globs),
+        Redact.model_construct(enabled=enabled, extra_patterns=quick),
+    )
+
+
+def _texts(table: Any, key: str) -> list[str]:
+    """The texts of a list, or the one that stands in its place."""
+    value = table.get(key) if isinstance(table, dict) else None
+    found = value if isinstance(value, list) else [value]
+    return [one for one in found if isinstance(one, str)]
+
+
 def _guards(tree: Mapping[str, Any]) -> Settings:
     """The defaults, with what a faulty tree soundly says of exclusions and secrets."""
-    found: dict[str, Any] = {}
-    for name, kind in (("privacy", Privacy), ("redact", Redact)):
-        with suppress(ValidationError):
-            found[name] = kind.model_validate(tree.get(name, {}))
-    return Settings(**found)
+    privacy, redact = sound(tree.get("privacy"), tree.get("redact"))
+    return Settings().model_copy(update={"privacy": privacy, "redact": redact})
 
 
 def _snake(value: Any, where: str) -> Any:
@@ -352,6 +371,11 @@ def _problem(error: Any, path: str, sources: Mapping[str, str]) -> dict[str, str
     elif key.startswith("model_keys"):
         message = "not a model key" if "." in key else str(error["msg"])
         hint = "a model key is written provider/model, for example google/gemini-3.5-flash-lite"
+    elif key.startswith("redact.extra_patterns.") and error["type"] == "value_error":
+        key, _, place = key.rpartition(".")
+        why = str(error["msg"]).removeprefix("Value error, ")
+        message = f"[{place}] {why}: {error['input'][:PATTERN_SHOWN]}"
+        hint = patterns.hint(why)
     else:
         message = str(error["msg"]).removeprefix("Value error, ")
         hint = "see config/indexerd.toml for its type and range"

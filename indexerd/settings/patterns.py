@@ -1,15 +1,19 @@
 """Whether a regular expression can be slow, told from its shape before it is ever run.
 
 In: a pattern. Out: why it is refused, or nothing. Python's `re` tries one way after another and
-cannot be interrupted; so a pattern is taken only if, from any one place of any text of `TEXT`
-characters, it takes some `STEPS_MAX` steps at the most.
+cannot be interrupted; so a pattern is taken only if it takes some `STEPS_MAX` steps at the most
+on any text of `TEXT` characters without a line break: a second or so, where the text is made to
+have it try all ways. What people write is far below; what doubles with each character is not.
 
-That is bounded from above by the ways through each part of a pattern: one, where the text that
-comes next decides whether a repetition goes on, or which branch it is; else as many as there are
-repetitions, or branches that agree. Ways of neighbours multiply, and those of what is repeated do
-so each time. What ends a pattern and cannot fail has nothing tried again, and is left out. Sets
-of characters are exact for the first 256, and four bits stand for all others, by their kind: two
-may seem to overlap that do not, but never to be apart.
+The steps from one place are bounded from above by the ways through each part of a pattern: one,
+where the text that comes next decides whether a repetition goes on, or which branch it is; else as
+many as there are repetitions, or branches that agree. A word that must come next can do so only
+every so often. Ways of neighbours multiply, and those of what is repeated do so each time. What
+ends a pattern and cannot fail has nothing tried again, and is left out.
+
+Sets of characters are exact for the first 256, and for what is like one of them but for its case;
+four bits stand for all others, by their kind: two may seem to overlap that do not, but never to be
+apart.
 """
 
 from __future__ import annotations
@@ -27,16 +31,21 @@ _parser: Any = import_module("re._parser")  # private to Python, and the one tha
 _compiler: Any = import_module("re._compiler")
 
 TEXT = 1024  # characters that a pattern sees at once: core.redact.WINDOW
-STEPS_MAX = 32 * TEXT  # from one place; there are as many places as characters
+STEPS_MAX = 128_000_000  # a few ns each; measured on hostile texts
 LENGTH_MAX = 2000  # characters of a pattern
 _QUESTIONS_MAX = 20_000  # about parts of one pattern; repetitions within repetitions ask more
 _AHEAD = 64  # characters that may decide what comes next
+_LONG = 418  # as TEXT, for what begins where something else ended: 1024 * 418**2 == 1024**3 / 6,
+# the ways to choose three places in their order
 _ENDLESS = STEPS_MAX + 1
 _LATIN = 256
-_SPACES, _DIGITS, _LETTERS, _REST = (1 << _LATIN + kind for kind in range(4))
-_OTHERS = _SPACES | _DIGITS | _LETTERS | _REST
-_KINDS = {"SPACE": _SPACES, "DIGIT": _DIGITS, "WORD": _DIGITS | _LETTERS}
 _LIKE_LATIN = "\u0130\u0131\u017f\u212a\u212b\u0178\u039c\u03bc\u1e9e"  # but for their case
+_EXACT = "".join(map(chr, range(_LATIN))) + _LIKE_LATIN
+_SPACES, _DIGITS, _LETTERS, _REST, _END = (1 << len(_EXACT) + kind for kind in range(5))
+_NO_BREAK = ~(1 << ord("\n"))  # no line break is ever seen
+_OTHERS = _SPACES | _DIGITS | _LETTERS | _REST
+_ANYTHING = (_END - 1) & _NO_BREAK
+_KINDS = {"SPACE": _SPACES, "DIGIT": _DIGITS, "WORD": _DIGITS | _LETTERS}
 
 _T = TypeVar("_T")
 _Sets = tuple[int, ...]  # what may stand at the next places: a bit for each character
@@ -49,22 +58,43 @@ _WITHOUT_WIDTH = (*_ASIDE, "AT", "FAILURE")
 _KNOWN = (*_WITHOUT_WIDTH, "GROUPREF")
 
 
+HINTS = {  # how a fault begins, and what to do about it
+    (
+        ENDLESS := "could take endless time"
+    ): "say how much may lie between, with [^\\n]{0,80} in place"
+    " of .* and \\s{0,8} of \\s*, and repeat nothing that is itself repeated",
+    (EMPTY := "fits the empty text"): "demand something, with + in place of *",
+    (LONG := f"is longer than {LENGTH_MAX} characters"): "write it as several",
+    (
+        LATER := "is read in another way by later versions of Python"
+    ): "write \\[ for a bracket in a set",
+    (
+        BROKEN := "is not a regular expression"
+    ): "it is read by Python's `re`; single quotes around it keep its backslashes",
+}
+
+
 @lru_cache(256)
 def fault(pattern: str) -> str:
     """Say why a pattern is refused; nothing where it is sound."""
     if len(pattern) > LENGTH_MAX:
-        return f"is longer than {LENGTH_MAX} characters"
+        return LONG
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             parsed = _parser.parse(pattern)
         if _Analysis(parsed.state).steps(parsed) > STEPS_MAX:  # even of no text at all
-            return "could take endless time: its repetitions can share one text in too many ways"
-        return "fits the empty text" if re.compile(pattern).search("") else ""
+            return f"{ENDLESS}: its repetitions can share one text in too many ways"
+        return EMPTY if re.compile(pattern).search("") else ""
     except Warning as told:
-        return f"is read in another way by later versions of Python: {told}"
+        return f"{LATER}: {told}"
     except (re.error, OverflowError, RecursionError, ValueError) as bad:
-        return f"is not a regular expression: {bad}"
+        return f"{BROKEN}: {bad}"
+
+
+def hint(why: str) -> str:
+    """What to do about a fault."""
+    return next((todo for begins, todo in HINTS.items() if why.startswith(begins)), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +102,7 @@ class _Cost:
     """What a part of a pattern can come to, from one place of a text."""
 
     ways: int = 1  # in which it can end, so that what follows can begin
-    walk: int = 0  # steps; within TEXT, they are for characters, which neighbours share
+    walk: int = 0  # steps; within _LONG, they are for characters, which neighbours share
     extra: int = 0  # steps besides, each time
 
 
@@ -102,13 +132,23 @@ def _apart(one: _Sets, other: _Sets) -> int | None:
     return None
 
 
+def _is_end(op: Any, arg: Any) -> bool:
+    return str(op) == "AT" and "END" in str(arg)
+
+
+def _rarely(follow: _Sets) -> int:
+    """How far on its first character can come again, at the least, where a continuation comes."""
+    again = (place for place, one in enumerate(follow) if place and one & follow[0])
+    return next(again, max(1, len(follow)))
+
+
 def _chained(costs: Sequence[_Cost]) -> _Cost:
     """What parts cost one after the other: what follows is tried for each way before it."""
     ways, walk, extra, near = 1, 0, 0, 0
     for one in costs:
         extra += ways * one.extra
-        if one.walk <= TEXT:
-            near = min(TEXT, near + one.walk)
+        if one.walk <= _LONG:
+            near = min(_LONG, near + one.walk)
         else:
             walk += ways * one.walk
         if one.ways > 1:
@@ -128,7 +168,7 @@ def _ends(head: _Sets, width: tuple[int, int], most: int, follow: _Sets) -> tupl
             others += bool(one & ~head[0])
             if not one & head[0]:
                 return min(most, others), place
-    return most, 0
+    return (-(-most // _rarely(follow)) if width == (1, 1) else most), 0
 
 
 class _Analysis:
@@ -144,18 +184,23 @@ class _Analysis:
         self._sets: dict[str, int] = {}
 
     def steps(self, parsed: Any) -> int:
-        """The most steps that the pattern takes from one place."""
+        """The most steps that the pattern takes on a text."""
+        first = next(iter(parsed), None)
+        begins = first is not None and str(first[0]) == "AT" and "BEGINNING" in str(first[1])
+        places = 1 if begins else -(-TEXT // _rarely(self._ahead(parsed, ())))
         costs = [self._sequence(self._needed(parsed), ())]
         for op, arg, flags in self._left:  # they are gone through, too, but once
             self._flags = flags
             costs.append(self._cost(op, arg, ()))
         if self._questions >= _QUESTIONS_MAX:
             return _ENDLESS
-        return sum(one.walk + one.extra for one in costs)
+        return places * sum(one.walk + one.extra for one in costs)
 
     def _needed(self, parsed: Any) -> Any:
         """A pattern without that part of its end which cannot fail."""
         items = list(parsed)
+        if len(items) > 1 and _is_end(*items[-1]) and self._takes_all(*items[-2]):
+            items.pop()
         while items:
             op, arg = items.pop()
             name, rest = str(op), arg
@@ -171,6 +216,13 @@ class _Analysis:
                 items.append((op, rest))
                 break
         return _parser.SubPattern(self._state, items)
+
+    def _takes_all(self, op: Any, arg: Any) -> bool:
+        """Say whether this goes on to the end of a text, whatever comes."""
+        if str(op) != "MAX_REPEAT" or arg[1] < TEXT or len(arg[2]) != 1:
+            return False
+        op, inner = arg[2][0]
+        return str(op) in _CHARACTERS and self._set(op, inner) == _ANYTHING
 
     def _flagged(self, arg: Any, ask: Callable[[Any], _T]) -> _T:
         """Ask about a group with its own flags."""
@@ -207,6 +259,7 @@ class _Analysis:
             return self._ahead(arg, follow)
         if name == "BRANCH":
             return _either([self._ahead(sub, follow) for sub in arg[1]])
+        follow = (_END,) if _is_end(op, arg) else follow
         return follow if name in _WITHOUT_WIDTH else ()
 
     def _ahead_again(self, arg: Any, follow: _Sets) -> _Sets:
@@ -227,9 +280,8 @@ class _Analysis:
             state = _parser.State()
             state.flags = self._flags
             one = _compiler.compile(_parser.SubPattern(state, [(op, arg)]), self._flags)
-            bits = sum(1 << code for code in range(_LATIN) if one.fullmatch(chr(code)))
-            like = _LETTERS if one.search(_LIKE_LATIN) else 0
-            self._sets[key] = bits | like | self._beyond(str(op), arg)
+            bits = sum(1 << place for place, char in enumerate(_EXACT) if one.fullmatch(char))
+            self._sets[key] = (bits | self._beyond(str(op), arg)) & _NO_BREAK
         return self._sets[key]
 
     def _beyond(self, name: str, arg: Any) -> int:
@@ -280,14 +332,14 @@ class _Analysis:
             several = arg[1] if name == "BRANCH" else arg[1:]
             return self._branch([one for one in several if one is not None], follow)
         most = self._state.groupwidths[arg][1] if name == "GROUPREF" else 0
-        return _Cost(walk=min(TEXT, most)) if name in _KNOWN else _HOPELESS
+        return _Cost(walk=min(_LONG, most)) if name in _KNOWN else _HOPELESS
 
     def _repeat(self, name: str, arg: Any, follow: _Sets) -> _Cost:
         low, high, sub = arg
         width = sub.getwidth()
         if high > 1 and not width[0]:
             return _HOPELESS
-        times = max(1, min(high, TEXT // max(1, width[0])))
+        times = max(1, min(high, _LONG // max(1, width[0])))
         exits = max(1, times - low + 1)
         head = self._ahead(sub, ())
         inner = last = self._sequence(sub, _either([head, follow]) if high > 1 else follow)
@@ -297,8 +349,8 @@ class _Analysis:
             inner, last = self._sequence(sub, head), self._sequence(sub, follow)
             ends, place = exits, 0
         before = _bounded(inner.ways ** min(times - 1, _AHEAD))
-        if before == last.ways == 1 and max(inner.walk, last.walk) <= TEXT:
-            walk = min(TEXT, times * max(inner.walk, last.walk))
+        if before == last.ways == 1 and max(inner.walk, last.walk) <= _LONG:
+            walk = min(_LONG, times * max(inner.walk, last.walk))
         elif times == 1:
             walk = inner.walk
         else:

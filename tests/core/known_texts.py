@@ -35,6 +35,7 @@ FUZZ = FIXTURES.parent / "fuzz/corpus"
 NOW = 1_795_176_000  # seconds since the epoch: 2026-11-20 12:00
 DAY = 86_400
 LONG = 50  # messages
+SHOWN = 32  # sessions
 AWAY = 3600  # seconds east of Greenwich
 
 
@@ -83,19 +84,19 @@ def corpus() -> list[Told]:
 
 
 def questions() -> list[dict[str, Any]]:
-    """What is looked for: every third question."""
+    """What is looked for: every sixth question."""
     lines = (CORPUS / "questions.jsonl").read_text().splitlines()
-    return [json.loads(line) for line in lines[::3]]
+    return [json.loads(line) for line in lines[::6]]
 
 
 # -- without a model -----------------------------------------------------------------------------
 
 
 def summaries() -> Iterator[tuple[str, Any]]:
-    """What is said of every second session of the corpus, and of the corpus as one long session."""
+    """What is said of every fourth session of the corpus, and of the corpus as one long session."""
     all_said = tuple(one for told in corpus() for one in told.said)
     long = Told("all of it", "pi", "/home/ana", 1, list(all_said), ["/home/ana/a.py", "b.md"])
-    for told in (*corpus()[::2], long):
+    for told in (*corpus()[::4], long):
         said, files = tuple(told.said), tuple(told.files)
         facts = Facts(said, ("README.md",), files, {"edit": len(files) + 1}, told.cwd)
         before = Facts(said[2:], (), files, {}, told.cwd, told.summary or "Goal: a cache.")
@@ -244,10 +245,10 @@ def _addressed(text: str) -> Any:
 
 
 def home() -> Iterator[tuple[str, Any]]:
-    """The corpus as the home page shows it, and what is said of a hit."""
+    """Half the corpus as the home page shows it, and what is said of a hit."""
     filters = home_address.Filters(q="cache")
     view = View(filters, float(NOW), lambda _: AWAY, "/home/ana")
-    rows = [_row(at, told) for at, told in enumerate(corpus())]
+    rows = [_row(at, told) for at, told in enumerate(corpus()[:SHOWN])]
     yield "stretches", view.stretches(rows)
     yield "zone", view.zone()
     hits = [
@@ -258,7 +259,7 @@ def home() -> Iterator[tuple[str, Any]]:
             "role": told.said[0][0],
             "snippet": f"…the «{told.said[0][1][:9]}» and more",
         }
-        for at, told in enumerate(corpus())
+        for at, told in enumerate(corpus()[:SHOWN])
     ]
     yield "hits", view.hits(hits, {row["sessionId"]: row for row in rows[:-5]})
 

@@ -63,7 +63,47 @@ def test_a_first_start_goes_by_what_is_sound(tmp_path: Path) -> None:
         check(world, seen.id, hidden.id)
 
 
-@pytest.mark.parametrize("held", [b"", b"{", b"[]", b'{"privacy": 3}', b'{"privacy": {}}'])
+@pytest.mark.parametrize("broken", ["[privacy\n", "[redact]\nextra_patterns = ['(a|a)*b']\n"])
+def test_what_is_kept_is_judged_piece_by_piece(tmp_path: Path, broken: str) -> None:
+    """S2.21: a kept pattern that is refused today takes no exclusion with it, and no sound one."""
+    world = World(tmp_path)
+    world.install_pi()
+    seen, hidden = world.session(1, cwd="/w"), world.session(cwd="/secret/x")
+    hidden.turn("The topsecret plan, please.", "The topsecret answer.")
+    seen.turn("Which alerts?", "CUSTOM-999 alerts.")
+    world.config.parent.mkdir(parents=True)
+    world.config.write_text(broken)
+    world.state.mkdir(parents=True)
+    held = {
+        "privacy": {"exclude": ["/secret/**", 3]},
+        "redact": {"enabled": True, "extra_patterns": ["(a+)+b", "CUSTOM-[0-9]+", None]},
+    }
+    (world.state / kept.NAME).write_text(json.dumps(held))
+    with world.daemon():
+        assert world.call("status")["state"] == "indexing-off"
+        check(world, seen.id, hidden.id)
+        assert not world.call("search", query="topsecret")["hits"]
+
+
+def test_a_refused_pattern_takes_no_sound_one_with_it(tmp_path: Path) -> None:
+    """S2.21: with nothing kept, the sound ones of its list hold: in exports, too."""
+    world = World(tmp_path)
+    world.install_pi()
+    seen, hidden = world.session(1, cwd="/w"), world.session(cwd="/secret/x")
+    hidden.turn("The topsecret plan, please.", "The topsecret answer.")
+    seen.turn("Which alerts?", "CUSTOM-999 alerts.")
+    world.config.parent.mkdir(parents=True)
+    world.config.write_text(GOOD.replace('[0-9]+"]', '[0-9]+", "(a|a)*b"]'))
+    with world.daemon():
+        assert "(a|a)*b" in json.dumps(world.call("status")["problems"])
+        check(world, seen.id, hidden.id)
+        page = tmp_path / "page.md"
+        world.run("export", seen.id, "--redact", "--format", "md", "-o", str(page))
+        assert "CUSTOM-999" not in page.read_text()
+        assert "CUSTOM-999" not in str(world.run("show", seen.id, "--as-sent"))
+
+
+@pytest.mark.parametrize("held", [b"", b"{", b"[]", b'{"privacy": 3}', b'{"redact": {}}'])
 def test_a_damaged_note_counts_as_none(tmp_path: Path, held: bytes) -> None:
     """V6: a good configuration writes it anew, and never with more rights than 0600."""
     (tmp_path / kept.NAME).write_bytes(held)

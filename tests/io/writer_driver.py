@@ -7,6 +7,8 @@ One JSON document a line:
     {"start": JOB}  ->  {"pid": N}                        the child runs, or stands still ("stop")
     {"wait": N}     ->  {"status": S, "result": ...}      S as of waitpid; result null if killed
 
+Each line has a number `n`, which its answer has, too.
+
 A JOB has `do` (the name of a function here, or of one that another driver hands to `main`), `dir`,
 and what that function takes.
 """
@@ -24,6 +26,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +96,7 @@ class Driver:
     def __init__(self, *under: str, script: str = __file__) -> None:
         """`under`: what the process runs under; `script`: a file that calls `main` as this does."""
         self.running: set[int] = set()
+        self.asked = 0
         self.process = subprocess.Popen(
             [*under, sys.executable, script],
             stdin=subprocess.PIPE,
@@ -105,9 +109,12 @@ class Driver:
         """Send one request and read its answer."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        print(json.dumps(request), file=self.process.stdin, flush=True)
-        answer: dict[str, Any] = json.loads(self.process.stdout.readline())
-        return answer
+        self.asked += 1
+        print(json.dumps(request | {"n": self.asked}), file=self.process.stdin, flush=True)
+        while True:  # a test that was interrupted may have left its answer behind
+            answer: dict[str, Any] = json.loads(self.process.stdout.readline())
+            if answer.pop("n") == self.asked:
+                return answer
 
     def start(self, do: str, directory: Path, **job: Any) -> int:
         """Start a job in a child and return its pid."""
@@ -149,7 +156,11 @@ class Driver:
             assert tracer.stderr is not None
             said = tracer.stderr.readline()
             os.kill(pid, signal.SIGCONT)
-            answer = self.wait(pid)
+            try:
+                answer = self.wait(pid)
+            except BaseException:  # the time is over: the next test shall not wait for this child
+                os.kill(pid, signal.SIGKILL)
+                raise
             said += tracer.communicate()[1]
             if "attached" not in said:
                 pytest.skip(f"strace cannot trace here: {said.strip()}")
@@ -158,7 +169,8 @@ class Driver:
     def close(self) -> None:
         """End the driver, and children that a failing test left standing still."""
         for pid in self.running:
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self.process.communicate()
 
 
@@ -275,9 +287,17 @@ def limit(job: dict[str, Any]) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + job["spare"],) * 2)
 
 
+def _warm() -> None:
+    """Write and read once: what is loaded at a first use is loaded here, and by no child."""
+    with tempfile.TemporaryDirectory() as place:
+        MetaWriter().write_meta(Path(place), meta(0))
+        MetaWriter().write_meta(Path(place), meta(1))
+
+
 def main(jobs: Jobs) -> None:
     """Serve jobs until the end of the input."""
     pipes: dict[int, int] = {}
+    _warm()
     for line in sys.stdin:
         asked = json.loads(line)
         if "start" in asked:
@@ -289,7 +309,7 @@ def main(jobs: Jobs) -> None:
                 text = file.read()
             status = os.waitpid(asked["wait"], 0)[1]
             answer = {"status": status, "result": json.loads(text) if text else None}
-        print(json.dumps(answer), flush=True)
+        print(json.dumps(answer | {"n": asked["n"]}), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """Judges mutants: which tests are run for each, in what order, and what became of it.
 
 A mutant's tests are those that reach its statement; for what is done when a module is loaded,
-those that call anything of the module or of one that imports from it. The likeliest to fail come
-first, in a child process of their own, so that few mutants need the others. A mutant whose tests
-do not end has been noticed too: a suite that hangs is a suite that fails.
+those that call anything of the module or of one that imports from it, and those in files that
+import it. The likeliest to fail come first, in a child process of their own, so that few mutants
+need the others. A mutant whose tests do not end has been noticed too: a suite that hangs is a
+suite that fails.
 """
 
 from __future__ import annotations
@@ -21,23 +22,11 @@ from pathlib import Path
 from tests.mutants import suite
 from tests.mutants.covering import Covered
 from tests.mutants.making import Mutant, Mutants
+from tests.mutants.recording import NOTICED, UNNOTICED, Judged
 
 EVERYTHING = ("known_answers", "wrong_types")  # files of tests that reach nearly all, quickly
 ALLOWANCE, FACTOR = 20.0, 5.0  # seconds of processor for a child, and per second it usually takes
 PATIENCE = 900.0  # seconds by the clock, for one child on the busiest machine
-NOTICED = ("killed", "timed out")
-UNNOTICED = ("survived", "not reached")
-
-
-@dataclass(frozen=True)
-class Judged:
-    """What became of a mutant."""
-
-    name: str
-    operator: str
-    status: str  # one of NOTICED or UNNOTICED
-    by: str  # the test that failed
-    diff: str
 
 
 @dataclass
@@ -55,6 +44,10 @@ class Judge:
     ) -> None:
         self._root, self._files, self._covered, self._jobs = root, files, covered, jobs
         self._texts = {path: (root / path).read_text() for path in covered.lines}
+        self._tests: dict[str, list[str]] = {}  # by their file
+        for test in covered.seconds:
+            self._tests.setdefault(test.partition("::")[0], []).append(test)
+        self._named = {path: (root / path).read_text() for path in self._tests}
 
     def fates(self, mutants: Sequence[Mutant]) -> Iterator[Judged]:
         """Each mutant's, as soon as it is known."""
@@ -79,17 +72,10 @@ class Judge:
     def _stages(self, mutant: Mutant) -> list[list[str]]:
         tests = self._covered.of_lines(mutant.path, *mutant.lines)
         if mutant.loading or not tests:  # or in a function that a module calls as it is loaded
-            modules = [mutant.path, *self._importers(mutant.path)]
+            modules = [mutant.path, *_importing(self._texts, mutant.path)]
             tests = {test for path in modules for test in self._covered.of_file(path)}
+            tests.update(*(self._tests[file] for file in _importing(self._named, mutant.path)))
         return stages(mutant.path, tests, self._covered.seconds)
-
-    def _importers(self, path: str) -> Iterator[str]:
-        module = module_of(path)
-        parent, _, name = module.rpartition(".")
-        words = (f"from {module} import", f"from {parent} import {name}", f"import {module}")
-        for other, text in self._texts.items():
-            if other != path and any(word in text for word in words):
-                yield other
 
     def _start(self, case: _Case) -> tuple[int, int]:
         tests, path = case.stages[0], case.mutant.path
@@ -124,6 +110,16 @@ def stages(path: str, tests: set[str], seconds: Mapping[str, float]) -> list[lis
         everything = any(one in file for one in EVERYTHING)
         goes[1 if everything else 0 if stem in file or area in file else 2].append(test)
     return [go for go in goes if go]
+
+
+def _importing(texts: Mapping[str, str], path: str) -> Iterator[str]:
+    """The files, of these with their texts, that import another."""
+    module = module_of(path)
+    parent, _, name = module.rpartition(".")
+    words = (f"from {module} import", f"from {parent} import {name}", f"import {module}")
+    for other, text in texts.items():
+        if other != path and any(word in text for word in words):
+            yield other
 
 
 def module_of(path: str) -> str:

@@ -7,16 +7,33 @@ The reasons are written in by hand; a later run keeps them for the mutants that 
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from tests.mutants.judging import NOTICED, UNNOTICED, Judged
-
 SAMPLE = Path(__file__).parent / "sample.json"
+ABOUT = (
+    "A sample of the changes to indexerd/core and indexerd/agents that tests/mutants/making.py "
+    "makes, drawn by `seed`: every file has its share, and two at least. `known` is how many "
+    "there are."
+)
 CELL_MAX = 90  # characters
+NOTICED = ("killed", "timed out")
+UNNOTICED = ("survived", "not reached")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What became of a mutant."""
+
+    name: str
+    operator: str
+    status: str  # one of NOTICED or UNNOTICED
+    by: str  # the test that failed
+    diff: str
 
 
 @dataclass
@@ -44,11 +61,14 @@ class Record:
     @classmethod
     def read(cls, path: Path) -> Record:
         """A record; an empty one where there is none."""
-        return cls(**json.loads(path.read_text())) if path.exists() else cls()
+        held = json.loads(path.read_text()) if path.exists() else {}
+        return cls(**{one.name: held[one.name] for one in fields(cls) if one.name in held})
 
     def write(self, path: Path) -> None:
-        """Keep it."""
-        path.write_text(json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n")
+        """Keep it, with the sums for whoever reads the file."""
+        sums = {"total": self.counts, "packages": self.packages}
+        held = {"about": ABOUT, **asdict(self)} | sums
+        path.write_text(json.dumps(held, indent=1, ensure_ascii=False) + "\n")
 
     @property
     def counts(self) -> Counter[str]:
@@ -56,9 +76,28 @@ class Record:
         return sum((Counter(one) for one in self.files.values()), Counter[str]())
 
     @property
+    def packages(self) -> dict[str, Counter[str]]:
+        """How many of each status, by package."""
+        found: dict[str, Counter[str]] = defaultdict(Counter)
+        for path, counts in self.files.items():
+            found[path.split("/")[1]] += Counter(counts)
+        return dict(sorted(found.items()))
+
+    @property
     def percent(self) -> float:
         """How many were noticed, of a hundred."""
-        return 100 * sum(self.counts[one] for one in NOTICED) / max(1, self.counts.total())
+        return percent(self.counts)
+
+    @property
+    def doubt(self) -> float:
+        """By how much that may be wrong for all mutants, 19 times in 20."""
+        share = self.percent / 100
+        return 196 * math.sqrt(share * (1 - share) / max(1, self.counts.total()))
+
+
+def percent(counts: Counter[str]) -> float:
+    """How many were noticed, of a hundred."""
+    return 100 * sum(counts[one] for one in NOTICED) / max(1, counts.total())
 
 
 def told(record: Record) -> str:
@@ -68,10 +107,16 @@ def told(record: Record) -> str:
         f"Seed {record.seed}: of {record.known} changes {counts.total()} were tried. "
         f"{counts['killed']} made a test fail, {counts['timed out']} did not end, "
         f"{counts['survived']} survived, {counts['not reached']} were not reached: "
-        f"**{record.percent:.1f} %** were noticed."
+        f"**{record.percent:.1f} %** were noticed; of all changes it is "
+        f"{record.percent - record.doubt:.0f} to {record.percent + record.doubt:.0f} %, as far as "
+        "a sample of that size can tell (19 times in 20)."
     )
     lines = [
         figures,
+        "",
+        "| package | tried | killed | did not end | survived | not reached | noticed |",
+        "|---|---|---|---|---|---|---|",
+        *(_row(package, counts) for package, counts in record.packages.items()),
         "",
         "| survivor | change | why it may live |",
         "|---|---|---|",
@@ -82,6 +127,11 @@ def told(record: Record) -> str:
             f"| {path.removeprefix('indexerd/')}:{line} | {_short(one['diff'])} | {one['reason']} |"
         )
     return "\n".join(lines) + "\n"
+
+
+def _row(package: str, counts: Counter[str]) -> str:
+    cells = [counts.total(), *(counts[one] for one in (*NOTICED, *UNNOTICED))]
+    return f"| `{package}` | {' | '.join(map(str, cells))} | {percent(counts):.1f} % |"
 
 
 def _short(diff: str) -> str:

@@ -3,7 +3,7 @@
 Takes a sample of all mutants of indexerd/core and indexerd/agents (every file has its share, and
 two at least), runs for each the tests that reach it, and says which nobody noticed. The same seed
 on the same tree gives the same sample and the same answers. Notes are kept below `build/mutants`:
-a run that was stopped goes on where it was.
+on the same tree, a run that was stopped goes on where it was.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from pathlib import Path
 
 from tests.mutants import suite
 from tests.mutants.covering import PACKAGES, cover
-from tests.mutants.judging import NOTICED, UNNOTICED, Judge, Judged, difference
+from tests.mutants.judging import Judge, difference
 from tests.mutants.making import Mutant, Mutants
-from tests.mutants.recording import Record, bare, by_file
+from tests.mutants.notes import Notes, tree
+from tests.mutants.recording import NOTICED, UNNOTICED, Judged, Record, bare, by_file
 
 ROOT = Path(__file__).resolve().parents[2]
 WORK = ROOT / "build" / "mutants"
@@ -104,9 +105,12 @@ def main() -> None:
     mutants = list(_again(files, left)) if before else sample(files, told.seed, told.count)
     known = sum(len(one.found) for one in files.values())
     print(f"{len(mutants)} of {known} mutants", flush=True)
-    judged = []
-    for one in Judge(ROOT, files, covered, told.jobs).fates(mutants):
+    notes = Notes(WORK / "judged.jsonl", tree(ROOT))
+    judged = [notes.held[one.name] for one in mutants if one.name in notes.held]
+    left_over = [one for one in mutants if one.name not in notes.held]
+    for one in Judge(ROOT, files, covered, told.jobs).fates(left_over):
         judged.append(one)
+        notes.add(one)
         print(f"{one.status:12}{one.name}  {one.by}", flush=True)
     judged.sort(key=lambda one: one.name)
     report(judged)

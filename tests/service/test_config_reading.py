@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -47,6 +49,25 @@ def test_what_is_no_configuration_is_a_problem(tmp_path: Path, kind: str) -> Non
     (problem,) = found.problems
     assert problem["file"] == str(path)
     assert problem["message"].startswith(why)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    """C2: nobody writes into it; a process of its own, so that one that waits can be ended."""
+    path = tmp_path / "indexerd.toml"
+    os.mkfifo(path)
+    script = """
+import os, pathlib
+from indexerd.paths import places
+from indexerd.service.config import read_config
+print(read_config(places(os.environ, home=pathlib.Path(os.environ["HOME"])), os.environ).problems)
+"""
+    env = {**os.environ, "HOME": str(tmp_path), "INDEXERD_CONFIG": str(path)}
+    ran = subprocess.run(
+        [sys.executable, "-c", script],
+        env=env, capture_output=True, text=True, check=True, timeout=30,
+    )  # fmt: skip
+
+    assert "not a regular file" in ran.stdout
 
 
 def test_an_empty_device_and_a_link_are_as_good_as_a_file(tmp_path: Path) -> None:
