@@ -1,0 +1,77 @@
+"""What docs/PERFORMANCE.md says is what was measured, and benchmarks tell it in one way."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+BENCH = ROOT / "bench"
+
+
+def loaded(name: str) -> ModuleType:
+    """A module of the benchmarks, which are no package."""
+    spec = importlib.util.spec_from_file_location(f"bench_{name}", BENCH / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def measure() -> Iterator[ModuleType]:
+    """The module that all benchmarks share."""
+    path = list(sys.path)
+    yield loaded("measure")
+    sys.path[:] = path
+
+
+def test_the_document_is_made_of_the_stored_figures() -> None:
+    """docs/PERFORMANCE.md: no figure in it was written by hand; `make bench-write` makes it."""
+    report = loaded("report")
+    held = (ROOT / "docs/PERFORMANCE.md").read_text()
+    results = json.loads((BENCH / "results.json").read_text())
+    assert report.document(results, held) == held
+
+
+def test_what_is_stored_was_whole() -> None:
+    """Issue 9: every stored figure is of a script that is there, and that ended well."""
+    results = json.loads((BENCH / "results.json").read_text())
+    scripts = {one.stem.removeprefix("bench_") for one in BENCH.glob("bench_*.py")}
+    assert {one["name"] for one in results["benches"]} <= scripts
+    assert [one["name"] for one in results["benches"] if one.get("broken")] == []
+
+
+def test_a_promise_is_kept_or_missed(measure: ModuleType) -> None:
+    """Targets are of the value or of its ratio to the limit, and at most or at least."""
+    promise, figure = measure.Target, measure.Figure
+    fast: dict[str, Any] = {"name": "x", "value": 4.0, "unit": "ms"}
+    assert promise(5).met(figure(**fast))
+    assert not promise(3).met(figure(**fast))
+    assert promise(0.8, most=False, of="ratio").met(figure(**fast, ratio=0.9))
+    assert not promise(0.8, most=False, of="ratio").met(figure(**fast))
+
+
+def test_only_what_is_wrong_breaks_a_benchmark(measure: ModuleType, tmp_path: Path) -> None:
+    """Issue 9: a slow machine is no error; a result that differs from the obvious way is one."""
+    into = tmp_path / "figures.json"
+    slow = measure.Bench("slow", "Slow", ["--json", str(into)])
+    slow.add("a look-up", 70.0, "ms", target=measure.Target(5))
+    slow.check("the answer is right", ok=True)
+    assert slow.end() == 0
+    told = json.loads(into.read_text())
+    assert [one["met"] for one in told["figures"]] == [False]
+
+    wrong = measure.Bench("wrong", "Wrong", ["--json", str(into)])
+    wrong.check("the answer is right", ok=False)
+    assert wrong.end() == 1
+    assert json.loads(into.read_text())["broken"] == ["the answer is right"]
