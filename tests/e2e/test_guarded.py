@@ -10,7 +10,7 @@ import pytest
 from indexerd.errors import NotFoundError
 from indexerd.io import kept
 from indexerd.settings import Privacy, Redact
-from tests.e2e.world import World, until
+from tests.e2e.world import Session, World, until
 
 pytestmark = pytest.mark.faults
 
@@ -28,6 +28,17 @@ def check(world: World, open_id: str, closed_id: str) -> None:
     assert "topsecret" not in text
     assert "CUSTOM-999" not in text
     assert "[redacted" in text
+
+
+def furnished(root: Path) -> tuple[World, Session, Session]:
+    """A home with a session that may be seen and one that may not, and room for a configuration."""
+    world = World(root)
+    world.install_pi()
+    seen, hidden = world.session(1, cwd="/w"), world.session(cwd="/secret/x")
+    hidden.turn("The topsecret plan, please.", "The topsecret answer.")
+    seen.turn("Which alerts?", "CUSTOM-999 alerts.")
+    world.config.parent.mkdir(parents=True)
+    return world, seen, hidden
 
 
 @pytest.mark.parametrize("broken", [f"{GOOD}\nbogus_key = 1\n", "[privacy\n", "log = 3\n"])
@@ -52,12 +63,7 @@ def test_exclusions_outlive_a_bad_configuration(tmp_path: Path, broken: str) -> 
 
 def test_a_first_start_goes_by_what_is_sound(tmp_path: Path) -> None:
     """With nothing kept yet, tables without a mistake in them hold."""
-    world = World(tmp_path)
-    world.install_pi()
-    seen, hidden = world.session(1, cwd="/w"), world.session(cwd="/secret/x")
-    hidden.turn("The topsecret plan, please.", "The topsecret answer.")
-    seen.turn("Which alerts?", "CUSTOM-999 alerts.")
-    world.config.parent.mkdir(parents=True)
+    world, seen, hidden = furnished(tmp_path)
     world.config.write_text(GOOD + "[index]\nquiet_seconds = 'soon'\n")
     with world.daemon():
         check(world, seen.id, hidden.id)
@@ -66,12 +72,7 @@ def test_a_first_start_goes_by_what_is_sound(tmp_path: Path) -> None:
 @pytest.mark.parametrize("broken", ["[privacy\n", "[redact]\nextra_patterns = ['(a|a)*b']\n"])
 def test_what_is_kept_is_judged_piece_by_piece(tmp_path: Path, broken: str) -> None:
     """S2.21: a kept pattern that is refused today takes no exclusion with it, and no sound one."""
-    world = World(tmp_path)
-    world.install_pi()
-    seen, hidden = world.session(1, cwd="/w"), world.session(cwd="/secret/x")
-    hidden.turn("The topsecret plan, please.", "The topsecret answer.")
-    seen.turn("Which alerts?", "CUSTOM-999 alerts.")
-    world.config.parent.mkdir(parents=True)
+    world, seen, hidden = furnished(tmp_path)
     world.config.write_text(broken)
     world.state.mkdir(parents=True)
     held = {
@@ -87,12 +88,7 @@ def test_what_is_kept_is_judged_piece_by_piece(tmp_path: Path, broken: str) -> N
 
 def test_a_refused_pattern_takes_no_sound_one_with_it(tmp_path: Path) -> None:
     """S2.21: with nothing kept, the sound ones of its list hold: in exports, too."""
-    world = World(tmp_path)
-    world.install_pi()
-    seen, hidden = world.session(1, cwd="/w"), world.session(cwd="/secret/x")
-    hidden.turn("The topsecret plan, please.", "The topsecret answer.")
-    seen.turn("Which alerts?", "CUSTOM-999 alerts.")
-    world.config.parent.mkdir(parents=True)
+    world, seen, hidden = furnished(tmp_path)
     world.config.write_text(GOOD.replace('[0-9]+"]', '[0-9]+", "(a|a)*b"]'))
     with world.daemon():
         assert "(a|a)*b" in json.dumps(world.call("status")["problems"])

@@ -18,6 +18,7 @@ def test_purges_without_end_damage_no_index(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """V12: each scouring adds levels to an index, and SQLite takes 2,000 of them for damage."""
+    assert catalog_write._LEVELS_MAX < 2000 / 2  # with room for what one scouring adds
     monkeypatch.setattr(catalog_write, "_LEVELS_MAX", MOST)
     catalog = Catalog.open(tmp_path / "catalog.sqlite")
     dice = random.Random(12)
