@@ -141,16 +141,13 @@ SCENARIOS = {
 # Held by no test here, or not wholly: what is not, and why.
 NOT_HELD: dict[str, str] = {
     "F5": (
-        "A hole of more than 8 MiB that no newline follows: the line that is glued to it is "
-        "lost."
+        "A hole of more than 8 MiB that no newline follows: the line that is glued to it is lost."
     ),
     "F8": (
-        "Views, copies and digests of a line up to 64 MiB that is asked for: they read it "
-        "whole."
+        "Views, copies and digests of a line up to 64 MiB that is asked for: they read it whole."
     ),
     "F17": (
-        "That a whole daemon is at rest beside such files: it is tested of the reading of one "
-        "file."
+        "That a whole daemon is at rest beside such files: it is tested of the reading of one file."
     ),
     "W13": (
         "Each scenario of files without a watcher: three stand for them, as a scan is the same "
