@@ -6,7 +6,8 @@ At each number a home of small sessions, a daemon that has never seen them, and 
 exponent is that of the curve through the last three points (least squares over the logarithms): 0
 is a cost that does not grow, 1 one that grows with the sessions. What each session must cost (to be
 read, to be held) cannot do better than 1, and is taken without what it is at the first point, which
-is mostly the program's own; a look-up should be near 0.
+is mostly the program's own, and only where it is more than a tenth above that; what one session
+more costs is told beside it. A look-up should be near 0.
 
 What is checked at each number: all sessions are known, and the answer to each question is right.
 """
@@ -30,8 +31,10 @@ COUNTS, FEW = (100, 1_000, 10_000, 30_000), (10, 30, 100)
 ASKED = 100  # questions of a kind
 APPENDS = 20
 LOOKUPS = ("resolve", "get", "append to event")
+ABOVE = 0.1  # of what is the program's own: less than that above it is noise
 MOST = 0.15  # exponent of a look-up: a tenfold number of sessions makes it half as long again
 EACH = ("first scan", "restart", "memory", "sweep")  # costs that every session has a part in
+SMALLER = {"s": "ms", "ms": "us", "MB": "KB"}
 Right = Callable[[Any, Small], bool]
 
 
@@ -44,11 +47,20 @@ def main() -> int:
             found.setdefault(key, []).append(value)
     for (name, unit), values in found.items():
         own = values[0] if name.startswith(EACH) and len(values) > 3 else 0.0
-        grown = exponent(counts[-3:], [one - own for one in values[-3:]])
         note = ", ".join(f"{n}: {v:.3g} {unit}" for n, v in zip(counts, values, strict=True))
         target = Target(MOST) if name in LOOKUPS else None
-        bench.add(f"{name}, exponent", grown, "", note=note, target=target)
+        bench.add(f"{name}, exponent", grown(counts, values, own), "", note=note, target=target)
+        if own:
+            each = (values[-1] - values[-2]) / (counts[-1] - counts[-2])
+            bench.add(f"{name}, each session more", 1000 * each, SMALLER[unit])
     return bench.end()
+
+
+def grown(counts: Sequence[int], values: Sequence[float], own: float) -> float:
+    """The exponent of what is above `own`, of the last three points where that is anything."""
+    above = [(count, value - own) for count, value in zip(counts, values, strict=True)]
+    told = [one for one in above[-3:] if one[1] > ABOVE * own]
+    return exponent(*zip(*told, strict=True)) if len(told) > 1 else 0.0
 
 
 def exponent(counts: Sequence[int], values: Sequence[float]) -> float:
