@@ -27,6 +27,7 @@ from pathlib import Path
 from statistics import median
 
 import corpus
+from instructions import PATIENCE, Program, callgrind
 from measure import ROOT, Bench, Target, cpu, in_turns, ratio, wall
 from scan_methods import FACTOR, PARSER, Corpus, differs, full, raw, states, texts
 
@@ -244,23 +245,16 @@ def by_perf(place: Path, what: str, lines: int) -> float:
 
 
 def by_callgrind(place: Path, what: str, lines: int) -> float:
-    """Callgrind, told to count from when the child is ready: counting its start takes too long."""
-    if shutil.which("valgrind") is None or shutil.which("callgrind_control") is None:
-        return 0.0
-    argv = ["valgrind", "--tool=callgrind", "--instr-atstart=no"]
-    argv += [f"--callgrind-out-file={place}.out", *own(place, what, 1), "ready"]
-    with subprocess.Popen(
-        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as run:
+    """Callgrind, which counts from when the child is ready to its end."""
+
+    def go(run: Program) -> None:
         assert run.stdin is not None
-        assert run.stdout is not None
-        if not run.stdout.readline():
-            return 0.0
-        start = ["callgrind_control", "-i", "on", str(run.pid)]
-        subprocess.run(start, capture_output=True, timeout=60, check=True)
-        _, told = run.communicate("go\n", timeout=120)
-    marked = [one for one in told.splitlines() if "Collected :" in one]
-    return int(marked[-1].rpartition(":")[2]) / lines if marked else 0.0
+        run.stdin.write("go\n")
+        run.stdin.flush()
+        run.wait(PATIENCE)
+
+    argv = [*own(place, what, 1), "ready"]
+    return callgrind(argv, place.with_suffix(".out"), go) / lines
 
 
 def own(place: Path, what: str, times: int) -> list[str]:

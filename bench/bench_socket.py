@@ -25,6 +25,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from instructions import callgrind
 from measure import Bench, Target, percentile
 
 from indexerd.core import wire
@@ -183,6 +184,33 @@ def measure(bench: Bench, rounds: int, size: int) -> dict[str, list[float]]:
     return found
 
 
+def counted(bench: Bench, size: int) -> None:
+    """Instructions of an answer, beside the echo's: what is paid for a request to be understood."""
+    told: dict[str, float] = {}
+    with tempfile.TemporaryDirectory(prefix="ixd") as directory:
+        os.chmod(directory, 0o700)
+        for kind, method in (("echo", "get"), ("ours", "resolve")):
+            path = os.path.join(directory, f"{kind}.sock")
+            lines = [request(method, n) for n in range(size)]
+
+            def ask_all(_run: object, path: str = path, lines: list[bytes] = lines) -> None:
+                with connect(path) as sock:
+                    for line in lines:
+                        ask(sock, line)
+
+            argv = [sys.executable, __file__, "--serve", kind, path]
+            told[kind] = callgrind(argv, Path(directory) / f"{kind}.out", ask_all) / size
+    if all(told.values()):
+        bench.add(
+            "resolve: instructions of the server",
+            told["ours"],
+            "instr/answer",
+            limit="echo",
+            floor=told["echo"],
+            ratio=told["ours"] / told["echo"],
+        )
+
+
 def report(bench: Bench, found: dict[str, list[float]]) -> None:
     """The percentiles of each, beside the echo's."""
     for share, name in ((0.5, "p50"), (0.99, "p99")):
@@ -215,6 +243,8 @@ def main() -> int:
         return 0
     rounds, size = (1, 200) if bench.smoke else (bench.asked.rounds, 4000)
     report(bench, measure(bench, rounds, size))
+    if not bench.smoke:
+        counted(bench, size // 4)
     return bench.end()
 
 
