@@ -93,11 +93,11 @@ def texts(corpus: Corpus) -> int:
 
 def text_of(agent: str, path: str) -> int:
     """Scan one, and read what was said."""
-    read, found, state = ADAPTERS[agent].read, 0, state_of(agent, path)
+    told, found, state = ADAPTERS[agent].told, 0, state_of(agent, path)
     with session_lines(agent, state) as lines:
         for row in range(len(state)):
             if state.kind(row) in SPOKEN:
-                entry = read(lines.row(row), state.id(row))
+                entry = told(lines.row(row), state.id(row))
                 found += sum(len(text.strip()) for text in entry.texts)
     return found
 

@@ -1,7 +1,7 @@
 """The `indexerd` command.
 
-What agents' hooks call runs on the standard library alone (`cli/fast.py`); everything else is
-a click command, whose module is imported only when it is the one that runs.
+What agents' hooks call runs on the least of the standard library (`cli/fast.py`). Of everything
+else the module is imported that it needs, and click only for what is not plain (`cli/quick.py`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,10 @@ def _run() -> int:
     from indexerd.cli.fast import attempt
 
     code = attempt(sys.argv[1:])
+    if code is None:
+        from indexerd.cli import quick
+
+        code = quick.attempt(sys.argv[1:])
     if code is None:
         from indexerd.cli.main import run
 

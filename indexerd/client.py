@@ -241,6 +241,14 @@ def dumps(value: object) -> str:
     return "".join(_encode(value, 0)) if _encode else _json_itself().dumps(value, allow_nan=False)
 
 
+def spelled(value: object, *, narrow: bool) -> str:
+    """JSON for people: with spaces, and with letters as they are unless ASCII is wanted."""
+    encode = _narrow if narrow else _wide
+    if encode is None:
+        return str(_json_itself().dumps(value, ensure_ascii=narrow))
+    return "".join(encode(value, 0))
+
+
 def loads(text: str) -> Any:
     """The value of a JSON text; None for what is none."""
     try:
@@ -256,10 +264,14 @@ def _json_itself() -> Any:
 
 
 try:
-    from _json import encode_basestring_ascii, make_encoder, make_scanner
+    from _json import encode_basestring, encode_basestring_ascii, make_encoder, make_scanner
 
-    _plain = (None, None, encode_basestring_ascii, None, ":", ",", False, False, False)
-    _encode: Any = make_encoder(*_plain)  # type: ignore[arg-type]  # calling None is a TypeError
+    # Calling None, for what is no JSON, is a TypeError; nothing is sorted, or skipped.
+    _plain = (None, ":", ",", False, False, False)
+    _airy = (None, ": ", ", ", False, False, True)
+    _encode: Any = make_encoder(None, None, encode_basestring_ascii, *_plain)  # type: ignore[arg-type]  # see above
+    _narrow: Any = make_encoder(None, None, encode_basestring_ascii, *_airy)  # type: ignore[arg-type]  # see above
+    _wide: Any = make_encoder(None, None, encode_basestring, *_airy)  # type: ignore[arg-type]  # see above
     _scan: Any = make_scanner(_Rules)  # type: ignore[arg-type]  # anything with these attributes
 except (ImportError, TypeError, AttributeError):  # CPython's own business, which may change
-    _encode = _scan = None
+    _encode = _narrow = _wide = _scan = None

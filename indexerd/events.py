@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
+import msgspec
+
 # What JavaScript's trim() takes off: pi trims texts with it, and Python's strip() differs.
 JS_SPACE = (
     "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
@@ -79,8 +81,7 @@ class Base:
     end_ordinal: int = field(default=0, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(msgspec.Struct, frozen=True, eq=False):
     """One use of a tool, as far as facts about a session need it. Paths are verbatim."""
 
     name: str  # "" for a record of what a call that was counted already did
@@ -89,11 +90,20 @@ class ToolCall:
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     # As the agent stored them: an object, or the text of one. For a summary alone.
-    arguments: Any = field(default=None, compare=False, repr=False)
+    arguments: Any = None
+
+    def _told(self) -> tuple[object, ...]:
+        return self.name, self.detail, self.id, self.reads, self.writes
+
+    def __eq__(self, other: object) -> bool:
+        """The same use, whatever its arguments."""
+        return isinstance(other, ToolCall) and self._told() == other._told()
+
+    def __hash__(self) -> int:
+        return hash(self._told())
 
 
-@dataclass(frozen=True, slots=True)
-class ToolResult:
+class ToolResult(msgspec.Struct, frozen=True):
     """What a call came back with, where the whole of it is wanted."""
 
     call: str  # the call's id; "" where none is said
@@ -102,8 +112,7 @@ class ToolResult:
     cleared: bool = False  # the agent itself shows its model no more of it
 
 
-@dataclass(frozen=True, slots=True)
-class Tokens:
+class Tokens(msgspec.Struct, frozen=True):
     """What a model's answer cost, as the agent recorded it."""
 
     input: int = 0  # without what was read from or written to a cache
@@ -115,8 +124,7 @@ class Tokens:
     total: int = 0  # of the whole context with this answer, as counted there; 0: not said
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """One node, read in full. Texts are as the agent stored them, scrubbed of lone surrogates."""
 
     id: str
@@ -132,7 +140,7 @@ class Entry:
     thinking: tuple[str, ...] = ()  # what the model thought before it spoke
     images: int = 0  # that stand beside the texts
     results: tuple[ToolResult, ...] = ()  # what tools gave back on this line
-    details: dict[str, Any] = field(default_factory=dict)  # of its kind; see core/context.py
+    details: dict[str, Any] = msgspec.field(default_factory=dict)  # of its kind: core/context.py
 
     @property
     def text(self) -> str:

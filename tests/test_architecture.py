@@ -265,8 +265,10 @@ def loaded(statement: str) -> set[str]:
 HEAVY = {"google", "httpx2", "msgspec", "pydantic", "rapidfuzz", "rich", "structlog", "watchdog"}
 LIGHT = {
     "indexerd.cli.main": {"click"},
-    "indexerd.cli.look": {"click"},
-    "indexerd.cli.act": {"click"},
+    "indexerd.cli.look": set(),
+    "indexerd.cli.tree": set(),
+    "indexerd.cli.question": set(),
+    "indexerd.cli.quick": set(),
     "indexerd.cli.fast": set(),
     "indexerd.cli.serve": set(),
     "indexerd.client": set(),

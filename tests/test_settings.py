@@ -338,3 +338,62 @@ def test_no_configuration_raises(tree: dict[str, Any], variables: dict[str, Any]
 def test_no_bytes_raise(data: bytes) -> None:
     """Nor do arbitrary bytes."""
     assert isinstance(load(data, FILE, {}).settings, Settings)
+
+
+GUARDED = '[privacy]\nexclude = ["/a"]\n[redact]\nextraPatterns = ["ACME-[0-9]{8}", "(a|a)*b"]\n'
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "[log\n",  # no table
+        "x = \n",  # no value
+        'command_name = "a"\ncommandName = "b"\n',  # one key, twice
+        "[log]\n[log]\n",  # one table, twice
+        "log = 3\n",
+        "[[privacy]]\n",
+        '[log]\nlevel = "unended\n',
+        "\x00\n",
+    ],
+)
+@pytest.mark.parametrize("text", [GUARDED, ""], ids=["in the file", "in variables"])
+def test_what_is_closed_stays_closed_beside_anything_broken(broken: str, text: str) -> None:
+    """S0.26, S2.21: exclusions and rules for secrets hold, however little of the rest is read."""
+    env = {
+        "INDEXERD_PRIVACY__EXCLUDE": '["/a"]',
+        "INDEXERD_REDACT__EXTRA_PATTERNS": '["ACME-[0-9]{8}"]',
+    }
+    for whole in (broken + text, f"{text}[web]\n{broken}"):
+        loaded = load(whole.encode(), FILE, {} if text else env)
+
+        assert loaded.problems
+        assert loaded.settings.privacy.exclude == ["/a"]
+        assert loaded.settings.redact.extra_patterns == ["ACME-[0-9]{8}"]
+        assert loaded.settings.redact.enabled
+        assert loaded.settings.log == Settings().log
+
+
+@pytest.mark.parametrize(
+    ("variables", "text"),
+    [
+        ({"INDEXERD_PRIVACY": "3", "INDEXERD_PRIVACY__EXCLUDE": '["/a"]'}, ""),
+        ({"INDEXERD_PRIVACY__EXCLUDE": "/a"}, ""),
+        ({"INDEXERD_PRIVACY__EXCLUDE": '["/a", 3, ""]'}, ""),
+        ({"INDEXERD_PRIVACY__EXCLUDE": '["/a"]'}, "privacy = 3\n"),
+        ({"INDEXERD_PRIVACY__EXCLUDE": '["/a"]'}, "[privacy]\nexclude = 3\n[log]\nlevel = 3\n"),
+        ({"INDEXERD_LOG__LEVEL": "loud"}, 'privacy.exclude = ["/a"]\n'),
+    ],
+)
+def test_faulty_neighbours_open_nothing(variables: dict[str, str], text: str) -> None:
+    """S2.21: whatever is wrong around it, what a variable or a file says is closed is closed."""
+    loaded = load(text.encode(), FILE, variables)
+
+    assert loaded.problems
+    assert loaded.settings.privacy.exclude == ["/a"]
+
+
+def test_a_broken_file_is_not_read_for_ever() -> None:
+    """C2: tables that are read by themselves are bounded, too."""
+    for odd in (b"[redact]\n", b"[privacy]\n" + b"a." * 900 + b"a = 1\n", b"[", b"\n"):
+        data = (odd * (SIZE_MAX // len(odd)))[: SIZE_MAX - 4] + b"\n[x\n"
+        assert load(data, FILE, {}).problems

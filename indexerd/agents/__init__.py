@@ -31,6 +31,13 @@ class Adapter(Protocol):
         """Parse one entry's line in full; ValueError when it holds no JSON object."""
         ...
 
+    def told(self, line: bytes, entry_id: str) -> Entry:
+        """The same, as far as search and facts need it, and sooner.
+
+        Without thoughts, pictures, results, details and what calls were given.
+        """
+        ...
+
     def base(self, line: bytes) -> Base | None:
         """The history in another file that a file's first line says comes before its own."""
         ...

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import click
-
+from indexerd.cli import declare
 from indexerd.cli.ask import ask, project, show
 from indexerd.cli.fast import lines
 from indexerd.cli.streams import put, safe
 from indexerd.errors import UsageError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from indexerd.cli.main import App
+    from indexerd.cli.app import App
 
 WAIT_SECONDS = 600.0
 
 
-@click.command()
-@click.argument("ref", required=False)
-@click.option("--force", is_flag=True, help="Below the threshold, too.")
-@click.option("--wait", is_flag=True, help="Wait until it is done.")
-@click.option("--all", "everything", is_flag=True, help="All sessions with enough new messages.")
-@click.option("--dry-run", is_flag=True, help="With --all: only count, and estimate the cost.")
-@click.pass_obj
+@declare.command()
+@declare.argument("ref", required=False)
+@declare.option("--force", is_flag=True, help="Below the threshold, too.")
+@declare.option("--wait", is_flag=True, help="Wait until it is done.")
+@declare.option("--all", "everything", is_flag=True, help="All sessions with enough new messages.")
+@declare.option("--dry-run", is_flag=True, help="With --all: only count, and estimate the cost.")
 def index(
     app: App, /, *, ref: str | None, force: bool, wait: bool, everything: bool, dry_run: bool
 ) -> None:
@@ -41,11 +38,10 @@ def index(
         put([found["status"].replace("_", " ")])
 
 
-@click.command()
-@click.argument("ref")
-@click.option("--wait", is_flag=True, help="Wait until it is done.")
-@click.option("--force", is_flag=True, hidden=True, help="Implied.")
-@click.pass_obj
+@declare.command()
+@declare.argument("ref")
+@declare.option("--wait", is_flag=True, help="Wait until it is done.")
+@declare.option("--force", is_flag=True, hidden=True, help="Implied.")
 def forced(app: App, /, *, ref: str, wait: bool, force: bool) -> None:  # noqa: ARG001 - implied
     """Index a session now, below the threshold too."""
     params = {"ref": ref, "force": True, "wait": wait, "cwd": project()}
@@ -66,10 +62,9 @@ def _plan(found: dict[str, object]) -> str:
     )
 
 
-@click.command()
-@click.argument("ref")
-@click.argument("title")
-@click.pass_obj
+@declare.command()
+@declare.argument("ref")
+@declare.argument("title")
 def rename(app: App, ref: str, title: str) -> None:
     """Give a session a title of your own; an empty one takes it back."""
     row = ask(app, "update", {"ref": ref, "title": title, "cwd": project()})

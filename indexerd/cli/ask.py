@@ -7,21 +7,19 @@ stderr. What changes something needs the daemon.
 from __future__ import annotations
 
 import os
-import time
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-import click
-
-from indexerd.cli.streams import json_text, put, safe
+from indexerd.cli.streams import aside, json_text, put, safe
 from indexerd.client import Client
 from indexerd.errors import DaemonDownError
-from indexerd.paths import Places, places
+from indexerd.sockets import socket_path
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
-    from indexerd.cli.main import App
+    from indexerd.cli.app import App
+    from indexerd.paths import Places
     from indexerd.service.answers import Answers
 
 TIMEOUT_SECONDS = 30.0
@@ -29,6 +27,8 @@ TIMEOUT_SECONDS = 30.0
 
 def where(app: App) -> Places:
     """The places of this command."""
+    from indexerd.paths import places
+
     return places(config=app.config)
 
 
@@ -38,15 +38,15 @@ def project(named: str | None = None) -> str | None:
     None where the current one was removed: then all projects are meant.
     """
     try:
-        return str(Path(os.path.abspath(named or ".")))  # noqa: PTH100 - Path.absolute keeps `..`
+        return os.path.abspath(named or ".")  # noqa: PTH100 - Path.absolute keeps `..`
     except FileNotFoundError:
         return None
 
 
-def ask(app: App, method: str, params: dict[str, Any], *, seconds: float = TIMEOUT_SECONDS) -> Any:
+def ask(_app: App, method: str, params: dict[str, Any], *, seconds: float = TIMEOUT_SECONDS) -> Any:
     """Ask the daemon; DaemonDownError where none runs."""
     given = {key: value for key, value in params.items() if value is not None}
-    with Client(where(app).socket, timeout=seconds) as client:
+    with Client(socket_path(os.environ), timeout=seconds) as client:
         return client.call(method, given)
 
 
@@ -56,7 +56,7 @@ def read(app: App, method: str, params: dict[str, Any]) -> Any:
         return ask(app, method, params)
     except DaemonDownError:
         given = {key: value for key, value in params.items() if value is not None}
-        click.echo("indexerd: no daemon runs; answering from what is stored", err=True)
+        aside("indexerd: no daemon runs; answering from what is stored")
         return stored(app, method, given)
 
 
@@ -72,6 +72,8 @@ def stored(app: App, method: str, given: dict[str, Any]) -> Any:
 
 def offline(app: App) -> tuple[Answers, Any]:
     """What is stored, and what says where a session's meta file is; no daemon is needed."""
+    import time
+
     from indexerd.io.catalog import Catalog
     from indexerd.service.answers import Answers
 
@@ -79,15 +81,17 @@ def offline(app: App) -> tuple[Answers, Any]:
     catalog = Catalog.open(path, readonly=True)
     if not path.exists():
         hint = "`indexerd run --once` reads your sessions"
-        click.echo(f"indexerd: nothing is stored yet: {hint}", err=True)
+        aside(f"indexerd: nothing is stored yet: {hint}")
     elif catalog.problem:
-        click.echo(f"indexerd: {safe(catalog.problem)}", err=True)
+        aside(f"indexerd: {safe(catalog.problem)}")
     answers = Answers(catalog, time.time, _hidden(app))
     return answers, lambda row: _meta_dir(app, row)
 
 
 def _hidden(app: App) -> Callable[[dict[str, Any]], bool] | None:
     """What the user excluded, should no daemon have taken it out since."""
+    from pathlib import Path
+
     from indexerd.io.forgotten import Forgotten
     from indexerd.service.config import read_config
     from indexerd.service.exclusions import Exclusions
@@ -104,6 +108,8 @@ def _hidden(app: App) -> Callable[[dict[str, Any]], bool] | None:
 
 
 def _as_sent(app: App, row: dict[str, Any]) -> dict[str, Any]:
+    from pathlib import Path
+
     from indexerd.service.config import read_config
     from indexerd.service.preview import without_daemon
 
@@ -113,6 +119,8 @@ def _as_sent(app: App, row: dict[str, Any]) -> dict[str, Any]:
 
 def _meta_dir(app: App, row: dict[str, Any]) -> str | None:
     """Where the session's meta file is, by the configuration."""
+    from pathlib import Path
+
     from indexerd.io.stores import stores
     from indexerd.service.config import read_config
 

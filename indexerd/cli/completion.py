@@ -8,7 +8,7 @@ import click
 from click.shell_completion import get_completion_class
 
 if TYPE_CHECKING:
-    from indexerd.cli.main import App
+    from indexerd.cli.app import App
 
 
 @click.command()

@@ -16,7 +16,7 @@ from indexerd.cli.streams import put
 from indexerd.errors import ConfigError
 
 if TYPE_CHECKING:
-    from indexerd.cli.main import App
+    from indexerd.cli.app import App
 
 
 @click.group()

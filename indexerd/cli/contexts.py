@@ -8,26 +8,25 @@ stored.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
 
-import click
-
-from indexerd.cli import render
+from indexerd.cli import declare, render
 from indexerd.cli.ask import ask, offline, project, show
-from indexerd.cli.streams import put, safe
+from indexerd.cli.streams import aside, put, safe
 from indexerd.errors import DaemonDownError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from indexerd.cli.main import App
+    from typing import Any
+
+    from indexerd.cli.app import App
     from indexerd.service.answers import Held
 
 
-@click.command("context-set")
-@click.argument("ref")
-@click.argument("name")
-@click.argument("items", nargs=-1, metavar="[ITEM]...")
-@click.option("--merge", is_flag=True, help="Add to the set, instead of replacing it.")
-@click.pass_obj
+@declare.command("context-set")
+@declare.argument("ref")
+@declare.argument("name")
+@declare.argument("items", nargs=-1, metavar="[ITEM]...")
+@declare.option("--merge", is_flag=True, help="Add to the set, instead of replacing it.")
 def context_set(app: App, /, *, ref: str, name: str, items: tuple[str, ...], merge: bool) -> None:
     """Note what a session works with: files, applet, endpoints, ports, or a set of your own.
 
@@ -41,13 +40,12 @@ def context_set(app: App, /, *, ref: str, name: str, items: tuple[str, ...], mer
         return
     put([safe(found["text"])])
     for warning in found["warnings"]:
-        click.echo(f"indexerd: {safe(warning, 4000)}", err=True)
+        aside(f"indexerd: {safe(warning, 4000)}")
 
 
-@click.command("context-get")
-@click.argument("ref")
-@click.argument("name", required=False)
-@click.pass_obj
+@declare.command("context-get")
+@declare.argument("ref")
+@declare.argument("name", required=False)
 def context_get(app: App, ref: str, name: str | None) -> None:
     """Show what was noted of a session: every set, or the one named."""
     from indexerd.core.sets import relative, told
@@ -70,13 +68,12 @@ def context_get(app: App, ref: str, name: str | None) -> None:
     ]
     render.table(app, ("set", "item"), rows)
     if not rows:
-        click.echo(safe(found["text"]) if name is None else "nothing is in that set", err=True)
+        aside(safe(found["text"]) if name is None else "nothing is in that set")
 
 
-@click.command("resume-context")
-@click.argument("ref")
-@click.option("--resume-id", metavar="ID", help="Names this resume: its block is given once.")
-@click.pass_obj
+@declare.command("resume-context")
+@declare.argument("ref")
+@declare.option("--resume-id", metavar="ID", help="Names this resume: its block is given once.")
 def resume_context(app: App, ref: str, resume_id: str | None) -> None:
     """Print the block for the first message after a resume; nothing the next time."""
     params = {"session": ref, "cwd": project(), "resumeId": resume_id}
@@ -86,9 +83,8 @@ def resume_context(app: App, ref: str, resume_id: str | None) -> None:
         sys.stdout.flush()
 
 
-@click.command()
-@click.argument("ref")
-@click.pass_obj
+@declare.command()
+@declare.argument("ref")
 def footer(app: App, ref: str) -> None:
     """Print a session's context in one line: its first files and its applet."""
     params = {"ref": ref, "cwd": project()}
@@ -106,5 +102,5 @@ def footer(app: App, ref: str) -> None:
 def _stored(app: App, params: dict[str, Any], key: str) -> tuple[dict[str, Any], Held]:
     """A session's row and what its sidecar says, without a daemon."""
     answers, home = offline(app)
-    click.echo("indexerd: no daemon runs; answering from what is stored", err=True)
+    aside("indexerd: no daemon runs; answering from what is stored")
     return answers.held(params, key, home)

@@ -10,37 +10,36 @@ hand-off goes out as it is, since it is meant for a file or another program.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
-import click
-
-from indexerd.cli import render
+from indexerd.cli import declare, render
 from indexerd.cli.ask import ask as ask_daemon
 from indexerd.cli.ask import offline, project, where
 from indexerd.cli.ask import show as show_json
-from indexerd.cli.streams import put, safe
-from indexerd.core.clean import clean_text
+from indexerd.cli.streams import aside, put, safe
 from indexerd.errors import DaemonDownError, UsageError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from indexerd.cli.main import App
+    from collections.abc import Callable
+    from typing import Any
+
+    from indexerd.cli.app import App
     from indexerd.service.library import Library
     from indexerd.settings import Settings
+
+    Params = dict[str, Any]
+    Work = Callable[[Library, Params, Settings, App], dict[str, Any]]
 
 MODEL_SECONDS = 600.0  # a summary may take several calls
 RECENT_SHOWN = 10  # messages that `history` shows, unless all are asked for
 LISTED_MAX = 20  # files and the like that a report shows
 TEXT_MAX = 100_000  # characters of one text
 
-Params = dict[str, Any]
 
-
-@click.command()
-@click.argument("ref")
-@click.option("--full", is_flag=True, help="Summaries and messages whole, and all of them.")
-@click.option("--leaf", metavar="ID", help="The history of the path to another entry.")
-@click.pass_obj
+@declare.command()
+@declare.argument("ref")
+@declare.option("--full", is_flag=True, help="Summaries and messages whole, and all of them.")
+@declare.option("--leaf", metavar="ID", help="The history of the path to another entry.")
 def history(app: App, ref: str, *, full: bool, leaf: str | None) -> None:
     """Show what a session came to: its digests, and the messages after them."""
     params = {"ref": ref, "cwd": project(), "full": full or None, "leaf": _named(leaf)}
@@ -84,9 +83,8 @@ def _segment(app: App, segment: dict[str, Any], *, full: bool) -> None:
     put([""])
 
 
-@click.command()
-@click.argument("ref")
-@click.pass_obj
+@declare.command()
+@declare.argument("ref")
 def digest(app: App, ref: str) -> None:
     """Sum up what no digest of a session covers yet, but for its newest messages."""
     params = {"ref": ref, "cwd": project()}
@@ -118,20 +116,19 @@ def digest(app: App, ref: str) -> None:
     _indented(segment["content"])
 
 
-@click.command()
-@click.argument("ref")
-@click.option(
+@declare.command()
+@declare.argument("ref")
+@declare.option(
     "--strategy",
-    type=click.Choice(["pi", "codex", "opencode"]),
+    of=("pi", "codex", "opencode"),
     help="Whose rules; those of the session's own agent by default.",
 )
-@click.option("--instructions", metavar="TEXT", help="What the summary should dwell on.")
-@click.option("--handoff", is_flag=True, help="Print a document to begin a new session with.")
-@click.option("--leaf", metavar="ID", help="As the session was at another entry.")
-@click.option(
-    "--keep-recent", type=int, metavar="TOKENS", help="What pi's rules keep; 20000 by default."
+@declare.option("--instructions", metavar="TEXT", help="What the summary should dwell on.")
+@declare.option("--handoff", is_flag=True, help="Print a document to begin a new session with.")
+@declare.option("--leaf", metavar="ID", help="As the session was at another entry.")
+@declare.option(
+    "--keep-recent", of=int, metavar="TOKENS", help="What pi's rules keep; 20000 by default."
 )
-@click.pass_obj
 def compact(
     app: App,
     /,
@@ -160,7 +157,7 @@ def compact(
     if show_json(app, found):
         return
     for note in found["notes"]:
-        click.echo(f"indexerd: {safe(note)}", err=True)
+        aside(f"indexerd: {safe(note)}")
     if handoff:
         put([render.exact(found["handoff"]).rstrip("\n")])
         return
@@ -178,12 +175,11 @@ def compact(
     _indented(found["summary"])
 
 
-@click.command("branch-summary")
-@click.argument("ref")
-@click.argument("leaf")
-@click.option("--instructions", metavar="TEXT", help="What the summary should dwell on.")
-@click.option("--replace", is_flag=True, help="The instructions take the place of ours.")
-@click.pass_obj
+@declare.command("branch-summary")
+@declare.argument("ref")
+@declare.argument("leaf")
+@declare.option("--instructions", metavar="TEXT", help="What the summary should dwell on.")
+@declare.option("--replace", is_flag=True, help="The instructions take the place of ours.")
 def branch_summary(
     app: App, /, *, ref: str, leaf: str, instructions: str | None, replace: bool
 ) -> None:
@@ -212,12 +208,12 @@ def _listed(names: list[str]) -> str:
 
 
 def _indented(text: str) -> None:
+    from indexerd.core.clean import clean_text
+
     put("  " + line for line in clean_text(text, TEXT_MAX).split("\n"))
 
 
 # -- without a daemon ----------------------------------------------------------------------------
-
-Work = Callable[["Library", Params, "Settings", "App"], dict[str, Any]]
 
 
 def _alone(app: App, params: Params, work: Work) -> dict[str, Any]:
@@ -227,7 +223,7 @@ def _alone(app: App, params: Params, work: Work) -> dict[str, Any]:
     from indexerd.service.preview import alone
 
     answers, _ = offline(app)
-    click.echo("indexerd: no daemon runs; reading the session itself", err=True)
+    aside("indexerd: no daemon runs; reading the session itself")
     row = answers.row(params["ref"], cwd=params.get("cwd"))
     settings = read_config(where(app), os.environ).settings
     given = {key: one for key, one in params.items() if one is not None} | {"row": row}

@@ -5,20 +5,20 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-import click
-
+from indexerd.cli import declare
 from indexerd.cli.ask import ask, show, where
 from indexerd.cli.streams import put, safe
 from indexerd.errors import IndexerdError
 from indexerd.paths import SOCKET_PATH_MAX, Places
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from indexerd.cli.main import App
+    from collections.abc import Iterator
+
+    from indexerd.cli.app import App
     from indexerd.settings import Settings
 
 
@@ -32,8 +32,7 @@ class Check:
     cure: str = ""
 
 
-@click.command()
-@click.pass_obj
+@declare.command()
 def doctor(app: App) -> int:
     """Check the set-up, and say what to mend."""
     checks = list(_checks(app))
@@ -57,7 +56,7 @@ def _checks(app: App) -> Iterator[Check]:
         found = f"{len(loaded.problems)} problems, first: {first['key']}: {first['message']}"
         yield Check("configuration", "bad", found, "indexerd config check")
     else:
-        there = "" if places.config_file.exists() else " (not there: defaults)"
+        there = "" if _trouble(places.config_file) is None else " (not there: defaults)"
         yield Check("configuration", "ok", f"{places.config_file}{there}")
     yield from _places(places)
     yield from _stores(loaded.settings)
@@ -76,15 +75,29 @@ def _fts() -> Check:
 
 def _places(places: Places) -> Iterator[Check]:
     for name, path in (("state", places.state_dir), ("socket", places.socket.parent)):
-        if not path.exists():
+        trouble = _trouble(path)
+        if trouble:
+            yield Check(name, "bad", f"{path}: {trouble}", "check the path, and its owner and mode")
+        elif trouble is not None:
             yield Check(name, "note", f"{path} is not there yet", "made when the daemon starts")
-        elif not os.access(path, os.W_OK):
+        elif not os.access(path, os.W_OK) or not path.is_dir():
             yield Check(name, "bad", f"{path} is not writable", "check its owner and mode")
         else:
             yield Check(name, "ok", str(path))
     if len(os.fsencode(places.socket)) > SOCKET_PATH_MAX:
         cure = "set INDEXERD_SOCKET to a shorter path"
         yield Check("socket path", "bad", f"longer than {SOCKET_PATH_MAX} bytes", cure)
+
+
+def _trouble(path: Path) -> str | None:
+    """Why nothing can be said of a path, or "" where nothing is there; None where something is."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except (OSError, ValueError) as bad:
+        return str(getattr(bad, "strerror", None) or bad)
+    return None
 
 
 def _stores(settings: Settings) -> Iterator[Check]:
@@ -96,11 +109,16 @@ def _stores(settings: Settings) -> Iterator[Check]:
     bare = {name: value for name, value in os.environ.items() if name.startswith("XDG_")}
     usual = {one.sessions for one in stores(Defaults(), bare, Path.home())}
     for agent in dict.fromkeys(one.agent for one in every):
-        here = [one for one in every if one.agent == agent and Path(one.sessions).exists()]
-        if not here:
+        looked = {one: _trouble(Path(one.sessions)) for one in every if one.agent == agent}
+        here = [one for one, trouble in looked.items() if trouble is None]
+        for one, trouble in looked.items():
+            if trouble:
+                yield Check(agent, "bad", f"{one.sessions}: {trouble}", "check where it is to be")
+        if not here and not any(looked.values()):
             first = next(one.sessions for one in every if one.agent == agent)
             state = "ok" if first in usual else "note"  # somebody named that place
             yield Check(agent, state, f"{first} is not there", "it is picked up when it appears")
+        if not here:
             continue
         census = Census()
         census.renew(here)

@@ -5,24 +5,25 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from typing import TYPE_CHECKING, Any
 
-import click
-
+from indexerd.cli import declare
 from indexerd.cli.ask import offline, project, where
 from indexerd.cli.fast import NOTHING, complain, expanded, prompt_of, show_expanded
+from indexerd.cli.streams import aside
 from indexerd.errors import DaemonDownError, IndexerdError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from indexerd.cli.main import App
+    from typing import Any
+
+    from indexerd.cli.app import App
 
 
-@click.command()
-@click.argument("text", default="-")
-@click.option("--session", help="The session that asks: what it was given once stays the same.")
-@click.option("--cwd", help="The project that names are looked for in first; default: here.")
-@click.option("--inline", is_flag=True, help="Print the block, a rule, and the prompt.")
-@click.pass_obj
+@declare.command()
+@declare.argument("text", default="-")
+@declare.option("--session", help="The session that asks: what it was given once stays the same.")
+@declare.option("--cwd", help="The project that names are looked for in first; default: here.")
+@declare.option("--inline", is_flag=True, help="Print the block, a rule, and the prompt.")
 def expand(app: App, text: str, session: str | None, cwd: str | None, inline: bool) -> None:
     """Expand the `@@` references of a prompt: find them, and print the block to inject.
 
@@ -52,14 +53,14 @@ def expand(app: App, text: str, session: str | None, cwd: str | None, inline: bo
 
 def without_daemon(params: dict[str, Any], app: App | None = None) -> dict[str, Any]:
     """Expand from what is stored. Questions stay unanswered: they are a daemon's business."""
-    from indexerd.cli.main import App
+    from indexerd.cli.app import App
     from indexerd.service.config import read_config
     from indexerd.service.issued import Nowhere
     from indexerd.service.references import References
 
     app = app or App(None, json=False, color="auto")
     answers, home = offline(app)
-    click.echo("indexerd: no daemon runs; answering from what is stored", err=True)
+    aside("indexerd: no daemon runs; answering from what is stored")
     settings = read_config(where(app), os.environ).settings
     references = References(
         answers,

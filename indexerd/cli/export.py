@@ -12,18 +12,19 @@ import os
 import stat
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-import click
-
+from indexerd.cli import declare
 from indexerd.cli.ask import ask, offline, project, show, where
 from indexerd.cli.render import exact
-from indexerd.cli.streams import put
+from indexerd.cli.streams import aside, put
 from indexerd.errors import DaemonDownError, UsageError
 from indexerd.paths import within
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from indexerd.cli.main import App
+    from typing import Any
+
+    from indexerd.cli.app import App
     from indexerd.settings import Settings
 
 FORMATS = ("html", "md", "json")
@@ -31,20 +32,19 @@ _OF_DATABASES = ("-wal", "-shm", "-journal")  # files that belong to one
 _SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md", ".json": "json"}
 
 
-@click.command()
-@click.argument("ref")
-@click.option("-o", "--output", metavar="FILE", help="Write it there (0600), not to stdout.")
-@click.option(
+@declare.command()
+@declare.argument("ref")
+@declare.option("-o", "--output", metavar="FILE", help="Write it there (0600), not to stdout.")
+@declare.option(
     "--format",
     "form",
-    type=click.Choice(FORMATS),
+    of=FORMATS,
     help="html: the whole tree, in one page for a browser, offline; md: one path, to be read; "
     "json: all of it, for programs. By default what FILE ends in, else html.",
 )
-@click.option("--leaf", metavar="ID", help="As seen from another entry than the current one.")
-@click.option("--redact", is_flag=True, help="Take known kinds of secrets out of every text.")
-@click.option("--force", is_flag=True, help="Replace FILE, should it be there.")
-@click.pass_obj
+@declare.option("--leaf", metavar="ID", help="As seen from another entry than the current one.")
+@declare.option("--redact", is_flag=True, help="Take known kinds of secrets out of every text.")
+@declare.option("--force", is_flag=True, help="Replace FILE, should it be there.")
 def export(
     app: App,
     /,
@@ -116,7 +116,7 @@ def _stored(app: App, params: dict[str, Any]) -> dict[str, Any]:
         found = ask(app, "get", params)
     except DaemonDownError:
         answers, home = offline(app)
-        click.echo("indexerd: no daemon runs; reading the session itself", err=True)
+        aside("indexerd: no daemon runs; reading the session itself")
         found = answers.get({key: one for key, one in params.items() if one is not None}, home)
     stored: dict[str, Any] = found
     return stored

@@ -6,18 +6,17 @@ Each generation stands one step to the right of the one before. `*` marks the se
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
 
-import click
-
-from indexerd.cli import render
+from indexerd.cli import declare, render
 from indexerd.cli.ask import project, read, show
-from indexerd.cli.streams import safe
-from indexerd.core.times import iso_ms
+from indexerd.cli.streams import aside, safe
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from indexerd.cli.main import App
+    from collections.abc import Iterator
+    from typing import Any
+
+    from indexerd.cli.app import App
 
 STEPS_MAX = 12  # to the right; what is deeper stays below one another
 _ROUND = ("├─ ", "└─ ", "│  ")
@@ -27,14 +26,15 @@ _WORDS = {"root": "", "fork": "fork", "resumed": "resumed", "subagent": "sub-age
 _HEADS = ("session", "agent", "active", "asks", "", "name")
 
 
-@click.command()
-@click.argument("ref")
-@click.pass_obj
+@declare.command()
+@declare.argument("ref")
 def family(app: App, ref: str) -> None:
     """Show the sessions that one came from, and all that came from them."""
     found = read(app, "family", {"ref": ref, "cwd": project()})
     if show(app, found):
         return
+    from indexerd.core.times import iso_ms
+
     members = found["members"]
     rows = (
         (
@@ -50,9 +50,9 @@ def family(app: App, ref: str) -> None:
     render.table(app, _HEADS, rows)
     if "missingParent" in found:
         named = render.exact(found["missingParent"])
-        click.echo(f"the session that this began in is not known: {named}", err=True)
+        aside(f"the session that this began in is not known: {named}")
     if found["more"]:
-        click.echo(f"{found['more']} more; the nearest are shown", err=True)
+        aside(f"{found['more']} more; the nearest are shown")
 
 
 def _told(one: dict[str, Any]) -> str:

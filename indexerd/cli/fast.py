@@ -19,7 +19,7 @@ from indexerd.sockets import socket_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
 TIMEOUT_SECONDS = 10.0
@@ -77,12 +77,7 @@ def _serve() -> int:
     """`run`: the daemon, with the errors of the full command line."""
     from indexerd.cli.serve import serve
 
-    try:
-        return serve()
-    except IndexerdError as bad:
-        return complain(bad, as_json=False)
-    except PermissionError as bad:
-        return complain(AccessError(f"{bad.filename}: {bad.strerror}"), as_json=False)
+    return ended(serve, as_json=False)
 
 
 def _version() -> int:
@@ -147,10 +142,9 @@ def _ask(name: str, words: list[str], options: dict[str, Any], *, as_json: bool)
 
 def _expand(words: list[str], options: dict[str, Any], *, inline: bool, as_json: bool) -> int:
     """`expand`: whatever happens, the prompt is as it was, and the exit code is 0."""
-    if options.get("cwd"):
-        options["cwd"] = os.path.abspath(options["cwd"])  # noqa: PTH100 - pathlib costs its import
     prompt = prompt_of(words[0] if words else "-")
-    params = {"text": prompt.decode("utf-8", "replace"), **here(), **options}
+    where = here(options.pop("cwd", ""))
+    params = {"text": prompt.decode("utf-8", "replace"), **where, **options}
     found, problem = NOTHING, None
     if b"@@" in prompt:
         try:
@@ -187,10 +181,10 @@ def prompt_of(word: str) -> bytes:
     return sys.stdin.buffer.read() if sys.stdin is not None else b""
 
 
-def here() -> dict[str, str]:
-    """The current directory, as a parameter."""
+def here(named: str = "") -> dict[str, str]:
+    """The directory that is named, or the current one, as a parameter."""
     try:
-        return {"cwd": os.getcwd()}  # noqa: PTH109 - pathlib costs its import
+        return {"cwd": os.path.abspath(named) if named else os.getcwd()}  # noqa: PTH100, PTH109 - pathlib costs its import
     except OSError:  # removed under our feet: all projects are meant
         return {}
 
@@ -244,6 +238,17 @@ def lines(found: dict[str, Any]) -> list[str]:
     else:
         rows = [(found["sessionId"], found["name"])]
     return ["\t".join(safe(cell) for cell in row) for row in rows]
+
+
+def ended(work: Callable[[], object], *, as_json: bool) -> int:
+    """Run a command; its exit code, or that of the error that it ended with."""
+    try:
+        code = work()
+    except IndexerdError as bad:
+        return complain(bad, as_json=as_json)
+    except PermissionError as bad:
+        return complain(AccessError(f"{bad.filename}: {bad.strerror}"), as_json=as_json)
+    return code if isinstance(code, int) else 0
 
 
 def complain(bad: IndexerdError, *, as_json: bool) -> int:

@@ -12,29 +12,31 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import click
-
+from indexerd.cli import declare
 from indexerd.cli.ask import show as show_json
 from indexerd.cli.ask import where
 from indexerd.cli.program import command
+from indexerd.cli.streams import aside, put, safe
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from indexerd.cli.app import App
 
 AGENTS = ("pi", "claude", "codex", "opencode")
 
 
-@click.command()
-@click.argument("agent", type=click.Choice(AGENTS))
-@click.option("--remove", is_flag=True, help="Take it out again; everything else stays.")
-@click.option("--force", is_flag=True, help="Also where a file of ours was edited.")
-@click.pass_context
-def integrate(ctx: click.Context, agent: str, remove: bool, force: bool) -> None:
+@declare.command()
+@declare.argument("agent", of=AGENTS)
+@declare.option("--remove", is_flag=True, help="Take it out again; everything else stays.")
+@declare.option("--force", is_flag=True, help="Also where a file of ours was edited.")
+def integrate(app: App, agent: str, remove: bool, force: bool) -> None:
     """Install into an agent: references, questions, context."""
     from importlib.util import find_spec
 
-    from indexerd.cli.streams import put, safe
     from indexerd.service.config import read_config
     from indexerd.service.installs import Host, install, uninstall
 
-    loaded = read_config(where(ctx.obj), os.environ)
+    loaded = read_config(where(app), os.environ)
     host = Host(
         env=os.environ,
         home=str(Path.home()),
@@ -45,10 +47,10 @@ def integrate(ctx: click.Context, agent: str, remove: bool, force: bool) -> None
     )
     done = (uninstall if remove else install)(agent, host)
     if loaded.problems:
-        click.echo("the configuration has problems: see `indexerd config check`", err=True)
-    if show_json(ctx.obj, done):
+        aside("the configuration has problems: see `indexerd config check`")
+    if show_json(app, done):
         return
     width = max((len(one["did"]) for one in done["changes"]), default=0)
     put(f"{one['did']:<{width}}  {safe(one['path'], 4096)}" for one in done["changes"])
     for note in done["notes"]:
-        click.echo(safe(note, 8192), err=True)
+        aside(safe(note, 8192))

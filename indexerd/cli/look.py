@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import re
-import time
-from typing import TYPE_CHECKING, Any
-
-import click
-
-from indexerd.cli import render
+from indexerd.cli import declare, render
 from indexerd.cli.ask import ask, project, read
 from indexerd.cli.ask import show as show_json
 from indexerd.cli.fast import lines
-from indexerd.cli.resume import typed
-from indexerd.cli.streams import put, safe
-from indexerd.core.times import iso, iso_ms
+from indexerd.cli.streams import aside, put, safe
 from indexerd.errors import UsageError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from indexerd.cli.main import App
+    from typing import Any
 
-_AGO = re.compile(r"(\d{1,6})([smhdw])")
+    from indexerd.cli.app import App
+
+    Facts = list[tuple[str, Any]]
+
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_DIGITS_MAX = 6  # of a number of hours or days
 SHOWN = 20  # paths of each kind; --json has them all
 
 
@@ -29,9 +26,13 @@ def since(text: str | None) -> str | None:
     """A moment: an ISO-8601 date or time, or how long ago (`90m`, `12h`, `7d`, `2w`)."""
     if text is None:
         return None
-    ago = _AGO.fullmatch(text)
-    if ago:
-        return iso(time.time() - int(ago[1]) * _SECONDS[ago[2]])
+    import time
+
+    from indexerd.core.times import iso, iso_ms
+
+    number, unit = text[:-1], text[-1:]
+    if number.isdecimal() and len(number) <= _DIGITS_MAX and unit in _SECONDS:
+        return iso(time.time() - int(number) * _SECONDS[unit])
     if not iso_ms(text):
         raise UsageError(
             f"not a time: {text}", hint="write 7d, 12h, 2026-11-01 or an ISO-8601 time"
@@ -39,8 +40,7 @@ def since(text: str | None) -> str | None:
     return text
 
 
-@click.command()
-@click.pass_obj
+@declare.command()
 def status(app: App) -> None:
     """Show the daemon, its watches, queue, budget and problems."""
     found = ask(app, "status", {})
@@ -67,16 +67,17 @@ def status(app: App) -> None:
         render.paragraph(f"{problem['cause']}\ncure: {problem['cure']}", indent="  ")
 
 
-@click.command("list")
-@click.option("--agent", help="Only this agent's sessions.")
-@click.option("--cwd", help="Only sessions of this directory and below.")
-@click.option("--all", "everywhere", is_flag=True, help="Of every project.")
-@click.option("--since", "after", help="Only those active since then (7d, 12h, 2026-11-01).")
-@click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
-@click.option("--cursor", help="Go on after an earlier page: its nextCursor.")
-@click.option("--archived", is_flag=True, help="Also archived ones, and those whose file is gone.")
-@click.option("--subagents", is_flag=True, help="Also sub-agents' sessions.")
-@click.pass_obj
+@declare.command("list")
+@declare.option("--agent", help="Only this agent's sessions.")
+@declare.option("--cwd", help="Only sessions of this directory and below.")
+@declare.option("--all", "everywhere", is_flag=True, help="Of every project.")
+@declare.option("--since", "after", help="Only those active since then (7d, 12h, 2026-11-01).")
+@declare.option("--limit", of=range(1, 501), default=50, show_default=True)
+@declare.option("--cursor", help="Go on after an earlier page: its nextCursor.")
+@declare.option(
+    "--archived", is_flag=True, help="Also archived ones, and those whose file is gone."
+)
+@declare.option("--subagents", is_flag=True, help="Also sub-agents' sessions.")
 def list_(app: App, /, **options: Any) -> None:
     """List sessions, newest first: of the current project, unless --all."""
     everywhere = options["everywhere"] and not options["cwd"]
@@ -106,9 +107,9 @@ def list_(app: App, /, **options: Any) -> None:
     render.table(app, ("session", "active", "agent", "asks", "name", "directory"), rows)
     if not rows:
         here = "" if everywhere else " here; --all lists every project's"
-        click.echo(f"no sessions{here}", err=True)
+        aside(f"no sessions{here}")
     if "nextCursor" in found:
-        click.echo(f"there are more; the next: --cursor {found['nextCursor']}", err=True)
+        aside(f"there are more; the next: --cursor {found['nextCursor']}")
 
 
 def _mark(row: dict[str, Any]) -> str:
@@ -118,15 +119,14 @@ def _mark(row: dict[str, Any]) -> str:
     return f"({', '.join(marks)}) " if marks else ""
 
 
-@click.command()
-@click.argument("ref")
-@click.option(
+@declare.command()
+@declare.argument("ref")
+@declare.option(
     "--as-sent",
     is_flag=True,
     help="The exact redacted prompt that would leave. Control "
     "characters are shown; with --json they are as they would be sent.",
 )
-@click.pass_obj
 def show(app: App, ref: str, as_sent: bool) -> None:
     """Show one session: metadata and facts."""
     if as_sent:
@@ -146,9 +146,6 @@ def show(app: App, ref: str, as_sent: bool) -> None:
     if meta:
         put([""])
         render.paragraph(meta["summary"])
-
-
-Facts = list[tuple[str, Any]]
 
 
 def _place(row: dict[str, Any]) -> Facts:
@@ -191,8 +188,17 @@ def _ties(row: dict[str, Any], meta: dict[str, Any] | None) -> Facts:
     return [
         ("named by", (meta or {}).get("model") or row["nameSource"]),
         ("parent", render.exact("  ".join(one for one in parent if one))),
-        ("resume", "" if row["gone"] else typed(row["resume"] or "")),
+        ("resume", "" if row["gone"] else _typed(row["resume"] or "")),
     ]
+
+
+def _typed(command: str) -> str:
+    """A command as it may be pasted; hardly one needs what that takes."""
+    if command.isprintable():
+        return command
+    from indexerd.cli.resume import typed
+
+    return typed(command)
 
 
 def _tokens(tokens: dict[str, int]) -> str:
@@ -217,11 +223,10 @@ def _span(seconds: int) -> str:
     return f"{minutes} min" if minutes else f"{seconds} s"
 
 
-@click.command()
-@click.argument("ref")
-@click.option("--cwd", help="Look in this project first.")
-@click.option("--all", "everywhere", is_flag=True, help="Look in every project at once.")
-@click.pass_obj
+@declare.command()
+@declare.argument("ref")
+@declare.option("--cwd", help="Look in this project first.")
+@declare.option("--all", "everywhere", is_flag=True, help="Look in every project at once.")
 def resolve(app: App, ref: str, cwd: str | None, everywhere: bool) -> None:
     """Say which session a reference means: id, prefix, name, or something like it."""
     scope = "all" if everywhere else "project"
@@ -230,11 +235,10 @@ def resolve(app: App, ref: str, cwd: str | None, everywhere: bool) -> None:
         put(lines(found))
 
 
-@click.command()
-@click.argument("prefix", default="")
-@click.option("--cwd", help="This project's sessions first.")
-@click.option("--limit", type=click.IntRange(1, 500), default=20, show_default=True)
-@click.pass_obj
+@declare.command()
+@declare.argument("prefix", default="")
+@declare.option("--cwd", help="This project's sessions first.")
+@declare.option("--limit", of=range(1, 501), default=20, show_default=True)
 def complete(app: App, prefix: str, cwd: str | None, limit: int) -> None:
     """List candidates for `@@`, newest first."""
     params = {"prefix": prefix, "cwd": project(cwd), "limit": limit}
@@ -243,13 +247,12 @@ def complete(app: App, prefix: str, cwd: str | None, limit: int) -> None:
         put(lines(found))
 
 
-@click.command()
-@click.argument("query")
-@click.option("--agent", help="Only this agent's sessions.")
-@click.option("--cwd", help="Only sessions of this directory and below.")
-@click.option("--since", "after", help="Only those active since then (7d, 12h, 2026-11-01).")
-@click.option("--limit", type=click.IntRange(1, 500), default=20, show_default=True)
-@click.pass_obj
+@declare.command()
+@declare.argument("query")
+@declare.option("--agent", help="Only this agent's sessions.")
+@declare.option("--cwd", help="Only sessions of this directory and below.")
+@declare.option("--since", "after", help="Only those active since then (7d, 12h, 2026-11-01).")
+@declare.option("--limit", of=range(1, 501), default=20, show_default=True)
 def search(
     app: App, /, *, query: str, agent: str | None, cwd: str | None, after: str | None, limit: int
 ) -> None:
@@ -268,6 +271,6 @@ def search(
         render.heading(app, hit["name"], f"  {hit['sessionId']}")
         render.paragraph(f"{hit['field']}: {hit['snippet']}", indent="  ")
     for warning in found.get("warnings", ()):
-        click.echo(f"indexerd: {safe(warning)}", err=True)
+        aside(f"indexerd: {safe(warning)}")
     if not found["hits"]:
-        click.echo("nothing found", err=True)
+        aside("nothing found")

@@ -8,27 +8,28 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from typing import TYPE_CHECKING
+import sys
 
-import click
-
+from indexerd.cli import declare
+from indexerd.cli.loading import Loading
 from indexerd.cli.program import command
+from indexerd.cli.streams import aside
 from indexerd.errors import IndexerdError
 from indexerd.paths import places
 from indexerd.surfaces.mcp_hosts import HOSTS, carried, snippet
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from indexerd.cli.main import App
+    from indexerd.cli.app import App
 
 
-@click.command()
-@click.option(
+@declare.command()
+@declare.option(
     "--print-config",
     "host",
-    type=click.Choice(HOSTS),
+    of=HOSTS,
     help="Print what this host's configuration needs, and end.",
 )
-@click.pass_obj
 def mcp(app: App, host: str | None) -> None:
     """Serve coding agents by the Model Context Protocol, on stdin and stdout."""
     from indexerd.cli.ask import project
@@ -42,8 +43,9 @@ def mcp(app: App, host: str | None) -> None:
             hint="install it with indexerd: `uv tool install 'indexerd[mcp]'`, or"
             " `pip install 'indexerd[mcp]'`",
         )
-    from indexerd.surfaces.mcp import serve
-    from indexerd.surfaces.mcp_daemon import Desk
+    with Loading():
+        from indexerd.surfaces.mcp import serve
+        from indexerd.surfaces.mcp_daemon import Desk
 
     serve(Desk(places(config=app.config), os.environ, cwd=project()))
 
@@ -51,5 +53,5 @@ def mcp(app: App, host: str | None) -> None:
 def _print(app: App, host: str) -> None:
     config = ["--config", os.path.abspath(app.config)] if app.config else []  # noqa: PTH100 - keeps no `..`
     found = snippet(host, [*command(), *config, "mcp"], carried(os.environ))
-    click.echo(f"# {found.where}:", err=True)
-    click.echo(found.text, nl=False)
+    aside(f"# {found.where}:")
+    sys.stdout.write(found.text)

@@ -8,30 +8,29 @@ is still there, or was not there, the session is forgotten, and the exit code is
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
 
-import click
-
-from indexerd.cli import render
+from indexerd.cli import declare, render
 from indexerd.cli.ask import ask, project, show
-from indexerd.cli.streams import put, safe
+from indexerd.cli.streams import aside, put, safe
 from indexerd.errors import UsageError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from indexerd.cli.main import App
+    from typing import Any
+
+    from indexerd.cli.app import App
 
 
-@click.command()
-@click.argument("ref")
-@click.option("--yes", is_flag=True, help="Without asking.")
-@click.option(
+@declare.command()
+@declare.argument("ref")
+@declare.option("--yes", is_flag=True, help="Without asking.")
+@declare.option(
     "--transcript",
     is_flag=True,
     help="The agent's own session file, too. It cannot be brought back.",
 )
-@click.option("--undo", is_flag=True, help="Read a purged session again; REF is its whole id.")
-@click.pass_obj
-def purge(app: App, /, *, ref: str, yes: bool, transcript: bool, undo: bool) -> None:
+@declare.option("--undo", is_flag=True, help="Read a purged session again; REF is its whole id.")
+def purge(app: App, /, *, ref: str, yes: bool, transcript: bool, undo: bool) -> int:
     """Forget a session: remove what indexerd holds of it, and do not read it again.
 
     The agent's own file stays as it is, unless you say --transcript.
@@ -43,39 +42,41 @@ def purge(app: App, /, *, ref: str, yes: bool, transcript: bool, undo: bool) -> 
         found = ask(app, "purge", {**params, "undo": True})
         if not show(app, found):
             put([f"{safe(found['sessionId'])} is read again"])
-        return
+        return 0
     params["transcript"] = transcript
     planned = ask(app, "purge", {**params, "dryRun": True})
-    if not yes:
-        _confirm(planned, transcript=transcript)
+    if not yes and not _confirmed(planned, transcript=transcript):
+        aside("nothing was removed")
+        return 1
     # By its id: the word may mean another session by now.
     found = ask(app, "purge", {**params, "ref": planned["sessionId"]})
     if not show(app, found):
         put([render.exact(path) for path in found["removed"]])
-        click.echo(f"forgotten: {safe(found['sessionId'])}", err=True)
+        aside(f"forgotten: {safe(found['sessionId'])}")
     kept = found.get("notRemoved", ())
     for one in kept:
-        click.echo(f"not removed: {render.exact(one['path'])}: {safe(one['reason'])}", err=True)
+        aside(f"not removed: {render.exact(one['path'])}: {safe(one['reason'])}")
     if kept:
-        raise click.exceptions.Exit(1)
+        return 1
+    return 0
 
 
-def _confirm(planned: dict[str, Any], *, transcript: bool) -> None:
-    """Show what will be removed, and have a person agree to it."""
+def _confirmed(planned: dict[str, Any], *, transcript: bool) -> bool:
+    """Show what will be removed, and ask; says whether a person agrees to it."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError(
             "nothing was removed: there is nobody to ask",
             hint="say --yes, if you are sure",
         )
     name = planned["name"] or planned["sessionId"]
-    click.echo(f"{safe(name)}  {safe(planned['sessionId'])}", err=True)
+    aside(f"{safe(name)}  {safe(planned['sessionId'])}")
     for path in planned["files"]:
-        click.echo(f"  {render.exact(path)}", err=True)
+        aside(f"  {render.exact(path)}")
     if not planned["files"]:
-        click.echo("  (no files; what is kept for searching goes)", err=True)
+        aside("  (no files; what is kept for searching goes)")
     questions = ["Forget this session?"]
     if transcript:
         questions.append("Remove the agent's own file, too? It cannot be brought back.")
-    if not all(click.confirm(one, err=True) for one in questions):
-        click.echo("nothing was removed", err=True)
-        raise click.exceptions.Exit(1)
+    import click
+
+    return all(click.confirm(one, err=True) for one in questions)

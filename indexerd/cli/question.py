@@ -9,30 +9,29 @@ The answer is somebody else's text: it is indented, and what stands at the margi
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
 
-import click
-
-from indexerd.cli import render
+from indexerd.cli import declare, render
 from indexerd.cli.ask import ask as ask_daemon
 from indexerd.cli.ask import offline, project, where
 from indexerd.cli.ask import show as show_json
-from indexerd.cli.streams import put, safe
+from indexerd.cli.streams import aside, put, safe
 from indexerd.errors import DaemonDownError, UsageError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from indexerd.cli.main import App
-    from indexerd.settings import Settings
+    from typing import Any
 
+    from indexerd.cli.app import App
+
+_SECONDS = 30.0  # where a daemon does not say how long it takes at most
 SPARE_SECONDS = 5.0  # beyond what the daemon gives a question
 EXCERPT_SHOWN = 300
 
 
-@click.command()
-@click.argument("ref")
-@click.argument("question", nargs=-1, required=True)
-@click.option("--leaf", metavar="ID", help="As seen from another entry.")
-@click.pass_obj
+@declare.command()
+@declare.argument("ref")
+@declare.argument("question", nargs=-1, required=True)
+@declare.option("--leaf", metavar="ID", help="As seen from another entry.")
 def ask(app: App, ref: str, question: tuple[str, ...], leaf: str | None) -> None:
     """Ask one past session a question."""
     if leaf == "":
@@ -62,29 +61,29 @@ def _citation(one: dict[str, Any]) -> str:
 
 def _answered(app: App, ref: str, question: str, leaf: str | None) -> Any:
     params = {"session": ref, "question": question, "leaf": leaf, "cwd": project()}
-    settings = _settings(app)
-    seconds = settings.query.timeout_seconds + SPARE_SECONDS
     try:
-        return ask_daemon(app, "query_session", params, seconds=seconds)
+        return ask_daemon(app, "query_session", params, seconds=_patience(app))
     except DaemonDownError:
-        return _alone(app, ref, question, leaf, settings)
+        return _alone(app, ref, question, leaf)
 
 
-def _settings(app: App) -> Settings:
-    from indexerd.service.config import read_config
+def _patience(app: App) -> float:
+    """How many seconds an answer may take: what the daemon itself gives it, and a little."""
+    said = ask_daemon(app, "hello", {}).get("settings") or {}
+    return float(said.get("queryTimeoutSeconds") or _SECONDS) + SPARE_SECONDS
 
-    return read_config(where(app), os.environ).settings
 
-
-def _alone(app: App, ref: str, question: str, leaf: str | None, settings: Settings) -> Any:
+def _alone(app: App, ref: str, question: str, leaf: str | None) -> Any:
     from pathlib import Path
 
     from indexerd.service.ask_alone import answer_alone
+    from indexerd.service.config import read_config
     from indexerd.service.preview import alone
 
+    settings = read_config(where(app), os.environ).settings
     answers, _ = offline(app)
     note = "no daemon runs; looking through the session itself, without a language model"
-    click.echo(f"indexerd: {note}", err=True)
+    aside(f"indexerd: {note}")
     row = answers.row(ref, cwd=project())
     with alone(row, settings, os.environ, Path.home()) as library:
         return answer_alone(library, row, question, settings, leaf=leaf)

@@ -1,4 +1,4 @@
-r"""Tables and facts for people. rich is imported only for a terminal; pipes get plain columns.
+r"""Tables and facts for people: on a terminal they fit it; pipes get plain columns.
 
 What is printed here is other people's words: nothing of it reaches the terminal as it is. Names
 lose what could act on it; paths, commands and prompts, which must stay true, show it as `\x1b`.
@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import os
 import sys
-import textwrap
 import time
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
-
-import click
 
 from indexerd.cli.streams import put, safe
-from indexerd.core.clean import clean_text, escape_path
-from indexerd.core.times import iso_ms
-from indexerd.paths import within
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from indexerd.cli.main import App
+    from collections.abc import Iterable, Sequence
+    from typing import Any
 
+    from indexerd.cli.app import App
+
+_BOLD, _DIM, _YELLOW, _RESET = "\x1b[1m", "\x1b[2m", "\x1b[33m", "\x1b[0m"
 _UNITS = ((86_400 * 365, "y"), (86_400, "d"), (3600, "h"), (60, "m"))
 _NARROW = 12  # columns up to this width are never cut: the wide ones share the rest
 _ID = 14  # columns for a session's id where space is short: its beginning is reference enough
@@ -50,26 +47,24 @@ def table(app: App, headers: Sequence[str], rows: Iterable[Sequence[str]]) -> No
     if not aligned(app):
         put("\t".join(row) for row in cells)
         return
-    from rich.cells import cell_len
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    from indexerd.cli.columns import GAP, cut, fitted, padded, space, width_of
 
-    colours = coloured(app)
-    console = Console(
-        color_system="standard" if colours else None, force_terminal=colours, highlight=False
-    )
-    widths = [max(map(cell_len, column)) for column in zip(headers, *cells, strict=True)]
-    tight = sum(widths) + 2 * len(widths) > console.width
-    grid = Table(box=None, header_style="dim", pad_edge=False)
-    kept = _kept(dict(zip(headers, widths, strict=True)), console.width)
-    for at in kept:
-        short = _ID if tight and headers[at] == "session" else None
-        whole = bool(short) or widths[at] <= _NARROW or headers[at] == "leaf"
-        grid.add_column(headers[at], no_wrap=whole, max_width=short)
-    for row in cells:
-        grid.add_row(*(Text(row[at], no_wrap=True, overflow="ellipsis") for at in kept))
-    console.print(grid)
+    width = space()
+    widths = [max(map(width_of, column)) for column in zip(headers, *cells, strict=True)]
+    tight = sum(widths) + len(GAP) * len(widths) > width
+    kept = _kept(dict(zip(headers, widths, strict=True)), width)
+    whole = {n for n, at in enumerate(kept) if widths[at] <= _NARROW or headers[at] == "leaf"}
+    if tight and "session" in headers:
+        at = headers.index("session")
+        widths[at] = min(widths[at], _ID)
+        whole |= {kept.index(at)}
+    sizes = fitted([widths[at] for at in kept], whole, width)
+    lines = [
+        GAP.join(padded(cut(row[at], size), size) for at, size in zip(kept, sizes, strict=True))
+        for row in (headers, *cells)
+    ]
+    head, *rest = (line.rstrip() for line in lines)
+    put([_styled(head, _DIM) if coloured(app) else head, *rest])
 
 
 def _kept(widths: dict[str, int], space: int) -> list[int]:
@@ -89,8 +84,22 @@ def _kept(widths: dict[str, int], space: int) -> list[int]:
 
 def heading(app: App, name: str, more: str = "") -> None:
     """Print a name that stands out, and what belongs beside it."""
-    text = click.style(safe(name), bold=True) if coloured(app) else safe(name)
+    text = _styled(safe(name), _BOLD) if coloured(app) else safe(name)
     put([text + more])
+
+
+def yellow(text: str) -> str:
+    """A text in that colour, for a line that `plain` may be asked about."""
+    return _styled(text, _YELLOW)
+
+
+def plain(line: str) -> str:
+    """A line without the colours that it was given here."""
+    return line.replace(_YELLOW, "").replace(_BOLD, "").replace(_RESET, "")
+
+
+def _styled(text: str, how: str) -> str:
+    return f"{how}{text}{_RESET}"
 
 
 def facts(pairs: Iterable[tuple[str, Any]]) -> None:
@@ -102,26 +111,33 @@ def facts(pairs: Iterable[tuple[str, Any]]) -> None:
 
 def paragraph(text: str, indent: str = "") -> None:
     """Print text of somebody else's making: without escape sequences."""
-    put([textwrap.indent(clean_text(text, 20_000), indent)])
+    from indexerd.core.clean import clean_text
+
+    lines = clean_text(text, 20_000).split("\n")
+    put(indent + line if line.strip() else line for line in lines)
 
 
 def exact(text: str) -> str:
     """Text that must stay true: what could act on a terminal is shown; lines and tabs stay."""
     if text.isprintable():
         return text
+    from indexerd.core.clean import escape_path
+
     return "\n".join("\t".join(map(escape_path, line.split("\t"))) for line in text.split("\n"))
 
 
 def place(app: App, path: str) -> str:
     """A directory for a list: on a terminal with `~` for the user's home, else as it is."""
     home = os.environ.get("HOME", "").rstrip("/")
-    if home and aligned(app) and within(path, home):
+    if home and aligned(app) and f"{path}/".startswith(f"{home}/"):
         path = "~" + path[len(home) :]
     return exact(path)
 
 
 def age(iso: str) -> str:
     """How long ago, in one unit."""
+    from indexerd.core.times import iso_ms
+
     seconds = max(0.0, time.time() - iso_ms(iso) / 1000)
     for size, unit in _UNITS:
         if seconds >= size:

@@ -13,34 +13,33 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
-import signal
 import sys
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
 
-import click
-
-from indexerd.cli import render
+from indexerd.cli import declare, render
 from indexerd.cli.ask import project, read
 from indexerd.cli.ask import show as show_json
-from indexerd.cli.streams import put, safe
+from indexerd.cli.streams import aside, put, safe
 from indexerd.core.clean import escape_path
 from indexerd.errors import AccessError, NotFoundError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from indexerd.cli.main import App
+    from typing import Any, NoReturn
+
+    from indexerd.cli.app import App
 
 _ASCII, _PLANE = 0x7F, 0xFFFF
 _SHELL = "/bin/sh"
 
 
-@dataclass(frozen=True, slots=True)
 class Opening:
     """A resume command without its shell. `directory` is "" where the command names none."""
 
-    directory: str
-    argv: tuple[str, ...]
+    __slots__ = ("argv", "directory")
+
+    def __init__(self, directory: str, argv: tuple[str, ...]) -> None:
+        self.directory = directory
+        self.argv = argv
 
 
 def opening_of(command: str) -> Opening | None:
@@ -88,10 +87,9 @@ def _escaped(char: str) -> str:
     return f"\\u{point:04x}" if point <= _PLANE else f"\\U{point:08x}"
 
 
-@click.command()
-@click.argument("ref")
-@click.option("--exec", "run", is_flag=True, help="Run it, in the session's directory.")
-@click.pass_obj
+@declare.command()
+@declare.argument("ref")
+@declare.option("--exec", "run", is_flag=True, help="Run it, in the session's directory.")
 def resume(app: App, ref: str, *, run: bool) -> None:
     """Print the command that opens a session again, of its own agent; --exec runs it."""
     row = read(app, "get", {"ref": ref, "cwd": project()})["session"]
@@ -102,11 +100,10 @@ def resume(app: App, ref: str, *, run: bool) -> None:
         put([typed(command)])
 
 
-@click.command("continue-recent")
-@click.option("--cwd", help="Of this directory and below, not the current one.")
-@click.option("--agent", help="Only this agent's sessions.")
-@click.option("--exec", "run", is_flag=True, help="Run it, in the session's directory.")
-@click.pass_obj
+@declare.command("continue-recent")
+@declare.option("--cwd", help="Of this directory and below, not the current one.")
+@declare.option("--agent", help="Only this agent's sessions.")
+@declare.option("--exec", "run", is_flag=True, help="Run it, in the session's directory.")
 def continue_recent(app: App, cwd: str | None, agent: str | None, *, run: bool) -> None:
     """Print the newest session of a project, and the command that opens it again."""
     here = project(cwd)
@@ -141,10 +138,12 @@ def _command(row: dict[str, Any]) -> str:
 
 def _become(command: str, row: dict[str, Any]) -> NoReturn:
     """Turn this process into the agent. Errors of the tree where that cannot be."""
-    click.echo(f"indexerd: resuming {safe(row['name'])}", err=True)
+    aside(f"indexerd: resuming {safe(row['name'])}")
     opening = opening_of(command) or _shells(command, row)
     if opening.directory:
         _enter(opening)
+    import shutil
+
     program = row["agent"] if opening.argv[0] == _SHELL else opening.argv[0]
     if shutil.which(program) is None:
         raise NotFoundError(
@@ -174,6 +173,8 @@ def _enter(opening: Opening) -> None:
 
 
 def _replace(argv: tuple[str, ...]) -> NoReturn:
+    import signal
+
     sys.stdout.flush()
     sys.stderr.flush()
     # Python has it ignored, which the agent would inherit: its own pipes would not end it.

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING
-
-import click
-
-from indexerd.cli import render
+from indexerd.cli import declare, render
 from indexerd.cli.ask import show
 from indexerd.cli.serve import made, serve
+from indexerd.cli.streams import aside
 from indexerd.errors import ConfigError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from indexerd.cli.main import App
+    from indexerd.cli.app import App
     from indexerd.service.once import Report
 
 
-@click.command()
-@click.option("--once", is_flag=True, help="Scan, index what is due, and end.")
-@click.pass_obj
+@declare.command()
+@declare.option("--once", is_flag=True, help="Scan, index what is due, and end.")
 def run(app: App, once: bool) -> int:
     """Run the daemon in the foreground; --once for a single pass."""
     if not once:
         return serve(app.config)
     daemon, loaded = made(app.config, once=True)
+    import asyncio
+
     report = asyncio.run(daemon.once())
     if loaded.problems:
         raise ConfigError(loaded.problems)
@@ -39,8 +37,7 @@ def _print(app: App, report: Report) -> None:
     rows += [(session_id, "digested", "") for session_id in report.digested]
     rows += [(session_id, "failed", kind) for session_id, kind, _ in report.failed]
     render.table(app, ("session", "", "model or reason"), rows)
-    click.echo(
+    aside(
         f"{report.sessions} sessions, {len(report.indexed)} indexed, "
-        f"{report.skipped} not due, {len(report.failed)} failed",
-        err=True,
+        f"{report.skipped} not due, {len(report.failed)} failed"
     )

@@ -1,20 +1,18 @@
 """The daemon in the foreground, without the rest of the command line: it starts where this does.
 
 In: the configuration file to use, or none. Out: an exit code; errors of ours are raised. A service
-manager's `indexerd run` comes here at once, without click; every other form by `cli/run.py`. What
-is loaded here stays loaded: the collector of garbage does not look at it while it comes, nor ever
-after.
+manager's `indexerd run` comes here at once, without click; every other form by `cli/run.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from indexerd.cli.loading import Loading
 from indexerd.errors import IndexerdError, WriteError
 
 if TYPE_CHECKING:
@@ -26,13 +24,9 @@ if TYPE_CHECKING:
 
 def serve(config: str | None = None) -> int:
     """Run the daemon until a signal; returns its exit code, or raises an error of the tree."""
-    gc.disable()
-    try:
+    with Loading():
         daemon, _ = made(config, once=False)
         from indexerd.surfaces.unix import UnixServer  # noqa: F401 - loaded with the rest
-    finally:
-        gc.freeze()
-        gc.enable()
     return asyncio.run(daemon.serve(_server))
 
 

@@ -22,7 +22,7 @@ from indexerd.cli.ask import where
 from indexerd.errors import DaemonDownError, UsageError
 
 if TYPE_CHECKING:
-    from indexerd.cli.main import App
+    from indexerd.cli.app import App
     from indexerd.io.units import Host, Outcome
 
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
 
-import click
-
-from indexerd.cli import render
+from indexerd.cli import declare, render
 from indexerd.cli.ask import ask, offline, project, show, where
+from indexerd.cli.streams import aside
 from indexerd.errors import DaemonDownError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from indexerd.cli.main import App
+    from collections.abc import Iterator
+    from typing import Any
+
+    from indexerd.cli.app import App
 
 _SOURCES = {"settings": "as configured", "agent": "by its agent", "list": "as listed"}
 _SPENT = {
@@ -25,9 +26,8 @@ _SPENT = {
 _SECONDS = ((3600, "h"), (60, "min"), (1, "s"))
 
 
-@click.command()
-@click.argument("ref")
-@click.pass_obj
+@declare.command()
+@declare.argument("ref")
 def stats(app: App, ref: str) -> None:
     """Show how full a session's context is, and what the session came to so far."""
     params = {"ref": ref, "cwd": project()}
@@ -50,7 +50,7 @@ def _alone(app: App, params: dict[str, Any]) -> dict[str, Any]:
     from indexerd.service.views import ask_library
 
     answers, _ = offline(app)
-    click.echo("indexerd: no daemon runs; reading the session itself", err=True)
+    aside("indexerd: no daemon runs; reading the session itself")
     row = answers.row(params["ref"], cwd=params["cwd"])
     settings = read_config(where(app), os.environ).settings
     with alone(row, settings, os.environ, Path.home()) as library:
@@ -81,7 +81,7 @@ def _context(found: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def _totals(totals: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """The sums."""
-    from indexerd.llm.prices import format_usd
+    from indexerd.core.usd import format_usd
 
     yield "messages", f"{totals['messages']:,}, {totals['userMessages']:,} of a human"
     yield "entries", f"{totals['entries']:,}"

@@ -72,15 +72,28 @@ def put(lines: Iterable[str]) -> None:
     sys.stdout.flush()
 
 
+def aside(text: str) -> None:
+    """Say a line on stderr: what is not the answer."""
+    sys.stderr.write(f"{text}\n")
+
+
 def json_text(value: Any) -> str:
     """One line of JSON: the same value, harmless to look at, and within the stream's encoding."""
-    import json
+    from indexerd.client import spelled
 
     narrow = (sys.stdout.encoding or "").lower() not in _UTF8
-    text = json.dumps(value, ensure_ascii=narrow)
+    text = spelled(value, narrow=narrow)
     if text.isprintable():
         return text
-    return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
+    odd = (char for char in set(text) if not char.isprintable())
+    return text.translate({ord(char): _escaped(char) for char in odd})
+
+
+def _escaped(char: str) -> str:
+    """A character in a string of JSON, as the escape that it need not be (DEL), or must be."""
+    from indexerd.client import dumps
+
+    return f"\\u{ord(char):04x}" if char <= "\uffff" else dumps(char)[1:-1]
 
 
 def safe(text: object, limit: int = 400) -> str:

@@ -10,22 +10,21 @@ where a conversation parts does it move to the right. `*` marks the way to the l
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
 
-import click
-
-from indexerd.cli import render
+from indexerd.cli import declare, render
 from indexerd.cli.ask import ask as ask_daemon
 from indexerd.cli.ask import offline, project, where
 from indexerd.cli.ask import show as show_json
-from indexerd.cli.streams import put, safe
+from indexerd.cli.streams import aside, put, safe
 from indexerd.errors import DaemonDownError, UsageError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from indexerd.cli.main import App
+    from collections.abc import Iterable, Iterator
+    from typing import Any
+
+    from indexerd.cli.app import App
 
 FILTERS = ("default", "no-tools", "user-only", "labeled-only", "all")
 TEXT_SHOWN = 200
@@ -42,7 +41,7 @@ def look(app: App, method: str, params: dict[str, Any]) -> Any:
         return ask_daemon(app, method, params)
     except DaemonDownError:
         answers, _ = offline(app)
-        click.echo("indexerd: no daemon runs; reading the session itself", err=True)
+        aside("indexerd: no daemon runs; reading the session itself")
         row = answers.row(params["ref"], cwd=params.get("cwd"))
         given = {key: value for key, value in params.items() if value is not None}
         return _alone(app, method, row, given)
@@ -62,18 +61,17 @@ def _alone(app: App, method: str, row: dict[str, Any], params: dict[str, Any]) -
         return ask_library(library, row["sessionId"], VIEWS[method], params)
 
 
-@click.command()
-@click.argument("ref")
-@click.option(
+@declare.command()
+@declare.argument("ref")
+@declare.option(
     "--filter",
     "mode",
-    type=click.Choice(FILTERS),
+    of=FILTERS,
     help="Which entries: default hides settings and answers that only call tools; with --json "
     "all is the default.",
 )
-@click.option("--search", metavar="WORDS", help="Only entries that have all these words.")
-@click.option("--leaf", metavar="ID", help="As seen from another entry.")
-@click.pass_obj
+@declare.option("--search", metavar="WORDS", help="Only entries that have all these words.")
+@declare.option("--leaf", metavar="ID", help="As seen from another entry.")
 def tree(app: App, /, *, ref: str, mode: str | None, search: str | None, leaf: str | None) -> None:
     """Show a session's tree: every branch, with labels; `*` marks the current path."""
     chosen = mode or (None if app.json else "default")
@@ -88,9 +86,9 @@ def tree(app: App, /, *, ref: str, mode: str | None, search: str | None, leaf: s
     )
     _columns(app, rows)
     for warning in found.get("warnings", ()):
-        click.echo(f"indexerd: {safe(warning)}", err=True)
+        aside(f"indexerd: {safe(warning)}")
     if not shown:
-        click.echo("no entries", err=True)
+        aside("no entries")
 
 
 def _drawn(nodes: list[dict[str, Any]]) -> Iterator[str]:
@@ -132,7 +130,7 @@ def _told(app: App, node: dict[str, Any], leaf: str | None) -> str:
     mark = ">" if node["id"] == leaf else "*" if node["active"] else " "
     label = f"[{safe(node['label'])}] " if node.get("label") else ""
     if label and render.coloured(app):
-        label = click.style(label, fg="yellow")
+        label = render.yellow(label)
     who = f"{safe(node['role'])}:" if node.get("role") else f"[{safe(node['type'])}]"
     return f"{mark} {label}{who} {safe(node['text'], TEXT_SHOWN)}".rstrip()
 
@@ -143,23 +141,14 @@ def _columns(app: App, rows: Iterable[tuple[str, str, str]]) -> None:
     if not render.aligned(app):
         put("\t".join(row) for row in cells)
         return
-    from rich.cells import cell_len
+    from indexerd.cli.columns import cut, padded, space, width_of
 
-    ids = max((cell_len(row[0]) for row in cells), default=0)
+    ids = max((width_of(row[0]) for row in cells), default=0)
     ages = max((len(row[1]) for row in cells), default=0)
-    width = shutil.get_terminal_size().columns
-    lines = (
-        f"{entry_id}{' ' * (ids - cell_len(entry_id))}  {age:>{ages}}  {text}"
-        for entry_id, age, text in cells
-    )
-    put(line if cell_len(click.unstyle(line)) <= width else _cut(line, width) for line in lines)
-
-
-def _cut(line: str, width: int) -> str:
-    """A line of so many columns; colours go with its end."""
-    from rich.cells import set_cell_size
-
-    return set_cell_size(click.unstyle(line), width - 1).rstrip() + ("…" if _utf8() else "~")
+    width = space()
+    lines = (f"{padded(entry_id, ids)}  {age:>{ages}}  {text}" for entry_id, age, text in cells)
+    bare = ((line, render.plain(line)) for line in lines)  # colours go with a line's end
+    put(line if width_of(plain) <= width else cut(plain, width) for line, plain in bare)
 
 
 def _utf8() -> bool:
@@ -172,9 +161,8 @@ def _age(timestamp: str) -> str:
     return render.age(timestamp) if iso_ms(timestamp) else ""
 
 
-@click.command()
-@click.argument("ref")
-@click.pass_obj
+@declare.command()
+@declare.argument("ref")
 def branches(app: App, ref: str) -> None:
     """List the branches of a session, by their last entries."""
     found = look(app, "branches", {"ref": ref, "cwd": project()})
@@ -195,13 +183,12 @@ def branches(app: App, ref: str) -> None:
     heads = ("leaf", "current", "entries", "asks", "active", "parts at", "gist")
     render.table(app, heads, rows)
     if not rows:
-        click.echo("no entries", err=True)
+        aside("no entries")
 
 
-@click.command()
-@click.argument("ref")
-@click.option("--leaf", metavar="ID", help="The path to another entry than the current one.")
-@click.pass_obj
+@declare.command()
+@declare.argument("ref")
+@declare.option("--leaf", metavar="ID", help="The path to another entry than the current one.")
 def path(app: App, ref: str, leaf: str | None) -> None:
     """List the entries from the root to the leaf."""
     found = look(app, "path", {"ref": ref, "cwd": project(), "leaf": leaf})
@@ -212,21 +199,20 @@ def path(app: App, ref: str, leaf: str | None) -> None:
     rows = ((entry["id"], _age(entry["timestamp"]), _told(app, entry, None)) for entry in told)
     _columns(app, ((entry_id, age, text.strip()) for entry_id, age, text in rows))
     if not shown:
-        click.echo("no entries", err=True)
+        aside("no entries")
 
 
-@click.command()
-@click.argument("ref")
-@click.option("--leaf", metavar="ID", help="As it was, or would be, at another entry.")
-@click.option(
+@declare.command()
+@declare.argument("ref")
+@declare.option("--leaf", metavar="ID", help="As it was, or would be, at another entry.")
+@declare.option(
     "--transform",
     "transforms",
     metavar="JSON",
     multiple=True,
     help='A rule for this output alone, such as {"rule": "prune", "protectTurns": 2}; repeatable.',
 )
-@click.option("--serialized", is_flag=True, help="As one text, the way pi gives it to a model.")
-@click.pass_obj
+@declare.option("--serialized", is_flag=True, help="As one text, the way pi gives it to a model.")
 def context(
     app: App, /, *, ref: str, leaf: str | None, transforms: tuple[str, ...], serialized: bool
 ) -> None:
@@ -264,11 +250,10 @@ def _rule(text: str) -> Any:
         raise UsageError("--transform takes a JSON object", hint=hint) from None
 
 
-@click.command()
-@click.argument("ref")
-@click.argument("leaf")
-@click.option("-o", "--output", metavar="FILE", help="Write it there, not beside the session.")
-@click.pass_obj
+@declare.command()
+@declare.argument("ref")
+@declare.argument("leaf")
+@declare.option("-o", "--output", metavar="FILE", help="Write it there, not beside the session.")
 def branch(app: App, ref: str, leaf: str, output: str | None) -> None:
     """Make a new session file of the path to an entry. Only for pi; never over another file.
 
@@ -282,11 +267,10 @@ def branch(app: App, ref: str, leaf: str, output: str | None) -> None:
         put([f"{found['sessionId']}\t{render.exact(found['sessionFile'])}"])
 
 
-@click.command()
-@click.argument("ref")
-@click.argument("entry")
-@click.argument("text", required=False)
-@click.pass_obj
+@declare.command()
+@declare.argument("ref")
+@declare.argument("entry")
+@declare.argument("text", required=False)
 def label(app: App, ref: str, entry: str, text: str | None) -> None:
     """Label an entry of a session. Without a text, take your label back."""
     params = {"ref": ref, "cwd": project(), "entryId": entry, "text": text}

@@ -17,17 +17,19 @@ import sys
 import threading
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-import click
-
+from indexerd.cli import declare
 from indexerd.cli.ask import project, read, show, stored, where
-from indexerd.cli.streams import put
+from indexerd.cli.loading import Loading
+from indexerd.cli.streams import aside, put
 from indexerd.errors import IndexerdError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from indexerd.cli.main import App
+    from typing import Any
+
+    from indexerd.cli.app import App
     from indexerd.io.web_place import Running
     from indexerd.surfaces.web.desk import Desk
 
@@ -35,16 +37,15 @@ FREE = "127.0.0.1:0"
 NEEDS = ("jinja2", "sse_starlette", "starlette", "uvicorn")
 
 
-@click.command()
-@click.argument("ref", required=False)
-@click.option(
+@declare.command()
+@declare.argument("ref", required=False)
+@declare.option(
     "--listen",
     metavar="HOST:PORT",
     help="Serve there, on loopback; port 0 is a free one. By default [web] listen, or a free port.",
 )
-@click.option("--no-open", is_flag=True, help="Print the link, and open no browser.")
-@click.option("--beside-daemon", is_flag=True, hidden=True)
-@click.pass_obj
+@declare.option("--no-open", is_flag=True, help="Print the link, and open no browser.")
+@declare.option("--beside-daemon", is_flag=True, hidden=True)
 def web(
     app: App, /, *, ref: str | None, listen: str | None, no_open: bool, beside_daemon: bool
 ) -> int:
@@ -65,7 +66,8 @@ def web(
         return _serve(app, listen or FREE, lambda running: _say(running.url), child=True)
     ready = partial(_ready, app, path, opening=not no_open)
     if listen is None:
-        from indexerd.surfaces.web.serve import find_running
+        with Loading():
+            from indexerd.surfaces.web.serve import find_running
 
         running = find_running(where(app))
         if running is not None:
@@ -88,8 +90,9 @@ def _place(app: App) -> str:
 
 
 def _serve(app: App, listen: str, ready: Any, *, child: bool = False) -> int:
-    from indexerd.surfaces.web.desk import Desk
-    from indexerd.surfaces.web.serve import serve
+    with Loading():
+        from indexerd.surfaces.web.desk import Desk
+        from indexerd.surfaces.web.serve import serve
 
     os.umask(0o077)
     desk = Desk(where(app), os.environ, home=Path.home(), stored=partial(stored, app))
@@ -98,8 +101,9 @@ def _serve(app: App, listen: str, ready: Any, *, child: bool = False) -> int:
 
 def _site(desk: Desk, pages: Any, hub: Any) -> Any:
     """The pages, and what is to be closed at the end."""
-    from indexerd.service.live import LiveSessions
-    from indexerd.surfaces.web import home, session
+    with Loading():
+        from indexerd.service.live import LiveSessions
+        from indexerd.surfaces.web import home, session
 
     def up() -> bool:
         return bool(hub.up)
@@ -127,7 +131,7 @@ def _ready(app: App, path: str, running: Running, *, opening: bool) -> None:
         put([address])
     sys.stdout.flush()
     if running.pid == os.getpid():
-        click.echo("serving until interrupted (Ctrl-C)", err=True)
+        aside("serving until interrupted (Ctrl-C)")
     if opening and _screen():
         from indexerd.io.web_place import put_page
 
@@ -158,10 +162,10 @@ def _say(text: str) -> None:
 def _complain(bad: BaseException) -> None:
     """What no page foresaw: a defect's place, and nothing of what it was about."""
     if isinstance(bad, IndexerdError):
-        click.echo(f"indexerd: {bad}", err=True)
+        aside(f"indexerd: {bad}")
         return
     trace, last = bad.__traceback__, None
     while trace is not None:
         last, trace = trace, trace.tb_next
     place = f"{last.tb_frame.f_code.co_filename}:{last.tb_lineno}" if last else "?"
-    click.echo(f"indexerd: a defect: {type(bad).__name__} at {place}", err=True)
+    aside(f"indexerd: a defect: {type(bad).__name__} at {place}")

@@ -29,8 +29,10 @@ _ESCAPES = re.compile(
     r"|(?:\x1b\[|\x9b)[0-?]*+[ -/]*+[@-~]?"
     r"|\x1b[ -/]*+[0-~]?"
 )
+_OPENS_LATIN = re.compile("[\x90\x98\x9b\x9d\x9e\x9f]")  # an escape sequence, without ESC
 _JOINER_RUN = re.compile(f"[{_JOINERS}]+")
 _BLANK_LINES = re.compile(r"\n{4,}")
+_SPACES = re.compile(r" {2,}")
 
 
 def scrub(text: str) -> str:
@@ -63,15 +65,18 @@ def clean_text(text: str, limit: int) -> str:
     is kept, runs of spaces inside a line are folded, and spaces before a line's end go; at most
     two blank lines stand in a row.
     """
-    lines = _ESCAPES.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
-    lines = _visible(_spaced(lines), "\n\t")
-    lines = "\n".join(_fold(line) for line in lines.split("\n"))
-    return _cut(_BLANK_LINES.sub("\n\n\n", lines).strip(), limit)
+    lines = _without_escapes(text).replace("\r\n", "\n").replace("\r", "\n")
+    if not is_plain(lines):
+        lines = _visible(_spaced(lines), "\n\t")
+    lines = "\n".join([_fold(line) for line in lines.split("\n")])
+    if "\n\n\n\n" in lines:
+        lines = _BLANK_LINES.sub("\n\n\n", lines)
+    return _cut(lines.strip(), limit)
 
 
 def bare(text: str) -> str:
     r"""A text without escape sequences and characters that have no width; white space stays."""
-    if text.replace("\n", "").replace("\t", "").isprintable():  # so most are
+    if is_plain(text):
         return text
     return _visible(_ESCAPES.sub("", text), "\n\t\r\v\f\x1c\x1d\x1e\x1f\x85")
 
@@ -102,6 +107,18 @@ def _shown(char: str) -> str:
     return f"\\u{point:04x}" if char <= "\uffff" else f"\\U{point:08x}"
 
 
+def _without_escapes(text: str) -> str:
+    """Without whole escape sequences. To see that there are none is a tenth of the search."""
+    if "\x1b" not in text and (text.isascii() or _OPENS_LATIN.search(text) is None):
+        return text
+    return _ESCAPES.sub("", text)
+
+
+def is_plain(text: str) -> bool:
+    """Whether nothing is in a text but what is seen, spaces, tabs and line feeds: so most are."""
+    return text.replace("\n", "").replace("\t", "").isprintable()
+
+
 def _visible(text: str, kept: str) -> str:
     """Take the forbidden categories out, but for `kept` and joiners that join something."""
     if text.isprintable():
@@ -109,7 +126,7 @@ def _visible(text: str, kept: str) -> str:
     gone = {
         ord(char): None for char in set(text) if char not in kept + _JOINERS and _is_forbidden(char)
     }
-    return _JOINER_RUN.sub(_joiner, text.translate(gone))
+    return _JOINER_RUN.sub(_joiner, text.translate(gone) if gone else text)
 
 
 def _joiner(run: re.Match[str]) -> str:
@@ -132,8 +149,10 @@ def _spaced(text: str) -> str:
 def _fold(line: str) -> str:
     """Fold the runs of spaces inside one line; what it begins with is its indentation."""
     line = line.rstrip()
+    if "  " not in line:
+        return line
     words = line.lstrip(" \t")
-    return line[: len(line) - len(words)] + re.sub(r" {2,}", " ", words)
+    return line[: len(line) - len(words)] + _SPACES.sub(" ", words)
 
 
 def _cut(text: str, limit: int) -> str:

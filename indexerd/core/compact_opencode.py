@@ -21,6 +21,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import msgspec
+
 from indexerd.core.serialize import call_text, units
 from indexerd.core.speech import CLEARED, Speech, Step
 from indexerd.events import Kind, ToolResult
@@ -139,7 +141,7 @@ def _stops(speech: Speech) -> bool:
 
 
 def _cleared(speech: Speech) -> Speech:
-    result = speech.result and replace(speech.result, cleared=True)
+    result = speech.result and msgspec.structs.replace(speech.result, cleared=True)
     return replace(speech, texts=(CLEARED,), images=0, result=result)
 
 

@@ -67,8 +67,8 @@ class Deeds(msgspec.Struct, array_like=True):
 
     def facts(self) -> Facts:
         """What is shown of it: a file that was written is not listed as read, too."""
-        written = [path for path, count in self.writes.items() if count > 0]
-        seen = [path for path, n in self.reads.items() if n > 0 and path not in set(written)]
+        written = {path for path, count in self.writes.items() if count > 0}
+        seen = [path for path, n in self.reads.items() if n > 0 and path not in written]
         return Facts(
             files_read=tuple(sorted(seen)),
             files_modified=tuple(sorted(written)),

@@ -33,13 +33,13 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from heapq import nlargest
 from typing import Any, Literal, NamedTuple
 
 from indexerd.core.late import late
-from indexerd.core.names_complete import candidate, item
+from indexerd.core.names_complete import candidate, item, nearest_of
 from indexerd.core.names_fuzzy import Near, Nearness, folded
 from indexerd.core.names_known import RINGS, Known, known, ring_of
+from indexerd.core.names_recent import Recent
 from indexerd.errors import AmbiguousError, NotFoundError, UsageError
 
 __all__ = ["Known", "Match", "Names", "Scope", "known"]
@@ -82,6 +82,7 @@ class Names:
         self._sorted: list[str] = []
         self._exact: dict[str, list[int]] = {}
         self._near = Nearness()
+        self._recent = Recent()
 
     @classmethod
     def load(cls, rows: Iterable[Known]) -> Names:
@@ -107,6 +108,7 @@ class Names:
         if slot is not None and held is not None:
             if held.aliases == row.aliases:
                 self._slots[slot] = row
+                self._recent.moved(slot, held.modified, row.modified)
                 return
             self.forget(row.session_id)
         lower = row.session_id.lower()
@@ -121,6 +123,7 @@ class Names:
         if slot is None or held is None:
             return
         self._slots[slot] = None
+        self._recent.moved(slot, held.modified, None)
         lower = session_id.lower()
         _drop(self._ids, lower, slot)
         if lower not in self._ids:
@@ -140,6 +143,7 @@ class Names:
     def _add(self, row: Known) -> None:
         slot = len(self._slots)
         self._slots.append(row)
+        self._recent.moved(slot, None, row.modified)
         lower = row.session_id.lower()
         self._ids.setdefault(row.session_id if lower == row.session_id else lower, []).append(slot)
         for key in row.folds():
@@ -359,21 +363,19 @@ class Names:
         now: float,
     ) -> list[dict[str, Any]]:
         """What `@@prefix` could become, newest first (S0.59); `now` in seconds since the epoch."""
-        begun = self._begun(prefix.strip())
-        rows = [row for row in begun if row and row.live and row.session_id != exclude]
-        if cwd and rows:
-            rings = {one: ring_of(cwd, one) for one in {row.cwd for row in rows}}
-            nearest = min(rings.values())
-            rows = [row for row in rows if rings[row.cwd] == nearest]
-        newest = nlargest(limit, rows, key=lambda row: row.modified)
-        return [item(row, now) for row in newest]
+        rows = map(self._slots.__getitem__, self._begun(prefix.strip()))
+        live = (row for row in rows if row and row.live and row.session_id != exclude)
+        return [item(row, now) for row in nearest_of(live, cwd, limit)]
 
-    def _begun(self, prefix: str) -> Iterable[Known | None]:
-        """Sessions whose id, or a word of whose names, begins so."""
+    def _begun(self, prefix: str) -> Iterable[int]:
+        """Sessions whose id, or a word of whose names, begins so; newest first."""
         if not prefix:
-            return self._slots
-        slots = self._by_prefix(prefix, 1) + self._near.begun(folded(prefix))
-        return [self._slots[slot] for slot in dict.fromkeys(slots)]
+            return self._recent.newest(
+                (n, row.modified) for n, row in enumerate(self._slots) if row
+            )
+        slots = dict.fromkeys(self._by_prefix(prefix, 1) + self._near.begun(folded(prefix)))
+        times = sorted((row.modified, -at) for at in slots if (row := self._slots[at]))
+        return (-at for _, at in reversed(times))
 
 
 def _share(score: float) -> float:

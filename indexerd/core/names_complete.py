@@ -7,9 +7,10 @@ one line, the age in few letters, and the text that is inserted, which is always
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
-from indexerd.core.names_known import Known
+from indexerd.core.names_known import RINGS, Known, ring_of
 from indexerd.core.times import iso_of_ms
 
 LABEL_MAX = 60  # characters of a label
@@ -27,6 +28,20 @@ def item(row: Known, now: float) -> dict[str, Any]:
         "named": row.named,
         "insert": f"@@{row.session_id} ",
     }
+
+
+def nearest_of(rows: Iterable[Known], cwd: str | None, limit: int) -> list[Known]:
+    """The first rows of those in the nearest ring; no more are read than that takes."""
+    found: dict[int, list[Known]] = {}
+    rings: dict[str, int] = {}
+    for row in rows:
+        if row.cwd not in rings:
+            rings[row.cwd] = ring_of(cwd, row.cwd) if cwd else RINGS[0]
+        ring = found.setdefault(rings[row.cwd], [])
+        ring.append(row)
+        if rings[row.cwd] == RINGS[0] and len(ring) == limit:
+            break
+    return found[min(found)][:limit] if found else []
 
 
 def candidate(row: Known, score: float | None) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from itertools import islice, pairwise
@@ -32,6 +33,7 @@ _WORDS_TRIED = 60  # words of all names that a reference is compared with, best 
 _POSTINGS_MAX = 2500  # names looked at for their words
 _ASIDES_MAX = 2  # further words of very many names that are looked for in those found
 _KEPT = 100  # names compared in full
+_WARMED = 500  # names indexed while somebody waits for completions: 2 ms
 _SHORT = 5  # words up to this length have pairs of letters in the index
 _BEGIN_MIN = 3  # letters that may stand for the word that they begin
 _SLIP_MIN, _TWO_SLIPS_MIN, _ALONE_MIN = 4, 8, 6  # letters of a word that may be mistyped
@@ -73,6 +75,7 @@ class Nearness:
         self._indexed = 0  # keys that the words below know
         self._words: dict[str, list[int]] = {}
         self._grams: dict[str, list[str]] = {}
+        self._sorted: list[str] = []  # the words, as far as somebody asked for beginnings
 
     def add(self, key: str, owner: int) -> None:
         """Take a name in; it is indexed when needed."""
@@ -129,17 +132,38 @@ class Nearness:
         return counts
 
     def begun(self, key: str) -> list[int]:
-        """Owners of names in which a word begins with `key` (which may be several words)."""
-        inside = f" {key}"
-        return [
-            self._owners[at]
-            for at, held in enumerate(self._keys)
-            if key in held and (held.startswith(key) or inside in held)
-        ]
+        """Owners of names in which a word begins with `key` (which may be several words).
+
+        All names are looked through until these calls, or a fuzzy look-up, have indexed them.
+        """
+        words = _WORD.findall(key)
+        if not self.warm(_WARMED) or words != key.split():  # signs alone are a name, too
+            return [self._owners[at] for at, held in enumerate(self._keys) if _begins(held, key)]
+        if len(self._sorted) != len(self._words):  # words are never dropped, and stay in order
+            self._sorted += islice(self._words, len(self._sorted), None)
+            self._sorted.sort()  # what is in order already takes next to no time
+        *whole, last = words
+        found = [self._words.get(word, []) for word in whole] + [self._beginning(last)]
+        at_least = min(found, key=len)
+        if not whole:
+            return [self._owners[at] for at in at_least]
+        return [self._owners[at] for at in at_least if _begins(self._keys[at], key)]
+
+    def _beginning(self, part: str) -> list[int]:
+        """Names with a word that begins so; one with two of them stands there twice."""
+        first, last = (
+            bisect_left(self._sorted, part),
+            bisect_left(self._sorted, part + "\U0010ffff"),
+        )
+        return [at for word in self._sorted[first:last] for at in self._words[word]]
 
     def judge(self, ref: str) -> Judge:
         """What says of names whether a folded reference could mean them."""
         return Judge(ref, self._words)
+
+
+def _begins(key: str, part: str) -> bool:
+    return key.startswith(part) or f" {part}" in key
 
 
 class Judge:

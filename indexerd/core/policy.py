@@ -9,7 +9,7 @@ can have been set comes from before the clock was set back, and has passed (V8).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from indexerd.events import Turn
 from indexerd.settings import Settings
@@ -17,8 +17,7 @@ from indexerd.settings import Settings
 PAUSE_MAX = 2 * 86_400.0  # no back-off is longer: a budget opens again at midnight
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True):
     """The settings that matter here."""
 
     min_new_user_messages: int
@@ -38,8 +37,7 @@ class Limits:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(msgspec.Struct, frozen=True):
     """What the decision needs to know of one session."""
 
     has_answer: bool  # an assistant has spoken: before that no agent writes a session for good
@@ -52,23 +50,20 @@ class View:
     forced: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Index:
+class Index(msgspec.Struct, frozen=True):
     """Index it now; `why` is "due", "max_wait" or "forced"."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(msgspec.Struct, frozen=True):
     """Decide again at `until`."""
 
     until: float
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Skip:
+class Skip(msgspec.Struct, frozen=True):
     """Nothing to do until the session changes."""
 
     why: str

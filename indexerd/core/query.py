@@ -40,6 +40,7 @@ _UNSPACED = (
     "\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 )
 _CUT = "\u200b"
+_ANY_UNSPACED = late(f"[{_UNSPACED}]")
 _CUTS = late(rf"(?<=[{_UNSPACED}])(?=\w)|(?<=\w)(?=[{_UNSPACED}])")
 _WORD = late(r"[^\W_]+")
 _PARTS = late(r'"([^"]*)"|(\S+)')
@@ -57,7 +58,8 @@ def segment(text: str) -> str:
     """The form in which a text is stored for search; pure ASCII stays as it is."""
     if text.isascii():
         return text
-    return _CUTS.sub(_CUT, unicodedata.normalize("NFC", scrub(text).replace(_CUT, "")))
+    text = unicodedata.normalize("NFC", scrub(text).replace(_CUT, ""))
+    return _CUTS.sub(_CUT, text) if _ANY_UNSPACED.search(text) else text
 
 
 def shown(text: str) -> str:

@@ -20,10 +20,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from heapq import merge
 
-from indexerd.core.clean import bare
+from indexerd.core.clean import bare, is_plain
 from indexerd.core.late import late
 from indexerd.core.redact_commands import COMMANDS, WORD
+from indexerd.core.redact_keys import private_keys
 
 WINDOW = 1024
 STEP = 768
@@ -51,7 +53,7 @@ def redact(text: str, extra: Sequence[re.Pattern[str]] = ()) -> Redacted:
     Where characters that nobody sees hide more secrets, the text comes back without them.
     """
     found = _redacted(text, extra)
-    if _HIDING.search(text) is None:
+    if (text.isascii() and is_plain(text)) or _HIDING.search(text) is None:
         return found
     seen = bare(found.text)
     more = _redacted(bare(text), extra)
@@ -70,7 +72,7 @@ def redact(text: str, extra: Sequence[re.Pattern[str]] = ()) -> Redacted:
 def _redacted(text: str, extra: Sequence[re.Pattern[str]]) -> Redacted:
     counts: dict[str, int] = {}
     for _ in range(_ROUNDS):
-        spans = _merged([*_private_keys(text), *_by_rules(text), *_custom(text, extra)])
+        spans = _merged([*_keys(text), *_by_rules(text), *_custom(text, extra)])
         if not spans:
             break
         parts, done = [], 0
@@ -80,6 +82,11 @@ def _redacted(text: str, extra: Sequence[re.Pattern[str]]) -> Redacted:
             done = end
         text = "".join(parts) + text[done:]
     return Redacted(text, counts)
+
+
+def _keys(text: str) -> Iterator[_Span]:
+    for start, end in private_keys(text):
+        yield start, end, _PRIVATE_KEY
 
 
 def _merged(spans: list[_Span]) -> list[_Span]:
@@ -94,7 +101,9 @@ def _merged(spans: list[_Span]) -> list[_Span]:
 
 
 def _custom(text: str, patterns: Sequence[re.Pattern[str]]) -> Iterator[_Span]:
-    bare = _MARKER.sub(lambda marker: "\n" * len(marker[0]), text) if patterns else ""
+    if not patterns:
+        return
+    bare = _MARKER.sub(lambda marker: "\n" * len(marker[0]), text)
     for piece in re.finditer(r"[^\n]+", bare):
         for at in range(piece.start(), max(piece.end() - WINDOW + STEP, piece.start() + 1), STEP):
             seen = text[at : min(at + WINDOW, piece.end())]
@@ -223,27 +232,56 @@ _STARTS = tuple(
     for kind, starts, rest in _TOKENS
 )
 _Rule = tuple[tuple[int, str], re.Pattern[str], _Judge]
+_END, _MANY = 2, 1000
+_SELDOM = "7qzJK3BCSwkbhgpu"  # in words without punctuation
 
 
-def _keywords(rules: _Shapes, first: int) -> dict[str, list[tuple[str, _Rule]]]:
-    """Rules by keyword, and keywords by a sign in them: most texts hold few of the signs."""
-    found: dict[str, list[tuple[str, _Rule]]] = {}
-    for rank, (kind, keywords, shape, judge) in enumerate(rules, first):
-        rule = ((rank, kind), late(shape, re.ASCII), judge)
-        for word in keywords.split():
-            sign = next((char for char in word if not char.isalnum()), word)
-            found.setdefault(sign, []).append((word, rule))
-    return found
+_Words = list[tuple[str, _Rule]]
 
 
-_RULES, _FOLDED_RULES = _keywords(_STARTS + _SHAPES, 0), _keywords(_FOLDED, 100)
+class _Keywords:
+    """Rules by keyword, and keywords by a sign in them: most texts hold few of the signs.
+
+    Of what is written before punctuation, the last `_END` characters are looked at together, unless
+    the text has `_MANY` such places.
+    """
+
+    def __init__(self, rules: _Shapes, first: int) -> None:
+        self._words: dict[str, _Words] = {}  # by sign
+        self._ends: dict[str, dict[str, _Words]] = {}  # by sign, and by what stands before it
+        for rank, (kind, keywords, shape, judge) in enumerate(rules, first):
+            for word in keywords.split():
+                self._add(word, ((rank, kind), late(shape, re.ASCII), judge))
+
+    def _add(self, word: str, rule: _Rule) -> None:
+        at = next((at for at, char in enumerate(word) if not char.isalnum()), 0)
+        if at >= _END:
+            self._ends.setdefault(word[at], {}).setdefault(word[at - _END : at], []).append(
+                (word, rule)
+            )
+        else:
+            sign = next(char for char in _SELDOM if char in word) if word.isalnum() else word[at]
+            self._words.setdefault(sign, []).append((word, rule))
+
+    def called(self, text: str) -> dict[_Rule, None]:
+        """The rules of which a keyword occurs."""
+        held = [words for sign, words in self._words.items() if sign in text]
+        for sign, ends in self._ends.items():
+            if not 0 < text.count(sign) <= _MANY:
+                held += ends.values() if sign in text else ()
+                continue
+            there = {piece[-_END:] for piece in text.split(sign)}
+            held += [ends[end] for end in ends.keys() & there]
+        return {rule: None for words in held for word, rule in words if word in text}
+
+
+_RULES, _FOLDED_RULES = _Keywords(_STARTS + _SHAPES, 0), _Keywords(_FOLDED, 100)
 
 
 def _by_rules(text: str) -> Iterator[_Span]:
     lowered = text.replace("\u0130", "i").lower()  # the only letter that grows when lowered
-    for searched, signs in ((text, _RULES), (lowered, _FOLDED_RULES)):
-        held = [words for sign, words in signs.items() if sign in searched]
-        for named, pattern, genuine in {r: 0 for words in held for w, r in words if w in searched}:
+    for searched, rules in ((text, _RULES), (lowered, _FOLDED_RULES)):
+        for named, pattern, genuine in rules.called(searched):
             for found in pattern.finditer(searched):
                 start, end = found.span(found.lastgroup or 0)
                 if genuine(text[start:end]):
@@ -265,6 +303,7 @@ _NAMED = late(
     re.ASCII,
 )
 _NAME_WORDS = ("key", "pass", "token", "secret", "credential", "pwd", "_auth")  # one in each name
+_BEGINNINGS = ("_pass", "-pass", *_NAME_WORDS[1:])  # with what a name begins, or as those of keys
 _VALUE = late(
     r"[FfBbRrUu]{0,2}(?:\"(?P<double>(?:[^\"\\\n]|\\[^\n])*+)|'(?P<single>(?:[^'\\\n]|\\[^\n])*+)"
     r"|`(?P<back>[^`\n]*+)|\\\"(?P<once>(?:[^\"\\\n]|\\\\\\[\"\\]|\\(?!\")[^\n])*+)"
@@ -281,7 +320,7 @@ _ABOUT = late(  # a name that ends so is about a secret, and does not hold it
 
 def _assignments(text: str, lowered: str) -> Iterator[_Span]:
     done = 0
-    for named in _NAMED.finditer(lowered) if any(one in lowered for one in _NAME_WORDS) else ():
+    for named in _names(lowered):
         name = text[named.start() : named.end("tail")]
         kind = _named_kind(named["key"], name) if named.end() >= done else ""
         value = _VALUE.match(text, named.end()) if kind else None
@@ -290,6 +329,28 @@ def _assignments(text: str, lowered: str) -> Iterator[_Span]:
             rest = _REST.match(text, done) if value.lastgroup == "bare" else None
             done = rest.end() if rest else done
             yield start, done, (200, kind)
+
+
+def _names(lowered: str) -> Iterator[re.Match[str]]:
+    """What `_NAMED.finditer` finds: it is tried only where a name may begin, which is seldom."""
+    held = [word for word in _NAME_WORDS if word in lowered]
+    if not held:
+        return
+    words = (*_BEGINNINGS, *_KEYS) if "key" in held else _BEGINNINGS
+    tried, done = -1, 0
+    for start in merge(*(_places(word, lowered) for word in words)):
+        named = _NAMED.match(lowered, start) if start >= done and start != tried else None
+        tried = start
+        if named is not None:
+            done = named.end()
+            yield named
+
+
+def _places(word: str, text: str) -> Iterator[int]:
+    at = text.find(word)
+    while at >= 0:
+        yield at
+        at = text.find(word, at + 1)
 
 
 def _named_kind(key: str, name: str) -> str:
@@ -329,71 +390,3 @@ def _is_quoted_value(kind: str, text: str) -> bool:
         return kind in {"password", "secret"} and words <= _WORDS_MAX and not _PROSE.search(text)
     plain = len(text) < _SHORTEST_BARE or _NUMBER.fullmatch(text) or _SLUG.fullmatch(text)
     return kind == "password" or not plain
-
-
-# -- private keys -----------------------------------------------------------------------------
-
-_KEY_SPAN = 20_000  # characters between the first and the last line of one key
-_EDGE = late(
-    r"(?P<begin>-----? ?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}|PuTTY-User-Key-File-\d)"
-    r"|(?P<end>-----? ?END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}|Private-MAC: [0-9a-f]*+)"
-)
-_LINE_END = late(r"\n|\\[nr]")
-_DATA_LINE = 16  # characters; shorter ones are data only beside a longer one
-_BODY = late(  # data, a header, or nothing, behind a label, a quote or a line number
-    r"[\s>|\"'`,\\-]*+(?:(?:\[[\w.-]{1,128}\] )?(?:User|Assistant): ?)?"
-    r"(?:\d{1,6}(?:[:|→\t ]|\\t)++)?[\s\"'`]*+"
-    r"(?:(?P<data>[A-Za-z0-9+/]++={0,2}(?: [A-Za-z0-9+/]{16,}+={0,2})*+)"
-    r"|(?:Proc-Type|DEK-Info|Comment|Version|Hash|Encryption|\w{4,10}-Lines|Argon2-\w+): .*+)?"
-    r"[\s\"'`,;+\\)]*+"
-)
-_NEAR = late(r"[\s\"'`,\\]*+(?P<data>={0,2}[A-Za-z0-9+/]{16,}+={0,2})")  # read either way
-
-
-def _private_keys(text: str) -> Iterator[_Span]:
-    """Find keys from first to last line; one that has lost either, as far as its data goes."""
-    if "PRIVATE KEY" not in text and "PuTTY-" not in text:
-        return
-    opened: re.Match[str] | None = None
-    floor = 0
-    for edge in [*_EDGE.finditer(text), None]:
-        if opened is not None:
-            limit = edge.start() if edge else len(text)
-            whole = edge and edge["end"] and limit - opened.end() < _KEY_SPAN
-            data = (0, edge.end()) if edge and whole else _data(text, opened.end(), limit, 1)
-            floor = max(opened.end(), data[1])
-            if data[1]:
-                yield opened.start(), data[1], _PRIVATE_KEY
-            opened = None
-            if whole:
-                continue
-        if edge is not None and edge["begin"]:
-            opened = edge
-        elif edge is not None:
-            start, end = _data(text, floor, edge.start(), -1)
-            if end:
-                yield start, edge.end(), _PRIVATE_KEY
-            floor = edge.end()
-
-
-def _data(text: str, start: int, end: int, step: int) -> tuple[int, int]:
-    """Span of the key's farthest data line, read forth from `start` or back from `end`."""
-    if step > 0:
-        end = min(end, start + _KEY_SPAN)
-    else:
-        start = max(start, end - _KEY_SPAN)
-    eols = [eol.span() for eol in _LINE_END.finditer(text, start, end)]
-    lines = zip([start, *(e for _, e in eols)], [*(b for b, _ in eols), end], strict=True)
-    farthest, beside = (0, 0), False
-    for first, last in list(lines)[::step]:
-        body = _BODY.fullmatch(text, first, last)
-        if body is None:  # the line where the data meets other text
-            if near := _NEAR.match(text[first:last][::step]):
-                a, b = near.span("data")
-                farthest = (first + a, first + b) if step > 0 else (last - b, last - a)
-            break
-        long = len(body["data"] or "") >= _DATA_LINE
-        if body["data"] and (long or beside):
-            farthest = body.span("data")
-        beside = long
-    return farthest

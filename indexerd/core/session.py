@@ -32,6 +32,8 @@ UNKNOWN = -2  # the parent is named in `_late`, and had not been seen when the e
 NOWHERE = -1  # no leaf: an empty session, or one whose leaf was moved before its first entry
 
 _TALKS = {Kind.USER, Kind.ASSISTANT, Kind.TOOL}
+# By code, which is sooner than to ask the enum.
+_KINDS: tuple[Kind, ...] = (*Kind, *[Kind.OTHER] * (KIND_MASK + 1 - len(Kind)))
 
 
 class SessionState:
@@ -145,7 +147,7 @@ class SessionState:
                 self.assistants += chain.codes.count(packed)
 
     def take_back(self) -> None:
-        """Undo the last `add`: its line turned out to be no JSON. Not for ids that repeat."""
+        """Undo the last `add`: its line turned out to be no JSON."""
         row = len(self.ids) - 1
         entry_id, kind = self.ids.pop(), self.codes.pop()
         self._late.pop(row, None)
@@ -156,6 +158,8 @@ class SessionState:
         self.openings.pop(row, None)
         if self.index.get(entry_id) == row:
             del self.index[entry_id]
+        if self._repeats and entry_id in self.ids:  # it stands for the one before again
+            self.index[entry_id] = row - 1 - self.ids[::-1].index(entry_id)
         self.messages -= 1 if kind & MESSAGE else 0
         self.users -= 1 if kind & KIND_MASK == Kind.USER else 0
         self.assistants -= 1 if kind & KIND_MASK == Kind.ASSISTANT else 0
@@ -198,7 +202,8 @@ class SessionState:
 
     def file_of(self, row: int) -> str:
         """The file in which a row stands."""
-        return next((path for end, path in self.parts if row < end), self.file)
+        parts = self.parts
+        return next((path for end, path in parts if row < end), self.file) if parts else self.file
 
     def id(self, row: int) -> str:
         """The id of a row."""
@@ -218,7 +223,7 @@ class SessionState:
 
     def kind(self, row: int) -> Kind:
         """What a row is."""
-        return Kind(self.codes[row] & KIND_MASK)
+        return _KINDS[self.codes[row] & KIND_MASK]
 
     def parent(self, row: int) -> int:
         """The row above, or ROOT. An unknown or own parent makes a root (an orphan)."""

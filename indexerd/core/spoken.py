@@ -17,6 +17,8 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+import msgspec
+
 from indexerd.core.late import late
 from indexerd.core.serialize import arguments
 from indexerd.core.session import SessionState
@@ -155,7 +157,7 @@ class _Sieve:
 def _as(speech: Speech, kind: Kind) -> Speech:
     """The same, under the kind of who said it."""
     role = "user" if kind is Kind.USER else speech.role
-    return replace(speech, role=role, entry=replace(speech.entry, kind=kind))
+    return replace(speech, role=role, entry=msgspec.structs.replace(speech.entry, kind=kind))
 
 
 def _own(speech: Speech) -> Speech:
@@ -203,6 +205,6 @@ def _unasking(call: ToolCall) -> ToolCall:
     given = arguments(call)
     if not isinstance(given, dict) or _APPROVALS.isdisjoint(given):
         return call
-    return replace(
+    return msgspec.structs.replace(
         call, arguments={key: one for key, one in given.items() if key not in _APPROVALS}
     )

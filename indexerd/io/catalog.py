@@ -34,6 +34,7 @@ from indexerd.errors import StateError, UsageError
 from indexerd.io import catalog_kin
 from indexerd.io.catalog_cursor import opened, sealed
 from indexerd.io.catalog_file import (
+    fold,
     is_absent,
     is_damage,
     is_unusable,
@@ -44,6 +45,14 @@ from indexerd.io.catalog_file import (
     ours,
 )
 from indexerd.io.catalog_filters import below, conditions, listed
+from indexerd.io.catalog_redo import (
+    drop_wholly,
+    owes_scour,
+    redo,
+    scoured,
+    stored_under,
+)
+from indexerd.io.catalog_rows import together
 from indexerd.io.catalog_search import SearchResult, search
 from indexerd.io.catalog_write import (
     Message,
@@ -53,7 +62,6 @@ from indexerd.io.catalog_write import (
     forget,
     get_mark,
     put_rows,
-    scour,
     set_mark,
 )
 
@@ -85,6 +93,7 @@ class Catalog:
     def __init__(self, path: Path, writer: sqlite3.Connection | None, *, rebuilt: bool) -> None:
         self.rebuilt = rebuilt
         self.problem: str | None = None
+        self.renamed = 0  # counts up where `known` is to be asked anew
         self._path = path
         self._writer = writer
         self._depth = 0
@@ -183,10 +192,11 @@ class Catalog:
     def known(self) -> tuple[Known, ...]:
         """What `core.names` needs of every session."""
         sql = (
-            "SELECT id, name, aliases, cwd, modified, named, NOT (archived OR gone OR subagent)"
-            " FROM session WHERE row_seal IS NOT NULL"
+            "SELECT id, name, aliases, cwd, modified, named,"
+            " NOT (archived OR gone OR subagent) AS live FROM session WHERE row_seal IS NOT NULL"
         )
-        rows = self._ask(lambda db: db.execute(sql).fetchall())
+        columns = "id, name, aliases, cwd, modified, named, live"
+        rows = self._ask(lambda db: together(db, columns, sql, {}))
         found = []
         for session_id, name, aliases, cwd, modified, named, live in rows:
             names = tuple(json.loads(aliases)) if aliases else (name,)
@@ -223,7 +233,7 @@ class Catalog:
         limit = _limited(limit)
 
         def ask(db: sqlite3.Connection) -> list[tuple[str, int, str]]:
-            how, (place, bounds) = listed(db, cwd)
+            how, (place, bounds) = listed(db, cwd, agent)
             sql = (
                 "SELECT row, modified, id FROM (SELECT no, modified, id FROM session"  # noqa: S608 - ours
                 f" {how} WHERE {' AND '.join([*place, *where])} ORDER BY modified DESC, id LIMIT ?)"
@@ -285,17 +295,21 @@ class Catalog:
         with self._transaction() as db:
             forget(db, session_id)
 
+    @property
+    def owes_scour(self) -> bool:
+        """Whether words were taken out that are in the file as long as it was not scoured."""
+        return self._writer is not None and self._ask(owes_scour)
+
     def scour(self) -> Iterator[bool]:
         """Take the words of forgotten sessions out of the file, in steps of some milliseconds."""
         begin = more = True
         while more:
             with self._transaction() as db:
-                more = scour(db, begin=begin)
+                more = scoured(db, begin=begin)
             begin = False
             yield more
         if self._writer is not None:
-            with suppress(sqlite3.Error):  # somebody reads: the log is overwritten later
-                self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            fold(self._path, self._writer)
 
     def add_messages(
         self, session_id: str, items: Iterable[Message], *, mark: str | None = None
@@ -307,15 +321,27 @@ class Catalog:
         with self._transaction() as db:
             return add_messages(db, session_id, items, mark)
 
-    def drop_messages(self, session_id: str) -> None:
-        """Drop a session's messages and its mark."""
+    def drop_messages(self, session_id: str, *, wholly: bool = False) -> None:
+        """Drop a session's messages and its mark; `wholly`: their words are to be scoured, too."""
         with self._transaction() as db:
-            drop_messages(db, session_id)
+            (drop_wholly if wholly else drop_messages)(db, session_id)
+
+    def redo_messages(
+        self, session_id: str, above: int, most: int, change: Callable[[str], str]
+    ) -> int:
+        """Change `most` messages with a number above; the last one's, or 0 after all of them."""
+        with self._transaction() as db:
+            return redo(db, session_id, above, most, change)
 
     def set_messages_mark(self, session_id: str, mark: str | None) -> None:
         """Keep how far the caller has come with a session's messages."""
         with self._transaction() as db:
             set_mark(db, session_id, mark)
+
+    def stored_under(self, mark: str) -> None:
+        """What is stored from now on is without the secrets that a mark stands for."""
+        with self._transaction() as db:
+            stored_under(db, mark)
 
     def messages_mark(self, session_id: str) -> str | None:
         """What was kept last. In the writer's thread, a batch that goes on counts, too."""
@@ -326,8 +352,9 @@ class Catalog:
 
     def mark_signs(self) -> dict[str, str]:
         """The first word of every session's mark: what is before its first space."""
-        sql = "SELECT id, substr(mark, 1, instr(mark, ' ') - 1) FROM session WHERE mark NOT NULL"
-        return dict(self._ask(lambda db: db.execute(sql).fetchall()))
+        sign = "substr(mark, 1, instr(mark, ' ') - 1) AS sign"
+        sql = f"SELECT id, {sign} FROM session WHERE mark NOT NULL"  # noqa: S608 - our own words
+        return dict(self._ask(lambda db: together(db, "id, sign", sql, {})))
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from indexerd.io.catalog_copies import originals
+from indexerd.io.catalog_rows import numbers, together
 from indexerd.io.catalog_write import SESSION_SHIFT, messages_of
 
 FIELD_MAX = 100  # candidates of a field
@@ -29,6 +30,13 @@ _LATELY = 30  # sessions last used that are looked at anyway
 _FEW = 60  # sessions in scope that are looked at one by one
 _EACH = 20  # messages of a session looked at by itself
 _NUMBER_MAX = (1 << 63) - 1
+
+_EACH_OF = """
+    SELECT value AS no, (SELECT json_group_array(rowid) FROM (SELECT rowid FROM message_words
+      WHERE message_words MATCH :match
+      AND rowid BETWEEN (value << :shift) + :first AND (value << :shift) + :last
+      ORDER BY rowid LIMIT :most)) AS ids
+    FROM json_each(:sessions)"""
 
 Text = tuple[int, int, str]  # session, key, text
 
@@ -42,19 +50,23 @@ class Candidates:
         self._limit = limit
         self._listed = None if scope is None else json.dumps([*scope])
 
-    def _all(self, sql: str, **values: Any) -> list[Any]:
-        return self._db.execute(sql, {"scope": self._listed, **values}).fetchall()
+    def _all(self, columns: str, sql: str, **values: Any) -> list[list[Any]]:
+        return together(self._db, columns, sql, {"scope": self._listed, **values})
+
+    def _numbers(self, column: str, sql: str, **values: Any) -> list[int]:
+        return numbers(self._db, column, sql, {"scope": self._listed, **values})
 
     def fields(self, name: str, match: str) -> list[Text]:
         """A column's texts that match, of the newest sessions."""
         table = "name_words" if name in {"name", "tags"} else "about_words"
         sql = (
-            f"SELECT rowid, substr({name}, 1, :scored) FROM {table}"  # noqa: S608 - our own names
+            f"SELECT rowid AS no, substr({name}, 1, :scored) AS text FROM {table}"  # noqa: S608 - our own names
             f" WHERE {table} MATCH :match AND (:scope IS NULL"
             " OR +rowid IN (SELECT value FROM json_each(:scope)))"
             " ORDER BY rowid DESC LIMIT :most"
         )
-        rows = self._all(sql, match=match, scored=SCORED, most=max(FIELD_MAX, self._limit))
+        most = max(FIELD_MAX, self._limit)
+        rows = self._all("no, text", sql, match=match, scored=SCORED, most=most)
         return [(no, no, text) for no, text in rows]
 
     def messages(self, match: str, *, forms: bool) -> list[Text]:
@@ -78,20 +90,23 @@ class Candidates:
     def _newest_messages(self, match: str, *, forms: bool) -> dict[int, list[int]]:
         """Sessions' newest matching messages, those of the newest sessions that have some."""
         sql = (
-            "SELECT rowid FROM message_words WHERE message_words MATCH :match AND rowid < :below"
+            "SELECT rowid AS id FROM message_words"
+            " WHERE message_words MATCH :match AND rowid < :below"
             " AND (:scope IS NULL OR +(rowid >> :shift) IN (SELECT value FROM json_each(:scope)))"
             " ORDER BY rowid DESC LIMIT :most"
         )
         below, of_session = _NUMBER_MAX, dict[int, list[int]]()
         for _ in range(_ROUNDS):
-            rows = self._all(sql, match=match, below=below, shift=SESSION_SHIFT, most=_ROUND)
-            for (key,) in rows:
+            keys = self._numbers(
+                "id", sql, match=match, below=below, shift=SESSION_SHIFT, most=_ROUND
+            )
+            for key in keys:
                 of_session.setdefault(key >> SESSION_SHIFT, []).append(key)
-            if len(rows) < _ROUND:
+            if len(keys) < _ROUND:
                 return of_session
             if len(of_session) >= _SESSIONS * self._limit:
                 break
-            below, _ = messages_of(rows[-1][0] >> SESSION_SHIFT)  # enough of that session
+            below, _ = messages_of(keys[-1] >> SESSION_SHIFT)  # enough of that session
         lately = self._used_lately()
         others = [no for no in lately if no not in of_session]
         of_session |= self._messages_of(others, match, forms=forms)
@@ -102,31 +117,28 @@ class Candidates:
     ) -> dict[int, list[int]]:
         """The same of some sessions; none of them is left out."""
         if not forms:
-            return {no: self._messages_in(no, match) for no in sessions}
+            return self._messages_in_each(sessions, match)
         of_session: dict[int, list[int]] = {no: [] for no in sessions}
         sql = (
-            "SELECT rowid FROM message_words WHERE message_words MATCH :match"
+            "SELECT rowid AS id FROM message_words WHERE message_words MATCH :match"
             " AND rowid BETWEEN :first AND :last"
             " AND (rowid >> :shift) IN (SELECT value FROM json_each(:sessions)) ORDER BY rowid"
         )
         first, _ = messages_of(min(sessions, default=0))
         _, last = messages_of(max(sessions, default=0))
-        listed = json.dumps(sessions)
-        for (key,) in self._all(
-            sql, match=match, first=first, last=last, shift=SESSION_SHIFT, sessions=listed
-        ):
+        given = {"first": first, "last": last, "shift": SESSION_SHIFT}
+        for key in self._numbers("id", sql, match=match, sessions=json.dumps(sessions), **given):
             of_session[key >> SESSION_SHIFT].append(key)
         return {no: _newest(keys[:_ROUND]) for no, keys in of_session.items()}
 
-    def _messages_in(self, no: int, match: str) -> list[int]:
-        """One session's matching messages, newest first; FTS5 finds its way only upwards."""
-        sql = (
-            "SELECT rowid FROM message_words WHERE message_words MATCH :match"
-            " AND rowid BETWEEN :first AND :last ORDER BY rowid LIMIT :most"
+    def _messages_in_each(self, sessions: Sequence[int], match: str) -> dict[int, list[int]]:
+        """Some sessions' matching messages, newest first; FTS5 finds its way only upwards."""
+        first, last = messages_of(0)
+        given = {"first": first, "last": last, "shift": SESSION_SHIFT, "most": _ROUND}
+        rows = self._all(
+            "no, json(ids)", _EACH_OF, match=match, sessions=json.dumps(sessions), **given
         )
-        first, last = messages_of(no)
-        rows = self._all(sql, match=match, first=first, last=last, most=_ROUND)
-        return _newest([key for (key,) in rows])
+        return {no: _newest(ids) for no, ids in rows}
 
     def _used_lately(self) -> list[int]:
         sql = (
@@ -134,7 +146,7 @@ class Candidates:
             " WHERE :scope IS NULL OR +no IN (SELECT value FROM json_each(:scope))"
             " ORDER BY modified DESC LIMIT :most"
         )
-        return [no for (no,) in self._all(sql, most=_LATELY)]
+        return self._numbers("no", sql, most=_LATELY)
 
 
 def _newest(keys: Sequence[int]) -> list[int]:

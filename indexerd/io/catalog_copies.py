@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from indexerd.core.clean import clean_line
 from indexerd.core.query import shown
+from indexerd.io.catalog_rows import together
 from indexerd.io.catalog_write import SESSION_SHIFT, messages_of
 
 _BEGUN = 40  # characters by which a name is known to be a message's
@@ -20,13 +21,13 @@ _LOOKED_AT = 2000  # characters of a message
 _PROMPTS = 3  # human messages of a session among which the one is that it goes by
 
 _OLDEST = """
-    SELECT m.copy, m.id FROM message m JOIN session s ON s.no = m.id >> :shift
+    SELECT m.copy AS copy, m.id AS id FROM message m JOIN session s ON s.no = m.id >> :shift
     WHERE m.copy IN (SELECT copy FROM message WHERE id IN (SELECT value FROM json_each(:keys)))
     AND s.row_seal IS NOT NULL
     AND (:scope IS NULL OR s.no IN (SELECT value FROM json_each(:scope)))
     ORDER BY s.created DESC, s.no DESC, m.id DESC"""
 _TEXTS = """
-    SELECT id, substr(text, 1, :most) FROM message
+    SELECT id, substr(text, 1, :most) AS text FROM message
     WHERE id IN (SELECT value FROM json_each(:keys))"""
 _ASKED = """
     SELECT id, substr(text, 1, :most) FROM message
@@ -38,8 +39,9 @@ def originals(
 ) -> list[tuple[int, int, str]]:
     """Messages with `most` characters of their texts; of copies the one in the oldest session."""
     given = {"shift": SESSION_SHIFT, "keys": json.dumps(keys), "scope": scope}
-    oldest = dict(db.execute(_OLDEST, given).fetchall())
-    rows = db.execute(_TEXTS, {"most": most, "keys": json.dumps([*oldest.values()])})
+    oldest = dict(together(db, "copy, id", _OLDEST, given))
+    listed = {"most": most, "keys": json.dumps([*oldest.values()])}
+    rows = together(db, "id, text", _TEXTS, listed)
     return [(key >> SESSION_SHIFT, key, text) for key, text in rows]
 
 

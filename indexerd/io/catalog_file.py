@@ -1,8 +1,9 @@
 """The catalog's file: its tables, how it is opened, and what SQLite's errors mean.
 
 A file that is damaged, or of another version, is set aside as `<name>.aside` (one such file is
-kept) and made anew, because everything in it can be read again from session and meta files. A
-reader never changes anything: where there is no usable file it gets an empty catalog in memory.
+kept, until something is to be forgotten) and made anew, because everything in it can be read again
+from session and meta files. A reader never changes anything: where there is no usable file it gets
+an empty catalog in memory.
 
 Damage that shows only later, in the middle of the file, is noted in `<name>.damaged`; the next
 one to open the catalog for writing sets it aside.
@@ -63,8 +64,16 @@ CREATE INDEX message_copy ON message (copy);
 CREATE VIRTUAL TABLE message_words USING fts5 (
   text, content='message', content_rowid='id', columnsize=0, tokenize='{MATCH_TOKENIZER}');
 INSERT INTO message_words (message_words, rank) VALUES ('hashsize', {_WORDS_IN_MEMORY});
+CREATE INDEX session_agent ON session (agent);
+CREATE TABLE note (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
 PRAGMA user_version = {VERSION};
 """  # noqa: S608 - only our own constants
+
+# What came after the version did: a catalog of this version without it is only made whole.
+_LATER = """
+CREATE INDEX IF NOT EXISTS session_agent ON session (agent);
+CREATE TABLE IF NOT EXISTS note (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
+"""
 
 
 def open_writer(path: Path) -> tuple[sqlite3.Connection, bool]:
@@ -103,6 +112,8 @@ def _open(path: Path) -> tuple[sqlite3.Connection, bool]:
         if new:
             db.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
         _check(db)
+        if not new:
+            db.executescript(_LATER)
     except sqlite3.DatabaseError:
         db.close()
         raise
@@ -134,6 +145,14 @@ def _set_aside(path: Path) -> None:
         path.replace(path.with_name(path.name + ".aside"))
     for suffix in ("-wal", "-shm"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+def fold(path: Path, db: sqlite3.Connection) -> None:
+    """Bring the log into the file: what was dropped is then in neither, nor in one set aside."""
+    with suppress(sqlite3.Error):  # somebody reads: the log is overwritten later
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    with suppress(OSError):
+        path.with_name(path.name + ".aside").unlink(missing_ok=True)
 
 
 def open_reader(path: Path, *, readonly: bool) -> sqlite3.Connection:

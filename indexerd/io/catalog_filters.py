@@ -5,8 +5,8 @@ their values, to be joined by AND. UsageError for a time that is none. Nothing t
 the SQL itself.
 
 A directory stands for itself and all below. A list goes through the sessions newest first until
-its page is full, which is soon where most of them are below the directory, and long where few
-are: these are looked up and sorted instead.
+its page is full, which is soon where most of them are below the directory, or the agent's, and long
+where few are: these are looked up and sorted instead.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ _FEW = 500  # sessions below a directory that are sorted rather than walked thro
 
 Conditions = tuple[list[str], list[str | int]]
 _BELOW = "(cwd = ? OR cwd >= ? AND cwd < ?)"
-_NUMBERS = """SELECT no FROM session INDEXED BY session_cwd WHERE cwd = ?
-    UNION ALL SELECT no FROM session INDEXED BY session_cwd WHERE cwd >= ? AND cwd < ? LIMIT ?"""
+_NUMBERS = """SELECT json_group_array(no) FROM (
+    SELECT no FROM session INDEXED BY session_cwd WHERE cwd = ?
+    UNION ALL SELECT no FROM session INDEXED BY session_cwd WHERE cwd >= ? AND cwd < ? LIMIT ?)"""
+_MANY = "SELECT 1 FROM session WHERE agent = ? LIMIT 1 OFFSET ?"
+_OF_AGENT = """SELECT json_group_array(no) FROM (SELECT no FROM session WHERE agent = ? LIMIT ?)"""
 
 
 def conditions(agent: str | None, since: str | None) -> Conditions:
@@ -47,13 +50,22 @@ def below(cwd: str | None) -> Conditions:
     return ([], []) if cwd is None else ([_BELOW], [*_bounds(cwd)])
 
 
-def listed(db: sqlite3.Connection, cwd: str | None) -> tuple[str, Conditions]:
+def listed(db: sqlite3.Connection, cwd: str | None, agent: str | None) -> tuple[str, Conditions]:
     """The same for a list, and by which index its sessions are gone through."""
+    few: list[tuple[str, tuple[str | int, ...]]] = []
     if cwd is not None:
-        rows = db.execute(_NUMBERS, (*_bounds(cwd), _FEW)).fetchall()
-        if len(rows) < _FEW:
-            numbers = json.dumps([no for (no,) in rows])
-            return "NOT INDEXED", (["no IN (SELECT value FROM json_each(?))"], [numbers])
+        few.append((_NUMBERS, (*_bounds(cwd), _FEW)))
+    if agent is not None and db.execute(_MANY, (scrub(agent), _FEW)).fetchone() is None:
+        few.append((_OF_AGENT, (scrub(agent), _FEW)))
+    for sql, values in few:
+        found = json.loads(db.execute(sql, values).fetchone()[0])
+        if len(found) < _FEW:
+            place, bounds = below(cwd)
+            numbers = json.dumps(found)
+            return "NOT INDEXED", (
+                ["no IN (SELECT value FROM json_each(?))", *place],
+                [numbers, *bounds],
+            )
     return "INDEXED BY session_listed", below(cwd)
 
 

@@ -1,6 +1,6 @@
 """Letters anywhere in a session's id or directory, by an index of all their three letters.
 
-In: a connection, a word in lower case, the sessions that may be found (a list in JSON; None stands
+In: a connection, words in lower case, the sessions that may be found (a list in JSON; None stands
 for all). Out: sessions, last modified first. Words shorter than three characters find nothing.
 Every directory stands in the index once, however many sessions it has, and no longer than it
 has one; ids stand there as long as their session. Letters are ASCII where case is concerned.
@@ -14,37 +14,44 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from indexerd.io.catalog_rows import numbers, together
 
 _MIN = 3  # characters
 _FEW = 1000  # sessions that are looked at for themselves
 _GRAMS = 24  # of a word that are looked up: its letters are compared anyway
 
-_IDS = "SELECT rowid FROM id_letters WHERE id_letters MATCH :grams LIMIT :few"
-_IN_PLACES = """SELECT session.no FROM place_letters
+_IDS = "SELECT rowid AS no FROM id_letters WHERE id_letters MATCH :grams LIMIT :few"
+_IN_PLACES = """SELECT session.no AS no FROM place_letters
     CROSS JOIN place ON place.no = place_letters.rowid
     CROSS JOIN session INDEXED BY session_cwd ON session.cwd = place.cwd
     WHERE place_letters MATCH :grams AND instr(lower(place.cwd), :word) LIMIT :few"""
-_HAS = "(instr(lower(id), :word) OR instr(lower(cwd), :word))"
 _LATEST = """row_seal IS NOT NULL
     AND (:scope IS NULL OR +no IN (SELECT value FROM json_each(:scope)))
     ORDER BY modified DESC, id LIMIT :most"""
-_AMONG = f"""SELECT no, id, cwd FROM session
-    WHERE no IN (SELECT value FROM json_each(:few)) AND {_HAS} AND {_LATEST}"""  # noqa: S608 - ours
-_WALKED = f"""SELECT no, id, cwd FROM session INDEXED BY session_listed
-    WHERE {_HAS} AND {_LATEST}"""  # noqa: S608 - our own words
+_AMONG = "SELECT no, id, cwd FROM session WHERE no IN (SELECT value FROM json_each(:few))"
+_WALKED = "SELECT no, id, cwd FROM session INDEXED BY session_listed WHERE true"
 
 
 def latest_with(
-    db: sqlite3.Connection, word: str, scope: str | None, most: int
-) -> list[tuple[int, str, str]]:
-    """The sessions last modified that have a word in their id or directory, and these two."""
-    if len(word) < _MIN:
+    db: sqlite3.Connection, words: Sequence[str], scope: str | None, most: int
+) -> list[list[Any]]:
+    """The sessions last modified that have all words in their id, or in their directory."""
+    if any(len(word) < _MIN for word in words):
         return []
-    given = {"word": word, "scope": scope, "most": most}
-    few = _few(db, word)
-    if few is None:
-        return db.execute(_WALKED, given).fetchall()
-    return db.execute(_AMONG, given | {"few": json.dumps(few)}).fetchall() if few else []
+    given = {"scope": scope, "most": most} | {f"word{n}": word for n, word in enumerate(words)}
+    lists = [few for word in words if (few := _few(db, word)) is not None]
+    few = min(lists, key=len, default=None)
+    if few == []:
+        return []
+    places = " OR ".join(
+        " AND ".join(f"instr(lower({column}), :word{n})" for n in range(len(words)))
+        for column in ("id", "cwd")
+    )
+    sql = f"{_WALKED if few is None else _AMONG} AND ({places}) AND {_LATEST}"
+    return together(db, "no, id, cwd", sql, given | {"few": json.dumps(few)})
 
 
 def _few(db: sqlite3.Connection, word: str) -> list[int] | None:
@@ -55,10 +62,10 @@ def _few(db: sqlite3.Connection, word: str) -> list[int] | None:
     given = {"grams": grams, "word": word, "few": _FEW}
     found: set[int] = set()
     for sql in (_IDS, _IN_PLACES):
-        rows = db.execute(sql, given).fetchall()
+        rows = numbers(db, "no", sql, given)
         if len(rows) == _FEW:
             return None
-        found.update(no for (no,) in rows)
+        found.update(rows)
     return [*found]
 
 

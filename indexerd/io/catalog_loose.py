@@ -15,13 +15,13 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from heapq import nlargest
 from typing import NamedTuple
 
 from indexerd.core.names_known import without_references
 from indexerd.core.query import Finder, shown
 from indexerd.io.catalog_paths import files_with, is_path, marked, places_with
+from indexerd.io.catalog_rows import numbers
 from indexerd.io.catalog_spread import Term, weight_of
 from indexerd.io.catalog_write import SESSION_SHIFT
 
@@ -43,10 +43,10 @@ _SESSIONS_READ = 40
 _LEAST = 0.35  # of the weight of all words
 _APART = 0.4  # what words are worth that stand in different places
 
-_ABOUT = """SELECT rowid FROM about_words WHERE about_words MATCH :match
+_ABOUT = """SELECT rowid AS no FROM about_words WHERE about_words MATCH :match
     AND (:scope IS NULL OR +rowid IN (SELECT value FROM json_each(:scope)))
     ORDER BY rowid DESC LIMIT :most"""
-_MESSAGES = """SELECT rowid FROM message_words WHERE message_words MATCH :match
+_MESSAGES = """SELECT rowid AS id FROM message_words WHERE message_words MATCH :match
     AND (:scope IS NULL OR +(rowid >> :shift) IN (SELECT value FROM json_each(:scope)))
     ORDER BY rowid DESC LIMIT :most"""
 
@@ -58,7 +58,7 @@ class Likely(NamedTuple):
     score: float
     field: str
     key: int
-    snippet: Callable[[], str] | None  # None: the place's text, as the finder shows it
+    snippet: Callable[[str], str] | None  # None: the place's text, as the finder shows it
 
 
 @dataclass(slots=True)
@@ -101,11 +101,11 @@ def _gather(
 ) -> float:
     """Note which sessions have a term; its weight, 0 where none has it."""
     given = {"match": term.match, "scope": scope, "shift": SESSION_SHIFT}
-    rows = db.execute(_ABOUT, given | {"most": _FIELD_ROWS}).fetchall()
-    for (no,) in rows:
+    rows = numbers(db, "no", _ABOUT, given | {"most": _FIELD_ROWS})
+    for no in rows:
         into.setdefault(no, _Session()).terms.add(n)
-    keys = db.execute(_MESSAGES, given | {"most": _MESSAGE_ROWS}).fetchall()
-    for (key,) in keys:
+    keys = numbers(db, "id", _MESSAGES, given | {"most": _MESSAGE_ROWS})
+    for key in keys:
         session = into.setdefault(key >> SESSION_SHIFT, _Session())
         session.terms.add(n)
         session.messages.setdefault(key, set()).add(n)
@@ -147,7 +147,7 @@ def _weighed(
         for n in held:
             worth[n] = max(worth.get(n, 0.0), _WORTH[name])
     if not worth:
-        return Likely(no, 0.0, "message", 0, lambda: "")
+        return Likely(no, 0.0, "message", 0, lambda _: "")
     have = set(worth)
     strength = sum(share({n}) * value for n, value in worth.items()) / share(have)
     (name, key), best = max(
@@ -157,7 +157,7 @@ def _weighed(
     score = share(have) ** 2 * (_APART + (1 - _APART) * together) * strength
     text = session.texts.get(name)
     field_shown = "files" if name == _READ_ONLY else name
-    return Likely(no, score, field_shown, key, None if text is None else partial(str, text))
+    return Likely(no, score, field_shown, key, None if text is None else lambda _: text)
 
 
 def _fields_with(db: sqlite3.Connection, no: int, finder: Finder) -> Mapping[str, set[int]]:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from indexerd.core.query import excerpt
 from indexerd.io.catalog_letters import latest_with
+from indexerd.io.catalog_rows import together
 
 _PLACE_MIN = 3  # characters that may stand anywhere in an id or a path
 _ROWS = 20_000  # looked through for files
@@ -46,9 +47,7 @@ def places_with(
     db: sqlite3.Connection, words: Sequence[str], scope: str | None, most: int
 ) -> Iterator[tuple[int, str, str]]:
     """Ids and directories that have all words anywhere in them: session, which, its text."""
-    if any(len(word) < _PLACE_MIN for word in words):
-        return
-    for no, session_id, cwd in latest_with(db, words[0], scope, most):
+    for no, session_id, cwd in latest_with(db, words, scope, most):
         for column, text in (("id", session_id), ("cwd", cwd)):
             if all(word in text.lower() for word in words):
                 yield no, column, text
@@ -60,7 +59,7 @@ def files_with(db: sqlite3.Connection, word: str, scope: str | None, most: int) 
         return
     part = re.sub(r"([%_!])", r"!\1", json.dumps(word)[1:-1])
     given = {"part": f"%{part}%", "scope": scope, "most": most, "rows": _ROWS}
-    for no, text in db.execute(_ROWS_WITH, given):
+    for no, text in together(db, "no, row", _ROWS_WITH, given):
         row = json.loads(text)
         above = str(row.get("cwd") or "").rstrip("/") + "/"
         for name in _FILES:

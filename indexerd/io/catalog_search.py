@@ -27,7 +27,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from heapq import nlargest
 from itertools import chain
 from typing import Any
 
@@ -38,12 +38,14 @@ from indexerd.io.catalog_candidates import FIELD_MAX, SCORED, Candidates, Text
 from indexerd.io.catalog_copies import is_copied_name, is_copy, originals
 from indexerd.io.catalog_loose import FIELDS, likeliest, own_words
 from indexerd.io.catalog_paths import files_with, is_path, marked, places_with
+from indexerd.io.catalog_rows import together
 from indexerd.io.catalog_spread import (
     best_place,
     mended,
     rarity_of,
     sessions_with,
     terms_of,
+    weight_of,
 )
 from indexerd.io.catalog_texts import all_fields, all_messages
 
@@ -64,8 +66,23 @@ _QUESTION = 3  # words typed that make a question, of which some may be missing
 _PLAIN = 0.75  # what a place is worth that no words were counted in
 _SPREAD = 0.4  # what one is worth that has only some of the words
 _HALF_LIFE_MS = 30 * 86_400_000
-_ALIKE_MAX, _ALIKE_MIN = 50, 75.0  # names compared for typing errors; rapidfuzz's WRatio
+_ALIKE_MAX, _ALIKE_MIN = 100, 75.0  # names compared for typing errors; rapidfuzz's WRatio
+_ALIKE_ROWS, _ALIKE_GRAMS = 4000, 4  # looked at for these: at most so many, or so few grams
 _K1, _B = 1.2, 0.75
+
+_SESSIONS = "SELECT no, id, name FROM session WHERE no IN (SELECT value FROM json_each(:sessions))"
+_COUNTED = """SELECT value AS gram, (SELECT count(*) FROM (SELECT 1 FROM about_letters
+    WHERE about_letters MATCH '"' || value || '"' LIMIT :most)) AS n FROM json_each(:grams)"""
+_WITH_LETTERS = """SELECT rowid AS no FROM about_letters WHERE about_letters MATCH :match
+    AND (:scope IS NULL OR +rowid IN (SELECT value FROM json_each(:scope))) LIMIT :most"""
+_NEARLY = "SELECT no, nearly FROM about WHERE no IN (SELECT value FROM json_each(:found))"
+_ABOUT = ", ".join(FIELDS)
+_FIELDS = f"SELECT no, {_ABOUT} FROM about WHERE no IN (SELECT value FROM json_each(:sessions))"  # noqa: S608 - ours
+_SAID = "text, entry, role, at"
+_MESSAGES = f"SELECT id, {_SAID} FROM message WHERE id IN (SELECT value FROM json_each(:keys))"  # noqa: S608 - ours
+
+
+Snippet = Callable[[str], str]  # of the text as it is stored, where it is a field or a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +101,7 @@ class _Found:
     field: str
     key: int
     score: float
-    snippet: Callable[[], str]
+    snippet: Snippet
 
 
 def search(
@@ -125,8 +142,8 @@ class _Look:
         if self.scope is not None:
             self._listed = json.dumps([*self.scope])
 
-    def _all(self, sql: str, **values: Any) -> list[Any]:
-        return self.db.execute(sql, {"scope": self._listed, **values}).fetchall()
+    def _all(self, columns: str, sql: str, **values: Any) -> list[list[Any]]:
+        return together(self.db, columns, sql, {"scope": self._listed, **values})
 
     def add(self, one: _Found, weight: float | None = None) -> None:
         """Keep the better of two places of one kind in a session, unless it is a copy.
@@ -154,10 +171,13 @@ class _Look:
 
     def _weigh_age(self, sessions: Sequence[int]) -> None:
         sql = (
-            "SELECT no, (SELECT max(modified) FROM session) - ifnull(modified, 0), named"
+            "SELECT no, (SELECT max(modified) FROM session) - ifnull(modified, 0) AS age, named"
             " FROM session WHERE no IN (SELECT value FROM json_each(:sessions))"
         )
-        for no, age, named in self._all(sql, sessions=json.dumps(sessions)):
+        new = [no for no in dict.fromkeys(sessions) if no not in self._factors]
+        for no, age, named in (
+            self._all("no, age, named", sql, sessions=json.dumps(new)) if new else ()
+        ):
             self._factors[no] = 0.85 + 0.15 * 0.5 ** (age / _HALF_LIFE_MS)
             self._named[no] = bool(named)
 
@@ -206,7 +226,7 @@ class _Look:
                 tally = zip(rarity, (max(count, 1) for count in counts), strict=True)
                 fits = sum(w * n / (n + length) for w, n in tally)
                 score = worth * (0.5 + 0.5 * fits / sum(rarity))
-                self.add(_Found(no, name, key, score, self._snippet(name, key, finder)))
+                self.add(_Found(no, name, key, score, finder.snippet))
 
     def _rarity(self, matches: Sequence[str]) -> list[float]:
         """BM25's weights of words: the rarer, the more."""
@@ -217,17 +237,6 @@ class _Look:
                 self._rarities[one] = rarity_of(self.db, one)
         return [self._rarities[one] for one in matches]
 
-    def _snippet(self, name: str, key: int, finder: Finder) -> Callable[[], str]:
-        table, no = ("message", "id") if name == "message" else ("about", "no")
-        column = "text" if name == "message" else name
-        sql = f"SELECT {column} FROM {table} WHERE {no} = ?"  # noqa: S608 - our own names
-
-        def snippet() -> str:
-            row = self.db.execute(sql, (key,)).fetchone()
-            return finder.snippet(row[0]) if row else ""
-
-        return snippet
-
     def _originals(self, keys: Sequence[int]) -> list[Text]:
         """Messages with their texts; of copies the one in the oldest session."""
         return originals(self.db, keys, self._listed, SCORED)
@@ -236,11 +245,11 @@ class _Look:
         """Find ids and directories that have the words anywhere in them, and files."""
         words, most = [shown(term).lower() for term in terms], max(FIELD_MAX, self.limit)
         for no, column, text in places_with(self.db, words, self._listed, most):
-            self.add(_Found(no, column, no, _PLAIN, partial(marked, text, words)))
+            self.add(_Found(no, column, no, _PLAIN, _as_it_is(marked, text, words)))
         if len(words) == 1 and is_path(words[0]):
             for no, path, edited in files_with(self.db, words[0], self._listed, most):
                 worth = _PLAIN if edited else _PLAIN * _READ
-                self.add(_Found(no, "files", no, worth, partial(marked, path, words)))
+                self.add(_Found(no, "files", no, worth, _as_it_is(marked, path, words)))
 
     def _spread(self, asked: Asked) -> None:
         """Find sessions that have all words, each in any place."""
@@ -254,9 +263,9 @@ class _Look:
             place = best_place(self.db, no, terms, finder, FIELDS)
             if place.field == "message" and is_copy(self.db, no, place.key, self._listed):
                 continue  # its original is found for itself
-            snippet = self._snippet(place.field, place.key, finder)
+            snippet: Snippet = finder.snippet
             if place.text:
-                snippet = partial(marked, place.text, [term.word for term in terms])
+                snippet = _as_it_is(marked, place.text, [term.word for term in terms])
             self.add(_Found(no, place.field, place.key, _SPREAD * place.share, snippet))
 
     def by_likeness(self, asked: Asked) -> None:
@@ -278,7 +287,7 @@ class _Look:
         for one in likeliest(self.db, terms, finder, self._listed):
             if one.field == "message" and is_copy(self.db, one.no, one.key, self._listed):
                 continue  # its original is found for itself
-            snippet = one.snippet or self._snippet(one.field, one.key, finder)
+            snippet = one.snippet or finder.snippet
             self.add(_Found(one.no, one.field, one.key, one.score, snippet), weight=1.0)
         if self.found:
             self.warning = "nothing has all of these words; this has most of them"
@@ -291,18 +300,31 @@ class _Look:
         grams = sorted({query[at : at + 3] for at in range(len(query) - 2)})
         if not grams:
             return
-        sql = (
-            "SELECT rowid, nearly FROM about_letters WHERE about_letters MATCH :match"
-            " AND (:scope IS NULL OR +rowid IN (SELECT value FROM json_each(:scope)))"
-            " ORDER BY rank LIMIT :most"
-        )
-        match = " OR ".join(f'"{gram}"' for gram in grams)
-        for no, names in self._all(sql, match=match, most=_ALIKE_MAX):
+        for no, names in self._all("no, nearly", _NEARLY, found=json.dumps(self._alike(grams))):
             alike = max(fuzz.WRatio(query, name) for name in names.split("\n"))
             if alike >= _ALIKE_MIN:
-                self.add(_Found(no, "name", no, alike / 200, self._snippet("name", no, nothing)))
+                self.add(_Found(no, "name", no, alike / 200, nothing.snippet))
         if self.found:
             self.warning = "nothing has these words; these names look like them"
+
+    def _alike(self, grams: Sequence[str]) -> list[int]:
+        """The sessions whose names share the most letters, weighed by their rarity.
+
+        The letters of very many names tell little, and are left out. (SQLite's bm25() reads and
+        cuts up every name that shares any.)
+        """
+        counted = self._all("gram, n", _COUNTED, grams=json.dumps(grams), most=_ALIKE_ROWS)
+        kept, rows = dict[str, int](), 0
+        for n, gram in sorted((n, gram) for gram, n in counted if n):
+            if rows + n > _ALIKE_ROWS and len(kept) > _ALIKE_GRAMS:
+                break
+            kept[gram] = n
+            rows += n
+        shared: dict[int, float] = {}
+        for gram, n in kept.items():
+            for (no,) in self._all("no", _WITH_LETTERS, match=f'"{gram}"', most=_ALIKE_ROWS):
+                shared[no] = shared.get(no, 0.0) + weight_of(n)
+        return nlargest(_ALIKE_MAX, shared, key=shared.__getitem__)
 
     def by_pattern(self, pattern: Pattern, deadline: float) -> None:
         """Find texts that a pattern fits, until the deadline on the monotonic clock."""
@@ -318,11 +340,13 @@ class _Look:
                     self.warning = "re: not all texts were looked at; narrow the search"
                     return
                 if place:
-                    messages += self._add_fitting(no, name, key, _excerpt_of(text, [(*place, 0)]))
+                    messages += self._add_fitting(
+                        no, name, key, _as_it_is(excerpt, text, [(*place, 0)])
+                    )
             if messages >= self.limit:
                 return
 
-    def _add_fitting(self, no: int, name: str, key: int, snippet: Callable[[], str]) -> bool:
+    def _add_fitting(self, no: int, name: str, key: int, snippet: Snippet) -> bool:
         """Add a place that a pattern fits; says whether it is a message."""
         if name != "message":
             self.add(_Found(no, name, key, _PLAIN, snippet))
@@ -334,23 +358,25 @@ class _Look:
     def hits(self) -> Iterator[dict[str, Any]]:
         """The best places found, in words."""
         best = sorted(self.found.values(), key=lambda one: (-one.score, -one.no, one.field))
-        for one in best[: self.limit]:
-            sql = "SELECT id, name FROM session WHERE no = ?"
-            session = self.db.execute(sql, (one.no,)).fetchone()
-            if session is None:  # forgotten meanwhile
+        best = best[: self.limit]
+        listed = json.dumps([one.no for one in best])
+        sessions = {no: held for no, *held in self._all("no, id, name", _SESSIONS, sessions=listed)}
+        about = {no: held for no, *held in self._all(f"no, {_ABOUT}", _FIELDS, sessions=listed)}
+        keys = json.dumps([one.key for one in best if one.field == "message"])
+        said = {key: held for key, *held in self._all(f"id, {_SAID}", _MESSAGES, keys=keys)}
+        for one in best:
+            if one.no not in sessions:  # forgotten meanwhile
                 continue
-            hit = {
-                "sessionId": session[0],
-                "name": session[1],
-                "field": one.field,
-                "snippet": one.snippet(),
-                "score": round(one.score, 4),
-            }
+            session_id, name = sessions[one.no]
+            hit = {"sessionId": session_id, "name": name, "field": one.field}
+            text, more = "", {}
             if one.field == "message":
-                sql = "SELECT entry, role, at FROM message WHERE id = ?"
-                entry, role, at = self.db.execute(sql, (one.key,)).fetchone() or ("", "", "")
-                hit |= {"entryId": entry, "role": role, "at": at}
-            yield hit
+                text, *where = said.get(one.key, ("", "", "", ""))
+                more = dict(zip(("entryId", "role", "at"), where, strict=True))
+            elif one.field in FIELDS and one.no in about:
+                text = about[one.no][FIELDS.index(one.field)]
+            shown_text = one.snippet(text)
+            yield hit | {"snippet": shown_text, "score": round(one.score, 4)} | more
 
 
 def _instead(asked: Asked, words: Sequence[str]) -> Asked:
@@ -359,5 +385,6 @@ def _instead(asked: Asked, words: Sequence[str]) -> Asked:
     return replace(asked, terms=tuple(map(segment, words)), open_end=going_on)
 
 
-def _excerpt_of(text: str, spans: list[tuple[int, int, int]]) -> Callable[[], str]:
-    return lambda: excerpt(text, spans)
+def _as_it_is(make: Callable[..., str], *of: Any) -> Snippet:
+    """A snippet of a text that is at hand."""
+    return lambda _stored: make(*of)

@@ -216,7 +216,7 @@ def add_messages(
     for n, (entry, role, at, text) in enumerate(given):
         words = segment(cut(text))
         if words.strip():
-            copy = _copy(entry or f"{session_id}\0{start + n}", words)
+            copy = copy_of(entry or f"{session_id}\0{start + n}", words)
             new.setdefault(copy, (scrub(entry), scrub(role), scrub(at), words))
     held = db.execute(
         "SELECT copy FROM message WHERE copy IN (SELECT value FROM json_each(?))"
@@ -239,7 +239,7 @@ def add_messages(
     return len(numbered)
 
 
-def _copy(entry: str, text: str) -> int:
+def copy_of(entry: str, text: str) -> int:
     """The same number for the same entry and text in any session."""
     return int.from_bytes(_digest(entry, text, size=8), "big", signed=True)
 
@@ -262,7 +262,7 @@ def forget(db: sqlite3.Connection, session_id: str) -> None:
     if found is None:
         return
     no, held_id, cwd = found
-    with _thoroughly(db):
+    with thoroughly(db):
         drop_messages(db, session_id)
         _unindex_about(db, no)
         drop_id(db, no, held_id)
@@ -279,7 +279,7 @@ def scour(db: sqlite3.Connection, *, begin: bool) -> bool:
     anew takes levels away. That is one step, but comes once in some hundred times.
     """
     more = False
-    with _thoroughly(db):
+    with thoroughly(db):
         for table in _INDEXES:
             if begin and _levels(db, table) >= _LEVELS_MAX:
                 db.execute(f"INSERT INTO {table} ({table}) VALUES ('rebuild')")  # noqa: S608 - ours
@@ -306,7 +306,7 @@ def _levels(db: sqlite3.Connection, table: str) -> int:
 
 
 @contextmanager
-def _thoroughly(db: sqlite3.Connection) -> Iterator[None]:
+def thoroughly(db: sqlite3.Connection) -> Iterator[None]:
     """What is deleted meanwhile is overwritten, whole pages too."""
     db.execute("PRAGMA secure_delete = ON")
     try:

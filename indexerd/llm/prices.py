@@ -16,15 +16,17 @@ import re
 from collections.abc import Mapping
 from decimal import Decimal
 
+from indexerd.core.usd import format_usd
 from indexerd.llm.base import LOCAL, Tokens
 from indexerd.settings import Price
+
+__all__ = ["cost_usd", "format_usd", "upper_bound_usd"]
 
 # For a Google model that the library does not know yet: above every text model that Google
 # lists (the dearest, long prompts of gemini-3-pro, is 4 in and 18 out per million tokens).
 CEILING = Price(input=5.0, output=25.0)
 _AS_GOOGLE = frozenset({"google", "scripted"})  # scripted: so that budgets can be tested
 _MILLION = 1_000_000
-_CENT = Decimal("0.01")
 _DATED = re.compile(r"[-@:](latest|\d{3}|\d{8}|\d{4}-\d{2}-\d{2})$")
 
 
@@ -64,14 +66,6 @@ def upper_bound_usd(
     if found is None and provider in _AS_GOOGLE:
         return _priced(CEILING, input_tokens, max_output_tokens)
     return found
-
-
-def format_usd(cost: Decimal | float | None) -> str:
-    """Write a cost: 4 decimals from one cent, 6 below, and words where it is not known (S0.43)."""
-    if cost is None:
-        return "unknown cost"
-    exact = Decimal(str(cost))
-    return f"${exact:.4f}" if exact >= _CENT else f"${exact:.6f}"
 
 
 def _priced(price: Price, input_tokens: int, output_tokens: int) -> Decimal:

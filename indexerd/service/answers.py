@@ -49,11 +49,13 @@ class Answers:
         self._hidden = hidden
         self._clock = clock
         self._names: Names | None = None
+        self._renamed = catalog.renamed
 
     @property
     def names(self) -> Names:
         """Every session's names, in memory; built when first asked for."""
-        if self._names is None:
+        if self._names is None or self._renamed != self._catalog.renamed:
+            self._renamed = self._catalog.renamed
             known = self._catalog.known()
             self._names = Names.load(one for one in known if not self._hides(one.session_id))
         return self._names

@@ -151,6 +151,7 @@ class Daemon:
                 Event.META_INVALID, {"session": session, "reason": why}
             ),
             defect=self._set_aside,
+            patterns=lambda: self._settings().redact.extra_patterns,
         )
 
     def _pipeline(self, start: Start, *, watching: bool) -> Pipeline:
@@ -214,8 +215,7 @@ class Daemon:
         """Two daemons with two state directories do not share a root (S0.41)."""
         stores = self.library.find_stores()
         metas = dict.fromkeys(one.meta for one in stores if Path(one.sessions).exists())
-        found = (hold_directory(Path(meta)) for meta in metas)
-        return [fd for fd in found if fd is not None]
+        return [fd for meta in metas if (fd := hold_directory(Path(meta))) is not None]
 
     def _settings(self) -> Settings:
         pipeline: Pipeline | None = getattr(self, "pipeline", None)

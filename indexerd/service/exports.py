@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any, NamedTuple
+
+import msgspec
 
 from indexerd import __version__
 from indexerd.core import export_html, export_json, export_md
@@ -108,7 +110,9 @@ def _clean(read: Callable[[int], Entry], wish: Wish) -> Callable[[int], Entry]:
 
     def clean(row: int) -> Entry:
         entry = read(row)
-        return replace(entry, texts=tuple(redact(one, wish.extra).text for one in entry.texts))
+        return msgspec.structs.replace(
+            entry, texts=tuple(redact(one, wish.extra).text for one in entry.texts)
+        )
 
     return clean
 

@@ -13,7 +13,8 @@ is kept. A ledger that cannot be written costs no change: `owing` knows what is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
+from itertools import filterfalse
 
 from indexerd.core.card import Card, unpack
 from indexerd.core.cursor import Verdict
@@ -35,6 +36,7 @@ __all__ = ["Change", "Files"]
 
 BATCH_BYTES = 16 * 1024 * 1024  # read before the caller gets its turn
 FILE_BYTES = 64 * 1024  # that opening a file counts for
+AT_ONCE = 32  # changes the caller gets at most: to tell of one takes the loop a fifth of a ms
 GLOBS = "exclude"  # the ledger's topic for the globs that its states were made under
 
 
@@ -129,20 +131,22 @@ class Files:
             store = self._store(path)
             if store is None:
                 continue
-            with suppress(ValueError):
+            try:
                 card = unpack(packed, path) if packed else None
-                if self.exclusions.bar(path, card):
-                    self.hidden |= {card.session_id} if card else set()
-                    dropped.append(path)
-                    continue
-                file = self._files[path] = Tracked(path, store.agent, cursor, card)
-                if renewed and card and card.is_heir:  # of what may be excluded now
-                    file.begin_anew()
-                    dropped.append(path)
-                self._inodes.keep(file, cursor)
-                self._lineage.note(store.agent, path)
-                file.rank = taking.rank(file.path, file.card, store)
-                self.owners.claim(file)
+            except ValueError:
+                continue
+            if self.exclusions.bar(path, card):
+                self.hidden |= {card.session_id} if card else set()
+                dropped.append(path)
+                continue
+            file = self._files[path] = Tracked(path, store.agent, cursor, card)
+            if renewed and card and card.is_heir:  # of what may be excluded now
+                file.begin_anew()
+                dropped.append(path)
+            self._inodes.keep(file, cursor)
+            self._lineage.note(store.agent, path)
+            file.rank = taking.rank(file.path, file.card, store)
+            self.owners.claim(file)
         self.owing.forget(dropped)
         self.owing.note(GLOBS, "", globs)
         for file in self._files.values():
@@ -176,7 +180,7 @@ class Files:
     def differing(self, found: Iterable[Found]) -> list[str]:
         """Of a scan, the paths whose stat is not the cursor's, and those that waited for them."""
         found, files = list(found), self._files
-        self.acquaint(found)
+        self.acquaint([one for one in found if one.path not in files])
         return [
             one.path for one in found if (file := files.get(one.path)) is None or file.differs(one)
         ]
@@ -184,8 +188,8 @@ class Files:
     def acquaint(self, found: Iterable[Found]) -> None:
         """These files are there: one of them may hold what another's history begins with."""
         for one in found:
-            store = None if one.path in self._files else self._store(one.path)
-            if store is not None:  # a known file was noted when it was met
+            store = self._store(one.path)
+            if store is not None and one.path not in self._files:  # else it was noted when met
                 self._renew(self._lineage.note(store.agent, one.path))
 
     def _renew(self, heirs: Iterable[str]) -> None:
@@ -204,8 +208,7 @@ class Files:
 
     def refresh(self, paths: Iterable[str]) -> Iterator[list[Change]]:
         """Look at paths, those that exist first; yields in batches of a bounded read."""
-        present: list[str] = []
-        gone: list[str] = []
+        present, gone = list[str](), list[str]()
         for path in paths:
             (present if self._is_there(path) else gone).append(path)
         present += filter(self._is_there, taking.elsewhere(gone, self._stores()))
@@ -223,13 +226,16 @@ class Files:
                 amount += FILE_BYTES + size
                 if more:
                     again.append(path)
-                if amount >= BATCH_BYTES:
+                if amount >= BATCH_BYTES or len(batch) >= AT_ONCE:
                     yield batch
                     batch, amount = [], 0
                     self._memory.rest()  # the ledger never knows more than the catalog shows
             present = again
-        for path in gone:
+        for path in filterfalse(self._is_there, gone):  # one may be back since
             batch += self._vanish(path)
+            if len(batch) >= AT_ONCE:
+                yield batch
+                batch = []
         yield batch
         self._memory.rest()
 

@@ -13,6 +13,7 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import suppress
 from typing import Any
 
 from indexerd.errors import StateError
@@ -66,6 +67,8 @@ class Following:
         self._absent: set[str] = set()  # hinted at, not there, and given time to come back
         self._look: Iterator[list[Update]] | None = None  # at hints, the last that was begun
         self._look_began = self._rest_until = 0.0
+        self._calm = asyncio.Event()  # nothing is being read
+        self._calm.set()
 
     def hint(self) -> None:
         """Something may have changed."""
@@ -79,6 +82,13 @@ class Following:
     def stalled(self) -> bool:
         """Whether following the files has come to a halt: then the watchdog is not fed (V2)."""
         return asyncio.get_running_loop().time() > self._next_beat
+
+    async def calm(self, patience: float) -> bool:
+        """Come back when nothing is being looked at, or (False) after so many seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                await self._calm.wait()
+        return self._calm.is_set()
 
     async def run(self, scan: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Follow until cancelled; `scan` is called for each reconciling scan."""
@@ -136,13 +146,18 @@ class Following:
 
     async def _round(self) -> None:
         """One step of all that is under way; what was hinted meanwhile comes first."""
-        if self._dirty.is_set():
-            await self._hinted()
-        for _ in range(len(self._turns)):
-            await self._step(self._turns.popleft())
+        try:
+            if self._dirty.is_set():
+                await self._hinted()
+            for _ in range(len(self._turns)):
+                await self._step(self._turns.popleft())
+        finally:
+            if not self._turns:
+                self._calm.set()
 
     async def _step(self, work: Iterator[list[Update]]) -> None:
         loop = asyncio.get_running_loop()
+        self._calm.clear()
         self._beat(STALL_SECONDS)
         updates = await self._read(next, work, None)
         if work is self._look and updates:  # a part of a huge file is none: others need not wait

@@ -26,7 +26,7 @@ class Kin:
 
     def __init__(self) -> None:
         self._cards: dict[str, Card] = {}
-        self._files: dict[str, str] = {}  # path, and its last part -> session id
+        self._files: dict[str, str] = {}  # path, and its last part -> session id, where not in it
         self._named: dict[str, dict[str, None]] = {}  # parent's id or path -> its children
         self._families: dict[tuple[str, str], dict[str, None]] = {}
 
@@ -38,27 +38,30 @@ class Kin:
             return set()
         others: set[str] = set()
         if old is not None:
-            others |= self._forget(session_id, old)
+            self._forget(session_id, old, others)
         if card is not None:
-            others |= self._remember(session_id, card)
-        return others - {session_id}
-
-    def _remember(self, session_id: str, card: Card) -> set[str]:
-        self._cards[session_id] = card
-        for key in (card.path, _leaf(card.path)):
-            self._files[key] = session_id
-        for key in _parents(card):
-            self._named.setdefault(key, {})[session_id] = None
-        others = {*self._named.get(_leaf(card.path), ()), *self._named.get(session_id, ())}
-        if card.first:
-            family = self._families.setdefault(_family(card), {})
-            others |= set(family)
-            family[session_id] = None
+            self._remember(session_id, card, others)
+        others.discard(session_id)
         return others
 
-    def _forget(self, session_id: str, card: Card) -> set[str]:
+    def _remember(self, session_id: str, card: Card, others: set[str]) -> None:
+        self._cards[session_id] = card
+        name = _leaf(card.path)
+        if _id_in(name) != session_id:
+            self._files[card.path] = self._files[name] = session_id
+        if card.parent or card.parent_id:
+            for key in _parents(card):
+                self._named.setdefault(key, {})[session_id] = None
+        self._children(session_id, name, others)
+        if card.first:
+            family = self._families.setdefault(_family(card), {})
+            others.update(family)
+            family[session_id] = None
+
+    def _forget(self, session_id: str, card: Card, others: set[str]) -> None:
         del self._cards[session_id]
-        for key in (card.path, _leaf(card.path)):
+        name = _leaf(card.path)
+        for key in (card.path, name):
             if self._files.get(key) == session_id:
                 del self._files[key]
         for key in _parents(card):
@@ -66,12 +69,27 @@ class Kin:
             children.pop(session_id, None)
             if not children:
                 self._named.pop(key, None)
-        others = {*self._named.get(_leaf(card.path), ()), *self._named.get(session_id, ())}
+        self._children(session_id, name, others)
         if card.first:
             family = self._families.get(_family(card), {})
             family.pop(session_id, None)
-            others |= set(family)
-        return others
+            others.update(family)
+
+    def _children(self, session_id: str, name: str, others: set[str]) -> None:
+        """Add those that name a session, or its file, as what they came from."""
+        if self._named:
+            others.update(self._named.get(name, ()), self._named.get(session_id, ()))
+
+    def _owner(self, path: str) -> str | None:
+        """The session of a file, by its path, or else by its name."""
+        if path in self._files:
+            return self._files[path]
+        name = _leaf(path)
+        told = _id_in(name)
+        held = self._cards.get(told)
+        if held is not None and _leaf(held.path) == name:
+            return told
+        return self._files.get(name)
 
     def parent(self, card: Card) -> Parent:
         """The session that a card's came from."""
@@ -79,8 +97,7 @@ class Kin:
             known = self._cards.get(card.parent_id)
             return Parent(card.parent_id, known.file if known else None)
         if card.parent:
-            known_as = self._files.get(card.parent) or self._files.get(_leaf(card.parent))
-            return Parent(known_as, card.parent)
+            return Parent(self._owner(card.parent), card.parent)
         if not card.first:
             return Parent()
         family = (self._cards[one] for one in self._families.get(_family(card), ()))
@@ -117,6 +134,17 @@ def _parents(card: Card) -> list[str]:
 def _leaf(path: str) -> str:
     """A file's name: pi's holds time and id, and outlives a directory that was moved."""
     return path.rpartition("/")[2]
+
+
+def _id_in(name: str) -> str:
+    """What stands where most agents put a session's id into the name of its file.
+
+    Thousands of files are found by it, and only of others is more than the session kept.
+    """
+    return name.removesuffix(".zst").removesuffix(".jsonl").rpartition("_")[2][-_ID:]
+
+
+_ID = 36  # characters of a UUID
 
 
 def _family(card: Card) -> tuple[str, str]:

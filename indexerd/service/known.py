@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -29,7 +28,7 @@ SOON = 2.0  # seconds
 NO_MODEL_PAUSE = 3600.0  # a reload of the configuration ends it
 
 
-class Setback(msgspec.Struct, array_like=True):
+class Setback(msgspec.Struct, array_like=True, frozen=True):
     """Failures in a row, and what waits for what; kept in the ledger."""
 
     failures: int = 0
@@ -38,23 +37,24 @@ class Setback(msgspec.Struct, array_like=True):
     why: str = ""
 
 
-@dataclass(slots=True)
-class Forced:
+NONE = Setback()  # as nearly all sessions have
+
+
+class Forced(msgspec.Struct):
     """Somebody asked for this session now."""
 
     until: float  # a session in the middle of a turn is waited for until then
-    waiters: list[asyncio.Future[Any]] = field(default_factory=list)
+    waiters: list[asyncio.Future[Any]] = []
 
 
-@dataclass(slots=True)
-class Known:
+class Known(msgspec.Struct):
     """One session, as the loop knows it. Times in seconds since the epoch."""
 
     card: Card
     brief: Brief | None
     changed_at: float
     open_since: float
-    setback: Setback = field(default_factory=Setback)
+    setback: Setback = NONE
     forced: Forced | None = None
     status: dict[str, Any] | None = None
 

@@ -10,10 +10,12 @@ next scan pays, whether or not a session has grown (A3).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
+
+import msgspec
 
 from indexerd.core.card import Card
 from indexerd.core.cursor import Verdict
@@ -27,14 +29,14 @@ from indexerd.io.stores import SUFFIXES, Store
 from indexerd.paths import within
 from indexerd.service.files import Change, Files
 from indexerd.service.kin import Kin
+from indexerd.service.own_secrets import OwnSecrets
 from indexerd.service.owners import MARGIN_MS
 from indexerd.service.rows import Rows
 from indexerd.service.shelf import Brief, Shelf
 from indexerd.service.texts import Texts
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
+class Update(msgspec.Struct, frozen=True):
     """What the loop learns of one session; the catalog shows it already, unless it is owed."""
 
     session_id: str
@@ -56,7 +58,9 @@ class Library:
         exclude: Callable[[], list[str]],
         report: Callable[[str, str], None],
         defect: Callable[[str, Exception], None],
+        patterns: Callable[[], Sequence[str]] = tuple,
     ) -> None:
+        """`patterns()`: of the user's own secrets, which are not to be searched."""
         self.ledger = ledger
         self.catalog = catalog
         self._find_stores = stores
@@ -71,7 +75,15 @@ class Library:
             exclude=exclude,
             defect=defect,
         )
-        self.texts = Texts(self.files, catalog, self._publish_facts, self.reread)
+        self._secrets = OwnSecrets(patterns)
+        self.texts = Texts(
+            self.files,
+            catalog,
+            self._publish_facts,
+            self.reread,
+            secrets=self._secrets,
+            show=self._show,
+        )
         self.scanned: ScanResult | None = None
         self.changed = 0  # counts up wherever `problems` of files may be others than before
         self.absent: set[str] = set()  # paths of the last hints where nothing was
@@ -101,9 +113,12 @@ class Library:
         if self.catalog.rebuilt:
             ids = {card.session_id for card in cards} | set(self.shelf.ids())
             self._show(ids)
-        self.texts.resume(sorted(cards, key=lambda one: -one.modified_ms))
+        self.texts.resume(self._newest_cards())
         self.changed += 1
         return [Update(card.session_id, card, self.shelf.brief(card.session_id)) for card in cards]
+
+    def _newest_cards(self) -> list[Card]:
+        return sorted(self.files.owners.cards(), key=lambda one: -one.modified_ms)
 
     def stores(self) -> list[Store]:
         """Where sessions are, as of the last look."""
@@ -155,9 +170,13 @@ class Library:
         self.files.owners.margin_ms = MARGIN_MS  # from now on an owner stays for a while
 
     def reconsider(self) -> list[Update]:
-        """The exclusions may have changed: drop what the user does not want read any more."""
+        """The exclusions may have changed: drop what the user does not want read any more.
+
+        So may the patterns of secrets: what is stored is made anew then, step by step.
+        """
         changes = {one.session_id: one for one in self.files.reconsider()}
         self._rows.drop()
+        self.texts.reconsider(self._newest_cards)
         return self._updates(changes | dict.fromkeys(self._gone_and_excluded()))
 
     def _gone_and_excluded(self) -> list[str]:
@@ -286,6 +305,7 @@ class Library:
             if written is None:
                 self.catalog.forget(session_id)
             else:
+                written = self._secrets.written(written)
                 rows.append((written.row, SearchText(written.summary, written.aliases)))
         self.catalog.put(rows)
         return {row["sessionId"]: row for row, _ in rows}
@@ -294,6 +314,7 @@ class Library:
         """Put what a session did into its row."""
         written = self._rows.with_facts(session_id, facts)
         if written is not None:
+            written = self._secrets.written(written)
             self.catalog.put([(written.row, SearchText(written.summary, written.aliases))])
 
     def reread(self, session_id: str) -> bool:

@@ -62,8 +62,10 @@ class Lineage:
 
     def note(self, agent: str, path: str) -> list[str]:
         """A file is there; says which heirs its coming may concern."""
+        if agent != "codex":
+            return []
         heirs: dict[str, None] = {}
-        for thread in _threads(path) if agent == "codex" else ():
+        for thread in _threads(path):
             files = self._files.setdefault(thread, {})
             if path not in files:
                 if not any(base_name(one) == base_name(path) for one in files):

@@ -28,8 +28,10 @@ from indexerd.io.sources import PLAIN, ZST, source_of
 from indexerd.service.owing import Owing
 
 STATES_KEPT = 512  # sessions whose tree stays in memory: 4 KB each, but for long ones
-WOKEN_KEPT = 48  # and of those that were only looked at since
+SOME_MORE = 32  # until those that are too many are stored, all in one transaction
 ROWS_KEPT = 400_000  # and entries of all these together
+WOKEN_KEPT = 48  # and of those that were only looked at since
+WOKEN_ROWS = 100_000
 REST_MAX = 16  # scans, eight minutes as they are set by default
 
 # What a disk says that fails, a network's too; a mode that is wrong costs no time to find out.
@@ -128,10 +130,8 @@ class Tracked:
         return self._tail.cursor
 
     def doze(self) -> None:
-        """The ledger has all there is: keep no more than it, unless a line is unfinished."""
+        """The ledger has all there is: keep no more. An unfinished line is read again."""
         if self._tail is not None:
-            if self._tail.pending:
-                return
             held = self._tail.cursor
             self._at, self._tail = _encode(held) if held else b"", None
         self.state = None
@@ -231,6 +231,8 @@ class Memory:
         self._ledger = ledger
         self.owing = Owing(ledger)
         self._awake: OrderedDict[str, Tracked] = OrderedDict()
+        self._rows: dict[str, int] = {}  # entries of each of these, as it was kept last
+        self._sum = 0  # of these: it is asked for at every look
         self._woken: OrderedDict[str, Tracked] = OrderedDict()  # out of the ledger, and not read on
 
     def keep(self, file: Tracked) -> None:
@@ -238,10 +240,14 @@ class Memory:
         self._woken.pop(file.path, None)
         self._awake[file.path] = file
         self._awake.move_to_end(file.path)
+        rows = 0 if file.state is None else len(file.state)
+        self._sum += rows - self._rows.get(file.path, 0)
+        self._rows[file.path] = rows
 
     def drop(self, path: str) -> None:
         """A file is not to be stored any more under this path."""
         self._awake.pop(path, None)
+        self._sum -= self._rows.pop(path, 0)
         self._woken.pop(path, None)
 
     def wake(self, file: Tracked, path: str | None = None) -> bool:
@@ -258,27 +264,35 @@ class Memory:
         except (StateError, ValueError):
             return False
         self._woken[file.path] = file
-        while len(self._woken) > WOKEN_KEPT:  # whoever goes through all sessions wakes them all
+        self._let_go()
+        return True
+
+    def _let_go(self) -> None:
+        """Of what was woken keep the newest: whoever goes through all sessions wakes them all."""
+        rows = sum(len(one.state) for one in self._woken.values() if one.state is not None)
+        while len(self._woken) > 1 and (len(self._woken) > WOKEN_KEPT or rows > WOKEN_ROWS):
             oldest = self._woken.popitem(last=False)[1]
+            rows -= len(oldest.state) if oldest.state is not None else 0
             if oldest.dirty:
                 self.keep(oldest)
             else:
                 oldest.doze()
-        return True
 
     def rest(self) -> None:
         """Let the sessions that were silent longest sleep in the ledger, once it takes them."""
-        rows = sum(len(file.state) for file in self._awake.values() if file.state)
+        count, rows = len(self._awake), self._sum
+        if count <= STATES_KEPT + SOME_MORE and rows <= ROWS_KEPT:
+            return
         leaving: list[Tracked] = []
-        for file in self._awake.values():
-            if len(self._awake) - len(leaving) <= STATES_KEPT and rows <= ROWS_KEPT:
+        for path, file in self._awake.items():
+            if count - len(leaving) <= STATES_KEPT and rows <= ROWS_KEPT:
                 break
             leaving.append(file)
-            rows -= len(file.state) if file.state else 0
-        if not leaving or not self.owing.write(partial(self._store, leaving)):
+            rows -= self._rows[path]
+        if not self.owing.write(partial(self._store, leaving)):
             return
         for file in leaving:
-            del self._awake[file.path]
+            self.drop(file.path)
             file.doze()
 
     def checkpoint(self) -> None:

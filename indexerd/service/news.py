@@ -96,6 +96,8 @@ class News:
 
     def tell(self, event: str, session_id: str | None, fields: dict[str, Any]) -> None:
         """To the subscribers alone."""
+        if not self._listeners:
+            return
         said = {"event": event, "at": iso(self._clock()), **fields}
         if session_id:
             said["sessionId"] = session_id

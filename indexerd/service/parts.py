@@ -5,11 +5,14 @@ files knows nothing of these; they hear of growth, and ask.
 
 A part is made when somebody asks for it first, and its modules are loaded then, by a thread: they
 are half of all there is to load, and on most days nobody asks most of them (`LATE` says which).
+Where another version was installed meanwhile, none is loaded any more: its modules beside those
+that run would be a program that nobody has ever tried.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -17,6 +20,8 @@ from importlib import import_module
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
+import indexerd
+from indexerd.errors import DaemonDownError
 from indexerd.io.forgotten import Forgotten
 from indexerd.io.ledger import Ledger
 from indexerd.io.logs import Event
@@ -74,11 +79,21 @@ class Shared:
     since: float  # when the last daemon was at work; where there was none, when this one began
 
 
+def installed() -> tuple[int, ...]:
+    """What tells the program on disk from another that takes its place."""
+    try:
+        found = os.stat(indexerd.__file__)  # noqa: PTH116 - nothing else of pathlib is needed
+    except OSError:
+        return ()
+    return found.st_dev, found.st_ino, found.st_mtime_ns
+
+
 class Parts:
     """Every part of one daemon."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
+        self._installed = installed()
         pipeline = shared.pipeline
         self.sidecars = Sidecars(pipeline, shared.answers, shared.writer)
         self.looks = Looks(pipeline.library, pipeline.read)
@@ -114,8 +129,13 @@ class Parts:
         return await found if isawaitable(found) else found
 
     async def _part(self, name: str) -> Any:
-        """A part that is loaded late; the loop goes on meanwhile."""
+        """A part that is loaded late; the loop goes on meanwhile. DaemonDownError: see the head."""
         if name not in vars(self):
+            if installed() != self._installed:
+                raise DaemonDownError(
+                    "indexerd was replaced on disk since this daemon began",
+                    hint="restart the daemon, and ask again",
+                )
             await asyncio.to_thread(import_module, f"indexerd.service.{name}")
         return getattr(self, name)
 

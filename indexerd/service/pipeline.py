@@ -11,7 +11,8 @@ again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 from indexerd.core.cursor import Verdict
@@ -32,6 +33,7 @@ from indexerd.io.logs import Event
 from indexerd.io.watch import Watch
 from indexerd.llm.base import Model
 from indexerd.llm.registry import Models
+from indexerd.service.background import Background
 from indexerd.service.following import Following
 from indexerd.service.indexing import Done, Indexer
 from indexerd.service.known import Forced, Known
@@ -42,8 +44,7 @@ from indexerd.service.runner import Runner, answer
 from indexerd.settings import Loaded, Settings
 
 FORCE_PATIENCE = 60.0  # seconds a forced run waits for the end of a turn
-CHECKPOINT_SECONDS, DAY = 5.0, 86_400
-GATHER, GATHER_MAX = 2.0, 1.0  # until words are read again: times as long as it took; seconds
+DAY = 86_400
 AT_ONCE = 200  # sessions that are taken in, or decided on, before the loop gets its turn
 LONGEST_PAUSE = 30.0  # seconds between two looks at the clock
 
@@ -79,7 +80,6 @@ class Pipeline:
         self.now = clock  # seconds since the epoch
         self._started = clock()
         self._wake = asyncio.Event()
-        self._idle_work = asyncio.Event()
         self._following = Following(
             library=library,
             watch=watch,
@@ -88,8 +88,9 @@ class Pipeline:
             settings=lambda: self.settings,
             clock=clock,
             learn=self._learn,
-            owed=self._idle_work.set,
+            owed=self._owe,
         )
+        self._later = Background(library, read, self._stored, self._following.calm)
         self._reminders = Reminders()
         self._running: dict[str, asyncio.Task[None]] = {}
         self._lasting = False  # what is not done now is done later: not in `run --once`
@@ -177,33 +178,21 @@ class Pipeline:
             # Never long: the clock may be set, and a laptop may sleep.
             next_at = self._reminders.next_at
             pause = LONGEST_PAUSE if next_at is None else min(next_at - now, LONGEST_PAUSE)
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(max(pause, 0.001)):
                     await self._wake.wait()
-            except TimeoutError:
-                continue
 
     async def _background(self) -> None:
-        """What may wait: search text while there is some, the ledger every few seconds."""
+        """What may wait."""
         await self.scanned.wait()
-        loop = asyncio.get_running_loop()
-        while True:
-            began = loop.time()
-            await self._following.guarded("ledger", self._catch_up(began + CHECKPOINT_SECONDS))
-            if "ledger" in self._following.troubles:
-                await asyncio.sleep(CHECKPOINT_SECONDS)
-                continue
-            if self.library.texts.even:
-                await asyncio.sleep(min(GATHER * (loop.time() - began), GATHER_MAX))
-            if not self.library.texts.unread:
-                self._idle_work.clear()
-                await self._idle_work.wait()
+        await self._later.run()
 
-    async def _catch_up(self, until: float) -> None:
-        more = True
-        while more and asyncio.get_running_loop().time() < until:
-            more = await self.read(self.library.texts.some)
-        await self.read(self.library.checkpoint)
+    def _owe(self) -> None:
+        self._later.wake()
+
+    async def _stored(self, work: Coroutine[Any, Any, None]) -> bool:
+        await self._following.guarded("ledger", work)
+        return "ledger" not in self._following.troubles
 
     # -- decisions -----------------------------------------------------------------------
 
@@ -227,7 +216,7 @@ class Pipeline:
                 self.news.session(update, was_known=known is not None)
             self._consider(key)
         if updates:
-            self._idle_work.set()
+            self._later.wake()
 
     def _forget(self, session_id: str) -> None:
         """A session's file is gone; should it come back, what failed has not been forgotten."""
@@ -386,6 +375,7 @@ class Pipeline:
         """
         self._learn(await self.read(self.library.reconsider))
         self._following.rescan()  # roots and exclusions may be others
+        self._later.wake()  # as may the secrets that are not to be searched
         if self.library.trouble is not None:
             raise self.library.trouble
 
@@ -394,7 +384,9 @@ class Pipeline:
         old, self.loaded, self.models = self.models, loaded, models
         self.jobs.concurrency = loaded.settings.index.concurrency
         await self._following.guarded("files", self.reconsider())  # before anything is sent
-        for session_id, known in list(self.known.items()):
+        for number, (session_id, known) in enumerate(list(self.known.items())):
             await self.runner.forgive(known)
             self._consider(session_id)
+            if number % AT_ONCE == 0:
+                await asyncio.sleep(0)
         await old.aclose()

@@ -72,6 +72,7 @@ def alone(
             exclude=lambda: settings.privacy.exclude,
             report=lambda _session, _why: None,
             defect=_unreadable,
+            patterns=lambda: settings.redact.extra_patterns,
         )
         try:
             for file in real_files(row["sessionFile"]) or [row["sessionFile"]]:

@@ -81,7 +81,10 @@ class Rows:
         return written
 
     def with_facts(self, session_id: str, facts: Facts) -> Written | None:
-        """A session's row with what it did; None where it has none, or that is in it already."""
+        """A session's row with what it did; None where it has none.
+
+        Also where nothing is new in it: the transaction that it went into last may have failed.
+        """
         card = self._files.card(session_id)
         if card is None:
             return None
@@ -89,10 +92,7 @@ class Rows:
         if written is None:
             old = self._catalog.get(session_id)
             return self._made(session_id, facts) if old else None
-        row = written.row | fact_fields(facts) | growing(card)
-        if row == written.row:
-            return None
-        written = replace(written, row=row)
+        written = replace(written, row=written.row | fact_fields(facts) | growing(card))
         self._keep(session_id, card, written)
         return written
 

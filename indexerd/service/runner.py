@@ -19,7 +19,7 @@ from indexerd.errors import IndexerdError, NotFoundError, StateError
 from indexerd.io.logs import Event
 from indexerd.llm.base import Model
 from indexerd.service.indexing import Done, Indexer
-from indexerd.service.known import Known, Setback, after
+from indexerd.service.known import NONE, Known, Setback, after
 from indexerd.service.library import Library, Update
 from indexerd.service.news import News
 from indexerd.settings import Settings
@@ -67,12 +67,12 @@ class Runner:
 
     def setback(self, session_id: str) -> Setback:
         """The setback of a session that is met for the first time."""
-        return self._setbacks.pop(session_id, Setback())
+        return self._setbacks.pop(session_id, NONE)
 
     def remember(self, known: Known) -> None:
         """A session went; should it come back, its setback is still known."""
         self.outcomes.pop(known.card.session_id, None)
-        if known.setback != Setback():
+        if known.setback != NONE:
             self._setbacks[known.card.session_id] = known.setback
 
     async def run(
@@ -97,7 +97,7 @@ class Runner:
             await self._failed(known, IndexerdError(f"internal error: {type(bug).__name__}"))
             return []
         self.outcomes[session_id] = done
-        await self._keep(known, Setback())
+        await self._keep(known, NONE)
         self._news.indexed(known, done)
         answer(known, done)
         return updates
@@ -143,14 +143,14 @@ class Runner:
         if setback == known.setback:
             return
         known.setback = setback
-        packed = msgspec.msgpack.encode(setback) if setback != Setback() else None
+        packed = msgspec.msgpack.encode(setback) if setback != NONE else None
         with suppress(StateError):  # the ledger is a cache: without it, it is tried again
             await self._read(self._library.ledger.note, TOPIC, known.card.session_id, packed)
 
     async def forgive(self, known: Known) -> None:
         """The configuration changed: what waited for a model or a price waits no longer."""
         if _lifted(known.setback):
-            await self._keep(known, Setback())
+            await self._keep(known, NONE)
 
 
 def _lifted(setback: Setback) -> bool:

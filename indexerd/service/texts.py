@@ -6,6 +6,10 @@ not what was gathered, with more at its end, they are gathered anew. How far bot
 kept with the session in the catalog, in one transaction with what was found there; a sign of all
 that is read is kept with it, so that a start finds what the last process left. Each step is
 bounded, in lines and in bytes: redacting is slow, and the thread that does it is everybody's (F9).
+
+Secrets are taken out before anything is kept, the user's own kinds, too. Which these were is kept
+as well: under other ones a session is read anew, and where its file is gone, what is stored of it
+is changed where it stands (X5).
 """
 
 from __future__ import annotations
@@ -13,34 +17,35 @@ from __future__ import annotations
 import base64
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import islice
+from itertools import islice, pairwise
 from time import monotonic
 
 import msgspec
 
 from indexerd.agents import ADAPTERS
 from indexerd.core.card import Card
-from indexerd.core.clean import clean_text
 from indexerd.core.deeds import Deeds
 from indexerd.core.inject import own_words
-from indexerd.core.redact import redact
 from indexerd.core.rows import Facts
 from indexerd.core.session import SessionState
-from indexerd.errors import SessionUnreadableError
+from indexerd.errors import SessionUnreadableError, StateError
 from indexerd.events import TURN_MASK, TURN_SHIFT, Entry, Kind, Turn
-from indexerd.io.catalog import Catalog
+from indexerd.io.catalog import Catalog, Message
 from indexerd.service.files import Files
 from indexerd.service.lines import SessionLines
+from indexerd.service.own_secrets import OwnSecrets
 
 TEXT_MAX = 65_536  # characters of one message that are searchable
 BATCH = 500  # lines read in one step, and not many more than these bytes of them: others wait
 STEP_BYTES = 512 * 1024
 SHARED, SHARED_SECONDS = 64, 0.01  # sessions in one transaction, and when no other is begun
 
+_MARK = "~"  # begins the mark of patterns, behind the sign
+_PLAIN = "."  # before what is in base64
 _DOES = frozenset({Kind.USER, Kind.ASSISTANT, Kind.CALL, Kind.SETTING})
 
 
@@ -57,7 +62,15 @@ class Progress(msgspec.Struct, array_like=True):
 
     def pack(self, sign: str) -> str:
         """As the catalog keeps it, behind a sign of what is read."""
-        return f"{sign} {base64.b85encode(_encode(self)).decode('ascii')}"
+        return f"{sign} {_PLAIN}{base64.b64encode(_encode(self)).decode('ascii')}"
+
+
+def _unpacked(mark: str) -> Progress:
+    """What was kept; ValueError where that is nothing."""
+    packed = mark.rpartition(" ")[2]
+    if packed.startswith(_PLAIN):
+        return _decode(base64.b64decode(packed[1:]))
+    return _decode(base64.b85decode(packed))  # as it was kept before, and ten times as slowly
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -73,28 +86,63 @@ class Texts:
         catalog: Catalog,
         publish: Callable[[str, Facts], None],
         reread: Callable[[str], bool],
+        *,
+        secrets: OwnSecrets,
+        show: Callable[[Iterable[str]], object] = list,
     ) -> None:
-        """`publish` puts a session's facts into its row; `reread` parses all its lines anew."""
+        """`publish` puts a session's facts into its row; `reread` parses all its lines anew.
+
+        `show` makes rows anew: of sessions whose file is gone.
+        """
         self._files = files
         self._catalog = catalog
         self._publish = publish
         self._reread = reread
+        self._secrets = secrets
+        self._show = show
         self._unread: dict[str, None] = {}  # sessions whose text is not searchable yet
         self._pass = 0  # the first so many of them are read; the others came meanwhile
+        self._left: dict[str, int] = {}  # gone, and stored under other patterns: how far changed
+        self._scouring: Iterator[bool] | None = None
+        self._noted: str | None = None  # the patterns' mark, once the catalog has it
+        self._settled = False  # the catalog was asked, and owes no scouring
 
     def want(self, session_ids: Iterable[str]) -> None:
         """Something was appended to these sessions."""
         self._unread |= dict.fromkeys(session_ids)
 
     def resume(self, cards: Iterable[Card]) -> None:
-        """After a start: whatever was not all read when the last process ended."""
-        signs = self._catalog.mark_signs()
-        self.want(one.session_id for one in cards if signs.get(one.session_id) != _sign(one))
+        """After a start: whatever was not all read when the last process ended.
+
+        Or was read before secrets of other kinds were to be taken out.
+        """
+        self._secrets.renew()
+        signs, mark = self._catalog.mark_signs(), self._secrets.mark
+        if self._catalog.rebuilt:  # nothing in it is older than these patterns
+            with suppress(StateError):
+                self._catalog.stored_under(mark)
+        for card in cards:
+            if signs.pop(card.session_id, "") != _sign(card) + mark:
+                self.want([card.session_id])
+        self._left = {key: 0 for key, sign in signs.items() if _mark_of(sign) != mark}
+
+    def reconsider(self, cards: Callable[[], Iterable[Card]]) -> bool:
+        """The user's patterns may be others; says whether they are."""
+        if not self._secrets.renew():
+            return False
+        self.resume(cards())
+        return True
 
     @property
     def unread(self) -> int:
         """Sessions whose text is not (fully) searchable yet."""
         return len(self._unread)
+
+    @property
+    def due(self) -> bool:
+        """Whether there is anything to do."""
+        told = self._settled and self._noted == self._secrets.mark
+        return bool(self._unread or self._left or self._scouring) or not told
 
     @property
     def even(self) -> bool:
@@ -104,12 +152,12 @@ class Texts:
     def step(self) -> bool:
         """Read one session, or a part of it. Says whether there is more to do."""
         if not self._unread:
-            return False
+            return self._tidied()
         session_id = next(iter(self._unread))
         if self.index(session_id):
             self._unread.pop(session_id, None)
             self._pass = max(0, self._pass - 1)
-        return bool(self._unread)
+        return self.due
 
     def some(self) -> bool:
         """Read several sessions, in one transaction. Says whether there is more to do in this pass.
@@ -118,7 +166,7 @@ class Texts:
         """
         self._pass = self._pass or len(self._unread)
         if not self._pass:
-            return False
+            return self._tidied()
         done, end = [], monotonic() + SHARED_SECONDS
         with self._catalog.batch():
             for session_id in tuple(islice(self._unread, min(self._pass, SHARED))):
@@ -132,6 +180,44 @@ class Texts:
         self._pass -= len(done)
         return self._pass > 0
 
+    def _tidied(self) -> bool:
+        """One step of what is done when all is read. Says whether there is more to do."""
+        if self._left:
+            self._redo(next(iter(self._left)))
+        elif self._noted != self._secrets.mark:
+            self._catalog.stored_under(self._secrets.mark)
+            if self._noted is not None:
+                self._catalog.renamed += 1  # rows were stored, and nobody was told
+            self._noted, self._settled = self._secrets.mark, False
+        elif self._scouring is None and not self._catalog.owes_scour:
+            self._settled = True
+        else:
+            self._scouring = self._scouring or self._catalog.scour()
+            if next(self._scouring, None) is None:  # behind its last step it folds the log
+                self._scouring = None
+        return self.due
+
+    def _redo(self, session_id: str) -> None:
+        """Take secrets out of what is stored of a session whose file is gone, or of a part."""
+        above, mark = self._left[session_id], self._catalog.messages_mark(session_id)
+        if mark is None or self._files.card(session_id) is not None:  # it is read in its turn
+            del self._left[session_id]
+            return
+        with self._catalog.batch():
+            last = self._catalog.redo_messages(session_id, above, BATCH, self._message)
+            if not last:
+                sign, _, progress = mark.rpartition(" ")
+                now = f"{sign.partition(_MARK)[0]}{self._secrets.mark} {progress}"
+                self._catalog.set_messages_mark(session_id, now)
+                self._show([session_id])
+        if last:
+            self._left[session_id] = last
+        else:
+            del self._left[session_id]
+
+    def _message(self, text: str) -> str:
+        return self._secrets.message(text, TEXT_MAX)
+
     def index(self, session_id: str, limit: int = BATCH) -> bool:
         """Read a session from where the last step ended; says whether all is read."""
         card, state = self._files.card(session_id), self._files.state(session_id)
@@ -142,45 +228,54 @@ class Texts:
         part = _part(state, path, held, limit)
         try:
             with self._files.lines(session_id) as lines:
-                found = dict(_entries(card, state, sorted({*part.words, *part.deeds}), lines))
+                said = self._taken_in(card, state, lines, part, held)
         except SessionUnreadableError:
             return True
         except ValueError:  # a line was not what it looked like: once more, parsing them all
             return not self._reread(session_id)
-        for row in part.deeds:
-            if row in found:
-                held.done.add(found[row], card.cwd, held.own_ms)
-        said = [found[row] for row in part.words if row in found and _speaks(found[row].kind)]
         held.words, held.deeds = part.word_end, part.deed_end
         held.last_word = state.id(held.words - 1) if held.words else ""
         held.last_deed = state.id(path[held.deeds - 1]) if held.deeds else ""
         held.seal = _seal(path[: held.deeds])
-        self._keep(session_id, said, held, _sign(card) if part.last else "")
+        sign = (_sign(card) if part.last else "") + self._secrets.mark
+        with self._catalog.batch():
+            self._catalog.add_messages(session_id, said, mark=held.pack(sign))
+            self._publish(session_id, held.done.facts())
         return part.last
 
-    def _keep(self, session_id: str, said: list[Entry], progress: Progress, sign: str) -> None:
-        words = [
-            (
-                one.id,
-                one.role or "",
-                one.timestamp,
-                clean_text(redact(own_words(one.text)).text, TEXT_MAX),
-            )
-            for one in said
-            if one.text
-        ]
-        with self._catalog.batch():
-            self._catalog.add_messages(session_id, words, mark=progress.pack(sign))
-            self._publish(session_id, progress.done.facts())
+    def _taken_in(
+        self, card: Card, state: SessionState, lines: SessionLines, part: _Part, held: Progress
+    ) -> list[Message]:
+        """Read a part's lines, each once and one at a time: they may be of any size.
+
+        The deeds go into `held`, in the order of the path; what was said comes in that of the file.
+        """
+        said: dict[int, Message] = {}
+        words, deeds = set(part.words), set(part.deeds)
+        rows = sorted(words | deeds)
+        if not _ascending(part.deeds):
+            rows = [*part.deeds, *sorted(words - deeds)]
+        for row, entry in _entries(card, state, rows, lines):
+            if row in deeds:
+                held.done.add(entry, card.cwd, held.own_ms)
+            text = entry.text[: 4 * TEXT_MAX] if row in words and _speaks(entry.kind) else ""
+            if text:
+                text = self._message(own_words(text))
+                said[row] = (entry.id, entry.role or "", entry.timestamp, text)
+        return [said[row] for row in sorted(said)]
 
     def _progress(
         self, session_id: str, state: SessionState, path: list[int], own_ms: int
     ) -> Progress:
         """What was read so far, as far as it still holds."""
-        held = Progress(own_ms=own_ms)
+        held, mark = Progress(own_ms=own_ms), ""
         with suppress(msgspec.DecodeError, ValueError):
             mark = self._catalog.messages_mark(session_id) or ""
-            held = _decode(base64.b85decode(mark.rpartition(" ")[2]))
+            held = _unpacked(mark)
+        if held.words and _mark_of(mark.partition(" ")[0]) != self._secrets.mark:
+            self._catalog.drop_messages(session_id, wholly=True)
+            self._settled = False
+            held.words, held.last_word = 0, ""
         if held.words and not _stands(state, held.words - 1, held.last_word):
             self._catalog.drop_messages(session_id)
             return Progress(own_ms=own_ms)
@@ -243,6 +338,16 @@ def _sign(card: Card) -> str:
     return f"{card.rows:x}-{blake2b(told.encode('utf-8', 'replace'), digest_size=8).hexdigest()}"
 
 
+def _mark_of(sign: str) -> str:
+    """The mark of the patterns that a session's texts were stored under, out of its sign."""
+    _, told, mark = sign.partition(_MARK)
+    return told + mark
+
+
+def _ascending(rows: Sequence[int]) -> bool:
+    return all(one < other for one, other in pairwise(rows))
+
+
 def _own_ms(card: Card) -> int:
     """When a session began that may hold copies of another's entries, which are older."""
     came_from = card.parent or card.parent_id or card.first
@@ -270,29 +375,17 @@ def _does(state: SessionState, row: int) -> bool:
     return kind in _DOES
 
 
-def _light(entry: Entry) -> Entry:
-    """Without what is not looked at here: a step holds many entries, each of any size."""
-    return replace(
-        entry,
-        texts=(entry.text[: 4 * TEXT_MAX],) if _speaks(entry.kind) else (),
-        tools=tuple([replace(call, arguments=None) for call in entry.tools]),
-        thinking=(),
-        results=(),
-        details={},
-    )
-
-
 def _entries(
     card: Card, state: SessionState, rows: Iterable[int], lines: SessionLines
-) -> Iterable[tuple[int, Entry]]:
-    """Read these rows in full; a line that is no entry any more is passed over."""
-    read = ADAPTERS[card.agent].read
+) -> Iterator[tuple[int, Entry]]:
+    """What these rows tell; a line that is no entry any more is passed over."""
+    told = ADAPTERS[card.agent].told
     for row in rows:
         line = lines.brief(row)
         if not line:
             continue  # far too long, or no JSON: its text is not kept
         try:
-            yield row, _light(read(line, state.id(row)))
+            yield row, told(line, state.id(row))
         except ValueError:
             if not state.strict:
                 raise

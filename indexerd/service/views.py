@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from indexerd.agents import ADAPTERS
 from indexerd.core.branch_pi import PREAMBLE
@@ -152,7 +154,7 @@ def reader(taken: Taken, lines: SessionLines, check: Callable[[], None] = lambda
         if found.kind in (kind, Kind.OTHER):
             return found
         unseen = {"unseen": True} if kind is Kind.OTHER else {}
-        return replace(found, kind=kind, details=found.details | unseen)
+        return msgspec.structs.replace(found, kind=kind, details=found.details | unseen)
 
     return entry
 

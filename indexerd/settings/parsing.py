@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Collection, Iterator
+from contextlib import suppress
 from typing import Any
 
 SIZE_MAX = 256 * 1024  # bytes of a configuration
@@ -29,6 +31,21 @@ def tree_of(data: bytes, path: str) -> dict[str, Any]:
     return tree
 
 
+def tables_of(data: bytes, path: str, names: Collection[str]) -> Iterator[dict[str, Any]]:
+    """Of a file that cannot be read as a whole, what can be read by itself and has these names."""
+    text = data.decode("utf-8-sig", "replace")
+    if len(data) > SIZE_MAX or path.endswith(".json") or _dots(text) > DOTS_MAX:
+        return
+    table = ""
+    for line in [*text.splitlines(), "["]:
+        if line.startswith("["):
+            if any(name in table.lower() for name in names):
+                with suppress(ValueError, RecursionError):
+                    yield _toml(table)
+            table = ""
+        table += f"{line}\n"
+
+
 def value_of(text: str) -> Any:
     """A variable's value, read as TOML; the text itself where it is none."""
     try:
@@ -38,6 +55,10 @@ def value_of(text: str) -> Any:
 
 
 def _toml(text: str) -> dict[str, Any]:
-    if sum(line.count(".") ** 2 for line in text.split("\n")) > DOTS_MAX:
+    if _dots(text) > DOTS_MAX:
         raise ValueError("too many dots in one line; put what is in a list on lines of its own")
     return tomllib.loads(text)
+
+
+def _dots(text: str) -> int:
+    return sum(line.count(".") ** 2 for line in text.split("\n"))

@@ -10,42 +10,31 @@ where the text that comes next decides whether a repetition goes on, or which br
 many as there are repetitions, or branches that agree. A word that must come next can do so only
 every so often. Ways of neighbours multiply, and those of what is repeated do so each time. What
 ends a pattern and cannot fail has nothing tried again, and is left out.
-
-Sets of characters are exact for the first 256, and for what is like one of them but for its case;
-four bits stand for all others, by their kind: two may seem to overlap that do not, but never to be
-apart.
 """
 
 from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from importlib import import_module
 from operator import or_
 from typing import Any, TypeVar
 
+from indexerd.settings.letters import ANYTHING, END, Letters
+
 _parser: Any = import_module("re._parser")  # private to Python, and the one that `re` uses
-_compiler: Any = import_module("re._compiler")
 
 TEXT = 1024  # characters that a pattern sees at once: core.redact.WINDOW
-STEPS_MAX = 128_000_000  # a few ns each; measured on hostile texts
+STEPS_MAX = 180_000_000  # a few ns each; measured on hostile texts
 LENGTH_MAX = 2000  # characters of a pattern
 _QUESTIONS_MAX = 20_000  # about parts of one pattern; repetitions within repetitions ask more
 _AHEAD = 64  # characters that may decide what comes next
 _LONG = 418  # as TEXT, for what begins where something else ended: 1024 * 418**2 == 1024**3 / 6,
 # the ways to choose three places in their order
 _ENDLESS = STEPS_MAX + 1
-_LATIN = 256
-_LIKE_LATIN = "\u0130\u0131\u017f\u212a\u212b\u0178\u039c\u03bc\u1e9e"  # but for their case
-_EXACT = "".join(map(chr, range(_LATIN))) + _LIKE_LATIN
-_SPACES, _DIGITS, _LETTERS, _REST, _END = (1 << len(_EXACT) + kind for kind in range(5))
-_NO_BREAK = ~(1 << ord("\n"))  # no line break is ever seen
-_OTHERS = _SPACES | _DIGITS | _LETTERS | _REST
-_ANYTHING = (_END - 1) & _NO_BREAK
-_KINDS = {"SPACE": _SPACES, "DIGIT": _DIGITS, "WORD": _DIGITS | _LETTERS}
 
 _T = TypeVar("_T")
 _Sets = tuple[int, ...]  # what may stand at the next places: a bit for each character
@@ -136,6 +125,12 @@ def _is_end(op: Any, arg: Any) -> bool:
     return str(op) == "AT" and "END" in str(arg)
 
 
+def _backwards(parsed: Any) -> Iterator[tuple[Any, Sequence[Any]]]:
+    """The items of a sequence from its end on, each with those before it."""
+    items = list(parsed)
+    return ((items[at], items[:at]) for at in range(len(items) - 1, -1, -1))
+
+
 def _rarely(follow: _Sets) -> int:
     """How far on its first character can come again, at the least, where a continuation comes."""
     again = (place for place, one in enumerate(follow) if place and one & follow[0])
@@ -181,7 +176,7 @@ class _Analysis:
         self._left: list[tuple[Any, Any, int]] = []
         self._seen: dict[_Part, _Sets] = {}
         self._costs: dict[_Part, _Cost] = {}
-        self._sets: dict[str, int] = {}
+        self._letters = Letters()
 
     def steps(self, parsed: Any) -> int:
         """The most steps that the pattern takes on a text."""
@@ -222,7 +217,7 @@ class _Analysis:
         if str(op) != "MAX_REPEAT" or arg[1] < TEXT or len(arg[2]) != 1:
             return False
         op, inner = arg[2][0]
-        return str(op) in _CHARACTERS and self._set(op, inner) == _ANYTHING
+        return str(op) in _CHARACTERS and self._set(op, inner) == ANYTHING
 
     def _flagged(self, arg: Any, ask: Callable[[Any], _T]) -> _T:
         """Ask about a group with its own flags."""
@@ -242,25 +237,50 @@ class _Analysis:
             self._questions += 1
             if self._questions > _QUESTIONS_MAX:
                 return ()
-            for op, arg in reversed(list(parsed)):
-                follow = self._ahead_of(op, arg, follow)
+            for (op, arg), before in _backwards(parsed):
+                follow = self._ahead_of(op, arg, follow, before)
             self._seen[part] = follow
         return self._seen[part]
 
-    def _ahead_of(self, op: Any, arg: Any, follow: _Sets) -> _Sets:
-        name = str(op)
+    def _ahead_of(self, op: Any, arg: Any, follow: _Sets, before: Sequence[Any]) -> _Sets:
+        name, found = str(op), _Sets()
         if name in _CHARACTERS:
             return (self._set(op, arg), *follow)[:_AHEAD]
         if name in _REPEATS:
-            return self._ahead_again(arg, follow)
-        if name == "SUBPATTERN":
-            return self._flagged(arg, lambda sub: self._ahead(sub, follow))
-        if name == "ATOMIC_GROUP":
-            return self._ahead(arg, follow)
-        if name == "BRANCH":
-            return _either([self._ahead(sub, follow) for sub in arg[1]])
-        follow = (_END,) if _is_end(op, arg) else follow
-        return follow if name in _WITHOUT_WIDTH else ()
+            found = self._ahead_again(arg, follow)
+        elif name == "SUBPATTERN":
+            found = self._flagged(arg, lambda sub: self._ahead(sub, follow))
+        elif name == "ATOMIC_GROUP":
+            found = self._ahead(arg, follow)
+        elif name == "BRANCH":
+            found = _either([self._ahead(sub, follow) for sub in arg[1]])
+        elif str(arg) == "AT_BOUNDARY":
+            here = self._letters.across(self._last(before), self._flags)
+            found = (here & follow[0], *follow[1:]) if follow else (here,)
+        elif name in _WITHOUT_WIDTH:
+            found = (END,) if _is_end(op, arg) else follow
+        return found
+
+    def _last(self, items: Sequence[Any]) -> int:
+        """What these can end with; anything, where they may be empty."""
+        found = 0
+        for op, arg in reversed(items):
+            name, empty = str(op), False
+            if name in _CHARACTERS:
+                found |= self._set(op, arg)
+            elif name in _REPEATS:
+                found |= self._last(list(arg[2]))
+                empty = not arg[0]
+            elif name == "SUBPATTERN":
+                found |= self._flagged(arg, lambda sub: self._last(list(sub)))
+            elif name == "BRANCH":
+                found |= reduce(or_, (self._last(list(sub)) for sub in arg[1]))
+            else:
+                empty = name in _WITHOUT_WIDTH
+                found |= 0 if empty else ANYTHING
+            if not empty:
+                return found
+        return ANYTHING
 
     def _ahead_again(self, arg: Any, follow: _Sets) -> _Sets:
         low, high, sub = arg
@@ -274,33 +294,7 @@ class _Analysis:
         return self._ahead(sub, after if low == 1 else head)
 
     def _set(self, op: Any, arg: Any) -> int:
-        """Which characters one that stands for itself can be, asked of `re` itself."""
-        key = f"{op} {arg} {self._flags}"
-        if key not in self._sets:
-            state = _parser.State()
-            state.flags = self._flags
-            one = _compiler.compile(_parser.SubPattern(state, [(op, arg)]), self._flags)
-            bits = sum(1 << place for place, char in enumerate(_EXACT) if one.fullmatch(char))
-            self._sets[key] = (bits | self._beyond(str(op), arg)) & _NO_BREAK
-        return self._sets[key]
-
-    def _beyond(self, name: str, arg: Any) -> int:
-        """Which others than the first 256 may be among them."""
-        if name == "LITERAL":
-            return _OTHERS if arg >= _LATIN else 0
-        if name == "RANGE":
-            return _OTHERS if arg[1] >= _LATIN else 0
-        if name == "CATEGORY":
-            named = str(arg).rpartition("_")[2]
-            kinds = 0 if self._flags & re.ASCII else _KINDS[named]
-            return _OTHERS & ~kinds if "_NOT_" in str(arg) else kinds
-        if name != "IN":
-            return _OTHERS
-        parts = [(str(op), one) for op, one in arg]
-        if parts[0][0] != "NEGATE":
-            return reduce(or_, (self._beyond(*one) for one in parts))
-        whole = (self._beyond(*one) for one in parts if one[0] == "CATEGORY")
-        return _OTHERS & ~reduce(or_, whole, 0)
+        return self._letters.set_of(op, arg, self._flags)
 
     # -- what it costs --------------------------------------------------------------------
 
@@ -311,11 +305,32 @@ class _Analysis:
             if self._questions > _QUESTIONS_MAX:
                 return _HOPELESS
             costs: list[_Cost] = []
-            for op, arg in reversed(list(parsed)):
-                costs.append(self._cost(op, arg, follow))
-                follow = self._ahead_of(op, arg, follow)
+            for (op, arg), before in _backwards(parsed):
+                free = self._is_seen(op, before)
+                free = free or (not (costs or follow) and self._is_sure(op, arg, before))
+                costs.append(_Cost() if free else self._cost(op, arg, follow))
+                follow = self._ahead_of(op, arg, follow, before)
             self._costs[part] = _chained(costs[::-1])
         return self._costs[part]
+
+    def _is_seen(self, op: Any, before: Sequence[Any]) -> bool:
+        """Whether a character is found by the repetition before it: `re` looks where it may end."""
+        if str(op) != "LITERAL" or self._flags & re.IGNORECASE or not before:
+            return False
+        name, arg = str(before[-1][0]), before[-1][1]
+        return name == "MAX_REPEAT" and len(arg[2]) == 1 and str(arg[2][0][0]) in _CHARACTERS
+
+    def _is_sure(self, op: Any, arg: Any, before: Sequence[Any]) -> bool:
+        """Whether what ends a pattern fails at most where a repetition before it ends, too."""
+        if str(op) in _REPEATS and arg[:2] == (1, 1) and len(arg[2]) == 1:
+            op, arg = arg[2][0]
+        if (
+            str(op) not in _CHARACTERS
+            or not before
+            or not self._is_seen(before[-1][0], before[:-1])
+        ):
+            return False
+        return not self._set(*before[-2][1][2][0]) & ~self._set(op, arg)
 
     def _cost(self, op: Any, arg: Any, follow: _Sets) -> _Cost:
         name = str(op)

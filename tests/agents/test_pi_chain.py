@@ -69,3 +69,28 @@ def test_a_hole_is_no_part_of_a_message() -> None:
     lines[3] = lines[3].replace(b"words", b"\0" * 5)
     state = _skimmed(lines, strict=False, each=False)
     assert (len(state), state.bad_lines, state.user_messages()) == (3, 1, 1)
+
+
+def test_a_torn_line_whose_id_repeats_leaves_that_id_to_the_earlier_entry() -> None:
+    """F5: another line is glued to it; it is no entry, and who stands below that id still is."""
+    told = [_HEADER, *(_line(number, number - 1, "user", "") for number in (1, 2))]
+    *lines, last = [json.dumps(one, separators=(",", ":")).encode() + b"\n" for one in told]
+    glued, after = (
+        json.dumps(_line(number, number - 1, role, "stop"), separators=(",", ":")).encode()
+        for number, role in ((4, "toolResult"), (5, "assistant"))
+    )
+    torn = json.dumps(_line(1, 2, "toolResult", ""), separators=(",", ":")).encode()[:200]
+    state = _skimmed([*lines, last, torn + glued + b"\n", after + b"\n"], strict=False, each=False)
+    assert (state.ids, state.bad_lines) == ([b"00000001", b"00000002", b"00000005"], 1)
+    assert [state.parent(row) for row in range(3)] == [-1, 0, -1]
+
+
+def test_two_torn_lines_one_after_the_other_are_no_entries() -> None:
+    """F5: as on a full disk; what follows the first of them is no JSON either, and names nobody."""
+    told = [_line(number, number - 1, "toolResult", "") for number in range(1, 7)]
+    header, *lines = (json.dumps(one, separators=(",", ":")).encode() for one in [_HEADER, *told])
+    torn = [lines[1][:200] + lines[2], lines[3][:200] + lines[4]]
+    state = _skimmed(
+        [one + b"\n" for one in (header, lines[0], *torn, lines[5])], strict=False, each=False
+    )
+    assert (state.ids, state.bad_lines) == ([b"00000001", b"00000006"], 2)

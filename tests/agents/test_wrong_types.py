@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import fields
 from functools import cache
 from typing import Any, get_args, get_type_hints
 
 import msgspec
 import pytest
+from msgspec.structs import fields
 
 from indexerd.agents import ADAPTERS
 from indexerd.core.card import card_of

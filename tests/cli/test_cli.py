@@ -425,6 +425,20 @@ def test_doctor_names_what_is_wrong_and_what_to_mend(home: Home, tmp_path: Path)
         assert re.search(f"^{line}", done.stdout, re.MULTILINE), line
 
 
+def test_doctor_goes_on_past_what_it_cannot_look_at(home: Home) -> None:
+    """A path that the system refuses is a finding, and not the end of all others."""
+    odd = "/" + "x" * 300
+    for env, name in (
+        ({"INDEXERD_STATE_DIR": odd}, "state"),
+        ({"INDEXERD_SOCKET": f"{odd}/s"}, "socket"),
+        ({"PI_CODING_AGENT_DIR": odd}, "pi"),
+    ):
+        checks = home.json("doctor", env=env, code=1)["checks"]
+        bad = {one["name"]: one["found"] for one in checks if one["state"] == "bad"}
+        assert bad[name].endswith("File name too long")
+        assert {"python", "sqlite", "claude", "model", "daemon"} <= {one["name"] for one in checks}
+
+
 def test_the_service_is_installed_and_removed(home: Home, tmp_path: Path) -> None:
     """Without a service manager: the file is written, 69 says that nothing runs."""
     program = tmp_path / "indexerd"

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from indexerd.cli.app import App
+from indexerd.cli.clicked import clicked
 from indexerd.cli.family import STEPS_MAX, family
-from indexerd.cli.main import App
 from indexerd.io.catalog import Catalog
 from indexerd.service.answers import Answers
 from tests.cli.home import HOSTILE
@@ -44,7 +45,7 @@ def born(session_id: str, parent: str = "", minute: int = 0, **more: Any) -> dic
 
 def ran(ref: str, *, as_json: bool = False) -> Result:
     """The command, in this process."""
-    done = CliRunner().invoke(family, [ref], obj=App(None, as_json, "never"))
+    done = CliRunner().invoke(clicked(family), [ref], obj=App(None, as_json, "never"))
     assert done.exception is None, done.output
     return done
 

@@ -35,6 +35,8 @@ ASKED = {
     "references": ["expand", "as in @@forecast and @@deploy and @@zebra"],
     "references inline": ["expand", "--inline", "as in @@forecast", "--session", "asking"],
     "no references": ["expand", "nothing", "--cwd", "/"],
+    "references of no directory": ["expand", "as in @@forecast", "--cwd", ""],
+    "references of a directory": ["expand", "as in @@forecast", "--cwd", "work/../work/shop"],
 }
 
 
@@ -86,6 +88,19 @@ def test_it_says_what_the_full_command_says(home: Home, name: str) -> None:
             full.stdout,
             full.stderr,
         )
+
+
+def test_a_directory_that_was_removed_holds_no_prompt_up(home: Home) -> None:
+    """S0.51: where the named directory would be is not known; the prompt goes through."""
+    for options in ("", "--color never"):
+        gone = home.world.root / "removed"
+        gone.mkdir()
+        line = f'"$0" -m indexerd {options} expand --inline "as in @@zebra" --cwd below'
+        done = subprocess.run(
+            ["/bin/sh", "-c", f"rmdir ../removed; exec {line}", INDEXERD[0]],
+            env=home.world.env, cwd=gone, capture_output=True, text=True, timeout=30, check=False,
+        )  # fmt: skip
+        assert (done.returncode, done.stdout) == (0, "as in @@zebra\n"), done.stderr
 
 
 @pytest.mark.parametrize("name", ["found by something like its name", "not found", "ambiguous"])

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from indexerd.cli import render, tree
-from indexerd.cli.main import App
+from indexerd.cli.app import App
+from indexerd.cli.columns import cut, fitted, padded, space, width_of
 
 LEAVES = ("leaf", "current", "entries", "asks", "active", "parts at", "gist")
 TIP = ("1a2b3c4d", "*", "12", "3", "5m ago", "9f8e7d6c", "Redis is too big for a small service.")
@@ -93,3 +96,58 @@ def test_lines_of_a_tree_fit_the_terminal(
     assert cell_len(first) >= 39 or text in first
     assert first.endswith(("…", "~")) == (cell_len(text) > 40 - 18)
     assert cell_len(second.partition("short")[0]) == 18
+
+
+# -- widths --------------------------------------------------------------------------------------
+
+
+def test_what_is_taken_for_one_column_is_one() -> None:
+    """Every character that rich is not asked about."""
+    for point in (*range(0x300), *range(0x2010, 0x2028)):
+        if chr(point).isprintable():
+            assert width_of(chr(point)) == cell_len(chr(point)) == 1, hex(point)
+
+
+@given(st.text(max_size=30), st.integers(1, 40))
+def test_what_is_cut_fits(text: str, width: int) -> None:
+    """Whatever it is made of; what fits is left as it is."""
+    short = cut(text, width)
+
+    assert width_of(text) == cell_len(text) or not text.isprintable()
+    assert width_of(short) <= width
+    assert (short == text) == (width_of(text) <= width)
+    assert width_of(padded(short, 40)) == 40
+
+
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=7), st.integers(1, 200), st.data())
+def test_columns_fit_where_they_can(widths: list[int], width: int, data: st.DataObject) -> None:
+    """The widest gives way; what is to be whole is, unless all others are at their end."""
+    whole = data.draw(st.sets(st.sampled_from(range(len(widths)))))
+    found = fitted(widths, whole, width)
+
+    total = sum(found) + 2 * (len(found) - 1)
+    assert total <= width or found == [1] * len(found)
+    assert all(now <= before for now, before in zip(found, widths, strict=True))
+    assert found == widths or total >= width
+    others = [now for at, now in enumerate(found) if at not in whole]
+    cut_down = [at for at in whole if found[at] < widths[at]]
+    assert not cut_down or all(now == 1 for now in others)
+
+
+def test_a_width_that_is_none_is_not_taken(columns: pytest.MonkeyPatch) -> None:
+    """A number of columns, or what the terminal says, or 80."""
+    for told, width in (("81", 81), ("0", 80), ("wide", 80), ("-3", 80), ("٣", 80), ("", 80)):
+        columns.setenv("COLUMNS", told)
+        assert space() == width
+
+
+@pytest.mark.usefixtures("terminal")
+def test_wide_characters_keep_columns_in_line(
+    columns: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What stands behind a name of wide characters stands below its header."""
+    columns.setenv("COLUMNS", "100")
+    for name in ("日本語の文章", "Ümlaut \u2013 “quoted”", "e\u0301e\u0301", "🚀 launch"):
+        head, shown = table(capsys, SESSIONS, (*ROW[:4], name, "/home/x"))
+        before = shown.partition("/home/x")[0]
+        assert width_of(before) == head.index("directory")

@@ -250,7 +250,8 @@ def _counts(found: Any) -> dict[str, Any]:
     return {
         field.name: len(held) if isinstance(held, tuple | list) else held
         for field in fields(found)
-        if not is_dataclass(held := getattr(found, field.name))
+        if not isinstance(held := getattr(found, field.name), msgspec.Struct)
+        and not is_dataclass(held)
     }
 
 
@@ -304,8 +305,8 @@ def _documents(agent: str, state: SessionState, read: Read) -> dict[str, Any]:
 def plain(value: Any) -> Any:
     """A value as JSON: short texts whole, documents line by line, what is empty left out."""
     if isinstance(value, msgspec.Struct):
-        value = msgspec.to_builtins(value)
-    if is_dataclass(value) and not isinstance(value, type):
+        value = {name: getattr(value, name) for name in value.__struct_fields__}
+    elif is_dataclass(value) and not isinstance(value, type):
         value = {one.name: getattr(value, one.name) for one in fields(value)}
     if isinstance(value, Enum):
         return value.name

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from indexerd.core.compact_opencode import (
     IMAGE_UNITS,
@@ -89,7 +90,11 @@ def test_protected_and_failed_results_neither_count_nor_go() -> None:
     talk = [*results(30_000), *skill, *failed, *results(40_000, tool="read"), *NEWEST]
     assert prune(talk) == Pruned((1,), 30_000)
     # The tool's name may stand with the result, as it does in pi and opencode.
-    lone = [replace(one, result=replace(one.result, name="skill")) for one in skill if one.result]
+    lone = [
+        replace(one, result=structs.replace(one.result, name="skill"))
+        for one in skill
+        if one.result
+    ]
     assert prune([*lone, *results(40_000), *NEWEST]) == Pruned((), 0)
 
 
@@ -212,7 +217,7 @@ def test_the_newest_answers_count_is_the_contexts() -> None:
     """S3.23: not one of before the compaction that keeps it, nor the summary's own."""
     older = Speech("assistant", counting(9000), ("x" * 40,))
     kept = Step(1, older.entry, (older,), 1)
-    summary = replace(counting(50), kind=Kind.COMPACTION)
+    summary = structs.replace(counting(50), kind=Kind.COMPACTION)
     compaction = Step(3, summary, (Speech("compactionSummary", summary, ("s" * 40,)),), 3)
     newer = Speech("assistant", counting(700), ("ok",))
     assert tokens_of([compaction, kept, Step(4, newer.entry, (newer,), 4)]) == 700

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from indexerd.core.compact_pi import (
     KEEP_RECENT,
@@ -92,7 +93,7 @@ def test_a_message_is_a_fourth_of_its_units_rounded_up() -> None:
     """S1.25, S3.23: texts, thoughts, calls with their arguments' JSON, pictures beside a text."""
     who = Entry("e", Kind.USER, "message", "user", "")
     call = ToolCall("read", arguments={"a": 1.0, "é": "😀"})  # {"a":1,"é":"😀"}: 16 units
-    ran = replace(who, details={"ran": {"command": "ls", "output": "out"}})
+    ran = structs.replace(who, details={"ran": {"command": "ls", "output": "out"}})
     sizes = [
         (Speech("user", who, ("ab", "😀")), 1),
         (Speech("user", who, ("abcde",)), 2),
@@ -116,7 +117,7 @@ def test_the_newest_answers_own_count_wins() -> None:
     ]
     found = context_tokens(talk)
     assert (found.tokens, found.usage_tokens, found.trailing_tokens) == (15, 10, 5)
-    talk[1] = step(1, "assistant", 9, tokens=replace(parts, total=100))
+    talk[1] = step(1, "assistant", 9, tokens=structs.replace(parts, total=100))
     assert context_tokens(talk).tokens == 105
 
 
@@ -140,7 +141,7 @@ def test_a_count_from_before_a_compaction_holds_no_more() -> None:
     newer = replace(old, place=3)
     assert context_tokens([summary, newer]).tokens == 500
     edit = step(9, "")
-    edit = replace(edit, entry=replace(edit.entry, type="context_edit"))
+    edit = replace(edit, entry=structs.replace(edit.entry, type="context_edit"))
     assert context_tokens([newer, edit]).tokens == 3
 
 

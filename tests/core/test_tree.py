@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 import unicodedata
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from indexerd.core.branches import Tip, summary_rows, tips
 from indexerd.core.session import ROOT, SessionState

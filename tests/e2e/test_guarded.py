@@ -69,6 +69,19 @@ def test_a_first_start_goes_by_what_is_sound(tmp_path: Path) -> None:
         check(world, seen.id, hidden.id)
 
 
+@pytest.mark.parametrize("place", ["variables", "file"])
+def test_a_first_start_beside_a_broken_file_opens_nothing(tmp_path: Path, place: str) -> None:
+    """Nothing is kept yet and the file cannot be read: variables hold, and whole tables of it."""
+    world, seen, hidden = furnished(tmp_path)
+    if place == "variables":
+        world.env["INDEXERD_PRIVACY__EXCLUDE"] = '["/secret/**"]'
+        world.env["INDEXERD_REDACT__EXTRA_PATTERNS"] = '["CUSTOM-[0-9]+"]'
+    world.config.write_text((GOOD if place == "file" else "") + "[log\n")
+    with world.daemon():
+        assert world.call("status")["state"] == "indexing-off"
+        check(world, seen.id, hidden.id)
+
+
 @pytest.mark.parametrize("broken", ["[privacy\n", "[redact]\nextra_patterns = ['(a|a)*b']\n"])
 def test_what_is_kept_is_judged_piece_by_piece(tmp_path: Path, broken: str) -> None:
     """S2.21: a kept pattern that is refused today takes no exclusion with it, and no sound one."""

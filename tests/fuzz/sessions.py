@@ -8,9 +8,10 @@ after it as if it had never been there.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
+
+import msgspec
 
 from indexerd.agents import ADAPTERS
 from indexerd.agents.lines import parse
@@ -136,10 +137,10 @@ def _encodable(value: Any) -> None:
     elif isinstance(value, list | tuple):
         for one in value:
             _encodable(one)
-    elif dataclasses.is_dataclass(value):
-        for field in dataclasses.fields(value):
-            if field.name != "arguments":
-                _encodable(getattr(value, field.name))
+    elif isinstance(value, msgspec.Struct):
+        for name in value.__struct_fields__:
+            if name != "arguments":
+                _encodable(getattr(value, name))
 
 
 # -- the story -------------------------------------------------------------------------------------

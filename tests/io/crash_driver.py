@@ -439,5 +439,6 @@ def _warm() -> None:
 if __name__ == "__main__":
     asyncio.to_thread = inline  # type: ignore[assignment]  # see there
     memory.STATES_KEPT = 1  # states go to sleep in the middle of a scan
+    memory.SOME_MORE = 0
     _warm()
     main(globals())

@@ -55,9 +55,9 @@ def test_letters_are_found_as_by_looking_at_every_session(
             for most in (5, 1000):
                 given = {"word": word, "scope": scope, "most": most}
                 slow = [no for (no,) in db.execute(SLOW, given)] if len(word) > 2 else []
-                found = [no for no, _, _ in latest_with(db, word, scope, most)]
+                found = [no for no, _, _ in latest_with(db, [word], scope, most)]
                 assert found == slow, given
-    assert latest_with(db, "shop", None, 1)
+    assert latest_with(db, ["shop"], None, 1)
 
 
 def test_a_directory_is_known_as_long_as_a_session_is_in_it(catalog: Catalog) -> None:

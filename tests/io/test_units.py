@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from indexerd.cli.main import App
+from indexerd.cli.app import App
 from indexerd.cli.service import service
 from indexerd.errors import IndexerdError, UsageError, WriteError
 from indexerd.io import packaged, units

@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from indexerd.core.card import Card
 from indexerd.service.kin import Kin
@@ -117,3 +119,40 @@ def test_nothing_new_tells_nobody() -> None:
     for one in FAMILY:
         kin.put(one.session_id, one)
     assert kin.put("origin", msgspec.structs.replace(FAMILY[0], messages=9)) == set()
+
+
+# With the id for a name, as its end, and otherwise; no two sessions have a file of one name.
+NAMES = {"a": ("a", "t_a"), "b": ("b", "x-b"), "x_y_b": ("x_y_b", "c.d"), "other": ("c_a", "o")}
+PLACES = st.sampled_from(["/r/p", "/r/q"])
+
+
+def _file(names: list[str]) -> st.SearchStrategy[str]:
+    return st.builds("{}/{}.jsonl".format, PLACES, st.sampled_from(names))
+
+
+FILES = _file([name for names in NAMES.values() for name in names])
+STEPS = st.sampled_from([*NAMES]).flatmap(
+    lambda one: st.tuples(st.just(one), st.none() | _file([*NAMES[one]]), FILES, st.none() | FILES)
+)
+
+
+@given(st.lists(STEPS, max_size=12))
+def test_a_file_is_found_by_its_path_or_its_name(
+    steps: list[tuple[str, str | None, str, str | None]],
+) -> None:
+    """S1.16: a parent named by its file is a session of that path, or else of that file name."""
+    kin, held = Kin(), dict[str, Card]()
+    for session_id, path, asked, parent in steps:
+        one = None if path is None else card(session_id, path=path, parent=parent)
+        was = {other: kin.parent(each).session_id for other, each in held.items()}
+        told = kin.put(session_id, one)
+        held.pop(session_id, None)
+        held |= {} if one is None else {session_id: one}
+        now = {other: kin.parent(each).session_id for other, each in held.items()}
+        changed = {other for other in held if other in was and was[other] != now[other]}
+        assert changed <= told | {session_id}
+        found = kin.parent(card("asking", parent=asked)).session_id
+        paths = {each.session_id for each in held.values() if each.path == asked}
+        name = asked.rpartition("/")[2]
+        names = {each.session_id for each in held.values() if each.path.endswith(f"/{name}")}
+        assert (found in (paths or names)) if paths or names else found is None

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 
-from indexerd.service.parts import LATE
+import pytest
+
+import indexerd
+from indexerd.errors import DaemonDownError
+from indexerd.service.parts import LATE, Parts, installed
 
 
 def test_the_table_of_late_methods_is_true() -> None:
@@ -25,3 +31,25 @@ def test_a_daemon_starts_without_them() -> None:
     loaded = set(done.stdout.split())
     assert "indexerd.service.parts" in loaded
     assert not loaded & {f"indexerd.service.{name}" for name in LATE}
+
+
+def test_parts_of_another_version_are_not_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An upgrade under a running daemon mixes no versions: who asks is told to restart it."""
+    program = tmp_path / "__init__.py"
+    program.write_text("")
+    monkeypatch.setattr(indexerd, "__file__", str(program))
+    made = object.__new__(Parts)
+    made._installed = installed()
+    vars(made)["stats"] = "there"
+    new = tmp_path / "new.py"
+    new.write_text("")
+    new.replace(program)
+    assert asyncio.run(made._part("stats")) == "there"
+    with pytest.raises(DaemonDownError) as told:
+        asyncio.run(made._part("references"))
+    assert "restart" in told.value.hint
+    program.unlink()
+    with pytest.raises(DaemonDownError):
+        asyncio.run(made._part("references"))

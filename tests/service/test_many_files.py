@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,8 +13,12 @@ from indexerd.core.session import SessionState
 from indexerd.io.ledger import Ledger
 from indexerd.io.scan import Found
 from indexerd.io.stores import Kind, Store, Takers
+from indexerd.service import files as files_module
 from indexerd.service import memory
+from indexerd.service.files import AT_ONCE
 from indexerd.service.memory import Memory, Tracked
+from tests.e2e.world import Session
+from tests.service.test_rows_grown import Desk
 
 NUMBERS = st.one_of(st.integers(0, 300), st.integers(0, 2**63 - 1))
 STATS = st.tuples(NUMBERS, NUMBERS, NUMBERS, st.one_of(st.just(-1), NUMBERS))
@@ -87,3 +92,47 @@ def test_who_wakes_all_sessions_keeps_few(tmp_path: Path) -> None:
     assert files[-1] in awake
     assert held.wake(files[1])
     ledger.close()
+
+
+def test_what_comes_or_goes_all_at_once_is_told_in_parts(tmp_path: Path) -> None:
+    """F9: nobody's turn is longer for it, and each session is told of once."""
+    desk = Desk(tmp_path)
+    there = {session.id for session in desk.sessions}
+    new = [Session(desk.folder) for _ in range(3 * AT_ONCE)]
+    for session in new:
+        session.talk(1)
+    coming = list(desk.library.scan())
+    for session in new:
+        session.path.unlink()
+    going = list(desk.library.scan())
+    for parts, present in ((coming, True), (going, False)):
+        told = [one.session_id for part in parts for one in part]
+        assert max(map(len, parts)) <= AT_ONCE
+        assert sorted(told) == sorted(session.id for session in new)
+        assert all((one.card is not None) == present for part in parts for one in part)
+    assert {one.session_id for one in desk.library.files.owners.cards()} == there
+    desk.library.close()
+
+
+def test_a_file_that_is_back_before_its_turn_is_not_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F14: between the parts of one look another may see a file come back; it stays then."""
+    monkeypatch.setattr(files_module, "AT_ONCE", 1)
+    desk = Desk(tmp_path)
+    back, other = desk.sessions[:2]
+    aside = tmp_path / "aside"
+    back.path.rename(aside)
+    other.turn()
+    parts = desk.library.hinted([str(back.path), str(other.path)])
+    assert [one.session_id for one in next(parts)] == [other.id]
+    aside.rename(back.path)
+    back.turn()
+    assert [one.card is None for part in desk.library.hinted([str(back.path)]) for one in part] == [
+        False
+    ]
+    assert [one for part in parts for one in part] == []
+    card = desk.library.files.card(back.id)
+    assert card is not None
+    assert card.users == 2
+    desk.library.close()

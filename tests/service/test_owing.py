@@ -15,7 +15,7 @@ from indexerd.errors import WriteError
 from indexerd.io.catalog import Catalog
 from indexerd.io.ledger import Ledger
 from indexerd.io.stores import Store
-from indexerd.service import pipeline as pipeline_module
+from indexerd.service import background
 from indexerd.service.library import Library, Update
 from indexerd.service.owing import Owing
 from tests.e2e.world import Session
@@ -249,7 +249,7 @@ def test_what_is_owed_is_tried_again_without_being_asked_for(
 
     No hint and no scan by the clock comes in this test: there is trouble, so it looks again.
     """
-    monkeypatch.setattr(pipeline_module, "CHECKPOINT_SECONDS", 0.1)
+    monkeypatch.setattr(background, "STORED_SECONDS", 0.1)
     flow = Flow(tmp_path)
     session, catalog, pipeline = flow.session(turns=1), flow.library.catalog, flow.pipeline
     put = catalog.put

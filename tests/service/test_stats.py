@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import settings as hyp
 from hypothesis import strategies as st
 
-from indexerd.cli.main import App
+from indexerd.cli.app import App
+from indexerd.cli.clicked import clicked
 from indexerd.cli.stats import stats as command
 from indexerd.core.card import card_of
 from indexerd.core.segments import Segment, encode
@@ -273,7 +274,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 def printed(session_id: str, *, as_json: bool) -> str:
     """What the command prints; no daemon runs."""
-    done = CliRunner().invoke(command, [session_id], obj=App(None, as_json, "never"))
+    done = CliRunner().invoke(clicked(command), [session_id], obj=App(None, as_json, "never"))
     assert done.exception is None, done.output
     assert "no daemon runs" in done.stderr
     return done.stdout

@@ -20,6 +20,7 @@ from indexerd.core.rows import Facts
 from indexerd.core.session import SessionState
 from indexerd.events import Header, Kind, Turn, code
 from indexerd.io.catalog import Catalog
+from indexerd.service.own_secrets import OwnSecrets
 from indexerd.service.texts import Texts
 from tests.io.catalog_rows import scratch
 
@@ -123,7 +124,9 @@ class Watch:
         self.facts = Facts()
         self.catalog = catalog
         files: Any = held
-        self.texts = Texts(files, catalog, self._publish, lambda _: False)
+        self.texts = Texts(
+            files, catalog, self._publish, lambda _: False, secrets=OwnSecrets(tuple)
+        )
 
     def _publish(self, _session_id: str, facts: Facts) -> None:
         self.facts = facts

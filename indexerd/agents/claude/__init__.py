@@ -1,7 +1,8 @@
 """Claude Code: one JSONL file a session, in `projects/<directory>`, sub-agents' files below it.
 
 `lines` decodes, `kinds` says who spoke, `tree` where it belongs, `origin` whose file it is,
-`titles` how it is called; `skim` sees every line once with these, and `read` takes one in full.
+`titles` how it is called; `skim` sees every line once with these, and `read` takes one in full,
+`told` in part.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import shlex
 from indexerd.agents.claude.origin import parent_of
 from indexerd.agents.claude.read import preview, read
 from indexerd.agents.claude.skim import skim, skim_oversize
+from indexerd.agents.claude.told import told
 
 __all__ = [
     "NAME",
@@ -20,6 +22,7 @@ __all__ = [
     "resume_command",
     "skim",
     "skim_oversize",
+    "told",
 ]
 
 NAME = "claude"

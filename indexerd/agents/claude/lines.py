@@ -17,6 +17,7 @@ from typing import Any, get_args
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
+from msgspec.structs import astuple
 
 from indexerd.core.clean import scrub
 
@@ -46,6 +47,15 @@ class Origin(Struct):
     """Who made a prompt."""
 
     kind: str | None = None
+
+
+class Usage(Struct):
+    """The tokens of an answer."""
+
+    input_tokens: Any = 0
+    output_tokens: Any = 0
+    cache_read_input_tokens: Any = 0
+    cache_creation_input_tokens: Any = 0
 
 
 class Attachment(Struct, rename="camel"):
@@ -98,6 +108,7 @@ class Line(Struct, rename="camel"):
 
 _line = msgspec.json.Decoder(Line).decode
 _blocks = msgspec.json.Decoder(list[Block] | str).decode
+_usage = msgspec.json.Decoder(Usage).decode
 _any = msgspec.json.Decoder().decode
 
 
@@ -149,6 +160,16 @@ def mapping(raw: Raw) -> dict[str, Any]:
     except ValueError:
         return {}
     return held if isinstance(held, dict) else {}
+
+
+def usage_of(raw: Raw) -> tuple[Any, ...] | None:
+    """Tokens given, made, read from a cache, and written to one; None where nothing is said."""
+    if memoryview(raw).nbytes <= len(b"{}"):
+        return None
+    try:
+        return astuple(_usage(raw))
+    except (ValueError, RecursionError):  # it is no object
+        return None
 
 
 def _generous(data: bytes) -> Line | None:

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from typing import Any
 
 from indexerd.agents.claude.hooks import HOOKS, told
 from indexerd.agents.claude.kinds import INTERRUPTED, PROMPTED, Said, said, unwrapped, words
-from indexerd.agents.claude.lines import Line, blocks, decode, loads, mapping, values
+from indexerd.agents.claude.lines import Line, blocks, decode, loads, mapping, usage_of, values
 from indexerd.agents.lines import safe_line, string
 from indexerd.core.clean import scrub
 from indexerd.events import Entry, Kind, Tokens, ToolCall, ToolResult
@@ -28,14 +29,10 @@ TOKENS_MAX = 1 << 53
 
 _READS = frozenset({"Read", "NotebookRead"})
 _WRITES = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit"})
-_CALLS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
-_DETAILS = (
+CALLS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
+DETAILS = (  # what a call was for, in the first of these that is there
     *("command", "pattern", "file_path", "notebook_path", "path", "url", "query"),
     *("description", "prompt", "skill", "subject"),
-)
-_USAGE = (
-    *("input_tokens", "output_tokens"),
-    *("cache_read_input_tokens", "cache_creation_input_tokens"),
 )
 _TAGS = re.compile(r"<bash-input>(.*?)</bash-input>", re.DOTALL)
 
@@ -53,13 +50,13 @@ def read(data: bytes, entry_id: str) -> Entry:
         id=entry_id or scrub(line.uuid),
         kind=what.kind,
         type=scrub(line.type),
-        role=_role(line, what),
+        role=role_of(line, what),
         timestamp=scrub(line.timestamp),
         texts=tuple([scrub(text) for text in _texts(line, what, content)]),
         tools=_tools(line, content),
         failed=_failed(line, content),
         model=scrub(message.model) or None if message else None,
-        tokens=_tokens(line),
+        tokens=tokens_of(line),
         thinking=_thinking(content) if line.type == "assistant" else (),
         images=_images(line, what, content) if line.type != "assistant" else 0,
         results=_results(content) if line.type == "user" else (),
@@ -84,7 +81,8 @@ def _details(line: Line, what: Said, before: bytes, last: bytes) -> dict[str, An
     return {}
 
 
-def _role(line: Line, what: Said) -> str | None:
+def role_of(line: Line, what: Said) -> str | None:
+    """Who said it, as Claude Code calls them."""
     if what.queued:
         return "user"
     if line.message is None or line.type not in ("user", "assistant"):
@@ -158,31 +156,28 @@ def _tools(line: Line, content: list[dict[str, Any]]) -> tuple[ToolCall, ...]:
         return (ToolCall(name="", reads=(scrub(held.filename),)),) if held and named else ()
     if line.type != "assistant":
         return ()
-    return tuple([_call(block) for block in content if string(block.get("type")) in _CALLS])
+    return tuple([_call(block) for block in content if string(block.get("type")) in CALLS])
 
 
 def _call(block: dict[str, Any]) -> ToolCall:
     given = block.get("input")
     held: dict[str, Any] = given if isinstance(given, dict) else {}
-    name = scrub(string(block.get("name")))
-    path = scrub(string(held.get("file_path")) or string(held.get("notebook_path")))
+    return call(string(block.get("name")), string(block.get("id")), held.get, given)
+
+
+def call(name: str, own_id: str, given: Callable[[str], Any], arguments: Any = None) -> ToolCall:
+    """A call, by its tool, its id, and what it was given under a name."""
+    name = scrub(name)
+    path = scrub(string(given("file_path")) or string(given("notebook_path")))
+    said = next((one for one in map(given, DETAILS) if one and isinstance(one, str)), "")
     return ToolCall(
         name=name,
-        detail=scrub(_detail(held)[:DETAIL_MAX]),
-        id=scrub(string(block.get("id"))),
+        detail=scrub(said[:DETAIL_MAX]),
+        id=scrub(own_id),
         reads=(path,) if path and name in _READS else (),
         writes=(path,) if path and name in _WRITES else (),
-        arguments=given,
+        arguments=arguments,
     )
-
-
-def _detail(given: dict[str, Any]) -> str:
-    """What a call was for, in one of its arguments."""
-    for key in _DETAILS:
-        value = given.get(key)
-        if value and isinstance(value, str):
-            return value
-    return ""
 
 
 def _results(content: list[dict[str, Any]]) -> tuple[ToolResult, ...]:
@@ -223,13 +218,14 @@ def _kept(held: dict[str, Any]) -> str | None:
     return scrub(head) if isinstance(head, str) and head else None
 
 
-def _tokens(line: Line) -> Tokens | None:
+def tokens_of(line: Line) -> Tokens | None:
+    """What an answer cost, if its line says so."""
     if line.type != "assistant" or line.message is None:
         return None
-    usage, cost = mapping(line.message.usage), line.cost
-    if not usage and cost is None:
+    usage, cost = usage_of(line.message.usage), line.cost
+    if usage is None and cost is None:
         return None
-    given, output, cached, written = [_count(usage.get(key)) for key in _USAGE]
+    given, output, cached, written = map(_count, usage or (0, 0, 0, 0))
     return Tokens(
         input=given,
         output=output,

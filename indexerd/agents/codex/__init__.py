@@ -14,9 +14,10 @@ from indexerd.agents.codex.oversize import skim_oversize
 from indexerd.agents.codex.read import read
 from indexerd.agents.codex.skim import skim
 
-__all__ = ["NAME", "base", "preview", "read", "resume_command", "skim", "skim_oversize"]
+__all__ = ["NAME", "base", "preview", "read", "resume_command", "skim", "skim_oversize", "told"]
 
 NAME = "codex"
+told = read  # there is little that it could leave out
 _ARCHIVED = "/archived_sessions/"  # Codex resumes nothing from there
 
 

@@ -7,9 +7,10 @@ import shlex
 from indexerd.agents.opencode.read import preview, read
 from indexerd.agents.opencode.skim import skim, skim_oversize
 
-__all__ = ["NAME", "base", "preview", "read", "resume_command", "skim", "skim_oversize"]
+__all__ = ["NAME", "base", "preview", "read", "resume_command", "skim", "skim_oversize", "told"]
 
 NAME = "opencode"
+told = read  # there is little that it could leave out
 
 
 def base(_line: bytes) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from indexerd.agents.pi.read import preview, read
 from indexerd.agents.pi.skim import skim, skim_oversize
+from indexerd.agents.pi.told import told
 
 __all__ = [
     "NAME",
@@ -17,6 +18,7 @@ __all__ = [
     "resume_command",
     "skim",
     "skim_oversize",
+    "told",
 ]
 
 NAME = "pi"

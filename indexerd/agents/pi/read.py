@@ -7,6 +7,7 @@ ValueError for a line that is no JSON object.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from indexerd.agents.lines import parse, safe_line, string
@@ -141,17 +142,25 @@ def _tokens(message: dict[str, Any]) -> Tokens | None:
     if not isinstance(usage, dict):
         return None
     cost = usage.get("cost")
+    counts = [usage.get(key) for key in ("input", "output", "cacheRead", "cacheWrite")]
     total = cost.get("total") if isinstance(cost, dict) else None
-    known = isinstance(total, int | float) and not isinstance(total, bool) and 0 <= total < _USD_MAX
-    counts = [_count(usage.get(key)) for key in ("input", "output", "cacheRead", "cacheWrite")]
-    given, output, read_back, written = counts
+    return counted(counts, usage.get("totalTokens"), total)
+
+
+def counted(counts: Sequence[Any], total: Any, cost: Any) -> Tokens:
+    """The tokens of an answer: given, made, read from and written to the cache; and what it cost.
+
+    A number that cannot be is none.
+    """
+    given, output, read_back, written = map(_count, counts)
+    known = type(cost) in {int, float} and 0 <= cost < _USD_MAX
     return Tokens(
         input=given,
         output=output,
         cache_read=read_back,
         cache_write=written,
-        cost_usd=float(total) if known and isinstance(total, int | float) else None,
-        total=_count(usage.get("totalTokens")) or sum(counts),
+        cost_usd=float(cost) if known else None,
+        total=_count(total) or given + output + read_back + written,
     )
 
 
@@ -305,8 +314,12 @@ def _tool(block: dict[str, Any]) -> ToolCall:
     arguments = block.get("arguments")
     given: dict[str, Any] = arguments if isinstance(arguments, dict) else {}
     path = scrub(string(given.get("path")) or string(given.get("file_path")))
-    name = scrub(string(block.get("name")))
     said = scrub(string(given.get("command")) or string(given.get("pattern")))
+    return tool(scrub(string(block.get("name"))), path, said, arguments)
+
+
+def tool(name: str, path: str, said: str, arguments: Any = None) -> ToolCall:
+    """A call, by its tool, the file it names, and the command or pattern it was given."""
     return ToolCall(
         name=name,
         detail=said or path,

@@ -109,10 +109,12 @@ def _holed(data: bytes, start: int) -> int:
 def _one(state: SessionState, line: bytes, offset: int, before: bytes) -> None:
     """A line that is to be parsed; `before` is the one before, if that was taken on its looks."""
     held = _object(state, line)
-    if held is not None:
-        if string(held.get("parentId")).encode("utf-8", "replace") not in state.index:
-            _doubt(state, before)
-        _take(state, held, offset, len(line))
+    if held is None:
+        _doubt(state, before)  # where the disk was full, lines are torn one after the other
+        return
+    if string(held.get("parentId")).encode("utf-8", "replace") not in state.index:
+        _doubt(state, before)
+    _take(state, held, offset, len(line))
 
 
 def _fast(state: SessionState) -> bool:
