@@ -34,7 +34,7 @@ from indexerd.errors import StateError, UsageError
 from indexerd.io import catalog_kin
 from indexerd.io.catalog_cursor import opened, sealed
 from indexerd.io.catalog_file import (
-    fold,
+    drop_aside,
     is_absent,
     is_damage,
     is_unusable,
@@ -64,6 +64,7 @@ from indexerd.io.catalog_write import (
     put_rows,
     set_mark,
 )
+from indexerd.io.wal import Log
 
 __all__ = ["LIMIT_MAX", "Catalog", "Message", "Page", "SearchResult", "SearchText"]
 
@@ -94,6 +95,7 @@ class Catalog:
         self.rebuilt = rebuilt
         self.problem: str | None = None
         self.renamed = 0  # counts up where `known` is to be asked anew
+        self.log = Log(path)
         self._path = path
         self._writer = writer
         self._depth = 0
@@ -309,15 +311,13 @@ class Catalog:
             begin = False
             yield more
         if self._writer is not None:
-            fold(self._path, self._writer)
+            self.log.empty(self._writer)
+            drop_aside(self._path)
 
     def add_messages(
         self, session_id: str, items: Iterable[Message], *, mark: str | None = None
     ) -> int:
-        """Add messages; says how many were not there already. `mark` is kept with them.
-
-        They may come before the session's row, and are found once it is there.
-        """
+        """Add messages, maybe before there is a row; how many are new. `mark` is kept with them."""
         with self._transaction() as db:
             return add_messages(db, session_id, items, mark)
 

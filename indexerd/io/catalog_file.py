@@ -147,10 +147,8 @@ def _set_aside(path: Path) -> None:
         path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
-def fold(path: Path, db: sqlite3.Connection) -> None:
-    """Bring the log into the file: what was dropped is then in neither, nor in one set aside."""
-    with suppress(sqlite3.Error):  # somebody reads: the log is overwritten later
-        db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+def drop_aside(path: Path) -> None:
+    """Let go of the file that was set aside: what is dropped now may be in it."""
     with suppress(OSError):
         path.with_name(path.name + ".aside").unlink(missing_ok=True)
 

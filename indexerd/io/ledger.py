@@ -22,10 +22,12 @@ import msgspec
 
 from indexerd.core.cursor import Cursor
 from indexerd.errors import AccessError, WriteError
+from indexerd.io.wal import Log
 
 VERSION = 2
 
 _T = TypeVar("_T")
+_LOG_PAGES = 4000  # of 4 KiB, that a commit folds into the file if nobody did
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _ACCESS = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM}
 
@@ -39,6 +41,7 @@ class Ledger:
     """Open it, ask it, put into it, close it."""
 
     def __init__(self, path: Path) -> None:
+        self.log = Log(path)
         self._path = path
         self.rebuilt = False
         try:
@@ -59,6 +62,7 @@ class Ledger:
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=NORMAL")
             db.execute("PRAGMA busy_timeout=5000")
+            db.execute(f"PRAGMA wal_autocheckpoint={_LOG_PAGES}")
             db.execute("PRAGMA secure_delete=ON")  # as most systems have it anyway
             version = db.execute("PRAGMA user_version").fetchone()[0]
             if version == 0:
@@ -167,13 +171,11 @@ class Ledger:
 
     def fold(self) -> None:
         """Fold the log into the file: what was dropped is then in neither."""
-        with suppress(sqlite3.Error):  # it is done later
-            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        self.log.empty(self._db)
 
     def close(self) -> None:
         """Fold the log into the file and let go."""
-        with suppress(sqlite3.Error):
-            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self.log.empty(self._db)
         self._db.close()
 
 
