@@ -35,13 +35,14 @@ from urllib.request import urlopen
 
 from corpus import make
 from home import Daemon, Home, wait
-from measure import ROOT, Bench, memory_mb, wall
+from measure import ROOT, Bench, Target, memory_mb, wall
 
 AGENTS = {"pi": ".pi/agent", "claude": ".claude", "codex": ".codex"}
 PLANTED = [f"quokka{number}lith" for number in range(5)]
 COMMON = "file test"
 APART = "INDEXERD_BENCH_APART"
 PORT = 18_473  # in a network of our own, where that is possible
+BESIDE = {"fast-resume": 3.0, "mnemo-search": 0.2}  # times their time for a whole index, at most
 PATIENCE = 30.0  # seconds within which something appended must be found
 PROGRAM = "import sys; from indexerd.__main__ import main; sys.exit(main())"
 
@@ -239,6 +240,26 @@ def told(bench: Bench, name: str, *what: Any) -> None:
     bench.add(f"{name}: its files", disk, "MB")
 
 
+def beside(bench: Bench) -> None:
+    """Our time to a whole index, beside that of those who are to be measured against."""
+    took = {
+        one.name.partition(":")[0]: one.value
+        for one in bench.figures
+        if one.name.endswith("from nothing to a whole index")
+    }
+    for name, most in BESIDE.items():
+        if name in took:
+            bench.add(
+                f"indexerd: whole index, beside {name}",
+                took["indexerd"],
+                "s",
+                limit=name,
+                floor=took[name],
+                ratio=took["indexerd"] / took[name],
+                target=Target(most, of="ratio"),
+            )
+
+
 def ours(bench: Bench, home: Home, ids: list[str], files: list[str], sessions: int) -> None:
     """Measure indexerd, from nothing, beside the same files."""
     before = size_mb(home.root)
@@ -316,6 +337,7 @@ def main() -> int:
         for peer in there:
             theirs(bench, home, peer, ids, files["claude"])
         ours(bench, home, ids, files["claude"], sessions // 3 * 3)
+    beside(bench)
     return bench.end()
 
 

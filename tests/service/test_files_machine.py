@@ -13,6 +13,7 @@ import re
 import shutil
 import tempfile
 import uuid
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,11 @@ IDS = [f"01a1fff2-0000-7000-8000-00000000000{n}" for n in range(3)]
 NOON = "2026-11-21T12:00:00.000Z"
 small = st.integers(0, 7)
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def _thread(path: str) -> str:
+    found: str = _UUID.findall(path.rpartition("/")[2])[0]
+    return found
 
 
 class World:
@@ -284,6 +290,26 @@ class FilesMachine(RuleBasedStateMachine):
         """It starts again on what the ledger last heard."""
         self.files = self.world.reader(self.ledger)
 
+    def undecided(self, files: Files) -> set[str]:
+        """Sessions that went on from a thread of which two files differ: either may be meant.
+
+        The one that was newer then was read, and is kept; a fresh reading takes what is newer now.
+        """
+        own = Counter(
+            _thread(path.name)
+            for path in (self.home / "agents/codex").rglob("rollout-*.jsonl")
+            if "_" not in path.name
+        )
+        states = {card.session_id: files.state(card.session_id) for card in files.owners.cards()}
+        return {
+            key
+            for key, state in states.items()
+            if state is not None
+            and any(
+                own[key_of] > 1 for _, path in state.parts for key_of in _UUID.findall(path)[:1]
+            )
+        }
+
     @invariant()
     def it_is_as_if_read_from_scratch(self) -> None:
         self.world.look(self.files)
@@ -293,7 +319,7 @@ class FilesMachine(RuleBasedStateMachine):
             (self.home / name).unlink(missing_ok=True)
         # What was read of a base that is gone is kept; a fresh reading has none of it.
         lost = {path for one in (self.files, scratch) for path in one.problems()}
-        ids = {_UUID.findall(path.rpartition("/")[2])[0] for path in lost}
+        ids = {_thread(path) for path in lost} | self.undecided(scratch)
         mine, theirs = known(self.files), known(scratch)
         assert mine.keys() == theirs.keys()
         assert {key: mine[key] for key in mine if key not in ids} == {
