@@ -382,6 +382,13 @@ def test_what_is_closed_stays_closed_beside_anything_broken(broken: str, text: s
         ({"INDEXERD_PRIVACY__EXCLUDE": '["/a"]'}, "privacy = 3\n"),
         ({"INDEXERD_PRIVACY__EXCLUDE": '["/a"]'}, "[privacy]\nexclude = 3\n[log]\nlevel = 3\n"),
         ({"INDEXERD_LOG__LEVEL": "loud"}, 'privacy.exclude = ["/a"]\n'),
+        ({"INDEXERD_PRIVACY__EXCLUDE": "3"}, '[privacy]\nexclude = ["/a"]\n'),
+        ({"INDEXERD_PRIVACY__EXCLUDE": "[3]"}, '[privacy]\nexclude = ["/a"]\n'),
+        ({"INDEXERD_PRIVACY__EXCLUDE": ""}, '[privacy]\nexclude = ["/a"]\n'),
+        ({"INDEXERD_PRIVACY": "3"}, '[privacy]\nexclude = ["/a"]\n'),
+        ({"INDEXERD_PRIVACY": '{exclude = ["/a"]}'}, "x = = 1\n"),
+        ({}, 'x = = 1\n  [privacy]\n  exclude = ["/a"]\n'),
+        ({}, '\t[log]\n\tx = = 1\n\t[privacy]\n\texclude = ["/a"]\n'),
     ],
 )
 def test_faulty_neighbours_open_nothing(variables: dict[str, str], text: str) -> None:

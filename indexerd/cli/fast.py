@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import sys
 
-from indexerd.cli.streams import json_text, put, safe
+from indexerd.cli.streams import aside, json_text, put, safe
 from indexerd.client import call_once
 from indexerd.errors import AccessError, DaemonDownError, IndexerdError
 from indexerd.sockets import socket_path
@@ -208,7 +208,7 @@ def show_expanded(
     sys.stdout.flush()
     sys.stdout.buffer.write(block if ended else block + b"\n")
     for line in failures(found):
-        sys.stderr.write(f"indexerd: {line}\n")
+        aside(f"indexerd: {line}")
 
 
 def failures(found: dict[str, Any]) -> list[str]:
@@ -269,8 +269,8 @@ def complain(bad: IndexerdError, *, as_json: bool) -> int:
     if as_json:
         put([json_text({"error": told})])
     else:
-        sys.stderr.write(f"indexerd: {safe(bad, 2000)}\n")
+        aside(f"indexerd: {safe(bad, 2000)}")
         for one in candidates or ():
-            sys.stderr.write(f"  {safe(one.get('sessionId'))}  {safe(one.get('name'))}\n")
-        sys.stderr.write(f"hint: {safe(bad.hint)}\n")
+            aside(f"  {safe(one.get('sessionId'))}  {safe(one.get('name'))}")
+        aside(f"hint: {safe(bad.hint)}")
     return bad.exit_code

@@ -63,7 +63,7 @@ def purge(app: App, /, *, ref: str, yes: bool, transcript: bool, undo: bool) -> 
 
 def _confirmed(planned: dict[str, Any], *, transcript: bool) -> bool:
     """Show what will be removed, and ask; says whether a person agrees to it."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not (sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError(
             "nothing was removed: there is nobody to ask",
             hint="say --yes, if you are sure",
@@ -79,4 +79,7 @@ def _confirmed(planned: dict[str, Any], *, transcript: bool) -> bool:
         questions.append("Remove the agent's own file, too? It cannot be brought back.")
     import click
 
-    return all(click.confirm(one, err=True) for one in questions)
+    try:
+        return all(click.confirm(one, err=True) for one in questions)
+    except click.Abort:  # Ctrl-C, or the end of input: in words that are known without click, too
+        raise KeyboardInterrupt from None

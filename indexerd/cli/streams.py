@@ -54,7 +54,7 @@ def guarded(work: Callable[[], int]) -> int:
         code = 0
     except OSError as bad:
         code = 1
-        sys.stderr.write(f"indexerd: {bad.filename or 'the output'}: {bad.strerror}\n")
+        aside(f"indexerd: {bad.filename or 'the output'}: {bad.strerror}")
     else:
         return code
     drop_output()
@@ -63,7 +63,11 @@ def guarded(work: Callable[[], int]) -> int:
 
 def drop_output() -> None:
     """What Python still holds would fail once more at its end, with a message of Python's own."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _drop(sys.stdout)
+
+
+def _drop(stream: Any) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def put(lines: Iterable[str]) -> None:
@@ -73,8 +77,12 @@ def put(lines: Iterable[str]) -> None:
 
 
 def aside(text: str) -> None:
-    """Say a line on stderr: what is not the answer."""
-    sys.stderr.write(f"{text}\n")
+    """Say a line on stderr: what is not the answer. Where nobody can hear it, that is no error."""
+    try:
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
+    except OSError:
+        _drop(sys.stderr)
 
 
 def json_text(value: Any) -> str:

@@ -20,33 +20,25 @@ from __future__ import annotations
 import json
 import sqlite3
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any
 
 from indexerd.core.family import Link
 from indexerd.core.names import Known
 from indexerd.core.query import parse, scrub
-from indexerd.errors import StateError, UsageError
+from indexerd.errors import UsageError
 from indexerd.io import catalog_kin
+from indexerd.io.catalog_connections import Connections
 from indexerd.io.catalog_cursor import opened, sealed
 from indexerd.io.catalog_file import (
     drop_aside,
-    is_absent,
-    is_damage,
-    is_unusable,
-    note_damage,
-    open_empty,
-    open_reader,
-    open_writer,
-    ours,
 )
 from indexerd.io.catalog_filters import below, conditions, listed
 from indexerd.io.catalog_redo import (
     drop_wholly,
+    held_under,
     owes_scour,
     redo,
     scoured,
@@ -64,12 +56,10 @@ from indexerd.io.catalog_write import (
     put_rows,
     set_mark,
 )
-from indexerd.io.wal import Log
 
 __all__ = ["LIMIT_MAX", "Catalog", "Message", "Page", "SearchResult", "SearchText"]
 
 LIMIT_MAX = 1000  # rows of a page, hits of a search
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,70 +78,10 @@ class Page:
         return tuple(json.loads(text) for text in self.texts)
 
 
-class Catalog:
-    """`rebuilt`: it was empty when opened, and has to be filled. `problem`: why it stays so."""
-
-    def __init__(self, path: Path, writer: sqlite3.Connection | None, *, rebuilt: bool) -> None:
-        self.rebuilt = rebuilt
-        self.problem: str | None = None
-        self.renamed = 0  # counts up where `known` is to be asked anew
-        self.log = Log(path)
-        self._path = path
-        self._writer = writer
-        self._depth = 0
-        self._failed: sqlite3.Error | None = None  # in the batch under way, which is lost then
-        self._mine = threading.local()
-        self._lock = threading.Lock()
-        self._readers: list[sqlite3.Connection] | None = []
-
-    @classmethod
-    def open(cls, path: Path, *, readonly: bool = False) -> Self:
-        """Open or make the file at `path`; raises StateError where it can be neither."""
-        if readonly:
-            catalog = cls(path, None, rebuilt=False)
-            catalog.count()
-            return catalog
-        writer, rebuilt = open_writer(path)
-        return cls(path, writer, rebuilt=rebuilt)
-
-    def close(self) -> None:
-        """Let go of the file, in every thread."""
-        with self._lock:
-            readers, self._readers = self._readers or [], None
-        for db in readers:
-            db.close()
-        if self._writer is not None:
-            self._writer.close()
+class Catalog(Connections):
+    """What is known of all sessions, and found in them."""
 
     # Reading: any thread.
-
-    def _ask(self, ask: Callable[[sqlite3.Connection], _T]) -> _T:
-        try:
-            return ask(self._reader())
-        except sqlite3.Error as error:
-            useless = is_unusable(error) or is_absent(error)
-            if self._writer is not None or not useless:
-                raise self._ours(error) from error
-            self.problem = f"{self._path}: {error}"
-        self._mine.db = self._kept(open_empty())
-        return ask(self._mine.db)
-
-    def _reader(self) -> sqlite3.Connection:
-        if self._readers is None:
-            raise StateError("the catalog is closed")
-        db: sqlite3.Connection | None = getattr(self._mine, "db", None)
-        if db is None:
-            db = self._kept(open_reader(self._path, readonly=self._writer is None))
-            self._mine.db = db
-        return db
-
-    def _kept(self, db: sqlite3.Connection) -> sqlite3.Connection:
-        with self._lock:
-            if self._readers is None:
-                db.close()
-                raise StateError("the catalog is closed")
-            self._readers.append(db)
-        return db
 
     def get(self, session_id: str) -> dict[str, Any] | None:
         """The row of a session."""
@@ -193,18 +123,20 @@ class Catalog:
 
     def known(self) -> tuple[Known, ...]:
         """What `core.names` needs of every session."""
-        sql = (
-            "SELECT id, name, aliases, cwd, modified, named,"
-            " NOT (archived OR gone OR subagent) AS live FROM session WHERE row_seal IS NOT NULL"
-        )
+        live = "NOT (archived OR gone OR subagent) AS live"
+        sql = f"SELECT *, {live} FROM session WHERE row_seal NOT NULL"  # noqa: S608 - our own words
         columns = "id, name, aliases, cwd, modified, named, live"
         rows = self._ask(lambda db: together(db, columns, sql, {}))
         found = []
-        for session_id, name, aliases, cwd, modified, named, live in rows:
+        for one, name, aliases, cwd, at, named, alive in rows:
             names = tuple(json.loads(aliases)) if aliases else (name,)
-            place = sys.intern(cwd)
-            found.append(Known(session_id, name, names, place, modified, bool(named), bool(live)))
+            found.append(Known(one, name, names, sys.intern(cwd), at, bool(named), bool(alive)))
         return tuple(found)
+
+    def shown(self) -> list[list[str]]:
+        """The id, file and directory of every session whose file was there last."""
+        sql = "SELECT * FROM session WHERE row_seal NOT NULL AND NOT gone"
+        return self._ask(lambda db: together(db, "id, file, cwd", sql, {}))
 
     def list(
         self,
@@ -304,15 +236,13 @@ class Catalog:
 
     def scour(self) -> Iterator[bool]:
         """Take the words of forgotten sessions out of the file, in steps of some milliseconds."""
-        begin = more = True
+        steps, more = None, True
         while more:
             with self._transaction() as db:
-                more = scoured(db, begin=begin)
-            begin = False
+                steps = steps or scoured(db)
+                more = next(steps)
             yield more
-        if self._writer is not None:
-            self.log.empty(self._writer)
-            drop_aside(self._path)
+        self.fold()
 
     def add_messages(
         self, session_id: str, items: Iterable[Message], *, mark: str | None = None
@@ -338,10 +268,21 @@ class Catalog:
         with self._transaction() as db:
             set_mark(db, session_id, mark)
 
+    def held_under(self) -> str:
+        """The mark of the secrets that all rows are without."""
+        return self._ask(held_under)
+
+    def ids(self) -> tuple[str, ...]:
+        """The sessions that have a row."""
+        sql = "SELECT id FROM session WHERE row_seal NOT NULL"
+        return tuple(one for (one,) in self._ask(lambda db: together(db, "id", sql, {})))
+
     def stored_under(self, mark: str) -> None:
         """What is stored from now on is without the secrets that a mark stands for."""
         with self._transaction() as db:
-            stored_under(db, mark)
+            new = stored_under(db, mark)
+        if new:
+            drop_aside(self._path)
 
     def messages_mark(self, session_id: str) -> str | None:
         """What was kept last. In the writer's thread, a batch that goes on counts, too."""
@@ -355,42 +296,6 @@ class Catalog:
         sign = "substr(mark, 1, instr(mark, ' ') - 1) AS sign"
         sql = f"SELECT id, {sign} FROM session WHERE mark NOT NULL"  # noqa: S608 - our own words
         return dict(self._ask(lambda db: together(db, "id, sign", sql, {})))
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        if self._writer is None:
-            raise StateError("the catalog is open for reading only")
-        db, outermost = self._writer, self._depth == 0
-        self._depth += 1
-        try:
-            if outermost:
-                self._failed = None
-                db.execute("BEGIN IMMEDIATE")
-            yield db
-            self._commit(db, outermost=outermost)
-        except BaseException as error:
-            if isinstance(error, sqlite3.Error):
-                self._failed = error
-            if outermost:
-                with suppress(sqlite3.Error):  # the first error is the one to tell
-                    db.execute("ROLLBACK")
-            if isinstance(error, sqlite3.Error):
-                raise self._ours(error) from error
-            raise
-        finally:
-            self._depth -= 1
-
-    def _commit(self, db: sqlite3.Connection, *, outermost: bool) -> None:
-        if self._failed is not None:
-            raise self._failed
-        if outermost:
-            db.execute("COMMIT")
-
-    def _ours(self, error: sqlite3.Error) -> StateError:
-        if is_damage(error):
-            note_damage(self._path)
-            self.problem = str(error)
-        return ours(error)
 
 
 def _limited(limit: int) -> int:

@@ -66,6 +66,7 @@ CREATE VIRTUAL TABLE message_words USING fts5 (
 INSERT INTO message_words (message_words, rank) VALUES ('hashsize', {_WORDS_IN_MEMORY});
 CREATE INDEX session_agent ON session (agent);
 CREATE TABLE note (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
+CREATE TABLE blank (no INTEGER PRIMARY KEY, filler BLOB);
 PRAGMA user_version = {VERSION};
 """  # noqa: S608 - only our own constants
 
@@ -73,6 +74,7 @@ PRAGMA user_version = {VERSION};
 _LATER = """
 CREATE INDEX IF NOT EXISTS session_agent ON session (agent);
 CREATE TABLE IF NOT EXISTS note (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS blank (no INTEGER PRIMARY KEY, filler BLOB);
 """
 
 

@@ -9,12 +9,22 @@ is owed, and noted in the same transaction, so that no end of the process forget
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from indexerd.core.query import scrub, segment, shown
-from indexerd.io.catalog_write import copy_of, cut, drop_messages, messages_of, scour, thoroughly
+from indexerd.io.catalog_write import (
+    BLANKED,
+    blank,
+    copy_of,
+    cut,
+    drop_messages,
+    messages_of,
+    scour,
+    thoroughly,
+    unblank,
+)
 
-SCOUR, SCOURING = "scour", "scouring"
+SCOUR, SCOURING, FOLD = "scour", "scouring", "fold"
 SECRETS = "secrets"
 
 _SOME = "SELECT id, entry, text FROM message WHERE id > ? AND id <= ? ORDER BY id LIMIT ?"
@@ -66,16 +76,23 @@ def paid(db: sqlite3.Connection, what: str) -> None:
     db.execute("DELETE FROM note WHERE name = ?", (what,))
 
 
-def stored_under(db: sqlite3.Connection, mark: str) -> None:
-    """What is stored from now on is without the secrets that `mark` stands for.
+def stored_under(db: sqlite3.Connection, mark: str) -> bool:
+    """What is stored from now on is without the secrets that `mark` stands for. Says if it is new.
 
     Rows were made under another one before, of sessions that nobody has read, too.
     """
-    held = db.execute("SELECT value FROM note WHERE name = ?", (SECRETS,)).fetchone()
-    if mark != (held[0] if held else ""):
+    new = mark != held_under(db)
+    if new:
         db.execute("INSERT OR REPLACE INTO note VALUES (?, ?)", (SECRETS, mark))
         if db.execute("SELECT 1 FROM about LIMIT 1").fetchone():
             owe(db, SCOUR)
+    return new
+
+
+def held_under(db: sqlite3.Connection) -> str:
+    """The mark that was given last to `stored_under`."""
+    held = db.execute("SELECT value FROM note WHERE name = ?", (SECRETS,)).fetchone()
+    return str(held[0]) if held else ""
 
 
 def owes_scour(db: sqlite3.Connection) -> bool:
@@ -84,12 +101,25 @@ def owes_scour(db: sqlite3.Connection) -> bool:
     return db.execute(sql, (SCOUR, SCOURING)).fetchone() is not None
 
 
-def scoured(db: sqlite3.Connection, *, begin: bool) -> bool:
-    """One step of scouring; True: there is more. What is dropped meanwhile is owed anew."""
-    if begin:
-        paid(db, SCOUR)
-        owe(db, SCOURING)
-    more = scour(db, begin=begin)
-    if not more:
-        paid(db, SCOURING)
-    return more
+def scoured(db: sqlite3.Connection) -> Iterator[bool]:
+    """Scour, one step a time, each in a transaction; what is dropped meanwhile is owed anew."""
+    paid(db, SCOUR)
+    owe(db, SCOURING)
+    more = scour(db, begin=True)
+    while more:
+        yield True
+        more = scour(db, begin=False)
+    free = db.execute("PRAGMA freelist_count").fetchone()[0]
+    while blank(db) and free > 0:  # what comes to be free meanwhile holds none of it
+        free -= BLANKED
+        yield True
+    while unblank(db):
+        yield True
+    paid(db, SCOURING)
+    owe(db, FOLD)
+    yield False
+
+
+def owes_fold(db: sqlite3.Connection) -> bool:
+    """Whether the log may hold what was scoured out of the file."""
+    return db.execute("SELECT 1 FROM note WHERE name = ?", (FOLD,)).fetchone() is not None

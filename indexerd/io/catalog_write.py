@@ -30,6 +30,7 @@ TEXT_MAX = 65_536  # bytes of a message, or of a summary, that are indexed
 SESSION_SHIFT = 20
 MESSAGES_MAX = 1 << SESSION_SHIFT  # of a session; further ones are not found
 _MERGED = 200  # pages of an index that are merged at a time
+BLANKED = 256  # free pages that are overwritten at a time
 _LEVELS_MAX = 500  # of an index; SQLite takes one of more than 2,000 for damaged
 _INDEXES = (
     "about_words", "name_words", "about_letters", "id_letters", "place_letters", "message_words",
@@ -291,6 +292,26 @@ def scour(db: sqlite3.Connection, *, begin: bool) -> bool:
             )
             more = more or db.total_changes - before > 1
     return more
+
+
+def blank(db: sqlite3.Connection) -> bool:
+    """Overwrite some of the file's free pages; True: there are more.
+
+    What an index was merged from lies in these as it was, and words of what was dropped with it.
+    They are taken by a row of zeroes, which `unblank` gives back.
+    """
+    free = min(db.execute("PRAGMA freelist_count").fetchone()[0], BLANKED)
+    if free:
+        size = free * db.execute("PRAGMA page_size").fetchone()[0]
+        db.execute("INSERT INTO blank (filler) VALUES (zeroblob(?))", (size,))
+    return bool(free)
+
+
+def unblank(db: sqlite3.Connection) -> bool:
+    """Give back some of the pages that were overwritten; True: there are more."""
+    with thoroughly(db):
+        db.execute("DELETE FROM blank WHERE no = (SELECT max(no) FROM blank)")
+    return db.execute("SELECT 1 FROM blank LIMIT 1").fetchone() is not None
 
 
 def _levels(db: sqlite3.Connection, table: str) -> int:

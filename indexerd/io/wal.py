@@ -13,6 +13,8 @@ from contextlib import closing, suppress
 from pathlib import Path
 from threading import Lock
 
+_WAIT_MS = 200  # for those who read: whoever writes is waited for, too
+
 
 class Log:
     """The log of one file."""
@@ -28,7 +30,14 @@ class Log:
             with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as db:
                 db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
-    def empty(self, writer: sqlite3.Connection) -> None:
-        """Bring all in: what was dropped is then in neither. While others read, it comes later."""
+    def empty(self, writer: sqlite3.Connection) -> bool:
+        """Bring all in: what was dropped is then in neither. False where others read meanwhile."""
+        busy = True
         with self._alone, suppress(sqlite3.Error):
-            writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            (patience,) = writer.execute("PRAGMA busy_timeout").fetchone()
+            try:
+                writer.execute(f"PRAGMA busy_timeout = {_WAIT_MS}")
+                busy = bool(writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])
+            finally:
+                writer.execute(f"PRAGMA busy_timeout = {patience}")
+        return not busy

@@ -109,7 +109,8 @@ class Library:
         self.census.named((one.agent, one.session_id, one.agent_title) for one in cards)
         for card in cards:
             self._kin.put(card.session_id, card)
-        self._show([*self.files.hidden, *self._gone_and_excluded()])
+        excluded = self._unfollowed(lambda _: True)
+        self._show([*self.files.hidden, *self._gone_and_excluded(), *excluded])
         if self.catalog.rebuilt:
             ids = {card.session_id for card in cards} | set(self.shelf.ids())
             self._show(ids)
@@ -157,6 +158,7 @@ class Library:
         if first:  # a crash may have come between a meta file and the ledger
             moved = list(dict.fromkeys([*moved, *self._miscounted()]))
         self.scanned = replace(result, files=[])  # a tenth of all memory, and not asked for
+        self.texts.again()
         yield self._metas_changed(moved)
         yield self.reconsider()
         yield self._retitled(self.census.retitled())
@@ -167,6 +169,10 @@ class Library:
         yield from self._files_changed([*fresh, *gone])
         if first and len(homes) > 1:  # only now is it known which root a session belongs to
             yield self._metas_changed(self.shelf.sweep(homes, self._belongs))
+        if first:
+            bad = self.files.problems()
+            lost = self._unfollowed(lambda path: path in bad or _unseen(result, path))
+            yield self._updates(dict.fromkeys(lost))
         self.files.owners.margin_ms = MARGIN_MS  # from now on an owner stays for a while
 
     def reconsider(self) -> list[Update]:
@@ -188,6 +194,18 @@ class Library:
         gone = [one for one in self.catalog.known() if not one.live and excluded("", one.cwd)]
         self._swept = exclusions.packed()
         return [one.session_id for one in gone if self.files.card(one.session_id) is None]
+
+    def _unfollowed(self, unseen: Callable[[str], bool]) -> list[str]:
+        """Sessions that the catalog shows, and that nobody follows.
+
+        A crash came before the ledger knew them, and then their file went, or was excluded.
+        """
+        card, excluded = self.files.card, self.files.exclusions.match
+        return [
+            one
+            for one, path, cwd in self.catalog.shown()
+            if card(one) is None and (excluded(path, cwd, one) or not unseen(path))
+        ]
 
     def hinted(self, paths: Iterable[str], sudden: Iterable[str] = ()) -> Iterator[list[Update]]:
         """Look at the paths of a watcher's hints; of the `sudden` ones where something is.

@@ -129,6 +129,12 @@ class Tracked:
             return _decode(self._at) if self._at else None
         return self._tail.cursor
 
+    @property
+    def underway(self) -> bool:
+        """Whether a reading was ended by its budget: the next one goes on at once."""
+        cursor = self._tail.cursor if self._tail is not None else None
+        return cursor is not None and cursor.mtime_ns < 0
+
     def doze(self) -> None:
         """The ledger has all there is: keep no more. An unfinished line is read again."""
         if self._tail is not None:
@@ -139,6 +145,16 @@ class Tracked:
     def look(self) -> Look | None:
         """What the file is now."""
         return self.source.look(self.path)
+
+    @property
+    def stands(self) -> bool:
+        """Whether what is at the path now is what was read, and not another file in its place."""
+        if self.source is not PLAIN:
+            return True
+        seen, cursor = self.look(), self.cursor
+        if seen is None or cursor is None:
+            return False
+        return _identity(seen) == _identity(cursor) and seen.size >= cursor.offset
 
     def _stands_at(self, seen: Found) -> bool:
         """Whether all of the file, as it was seen, is read."""
@@ -287,9 +303,11 @@ class Memory:
         for path, file in self._awake.items():
             if count - len(leaving) <= STATES_KEPT and rows <= ROWS_KEPT:
                 break
+            if file.underway:  # it would be woken at once, and a long line read from its start
+                continue
             leaving.append(file)
             rows -= self._rows[path]
-        if not self.owing.write(partial(self._store, leaving)):
+        if not leaving or not self.owing.write(partial(self._store, leaving)):
             return
         for file in leaving:
             self.drop(file.path)

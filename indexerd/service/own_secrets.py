@@ -21,12 +21,12 @@ from indexerd.core.clean import clean_line, clean_text
 from indexerd.core.deeds import USE_MAX
 from indexerd.core.redact import redact
 from indexerd.core.redact_extra import compile_extra
-from indexerd.core.rows import Written
+from indexerd.core.rows import WORD_MAX, Written
 from indexerd.meta import DESCRIPTION_MAX, FIRST_MESSAGE_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX
 
 _REMEMBERED = 1024  # texts of rows: a row is made anew whenever its session grows
 _LINES = {"name": NAME_MAX, "metaName": NAME_MAX, "firstUserMessage": FIRST_MESSAGE_MAX}
-_LINES |= {"agentTitle": FIRST_MESSAGE_MAX}
+_LINES |= {"agentTitle": FIRST_MESSAGE_MAX, "gitBranch": WORD_MAX, "model": NAME_MAX}
 
 
 class OwnSecrets:
@@ -67,15 +67,34 @@ class OwnSecrets:
             if row.get(key):
                 row[key] = self._line(row[key], most)
         if row.get("description"):
-            row["description"] = clean_text(self._clean(row["description"]), DESCRIPTION_MAX)
+            row["description"] = clean_text(
+                self._clean(_whole(row["description"], DESCRIPTION_MAX)), DESCRIPTION_MAX
+            )
         row["tags"] = [self._line(one, TAG_MAX) for one in row.get("tags", ())]
+        if row.get("models"):
+            row["models"] = [self._line(one, WORD_MAX) for one in row["models"]]
+        counts = dict[str, int]()
+        for name, count in row.get("toolsUsed", {}).items():
+            shown = self._line(name, WORD_MAX)
+            counts[shown] = counts.get(shown, 0) + count
+        row["toolsUsed"] = counts
         row["toolUses"] = {
-            name: [self._line(one, USE_MAX) for one in uses]
+            self._line(name, WORD_MAX): [self._line(one, USE_MAX) for one in uses]
             for name, uses in row.get("toolUses", {}).items()
         }
-        summary = clean_text(self._clean(written.summary), SUMMARY_MAX)
+        summary = self._text(written.summary, SUMMARY_MAX)
         aliases = tuple(self._line(one, NAME_MAX) for one in written.aliases)
         return replace(written, row=row, summary=summary, aliases=aliases)
 
+    def _text(self, text: str, most: int) -> str:
+        return clean_text(self._clean(_whole(text, most)), most)
+
     def _line(self, text: str, most: int) -> str:
-        return clean_line(self._clean(text), most)
+        return clean_line(self._clean(_whole(text, most)), most)
+
+
+def _whole(text: str, most: int) -> str:
+    """Without the last word, where the text may have been cut in it: it may be half a secret."""
+    if len(text) < most - 1 or " " not in text or text.endswith(" …"):
+        return text
+    return text.rstrip("…").rpartition(" ")[0] + " …"

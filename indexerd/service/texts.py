@@ -16,37 +16,31 @@ from __future__ import annotations
 
 import base64
 from array import array
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import islice, pairwise
+from itertools import islice
 from time import monotonic
 
 import msgspec
 
-from indexerd.agents import ADAPTERS
 from indexerd.core.card import Card
 from indexerd.core.deeds import Deeds
 from indexerd.core.inject import own_words
 from indexerd.core.rows import Facts
 from indexerd.core.session import SessionState
 from indexerd.errors import SessionUnreadableError, StateError
-from indexerd.events import TURN_MASK, TURN_SHIFT, Entry, Kind, Turn
 from indexerd.io.catalog import Catalog, Message
 from indexerd.service.files import Files
 from indexerd.service.lines import SessionLines
 from indexerd.service.own_secrets import OwnSecrets
+from indexerd.service.text_steps import BATCH, Part, ascending, entries, part_of, speaks
 
 TEXT_MAX = 65_536  # characters of one message that are searchable
-BATCH = 500  # lines read in one step, and not many more than these bytes of them: others wait
-STEP_BYTES = 512 * 1024
 SHARED, SHARED_SECONDS = 64, 0.01  # sessions in one transaction, and when no other is begun
 
 _MARK = "~"  # begins the mark of patterns, behind the sign
 _PLAIN = "."  # before what is in base64
-_DOES = frozenset({Kind.USER, Kind.ASSISTANT, Kind.CALL, Kind.SETTING})
 
 
 class Progress(msgspec.Struct, array_like=True):
@@ -101,6 +95,7 @@ class Texts:
         self._secrets = secrets
         self._show = show
         self._unread: dict[str, None] = {}  # sessions whose text is not searchable yet
+        self._missed: dict[str, None] = {}  # sessions of which another file's words were read
         self._pass = 0  # the first so many of them are read; the others came meanwhile
         self._left: dict[str, int] = {}  # gone, and stored under other patterns: how far changed
         self._scouring: Iterator[bool] | None = None
@@ -111,26 +106,40 @@ class Texts:
         """Something was appended to these sessions."""
         self._unread |= dict.fromkeys(session_ids)
 
+    def again(self) -> None:
+        """Every file is looked at now: what was missed may be there."""
+        self._unread |= self._missed
+        self._missed.clear()
+
     def resume(self, cards: Iterable[Card]) -> None:
         """After a start: whatever was not all read when the last process ended.
 
         Or was read before secrets of other kinds were to be taken out.
         """
         self._secrets.renew()
-        signs, mark = self._catalog.mark_signs(), self._secrets.mark
         if self._catalog.rebuilt:  # nothing in it is older than these patterns
             with suppress(StateError):
-                self._catalog.stored_under(mark)
+                self._catalog.stored_under(self._secrets.mark)
+        self._compare(cards)
+
+    def _compare(self, cards: Iterable[Card]) -> None:
+        """Find what was stored under other patterns, or is not all read."""
+        signs, mark = self._catalog.mark_signs(), self._secrets.mark
+        rows = set[str]() if self._catalog.held_under() == mark else set(self._catalog.ids())
         for card in cards:
+            rows.discard(card.session_id)
             if signs.pop(card.session_id, "") != _sign(card) + mark:
                 self.want([card.session_id])
         self._left = {key: 0 for key, sign in signs.items() if _mark_of(sign) != mark}
+        self._left |= dict.fromkeys(rows, 0)  # of some of these only a meta file is left
 
     def reconsider(self, cards: Callable[[], Iterable[Card]]) -> bool:
         """The user's patterns may be others; says whether they are."""
+        with suppress(StateError):
+            self._catalog.fold()  # somebody may have read when it was to be done
         if not self._secrets.renew():
             return False
-        self.resume(cards())
+        self._compare(cards())
         return True
 
     @property
@@ -198,22 +207,31 @@ class Texts:
         return self.due
 
     def _redo(self, session_id: str) -> None:
-        """Take secrets out of what is stored of a session whose file is gone, or of a part."""
-        above, mark = self._left[session_id], self._catalog.messages_mark(session_id)
-        if mark is None or self._files.card(session_id) is not None:  # it is read in its turn
-            del self._left[session_id]
-            return
+        """Take secrets out of what is stored of a session that cannot be read, or of a part."""
+        above, mark, last = self._left[session_id], self._catalog.messages_mark(session_id), 0
         with self._catalog.batch():
-            last = self._catalog.redo_messages(session_id, above, BATCH, self._message)
+            if mark is not None and self._is_old(mark):
+                last = self._catalog.redo_messages(session_id, above, BATCH, self._message)
+                if not last:
+                    sign, _, progress = mark.rpartition(" ")
+                    now = f"{sign.partition(_MARK)[0]}{self._secrets.mark} {progress}"
+                    self._catalog.set_messages_mark(session_id, now)
             if not last:
-                sign, _, progress = mark.rpartition(" ")
-                now = f"{sign.partition(_MARK)[0]}{self._secrets.mark} {progress}"
-                self._catalog.set_messages_mark(session_id, now)
                 self._show([session_id])
         if last:
             self._left[session_id] = last
         else:
             del self._left[session_id]
+
+    def _is_old(self, mark: str) -> bool:
+        """Whether a session's texts were stored under other patterns."""
+        return _mark_of(mark.partition(" ")[0]) != self._secrets.mark
+
+    def _passed_over(self, session_id: str) -> bool:
+        """It cannot be read, or not any more: what is stored is changed where it stands."""
+        if self._is_old(self._catalog.messages_mark(session_id) or ""):
+            self._left[session_id] = 0
+        return True
 
     def _message(self, text: str) -> str:
         return self._secrets.message(text, TEXT_MAX)
@@ -222,29 +240,42 @@ class Texts:
         """Read a session from where the last step ended; says whether all is read."""
         card, state = self._files.card(session_id), self._files.state(session_id)
         if card is None or state is None:
-            return True
+            return self._passed_over(session_id)
         path = state.path()
-        held = self._progress(session_id, state, path, _own_ms(card))
-        part = _part(state, path, held, limit)
+        held, drop = self._progress(session_id, state, path, _own_ms(card))
+        part = part_of(state, path, held, limit)
         try:
             with self._files.lines(session_id) as lines:
                 said = self._taken_in(card, state, lines, part, held)
         except SessionUnreadableError:
-            return True
+            return self._passed_over(session_id)
         except ValueError:  # a line was not what it looked like: once more, parsing them all
-            return not self._reread(session_id)
+            return self._is_elsewhere(session_id) or not self._reread(session_id)
+        if self._is_elsewhere(session_id):
+            return True
         held.words, held.deeds = part.word_end, part.deed_end
         held.last_word = state.id(held.words - 1) if held.words else ""
         held.last_deed = state.id(path[held.deeds - 1]) if held.deeds else ""
         held.seal = _seal(path[: held.deeds])
         sign = (_sign(card) if part.last else "") + self._secrets.mark
         with self._catalog.batch():
+            if drop is not None:
+                self._catalog.drop_messages(session_id, wholly=drop)
+                self._settled = self._settled and not drop
             self._catalog.add_messages(session_id, said, mark=held.pack(sign))
             self._publish(session_id, held.done.facts())
         return part.last
 
+    def _is_elsewhere(self, session_id: str) -> bool:
+        """Another file stands at its path now, whose words these may be: read it another time."""
+        owner = self._files.owners.get(session_id)
+        if owner is None or owner.stands:
+            return False
+        self._missed[session_id] = None
+        return True
+
     def _taken_in(
-        self, card: Card, state: SessionState, lines: SessionLines, part: _Part, held: Progress
+        self, card: Card, state: SessionState, lines: SessionLines, part: Part, held: Progress
     ) -> list[Message]:
         """Read a part's lines, each once and one at a time: they may be of any size.
 
@@ -253,12 +284,12 @@ class Texts:
         said: dict[int, Message] = {}
         words, deeds = set(part.words), set(part.deeds)
         rows = sorted(words | deeds)
-        if not _ascending(part.deeds):
+        if not ascending(part.deeds):
             rows = [*part.deeds, *sorted(words - deeds)]
-        for row, entry in _entries(card, state, rows, lines):
+        for row, entry in entries(card, state, rows, lines):
             if row in deeds:
                 held.done.add(entry, card.cwd, held.own_ms)
-            text = entry.text[: 4 * TEXT_MAX] if row in words and _speaks(entry.kind) else ""
+            text = entry.text[: 4 * TEXT_MAX] if row in words and speaks(entry.kind) else ""
             if text:
                 text = self._message(own_words(text))
                 said[row] = (entry.id, entry.role or "", entry.timestamp, text)
@@ -266,70 +297,24 @@ class Texts:
 
     def _progress(
         self, session_id: str, state: SessionState, path: list[int], own_ms: int
-    ) -> Progress:
-        """What was read so far, as far as it still holds."""
-        held, mark = Progress(own_ms=own_ms), ""
+    ) -> tuple[Progress, bool | None]:
+        """What was read so far, as far as it still holds.
+
+        And whether what is stored is to be dropped once it was read anew; True: wholly.
+        """
+        held, mark, drop = Progress(own_ms=own_ms), "", None
         with suppress(msgspec.DecodeError, ValueError):
             mark = self._catalog.messages_mark(session_id) or ""
             held = _unpacked(mark)
-        if held.words and _mark_of(mark.partition(" ")[0]) != self._secrets.mark:
-            self._catalog.drop_messages(session_id, wholly=True)
-            self._settled = False
-            held.words, held.last_word = 0, ""
+        if held.words and self._is_old(mark):
+            drop, held.words, held.last_word = True, 0, ""
         if held.words and not _stands(state, held.words - 1, held.last_word):
-            self._catalog.drop_messages(session_id)
-            return Progress(own_ms=own_ms)
+            return Progress(own_ms=own_ms), False
         begun = path[: held.deeds]
         same = len(begun) == held.deeds and _seal(begun) == held.seal and held.own_ms == own_ms
         if not same or (begun and not _stands(state, begun[-1], held.last_deed)):
-            return Progress(held.words, held.last_word, own_ms=own_ms)
-        return held
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """Rows to be read now for their words and for their deeds, and how far this comes."""
-
-    words: list[int]
-    deeds: list[int]
-    word_end: int
-    deed_end: int
-    last: bool  # nothing is left after it
-
-
-def _part(state: SessionState, path: list[int], held: Progress, limit: int) -> _Part:
-    """The next rows; lines that tell of both are read once, where the path is in file order."""
-    end = max(0, len(state) - state.unsettled)
-    settled = next((at for at in range(held.deeds, len(path)) if path[at] >= end), len(path))
-    next_words = (row for row in range(held.words, end) if _speaks(state.kind(row)))
-    next_deeds = (row for row in path[held.deeds : settled] if _does(state, row))
-    words, deeds = list(islice(next_words, limit + 1)), list(islice(next_deeds, limit + 1))
-    if state.orderly:
-        both = sorted({*words, *deeds})
-        few = _few(state, both, limit)
-        stop = both[few] if few < len(both) else end
-        some_words = words[: bisect_left(words, stop)]
-        some_deeds = deeds[: bisect_left(deeds, stop)]
-    else:
-        some_words = words[: _few(state, words, limit)]
-        some_deeds = deeds[: _few(state, deeds, limit)]
-    word_end, deed_end = max(end, held.words), settled
-    if len(some_words) < len(words):
-        word_end = words[len(some_words)]
-    if len(some_deeds) < len(deeds):
-        deed_end = path.index(deeds[len(some_deeds)], held.deeds)
-    last = some_words == words and some_deeds == deeds
-    return _Part(some_words, some_deeds, word_end, deed_end, last)
-
-
-def _few(state: SessionState, rows: list[int], limit: int) -> int:
-    """How many of these rows make one step: one at least."""
-    size = 0
-    for count, row in enumerate(rows[:limit]):
-        size += state.lengths[row]
-        if count and size > STEP_BYTES:
-            return count
-    return min(limit, len(rows))
+            return Progress(held.words, held.last_word, own_ms=own_ms), drop
+        return held, drop
 
 
 def _sign(card: Card) -> str:
@@ -342,10 +327,6 @@ def _mark_of(sign: str) -> str:
     """The mark of the patterns that a session's texts were stored under, out of its sign."""
     _, told, mark = sign.partition(_MARK)
     return told + mark
-
-
-def _ascending(rows: Sequence[int]) -> bool:
-    return all(one < other for one, other in pairwise(rows))
 
 
 def _own_ms(card: Card) -> int:
@@ -361,31 +342,3 @@ def _seal(rows: list[int]) -> bytes:
 
 def _stands(state: SessionState, row: int, entry_id: str) -> bool:
     return row < len(state) and state.id(row) == entry_id
-
-
-def _speaks(kind: Kind) -> bool:
-    return kind in (Kind.USER, Kind.ASSISTANT)
-
-
-def _does(state: SessionState, row: int) -> bool:
-    """Whether a row tells of deeds: a tool's result only where it says that the call failed."""
-    kind = state.kind(row)
-    if kind is Kind.TOOL:
-        return Turn((state.codes[row] & TURN_MASK) >> TURN_SHIFT) is Turn.FAILED
-    return kind in _DOES
-
-
-def _entries(
-    card: Card, state: SessionState, rows: Iterable[int], lines: SessionLines
-) -> Iterator[tuple[int, Entry]]:
-    """What these rows tell; a line that is no entry any more is passed over."""
-    told = ADAPTERS[card.agent].told
-    for row in rows:
-        line = lines.brief(row)
-        if not line:
-            continue  # far too long, or no JSON: its text is not kept
-        try:
-            yield row, told(line, state.id(row))
-        except ValueError:
-            if not state.strict:
-                raise

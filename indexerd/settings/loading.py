@@ -67,7 +67,7 @@ def load(data: bytes | None, path: str, env: Mapping[str, str]) -> Loaded:
         return Loaded(Settings.model_validate(tree), sources)
     except ValidationError as bad:
         problems = tuple(_problem(error, path, sources) for error in bad.errors())
-        return Loaded(_guards([tree], overrides), {}, problems)
+        return Loaded(_guards(given, overrides), {}, problems)
 
 
 def sound(privacy: Any, redact: Any) -> tuple[Privacy, Redact]:
@@ -93,6 +93,7 @@ def _texts(table: Any, key: str) -> list[str]:
 def _guards(trees: Iterable[Any], overrides: Mapping[str, tuple[str, Any]]) -> Settings:
     """The defaults, with what faulty trees and variables soundly say of exclusions and secrets."""
     told = [(_spelled(name), table) for tree in trees for name, table in _pairs(tree)]
+    told += [(key, value) for key, (_, value) in overrides.items()]
     words = [(tuple(key.split(".")), value) for key, (_, value) in overrides.items()]
     words += [((name, _spelled(key)), value) for name, one in told for key, value in _pairs(one)]
 

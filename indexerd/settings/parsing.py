@@ -38,7 +38,7 @@ def tables_of(data: bytes, path: str, names: Collection[str]) -> Iterator[dict[s
         return
     table = ""
     for line in [*text.splitlines(), "["]:
-        if line.startswith("["):
+        if line.lstrip(" \t").startswith("["):
             if any(name in table.lower() for name in names):
                 with suppress(ValueError, RecursionError):
                     yield _toml(table)

@@ -29,6 +29,7 @@ _parser: Any = import_module("re._parser")  # private to Python, and the one tha
 
 TEXT = 1024  # characters that a pattern sees at once: core.redact.WINDOW
 STEPS_MAX = 180_000_000  # a few ns each; measured on hostile texts
+GROUPS_MAX = 100_000_000  # where a group is repeated, of which `re` notes each time
 LENGTH_MAX = 2000  # characters of a pattern
 _QUESTIONS_MAX = 20_000  # about parts of one pattern; repetitions within repetitions ask more
 _AHEAD = 64  # characters that may decide what comes next
@@ -72,7 +73,8 @@ def fault(pattern: str) -> str:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             parsed = _parser.parse(pattern)
-        if _Analysis(parsed.state).steps(parsed) > STEPS_MAX:  # even of no text at all
+        analysis = _Analysis(parsed.state)
+        if analysis.steps(parsed) > analysis.most:  # even of no text at all
             return f"{ENDLESS}: its repetitions can share one text in too many ways"
         return EMPTY if re.compile(pattern).search("") else ""
     except Warning as told:
@@ -177,6 +179,7 @@ class _Analysis:
         self._seen: dict[_Part, _Sets] = {}
         self._costs: dict[_Part, _Cost] = {}
         self._letters = Letters()
+        self.most = STEPS_MAX  # steps that are taken
 
     def steps(self, parsed: Any) -> int:
         """The most steps that the pattern takes on a text."""
@@ -355,6 +358,8 @@ class _Analysis:
         if high > 1 and not width[0]:
             return _HOPELESS
         times = max(1, min(high, _LONG // max(1, width[0])))
+        if times > 1 and (len(sub) != 1 or str(sub[0][0]) not in _CHARACTERS):
+            self.most = GROUPS_MAX
         exits = max(1, times - low + 1)
         head = self._ahead(sub, ())
         inner = last = self._sequence(sub, _either([head, follow]) if high > 1 else follow)

@@ -133,6 +133,36 @@ def test_output_that_cannot_be_written_is_an_error(home: Home, argv: list[str]) 
     assert b"No space left" in done.stderr
 
 
+@pytest.mark.parametrize("front", ["", "--color auto "], ids=["plain", "click"])
+@pytest.mark.parametrize("end", ["gone", "/dev/full"])
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [("list --all --limit 1", 0), ("search zzzqqq", 0), ("resolve zebra", 3), ("show zebra", 3)],
+)
+def test_what_nobody_hears_changes_no_exit_code(
+    home: Home, argv: str, expected: int, end: str, front: str
+) -> None:
+    """`2>&1 | head`, a full disk: stderr that cannot be written to is no error, nor 120."""
+    if end == "gone":
+        reader, writer = os.pipe()
+        os.close(reader)
+    else:
+        writer = os.open(end, os.O_WRONLY)
+    try:
+        done = subprocess.run(
+            [*INDEXERD, *f"{front}{argv}".split()],
+            env=home.world.env,
+            stdout=subprocess.PIPE,
+            stderr=writer,
+            timeout=30,
+            check=False,
+        )
+    finally:
+        os.close(writer)
+    assert done.returncode == expected
+    assert (b"\t" in done.stdout) == argv.startswith("list")
+
+
 @pytest.mark.parametrize("argv", ["complete", "list --all", "resolve zebra"])
 def test_closed_streams_are_borne(home: Home, argv: str) -> None:
     """A command that was started without stdout and stderr ends as it should."""

@@ -115,3 +115,24 @@ def test_nothing_is_paid_for_what_could_not_be_stored(world: World) -> None:
     with world.daemon():
         done = world.call("index", ref=session.id, force=True, wait=True)
         assert done["status"] == "indexed"
+
+
+@pytest.mark.parametrize("globs", ["[]", '["/secret/*"]', '["*/--secret--/*"]'])
+def test_what_only_the_catalog_knew_at_a_crash_goes_with_its_file(world: World, globs: str) -> None:
+    """S1.18, X9: not listed, not found; and where it was excluded meanwhile, nothing is kept."""
+    world.session(turns=1)
+    with world.daemon() as process:
+        until(lambda: len(world.call("list")["sessions"]) == 1, "the first session")
+        time.sleep(1)  # the ledger is stored, and not again for five seconds
+        session = Session(world.pi / "sessions/--secret--", cwd="/secret/place")
+        session.turn("zebrafish matters")
+        until(lambda: world.call("search", query="zebrafish")["hits"], "its words")
+        process.kill()
+        process.wait()
+    if globs == "[]":
+        session.path.unlink()
+    world.env["INDEXERD_PRIVACY__EXCLUDE"] = globs
+    with world.daemon():
+        until(lambda: len(world.call("list")["sessions"]) == 1, "its row's end", 5)
+        if globs != "[]":
+            assert not world.call("search", query="zebrafish")["hits"]

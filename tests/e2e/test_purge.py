@@ -28,6 +28,49 @@ def talked(world: World, **options: Any) -> Session:
     return session
 
 
+@pytest.mark.parametrize("front", [[], ["--color", "auto"]], ids=["plain", "click"])
+@pytest.mark.parametrize("key", [b"\x03", b"\x04"], ids=["Ctrl-C", "Ctrl-D"])
+def test_a_question_that_is_broken_off_ends_with_130(
+    world: World, front: list[str], key: bytes
+) -> None:
+    """S2.23: an interrupted question removes nothing, and is no defect."""
+    session = talked(world)
+    with world.daemon():
+        until(lambda: world.row(session.id), "the session")
+        child, ours_end = pty.fork()
+        if child == 0:
+            words = [sys.executable, "-m", "indexerd", *front, "purge", session.id]
+            os.execve(sys.executable, words, world.env)  # noqa: S606 - no shell is wanted
+        got = b""
+        try:
+            while chunk := os.read(ours_end, 4096):
+                got += chunk
+                if got.endswith(b"[y/N]: "):
+                    os.write(ours_end, key)
+        except OSError:  # Linux's way to say that nobody holds the other end any more
+            pass
+        os.close(ours_end)
+
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 130
+        assert b"Traceback" not in got
+        assert world.row(session.id)
+
+
+def test_without_stdin_there_is_nobody_to_ask(world: World) -> None:
+    """Closed by whoever started us: said in words, with exit code 2."""
+    session = talked(world)
+    with world.daemon():
+        until(lambda: world.row(session.id), "the session")
+        done = subprocess.run(
+            ["/bin/sh", "-c", f'exec "$0" -m indexerd purge {session.id} <&-', sys.executable],
+            env=world.env,
+            capture_output=True,
+            timeout=30,
+            check=False,
+        )
+    assert (done.returncode, b"nobody to ask" in done.stderr) == (2, True)
+
+
 def print_of(path: Path) -> tuple[bytes, int, int]:
     """A file's bytes, time and inode."""
     found = path.stat()

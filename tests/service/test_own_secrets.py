@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -185,3 +187,129 @@ def test_the_same_patterns_are_no_reason_to_read_again(place: Place) -> None:
         steps += 1
     assert steps <= 2  # the catalog is asked, and nothing is scoured
     assert not place.library.texts.due
+
+
+def _meta_alone(place: Place) -> None:
+    """A meta file whose session is not there, and never was."""
+    told = dict.fromkeys(("name", "description", "summary", "model"), f"about the {WORD}")
+    one = "7d4b8f0e-1111-4222-8333-444455556666"
+    told |= {"sessionId": one, "sessionFile": f"{place.root}/sessions/--w--/{one}.jsonl"}
+    told |= {"createdAt": "2026-11-01T00:00:00Z", "updatedAt": "2026-11-01T00:00:00Z"}
+    meta = {"cwd": "/w", "tags": [WORD], "lastIndexedLeafId": "x", **told}
+    (place.root / "meta").mkdir()
+    (place.root / f"meta/{one}.meta.json").write_text(json.dumps(meta))
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_of_a_session_with_a_meta_file_alone_it_goes_too(place: Place, *, restarted: bool) -> None:
+    """X5: nothing of it was ever read, and its row holds the words all the same."""
+    _meta_alone(place)
+    place.scan()
+    place.read()
+    assert place.found(WORD) == 4
+    place.library.checkpoint()
+    place.patterns = [PATTERN]
+    if restarted:
+        place.restart()
+    else:
+        place.library.reconsider()
+    place.read()
+    assert place.found(WORD) == 0
+    assert place.on_disk() == []
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_session_that_goes_just_then_is_not_forgotten(place: Place, *, restarted: bool) -> None:
+    """X5: nobody knew that it is gone when it was to be read again."""
+    place.read()
+    place.library.checkpoint()
+    place.patterns = [PATTERN]
+    if restarted:
+        place.sessions[0].path.unlink()
+        place.restart()
+    else:
+        place.library.reconsider()
+        place.sessions[0].path.unlink()
+        place.scan()
+    place.read()
+    assert (place.found(WORD), place.found("badge")) == (0, 3)
+    assert place.on_disk() == []
+
+
+def test_a_session_that_cannot_be_read_just_then_keeps_its_words(place: Place) -> None:
+    """X5, A3: without the secret; it may never change again, and would not be found any more."""
+    place.read()
+    place.patterns = [PATTERN]
+    place.library.reconsider()
+    aside = place.sessions[0].path.with_suffix(".aside")
+    place.sessions[0].path.rename(aside)
+    place.read()
+    aside.rename(place.sessions[0].path)
+    place.scan()
+    place.read()
+    fields = [one["field"] for one in place.library.catalog.search("porter").hits]
+    assert (place.found(WORD), fields.count("message")) == (0, 3)
+    assert place.on_disk() == []
+
+
+def test_no_field_of_a_row_has_it(place: Place) -> None:
+    """X5: not the names of tools and models either, which any hand may have written."""
+    used = {"type": "toolCall", "id": "c", "name": f"tool {WORD}", "arguments": {}}
+    said = {"role": "assistant", "content": [used], "model": f"model {WORD}", "provider": "x"}
+    place.sessions[0].entry("message", message={**said, "stopReason": "stop", "timestamp": 1})
+    place.patterns = [PATTERN]
+    place.restart()
+    place.read()
+    assert WORD not in json.dumps(place.library.catalog.get(place.sessions[0].id))
+
+
+@pytest.mark.parametrize("before", range(180, 200, 3))
+def test_no_half_of_it_is_left_where_a_text_is_cut(place: Place, before: int) -> None:
+    """X5: the first message is cut before the user's patterns see it."""
+    session = Session(place.root / "sessions/--w--")
+    session.turn(("a " * before)[: before - 1] + " " + WORD + "efghijklmnop and so on")
+    place.patterns = [WORD + "efghijklmnop"]
+    place.restart()
+    place.read()
+    assert "zq4" not in json.dumps(place.library.catalog.get(session.id))
+
+
+def test_it_is_not_left_in_free_pages(tmp_path: Path) -> None:
+    """X5, S2.23: what was dropped before, as a file was rewritten, is in these as it was."""
+    path = tmp_path / "catalog.sqlite"
+    catalog = Catalog.open(path)
+    text = f"the {WORD} and other words " * 1000
+    catalog.add_messages("s1", [("e1", "user", "", text)], mark="1-a .x")
+    catalog.drop_messages("s1")  # it was rewritten
+    catalog.forget("s1")
+    for _ in catalog.scour():
+        pass
+    catalog.close()
+    assert WORD.encode() not in path.read_bytes()
+
+
+def test_who_reads_meanwhile_only_puts_it_off(place: Place) -> None:
+    """X5: the log cannot be brought into the file then; the next scan does it."""
+    place.read()
+    reader = sqlite3.connect(place.root / "catalog.sqlite", isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM session").fetchone()
+    place.patterns = [PATTERN]
+    place.library.reconsider()
+    place.read()
+    reader.close()
+    place.scan()
+    assert WORD.encode() not in (place.root / "catalog.sqlite-wal").read_bytes()
+
+
+def test_what_was_set_aside_at_this_start_goes_as_well(place: Place) -> None:
+    """X5: also where the ledger is new as well, so that nothing was stored yet."""
+    place.read()
+    place.library.ledger.close()
+    place.library.catalog.close()
+    (place.root / "ledger.sqlite").unlink()
+    (place.root / "catalog.sqlite.damaged").touch()
+    place.patterns = [PATTERN]
+    place.started()
+    place.read()
+    assert not (place.root / "catalog.sqlite.aside").exists()

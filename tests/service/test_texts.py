@@ -46,6 +46,7 @@ class Session:
         self.tree.header = Header("s1", "/w", stamp(0), 1)
         self.changes: dict[str, Any] = {}
         self.read = 0
+        self.owners: dict[str, Any] = {}  # no file is moved
 
     def turn(
         self,
