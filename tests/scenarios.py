@@ -175,8 +175,9 @@ NOT_HELD: dict[str, str] = {
     "X4": "A database: SQLite opens it by its path, which is looked at before and after.",
     "X5": (
         "Kinds of the user's own (`[redact] extra_patterns`) in what only the daemon reads: of a "
-        "session's first message and its newest commands, which it keeps in the ledger and the "
-        "catalog, only the built-in ones are replaced. What is searched and shown is without them."
+        "session's first message, its title and its newest commands, which it keeps in the ledger "
+        "and the catalog, only the built-in ones are replaced. Rows and what is searched are "
+        "without them; what meta files, labels, digests and events say is shown as it was written."
     ),
     "X11": (
         "Each fault of a provider: five kinds, and two bad answers, meet a daemon; the others "
