@@ -355,9 +355,9 @@ def test_one_prompt_is_one_turn(world: World) -> None:
         found = expand(world, text)
 
     assert len(found["messages"]) == 2
-    (one, two) = [each for ref in found["references"] for each in ref.get("questions", ())]
-    assert (one["status"], two["status"]) == ("answered", "failed")
-    assert two["code"] == "call_limit_exceeded"
+    told = [each for ref in found["references"] for each in ref.get("questions", ())]
+    assert sorted(one["status"] for one in told) == ["answered", "failed"]  # they are asked at once
+    assert [one["code"] for one in told if one["status"] == "failed"] == ["call_limit_exceeded"]
 
 
 def test_a_session_without_meta_file(world: World) -> None:

@@ -169,7 +169,7 @@ class World:
             yield process
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
-                assert process.wait(10) == 0
+                assert process.wait(30) == 0
         finally:
             log.close()
             if process.poll() is None:

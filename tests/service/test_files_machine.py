@@ -98,6 +98,7 @@ class FilesMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        self.seen: dict[Path, tuple[bytes, int]] = {}  # what files held, and their times
         self.home = Path(tempfile.mkdtemp(prefix="machine-"))
         self.world = World(self.home / "agents")
         self.ledger = self.home / "ledger.sqlite"
@@ -310,8 +311,22 @@ class FilesMachine(RuleBasedStateMachine):
             )
         }
 
+    def apart(self) -> None:
+        """See that what changed has another time: the clock of files stands still for 4 ms.
+
+        Who writes so soon again, and as much, in a file of the same number, cannot be told apart.
+        """
+        for path in self.paths():
+            data, stamp = path.read_bytes(), path.stat().st_mtime_ns
+            before = self.seen.get(path)
+            if before is not None and before[1] == stamp and before[0] != data:
+                stamp += 1000
+                os.utime(path, ns=(stamp, stamp))
+            self.seen[path] = data, stamp
+
     @invariant()
     def it_is_as_if_read_from_scratch(self) -> None:
+        self.apart()
         self.world.look(self.files)
         scratch = self.world.reader(self.home / "scratch.sqlite")
         self.world.look(scratch)

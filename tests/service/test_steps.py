@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from indexerd.service import texts
+from indexerd.service import text_steps
 from indexerd.service.library import Update
 from tests.service.flow_bench import Flow, until
 
@@ -44,7 +44,7 @@ def test_a_long_session_is_prepared_in_steps(tmp_path: Path) -> None:
             await flow.reader(int)
             turns += 1
         run.result()
-        assert turns >= 2000 * 3000 // texts.STEP_BYTES
+        assert turns >= 2000 * 3000 // text_steps.STEP_BYTES
 
     flow.alone(work)
 
