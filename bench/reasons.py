@@ -44,6 +44,7 @@ WHY: tuple[tuple[str, str, str], ...] = (
     ("busy", "hello", "one step of reading that holds the interpreter, of some thousand"),
     ("busy", "resolve while", "one step of reading that holds the interpreter, of some thousand"),
     ("busy", "", _NOISE),
+    ("cli", "indexerd", "what reads the command line, where that is not plain"),
     ("idle", "processor, idle, between", "a tick every 4 s looks after health and outages"),
     ("idle", "processor, idle, a sweep", "most of a sweep is scandir and stat: see above"),
     ("idle", "memory", _MEMORY),
