@@ -28,7 +28,7 @@ from indexerd.io.catalog_file import (
     ours,
 )
 from indexerd.io.catalog_redo import FOLD, owes_fold, paid
-from indexerd.io.wal import Log
+from indexerd.io.wal import emptied
 
 _T = TypeVar("_T")
 
@@ -40,7 +40,6 @@ class Connections:
         self.rebuilt = rebuilt
         self.problem: str | None = None
         self.renamed = 0  # counts up where `known` is to be asked anew
-        self.log = Log(path)
         self._path = path
         self._writer = writer
         self._depth = 0
@@ -101,7 +100,7 @@ class Connections:
         if self._writer is None or not self._ask(owes_fold):
             return
         drop_aside(self._path)
-        if self.log.empty(self._writer):
+        if emptied(self._writer):
             with self._transaction() as db:
                 paid(db, FOLD)
 

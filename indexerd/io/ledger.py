@@ -22,12 +22,11 @@ import msgspec
 
 from indexerd.core.cursor import Cursor
 from indexerd.errors import AccessError, WriteError
-from indexerd.io.wal import Log
+from indexerd.io.wal import emptied
 
 VERSION = 2
 
 _T = TypeVar("_T")
-_LOG_PAGES = 4000  # of 4 KiB, that a commit folds into the file if nobody did
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _ACCESS = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM}
 
@@ -41,7 +40,6 @@ class Ledger:
     """Open it, ask it, put into it, close it."""
 
     def __init__(self, path: Path) -> None:
-        self.log = Log(path)
         self._path = path
         self.rebuilt = False
         try:
@@ -62,7 +60,6 @@ class Ledger:
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=NORMAL")
             db.execute("PRAGMA busy_timeout=5000")
-            db.execute(f"PRAGMA wal_autocheckpoint={_LOG_PAGES}")
             db.execute("PRAGMA secure_delete=ON")  # as most systems have it anyway
             version = db.execute("PRAGMA user_version").fetchone()[0]
             if version == 0:
@@ -171,11 +168,11 @@ class Ledger:
 
     def fold(self) -> None:
         """Fold the log into the file: what was dropped is then in neither."""
-        self.log.empty(self._db)
+        emptied(self._db)
 
     def close(self) -> None:
         """Fold the log into the file and let go."""
-        self.log.empty(self._db)
+        emptied(self._db)
         self._db.close()
 
 

@@ -4,9 +4,9 @@ In: word that something was read. Words are read in passes, with a rest after ea
 is appended meanwhile gathers, and while nothing is looked at: that a session has grown is told
 before what was said in it is found. The ledger is brought up to date after the first of them, and
 then seldom: it takes a whole tree for each session that grew by a line, and holds up the one
-thread that reads. The databases' logs are folded then, too, before a commit has to. What the ledger
-does not know yet at a crash is read again, and nothing is lost (A3). It never ends because our own
-disk is full or locked: `guarded` says so, and it tries again.
+thread that reads. What the ledger does not know yet at a crash is read again, and nothing
+is lost (A3). It never ends because our own disk is full or locked: `guarded` says so, and it tries
+again.
 """
 
 from __future__ import annotations
@@ -84,4 +84,3 @@ class Background:
         if not self._owed:
             self._stored_at = loop.time()
             await self._read(self._library.checkpoint)
-            await asyncio.to_thread(self._library.fold)  # which holds nobody up

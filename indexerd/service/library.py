@@ -355,11 +355,6 @@ class Library:
         if self.trouble is not None:
             raise self.trouble
 
-    def fold(self) -> None:
-        """Bring the logs of what was written into their files; any thread."""
-        self.ledger.log.fold()
-        self.catalog.log.fold()
-
     def close(self) -> None:
         """Store everything that can be stored, and let go: what cannot is read anew (A3)."""
         with suppress(StateError):
