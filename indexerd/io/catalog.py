@@ -209,7 +209,7 @@ class Catalog(Connections):
                 scope = frozenset(no for (no,) in db.execute(scope_sql, values))
             return search(db, asked, scope, limit, patience)
 
-        return self._ask(ask)
+        return self._ask_at_once(ask)
 
     # Writing: one thread.
 

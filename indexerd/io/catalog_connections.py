@@ -78,6 +78,19 @@ class Connections:
         self._mine.db = self._kept(open_empty())
         return ask(self._mine.db)
 
+    def _ask_at_once(self, ask: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Ask several things of the catalog as it is at one moment, whoever writes meanwhile."""
+
+        def steadily(db: sqlite3.Connection) -> _T:
+            db.execute("BEGIN")
+            try:
+                return ask(db)
+            finally:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+
+        return self._ask(steadily)
+
     def _reader(self) -> sqlite3.Connection:
         if self._readers is None:
             raise StateError("the catalog is closed")
