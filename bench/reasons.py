@@ -67,7 +67,7 @@ WHY: tuple[tuple[str, str, str], ...] = (
     ("start", "restart, 10000 sessions: exec to READY", "imports, but for a tenth"),
     ("start", "restart, 10000 sessions: over", _CAUGHT_UP),
     ("start", "first start", _MEMORY + "; and a batch of texts"),
-    ("transcript", "", "between 0.95 and 1.3 from run to run; nothing in it grows with the session"),
+    ("transcript", "", "0.95 to 1.3 from run to run; nothing in it grows with the session"),
     ("view", "a session of 2.4 MB", "an empty page takes half of it: there is no graphics card"),
     ("write", "", _NOISE),
 )
