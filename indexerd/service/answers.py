@@ -155,8 +155,11 @@ class Answers:
             cursor=word(params, "cursor"),
         )
 
-    def search(self, params: dict[str, Any]) -> dict[str, Any]:
-        """Hits, best first; with `rows`, what is known of their sessions, by id."""
+    def search(self, params: dict[str, Any], behind: int = 0) -> dict[str, Any]:
+        """Hits, best first; with `rows`, what is known of their sessions, by id.
+
+        `behind`: how many sessions have text that cannot be found yet, which a warning says.
+        """
         result = self._catalog.search(
             _text(params, "query"),
             agent=word(params, "agent"),
@@ -169,8 +172,11 @@ class Answers:
         if flag(params, "rows"):
             ids = dict.fromkeys(one["sessionId"] for one in hits)
             found["rows"] = {one: row for one in ids if (row := self._catalog.get(one))}
-        if result.warnings:
-            found["warnings"] = result.warnings
+        warnings = [*result.warnings]
+        if behind:
+            warnings.append(f"the text of {behind} sessions is not searchable yet")
+        if warnings:
+            found["warnings"] = warnings
         return found
 
     def forks(self, session_id: str) -> Sequence[dict[str, Any]]:

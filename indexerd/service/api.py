@@ -154,12 +154,8 @@ class Api:
         return self._pipeline.library.home(row["sessionId"])
 
     async def _search(self, params: dict[str, Any], _peer: Peer) -> dict[str, Any]:
-        found = await asyncio.to_thread(self._answers.search, params)
         behind = self._pipeline.library.texts.unread
-        if behind:
-            note = f"the text of {behind} sessions is not searchable yet"
-            found.setdefault("warnings", []).append(note)
-        return found
+        return await asyncio.to_thread(self._answers.search, params, behind)
 
     async def _index(self, params: dict[str, Any], _peer: Peer) -> dict[str, Any]:
         if flag(params, "all"):

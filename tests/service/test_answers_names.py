@@ -59,3 +59,14 @@ def test_a_search_brings_the_rows_of_what_it_found(catalog: Catalog) -> None:
     assert "rows" not in answers.search({"query": "confirm"})
     with pytest.raises(UsageError):
         answers.search({"query": "confirm", "rows": "yes"})
+
+
+def test_a_search_tells_of_all_that_limits_it(catalog: Catalog) -> None:
+    """A word that nothing has, asked for while texts are still being read: both are said."""
+    answers = Answers(catalog, lambda: 0.0)
+    assert "warnings" not in answers.search({"query": "confirm"})
+    guessed = answers.search({"query": "konfirm"})
+    assert [one["sessionId"] for one in guessed["hits"]]
+    late = "the text of 3 sessions is not searchable yet"
+    assert answers.search({"query": "konfirm"}, 3)["warnings"] == [*guessed["warnings"], late]
+    assert answers.search({"query": "confirm"}, 3)["warnings"] == [late]
