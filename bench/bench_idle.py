@@ -5,9 +5,9 @@
 On a home of 10,000 small sessions: processor time and context switches of a daemon that nobody
 asks, between two sweeps; the processor time of one sweep, beside a bare scandir + stat of the same
 files; resident memory after a restart, and the most there ever was at a first start, beside a
-process that has only imported what a daemon of this kind imports; and what 10,000 more sessions
-add. Then 2,000 sessions of 20 KB come at once while a client asks all the time: the longest it
-waited. The sweep is that of the default settings, but for how often it comes.
+process that has only imported what a daemon of this kind imports (what more sessions add is told
+by bench_growth.py). Then 2,000 sessions of 20 KB come at once while a client asks all the time: the
+longest it waited. The sweep is that of the default settings, but for how often it comes.
 What is checked: that sweeps happened when they should, and no more; that all came to be known.
 """
 
@@ -50,7 +50,6 @@ def main() -> int:
         told = {"limit": "imports alone", "floor": lean, "ratio": held / lean, "target": Target(50)}
         bench.add(f"memory, {len(made)} sessions, after a restart", held, "MB", **told)
         bench.add("memory, the most at a first start", peak, "MB", target=Target(90))
-        more(bench, home, count, held)
     with Home() as home:
         waiting(bench, home, 60 if bench.smoke else 2000)
     return bench.end()
@@ -114,20 +113,6 @@ def sweep(bench: Bench, home: Home, daemon: Daemon, seconds: float, still: float
 def swept(home: Home) -> int:
     """How many sweeps the daemon has told of."""
     return (home.root / "stderr").read_bytes().count(b'"watch.rescan"')
-
-
-# -- growing -------------------------------------------------------------------------------------
-
-
-def more(bench: Bench, home: Home, count: int, before: float) -> None:
-    """What as many sessions again add to memory."""
-    home.small(count, count)
-    with home.daemon(**QUIET) as daemon:
-        daemon.settled(2 * count)
-    with home.daemon(**QUIET) as daemon:
-        daemon.settled(2 * count)
-        added = (daemon.memory() - before) * 10_000 / count
-    bench.add("memory, for 10,000 sessions more", added, "MB", target=Target(8))
 
 
 # -- waiting -------------------------------------------------------------------------------------

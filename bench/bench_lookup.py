@@ -33,6 +33,7 @@ from indexerd.core.times import iso
 from indexerd.errors import AmbiguousError, NotFoundError
 from indexerd.io.catalog import Catalog, SearchText
 
+SPEECH = 1_500_000  # words that texts are cut from
 PROMISED = ("rare word", "two words", "common words")
 
 
@@ -67,8 +68,9 @@ class Maker:
         own = {"".join(self.random.choices(SYLLABLES, k=n)) for n in (2, 3, 4) for _ in range(9000)}
         self.rare = sorted(own)
         self.random.shuffle(self.rare)
-        self.words = [*COMMON, *NOUNS, *VERBS, *self.rare]
-        self.weights = list(accumulate(1 / (n + 2.7) for n in range(len(self.words))))
+        words = [*COMMON, *NOUNS, *VERBS, *self.rare]
+        weights = list(accumulate(1 / (n + 2.7) for n in range(len(words))))
+        self.speech = self.random.choices(words, cum_weights=weights, k=SPEECH)
 
     def name(self) -> str:
         r = self.random
@@ -84,9 +86,9 @@ class Maker:
         return " ".join(words).capitalize()
 
     def text(self, size: int) -> str:
-        return " ".join(
-            self.random.choices(self.words, cum_weights=self.weights, k=max(3, size // 6))
-        )
+        count = max(3, size // 6)
+        at = self.random.randrange(SPEECH - count)
+        return " ".join(self.speech[at : at + count])
 
     def message(self) -> str:
         return self.text(int(min(20_000, self.random.lognormvariate(5.4, 1.1))))
@@ -203,7 +205,7 @@ def names_part(asking: Asking, maker: Maker, catalog: Catalog, queries: int) -> 
 
 def fuzzy(asking: Asking, kind: str, names: Names, keys: list[str], refs: list[str]) -> None:
     """The nearest name, beside WRatio over all names: as good a best, and how much sooner."""
-    some = refs[:100]
+    some = refs[:60]  # WRatio takes 50 ms for each
     near, took = asking.latency(f"nearest: {kind}", lambda ref: names.nearest(ref, 1), some)
     full, took_all = asking.latency(
         f"  limit, WRatio over all names: {kind}",
@@ -248,9 +250,9 @@ def search_part(asking: Asking, maker: Maker, catalog: Catalog, queries: int) ->
         "rare word": rare,
         "two words": [f"{r.choice(NOUNS)} {r.choice(maker.rare[:400])}" for _ in range(queries)],
         "common words": r.choices([*COMMON[:12], *NOUNS[:30], "the token", "in the"], k=queries),
-        "phrase": [f'"{r.choice(COMMON)} {r.choice(NOUNS)}"' for _ in range(queries)],
+        "phrase": [f'"{r.choice(COMMON)} {r.choice(NOUNS)}"' for _ in range(200)],
         "beginning of a word": [word[:5] for word in rare],
-        "nothing has it": [f"{word}qqq" for word in rare],
+        "nothing has it": [f"{word}qqq" for word in rare[:100]],
     }
     for kind, some in asked.items():
         promise = 15 if kind in PROMISED else None
@@ -262,7 +264,7 @@ def search_part(asking: Asking, maker: Maker, catalog: Catalog, queries: int) ->
         lambda word: catalog.search(word, cwd="/home/user/src/project-7"),
         asked["common words"][:100],
     )
-    asking.latency("search: re:", catalog.search, [rf"re:\b{word}\s+\w+ing" for word in rare[:20]])
+    asking.latency("search: re:", catalog.search, [rf"re:\b{word}\s+\w+ing" for word in rare[:5]])
 
 
 def bare(path: Path, texts: Sequence[str]) -> None:

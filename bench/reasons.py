@@ -48,6 +48,7 @@ WHY: tuple[tuple[str, str, str], ...] = (
     ("idle", "processor, idle, between", "a tick every 4 s looks after health and outages"),
     ("idle", "processor, idle, a sweep", "most of a sweep is scandir and stat: see above"),
     ("idle", "memory", _MEMORY),
+    ("growth", "memory", _MEMORY),
     ("growth", "", _NOISE),
     ("idle", "hello", "one step of reading that holds the interpreter, of some thousand"),
     ("idle", "resolve", "one step of reading that holds the interpreter, of some thousand"),
