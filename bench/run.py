@@ -14,10 +14,12 @@ import argparse
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -62,13 +64,13 @@ def run(script: Path, *, smoke: bool) -> dict[str, Any]:
         try:
             code = process.wait(SECONDS)
         except subprocess.TimeoutExpired:
-            process.terminate()  # it ends the daemons that it has started
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
             code = -1
+        except KeyboardInterrupt:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(10)  # it was told, too, and is at it
+            raise
+        finally:
+            end(process)
         found: dict[str, Any] = {"name": script.stem.removeprefix("bench_"), "figures": []}
         if into.exists():
             found |= json.loads(into.read_text())
@@ -79,6 +81,18 @@ def run(script: Path, *, smoke: bool) -> dict[str, Any]:
         return found | {"seconds": round(time.monotonic() - began, 1)}
 
 
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Have a script end, if it has not: it ends what it has started, and removes what it made."""
+    if process.poll() is not None:
+        return
+    process.terminate()
+    try:
+        process.wait(30)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 def main() -> int:
     """Run them, print the table, and store it where that is wished."""
     options = argparse.ArgumentParser(description="all benchmarks, as one table")
@@ -86,6 +100,7 @@ def main() -> int:
     options.add_argument("--only", nargs="+", metavar="NAME", help="as in bench_NAME.py")
     options.add_argument("--write", action="store_true", help="make docs/PERFORMANCE.md anew")
     asked = options.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and not without the end of a script
     scripts = sorted(HERE.glob("bench_*.py"))
     if asked.only:
         scripts = [HERE / f"bench_{name}.py" for name in asked.only]
@@ -110,4 +125,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -33,7 +33,7 @@ _WORDS_TRIED = 60  # words of all names that a reference is compared with, best 
 _POSTINGS_MAX = 2500  # names looked at for their words
 _ASIDES_MAX = 2  # further words of very many names that are looked for in those found
 _KEPT = 100  # names compared in full
-_WARMED = 500  # names indexed while somebody waits for completions: 2 ms
+_WARMED = 500  # names whose words are taken in while somebody waits for completions: 1 ms
 _SHORT = 5  # words up to this length have pairs of letters in the index
 _BEGIN_MIN = 3  # letters that may stand for the word that they begin
 _SLIP_MIN, _TWO_SLIPS_MIN, _ALONE_MIN = 4, 8, 6  # letters of a word that may be mistyped
@@ -72,8 +72,9 @@ class Nearness:
     def __init__(self) -> None:
         self._keys: list[str] = []
         self._owners: list[int] = []
-        self._indexed = 0  # keys that the words below know
+        self._worded = 0  # keys that the words below know
         self._words: dict[str, list[int]] = {}
+        self._spelled = 0  # words that the parts below know
         self._grams: dict[str, list[str]] = {}
         self._sorted: list[str] = []  # the words, as far as somebody asked for beginnings
 
@@ -84,17 +85,21 @@ class Nearness:
 
     def warm(self, keys: int | None = None) -> bool:
         """Index up to `keys` more names (all, if None); say whether all are in now."""
-        upto = len(self._keys) if keys is None else min(len(self._keys), self._indexed + keys)
-        for at in range(self._indexed, upto):
-            for word in dict.fromkeys(_WORD.findall(self._keys[at])):  # in order, in every run
-                held = self._words.get(word)
-                if held is not None:
-                    held.append(at)
-                    continue
-                self._words[word] = [at]
+        done = self._take(keys)
+        if self._spelled < len(self._words):  # words are never dropped, and stay in order
+            for word in islice(self._words, self._spelled, None):
                 for gram in _grams(word):
                     self._grams.setdefault(gram, []).append(word)
-        self._indexed = upto
+            self._spelled = len(self._words)
+        return done
+
+    def _take(self, keys: int | None) -> bool:
+        """Take in the words of up to `keys` more names; completions need no more than these."""
+        upto = len(self._keys) if keys is None else min(len(self._keys), self._worded + keys)
+        for at in range(self._worded, upto):
+            for word in dict.fromkeys(_WORD.findall(self._keys[at])):  # in order, in every run
+                self._words.setdefault(word, []).append(at)
+        self._worded = upto
         return upto == len(self._keys)
 
     def nearest(
@@ -134,11 +139,12 @@ class Nearness:
     def begun(self, key: str) -> list[int]:
         """Owners of names in which a word begins with `key` (which may be several words).
 
-        All names are looked through until these calls, or a fuzzy look-up, have indexed them.
+        All names are looked through until these calls, or a fuzzy look-up, have taken them in.
         """
         words = _WORD.findall(key)
-        if not self.warm(_WARMED) or words != key.split():  # signs alone are a name, too
-            return [self._owners[at] for at, held in enumerate(self._keys) if _begins(held, key)]
+        if not self._take(_WARMED) or words != key.split():  # signs alone are a name, too
+            held = zip(self._keys, self._owners, strict=True)  # nearly all of them lack it
+            return [owner for name, owner in held if key in name and _begins(name, key)]
         if len(self._sorted) != len(self._words):  # words are never dropped, and stay in order
             self._sorted += islice(self._words, len(self._sorted), None)
             self._sorted.sort()  # what is in order already takes next to no time
