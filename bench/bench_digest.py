@@ -1,12 +1,13 @@
-"""A digest and three compactions of a session of 2.4 MB, by the daemon and its built-in model.
+"""A question, a digest, three compactions of a session of 2.4 MB, by the daemon's built-in model.
 
-    python bench/bench_digest.py [--smoke] [--rounds N] [--file SESSION.jsonl]
+    python bench/bench_digest.py [--smoke] [--rounds N]
 
-A pi session of a thousand entries is written (or the one that is named is copied), as many times
-as there are rounds, since a digest leaves nothing to do for the next one. The daemon runs in a
-process of its own; the time is that of a request over the socket, from the line out to the line in.
-The limit is the same request for what is not to be had any other way: reading and parsing the file.
-What is checked: a digest covers all but the newest messages, and a compaction has something to say.
+A pi session of a thousand entries is written as many times as there are rounds, since a digest
+leaves nothing to do for the next one. The daemon runs in a process of its own; the time is that of
+a request over the socket, from the line out to the line in. The limit is what is not to be had any
+other way: reading and parsing the file.
+What is checked: the answer to a question about one step cites that step; a digest covers all but
+the newest messages, and a compaction has something to say.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def described(daemon: Daemon, count: int) -> list[str]:
     return found
 
 
-def measure(bench: Bench, daemon: Daemon, ids: list[str]) -> dict[str, list[float]]:
+def measure(bench: Bench, daemon: Daemon, ids: list[str], entries: int) -> dict[str, list[float]]:
     """Milliseconds of each request."""
     found: dict[str, list[float]] = {}
     asks = [
@@ -79,6 +80,13 @@ def measure(bench: Bench, daemon: Daemon, ids: list[str]) -> dict[str, list[floa
         *(("compact", {"strategy": one}) for one in ("pi", "codex", "opencode")),
     ]
     for session_id in ids:
+        step = random.Random(session_id).randrange(entries)
+        question = {"session": session_id, "question": f"What did we decide in step {step}?"}
+        began = time.perf_counter()
+        told = daemon.ask("query_session", question)
+        found.setdefault("question", []).append(1000 * (time.perf_counter() - began))
+        cited = [one["entryId"] for one in told["citations"]]
+        bench.check(f"the answer is found in step {step}", ok=f"{step:08x}" in cited)
         for method, more in asks:
             began = time.perf_counter()
             told = daemon.ask(method, {"ref": session_id, **more})
@@ -90,9 +98,8 @@ def measure(bench: Bench, daemon: Daemon, ids: list[str]) -> dict[str, list[floa
 
 
 def main() -> int:
-    bench = Bench("digest", "A digest and compactions of a long session")
+    bench = Bench("digest", "A question, a digest and compactions of a long session")
     bench.options.add_argument("--rounds", type=int, default=5)
-    bench.options.add_argument("--file", type=Path, help="a pi session to take instead")
     rounds, entries = (1, 120) if bench.smoke else (bench.asked.rounds, 1000)
     made = random.Random(1)
     with Home() as home:
@@ -101,13 +108,10 @@ def main() -> int:
         paths = []
         for n in range(rounds):
             key = str(uuid.UUID(int=made.getrandbits(128)))
-            data = (
-                copied(bench.asked.file, key) if bench.asked.file else session(made, key, entries)
-            )
             paths.append(where / f"2026-01-01T00-00-0{n % 10}-000Z_{key}.jsonl")
-            paths[-1].write_bytes(data)
+            paths[-1].write_bytes(session(made, key, entries))
         with home.daemon(INDEXERD_DIGEST__TRIGGER_THRESHOLD="100000") as daemon:
-            found = measure(bench, daemon, described(daemon, rounds))
+            found = measure(bench, daemon, described(daemon, rounds), entries)
         parsed = [
             1000 * wall(lambda path=path: [*map(json.loads, path.open("rb"))])  # type: ignore[misc]
             for path in paths
