@@ -100,14 +100,22 @@ def runs(took: list[float], share: float) -> list[float]:
 
 
 def right(client: Client, made: list[Small]) -> bool:
-    """Whether sessions are found by id, name and word."""
+    """Whether all questions have the answers that they should; `made` has the newest of all."""
+    newest = [one.id for one in made[:-51:-1]]
+    if [row["sessionId"] for row in client.call("list", {})["sessions"]] != newest:
+        return False
+    common = client.call("search", {"query": "door"})["hits"]
+    if len({hit["sessionId"] for hit in common}) < min(20, len(made)):
+        return False
     some = made[:: max(1, len(made) // 50)]
     what = questions(client, some)
     for n, _ in enumerate(some):
         wanted = some[n * 7919 % len(some)].id
         by_word = [hit["sessionId"] for hit in what["search, a rare word"](n)["hits"]]
         ids = [what[name](n)["sessionId"] for name in ("resolve, by id", "resolve, by name")]
-        if {*by_word, *ids} != {wanted}:
+        ids.append(what["get"](n)["session"]["sessionId"])
+        offered = {one["sessionId"] for one in what["complete"](n)["items"]}
+        if {*by_word, *ids} != {wanted} or wanted not in offered:
             return False
     return True
 

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from home import Home
+from home import Home, Small
 from measure import Bench, Target, in_turns, ratio
 
 PROGRAM = "import sys; from indexerd.__main__ import main; sys.exit(main())"  # as the script has it
@@ -44,6 +44,26 @@ def milliseconds(
     return spent
 
 
+def answers(bench: Bench, told: dict[str, bytes], made: list[Small], one: Small) -> None:
+    """Whether the last answers say what was asked for."""
+    rows = json.loads(told["list --all --json"])["sessions"]
+    newest = [row.id for row in made[-50:]]
+    bench.check("the newest are listed", ok=[row["sessionId"] for row in rows] == newest[::-1])
+    offered = told[f"complete {one.name[:5]}"].decode().splitlines()
+    right = [row.startswith(f"@@{one.id}\t") for row in offered]
+    bench.check("a beginning is completed", ok=right == [True])
+    for argv, words in (
+        (f"expand as in @@{one.id[:8]}", (one.id, one.name, one.word)),
+        (f"show {one.id}", (one.id, one.name, str(one.path))),
+        (f"tree {one.id}", (one.word, one.leaf[:6] + "b", "the spring was rusty")),
+        (f"ask {one.id} Which door?", (one.id, one.word)),
+        ("status", (str(len(made)),)),
+    ):
+        held = told[argv].decode()
+        bench.check(f"{argv.split()[0]} says it", ok=all(word in held for word in words))
+    bench.check("no reference, no answer", ok=told["expand nothing to see here"] == b"")
+
+
 def main() -> int:
     bench = Bench("cli", "Commands, each a process of its own")
     bench.options.add_argument("--rounds", type=int, default=25)
@@ -61,7 +81,7 @@ def main() -> int:
         slow = {
             "--version": ["--version"],
             "status": ["status"],
-            "list --json": ["list", "--json"],
+            "list --json": ["list", "--all", "--json"],
             "search --json": ["search", one.word, "--json"],
             "show": ["show", one.id],
             "tree": ["tree", one.id],
@@ -86,6 +106,7 @@ def main() -> int:
             ratio=ratio(took, base),
             target=None if name == WORKS else Target(2.5 if name in quick else 5, of="ratio"),
         )
+    answers(bench, told, made, one)
     by_name, by_id = (told[f"resolve {ref}"] for ref in (one.name, one.id))
     bench.check("a name and an id are the same session", ok=by_name == by_id != b"")
     hits = json.loads(told[f"search {one.word} --json"])["hits"]

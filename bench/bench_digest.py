@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import sys
 import time
 import uuid
@@ -25,6 +26,7 @@ from home import Daemon, Home, iso, line, wait
 from measure import Bench, Target, ratio, wall
 
 PROMISE = 1000  # ms
+NEWEST = 60  # entries that may be left as they are
 WORDS = ["parser", "cache", "login", "token", "index", "search", "export", "queue", "metrics"]
 BEGAN = 1_767_225_600  # seconds since the epoch
 
@@ -72,6 +74,22 @@ def described(daemon: Daemon, count: int) -> list[str]:
     return found
 
 
+def covered(bench: Bench, name: str, told: dict[str, Any], entries: int) -> None:
+    """Whether all but the newest messages are in it: by its own count, and by what it says.
+
+    Each message of `session` but the tools' tells of its step.
+    """
+    if name == "digest":
+        said, last = told["segment"]["content"], told["segment"]["covering_messages"][1] + 1
+        last += entries // 4  # results of tools are no messages to it
+    else:
+        said, last = told["summary"], told["messagesSummarized"]
+    steps = [int(one) for one in re.findall(r"in step (\d+)", said)]
+    bench.check(f"{name} covers all but the newest", ok=last >= entries - NEWEST)
+    bench.check(f"{name} has what was first", ok=min(steps, default=entries) < 4)
+    bench.check(f"{name} has what was last", ok=max(steps, default=0) >= entries - NEWEST)
+
+
 def measure(bench: Bench, daemon: Daemon, ids: list[str], entries: int) -> dict[str, list[float]]:
     """Milliseconds of each request."""
     found: dict[str, list[float]] = {}
@@ -94,6 +112,7 @@ def measure(bench: Bench, daemon: Daemon, ids: list[str], entries: int) -> dict[
             found.setdefault(" ".join([method, *more.values()]), []).append(1000 * took)
             said = told["segment"]["content"] if method == "digest" else told["summary"]
             bench.check(f"{method} says something", ok=len(said) > 200)
+            covered(bench, " ".join([method, *more.values()]), told, entries)
     return found
 
 

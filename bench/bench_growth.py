@@ -20,6 +20,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from statistics import median
 from typing import Any
 
@@ -27,7 +28,9 @@ from bench_idle import OFTEN, RARE, sweeps, swept
 from home import QUIET, Daemon, Home, Small, Writer, wait
 from measure import Bench, Target
 
-COUNTS, FEW = (100, 1_000, 10_000, 30_000), (10, 30, 100)
+from indexerd.errors import AmbiguousError, NotFoundError
+
+COUNTS, FEW = (100, 1_000, 10_000, 30_000), (10, 30, 200)
 ASKED = 100  # questions of a kind
 APPENDS = 20
 LOOKUPS = ("resolve", "get", "append to event")
@@ -86,6 +89,8 @@ def costs(bench: Bench, count: int) -> dict[tuple[str, str], float]:
             found["first scan and all text", "s"] = daemon.settled(count)
             found["first scan and all text, processor", "s"] = daemon.cpu()
             found["memory, most at a first start", "MB"] = daemon.memory("VmHWM")
+        late = Writer(made[-1])
+        late.append()  # while nobody follows: a restart that compares nothing would miss it
         with home.daemon(**QUIET) as daemon:
             found["restart, exec to READY", "ms"] = 1000 * daemon.ready()
             found["restart, exec to caught up", "ms"] = 1000 * daemon.scanned()
@@ -94,9 +99,29 @@ def costs(bench: Bench, count: int) -> dict[tuple[str, str], float]:
             found[MEMORY, "MB"] = daemon.memory()
             told = daemon.ask("status")["sessions"]
             bench.check(f"{count} sessions are known, not {told}", ok=told == count)
+            held = daemon.ask("get", {"ref": late.id})["session"]["messageCount"]
+            bench.check("what was appended meanwhile is known", ok=held == 2 + late.entries)
+            found |= first_asked(daemon, made[0])
             found |= lookups(bench, daemon, made)
+            found["memory, when all was asked", "MB"] = daemon.memory()
             found["append to event", "ms"] = appends(daemon, made)
             found["sweep, processor", "ms"] = sweep(home, daemon)
+    return found
+
+
+def first_asked(daemon: Daemon, one: Small) -> dict[tuple[str, str], float]:
+    """Milliseconds of the first questions after a start, which make ready what others find there.
+
+    Nobody else is answered meanwhile: names are put together in the thread that answers.
+    """
+    asks = {"the first name": one.name, "the first name that nobody has": "rusty dor"}
+    found = {}
+    with daemon.client() as client:
+        for what, ref in asks.items():
+            began = time.perf_counter()
+            with suppress(AmbiguousError, NotFoundError):
+                client.call("resolve", {"ref": ref, "scope": "all"})
+            found[what, "ms"] = 1000 * (time.perf_counter() - began)
     return found
 
 

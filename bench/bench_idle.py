@@ -25,7 +25,7 @@ from statistics import median
 
 from bench_start import stats
 from corpus import make
-from home import QUIET, Daemon, Home, wait
+from home import PATIENCE, QUIET, Daemon, Home, wait
 from measure import Bench, Target, cpu, percentile
 
 RARE, OFTEN = 3600.0, 0.2  # seconds between sweeps
@@ -139,7 +139,7 @@ def waiting(bench: Bench, home: Home, count: int) -> None:
                 told = client.call("status")
                 if told["sessions"] == count + 100 and not told["textPending"]:
                     break
-            if looked > began + 100:
+            if looked > began + PATIENCE:
                 break
         told = client.call("status")
         bench.check("all came to be known", ok=told["sessions"] == count + 100)

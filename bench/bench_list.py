@@ -101,8 +101,10 @@ def row(made: random.Random, n: int) -> dict[str, Any]:
     }
 
 
-def build(path: Path, sessions: int, seed: int) -> dict[str, dict[str, Any]]:
-    """Write the catalog; the questions to ask of it."""
+def build(
+    path: Path, sessions: int, seed: int
+) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
+    """Write the catalog; the rows that are in it, and the questions to ask of it."""
     made = random.Random(seed)
     rows = [row(made, n) for n in range(sessions)]
     catalog = Catalog.open(path)
@@ -113,7 +115,7 @@ def build(path: Path, sessions: int, seed: int) -> dict[str, dict[str, Any]]:
     catalog.close()
     size = sum(len(json.dumps(one)) for one in rows) / sessions
     print(f"{sessions} sessions, {size:,.0f} bytes a row, written at {sessions / took:,.0f} rows/s")
-    return {
+    return rows, {
         "all projects": {},
         "one agent": {"agent": "codex"},
         "one project": {"cwd": rows[sessions // 2]["cwd"]},
@@ -121,6 +123,28 @@ def build(path: Path, sessions: int, seed: int) -> dict[str, dict[str, Any]]:
         "archived too": {"archived": True, "subagents": True},
         "500 rows": {"limit": 500},
     }
+
+
+def wanted(rows: list[dict[str, Any]], asked: dict[str, Any]) -> list[dict[str, Any]]:
+    """The page by a look at every row."""
+
+    def fits(one: dict[str, Any]) -> bool:
+        if "agent" in asked and one["agent"] != asked["agent"]:
+            return False
+        if "cwd" in asked and not f"{one['cwd']}/".startswith(f"{asked['cwd']}/"):
+            return False
+        if "subagents" not in asked and one["subagent"]:
+            return False
+        return "archived" in asked or not (one["archived"] or one["gone"])
+
+    newest = sorted(filter(fits, rows), key=lambda one: one["modifiedAt"], reverse=True)
+    return newest[: asked.get("limit", 50)]
+
+
+def rows_of(sock: socket.socket, params: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of an answer."""
+    found: list[dict[str, Any]] = json.loads(ask(sock, request(params)))["result"]["sessions"]
+    return found
 
 
 async def serve(path: str, catalog: Catalog | None, size: int) -> None:
@@ -204,10 +228,12 @@ def measure(bench: Bench, often: tuple[int, int], sessions: int, seed: int) -> N
     with tempfile.TemporaryDirectory(prefix="ixd") as directory:
         os.chmod(directory, 0o700)
         path = Path(directory) / "catalog.sqlite"
-        questions = build(path, sessions, seed)
+        rows, questions = build(path, sessions, seed)
         with server(directory, "ours", "catalog", str(path)) as ours:
             for name, params in questions.items():
                 answer = ask(ours, request(params))
+                same = rows_of(ours, params) == wanted(rows, params)
+                bench.check(f"{name}: the page is that of a look at every row", ok=same)
                 sizes[name] = (len(json.loads(answer)["result"]["sessions"]), len(answer))
             first = json.loads(ask(ours, request({})))["result"]
             anew = json.loads(ask(ours, request({}, "anew")))["result"]
@@ -219,6 +245,13 @@ def measure(bench: Bench, often: tuple[int, int], sessions: int, seed: int) -> N
                     anew.extend(timed(ours, request({}, "anew"), times))
                     for name, params in questions.items():
                         found.setdefault(name, []).extend(timed(ours, request(params), times))
+            catalog = Catalog.open(path)
+            rows[7] |= {"name": "Another", "modifiedAt": iso(START + sessions * 900)}
+            rows[7] |= {"archived": False, "gone": False, "subagent": False}
+            catalog.put([(rows[7], SearchText())])
+            catalog.close()
+            same = rows_of(ours, {}) == wanted(rows, {})
+            bench.check("a page has what was changed a moment ago", ok=same)
     report(bench, found, sizes)
 
 

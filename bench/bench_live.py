@@ -30,6 +30,7 @@ from statistics import median
 from typing import Any
 
 from home import QUIET, Daemon, Home, Small, append, message, wait
+from load import TEXT, Load, word
 from measure import Bench, Target, cpu_of, percentile
 
 from indexerd.errors import NotFoundError
@@ -40,46 +41,7 @@ QUEUE_MOST = 100_000  # events: a queue that holds more is not made to overflow
 NEW = 50  # files that appear while nobody looks
 HELD = 2  # messages of a small session before anything is appended
 OTHER = 2  # lines of a small session that are no messages
-TEXT = "x" * 300
 SWEEP = 30.0  # seconds between two sweeps as they are set by default
-
-
-# -- the writer, a process of its own -------------------------------------------------------------
-
-
-def write(place: Path) -> int:
-    """Append as the plan in a file says; put down when each append was made."""
-    plan = json.loads(place.read_text())
-    paths, count, pause = plan["paths"], plan["count"], 1 / plan["rate"] if plan["rate"] else 0.0
-    data = message("%08x", "%08x", "assistant", TEXT, time.time()).decode()
-    at: list[int] = []
-    began = time.perf_counter()
-    for number in range(count):
-        append(paths[number % len(paths)], (data % (plan["first"] + number, 0)).encode())
-        at.append(time.perf_counter_ns())
-        late = began + number * pause - time.perf_counter()
-        if late > 0:
-            time.sleep(late)
-    place.write_text(json.dumps(at))
-    return 0
-
-
-class Load:
-    """A writer at work; `times()` waits for its end."""
-
-    def __init__(self, home: Home, made: list[Small], rate: float, count: int, first: int) -> None:
-        self._place = home.root / "plan.json"
-        paths = [str(one.path) for one in made]
-        plan = {"paths": paths, "rate": rate, "count": count, "first": first}
-        self._place.write_text(json.dumps(plan))
-        command = [sys.executable, __file__, "--write", str(self._place)]
-        self._process = subprocess.Popen(command)
-
-    def times(self) -> list[float]:
-        """Seconds of the clock at which each append was made."""
-        if self._process.wait() != 0:
-            raise SystemExit("the writer failed")
-        return [one / 1e9 for one in json.loads(self._place.read_text())]
 
 
 # -- who tells of an append: the daemon, or the prototype -----------------------------------------
@@ -169,25 +131,45 @@ class World:
         self.busy = made[-min(BUSY, len(made) // 2) :]  # those that are written to under load
         self.added = {one.path: 0 for one in made}
         self.serial = 0
+        self.word = ""  # of the last load
+        self.leaves: dict[Path, str] = {}  # of the sessions that were written to
 
     def one(self, at: Small) -> int:
         """Append a line to one session; how many it has now."""
         self.serial += 1
-        append(str(at.path), message(f"{self.serial:08x}", None, "assistant", TEXT, time.time()))
+        entry, above = f"{self.serial:08x}", self.leaves.get(at.path, at.leaf)
+        append(str(at.path), message(entry, above, "assistant", TEXT, time.time()))
+        self.leaves[at.path] = entry
         self.added[at.path] += 1
         return self.added[at.path]
 
     def load(self, among: list[Small], rate: float, count: int) -> Load:
         """Have a process append so many lines over some sessions, in turn."""
         self.serial += count
+        first = self.serial - count
+        leaves = {str(one.path): self.leaves.get(one.path, one.leaf) for one in among}
         for number in range(count):
-            self.added[among[number % len(among)].path] += 1
-        return Load(self.home, among, rate, count, self.serial - count)
+            path = among[number % len(among)].path
+            self.added[path] += 1
+            self.leaves[path] = f"{first + number:08x}"
+        self.word = word(first)
+        return Load(self.home, leaves, rate, count, first)
 
     def truth(self, one: Small) -> int:
         """Messages of a session as its file has them, every line parsed."""
         rows = (json.loads(row) for row in one.path.read_bytes().splitlines())
         return sum(row["type"] == "message" for row in rows)
+
+    def searchable(self, daemon: Daemon) -> None:
+        """Wait until the words of the last load are found in all sessions that it wrote to."""
+        asked, wanted = {"query": self.word, "limit": BUSY}, {one.id for one in self.busy}
+        with daemon.client() as client:
+
+            def done() -> bool:
+                hits = client.call("search", asked)["hits"]
+                return {one["sessionId"] for one in hits} == wanted
+
+            wait(done, "the words of what was appended", 0.05)
 
     def right(self, daemon: Daemon, among: list[Small]) -> None:
         """Hold the daemon's counts against the disk."""
@@ -313,8 +295,6 @@ def caught_up(world: World, daemon: Daemon, among: list[Small]) -> float:
 
 
 def main() -> int:
-    if sys.argv[1:2] == ["--write"]:
-        return write(Path(sys.argv[2]))
     bench = Bench("live", "From an append to a client of the socket")
     bench.options.add_argument("--sessions", type=int, default=10_000)
     small = bench.smoke
@@ -342,6 +322,7 @@ def quiet(bench: Bench, world: World, daemon: Daemon, rounds: int) -> None:
 def steady(bench: Bench, world: World, daemon: Daemon, seconds: float) -> None:
     """2,000 appends a second."""
     mine, share = loaded(world, Ours(daemon), seconds, 2000)
+    world.searchable(daemon)
     with prototype(world.home) as limit:
         least, floor = loaded(world, limit, seconds, 2000)
     show(bench, f"append to event, 2,000/s over {len(world.busy)} files", mine, least)
@@ -352,10 +333,10 @@ def steady(bench: Bench, world: World, daemon: Daemon, seconds: float) -> None:
 
 def show(bench: Bench, name: str, mine: list[float], least: list[float]) -> None:
     """The middle and the worst of latencies, beside the prototype's."""
-    for share, word, target in ((0.5, "p50", None), (0.99, "p99", Target(5))):
+    for share, which, target in ((0.5, "p50", None), (0.99, "p99", Target(5))):
         value, floor = percentile(mine, share), percentile(least, share)
         told = {"limit": "in-loop inotify", "floor": floor, "ratio": value / floor}
-        bench.add(f"{name}, {word}", value, "ms", target=target, **told)
+        bench.add(f"{name}, {which}", value, "ms", target=target, **told)
 
 
 def beaten(bench: Bench, world: World, daemon: Daemon, *, small: bool) -> None:

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from measure import Bench, Target, percentile, wall
+from obvious import begun, said
 from rapidfuzz import fuzz, process
 
 from indexerd.core.names import Names
@@ -186,10 +188,21 @@ def names_part(asking: Asking, maker: Maker, catalog: Catalog, queries: int) -> 
         return found.how, found.session_id
 
     found, _ = asking.latency("resolve: id", resolve, [one.session_id for one in picked], 1)
-    right = [session_id for _, session_id in found] == [one.session_id for one in picked]
-    asking.bench.check("an id is its session", ok=right)
-    asking.latency("resolve: id prefix", resolve, [one.session_id[:12] for one in picked], 1)
-    asking.latency("resolve: exact name", resolve, [one.name for one in picked], 1)
+    asking.bench.check("an id is its session", ok=found == [("id", o.session_id) for o in picked])
+    by_prefix, _ = asking.latency(
+        "resolve: id prefix", resolve, [one.session_id[:12] for one in picked], 1
+    )
+    asking.bench.check(
+        "a prefix is its session", ok=by_prefix == [("prefix", one) for _, one in found]
+    )
+    by_name, _ = asking.latency("resolve: exact name", resolve, [one.name for one in picked], 1)
+    often, wanted = Counter(keys), [("name", one.session_id) for one in picked]
+    several = ("ambiguous", None)
+    wanted = [
+        several if often[folded(one.name)] > 1 else own
+        for one, own in zip(picked, wanted, strict=True)
+    ]
+    asking.bench.check("a name is its session, or of several", ok=by_name == wanted)
     kinds = {
         "mistyped": [maker.mistyped(folded(one.name)) for one in picked],
         "two words": [" ".join(folded(one.name).split()[:2]) for one in picked],
@@ -197,9 +210,12 @@ def names_part(asking: Asking, maker: Maker, catalog: Catalog, queries: int) -> 
     for kind, refs in kinds.items():
         asking.latency(f"resolve: {kind}", resolve, refs, 2.5)
         fuzzy(asking, kind, names, keys, refs)
-    asking.latency(
+    offered, _ = asking.latency(
         "complete", lambda one: names.complete(one.name[:4], cwd=one.cwd, now=1.8e9), picked
     )
+    for one, items in zip(picked[:20], offered, strict=False):
+        same = [item["sessionId"] for item in items] == begun(rows, keys, one)
+        asking.bench.check(f"what begins with {one.name[:4]!r}", ok=same)
     asking.latency("complete, all, empty", lambda _: names.complete("", now=1.8e9), picked[:100])
 
 
@@ -229,21 +245,34 @@ def fuzzy(asking: Asking, kind: str, names: Names, keys: list[str], refs: list[s
 
 
 def rows_part(
-    asking: Asking, maker: Maker, catalog: Catalog, ids: Sequence[str], queries: int
+    asking: Asking, maker: Maker, catalog: Catalog, rows: list[dict[str, Any]], queries: int
 ) -> None:
-    some = maker.random.choices(ids, k=queries)
-    asking.latency("get", catalog.get, some, 1)
-    asking.latency("list, first page of all", lambda _: catalog.list(), some[:200])
-    asking.latency(
-        "list, first page of a project",
-        lambda n: catalog.list(cwd=f"/home/user/src/project-{n}"),
-        range(200),
+    newest = rows[::-1]
+    some = maker.random.choices(rows, k=queries)
+    held, _ = asking.latency("get", catalog.get, [one["sessionId"] for one in some], 1)
+    asking.bench.check("a row is what was put", ok=held == some)
+    pages, _ = asking.latency("list, first page of all", lambda _: catalog.list(), some[:200])
+    right = all(list(page.rows) == newest[:50] for page in pages)
+    asking.bench.check("a page has the newest", ok=right)
+    places = [f"/home/user/src/project-{n}" for n in range(200)]
+    pages, _ = asking.latency(
+        "list, first page of a project", lambda cwd: catalog.list(cwd=cwd), places
     )
-    cursor = catalog.list(limit=1000).next_cursor
-    asking.latency("list, a page in the middle", lambda _: catalog.list(cursor=cursor), some[:200])
+    for cwd, page in zip(places[:20], pages, strict=False):
+        own = [row for row in newest if row["cwd"] == cwd][:50]
+        asking.bench.check(f"a page of {cwd} has its newest", ok=list(page.rows) == own)
+    before = min(1000, len(rows) // 2)
+    cursor = catalog.list(limit=before).next_cursor
+    pages, _ = asking.latency(
+        "list, a page in the middle", lambda _: catalog.list(cursor=cursor), some[:200]
+    )
+    right = all(list(page.rows) == newest[before : before + 50] for page in pages)
+    asking.bench.check("a page goes on where the one before ended", ok=right)
 
 
-def search_part(asking: Asking, maker: Maker, catalog: Catalog, queries: int) -> None:
+def search_part(
+    asking: Asking, maker: Maker, catalog: Catalog, texts: list[list[str]], queries: int
+) -> None:
     r = maker.random
     rare = r.choices(maker.rare[500:12_000], k=queries)
     asked = {
@@ -259,6 +288,10 @@ def search_part(asking: Asking, maker: Maker, catalog: Catalog, queries: int) ->
         answers, _ = asking.latency(f"search: {kind}", catalog.search, some, promise)
         found = kind == "nothing has it" or any(one.hits for one in answers)
         asking.bench.check(f"search: {kind}: something is found", ok=found)
+        if kind in PROMISED:
+            for query, answer in [*zip(some, answers, strict=True)][:10]:
+                told, least = len(answer.hits), said(texts, query)
+                asking.bench.check(f"{query}: {told} of {least}", ok=told >= min(20, least))
     asking.latency(
         "search: common, in one project",
         lambda word: catalog.search(word, cwd="/home/user/src/project-7"),
@@ -280,7 +313,7 @@ def bare(path: Path, texts: Sequence[str]) -> None:
 
 def build_part(
     asking: Asking, maker: Maker, directory: Path, sessions: int, messages: int
-) -> tuple[Catalog, list[str]]:
+) -> tuple[Catalog, list[dict[str, Any]], list[list[str]]]:
     rows = [row(maker, n) for n in range(sessions)]
     summaries = [maker.text(700) for _ in rows]
     each = max(1, messages // sessions)
@@ -324,7 +357,7 @@ def build_part(
         floor=size / 1e6,
         ratio=files / size,
     )
-    return catalog, [one["sessionId"] for one in rows]
+    return catalog, rows, texts
 
 
 def main() -> int:
@@ -339,12 +372,12 @@ def main() -> int:
         sessions, messages, queries = 500, 5000, 100
     maker, asking = Maker(asked.seed), Asking(bench)
     with tempfile.TemporaryDirectory(prefix="bench-lookup-") as scratch:
-        catalog, ids = build_part(asking, maker, Path(scratch), sessions, messages)
+        catalog, rows, texts = build_part(asking, maker, Path(scratch), sessions, messages)
         gc.collect()
         gc.freeze()  # as the daemon does: the texts made up here are not its to look through
-        rows_part(asking, maker, catalog, ids, queries)
+        rows_part(asking, maker, catalog, rows, queries)
         names_part(asking, maker, catalog, queries)
-        search_part(asking, maker, catalog, queries)
+        search_part(asking, maker, catalog, texts, queries)
         catalog.close()
     return bench.end()
 

@@ -20,10 +20,11 @@ import re
 import sys
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import msgspec
 from corpus import make
-from home import QUIET, Home, Small
+from home import QUIET, Home, Small, Writer
 from measure import Bench, Target, in_turns, percentile, ratio, wall
 
 from indexerd.io.scan import scan
@@ -71,11 +72,17 @@ def again(bench: Bench, home: Home, made: list[Small]) -> None:
     rounds = 1 if bench.smoke else bench.asked.rounds
     methods = {"ours": start, "bare": lambda: wall(lambda: stats(top)), "empty": empty_start}
     found = in_turns(methods, rounds, warm=0)
+    late = Writer(made[len(made) // 2])
+    late.append()  # a start that compared nothing would be quick, and miss it
+    with home.daemon(**QUIET) as daemon:
+        daemon.settled(len(made))
+        told = daemon.ask("get", {"ref": late.id})["session"]["messageCount"]
+        bench.check("a restart sees what was appended meanwhile", ok=told == 2 + late.entries)
     name = f"restart, {len(made)} sessions"
     bench.check("all files are there", ok=stats(top) == len(made) == len(scan([top]).files))
-    told = {"limit": "with no sessions", "floor": 1000 * median(found["empty"])}
-    told |= {"ratio": ratio(ready, found["empty"]), "target": Target(500), "note": TOLD}
-    bench.add(f"{name}: exec to READY", 1000 * median(ready), "ms", **told)
+    about: dict[str, Any] = {"limit": "with no sessions", "floor": 1000 * median(found["empty"])}
+    about |= {"ratio": ratio(ready, found["empty"]), "target": Target(500), "note": TOLD}
+    bench.add(f"{name}: exec to READY", 1000 * median(ready), "ms", **about)
     bench.add(f"{name}: exec to the first answer", 1000 * median(answered), "ms")
     bench.add(f"{name}: exec to caught up", 1000 * median(scanned), "ms")
     bench.add(

@@ -18,11 +18,14 @@ Target: at least 0.8 of the bare rate.
 from __future__ import annotations
 
 import os
+import stat
 import sys
 import tempfile
 from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import Any
+from unittest import mock
 
 from measure import Bench, Target, percentile, ratio, wall
 
@@ -31,6 +34,7 @@ from indexerd.io.writer import MetaWriter
 from indexerd.meta import MetaFile, Usage
 from indexerd.paths import META_SUFFIX
 
+STEPS = ["file", "rename", "directory"] if sys.platform != "darwin" else ["rename"]
 METHODS = ("bare", "ours", "unchanged", "encode")
 
 
@@ -89,6 +93,26 @@ def measure(place: Path, rounds: int, writes: int) -> tuple[dict[str, list[list[
     return found, untouched
 
 
+def ours_in_steps(place: Path) -> list[str]:
+    """What one of our writes has the system do, in its order."""
+    told: list[str] = []
+    real_sync, real_rename = os.fsync, os.rename
+
+    def sync(fd: int) -> None:
+        told.append("directory" if stat.S_ISDIR(os.fstat(fd).st_mode) else "file")
+        real_sync(fd)
+
+    def rename(*names: Any, **places: int) -> None:
+        told.append("rename")
+        real_rename(*names, **places)
+
+    with mock.patch.object(os, "fsync", sync), mock.patch.object(os, "rename", rename):
+        MetaWriter().write_meta(place / "watched", meta(1))  # the directory is there by the second
+        told.clear()
+        MetaWriter().write_meta(place / "watched", meta(2))
+    return told
+
+
 def report(bench: Bench, found: dict[str, list[list[float]]]) -> None:
     """Sum the rounds up: rates and percentiles, and the ratio round by round."""
     rates = {name: [len(one) / sum(one) for one in turns] for name, turns in found.items()}
@@ -122,6 +146,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(dir=asked.dir) as place:
         found, untouched = measure(Path(place), rounds, writes)
         bench.check("unchanged content was written", ok=untouched)
+        steps = ours_in_steps(Path(place))
+        bench.check(f"it is synced and renamed as a bare one is, not {steps}", ok=steps == STEPS)
         held = metas.read_meta(Path(place) / f"{meta(0).session_id}{META_SUFFIX}")
         last = meta((rounds + 1) * writes - 1)
         bench.check("the file holds what was written last", ok=held == last)

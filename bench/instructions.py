@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-PATIENCE = 120  # seconds any one thing may take
+PATIENCE = 900  # seconds any one thing may take, on a slow machine, too
 
 Program = subprocess.Popen[str]
 
