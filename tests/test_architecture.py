@@ -79,6 +79,14 @@ def test_files_are_small() -> None:
     assert {name: size for name, size in sizes.items() if size > LINES_MAX} == {}
 
 
+def test_files_of_tests_are_small() -> None:
+    """Neither has one of the tests, nor of what they share: what grows is split by its subject."""
+    files = (ROOT / "tests").rglob("*.py")
+    sizes = {str(one): len(one.read_bytes().splitlines()) for one in files}
+    assert len(sizes) > 100
+    assert {name: size for name, size in sizes.items() if size > LINES_MAX} == {}
+
+
 def test_functions_are_small() -> None:
     """No function has more than 50 lines, its docstring included."""
     large = {

@@ -1,21 +1,12 @@
-"""The blocking client, against scripted servers and against real ones in processes of their own.
-
-The latter also show what only a process can: umask, descriptors, memory, SIGSTOP, sudden death.
-"""
+"""The blocking client, against scripted servers and against real ones in processes of their own."""
 
 import contextlib
 import json
 import os
-import resource
-import shutil
-import signal
 import socket
-import stat
 import subprocess
 import sys
-import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,10 +18,9 @@ from hypothesis import strategies as st
 from indexerd import client, errors
 from indexerd.client import Client, call_once
 from indexerd.core import wire
-from indexerd.io import peers
+from tests.client_servers import ROOT, SECONDS, process, stopped
+from tests.short import short_directory
 
-ROOT = Path(__file__).parents[1]
-SECONDS = 20.0  # after which a test gives up; nothing here takes a tenth of it
 JSON = st.recursive(
     st.none()
     | st.booleans()
@@ -45,9 +35,8 @@ JSON = st.recursive(
 @pytest.fixture
 def directory() -> Iterator[Path]:
     """A private directory with a short name."""
-    made = Path(tempfile.mkdtemp(prefix="ixd", dir="/tmp"))
-    yield made
-    shutil.rmtree(made, ignore_errors=True)
+    with short_directory() as made:
+        yield made
 
 
 @contextlib.contextmanager
@@ -336,177 +325,3 @@ def test_what_is_not_json_is_nothing(text: str) -> None:
         assert not isinstance(client.loads(text), dict)
     else:
         assert client.loads(text) == expected
-
-
-# Servers in processes of their own.
-
-
-def test_six_hundred_clients_at_once(directory: Path) -> None:
-    """S8: at least 512 are served, each with its own answer."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard != resource.RLIM_INFINITY and hard < 1000:
-        pytest.skip("this system allows too few open files")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1000), hard))
-    with process(directory) as server, contextlib.ExitStack() as stack:
-        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
-        crowd = [stack.enter_context(Client(server.path, SECONDS)) for _ in range(600)]
-        assert [one.call("echo", {"n": n})["n"] for n, one in enumerate(crowd)] == list(range(600))
-
-
-def test_no_descriptor_left_does_not_spin(directory: Path) -> None:
-    """S8: EMFILE on accept: old connections are served, new ones wait, the processor rests."""
-    with process(directory, files=40) as server, contextlib.ExitStack() as stack:
-        first = stack.enter_context(Client(server.path, SECONDS))
-        assert first.call("echo") == {}
-        crowd = [stack.enter_context(Client(server.path, SECONDS)) for _ in range(60)]
-        before = wait_for_refusals(first, 1)
-        after = wait_for_refusals(first, before["rejected"]["no_files"] + 2)
-        busy = (after["cpu"] - before["cpu"]) / (after["clock"] - before["clock"])
-        assert busy < 0.5
-        for one in crowd[:40]:
-            one.close()
-        assert crowd[-1].call("echo") == {}
-
-
-def wait_for_refusals(daemon: Client, count: int) -> dict[str, Any]:
-    """Poll until so many accepts have failed."""
-    deadline = time.monotonic() + SECONDS
-    waiting = threading.Event()
-    while True:
-        told: dict[str, Any] = daemon.call("stats")
-        if told["rejected"].get("no_files", 0) >= count:
-            return told
-        assert time.monotonic() < deadline
-        waiting.wait(0.02)
-
-
-def test_ten_megabytes_without_newline(directory: Path) -> None:
-    """S7: one error reply, then the end, also for a client that sends all before it reads."""
-    with process(directory) as server:
-        before = server.resident()
-        with socket.socket(socket.AF_UNIX) as one:
-            one.settimeout(SECONDS)
-            one.connect(os.fspath(server.path))
-            one.sendall(b"x" * 10_000_000)
-            said = b"".join(iter(lambda: one.recv(1000), b""))
-        assert said == wire.too_long().to_line()
-        assert call_once(server.path, "stats")["rejected"] == {"too_long": 1}
-        assert server.resident() - before < 8 * 1024 * 1024
-
-
-@pytest.mark.parametrize("umask", [0o000, 0o777])
-def test_directory_and_socket_are_private_under_any_umask(directory: Path, umask: int) -> None:
-    """S2: directories 0700, socket 0600; neither more, nor so little that we lock ourselves out."""
-    with process(directory, path=directory / "new" / "d" / "s.sock", umask=umask) as server:
-        for each in (server.path.parent.parent, server.path.parent):
-            assert stat.S_IMODE(each.stat().st_mode) == 0o700
-        assert stat.S_IMODE(server.path.lstat().st_mode) == 0o600
-        assert call_once(server.path, "echo") == {}
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the private directory covers it")
-def test_the_socket_is_private_from_its_first_moment(directory: Path) -> None:
-    """S2: no window: it is 0600 before anything is done to its file (see the server's hook)."""
-    with process(directory, umask=0) as server:
-        assert call_once(server.path, "modes") == [0o600]
-
-
-def test_a_live_socket_is_never_stolen(directory: Path) -> None:
-    """S4: a second server gives up, even while the first is stopped; the first goes on."""
-    with process(directory) as server:
-        with pytest.raises(errors.AlreadyRunningError):
-            peers.bind(server.path, 1)
-        with stopped(server.pid), pytest.raises(errors.AlreadyRunningError):
-            peers.bind(server.path, 1)
-        assert call_once(server.path, "echo") == {}
-
-
-def test_a_stale_socket_is_replaced(directory: Path) -> None:
-    """S4: a server that was killed leaves its file; the next one takes the place."""
-    with process(directory) as server, Client(server.path, SECONDS) as daemon:
-        server.kill()
-        assert stat.S_ISSOCK(server.path.lstat().st_mode)
-        with pytest.raises(errors.DaemonDownError):
-            daemon.call("echo")
-    with process(directory) as server:
-        assert call_once(server.path, "echo") == {}
-
-
-@contextlib.contextmanager
-def stopped(pid: int) -> Iterator[None]:
-    """Hold a process."""
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
-
-
-SERVER = """
-import asyncio, os, resource, sys, time
-from pathlib import Path
-from indexerd.surfaces.unix import UnixServer
-
-path, umask, files = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-if files:
-    resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
-os.umask(umask)
-
-modes = []
-
-def look(event, args):
-    if event == "os.chmod" and str(args[0]) == str(path):
-        modes.append(path.lstat().st_mode & 0o7777)
-
-sys.addaudithook(look)
-
-async def main():
-    def handle(request, peer):
-        if request.method == "stats":
-            cpu, clock = time.process_time(), time.monotonic()
-            return {"rejected": server.rejected, "cpu": cpu, "clock": clock}
-        if request.method == "modes":
-            return modes
-        return request.params
-    server = UnixServer(path, handle, lambda why: None)
-    await server.start()
-    print("ready", flush=True)
-    await asyncio.Event().wait()
-
-asyncio.run(main())
-"""
-
-
-class Process:
-    """A running server."""
-
-    def __init__(self, path: Path, made: "subprocess.Popen[str]") -> None:
-        self.path = path
-        self.pid = made.pid
-        self._made = made
-
-    def kill(self) -> None:
-        """End it with no time to clean up."""
-        self._made.kill()
-        self._made.wait(SECONDS)
-
-    def resident(self) -> int:
-        """Bytes in memory."""
-        pages = Path(f"/proc/{self.pid}/statm").read_text().split()[1]
-        return int(pages) * resource.getpagesize()
-
-
-@contextlib.contextmanager
-def process(
-    directory: Path, *, path: Path | None = None, umask: int = 0o022, files: int = 0
-) -> Iterator[Process]:
-    """Start a server in a process; it says so once it answers (V5)."""
-    path = path or directory / "d" / "s.sock"
-    command = [sys.executable, "-c", SERVER, os.fspath(path), str(umask), str(files)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as made:
-        try:
-            assert made.stdout is not None
-            assert made.stdout.readline() == "ready\n"
-            yield Process(path, made)
-        finally:
-            made.kill()

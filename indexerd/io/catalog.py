@@ -38,6 +38,7 @@ from indexerd.io.catalog_file import (
 from indexerd.io.catalog_filters import below, conditions, listed
 from indexerd.io.catalog_redo import (
     drop_wholly,
+    forget_wholly,
     held_under,
     owes_scour,
     redo,
@@ -56,6 +57,7 @@ from indexerd.io.catalog_write import (
     put_rows,
     set_mark,
 )
+from indexerd.io.once_through import once_through
 
 __all__ = ["LIMIT_MAX", "Catalog", "Message", "Page", "SearchResult", "SearchText"]
 
@@ -106,15 +108,16 @@ class Catalog(Connections):
 
     def links(self, session_ids: Iterable[str]) -> list[Link]:
         """Which session each of these came from; unknown ones are left out."""
-        return self._ask(lambda db: catalog_kin.links(db, session_ids))
+        return self._ask_at_once(lambda db: catalog_kin.links(db, session_ids))
 
     def children(self, parents: Iterable[str]) -> list[Link]:
         """The sessions that came from these: their ids, or files that nobody has met."""
-        return self._ask(lambda db: catalog_kin.children(db, parents))
+        return self._ask_at_once(lambda db: catalog_kin.children(db, parents))
 
     def carry_on(self, pairs: Iterable[tuple[str, str]]) -> dict[str, bool | None]:
         """Whether the child of each pair goes on where its parent ended; None: not known."""
-        return self._ask(lambda db: {b: catalog_kin.carries_on(db, a, b) for a, b in pairs})
+        asked = list(pairs)
+        return self._ask_at_once(lambda db: {b: catalog_kin.carries_on(db, a, b) for a, b in asked})
 
     def count(self) -> int:
         """How many sessions there are, hidden ones included."""
@@ -126,7 +129,7 @@ class Catalog(Connections):
         live = "NOT (archived OR gone OR subagent) AS live"
         sql = f"SELECT *, {live} FROM session WHERE row_seal NOT NULL"  # noqa: S608 - our own words
         columns = "id, name, aliases, cwd, modified, named, live"
-        rows = self._ask(lambda db: together(db, columns, sql, {}))
+        rows = self._whole(columns, sql)
         found = []
         for one, name, aliases, cwd, at, named, alive in rows:
             names = tuple(json.loads(aliases)) if aliases else (name,)
@@ -136,7 +139,16 @@ class Catalog(Connections):
     def shown(self) -> list[list[str]]:
         """The id, file and directory of every session whose file was there last."""
         sql = "SELECT * FROM session WHERE row_seal NOT NULL AND NOT gone"
-        return self._ask(lambda db: together(db, "id, file, cwd", sql, {}))
+        return self._whole("id, file, cwd", sql)
+
+    def _whole(self, columns: str, sql: str) -> list[list[Any]]:
+        """Something of all sessions."""
+
+        def ask(db: sqlite3.Connection) -> list[list[Any]]:
+            with once_through(db):
+                return together(db, columns, sql, {})
+
+        return self._ask(ask)
 
     def list(
         self,
@@ -224,10 +236,10 @@ class Catalog(Connections):
         with self._transaction() as db:
             return put_rows(db, rows)
 
-    def forget(self, session_id: str) -> None:
-        """Drop a session with all its messages."""
+    def forget(self, session_id: str, *, wholly: bool = False) -> None:
+        """Drop a session with all its messages; `wholly`: their words are to be scoured, too."""
         with self._transaction() as db:
-            forget(db, session_id)
+            (forget_wholly if wholly else forget)(db, session_id)
 
     @property
     def owes_scour(self) -> bool:
@@ -275,7 +287,7 @@ class Catalog(Connections):
     def ids(self) -> tuple[str, ...]:
         """The sessions that have a row."""
         sql = "SELECT id FROM session WHERE row_seal NOT NULL"
-        return tuple(one for (one,) in self._ask(lambda db: together(db, "id", sql, {})))
+        return tuple(one for (one,) in self._whole("id", sql))
 
     def stored_under(self, mark: str) -> None:
         """What is stored from now on is without the secrets that a mark stands for."""
@@ -295,7 +307,7 @@ class Catalog(Connections):
         """The first word of every session's mark: what is before its first space."""
         sign = "substr(mark, 1, instr(mark, ' ') - 1) AS sign"
         sql = f"SELECT id, {sign} FROM session WHERE mark NOT NULL"  # noqa: S608 - our own words
-        return dict(self._ask(lambda db: together(db, "id, sign", sql, {})))
+        return dict(self._whole("id, sign", sql))
 
 
 def _limited(limit: int) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
+from itertools import count
 
 from indexerd.core.query import scrub, segment, shown
 from indexerd.io.catalog_write import (
@@ -18,6 +19,7 @@ from indexerd.io.catalog_write import (
     copy_of,
     cut,
     drop_messages,
+    forget,
     messages_of,
     scour,
     thoroughly,
@@ -26,6 +28,8 @@ from indexerd.io.catalog_write import (
 
 SCOUR, SCOURING, FOLD = "scour", "scouring", "fold"
 SECRETS = "secrets"
+
+_runs = count(1)  # what a note is of: a later scouring does what an earlier one would
 
 _SOME = "SELECT id, entry, text FROM message WHERE id > ? AND id <= ? ORDER BY id LIMIT ?"
 _TAKE_OUT = "INSERT INTO message_words (message_words, rowid, text) VALUES ('delete', ?, ?)"
@@ -66,6 +70,12 @@ def drop_wholly(db: sqlite3.Connection, session_id: str) -> None:
         drop_messages(db, session_id)
 
 
+def forget_wholly(db: sqlite3.Connection, session_id: str) -> None:
+    """Drop a session with all that is held of it, for good."""
+    if forget(db, session_id):
+        owe(db, SCOUR)
+
+
 def owe(db: sqlite3.Connection, what: str) -> None:
     """Note what is to be done."""
     db.execute("INSERT OR IGNORE INTO note VALUES (?, '')", (what,))
@@ -104,7 +114,8 @@ def owes_scour(db: sqlite3.Connection) -> bool:
 def scoured(db: sqlite3.Connection) -> Iterator[bool]:
     """Scour, one step a time, each in a transaction; what is dropped meanwhile is owed anew."""
     paid(db, SCOUR)
-    owe(db, SCOURING)
+    run = str(next(_runs))
+    db.execute("INSERT OR REPLACE INTO note VALUES (?, ?)", (SCOURING, run))
     more = scour(db, begin=True)
     while more:
         yield True
@@ -115,7 +126,8 @@ def scoured(db: sqlite3.Connection) -> Iterator[bool]:
         yield True
     while unblank(db):
         yield True
-    paid(db, SCOURING)
+    # Another may have begun meanwhile, for what was dropped after this one had begun.
+    db.execute("DELETE FROM note WHERE name = ? AND value = ?", (SCOURING, run))
     owe(db, FOLD)
     yield False
 

@@ -256,12 +256,12 @@ def drop_messages(db: sqlite3.Connection, session_id: str) -> None:
     db.execute("UPDATE session SET mark = NULL WHERE id = ?", (scrub(session_id),))
 
 
-def forget(db: sqlite3.Connection, session_id: str) -> None:
-    """Drop a session with all that is held of it."""
+def forget(db: sqlite3.Connection, session_id: str) -> bool:
+    """Drop a session with all that is held of it; says whether there was anything."""
     sql = "SELECT no, id, cwd FROM session WHERE id = ?"
     found = db.execute(sql, (scrub(session_id),)).fetchone()
     if found is None:
-        return
+        return False
     no, held_id, cwd = found
     with thoroughly(db):
         drop_messages(db, session_id)
@@ -270,6 +270,7 @@ def forget(db: sqlite3.Connection, session_id: str) -> None:
         for table in ("about", "record", "session"):
             db.execute(f"DELETE FROM {table} WHERE no = ?", (no,))  # noqa: S608 - our own names
         leave_place(db, cwd)
+    return True
 
 
 def scour(db: sqlite3.Connection, *, begin: bool) -> bool:

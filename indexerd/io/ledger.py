@@ -22,6 +22,7 @@ import msgspec
 
 from indexerd.core.cursor import Cursor
 from indexerd.errors import AccessError, WriteError
+from indexerd.io.once_through import once_through
 from indexerd.io.wal import emptied
 
 VERSION = 2
@@ -98,8 +99,12 @@ class Ledger:
 
     def cards(self) -> Iterator[tuple[str, Cursor, bytes]]:
         """Every file's cursor and card; states stay where they are."""
-        sql = "SELECT path, cursor, card FROM files_2"
-        for path, cursor, card in self._mending(lambda db: db.execute(sql).fetchall()):
+
+        def work(db: sqlite3.Connection) -> list[tuple[bytes, bytes, bytes]]:
+            with once_through(db):
+                return db.execute("SELECT path, cursor, card FROM files_2").fetchall()
+
+        for path, cursor, card in self._mending(work):
             with suppress(msgspec.DecodeError):
                 yield _text(path), _cursor(cursor), card
 

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from indexerd.core.redact import redact
 from indexerd.core.redact_extra import compile_extra
@@ -57,6 +57,16 @@ class Called:
     reply: Reply
     usd: float | None
     ms: int
+
+    @property
+    def usage(self) -> dict[str, Any]:
+        """What it took, as a row of the audit trail says it."""
+        tokens = self.reply.tokens
+        return {
+            "inputTokens": tokens.input,
+            "outputTokens": tokens.output,
+            "costUsd": self.usd,
+        }
 
 
 async def first_of(

@@ -195,9 +195,13 @@ class Resumes:
         self._claimed[key] = None
         while len(self._claimed) > RESUMES_MAX:
             self._claimed.popitem(last=False)
-        with suppress(StateError):
+        try:
             return await self._read(self._ledger.noted, TOPIC, key) is None
-        return True
+        except StateError:
+            return True
+        except BaseException:  # who asked has gone: nobody has got it
+            self._claimed.pop(key, None)
+            raise
 
     def release(self, session_id: str, resume_id: str) -> None:
         """It came to nothing; the next one may take it."""

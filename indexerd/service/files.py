@@ -26,7 +26,7 @@ from indexerd.io.scan import Found
 from indexerd.io.stores import Store, Takers
 from indexerd.service import taking
 from indexerd.service.exclusions import Exclusions
-from indexerd.service.lineage import Lineage
+from indexerd.service.lineage import Lineage, take_in
 from indexerd.service.lines import SessionLines, session_lines
 from indexerd.service.memory import Inodes, Memory, Tracked
 from indexerd.service.owners import Owners
@@ -304,7 +304,7 @@ class Files:
             file.strict = file.strict and not read.verdict.restart
             state = file.state = taking.begin(file.agent, file.path, read.lines, self._lineage)
             state.strict = file.strict
-        taking.take_in(file.agent, state, read.lines)
+        take_in(file.agent, state, read.lines)
         if held is not None:
             self._renew(self._lineage.changed(file, held.offset, anew=read.verdict.restart))
         file.dirty = True

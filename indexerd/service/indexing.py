@@ -190,14 +190,8 @@ class Indexer:
         called: Called,
         verdict: Metadata | Rejected,
     ) -> None:
-        tokens = called.reply.tokens
-        usage = {
-            "inputTokens": tokens.input,
-            "outputTokens": tokens.output,
-            "costUsd": called.usd,
-        }
         error = verdict.error if isinstance(verdict, Rejected) else None
-        self._append(run, model, attempt, success=error is None, error=error, usage=usage)
+        self._append(run, model, attempt, success=error is None, error=error, usage=called.usage)
 
     def _append(self, run: Prepared, model: Model, attempt: int, **told: Any) -> None:
         """A row of the audit trail: one for each request that went out, however it ended."""

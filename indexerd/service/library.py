@@ -321,7 +321,8 @@ class Library:
         for session_id in ids:
             written = self._rows.of(session_id, grown=session_id in grown)
             if written is None:
-                self.catalog.forget(session_id)
+                purged = session_id in self.files.exclusions.forgotten
+                self.catalog.forget(session_id, wholly=purged)
             else:
                 written = self._secrets.written(written)
                 rows.append((written.row, SearchText(written.summary, written.aliases)))

@@ -13,7 +13,7 @@ a file comes, or is rewritten, or grows, so that its history may be another.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from indexerd.agents import ADAPTERS
@@ -166,7 +166,7 @@ class Lineage:
         self._borrow(state, agent, ADAPTERS[agent].base(elder.head), [*younger, elder])
         try:
             with source_of(agent, elder.path).lines(elder.path) as lines:
-                _skim(state, agent, _pieces(lines, base.end))
+                take_in(agent, state, _pieces(lines, base.end))
         except SessionUnreadableError:
             self._lack(state, base, heir)
         state.borrowed(elder.path)
@@ -232,7 +232,8 @@ def _last_line(lines: Lines, end: int) -> bytes:
     return b""
 
 
-def _skim(state: SessionState, agent: str, pieces: Iterator[Block | Oversize]) -> None:
+def take_in(agent: str, state: SessionState, pieces: Iterable[Block | Oversize]) -> None:
+    """Take in what was read."""
     adapter = ADAPTERS[agent]
     for piece in pieces:
         if isinstance(piece, Oversize):

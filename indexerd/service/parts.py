@@ -164,7 +164,7 @@ class Parts:
             self.sidecars,
             shared.answers,
             shared.news,
-            resumes=Resumes(shared.ledger, shared.pipeline.read, shared.clock),
+            resumes=self._resumes,
             record=shared.telemetry.append,
             clock=shared.clock,
         )

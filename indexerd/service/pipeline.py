@@ -161,6 +161,8 @@ class Pipeline:
         """One reconciling scan; after the first one decisions are made."""
         await self._following.scan()
         self.news.say(Event.WATCH_RESCAN, {"count": len(self.known)})
+        if self.library.texts.unread:  # of a file that was away, and is as it was
+            self._later.wake()
         if not self.scanned.is_set():
             self.scanned.set()
             for number, session_id in enumerate(list(self.known)):
@@ -310,16 +312,17 @@ class Pipeline:
         """Start what has its turn and finds room."""
         while (job := self.jobs.take()) is not None:
             known = self.known.get(job.session_id)
-            if known is not None and self._held(known):
+            if known is None or self._held(known):
                 self.jobs.done(job.session_id)
                 continue
-            self._running[job.session_id] = asyncio.create_task(self._job(job))
+            self._running[job.session_id] = asyncio.create_task(self._job(job, known))
 
-    async def _job(self, job: Job) -> None:
+    async def _job(self, job: Job, known: Known) -> None:
         session_id = job.session_id
-        known = self.known.get(session_id)
         try:
-            if known is not None:
+            if self.known.get(session_id) is not known:  # it went before this began
+                answer(known, NotFoundError("the session's file is gone"))
+            else:
                 began = self.now()
                 usable = self.models.available() if job.forced else self._takers(known)
                 updates = await self.runner.run(known, job, self.settings, usable)

@@ -298,14 +298,8 @@ class Questions:
         self._append(trial, success=False, error=why, ms=ms)
 
     def _record(self, trial: _Trial, called: Called, verdict: Cited | Rejected) -> None:
-        tokens = called.reply.tokens
-        usage = {
-            "inputTokens": tokens.input,
-            "outputTokens": tokens.output,
-            "costUsd": called.usd,
-        }
         error = verdict.error if isinstance(verdict, Rejected) else None
-        self._append(trial, success=error is None, error=error, ms=called.ms, usage=usage)
+        self._append(trial, success=error is None, error=error, ms=called.ms, usage=called.usage)
 
     def _append(self, trial: _Trial, **told: Any) -> None:
         row = query_row(

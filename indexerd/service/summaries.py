@@ -289,13 +289,7 @@ class Summaries:
         self._append(run, model, success=False, error=why, ms=ms)
 
     def _record(self, run: _Run, model: Model, called: Called, error: str) -> None:
-        tokens = called.reply.tokens
-        usage = {
-            "inputTokens": tokens.input,
-            "outputTokens": tokens.output,
-            "costUsd": called.usd,
-        }
-        told = {"error": error or None, "ms": called.ms, "usage": usage}
+        told = {"error": error or None, "ms": called.ms, "usage": called.usage}
         self._append(run, model, success=not error, **told)
 
     def _append(self, run: _Run, model: Model, **told: Any) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from indexerd.agents import ADAPTERS
 from indexerd.core.card import Card, card_of
 from indexerd.core.cursor import Verdict
 from indexerd.core.lines import Block, Oversize
@@ -48,16 +47,6 @@ def begin(
     if isinstance(first, Block):
         lineage.borrow(state, agent, first.data.partition(b"\n")[0])
     return state
-
-
-def take_in(agent: str, state: SessionState, pieces: Iterable[Block | Oversize]) -> None:
-    """Take in what was read."""
-    adapter = ADAPTERS[agent]
-    for piece in pieces:
-        if isinstance(piece, Oversize):
-            adapter.skim_oversize(state, piece)
-        else:
-            adapter.skim(state, piece.data, piece.offset)
 
 
 def made(

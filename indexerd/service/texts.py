@@ -95,7 +95,7 @@ class Texts:
         self._secrets = secrets
         self._show = show
         self._unread: dict[str, None] = {}  # sessions whose text is not searchable yet
-        self._missed: dict[str, None] = {}  # sessions of which another file's words were read
+        self._missed: dict[str, None] = {}  # sessions that could not be read, or another file was
         self._pass = 0  # the first so many of them are read; the others came meanwhile
         self._left: dict[str, int] = {}  # gone, and stored under other patterns: how far changed
         self._scouring: Iterator[bool] | None = None
@@ -247,7 +247,8 @@ class Texts:
         try:
             with self._files.lines(session_id) as lines:
                 said = self._taken_in(card, state, lines, part, held)
-        except SessionUnreadableError:
+        except SessionUnreadableError:  # it may be back, as it was, before anybody misses it
+            self._missed[session_id] = None
             return self._passed_over(session_id)
         except ValueError:  # a line was not what it looked like: once more, parsing them all
             return self._is_elsewhere(session_id) or not self._reread(session_id)

@@ -130,14 +130,18 @@ class Desk:
         return loaded.settings
 
     def _connect(self, seconds: float) -> Client:
-        """Connect. DaemonDownError names the place where the socket should be."""
-        missing: DaemonDownError | None = None
-        for path in socket_places(self.where, self.env):
-            try:
-                return Client(path, seconds)
-            except DaemonDownError as bad:
-                missing = missing or bad
-        raise missing or DaemonDownError("no daemon answers")
+        return connected(self.where, self.env, seconds)
+
+
+def connected(where: Places, env: Mapping[str, str], seconds: float) -> Client:
+    """A connection. DaemonDownError names the place where the socket should be."""
+    missing: DaemonDownError | None = None
+    for path in socket_places(where, env):
+        try:
+            return Client(path, seconds)
+        except DaemonDownError as bad:
+            missing = missing or bad
+    raise missing or DaemonDownError("no daemon answers")
 
 
 async def in_thread(work: Callable[[], T]) -> T:

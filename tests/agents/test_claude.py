@@ -211,7 +211,7 @@ def test_fields_of_another_type_read_as_absent() -> None:
     data += user("u4", "a1", ["bare words", 3, {"type": "text", "text": ["x"]}], origin="human")
     data += line("assistant", "a2", "u4", message={"stop_reason": 4, "id": [], "content": {}})
     data += attachment("q1", "a2", "queued_command", prompt={"a": 1}, commandMode=[])
-    data += line("system", "y1", 7, subtype={}, compactMetadata="x")  # type: ignore[arg-type]
+    data += line("system", "y1", 7, subtype={}, compactMetadata="x")  # type: ignore[arg-type] # odd
     state = state_of(data)
     assert (state.bad_lines, len(state)) == (0, 8)
     assert prompts(data, state) == ["hi", "bare words"]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import re
 import subprocess
 import sys
@@ -22,6 +20,7 @@ from indexerd.cli.clicked import clicked
 from indexerd.cli.declare import Param, Said, said_of
 from indexerd.cli.table import COMMANDS, FORCED
 from tests.cli.home import INDEXERD, Home, nowhere
+from tests.e2e import terminal
 
 FULL = ["--color", "auto"]  # the same command, in a form that is left to click
 GROUPS = {"config", "service", "completion"}  # click's own
@@ -211,22 +210,8 @@ def test_so_it_is_on_a_terminal(home: Home, line: str) -> None:
 
 def on_terminal(home: Home, words: list[str]) -> bytes:
     """What a terminal of 80 columns gets."""
-    ours, its = pty.openpty()
     env = {**home.world.env, "TERM": "xterm-256color", "COLUMNS": "80"}
-    run = subprocess.Popen(
-        [*INDEXERD, *words], env=env, cwd=home.shop, stdin=its, stdout=its, stderr=its
-    )
-    os.close(its)
-    got = bytearray()
-    try:
-        while chunk := os.read(ours, 65536):
-            got += chunk
-    except OSError:  # Linux's way to say that nobody holds the other end any more
-        pass
-    finally:
-        os.close(ours)
-    run.wait(30)
-    return bytes(got)
+    return terminal.on_terminal([*INDEXERD, *words], env=env, cwd=home.shop)[1]
 
 
 @pytest.mark.parametrize("line", ["status", "list --all", "search tuned --json", "tree c0ffee01"])

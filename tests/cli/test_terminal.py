@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import pty
-import struct
 import subprocess
-import termios
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from tests.cli.home import HOSTILE, INDEXERD, Home, forbidden, nowhere
+from tests.e2e import terminal
 
 ESC = "\x1b"
 REMAINS = "]0;pwn"  # of a sequence whose first character alone was taken out
@@ -25,26 +22,10 @@ def on_terminal(
     home: Home, *argv: str, columns: int = 80, env: Mapping[str, str] | None = None
 ) -> str:
     """Run a command with its streams on a terminal; what the terminal got."""
-    ours, its = pty.openpty()
-    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    process = subprocess.Popen(
-        [*INDEXERD, *argv],
-        env={**home.world.env, "TERM": "xterm-256color", **(env or {})},
-        cwd=home.shop,
-        stdin=its,
-        stdout=its,
-        stderr=its,
-    )
-    os.close(its)
-    got = bytearray()
-    try:
-        while chunk := os.read(ours, 65536):
-            got += chunk
-    except OSError:  # Linux's way to say that nobody holds the other end any more
-        pass
-    finally:
-        os.close(ours)
-    assert process.wait(30) == 0
+    env = {**home.world.env, "TERM": "xterm-256color", **(env or {})}
+    command = [*INDEXERD, *argv]
+    code, got = terminal.on_terminal(command, env=env, cwd=home.shop, columns=columns)
+    assert code == 0
     return got.decode().replace("\r\n", "\n")
 
 

@@ -18,7 +18,7 @@ from indexerd.errors import NotFoundError
 from indexerd.events import Entry, Kind, Tokens, ToolCall, Turn
 from tests.core.names_known import index
 from tests.core.names_known import session as named
-from tests.core.test_rows import card
+from tests.core.row_cards import card
 
 
 def answer(name: str, spent: int) -> Entry:

@@ -16,7 +16,7 @@ CWD = "/home/u/p"
 def answer(*calls: ToolCall, **fields: object) -> Entry:
     """An assistant's entry that makes these calls."""
     held: dict[str, object] = {"timestamp": "", "tools": calls, **fields}
-    return Entry("a", Kind.ASSISTANT, "message", "assistant", **held)  # type: ignore[arg-type]
+    return Entry("a", Kind.ASSISTANT, "message", "assistant", **held)  # type: ignore[arg-type] # any field
 
 
 def failed(*ids: str) -> Entry:

@@ -28,7 +28,7 @@ from indexerd.core.export_html import (
 from indexerd.core.export_json import Head, document, to_json
 from indexerd.core.story import Story
 from indexerd.service.exports import assets
-from tests.core.test_story import told
+from tests.core.story_told import told
 from tests.core.tree_sessions import said
 
 ANY = st.text(st.characters(exclude_categories=()), max_size=40) | st.sampled_from(

@@ -52,7 +52,7 @@ SAID = (
 
 def told(kind: str, *said: tuple[str, str], **known: object) -> str:
     """What is said of a stretch."""
-    return gist(Stretch(kind, said or SAID, **known), lambda: None)  # type: ignore[arg-type]
+    return gist(Stretch(kind, said or SAID, **known), lambda: None)  # type: ignore[arg-type] # any field
 
 
 def section(text: str, head: str) -> list[str]:

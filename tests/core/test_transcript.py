@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 
 import pytest
@@ -22,21 +21,10 @@ from indexerd.core.transcript import (
     truncate_tail,
 )
 from indexerd.events import Entry, Kind
+from tests.core.question_talk import as_it_is, toy
 
 CAPS = Caps(max_bytes=51_200, max_lines=2000)
 SMALL = Caps(max_bytes=100, max_lines=10)
-SECRET = re.compile(r"KEY-[^!]{0,200}!")
-
-
-def as_it_is(text: str) -> tuple[str, dict[str, int]]:
-    """No redaction."""
-    return text, {}
-
-
-def toy(text: str) -> tuple[str, dict[str, int]]:
-    """Takes out everything from `KEY-` to `!`, over several lines and messages."""
-    found, count = SECRET.subn("[redacted:toy]", text)
-    return found, {"toy": count} if count else {}
 
 
 def user(text: str) -> Section:

@@ -63,7 +63,7 @@ def told(world: World) -> Session:
     session.turn("Where do the nightly alerts go?", WORDS)
     fork = session.last
     session.turn("Try Redis for the alerts.", "Redis is too big for this host, as I found out.")
-    session.left = str(session.last)  # type: ignore[attr-defined]
+    session.left = str(session.last)  # type: ignore[attr-defined] # kept with it
     session.last = fork
     session.turn("Then use files for the alerts.", "The alerts are in alerts.log now.")
     return session
@@ -150,7 +150,7 @@ def test_a_branch_that_was_left(running: World) -> None:
     """S1.27, S1.28: summed up on request, once for each leaf, and shown by `branches`."""
     session = known(running, told(running))
     before = prints(running)
-    tip = session.left  # type: ignore[attr-defined]
+    tip = session.left  # type: ignore[attr-defined] # see `told`
     text = running.run("branch-summary", session.id, tip)
     assert "The user explored a different conversation branch" in text
     running.call("branch_summary", ref=session.id, leaf=tip, instructions="the host")

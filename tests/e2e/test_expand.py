@@ -11,28 +11,10 @@ from typing import Any
 
 import pytest
 
-from indexerd.core.inject import GUIDE, HEAD, TRUNCATED, joined
+from indexerd.core.inject import GUIDE, HEAD, TRUNCATED
 from indexerd.errors import IndexerdError, UsageError
+from tests.e2e.expanding import CANARY, add, expand, statuses
 from tests.e2e.world import World, until
-
-CANARY = "The lighthouse keeper asked for purple valves."
-
-
-def meta(session_id: str, name: str, **more: Any) -> dict[str, Any]:
-    """A meta file's fields, as another program may have written them."""
-    return {
-        "sessionId": session_id,
-        "sessionFile": f"/gone/{session_id}.jsonl",
-        "name": name,
-        "description": f"About {name}.",
-        "summary": f"## Goal\n\n- {name}\n\n## Key Decisions\n\n- {CANARY}",
-        "tags": ["valves"],
-        "cwd": "/w",
-        "createdAt": "2026-11-01T10:00:00.000Z",
-        "updatedAt": "2026-11-01T11:00:00.000Z",
-        "model": "local/extractive",
-        "lastIndexedLeafId": "aaaaaaaa",
-    } | more
 
 
 @pytest.fixture
@@ -41,27 +23,6 @@ def world(tmp_path: Path) -> World:
     world = World(tmp_path)
     world.install_pi()
     return world
-
-
-def add(world: World, name: str, *, turns: int = 1, cwd: str = "/w", **more: Any) -> str:
-    """A session with a meta file of its own; below the threshold, so that nobody rewrites it."""
-    session = world.session(turns, cwd=cwd)
-    world.metas.mkdir(exist_ok=True)
-    held = meta(session.id, name, cwd=cwd, sessionFile=str(session.path), **more)
-    held["lastIndexedLeafId"] = session.last
-    (world.metas / f"{session.id}.meta.json").write_text(json.dumps(held))
-    return session.id
-
-
-def expand(world: World, text: str, **more: Any) -> dict[str, Any]:
-    """Ask the daemon."""
-    found: dict[str, Any] = world.call("expand", text=text, **more)
-    return found
-
-
-def statuses(found: dict[str, Any]) -> dict[str, str]:
-    """What became of each reference."""
-    return {one["raw"]: one["status"] for one in found["references"]}
 
 
 def test_a_prompt_with_references(world: World) -> None:
@@ -180,26 +141,6 @@ def test_earlier_messages_never_change(world: World) -> None:
     assert sent[-1][-2]["text"] == sent[0][1]["text"]
 
 
-def test_option_a_is_not_taken_for_the_users_words(world: World) -> None:
-    """S0.54: a session whose messages hold a block is named, summarised and found by its own."""
-    valve = add(world, "Purple valve design")
-    with world.daemon():
-        asking = world.session()
-        for turn in range(5):
-            prompt = f"Step {turn}: mend the zinc gutter like @@{valve}"
-            block = expand(world, prompt)["message"]["content"]
-            asking.turn(joined(block, prompt))
-        meta = world.wait_meta(asking.id)
-        row = world.row(asking.id)
-        sent = world.call("as_sent", ref=asking.id)["user"]
-        hits = world.call("search", query='"lighthouse keeper"')["hits"]
-
-    assert row["firstUserMessage"].startswith("Step 0: mend the zinc gutter")
-    assert "zinc gutter" in meta["name"].lower()
-    assert CANARY not in sent
-    assert {one["sessionId"] for one in hits} == {valve}
-
-
 def _has(world: World, session_id: str, entry_id: str) -> bool:
     """Whether the daemon has read as far as this entry."""
     try:
@@ -275,58 +216,6 @@ def test_the_limit_in_bytes(world: World) -> None:
     assert found["truncated"] is True
     assert 600 < found["injectedBytes"] <= 900
     assert found["message"]["content"].endswith(f"\n{TRUNCATED}")
-
-
-def test_secrets_of_another_hand_are_redacted(world: World) -> None:
-    """X5: a meta file that nobody redacted does not put its key into a prompt."""
-    key = "sk-ant-api03-" + "Ab1" * 31 + "AA"
-    valve = add(world, "Valve plan", summary=f"The key is {key} as ever.")
-    with world.daemon():
-        found = expand(world, f"@@{valve}")
-
-    assert key not in found["message"]["content"]
-    assert "[redacted" in found["message"]["content"]
-
-
-GITHUB = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
-
-
-def test_no_half_of_a_secret_is_left(world: World) -> None:
-    """X5: redacted before it is cut, and in the heading of an answer, too."""
-    valve = add(
-        world,
-        "Valve " + "x" * 98 + " " + GITHUB,
-        description="y" * 1180 + " " + GITHUB,
-        summary="z" * 7980 + " " + GITHUB,
-        tags=["t" * 70 + " " + GITHUB],
-    )
-    with world.daemon():
-        found = expand(world, f"@@{valve}: where are the widgets adjusted?")
-
-    assert len(found["messages"]) == 2
-    assert "ghp_" not in json.dumps(found["messages"])
-
-
-def test_a_session_cannot_hide_what_is_ours(world: World) -> None:
-    """X10: marks of a secret, spread over fields, take no label of ours away."""
-    begin, end = "-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----"
-    valve = add(world, begin, description=begin, summary=f"a\n{end}\nfree", tags=["x", end, "y"])
-    with world.daemon():
-        content = expand(world, f"@@{valve}")["message"]["content"]
-
-    assert f" ({valve})\nsource: " in content
-    assert "\ndescription: " in content
-    assert "\nsummary:\n> a\n" in content
-    assert "\ntags: x, " in content
-
-
-def test_a_meta_file_of_another_session_is_none(world: World) -> None:
-    """S0.38: whose summary it is says the id inside, not only the file's name."""
-    valve, other = add(world, "Purple valve design"), add(world, "Lamp oil ledger")
-    path = world.metas / f"{other}.meta.json"
-    path.write_text((world.metas / f"{valve}.meta.json").read_text())
-    with world.daemon():
-        assert statuses(expand(world, f"@@{other}")) == {f"@@{other}": "invalid_meta"}
 
 
 def test_a_word_means_the_same_session_for_good(world: World) -> None:

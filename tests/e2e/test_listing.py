@@ -320,7 +320,9 @@ def test_marks_stand_before_the_names_of_hidden_sessions(agents: Agents) -> None
     for one in agents.made:
         assert cells[one.id][2] == one.agent
         mark = "(archived) " * one.archived + "(sub-agent) " * one.subagent
-        assert re.match(r"(\((?:archived|sub-agent)\) )*", cells[one.id][4])[0] == mark  # type: ignore[index]
+        marked = re.match(r"(\((?:archived|sub-agent)\) )*", cells[one.id][4])
+        assert marked is not None
+        assert marked[0] == mark
     agents.world.run("list", "--all", "--limit", "1")
     assert re.search(r"the next: --cursor [\w=-]+\n", agents.world.stderr)
 

@@ -15,7 +15,7 @@ import pytest
 
 from indexerd.errors import IndexerdError
 from indexerd.io.perils import STARTS
-from tests.e2e.world import Session, World, until
+from tests.e2e.world import Session, World, ends_well, until
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(120)]  # several starts
 
@@ -125,17 +125,11 @@ def test_a_daemon_that_is_ended_for_its_memory_comes_back(world: World, group: P
             assert whole(world)
             assert world.meta(good.id) == meta
         process = subprocess.Popen(start, env=world.env, cwd=world.root, stderr=log)
-    try:
+    with ends_well(process):
         good.talk(5)
         world.wait_meta(good.id, lambda one: one["lastIndexedLeafId"] == good.last)
         (problem,) = world.call("status")["problems"]
         assert "3 times while it was read" in problem["cause"]
-        process.terminate()
-        assert process.wait(10) == 0
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
     assert len(world.calls()) == 2
 
     del world.env["GREEDY"]

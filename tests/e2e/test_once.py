@@ -56,7 +56,8 @@ def test_real_sessions_are_indexed_above_the_threshold_and_none_below(world: Wor
         assert row["n_user"] == meta["userMessageCount"]
         assert meta["model"] == "local/extractive"
         assert 3 <= len(meta["tags"]) <= 12
-        read = {f"{meta['cwd']}/{path}" for path in row["files_read"]}  # type: ignore[attr-defined]
+        assert isinstance(row["files_read"], list)
+        read = {f"{meta['cwd']}/{path}" for path in row["files_read"]}
         assert read == set(meta["filesRead"]) | (read & set(meta["filesModified"]))
         found = world.run("show", session_id, "--json")["session"]
         assert (row["n_user"], 0) == (found["userMessageCount"], found["newUserMessages"])

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from indexerd.errors import NotFoundError, UsageError
+from tests.e2e.terminal import on_terminal
 from tests.e2e.world import Session, World, until
 
 SECRET = "xylophone"
@@ -184,22 +185,9 @@ def forked(world: World, session: Session) -> Session:
 
 def answered(world: World, *argv: str, say: str) -> tuple[int, str]:
     """Run a command on a terminal on which a person types this; its code, and what it showed."""
-    ours, its = pty.openpty()
     command = [sys.executable, "-m", "indexerd", *argv]
-    process = subprocess.Popen(
-        command, env=world.env, cwd=world.root, stdin=its, stdout=its, stderr=its
-    )
-    os.close(its)
-    os.write(ours, say.encode())
-    got = bytearray()
-    try:
-        while chunk := os.read(ours, 65536):
-            got += chunk
-    except OSError:  # Linux's way to say that nobody holds the other end any more
-        pass
-    finally:
-        os.close(ours)
-    return process.wait(30), got.decode()
+    code, got = on_terminal(command, env=world.env, cwd=world.root, typed=say)
+    return code, got.decode()
 
 
 def test_what_is_removed_is_asked_for(world: World) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.core.tree_sessions import REAL
-from tests.e2e.test_rig import PI, RIG, command, live
+from tests.e2e.rig_live import PI, RIG, command, live
 from tests.e2e.world import World, until
 
 pytestmark = pytest.mark.skipif(

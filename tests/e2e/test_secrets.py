@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.core.test_redact import CANARIES, WORD
+from tests.core.canaries import CANARIES, WORD
 from tests.e2e.world import Session, World, until
 from tests.fakes.openai_server import OpenAIServer
 

@@ -12,7 +12,7 @@ import pytest
 
 from indexerd.client import Client
 from indexerd.errors import IndexerdError
-from tests.core.test_redact import CANARIES, WORD
+from tests.core.canaries import CANARIES, WORD
 from tests.e2e.test_secrets import PLACES
 from tests.e2e.world import Session, World, until
 from tests.fakes.gemini_server import CANARY

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.world import World, until
+from tests.e2e.world import World, ends_well, until
 
 pytestmark = pytest.mark.faults
 
@@ -26,14 +26,8 @@ def started(world: World, *before: str, **streams: Any) -> Iterator[subprocess.P
     """A daemon started in a way of its own; it must end with 0."""
     words = [*before, sys.executable, "-m", "indexerd", "run"]
     process = subprocess.Popen(words, env=world.env, cwd=world.root, **streams)
-    try:
+    with ends_well(process):
         yield process
-        process.terminate()
-        assert process.wait(10) == 0
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
 
 
 @pytest.mark.parametrize("how", ["closed", "broken"])

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from indexerd.errors import IndexerdError
-from tests.e2e.world import Session, World, until
+from tests.e2e.world import Session, World, ends_well, until
 
 NAMESPACE = ["unshare", "-Ur"]
 LIMIT = Path("/proc/sys/user/max_inotify_instances")
@@ -113,7 +113,7 @@ def test_a_limit_degrades_and_heals(world: World) -> None:
         process = subprocess.Popen(
             [*NAMESPACE, "sh", "-c", started], env=world.env, cwd=world.root, stderr=log
         )
-    try:
+    with ends_well(process):
         world.wait_meta(session.id)
         scans = len(said(world, "watch.armed"))
         for _ in range(2):
@@ -131,12 +131,6 @@ def test_a_limit_degrades_and_heals(world: World) -> None:
         until(lambda: watches(world)["mode"] == "inotify", "the watcher")
         until(lambda: world.call("status")["state"] == "ok", "the end of the problem")
         assert len(said(world, "watch.limit")) == 1
-        process.terminate()
-        assert process.wait(10) == 0
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
 
 
 KILLER = """

@@ -124,7 +124,7 @@ class Codex(_Lines):
         self.id, self.turns = self._thread.id, 0
 
     @property
-    def path(self) -> Path:  # type: ignore[override]
+    def path(self) -> Path:  # type: ignore[override] # the parent has a field
         """Where it is: archiving moves it."""
         return self._thread.path
 

@@ -33,6 +33,19 @@ def until(found: Callable[[], Any], what: str = "it", patience: float = PATIENCE
     raise AssertionError(f"{what} did not happen within {patience} s")
 
 
+@contextmanager
+def ends_well(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """A daemon that was started in a way of its own: told to end, it must end with 0."""
+    try:
+        yield
+        process.terminate()
+        assert process.wait(10) == 0
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
 class Session:
     """A pi session file, written entry by entry as pi writes it."""
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import google.genai  # noqa: F401 - warm, so that short deadlines are about the server
 
-from indexerd.errors import ModelError
 from indexerd.llm.base import Prompt, Reply, Tokens
 from indexerd.llm.gemini import Gemini
 from indexerd.meta import Metadata
 from indexerd.settings import ModelLimits
+from tests.fakes.faults import each_fault
 from tests.fakes.gemini_server import GeminiServer
 
 KEY = "key-canary-0123456789"
@@ -49,19 +49,7 @@ def ask(url: str, prompt: Prompt = PROMPT, timeout: float = 10.0) -> Reply:
 def outcomes(server: GeminiServer, faults: list[str], timeout: float = 10.0) -> dict[str, Any]:
     """Ask once for each fault, with one client; each must cost exactly one request."""
     one = model(server.url)
-    found: dict[str, Any] = {}
-
-    async def each() -> None:
-        for fault in faults:
-            before = server.hits
-            server.script(fault)
-            try:
-                found[fault] = await one.generate(PROMPT, timeout=timeout)
-            except ModelError as bad:
-                found[fault] = bad
-            assert server.hits - before == 1, fault
-
-    run(one, each())
+    found: dict[str, Any] = run(one, each_fault(one, server, faults, PROMPT, timeout))
     carried = [fault for fault, bad in found.items() if getattr(bad, "__context__", None)]
     assert not carried, "the SDK's error, with its body, travels along"
     return found

@@ -20,7 +20,8 @@ from indexerd.core.cursor import Cursor, Verdict, glance
 from indexerd.core.lines import Block, LineBuffer, Oversize
 from indexerd.errors import SessionUnreadableError
 from indexerd.io import tail as tail_module
-from indexerd.io.tail import Read, Tail, lines_of, look, read_span
+from indexerd.io.tail import Tail, lines_of, look, read_span
+from tests.io.tail_lines import cut, lines
 
 ONE = b'{"type":"session","id":"a"}\n'
 TWO = '{"text":"\u00e9\u4e2d\U0001f600 \u2028 \\r"}\r\n'.encode()
@@ -32,19 +33,6 @@ NOBODY = 65534
 def file(tmp_path: Path) -> Path:
     """Where the session file is, or will be."""
     return tmp_path / "s.jsonl"
-
-
-def cut(data: bytes) -> list[bytes]:
-    """The whole lines of some bytes; no other splitter keeps to byte 0x0A alone."""
-    return [line + b"\n" for line in data.split(b"\n")[:-1]]
-
-
-def lines(read: Read) -> list[bytes]:
-    """The lines of one reading; an oversized one shows as its head."""
-    found: list[bytes] = []
-    for one in read.lines:
-        found += cut(one.data) if isinstance(one, Block) else [one.head]
-    return found
 
 
 def append(path: Path, data: bytes) -> None:
@@ -391,61 +379,3 @@ def test_reading_leaves_the_file_alone(file: Path) -> None:
     Tail().read(str(file))
 
     assert (file.stat().st_mtime_ns, file.stat().st_mode, file.read_bytes()) == before
-
-
-LONG = b"".join(b'{"n":%d}\n' % n for n in range(100))
-
-
-@pytest.fixture
-def in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Readings that are longer than a few lines go on while their lines are taken."""
-    monkeypatch.setattr(tail_module, "CHUNK", 32)
-    monkeypatch.setattr(tail_module, "AT_ONCE", 64)
-
-
-@pytest.mark.usefixtures("in_turns")
-def test_a_long_reading_left_in_the_middle_has_taken_nothing(file: Path) -> None:
-    """F2: only lines that were handed out move the cursor; the next reading has them all."""
-    file.write_bytes(LONG + b'{"half')
-    tail = Tail()
-    begun = tail.read(str(file))
-    for _ in zip(range(5), begun.lines, strict=False):
-        assert (tail.cursor, begun.more) == (None, False)
-    fds = len(os.listdir("/proc/self/fd"))
-
-    read = tail.read(str(file))
-
-    assert len(os.listdir("/proc/self/fd")) == fds  # the first is closed, the second open
-    assert next(iter(read.lines)) == next(iter(read.lines))  # to look is not to take
-    assert lines(read) == cut(LONG)
-    assert (tail.pending, read.bytes, read.more) == (6, len(LONG) + 6, False)
-    assert tail.cursor is not None
-    assert tail.cursor.offset == len(LONG)
-    assert len(os.listdir("/proc/self/fd")) == fds - 1
-
-
-@pytest.mark.usefixtures("in_turns")
-def test_a_disk_that_fails_in_a_long_reading_costs_no_line(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """F19: what was handed out counts; the error is told by the next reading, which has nothing."""
-    file.write_bytes(LONG)
-    tail, healthy, left = Tail(), os.pread, 20
-
-    def pread(fd: int, length: int, offset: int) -> bytes:
-        nonlocal left
-        left -= 1
-        if left < 0:
-            raise OSError(5, "Input/output error")
-        return healthy(fd, length, offset)
-
-    monkeypatch.setattr(os, "pread", pread)
-    read = tail.read(str(file))
-    first = lines(read)
-    assert read.more
-    assert first == cut(LONG)[: len(first)]
-    assert 0 < len(first) < len(cut(LONG))
-    with pytest.raises(SessionUnreadableError, match="cannot read"):
-        tail.read(str(file))
-    monkeypatch.undo()
-    assert first + lines(tail.read(str(file))) == cut(LONG)

@@ -2,11 +2,8 @@
 
 import os
 import shutil
-import subprocess
 import sys
-import tempfile
 import threading
-from pathlib import Path
 
 import pytest
 from watchdog.observers.polling import PollingObserver
@@ -17,7 +14,6 @@ from indexerd.io import watch_stock
 from indexerd.io.scan import scan
 from tests.io.watch_ear import append, ears
 
-CHILD = Path(__file__).with_name("watch_child.py")
 BOTH = ("inotify", "stock")  # our own callback on watchdog's reader, and watchdog's Observer
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="written for inotify")
 
@@ -360,43 +356,3 @@ def test_closed_is_closed(ear, tmp_path):
     append(tmp_path / "s.jsonl")
     assert heard.watch.take() == (frozenset(), False)
     assert heard.watch.health().mode == "poll"
-
-
-# Faults, each in a process of its own; watch_child.py says what must hold
-
-
-def child(scenario, driver, directory, *before):
-    """Run a scenario; it says nothing when all is well."""
-    words = [*before, sys.executable, str(CHILD), scenario, str(directory), driver]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=50, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-LIMITS = ["watches_at_start inotify", "watches_later inotify"]
-LIMITS += [f"instances {one}" for one in BOTH]
-FAULTS = [f"{_one} inotify" for _one in ("no_descriptors", "failing", "storm", "odd_watchdog")]
-for _one in ("overflow", "dead_threads", "fifty_watchers", "churn", "close_while_arming"):
-    FAULTS += [f"{_one} {driver}" for driver in BOTH]
-
-
-@pytest.mark.parametrize("words", LIMITS)
-def test_limits(words, tmp_path):
-    """Limits of the kernel degrade, name the sysctl, and heal (W2)."""
-    try:
-        subprocess.run(["unshare", "-Ur", "true"], capture_output=True, check=True, timeout=20)
-    except (FileNotFoundError, subprocess.CalledProcessError) as why:
-        pytest.skip(f"no user namespace to be had here: {why}")
-    child(*words.split(), tmp_path, "unshare", "-Ur")
-
-
-@pytest.mark.parametrize("words", FAULTS)
-def test_faults(words, tmp_path):
-    """Lost events, dead threads, scarce descriptors are survived, and said (W1, W2, W4, W8, W9)."""
-    child(*words.split(), tmp_path)
-
-
-def test_directory_that_may_not_be_read():
-    """It heals by itself once it may be read (F19)."""
-    with tempfile.TemporaryDirectory() as directory:
-        Path(directory).chmod(0o755)
-        child("denied_watch", "inotify", directory)

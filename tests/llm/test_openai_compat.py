@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from indexerd.errors import DeadlineError, ModelError, ProviderError
+from indexerd.errors import DeadlineError, ProviderError
 from indexerd.llm.base import Finish, Prompt, Reply, Tokens
 from indexerd.llm.openai_compat import OpenAICompat
 from indexerd.meta import Metadata
 from indexerd.settings import ModelLimits
+from tests.fakes.faults import each_fault
 from tests.fakes.gemini_server import CANARY, METADATA_TEXT
 from tests.fakes.openai_server import OpenAIServer
 
@@ -35,21 +36,14 @@ def outcomes(
 ) -> dict[str, Any]:
     """Ask once for each fault, with one client; each must cost exactly one request."""
     one = OpenAICompat("qwen3:8b", KEY, server.url + "/v1/", ModelLimits())
-    found: dict[str, Any] = {}
 
-    async def each() -> None:
-        for fault in faults:
-            before = server.hits
-            server.script(fault)
-            try:
-                found[fault] = await one.generate(prompt, timeout=timeout)
-            except ModelError as bad:
-                found[fault] = bad
-            assert server.hits - before == 1, fault
-        await one.aclose()
+    async def whole() -> dict[str, Any]:
+        try:
+            return await each_fault(one, server, faults, prompt, timeout)
+        finally:
+            await one.aclose()
 
-    asyncio.run(each())
-    return found
+    return asyncio.run(whole())
 
 
 def kinds(found: dict[str, Any]) -> dict[str, str]:

@@ -57,7 +57,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Seconds since the beginning."""
         return self.seconds
 
-    def run_in_executor(  # type: ignore[override]
+    def run_in_executor(  # type: ignore[override] # a clock of ours has no threads
         self, executor: Any, func: Any, *args: Any
     ) -> asyncio.Future[Any]:
         """Work in a thread takes no time of the loop's."""
@@ -134,7 +134,7 @@ class Storm(Flow):
     def use(self, model: Model, *, real: bool = False) -> Watched:
         """Have this model asked from now on."""
         watched = Watched(model, self, real=real)
-        self.pipeline.models = _Only(watched)  # type: ignore[assignment]
+        self.pipeline.models = _Only(watched)  # type: ignore[assignment] # one is all
         return watched
 
     def work(self, doing: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.service.digest_bench import Bench
 from tests.service.flow_bench import Flow, until
-from tests.service.test_auto_digest import grown
+from tests.service.grown import grown
 
 
 @pytest.mark.parametrize("step", [-3600.0, 86_400.0], ids=["back an hour", "ahead a day"])

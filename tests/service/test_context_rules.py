@@ -12,7 +12,7 @@ from indexerd.core.speech import CLEARED
 from indexerd.errors import UsageError
 from indexerd.service.views import VIEWS, ask
 from tests.core.tree_sessions import entry, said, session
-from tests.service.test_views import taken
+from tests.service.taken import taken
 
 LONG = "x" * 1000
 CALL = {"type": "toolCall", "id": "c1", "name": "read", "arguments": {"path": "/a"}}

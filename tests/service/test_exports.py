@@ -14,28 +14,16 @@ from hypothesis import strategies as st
 from indexerd.core.card import card_of
 from indexerd.core.clean import bare
 from indexerd.core.segments import Segment, encode
-from indexerd.core.session import SessionState
 from indexerd.core.tree import still
 from indexerd.errors import NotFoundError
 from indexerd.service import exports
 from indexerd.service.exports import Wish
 from indexerd.service.views import Taken, row_of
+from tests.core.lines_held import Lines
 from tests.core.tree_sessions import PUBLIC, entry, said, session, state_of
 
 KEY = "sk-ant-api03-" + "A1b2C3d4E5f6G7h8" * 5 + "-AA"
 REAL = PUBLIC / "pi-mono/before-compaction.jsonl"
-
-
-class Lines:
-    """A session's lines, out of memory."""
-
-    def __init__(self, state: SessionState, data: bytes) -> None:
-        self._state, self._data = state, data
-
-    def row(self, row: int) -> bytes:
-        """The line of a row."""
-        start = self._state.offsets[row]
-        return self._data[start : start + self._state.lengths[row]]
 
 
 def taken(

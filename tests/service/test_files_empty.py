@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from tests.e2e.clients import CodexThread
-from tests.service.test_files_machine import World
+from tests.service.files_world import World
 
 
 def test_a_fork_that_was_met_empty_begins_with_its_base(tmp_path: Path) -> None:

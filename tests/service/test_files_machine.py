@@ -23,10 +23,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from indexerd.core.card import Card
-from indexerd.io.ledger import Ledger
-from indexerd.io.scan import scan
-from indexerd.io.stores import Store
 from indexerd.service.files import Files
+from tests.service.files_world import World
 
 IDS = [f"01a1fff2-0000-7000-8000-00000000000{n}" for n in range(3)]
 NOON = "2026-11-21T12:00:00.000Z"
@@ -37,46 +35,6 @@ _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 def _thread(path: str) -> str:
     found: str = _UUID.findall(path.rpartition("/")[2])[0]
     return found
-
-
-class World:
-    """The stores of three agents in one directory, and readers of them."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.stores = [
-            Store("pi", f"{root}/pi/sessions", f"{root}/meta"),
-            Store("claude", f"{root}/claude/projects", f"{root}/meta"),
-            Store("codex", f"{root}/codex/sessions", f"{root}/meta"),
-            Store("codex", f"{root}/codex/archived_sessions", f"{root}/meta", archive=True),
-        ]
-        for store in self.stores:
-            Path(store.sessions).mkdir(parents=True)
-
-    def reader(self, ledger: Path) -> Files:
-        """Files over a ledger that may hold something already."""
-        files = Files(
-            Ledger(ledger),
-            stores=lambda: self.stores,
-            since=lambda _: None,
-            title=lambda _agent, _id: None,
-            exclude=list,
-            defect=self.defect,
-        )
-        files.load()
-        return files
-
-    @staticmethod
-    def defect(path: str, bug: Exception) -> None:
-        """No file may provoke one."""
-        raise AssertionError(path) from bug
-
-    def look(self, files: Files) -> None:
-        """One reconciling scan."""
-        found = scan([store.sessions for store in self.stores]).files
-        gone = files.missing(found, lambda _: False)
-        for _ in files.refresh([*files.differing(found), *gone]):
-            pass
 
 
 def known(files: Files) -> dict[str, tuple[Card, list[tuple[Any, ...]], str | None]]:

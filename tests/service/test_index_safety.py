@@ -16,7 +16,7 @@ from indexerd.llm.base import Finish, Reply, Tokens
 from indexerd.llm.scripted import Scripted
 from indexerd.service.calls import ATTEMPTS
 from indexerd.service.shelf import Shelf
-from tests.service.test_index_again import Bench, answer, indexed, told
+from tests.service.again_bench import Bench, answer, indexed, told
 
 KEY = "ghp_" + "a1B2c3D4e5" * 4
 MARK = "[redacted:github-token]"

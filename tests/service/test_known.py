@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from indexerd.core.breaker import FIRST_PAUSE
 from indexerd.core.card import Card
@@ -29,6 +30,7 @@ from indexerd.service.files import Change
 from indexerd.service.known import NO_MODEL_PAUSE, SOON, Known, Setback, after
 from indexerd.service.library import Update
 from indexerd.service.news import News
+from tests.core.plain_card import CARD
 
 NOW = 1_700_000_000.0
 BUSY = ProviderError("429", retry_after=37.0, throttled=True)
@@ -111,28 +113,7 @@ class Heard:
 
 def card(session_id: str, bad_lines: int = 0) -> Card:
     """A session."""
-    return Card(
-        agent="pi",
-        path=f"/s/{session_id}.jsonl",
-        session_id=session_id,
-        cwd="/w",
-        created_at="2026-01-01T00:00:00.000Z",
-        parent=None,
-        version=3,
-        activity_ms=0,
-        mtime_ms=0,
-        leaf_id=None,
-        turn=0,
-        agent_title=None,
-        first_user="",
-        messages=2,
-        users=1,
-        answered=True,
-        compacted=False,
-        rows=2,
-        bad_lines=bad_lines,
-        oversized=0,
-    )
+    return replace(CARD, path=f"/s/{session_id}.jsonl", session_id=session_id, bad_lines=bad_lines)
 
 
 @pytest.fixture

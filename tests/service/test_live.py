@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,70 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexerd.agents import pi
-from indexerd.errors import NotFoundError
 from indexerd.service import exports, live, live_told, views
-from indexerd.service.live import IDLE_SECONDS, OPEN_MAX, LiveSessions
+from indexerd.service.live import LiveSessions
 from indexerd.settings import Settings
-from tests.core.tree_sessions import entry, said, session
+from tests.core.tree_sessions import entry, said
 from tests.service.agent_bench import Opencode
-
-Document = dict[str, Any]
-
-
-class World:
-    """Session files of pi below a home, and what looks at them."""
-
-    def __init__(self, home: Path) -> None:
-        self.home = home
-        self.now = 0.0
-        self.folder = home / ".pi/agent/sessions/--w--"
-        self.folder.mkdir(parents=True)
-        self.live = self.another()
-
-    def another(self) -> LiveSessions:
-        """Whoever looks for the first time."""
-        return LiveSessions(Settings, {}, self.home, clock=lambda: self.now)
-
-    def path(self, name: str = "s1") -> Path:
-        """A session's file."""
-        return self.folder / f"{name}.jsonl"
-
-    def write(self, *entries: bytes, name: str = "s1") -> None:
-        """A session, anew."""
-        head, rest = session(*entries).split(b"\n", 1)
-        own = json.dumps(json.loads(head) | {"id": name}).encode()
-        self.path(name).write_bytes(own + b"\n" + rest)
-
-    def append(self, *entries: bytes, name: str = "s1") -> None:
-        """The session goes on."""
-        with self.path(name).open("ab") as file:
-            file.write(b"".join(entries))
-
-    def stored(self, name: str = "s1", **more: Any) -> dict[str, Any]:
-        """What is stored of a session."""
-        row = {"sessionId": name, "agent": "pi", "sessionFile": str(self.path(name)), "cwd": "/w"}
-        return {"session": row | {"name": "A name"}, **more}
-
-    def ask(self, since: str | None = None, name: str = "s1", **more: Any) -> Document:
-        """What a page hears."""
-        return self.live.document(self.stored(name, **more), since, _go_on)
-
-    def fresh(self, name: str = "s1") -> Document:
-        """What somebody hears who never looked before."""
-        other = self.another()
-        try:
-            return other.document(self.stored(name), None, _go_on)
-        finally:
-            other.close()
-
-
-def _go_on() -> None:
-    """Somebody waits."""
-
-
-def _leave() -> None:
-    """Nobody waits any more."""
-    raise NotFoundError("nobody waits")
+from tests.service.live_world import Document, World, _go_on
 
 
 @pytest.fixture
@@ -140,6 +81,7 @@ def content(found: Document) -> Document:
 
 
 # -- patches -------------------------------------------------------------------------------------
+
 
 IDS = st.sampled_from("abcdefgh")
 STEPS = st.one_of(
@@ -405,120 +347,3 @@ def test_a_database_tells_what_it_changed(tmp_path: Path) -> None:
     assert "base" not in told
     assert [node["text"] for node in told["nodes"]] == ["Go.", "On."]
     live.close()
-
-
-# -- open and shut -------------------------------------------------------------------------------
-
-
-def folders(where: Path) -> list[Path]:
-    """The directories of open sessions."""
-    return list(where.glob("indexerd-*"))
-
-
-@pytest.fixture
-def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where temporary files are."""
-    place = tmp_path / "tmp"
-    place.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(place))
-    return place
-
-
-def test_few_are_open_and_none_for_long(world: World, scratch: Path) -> None:
-    """At most four, the least recently used goes; ten minutes unasked, and it goes too."""
-    names = [f"n{n}" for n in range(OPEN_MAX + 2)]
-    for name in names:
-        world.write(said("a", None, "user", "Go."), name=name)
-    versions = {name: world.ask(name=name)["version"] for name in names}
-    assert len(folders(scratch)) == OPEN_MAX
-    assert "base" in world.ask(versions[names[-1]], name=names[-1])
-    assert "base" not in world.ask(versions[names[0]], name=names[0])
-    world.now += IDLE_SECONDS / 2
-    world.ask(name=names[-1])
-    world.now += IDLE_SECONDS / 2 + 1
-    world.live.tend()
-    assert len(folders(scratch)) == 1
-    world.live.close()
-    assert folders(scratch) == []
-
-
-def test_one_that_is_being_read_is_closed_after_that(world: World, scratch: Path) -> None:
-    """Closing waits for nobody, and takes nothing away from whoever reads."""
-    reading, go_on = threading.Event(), threading.Event()
-    found: list[Document] = []
-
-    def check() -> None:
-        reading.set()
-        go_on.wait(20)
-
-    thread = threading.Thread(
-        target=lambda: found.append(world.live.document(world.stored(), None, check))
-    )
-    thread.start()
-    try:
-        assert reading.wait(20)
-        with pytest.raises(NotFoundError):  # whoever waits for a turn may leave as well
-            world.live.document(world.stored(), None, _leave)
-        world.live.close()
-        assert len(folders(scratch)) == 1
-    finally:
-        go_on.set()
-        thread.join(20)
-    assert len(found[0]["nodes"]) == 2
-    assert folders(scratch) == []
-
-
-def test_whoever_left_reads_no_more(world: World) -> None:
-    """The check ends a reading, and what waits for its turn; the next one goes on from there."""
-    calls: list[int] = []
-
-    def check() -> None:
-        calls.append(1)
-        if len(calls) == 2:
-            raise NotFoundError("nobody waits")
-
-    with pytest.raises(NotFoundError):
-        world.live.document(world.stored(), None, check)
-    assert len(world.ask()["nodes"]) == 2
-
-
-def test_a_file_that_is_gone_leaves_what_is_stored(world: World) -> None:
-    """The page says what is known; should the file come back, all of it is told."""
-    version = world.ask()["version"]
-    held = world.path().read_bytes()
-    world.path().unlink()
-    gone = world.ask(version)
-    assert (gone["nodes"], gone["live"], gone["leaf"]) == ([], {"gone": True}, -1)
-    assert gone["session"]["name"] == "A name"
-    assert world.ask(gone["version"]) == {"version": gone["version"], "base": gone["version"]}
-    world.path().write_bytes(held)
-    back = world.ask(gone["version"])
-    assert "base" not in back
-    assert [node["id"] for node in back["nodes"]] == ["a", "b"]
-
-
-def test_a_session_that_moved_is_followed(world: World) -> None:
-    """What is stored names another file: that one is read, and told whole."""
-    version = world.ask()["version"]
-    other = world.path().rename(world.folder / "elsewhere.jsonl")
-    stored = world.stored()
-    stored["session"]["sessionFile"] = str(other)
-    told = world.live.document(stored, version, _go_on)
-    assert "base" not in told
-    assert len(told["nodes"]) == 2
-
-
-def test_what_is_forgotten_is_kept_nowhere(world: World, tmp_path: Path) -> None:
-    """Purged while somebody looks at it: what its caches held goes with it; others stay open."""
-    place = tmp_path / "view"
-    live = LiveSessions(Settings, {}, world.home, within=place)
-    for name in ("s1", "s2"):
-        world.write(said("a", None, "user", "Go."), name=name)
-        live.document(world.stored(name), None, _go_on)
-    assert len(folders(place)) == 2
-    assert place.stat().st_mode & 0o777 == 0o700
-    live.forget("s1")
-    live.forget("never seen")
-    assert len(folders(place)) == 1
-    live.close()
-    assert folders(place) == []

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from indexerd.core.cursor import Cursor
 from indexerd.core.session import SessionState
-from indexerd.errors import WriteError
 from indexerd.events import Kind
 from indexerd.io.ledger import Ledger
 from indexerd.service import memory
 from indexerd.service.memory import Memory, Tracked
-from tests.service.test_rows_grown import Desk
+from tests.service.grown_desk import Desk, fails_once
 
 
 def test_deeds_are_told_although_a_transaction_failed(
@@ -27,17 +25,7 @@ def test_deeds_are_told_although_a_transaction_failed(
         session.say("assistant", "I ran it.", stopReason="stop", model="some-model")
     desk.look()
     library = desk.library
-    added, left = library.catalog.add_messages, [3]
-
-    def add(*args: Any, **more: Any) -> int:
-        left[0] -= 1
-        if left[0] == 0:
-            raise WriteError("no space is left on the device")
-        return added(*args, **more)
-
-    monkeypatch.setattr(library.catalog, "add_messages", add)
-    with pytest.raises(WriteError):
-        library.texts.some()
+    fails_once(library, monkeypatch, 3)
     while library.texts.some():
         pass
     for session in desk.sessions:

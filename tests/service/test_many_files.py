@@ -18,7 +18,7 @@ from indexerd.service import memory
 from indexerd.service.files import AT_ONCE
 from indexerd.service.memory import Memory, Tracked
 from tests.e2e.world import Session
-from tests.service.test_rows_grown import Desk
+from tests.service.grown_desk import Desk
 
 NUMBERS = st.one_of(st.integers(0, 300), st.integers(0, 2**63 - 1))
 STATS = st.tuples(NUMBERS, NUMBERS, NUMBERS, st.one_of(st.just(-1), NUMBERS))

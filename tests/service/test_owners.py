@@ -15,30 +15,8 @@ from msgspec.structs import replace
 from indexerd.core.card import Card
 from indexerd.core.times import iso_of_ms
 from indexerd.service.owners import MARGIN_MS, Owners
-from tests.service.test_owing import Place
-
-CARD = Card(
-    agent="pi",
-    path="",
-    session_id="s",
-    cwd="/w",
-    created_at="2026-01-01T00:00:00.000Z",
-    parent=None,
-    version=3,
-    activity_ms=0,
-    mtime_ms=0,
-    leaf_id=None,
-    turn=0,
-    agent_title=None,
-    first_user="",
-    messages=2,
-    users=1,
-    answered=True,
-    compacted=False,
-    rows=2,
-    bad_lines=0,
-    oversized=0,
-)
+from tests.core.plain_card import CARD
+from tests.service.owing_place import Place
 
 
 @dataclass

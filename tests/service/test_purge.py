@@ -19,7 +19,7 @@ from indexerd.meta import UserFile
 from indexerd.service.contexts import Resumes
 from indexerd.service.issued import Issued
 from tests.io.opencode_rows import Rows
-from tests.service.test_lineage import A, B, Desk, Thread, fork
+from tests.service.thread_desk import A, B, Desk, Thread, fork
 
 # -- what is remembered --------------------------------------------------------------------------
 

@@ -35,18 +35,8 @@ from indexerd.service.views import Taken, ask
 from indexerd.settings import Digest, Settings
 from tests.agents import claude_files, codex_files
 from tests.core import tree_sessions as pi
+from tests.core.lines_held import Lines
 from tests.e2e.world import World
-
-
-class Lines:
-    """A session's lines, out of memory."""
-
-    def __init__(self, state: SessionState, data: bytes) -> None:
-        self._state, self._data = state, data
-
-    def row(self, row: int) -> bytes:
-        start = self._state.offsets[row]
-        return self._data[start : start + self._state.lengths[row]]
 
 
 def told(

@@ -1,21 +1,17 @@
-"""One summary: which model, how often, in how many pieces, with what, and how it can fail."""
+"""One summary: which model, how often, with what, and how it can fail."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import re
-import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from indexerd.core.talk import Talk
 from indexerd.errors import (
     BudgetError,
-    ContextTooLargeError,
     IndexerdError,
     ModelUnavailableError,
     OutputInvalidError,
@@ -24,97 +20,20 @@ from indexerd.errors import (
     RefusedError,
     SessionEmptyError,
 )
-from indexerd.events import Prompt, Stretch
-from indexerd.io.journal import Journal
-from indexerd.llm.base import Finish, Model, Reply, Tokens
+from indexerd.llm.base import Finish, Reply, Tokens
 from indexerd.llm.offline import Extractive
 from indexerd.llm.scripted import Answer, Delayed, Scripted
-from indexerd.service.summaries import Summaries, Summary, Task
-from indexerd.service.treasury import Treasury
 from indexerd.settings import Settings
-from tests.service.digest_bench import NOW
+from tests.fakes.ending import Ending
+from tests.service.summary_desk import TASK, Desk
 
 KEY = "ghp_" + "a1B2c3D4e5F6" * 3
-PARTS = ("[User]: Where do alerts go?", "[Assistant]: We decided to write alerts to a file.")
-TASK = Task(
-    session_id="s1",
-    agent="pi",
-    name="segment",
-    talk=Talk(PARTS, {"github-token": 2}),
-    base=Stretch(kind="segment", messages=(), cwd="/w", max_tokens=1000),
-    covering=(0, 1),
-)
-
-
-class Desk:
-    """Models, settings, and what was recorded."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.settings = Settings()
-        self.models: list[Model] = []
-        self.rows: list[dict[str, Any]] = []
-        self.said: list[tuple[str, str, dict[str, Any]]] = []
-        treasury = Treasury(
-            Journal(root / "budget.jsonl"),
-            lambda: self.settings,
-            lambda: NOW,
-            lambda _event, _told: None,
-        )
-        self._summaries = Summaries(
-            treasury=treasury,
-            record=self.rows.append,
-            clock=lambda: NOW,
-            notify=lambda event, session, told: self.said.append((event, session, told)),
-        )
-
-    def scripted(self, *replies: Answer, **more: Any) -> Scripted:
-        """One more model."""
-        model = Scripted(list(replies), **more)
-        self.models.append(model)
-        return model
-
-    def write(self, task: Task = TASK) -> Summary:
-        """The summary."""
-        return asyncio.run(self._summaries.write(task, self.settings, self.models))
-
-    def hook(self, code: str) -> None:
-        """Use a real command that is this Python code; it writes what it is told beside it."""
-        script = self.root / "hook.py"
-        script.write_text(f"import json, sys\ntold = json.load(sys.stdin)\n{code}\n")
-        wanted = {"hook": [sys.executable, "-S", "-E", str(script)], "hook_seconds": 20.0}
-        self.settings = Settings.model_validate({"digest": wanted})
 
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
     """Without a model."""
     return Desk(tmp_path)
-
-
-@pytest.fixture
-def at_once(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Pauses are noted, and shortened."""
-    pauses: list[float] = []
-    sleep = asyncio.sleep
-
-    async def noted(seconds: float) -> None:
-        pauses.append(seconds)
-        await sleep(0)
-
-    monkeypatch.setattr(asyncio, "sleep", noted)
-    return pauses
-
-
-def long(count: int, size: int = 1000) -> Task:
-    """A task of so many numbered parts."""
-    parts = tuple(f"[User]: part{n:03} {'x' * (size - 20)}" for n in range(count))
-    return replace(TASK, talk=Talk(parts))
-
-
-def numbers(model: Scripted) -> list[list[int]]:
-    """The parts that each call showed."""
-    return [[int(one) for one in re.findall(r"part(\d{3})", call.user)] for call in model.calls]
 
 
 # -- one call ------------------------------------------------------------------------------------
@@ -162,17 +81,6 @@ def test_all_that_was_taken_out_is_counted(desk: Desk) -> None:
     desk.scripted("- Alerts go to a file.")
     desk.write(replace(TASK, base=base, focus=f"Mind {KEY}."))
     assert desk.rows[0]["redactions"] == {"github-token": 4, "earlier": 2}
-
-
-class Ending(Scripted):
-    """A model during whose call the task is cancelled."""
-
-    async def generate(self, prompt: Prompt, *, timeout: float) -> Reply:
-        """Answer, if it comes to that."""
-        task = asyncio.current_task()
-        assert task is not None
-        task.cancel()
-        return await super().generate(prompt, timeout=timeout)
 
 
 @pytest.mark.parametrize("reply", ["- Alerts go to a file.", Delayed(30.0)])
@@ -275,118 +183,6 @@ def test_of_nothing_there_is_no_summary(desk: Desk) -> None:
         with pytest.raises(SessionEmptyError):
             desk.write(task)
     assert model.calls == []
-
-
-# -- several calls -------------------------------------------------------------------------------
-
-
-def test_a_long_text_goes_in_chunks_and_each_knows_what_came_before(desk: Desk) -> None:
-    """S3.15: no part twice and none left out; a segment's texts are joined."""
-    model = desk.scripted("One.", "Two.", "Three.")
-    task = replace(long(45, 10_000), base=replace(TASK.base, previous="Before."))
-    assert desk.write(task).text == "One.\n\nTwo.\n\nThree."
-    seen = numbers(model)
-    assert [number for one in seen for number in one] == list(range(45))
-    before = [
-        re.search(r"<previous-summary>\n.*?\n(.*?)\n\[end", c.user, re.DOTALL) for c in model.calls
-    ]
-    assert [one and one[1] for one in before] == [
-        "Before.",
-        "Before.\n\nOne.",
-        "Before.\n\nOne.\n\nTwo.",
-    ]
-    assert all(call.max_output_tokens <= 1000 for call in model.calls)
-
-
-def test_a_compaction_in_chunks_is_updated_each_time(desk: Desk) -> None:
-    """S3.15: the last one is the summary, and was shown the one before it alone."""
-    model = desk.scripted("One.", "Two.")
-    base = replace(TASK.base, kind="checkpoint", previous="Before.")
-    assert desk.write(replace(long(30, 10_000), base=base)).text == "Two."
-    assert "Before." in model.calls[0].user
-    assert "Before." not in model.calls[1].user
-    assert "One." in model.calls[1].user
-
-
-def test_what_is_too_large_goes_in_smaller_pieces_and_a_segment_loses_nothing(
-    desk: Desk, at_once: list[float]
-) -> None:
-    """S2.20, S3.24: halves, with growing pauses, until the model takes them."""
-    big = ContextTooLargeError("big")
-    model = desk.scripted(big, big, *"abcdefgh")
-    made = desk.write(long(40))
-    assert made.text == "\n\n".join("abcdefgh"[: len(model.calls) - 2])
-    assert [number for one in numbers(model)[2:] for number in one] == list(range(40))
-    assert made.notes == ()
-    assert [one for one in at_once if one] == [0.25, 0.5]
-    assert [row["success"] for row in desk.rows][:3] == [False, False, True]
-
-
-@pytest.mark.parametrize("size", [100, 700])
-def test_a_compaction_leaves_out_the_oldest_and_says_so(
-    desk: Desk, at_once: list[float], size: int
-) -> None:
-    """S3.24: a fourth at a time, with a pause before each try; be the text large or small."""
-    big = ContextTooLargeError("big")
-    model = desk.scripted(big, big, "Rest.")
-    made = desk.write(replace(long(40, size), drops=True))
-    kept = numbers(model)[2]
-    assert kept == list(range(40 - len(kept), 40))
-    assert 40 // 3 < len(kept) < 30
-    assert made.text == "Rest."
-    assert made.notes == (f"{40 - len(kept)} of the oldest parts were too much for scripted/list",)
-    assert [one for one in at_once if one] == [0.25, 0.5]
-
-
-def test_a_long_compaction_goes_in_smaller_pieces_first(desk: Desk, at_once: list[float]) -> None:
-    """S3.24: what is more than any model takes is divided, and the early part is not lost."""
-    big = ContextTooLargeError("big")
-    model = desk.scripted(big, big, *"abcdefgh")
-    base = replace(TASK.base, kind="checkpoint")
-    made = desk.write(replace(long(160), base=base, drops=True))
-    assert [number for one in numbers(model)[2:] for number in one] == list(range(160))
-    assert made.notes == ()
-
-
-def test_what_is_left_out_makes_the_request_smaller(desk: Desk, at_once: list[float]) -> None:
-    """S3.24: each try is shorter than the one before, though there is more behind it."""
-
-    class Small(Scripted):
-        async def generate(self, prompt: Prompt, *, timeout: float) -> Reply:
-            self.calls.append(prompt)
-            if len(prompt.user) > 15_000:
-                raise ContextTooLargeError("big")
-            return Reply(text="Sum.", model="m")
-
-    model = Small([])
-    desk.models = [model]
-    base = replace(TASK.base, kind="checkpoint")
-    made = desk.write(replace(long(120), base=base, drops=True))
-    refused = [len(call.user) for call in model.calls if len(call.user) > 15_000]
-    assert refused == sorted(set(refused), reverse=True)
-    assert "oldest parts" in made.notes[-1]
-    assert numbers(model)[-1][-1] == 119
-
-
-def test_a_text_that_no_model_takes_is_an_error(desk: Desk, at_once: list[float]) -> None:
-    """S3.24: the number of tries is bounded, whatever may be left out; a local model goes last."""
-    for drops in (False, True):
-        desk.models = [Scripted([ContextTooLargeError("big")] * 99)]
-        with pytest.raises(ContextTooLargeError):
-            desk.write(replace(long(40), drops=drops))
-    assert len([one for one in at_once if one]) <= 2 * 12
-    desk.models.append(Extractive())
-    assert desk.write(replace(long(40), drops=True)).model == "local/extractive"
-
-
-def test_a_part_that_loses_its_middle_is_noted(desk: Desk) -> None:
-    """S2.20: nothing is cut silently, though one message be longer than a whole call."""
-    model = desk.scripted("One.", "Two.")
-    parts = ("[User]: " + "y" * 300_000, "[Assistant]: part001 Yes.")
-    made = desk.write(replace(TASK, talk=Talk(parts)))
-    assert "characters left out" in model.calls[0].user
-    assert len(made.notes) == 1
-    assert "part001" in model.calls[1].user
 
 
 # -- a hook --------------------------------------------------------------------------------------

@@ -8,15 +8,11 @@ import os
 import stat
 import uuid
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from indexerd.core.card import Card, card_of
-from indexerd.core.session import SessionState
-from indexerd.core.tree import still
 from indexerd.errors import (
     AccessError,
     IndexerdError,
@@ -31,32 +27,9 @@ from indexerd.service import views
 from indexerd.service.trees import _write, new_id
 from indexerd.service.views import VIEWS, Taken, ask, row_of
 from tests.core.tree_sessions import entry, said, session, state_of
+from tests.service.taken import taken
 
 NOW = "2026-02-03T04:05:06.789Z"
-
-
-class Lines:
-    """A session's lines, out of memory."""
-
-    def __init__(self, state: SessionState, data: bytes) -> None:
-        self._state, self._data = state, data
-
-    def row(self, row: int) -> bytes:
-        start = self._state.offsets[row]
-        return self._data[start : start + self._state.lengths[row]]
-
-
-def taken(data: bytes, path: str = "/s.jsonl", agent: str = "pi", lost: int | None = None) -> Taken:
-    """A session as it is handed to a view; of row `lost` the line was too long."""
-    state = state_of(data)
-    if lost is not None:
-        state.lengths[lost] = 0
-    card = card_of(state, agent=agent, path=path, mtime_ms=0, since=None)
-    assert isinstance(card, Card)
-    lines: Any = nullcontext(Lines(state, data))
-    return Taken(card, still(state), lines, {})
-
-
 TALK = [
     said("a", None, "user", "one " * 2000),
     said("b", "a", "assistant", "1"),
@@ -146,9 +119,6 @@ def test_an_entry_that_is_not_there_is_named_safely() -> None:
     """S1.5, X9: the error names it, without what could act on a terminal."""
     with pytest.raises(NotFoundError, match="no entry n0de in this session"):
         row_of(state_of(session(*TALK)), "n0\x1b[31mde")
-
-
-# -- new files -----------------------------------------------------------------------------------
 
 
 def branch(held: Taken, file: Path | None = None) -> dict[str, Any]:

@@ -3,144 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
-from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
-from starlette.applications import Starlette
-from starlette.testclient import TestClient
 
 from indexerd.errors import AccessError, IndexerdError, UsageError
 from indexerd.surfaces.web import home
 from indexerd.surfaces.web.pages import STATIC, Pages
+from tests.surfaces.home_page import (
+    Page,
+    World,
+    hit,
+    listing,
+    raising,
+    row,
+)
 
-NOW = datetime(2026, 11, 19, 12, 0, tzinfo=UTC).timestamp()
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&lt;"
-VOID = {"meta", "link", "input", "br"}
-Answer = Callable[[dict[str, Any]], Any]
-
-
-class FakeDesk:
-    """Answers as a daemon would, and keeps what it was asked."""
-
-    def __init__(self, answers: Mapping[str, Answer]) -> None:
-        self.home = Path("/home/ada")
-        self.asked: list[tuple[str, dict[str, Any]]] = []
-        self._answers = answers
-
-    async def read(self, method: str, params: Mapping[str, Any]) -> Any:
-        self.asked.append((method, dict(params)))
-        return self._answers[method](dict(params))
-
-
-class Page(HTMLParser):
-    """A page as a browser would read it: elements with attributes, and texts."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.elements: list[tuple[str, dict[str, str]]] = []
-        self.texts: list[str] = []
-        self.open: list[str] = []
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, {key: value or "" for key, value in attrs}))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append(data)
-
-    @property
-    def text(self) -> str:
-        return " ".join("".join(self.texts).split())
-
-    def all(self, tag: str, **wanted: str) -> list[dict[str, str]]:
-        """Elements of a tag that have these attributes."""
-        names = {key.rstrip("_").replace("_", "-"): value for key, value in wanted.items()}
-        return [
-            held
-            for one, held in self.elements
-            if one == tag and all(held.get(key) == value for key, value in names.items())
-        ]
-
-
-def row(session_id: str = "s-1", **fields: Any) -> dict[str, Any]:
-    """A row of today."""
-    return {
-        "sessionId": session_id,
-        "agent": "pi",
-        "cwd": "/home/ada/site",
-        "name": "Fix the cursor",
-        "description": "Compared as pairs.",
-        "state": "idle",
-        "modifiedAt": "2026-11-19T11:57:00.000Z",
-        "indexed": True,
-        "newUserMessages": 2,
-        "filesModified": ["/home/ada/site/page.py"],
-        "filesRead": [],
-        "resume": "cd /home/ada/site && pi --session s-1",
-    } | fields
-
-
-class World:
-    """The page of one desk."""
-
-    def __init__(
-        self, found: Mapping[str, Answer] | None = None, *, up: bool = True, **answers: Answer
-    ) -> None:
-        self.desk = FakeDesk({**(found or {}), **answers})
-        routes = home.routes(
-            self.desk,  # type: ignore[arg-type]
-            Pages(),
-            up=lambda: up,
-            clock=lambda: NOW,
-            offset=lambda _: 0,
-        )
-        self.client = TestClient(Starlette(routes=routes), follow_redirects=False)
-
-    def get(self, address: str = "/") -> Page:
-        """The page at an address; its elements are closed in order."""
-        answer = self.client.get(address)
-        assert answer.status_code == 200
-        assert answer.headers["cache-control"] == "no-store"
-        page = Page(answer.text)
-        assert page.open == []
-        return page
-
-
-def listing(*rows: dict[str, Any], **more: Any) -> Answer:
-    """An answer of `list`."""
-    return lambda _: {"sessions": list(rows), **more}
-
-
-def raising(error: IndexerdError) -> Answer:
-    """An answer that is none."""
-
-    def answer(_params: dict[str, Any]) -> Any:
-        raise error
-
-    return answer
-
-
-def searching(*hits: dict[str, Any], **more: Any) -> dict[str, Answer]:
-    """An answer of `search`, with what is known of the sessions that were found."""
-    rows = {one["sessionId"]: row(one["sessionId"]) for one in hits if one["sessionId"] != "gone"}
-    return {"search": lambda _: {"hits": list(hits), "rows": rows, **more}}
-
-
-def hit(session_id: str = "s-1", **fields: Any) -> dict[str, Any]:
-    """A hit of `search`."""
-    found = {"sessionId": session_id, "name": "N", "field": "summary", "snippet": "a «b» c"}
-    return found | {"score": 1.0} | fields
 
 
 # -- the list ------------------------------------------------------------------------------------
@@ -233,80 +113,6 @@ def test_warnings_of_an_answer_are_shown() -> None:
     page = World(list=listing(row(), warnings=["behind <b>", 3, "x" * 9000])).get()
     assert "behind <b>" in page.text
     assert "x" * 501 not in page.text
-
-
-# -- search --------------------------------------------------------------------------------------
-
-
-def test_a_search_shows_where_each_hit_is() -> None:
-    """Field, words in their place, marked; session, project, agent, age and resume command."""
-    world = World(searching(hit(), hit("s-2", field="message", entryId="e 1", role="user")))
-    page = world.get("/?q=b&agent=pi")
-    asked = {"agent": "pi", "query": "b", "limit": home.HITS, "rows": True}
-    assert world.desk.asked[0] == ("search", asked)
-    assert len(page.all("mark")) == 2
-    assert "summary a b c" in page.text
-    assert "2 hits" in page.text
-    assert [one["href"] for one in page.all("a", class_="title")] == [
-        "/s/s-1",
-        "/s/s-2#target=e%201",
-    ]
-    assert "~/site" in page.text
-    assert page.all("button", class_="copy")
-    assert page.all("input", id="q")[0]["value"] == "b"
-
-
-def test_one_question_brings_all_that_a_search_shows() -> None:
-    """Also of a session that was forgotten meanwhile, which is shown as the search has it."""
-    world = World(searching(hit(), hit(field="message", entryId="e"), hit("gone", name="Lost one")))
-    page = world.get("/?q=b")
-    assert [method for method, _ in world.desk.asked] == ["search"]
-    assert "Lost one" in page.text
-    keys = [one["data-key"] for one in page.all("li")]
-    assert len(set(keys)) == 3
-
-
-def test_a_search_without_hits_says_what_can_be_done() -> None:
-    """The warning of a bad pattern stands there too (S1.44)."""
-    world = World(searching(warnings=["re: not a pattern: missing )"]))
-    page = world.get("/?q=re:(&agent=pi")
-    assert "Nothing found" in page.text
-    assert "re: not a pattern: missing )" in page.text
-    assert page.all("a", href="/?q=re%3A%28")  # everywhere
-
-
-def test_filters_that_are_typed_are_filters() -> None:
-    """Each is there to be taken back; the box goes on saying what was typed."""
-    listed = listing(row(cwd="/w/weatherd"), row(cwd="/w/site"))
-    world = World(searching(hit()), list=listed)
-    typed = "agent:pi since:today project:weather file:b"
-    page = world.get("/?" + urlencode({"q": typed, "agent": "codex"}))
-    asked = {"agent": "pi", "cwd": "/w/weatherd", "since": "2026-11-19T00:00:00.000Z"}
-    assert world.desk.asked == [
-        ("list", {"limit": home.PROJECTS_OF}),
-        ("search", asked | {"query": "file:b", "limit": home.HITS, "rows": True}),
-    ]
-    assert page.all("input", id="q")[0]["value"] == typed
-    assert [one["value"] for one in page.all("input", type="hidden")] == ["codex"]
-    on = {one["data-key"] for one in page.all("a", aria_current="true")}
-    assert on == {"agent:pi", "since:today"}
-    there = urlsplit(page.all("a", data_key="project")[0]["href"]).query
-    assert dict(parse_qsl(there)) == {"q": "file:b", "agent": "pi", "since": "today"}
-
-
-def test_filters_alone_are_a_list() -> None:
-    """Nothing is looked for then."""
-    world = World(list=listing(row()))
-    page = world.get("/?q=agent:pi")
-    assert [(method, asked["agent"]) for method, asked in world.desk.asked] == [("list", "pi")]
-    assert "Today" in page.text
-
-
-def test_a_search_that_cannot_be_made_is_said_in_the_place_of_the_hits() -> None:
-    """A page, not an error page: the search goes on being typed."""
-    page = World(search=raising(UsageError("too long", hint="shorter"))).get("/?q=x")
-    assert "too long" in page.text
-    assert page.all("div", id="results")
 
 
 # -- others' texts -------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ class Connection(H11Protocol):
         self._late: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # a stream
         """Begin, where there is room."""
         super().connection_made(transport)
         if len(self.connections) > room() and not self._make_room():

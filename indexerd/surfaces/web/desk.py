@@ -20,12 +20,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from indexerd.client import Client
 from indexerd.errors import DaemonDownError, DeadlineError, IndexerdError
-from indexerd.paths import Places, socket_places
+from indexerd.paths import Places
 from indexerd.service.config import read_config
 from indexerd.settings import Settings
-from indexerd.surfaces.mcp_daemon import in_thread
+from indexerd.surfaces.mcp_daemon import connected, in_thread
 
 AT_ONCE = 8
 SECONDS = 20.0  # for one answer
@@ -112,14 +111,5 @@ class Desk:
             self.on_silent(silent)
 
     def _converse(self, method: str, params: dict[str, Any], seconds: float) -> Any:
-        with self._connect(seconds) as client:
+        with connected(self.where, self.env, seconds) as client:
             return client.call(method, params)
-
-    def _connect(self, seconds: float) -> Client:
-        missing: DaemonDownError | None = None
-        for path in socket_places(self.where, self.env):
-            try:
-                return Client(path, seconds)
-            except DaemonDownError as bad:
-                missing = missing or bad
-        raise missing or DaemonDownError("no daemon answers")

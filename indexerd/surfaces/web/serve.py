@@ -168,7 +168,7 @@ class _Server(uvicorn.Server):
         if self.started:
             self._ready()
 
-    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
+    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override] # no generator
         """Nothing: see `_run`."""
         return nullcontext()
 

@@ -1,0 +1,22 @@
+"""pi's files, read whole or in pieces, and what one state has that another has too."""
+
+from __future__ import annotations
+
+import itertools
+
+from indexerd.agents.pi import skim, skim_oversize
+from indexerd.core.lines import LineBuffer, Oversize
+from indexerd.core.session import SessionState
+
+
+def state_of(data: bytes, cuts: list[int] | None = None) -> SessionState:
+    """Feed a file's bytes in pieces, as a tailer would."""
+    state, buffer = SessionState(), LineBuffer()
+    borders = [0, *sorted(cuts or []), len(data)]
+    for start, stop in itertools.pairwise(borders):
+        for found in buffer.feed(data[start:stop]):
+            if isinstance(found, Oversize):
+                skim_oversize(state, found)
+            else:
+                skim(state, found.data, found.offset)
+    return state

@@ -1,0 +1,40 @@
+"""A session's page in a browser: its parts, and keys for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.browser.served import Placed, Served
+from tests.browser.tabs import Tabs
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator, Page
+
+
+expect = pytest.importorskip("playwright.sync_api").expect
+
+
+def opened(home: Served, tabs: Tabs, session: Placed, more: str = "", **how: object) -> Page:
+    """The page of a session, drawn."""
+    page = home.open(tabs, f"/s/{session.id}{more}", **how)
+    expect(page.locator("#tree .row").first).to_be_attached()
+    return page
+
+
+def shown(page: Page) -> Locator:
+    """The conversation."""
+    return page.locator("#path")
+
+
+def row(page: Page, words: str) -> Locator:
+    """A row of the tree."""
+    return page.locator("#tree .row", has_text=words)
+
+
+def top(one: Locator) -> float:
+    """Where something is on the screen, in pixels from above."""
+    held = one.bounding_box()
+    assert held is not None
+    return float(held["y"])

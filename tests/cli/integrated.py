@@ -1,0 +1,86 @@
+"""A machine with agents, into whose configuration `indexerd integrate` puts its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indexerd.cli import main
+from tests.cli.home import INDEXERD
+
+SETTINGS = """{
+    // mine
+    "permissions": {"allow": ["Bash"]},
+    "hooks": {
+        "Stop": [{"hooks": [{"type": "command", "command": "say done"}]}],
+        "UserPromptSubmit": [{"hooks": [{"type": "command", "command": "date"}]}]
+    }
+}
+"""
+STATE = '{"numStartups": 7, "mcpServers": {}, "projects": {"/w": {"x": 1.50}}}'
+TOML = 'model = "gpt-5.5" # mine\n\n[projects."/w"]\ntrust_level = "trusted"'
+
+
+class Machine:
+    """A home with all four agents, as their users have them."""
+
+    def __init__(self, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+        self.home = root / "home"
+        self.settings = self.home / ".claude/settings.json"
+        self.state = self.home / ".claude.json"
+        self.toml = self.home / ".codex/config.toml"
+        self.hooks = self.home / ".codex/hooks.json"
+        self.extension = self.home / ".pi/agent/extensions/indexerd/index.ts"
+        self.plugin = self.home / ".config/opencode/plugins/indexerd.js"
+        self.env = {"PATH": "/usr/bin:/bin", "HOME": str(self.home)}
+        for name in (".claude", ".codex", ".pi/agent/extensions", ".config/opencode/plugins"):
+            (self.home / name).mkdir(parents=True)
+        self.settings.write_text(SETTINGS)
+        self.state.write_text(STATE)
+        self.state.chmod(0o600)
+        self.toml.write_text(TOML)
+
+    def process(self, *argv: str) -> dict[str, Any]:
+        """One `indexerd integrate … --json`, as a process."""
+        done = subprocess.run(
+            [*INDEXERD, "integrate", *argv, "--json"],
+            env=self.env,
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            timeout=50,
+            check=True,
+        )
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    def run(self, *argv: str, code: int = 0, env: dict[str, str] | None = None) -> Any:
+        """The same within this process."""
+        with pytest.MonkeyPatch.context() as patch:
+            for name in [*os.environ]:
+                patch.delenv(name)
+            for name, value in (self.env | (env or {})).items():
+                patch.setenv(name, value)
+            done = main.run(["integrate", *argv, "--json"])
+        out, err = self._capsys.readouterr()
+        assert done == code, (out, err)
+        return json.loads(out)
+
+    def did(self, *argv: str, env: dict[str, str] | None = None) -> dict[str, str]:
+        """What was done with each file of the home."""
+        changes = self.run(*argv, env=env)["changes"]
+        assert len({one["path"] for one in changes}) == len(changes)
+        return {os.path.relpath(one["path"], self.home): one["did"] for one in changes}
+
+    def tree(self) -> dict[str, tuple[int, bytes]]:
+        """Every file, with its mode and its bytes; every directory."""
+        found = {}
+        for path in sorted(self.home.rglob("*")):
+            held = b"" if path.is_dir() else path.read_bytes()
+            found[str(path.relative_to(self.home))] = (path.stat().st_mode, held)
+        return found

@@ -1,0 +1,178 @@
+"""The command line around the daemon: configuration, doctor, service, completion, logs."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli.home import INDEXERD, Home, nowhere
+from tests.e2e.world import World, until
+
+# -- set-up --------------------------------------------------------------------------------------
+
+
+def test_config_show_says_where_each_value_came_from(home: Home, tmp_path: Path) -> None:
+    """Default, file (in either spelling), variable; `config path` names the file."""
+    path = tmp_path / "mine.toml"
+    path.write_text("statusKey = 'x'\n[index]\nquietSeconds = 9\n[budget]\ndaily_calls = 25\n")
+    env = {"INDEXERD_CONFIG": str(path), "INDEXERD_INDEX__QUIET_SECONDS": "7"}
+    shown = home.json("config", "show", env=env)
+    assert shown["status_key"] == {"value": "x", "source": str(path)}
+    assert shown["budget.daily_calls"] == {"value": 25, "source": str(path)}
+    seven = {"value": 7, "source": "INDEXERD_INDEX__QUIET_SECONDS"}
+    assert shown["index.quiet_seconds"] == seven
+    assert shown["log.level"] == {"value": "info", "source": "default"}
+    rows = [line.split("\t") for line in home.ix("config", "show", env=env).stdout.splitlines()]
+    assert ["budget.daily_calls", "25", str(path)] in rows
+    assert len(shown) == len(rows)
+    assert home.json("config", "path", env=env) == {"path": str(path), "exists": True}
+    assert home.ix("config", "check", env=env).stdout == "the configuration is sound\n"
+
+
+def test_doctor_names_what_is_wrong_and_what_to_mend(home: Home, tmp_path: Path) -> None:
+    """0 while only notes are to be made, 1 when something is bad."""
+    checks = {one["name"]: one for one in home.json("doctor")["checks"]}
+    assert {one["state"] for one in checks.values()} == {"ok"}
+    assert "10 sessions in " in checks["pi"]["found"]
+    assert "sends redacted transcripts" in checks["model"]["found"]
+    bad = tmp_path / "bad.toml"
+    bad.write_text("nonsense = 1")
+    env = nowhere(home) | {"INDEXERD_CONFIG": str(bad), "PI_CODING_AGENT_DIR": "/nowhere"}
+    done = home.ix("doctor", env=env)
+    assert done.returncode == 1
+    for line in (r"bad   configuration: .*nonsense", r"note  daemon: ", r"note  pi: /nowhere"):
+        assert re.search(f"^{line}", done.stdout, re.MULTILINE), line
+
+
+def test_doctor_goes_on_past_what_it_cannot_look_at(home: Home) -> None:
+    """A path that the system refuses is a finding, and not the end of all others."""
+    odd = "/" + "x" * 300
+    for env, name in (
+        ({"INDEXERD_STATE_DIR": odd}, "state"),
+        ({"INDEXERD_SOCKET": f"{odd}/s"}, "socket"),
+        ({"PI_CODING_AGENT_DIR": odd}, "pi"),
+    ):
+        checks = home.json("doctor", env=env, code=1)["checks"]
+        bad = {one["name"]: one["found"] for one in checks if one["state"] == "bad"}
+        assert bad[name].endswith("File name too long")
+        assert {"python", "sqlite", "claude", "model", "daemon"} <= {one["name"] for one in checks}
+
+
+def test_the_service_is_installed_and_removed(home: Home, tmp_path: Path) -> None:
+    """Without a service manager: the file is written, 69 says that nothing runs."""
+    program = tmp_path / "indexerd"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    env = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": f"{tmp_path}/config", "PATH": str(tmp_path)}
+    done = home.ix("service", "install", "--program", str(program), env=env)
+    assert (done.returncode, "installed: ") == (69, done.stdout[:11])
+    path = Path(done.stdout.splitlines()[0].removeprefix("installed: "))
+    assert str(program) in path.read_text()
+    assert done.stderr != "", "what is left to do is said"
+    assert home.json("service", "status", env=env, code=69)["installed"] is True
+    assert home.ix("service", "uninstall", env=env).returncode == 0
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script_that_the_shell_takes(home: Home, shell: str) -> None:
+    """It names indexerd; where the shell is installed, it parses the script."""
+    script = home.ix("completion", shell).stdout
+    assert "_INDEXERD_COMPLETE" in script
+    assert re.search(r"\bindexerd\b", script)
+    if shutil.which(shell):
+        subprocess.run([shell, "-n"], input=script, text=True, check=True)
+
+
+def test_completion_knows_the_commands(home: Home) -> None:
+    """What the script asks for at a tab."""
+    asked = {"_INDEXERD_COMPLETE": "bash_complete", "COMP_WORDS": "indexerd re", "COMP_CWORD": "1"}
+    known = ["plain,resolve", "plain,resume", "plain,resume-context", "plain,rename"]
+    assert home.ix(env=asked).stdout.split() == known
+
+
+def test_run_once_prints_a_report(tmp_path: Path) -> None:
+    """`run --once`: a row for each session tried, the sum on stderr; --json as in the contract."""
+    world = World(tmp_path)
+    world.install_pi()
+    first = world.session(turns=5)
+    world.session(turns=1)
+    assert world.run("run", "--once") == f"{first.id}\tindexed\tlocal/extractive\n"
+    assert world.stderr == "2 sessions, 1 indexed, 1 not due, 0 failed\n"
+    second = world.session(turns=5)
+    report = {"sessions": 3, "indexed": [second.id], "digested": []}
+    report |= {"skipped": 2, "failed": []}
+    assert world.run("run", "--once", "--json") == report
+
+
+# -- logs ----------------------------------------------------------------------------------------
+
+
+class Log:
+    """A log as the daemon writes and rotates it, in a state directory of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / "log.jsonl"
+        self.env = {"INDEXERD_STATE_DIR": str(directory)}
+
+    def write(self, *numbers: int, level: str = "info") -> None:
+        with self.path.open("a") as file:
+            for number in numbers:
+                line = {"ts": "2026-11-21T00:00:00.000Z", "level": level, "event": "x.y"}
+                file.write(json.dumps(line | {"n": number}) + "\n")
+
+    def rotate(self) -> None:
+        self.path.rename(self.path.with_name("log.jsonl.1"))
+
+
+def test_logs_are_shown_by_level_and_number(home: Home, tmp_path: Path) -> None:
+    """The last lines, from the level up; the lines before a rotation are not forgotten."""
+    log = Log(tmp_path)
+    assert home.ix("logs", env=log.env).stdout == ""
+    log.write(1)
+    log.write(2, level="error")
+    log.rotate()
+    log.write(3, 4)
+    with log.path.open("a") as file:
+        file.write('{"n": 5')
+    shown = home.ix("logs", "-n", "3", env=log.env).stdout.splitlines()
+    assert shown[0] == "2026-11-21T00:00:00.000Z error   x.y n=2"
+    assert [line[-3:] for line in shown] == ["n=2", "n=3", "n=4"]
+    loud = home.ix("--json", "logs", "--level", "warning", env=log.env).stdout.splitlines()
+    assert [json.loads(line)["n"] for line in loud] == [2]
+
+
+def test_logs_are_followed_over_a_rotation_until_interrupted(home: Home, tmp_path: Path) -> None:
+    """`logs -f` loses no line, not even the last before a rotation; SIGINT ends it with 130."""
+    log = Log(tmp_path)
+    log.write(0)
+    seen = tmp_path / "seen"
+
+    def numbers() -> list[int]:
+        return [json.loads(line)["n"] for line in seen.read_text().splitlines()]
+
+    with seen.open("w") as out:
+        argv = [*INDEXERD, "--json", "logs", "-f"]
+        process = subprocess.Popen(argv, env=home.world.env | log.env, stdout=out)
+        try:
+            until(lambda: numbers() == [0], "the first line")
+            log.write(1)
+            log.rotate()
+            log.write(2)
+            until(lambda: numbers() == [0, 1, 2], "the lines around a rotation")
+            log.write(3, 4)
+            until(lambda: numbers() == [0, 1, 2, 3, 4], "more lines")
+            log.path.write_text("")
+            log.write(5)
+            until(lambda: numbers()[-1] == 5, "a line after the file was emptied")
+            process.send_signal(signal.SIGINT)
+            assert process.wait(10) == 130
+        finally:
+            process.kill()
+            process.wait()

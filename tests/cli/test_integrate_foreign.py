@@ -1,0 +1,176 @@
+"""`indexerd integrate` among what is not ours or broken: not touched, and nothing is kept by it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from indexerd.cli import main
+from tests.cli.integrated import Machine
+
+
+@pytest.fixture
+def machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Machine:
+    """A fresh home."""
+    return Machine(tmp_path, capsys)
+
+
+REFUSED = {
+    "a plugin of theirs": ("opencode", "plugin", "export default 1\n", 2),
+    "broken settings": ("claude", "settings", '{"a": 1,', 78),
+    "settings that are a list": ("claude", "settings", "[]", 78),
+    "hooks that are a list": ("claude", "settings", '{"hooks": []}', 78),
+    "broken state": ("claude", "state", "oops", 78),
+    "a server of theirs": ("claude", "state", '{"mcpServers": {"indexerd": {"url": "x"}}}', 2),
+    "broken TOML": ("codex", "toml", "[x", 78),
+    "a table of theirs": ("codex", "toml", '[mcp_servers.indexerd]\ncommand = "x"\n', 2),
+    "servers in one line": ("codex", "toml", "mcp_servers = {}\n", 78),
+    "broken hooks": ("codex", "hooks", "{]", 78),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_is_not_ours_or_broken_is_not_touched(machine: Machine, what: str) -> None:
+    """An error that says which file and what to do; no file of the agent is changed by it."""
+    agent, name, text, code = REFUSED[what]
+    path: Path = getattr(machine, name)
+    path.write_text(text)
+    before = machine.tree()
+    error = machine.run(agent, code=code)["error"]
+    assert str(path) in error["message"]
+    assert error["hint"]
+    assert machine.tree() == before
+
+
+def test_an_agent_that_is_not_there(machine: Machine, tmp_path: Path) -> None:
+    """Nothing is made for it; taking it out is no error."""
+    env = {"HOME": str(tmp_path / "empty")}
+    (tmp_path / "empty").mkdir()
+    for agent in ("pi", "claude", "codex", "opencode"):
+        error = machine.run(agent, code=3, env=env)["error"]
+        assert error["code"] == "not_found"
+        assert agent in error["message"]
+        assert set(machine.did(agent, "--remove", env=env).values()) <= {"absent"}
+    assert list((tmp_path / "empty").iterdir()) == []
+
+
+def test_an_edited_file_of_ours(machine: Machine) -> None:
+    """What somebody wrote into a file of ours is not overwritten, but by force."""
+    machine.did("opencode")
+    machine.plugin.write_text(machine.plugin.read_text() + "// mine\n")
+    for words in (("opencode",), ("opencode", "--remove")):
+        assert "--force" in machine.run(*words, code=2)["error"]["hint"]
+    assert sorted(machine.did("opencode", "--force").values()) == ["unchanged", "updated"]
+    assert "// mine" not in machine.plugin.read_text()
+
+
+PLACES = {
+    "pi": ".pi/agent/skills/indexerd/SKILL.md",
+    "claude": ".claude/skills/indexerd/SKILL.md",
+    "codex": ".codex/skills/indexerd/SKILL.md",
+    "opencode": ".config/opencode/skills/indexerd/SKILL.md",
+}
+OWN_PLACES = [
+    *PLACES.items(),
+    ("pi", ".pi/agent/extensions/indexerd/index.ts"),
+    ("opencode", ".config/opencode/plugins/indexerd.js"),
+]
+
+
+def untouched(path: Path) -> tuple[int, ...]:
+    """What a write, a copy or a rename would change; reading a file may change its atime."""
+    now = path.lstat()
+    return now.st_ino, now.st_mode, now.st_size, now.st_mtime_ns, now.st_ctime_ns
+
+
+@pytest.mark.parametrize(("agent", "place"), OWN_PLACES)
+@pytest.mark.parametrize("what", ["file", "directory"])
+def test_what_is_not_ours_keeps_nothing_from_being_removed(
+    machine: Machine, agent: str, place: str, what: str
+) -> None:
+    """The user's own file in the place of ours stays, and its line says so; the rest goes."""
+    before = machine.tree()
+    for force in ((), ("--force",)):
+        machine.did(agent)
+        path = machine.home / place
+        path.unlink()
+        if what == "file":
+            path.write_text("---\nname: indexerd\ndescription: mine\n---\nMine.\n")
+        else:
+            path.mkdir()
+        mine = untouched(path)
+        done = machine.did(agent, "--remove", *force)
+        assert done.pop(place) == "kept: not ours"
+        assert set(done.values()) == {"removed"}
+        assert untouched(path) == mine
+        left = machine.tree()
+        assert {name: left.get(name) for name in before} == before
+        assert {*left} - {*before} <= {place, *map(str, Path(place).parents)}
+        if what == "file":
+            path.unlink()
+        else:
+            path.rmdir()
+
+
+def test_a_line_says_what_was_left_alone(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """For people, too: a line like the others."""
+    skill = machine.home / PLACES["claude"]
+    skill.parent.mkdir(parents=True)
+    skill.write_text("mine")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(machine.home))
+        patch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+        assert main.run(["integrate", "claude", "--remove"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert f"kept: not ours  {skill}" in lines
+    assert f"absent          {machine.settings}" in lines
+
+
+@pytest.mark.parametrize("agent", PLACES)
+@pytest.mark.parametrize("force", [False, True])
+def test_a_skill_of_the_users_is_never_written_over(
+    machine: Machine, agent: str, force: bool
+) -> None:
+    """The rest is installed all the same, and taken out again; they hear that it was left alone."""
+    skill = machine.home / PLACES[agent]
+    skill.parent.mkdir(parents=True)
+    skill.write_text("---\nname: indexerd\ndescription: mine\n---\nMine.\n")
+    before = machine.tree()
+    done = machine.run(agent, *(["--force"] if force else []))
+    did = {one["path"]: one["did"] for one in done["changes"]}
+    assert did.pop(str(skill)) == "kept: not ours"
+    assert set(did.values()) <= {"created", "updated"}
+    assert did
+    assert any(str(skill) in note for note in done["notes"])
+    assert machine.tree()[PLACES[agent]] == before[PLACES[agent]]
+    machine.did(agent, "--remove")
+    assert machine.tree() == before
+
+
+@pytest.mark.parametrize("agent", PLACES)
+def test_files_of_ours_with_other_line_ends_go(machine: Machine, agent: str) -> None:
+    """What git's autocrlf or an editor made of our skill is still ours."""
+    before = machine.tree()
+    machine.did(agent)
+    skill = machine.home / PLACES[agent]
+    skill.write_bytes(b"\xef\xbb\xbf" + skill.read_bytes().replace(b"\n", b"\r\n"))
+    assert set(machine.did(agent, "--remove").values()) == {"removed"}
+    assert machine.tree() == before
+
+
+@pytest.mark.parametrize("agent", PLACES)
+def test_a_link_to_nowhere_is_refused(machine: Machine, agent: str) -> None:
+    """By name, before anything is written; `--remove` has nothing to do there."""
+    link = machine.home / PLACES[agent].removesuffix("/indexerd/SKILL.md")
+    link.symlink_to(machine.home / "gone/skills")
+    before = {*machine.home.rglob("*")}
+    settings = machine.settings.read_text()
+    error = machine.run(agent, code=2)["error"]
+    assert str(link) in error["message"]
+    assert "nothing was changed" in error["hint"]
+    assert set(machine.did(agent, "--remove").values()) == {"absent"}
+    assert {*machine.home.rglob("*")} == before
+    assert machine.settings.read_text() == settings

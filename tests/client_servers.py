@@ -1,0 +1,93 @@
+"""Servers for the blocking client: scripted ones, and real ones in processes of their own."""
+
+import contextlib
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SECONDS = 20.0  # after which a test gives up; nothing here takes a tenth of it
+
+
+@contextlib.contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    """Hold a process."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+SERVER = """
+import asyncio, os, resource, sys, time
+from pathlib import Path
+from indexerd.surfaces.unix import UnixServer
+
+path, umask, files = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+if files:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+os.umask(umask)
+
+modes = []
+
+def look(event, args):
+    if event == "os.chmod" and str(args[0]) == str(path):
+        modes.append(path.lstat().st_mode & 0o7777)
+
+sys.addaudithook(look)
+
+async def main():
+    def handle(request, peer):
+        if request.method == "stats":
+            cpu, clock = time.process_time(), time.monotonic()
+            return {"rejected": server.rejected, "cpu": cpu, "clock": clock}
+        if request.method == "modes":
+            return modes
+        return request.params
+    server = UnixServer(path, handle, lambda why: None)
+    await server.start()
+    print("ready", flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+class Process:
+    """A running server."""
+
+    def __init__(self, path: Path, made: "subprocess.Popen[str]") -> None:
+        self.path = path
+        self.pid = made.pid
+        self._made = made
+
+    def kill(self) -> None:
+        """End it with no time to clean up."""
+        self._made.kill()
+        self._made.wait(SECONDS)
+
+    def resident(self) -> int:
+        """Bytes in memory."""
+        pages = Path(f"/proc/{self.pid}/statm").read_text().split()[1]
+        return int(pages) * resource.getpagesize()
+
+
+@contextlib.contextmanager
+def process(
+    directory: Path, *, path: Path | None = None, umask: int = 0o022, files: int = 0
+) -> Iterator[Process]:
+    """Start a server in a process; it says so once it answers (V5)."""
+    path = path or directory / "d" / "s.sock"
+    command = [sys.executable, "-c", SERVER, os.fspath(path), str(umask), str(files)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as made:
+        try:
+            assert made.stdout is not None
+            assert made.stdout.readline() == "ready\n"
+            yield Process(path, made)
+        finally:
+            made.kill()

@@ -1,0 +1,20 @@
+"""A model during whose call the task that asked is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+
+from indexerd.events import Prompt
+from indexerd.llm.base import Reply
+from indexerd.llm.scripted import Scripted
+
+
+class Ending(Scripted):
+    """A model during whose call the task is cancelled."""
+
+    async def generate(self, prompt: Prompt, *, timeout: float) -> Reply:
+        """Answer, if it comes to that."""
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        return await super().generate(prompt, timeout=timeout)
