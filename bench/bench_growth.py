@@ -33,6 +33,7 @@ from indexerd.errors import AmbiguousError, NotFoundError
 COUNTS, FEW = (100, 1_000, 10_000, 30_000), (10, 30, 200)
 ASKED = 100  # questions of a kind
 APPENDS = 20
+REST = 2.0  # seconds after which what a start leaves behind is done
 LOOKUPS = ("resolve", "get", "append to event")
 ABOVE = 0.1  # of what is the program's own: less than that above it is noise
 MEMORY = "memory, after a restart"
@@ -101,6 +102,7 @@ def costs(bench: Bench, count: int) -> dict[tuple[str, str], float]:
             bench.check(f"{count} sessions are known, not {told}", ok=told == count)
             held = daemon.ask("get", {"ref": late.id})["session"]["messageCount"]
             bench.check("what was appended meanwhile is known", ok=held == 2 + late.entries)
+            time.sleep(REST)
             found |= first_asked(daemon, made[0])
             found |= lookups(bench, daemon, made)
             found["memory, when all was asked", "MB"] = daemon.memory()

@@ -93,6 +93,24 @@ def end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
+def store(results: dict[str, Any], *, whole: bool) -> None:
+    """Keep the figures, and make the document of them; what did not run, or broke, stays as it was.
+
+    Of a `whole` run nothing is kept of scripts that are no more.
+    """
+    held = json.loads(RESULTS.read_text())["benches"] if RESULTS.exists() else []
+    kept = {one["name"]: one for one in held}
+    found = {one["name"]: one for one in results["benches"]}
+    good = {name: one for name, one in found.items() if one["figures"] and not one.get("broken")}
+    for name in found.keys() - good.keys():
+        print(f"{name}: its figures stay as they were", file=sys.stderr)
+    names = found if whole else kept | found
+    told = [one for name in sorted(names) if (one := good.get(name) or kept.get(name))]
+    results = results | {"benches": told}
+    RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+    DOCUMENT.write_text(document(results, DOCUMENT.read_text()))
+
+
 def main() -> int:
     """Run them, print the table, and store it where that is wished."""
     options = argparse.ArgumentParser(description="all benchmarks, as one table")
@@ -111,13 +129,7 @@ def main() -> int:
     results = {"machine": machine(), "benches": found}
     print("\n" + table(results))
     if asked.write and not asked.smoke:
-        kept = json.loads(RESULTS.read_text())["benches"] if asked.only and RESULTS.exists() else []
-        new = {one["name"] for one in found}
-        results["benches"] = sorted(
-            [one for one in kept if one["name"] not in new] + found, key=lambda one: one["name"]
-        )
-        RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
-        DOCUMENT.write_text(document(results, DOCUMENT.read_text()))
+        store(results, whole=not asked.only)
     broken = [f"{one['name']}: {what}" for one in found for what in one.get("broken", ())]
     for one in broken:
         print(f"BROKEN {one}", file=sys.stderr)

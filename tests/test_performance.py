@@ -92,3 +92,30 @@ def test_only_what_is_wrong_breaks_a_benchmark(measure: ModuleType, tmp_path: Pa
     wrong.check("the answer is right", ok=False)
     assert wrong.end() == 1
     assert json.loads(into.read_text())["broken"] == ["the answer is right"]
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_what_did_not_run_keeps_its_figures(
+    report: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, whole: bool
+) -> None:
+    """Issue 9: a script that broke, or had nothing to compare with, takes no figure away."""
+    assert report is not None
+    run = loaded("run")
+
+    def bench(name: str, value: float, **more: Any) -> dict[str, Any]:
+        figure = {"name": "a cost", "value": value, "unit": "ms"}
+        return {"name": name, "title": name, "figures": [figure], "broken": [], "seconds": 1} | more
+
+    machine = json.loads((BENCH / "results.json").read_text())["machine"]
+    places = {"RESULTS": tmp_path / "results.json", "DOCUMENT": tmp_path / "doc.md"}
+    for name, place in places.items():
+        monkeypatch.setattr(run, name, place)
+    places["DOCUMENT"].write_text((ROOT / "docs/PERFORMANCE.md").read_text())
+    names = ("bad", "left", "none", "well")
+    old = {"machine": machine, "benches": [bench(name, 1) for name in names]}
+    places["RESULTS"].write_text(json.dumps(old))
+    new = [bench("bad", 2, broken=["odd"]), bench("none", 2, figures=[]), bench("well", 2)]
+    run.store({"machine": machine, "benches": new}, whole=whole)
+    stored = json.loads(places["RESULTS"].read_text())["benches"]
+    values = {one["name"]: one["figures"][0]["value"] for one in stored}
+    assert values == {"bad": 1, "none": 1, "well": 2} | ({} if whole else {"left": 1})

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from indexerd.core.names import Names, Scope, known
+from indexerd.core.names import Names, Scope
 from indexerd.errors import (
     AccessError,
     IndexerdError,
@@ -24,6 +24,7 @@ from indexerd.errors import (
 from indexerd.io.catalog import Catalog, Page
 from indexerd.paths import meta_name, user_name
 from indexerd.service.family import Kindred
+from indexerd.service.name_index import NameIndex
 
 if TYPE_CHECKING:
     from indexerd.meta import UserFile
@@ -48,17 +49,12 @@ class Answers:
         self._catalog = catalog
         self._hidden = hidden
         self._clock = clock
-        self._names: Names | None = None
-        self._renamed = catalog.renamed
+        self.index = NameIndex(catalog, self._hides)
 
     @property
     def names(self) -> Names:
         """Every session's names, in memory; built when first asked for."""
-        if self._names is None or self._renamed != self._catalog.renamed:
-            self._renamed = self._catalog.renamed
-            known = self._catalog.known()
-            self._names = Names.load(one for one in known if not self._hides(one.session_id))
-        return self._names
+        return self.index.now()
 
     def _hides(self, session_id: str) -> bool:
         row = self._catalog.get(session_id) if self._hidden else None
@@ -69,12 +65,14 @@ class Answers:
 
     def row_changed(self, session_id: str, row: dict[str, Any] | None) -> None:
         """Keep the names in step with the catalog."""
-        if self._names is None:
-            return
-        if row is None:
-            self._names.forget(session_id)
-        else:
-            self._names.put(known(row, _aliases(row)))
+        self.index.changed(session_id, row)
+
+    def needs_names(self, ref: object) -> bool:
+        """Whether names have to be put together to say what a reference means."""
+        if self.index.ready or not isinstance(ref, str):
+            return False
+        row = self._catalog.get(ref)
+        return row is None or self._is_hidden(row)
 
     def certain(self, ref: str, *, cwd: str | None = None) -> dict[str, Any]:
         """The row of what is about to be changed, or used up: never that of a name nearly given.
@@ -221,11 +219,6 @@ class Answers:
             return found
         own = Place(Path(directory), row["sessionId"])
         return found | stored(own, ancestors(row, self.by_id, meta_dir))
-
-
-def _aliases(row: dict[str, Any]) -> tuple[str, ...]:
-    """Names a session answers to besides the one shown."""
-    return tuple(name for name in (row.get("metaName"),) if name)
 
 
 class Place(NamedTuple):

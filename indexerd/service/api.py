@@ -19,6 +19,7 @@ from indexerd.errors import IndexerdError, NotFoundError, UsageError
 from indexerd.service.answers import Answers, flag, word
 from indexerd.service.indexing import Done
 from indexerd.service.looks import Looks
+from indexerd.service.names_soon import NamesSoon
 from indexerd.service.news import ALIASES
 from indexerd.service.pipeline import Pipeline
 from indexerd.service.plan import plan
@@ -68,6 +69,7 @@ class Api:
         self._told = status
         self._pipeline = pipeline
         self._answers = answers
+        self._names = NamesSoon(answers)
         self._treasury = treasury
         self._sidecars = sidecars
         self._clock = clock
@@ -96,18 +98,23 @@ class Api:
         method = self._methods.get(request.method)
         if method is None:
             return wire.unknown_method(request)
-        if self._pipeline.scanned.is_set() or request.method in _AT_ONCE:
+        if request.method in _AT_ONCE:
             return method(request.params, peer)
-        return self._soon(method, request.params, peer)
+        named = self._names.wanted(request.method, request.params)
+        if self._pipeline.scanned.is_set() and not named:
+            return method(request.params, peer)
+        return self._soon(method, request, peer)
 
-    async def _soon(self, method: Method, params: dict[str, Any], peer: Peer) -> Any:
-        """Wait a little for the first scan, then answer with what is known."""
+    async def _soon(self, method: Method, request: wire.Request, peer: Peer) -> Any:
+        """Wait a little for the first scan, and for names, then answer with what is known."""
         try:
             async with asyncio.timeout(FIRST_SCAN_PATIENCE):
                 await self._pipeline.scanned.wait()
         except TimeoutError:
             pass
-        found = method(params, peer)
+        if self._names.wanted(request.method, request.params):
+            await self._names.come()
+        found = method(request.params, peer)
         return await found if isinstance(found, Awaitable) else found
 
     def _certainly(self, method: Method, params: dict[str, Any], peer: Peer) -> Any:

@@ -15,7 +15,7 @@ from indexerd.io.catalog import Catalog
 from indexerd.io.ledger import Ledger
 from indexerd.io.logs import Event
 from indexerd.io.stores import stores
-from indexerd.service import taking
+from indexerd.service import files
 from indexerd.service.library import Library
 from indexerd.service.news import News
 from indexerd.settings import Settings
@@ -69,14 +69,14 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 def cursed(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Files at which the program stumbles, as over a bug in an adapter; their readings."""
     found: set[str] = set()
-    take_in = taking.take_in
+    take_in = files.take_in
 
     def stumbling(agent: str, state: SessionState, pieces: Any) -> None:
         if state.file in found:
             raise ValueError(f"unexpected {CANARY}")
         take_in(agent, state, pieces)
 
-    monkeypatch.setattr(taking, "take_in", stumbling)
+    monkeypatch.setattr(files, "take_in", stumbling)
     return found
 
 
