@@ -142,7 +142,8 @@ def waiting(bench: Bench, home: Home, count: int) -> None:
             if looked > began + PATIENCE:
                 break
         told = client.call("status")
-        bench.check("all came to be known", ok=told["sessions"] == count + 100)
+        there = told["sessions"] == count + 100 and not told["textPending"]
+        bench.check("all came to be known, and its text", ok=there)
     name = f"while {count} sessions ({made.bytes / 1e6:.0f} MB) are read"
     floor = {"limit": "idle"}
     for word, held in (("hello", hello), ("resolve", resolve)):

@@ -33,6 +33,7 @@ TOLD = "nothing described, no digests"
 PARTS = {"pi": ".pi/agent", "claude": ".claude", "codex": ".codex"}
 CORPUS_BYTES = 124_000_000
 CORPUS_FILES = 3_000
+SECRET = "ghp_" + "a1B2c3D4e5F6" * 3
 
 
 def main() -> int:
@@ -132,8 +133,10 @@ def first(bench: Bench, home: Home, files: int) -> None:
     ]
     paths = [Path(path) for one in made for path in one.files]
     size = sum(one.bytes for one in made)
+    hide(paths[-1])
     words = planted(paths)
     bench.check("there are words to look for", ok=len(words) > 2)
+    done = [path for path in paths if PARTS["pi"] in str(path)][:20]
     taken, peak, bare, plain = [], [], [], []
     for _ in range(1 if bench.smoke else 2):
         home.forget()
@@ -146,6 +149,13 @@ def first(bench: Bench, home: Home, files: int) -> None:
             peak.append(daemon.memory("VmHWM"))
             known = daemon.ask("status")["sessions"]
             bench.check(f"{len(paths)} sessions are known, not {known}", ok=known == len(paths))
+            bench.check(
+                "no secret is found", ok=not daemon.ask("search", {"query": SECRET})["hits"]
+            )
+            for path in done:
+                row = daemon.ask("get", {"ref": path.stem.rpartition("_")[2]})["session"]
+                told = {one.removeprefix(row["cwd"] + "/") for one in row["filesModified"]}
+                bench.check(f"what was changed in {path.name}", ok=changed(path, told))
             for word, path in words:
                 hits = daemon.ask("search", {"query": word, "limit": 50})["hits"]
                 found = {one["sessionId"] for one in hits}
@@ -192,6 +202,24 @@ def planted(paths: list[Path]) -> list[tuple[str, Path]]:
                 found.append((new, path))
                 break
     return found
+
+
+def hide(path: Path) -> None:
+    """Have a user say a secret: what is searchable must be without it."""
+    data = path.read_bytes()
+    word = max(re.findall(r"\b[a-z]{3,14}\b", asked(data)[0]), key=len)
+    path.write_bytes(re.sub(rb"\b%s\b" % word.encode(), SECRET.encode(), data))
+
+
+def changed(path: Path, told: set[str]) -> bool:
+    """Whether files are told of as changed in a session of pi, and none that were not."""
+    wrote = {
+        part["arguments"].get("path")
+        for one in path.read_bytes().splitlines()
+        for part in msgspec.json.decode(one).get("message", {}).get("content", ())
+        if isinstance(part, dict) and part.get("name") in ("edit", "write")
+    }
+    return told <= wrote and bool(told) == bool(wrote)
 
 
 def asked(data: bytes) -> list[str]:

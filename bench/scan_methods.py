@@ -202,15 +202,31 @@ def _claude(path: str) -> Truth:
     return found
 
 
+_CODEX_ROWS = (
+    "message",
+    "function_call",
+    "function_call_output",
+    "custom_tool_call",
+    "custom_tool_call_output",
+)
+
+
 def _codex(path: str) -> Truth:
-    """Rows name no parents: each stands below the one before, whichever lines are rows."""
+    """Rows name no parents: each stands below the one before.
+
+    Which lines are rows is our own rule, but all that was said, called and given back are some.
+    """
     state = state_of("codex", path)
     names = [state.id(row) for row in range(len(state))]
     parents = dict(zip(names, [None, *names[:-1]], strict=True))
     found = Truth(parents, names[-1], 0, 0)
+    left = iter(names)
     for line in _lines(path):
         held = json.loads(line)
         payload = held["payload"]
+        row = payload.get("id") if payload.get("type") in _CODEX_ROWS else None
+        if row is not None and row not in left:  # in this order
+            found.parents[row] = "a row that the state lacks"
         if payload.get("type") == "item_completed" and payload["item"]["type"] == "UserMessage":
             found.users += 1
             found.said += _said(payload["item"]["content"])
