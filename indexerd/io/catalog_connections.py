@@ -4,6 +4,9 @@ In: the file's path. Out: a way to ask, from any thread, and transactions for th
 writes. What SQLite complains of becomes an error of ours; a file that turns out to be damaged is
 noted, for the next one who opens it. A process that only reads gets an empty catalog where there
 is no usable one.
+
+A connection is never closed while another thread asks it something: Python's sqlite3 then reads
+what is no more, and the process ends (seen with 3.11). What is asked as all is closed is cut short.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from time import monotonic
 from typing import Self, TypeVar
 
 from indexerd.errors import StateError
@@ -32,6 +36,8 @@ from indexerd.io.wal import emptied
 
 _T = TypeVar("_T")
 
+_CUT_SECONDS, _CUT_AGAIN = 2.0, 0.01  # for what is under way to end, and between two words to it
+
 
 class Connections:
     """`rebuilt`: it was empty when opened, and has to be filled. `problem`: why it stays so."""
@@ -45,7 +51,8 @@ class Connections:
         self._depth = 0
         self._failed: sqlite3.Error | None = None  # in the batch under way, which is lost then
         self._mine = threading.local()
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
+        self._asking = 0  # threads that ask, and so use a reader
         self._readers: list[sqlite3.Connection] | None = []
 
     @classmethod
@@ -59,18 +66,35 @@ class Connections:
         return cls(path, writer, rebuilt=rebuilt)
 
     def close(self) -> None:
-        """Let go of the file, in every thread."""
+        """Let go of the file, in every thread: whoever asks is cut short, and waited for."""
         with self._lock:
             readers, self._readers = self._readers or [], None
-        for db in readers:
-            db.close()
+            until = monotonic() + _CUT_SECONDS
+            while self._asking and monotonic() < until:
+                for db in readers:
+                    db.interrupt()
+                self._lock.wait(_CUT_AGAIN)
+            for db in () if self._asking else readers:  # one that does not end keeps its file
+                db.close()
         if self._writer is not None:
             self._writer.close()
 
     def _ask(self, ask: Callable[[sqlite3.Connection], _T]) -> _T:
+        with self._lock:
+            self._asking += 1
+        try:
+            return self._answer(ask)
+        finally:
+            with self._lock:
+                self._asking -= 1
+                self._lock.notify_all()
+
+    def _answer(self, ask: Callable[[sqlite3.Connection], _T]) -> _T:
         try:
             return ask(self._reader())
         except sqlite3.Error as error:
+            if self._readers is None:
+                raise StateError("the catalog is closed") from error
             useless = is_unusable(error) or is_absent(error)
             if self._writer is not None or not useless:
                 raise self._ours(error) from error

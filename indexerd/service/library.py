@@ -114,6 +114,7 @@ class Library:
         if self.catalog.rebuilt:
             ids = {card.session_id for card in cards} | set(self.shelf.ids())
             self._show(ids)
+        self.catalog.renamed += 1  # rows were stored, and nobody was told
         self.texts.resume(self._newest_cards())
         self.changed += 1
         return [Update(card.session_id, card, self.shelf.brief(card.session_id)) for card in cards]
@@ -282,6 +283,8 @@ class Library:
         related = self._show(others - changes.keys())  # their parent is known now, or another
         if rows is not None and related is not None:
             self._bad = None
+            if owed:  # of one that was purged words are to be scoured now
+                self.texts.unsettle()
         told = changes if rows is None else dict.fromkeys(owed) | changes
         rows = rows or {}
         return [

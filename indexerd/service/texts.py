@@ -111,6 +111,10 @@ class Texts:
         self._unread |= self._missed
         self._missed.clear()
 
+    def unsettle(self) -> None:
+        """The catalog may owe a scouring: it is to be asked again."""
+        self._settled = False
+
     def resume(self, cards: Iterable[Card]) -> None:
         """After a start: whatever was not all read when the last process ended.
 

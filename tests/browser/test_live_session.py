@@ -202,8 +202,11 @@ def test_what_is_sent_is_asked_for_once_more(home: Served, tabs: Tabs) -> None:
     for _ in range(3):
         page.evaluate("void indexerd.panel.ran()")
     assert len(asked) == 1
-    with page.expect_request("**/sent"):
+    with page.expect_request("**/sent") as second:
         answers[0].continue_()
+    answer = second.value.response()
+    assert answer is not None
+    answer.finished()
     expect(page.locator("#sent")).to_contain_text("local/extractive")
     text = page.get_by_role("region", name="User text")
     text.evaluate("(one) => { window.kept = one; one.focus(); }")
