@@ -44,7 +44,7 @@ def main() -> int:
             peak = daemon.memory("VmHWM")
         with home.daemon(**QUIET) as daemon:
             daemon.settled(count)
-            resting(bench, home, daemon, 2 if bench.smoke else 20)
+            resting(bench, home, daemon, 2 if bench.smoke else 12)
             held = daemon.memory()
         lean = imports()
         told = {"limit": "imports alone", "floor": lean, "ratio": held / lean, "target": Target(50)}

@@ -280,7 +280,7 @@ def report(bench: Bench, found: dict[str, list[float]], sizes: dict[str, tuple[i
 
 def main() -> int:
     bench = Bench("list", "The first page of a list, 10,000 sessions")
-    bench.options.add_argument("--rounds", type=int, default=5)
+    bench.options.add_argument("--rounds", type=int, default=3)
     bench.options.add_argument("--sessions", type=int, default=10_000)
     bench.options.add_argument("--seed", type=int, default=1)
     bench.options.add_argument("--serve", nargs=3, help=argparse.SUPPRESS)

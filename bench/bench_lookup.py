@@ -202,8 +202,8 @@ def search_part(
         "two words": [f"{r.choice(NOUNS)} {r.choice(maker.rare[:400])}" for _ in range(queries)],
         "common words": r.choices([*COMMON[:12], *NOUNS[:30], "the token", "in the"], k=queries),
         "phrase": [f'"{r.choice(COMMON)} {r.choice(NOUNS)}"' for _ in range(200)],
-        "beginning of a word": [word[:5] for word in rare],
-        "nothing has it": [f"{word}qqq" for word in rare[:100]],
+        "beginning of a word": [word[:5] for word in rare[:200]],
+        "nothing has it": [f"{word}qqq" for word in rare[:50]],
     }
     for kind, some in asked.items():
         promise = 15 if kind in PROMISED else None

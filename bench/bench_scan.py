@@ -54,7 +54,7 @@ def main() -> int:
         if bench.asked.real:
             made.append(found("real", "pi", sorted(bench.asked.real.rglob("*.jsonl"))))
         for one in made:
-            measured(bench, one, rounds=1 if bench.smoke else 4)
+            measured(bench, one, rounds=1 if bench.smoke else 3)
         for one in made if not bench.smoke else made[:2]:
             checked(bench, one)
         if not bench.smoke:

@@ -38,7 +38,7 @@ SECRET = "ghp_" + "a1B2c3D4e5F6" * 3
 
 def main() -> int:
     bench = Bench("start", "Start: again with nothing changed, and for the first time")
-    bench.options.add_argument("--rounds", type=int, default=5)
+    bench.options.add_argument("--rounds", type=int, default=3)
     count = 200 if bench.smoke else 10_000
     with Home() as home:
         again(bench, home, home.small(count))

@@ -1,6 +1,6 @@
 """The session's page in Chromium, exported and live, against pages that do nothing.
 
-    python bench/bench_view.py [--smoke] [--rounds 5] [--file SESSION.jsonl] [--entries 20000]
+    python bench/bench_view.py [--smoke] [--rounds 3] [--file SESSION.jsonl] [--entries 20000]
 
 The real pi session of 2.4 MB that is kept beside the checkout (or one made like it) is exported,
 and served by the real daemon and `indexerd web`. Each page is loaded in a fresh context; figures
@@ -364,7 +364,7 @@ def home() -> Iterator[World]:
 
 def main() -> int:
     bench = Bench("view", "The session's page in Chromium")
-    bench.options.add_argument("--rounds", type=int, default=5)
+    bench.options.add_argument("--rounds", type=int, default=3)
     bench.options.add_argument("--file", type=Path, default=REAL)
     bench.options.add_argument("--entries", type=int, default=20_000)
     asked = bench.asked

@@ -322,6 +322,11 @@ def _small(top: Path, number: int) -> Small:
     return Small(session_id, path, name, word, f"{number:06d}c")
 
 
+def project(of: Small) -> str:
+    """The directory that a small session was begun in."""
+    return of.path.parent.name.strip("-").replace("w-", "/w/", 1)
+
+
 def _letters(of: str) -> str:
     """Ten letters that no two have in common but by chance."""
     return "".join(chr(97 + one % 26) for one in blake2b(of.encode(), digest_size=10).digest())

@@ -38,6 +38,7 @@ _CAUGHT_UP = (
     "of a file 20 us load its card and its place in the file, 5 see that its words are read; the"
     " rest compares these with its stat"
 )
+_READY = "it is as long without any session, see beside it: modules, and opening what is stored"
 _LETTERS = "candidates are found by three letters and by sound, and all of them scored"
 
 WHY: tuple[tuple[str, str, str], ...] = (
@@ -65,11 +66,11 @@ WHY: tuple[tuple[str, str, str], ...] = (
     ("scan", "pi big", _SKIM),
     ("scan", "pi small", _SMALL),
     ("socket", "", _NOISE),
-    ("start", "restart, 10000 sessions: exec to READY", "imports, but for a tenth"),
+    ("start", "restart, 10000 sessions: exec to READY", _READY),
     ("start", "restart, 10000 sessions: over", _CAUGHT_UP),
     ("start", "first start", _MEMORY + "; and a batch of texts"),
     ("transcript", "", "0.95 to 1.3 from run to run; nothing in it grows with the session"),
-    ("view", "a session of 2.4 MB", "an empty page takes half of it: there is no graphics card"),
+    ("view", "a session of", "an empty page takes half of it: there is no graphics card"),
     ("write", "", _NOISE),
 )
 
