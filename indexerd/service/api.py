@@ -100,8 +100,8 @@ class Api:
             return wire.unknown_method(request)
         if request.method in _AT_ONCE:
             return method(request.params, peer)
-        named = self._names.wanted(request.method, request.params)
-        if self._pipeline.scanned.is_set() and not named:
+        wanted = self._names.wanted
+        if self._pipeline.scanned.is_set() and not wanted(request.method, request.params):
             return method(request.params, peer)
         return self._soon(method, request, peer)
 

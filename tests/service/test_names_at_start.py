@@ -4,27 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from indexerd.io.catalog import Catalog
-from indexerd.io.ledger import Ledger
-from indexerd.io.stores import Store
 from indexerd.service.answers import Answers
-from indexerd.service.library import Library
 from tests.e2e.world import Session
-
-
-def library_of(root: Path) -> Library:
-    """A library of one pi store."""
-    store = Store("pi", str(root / "sessions"), str(root / "meta"))
-    return Library(
-        Ledger(root / "ledger.sqlite"),
-        Catalog.open(root / "catalog.sqlite"),
-        stores=lambda: [store],
-        exclude=list,
-        report=lambda *_: None,
-        defect=lambda path, bug: pytest.fail(f"{path}: {bug!r}"),
-    )
+from tests.service.one_store import library_of
 
 
 def test_names_asked_for_while_the_catalog_is_made_anew_are_not_few_for_ever(

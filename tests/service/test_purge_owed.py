@@ -9,26 +9,16 @@ import pytest
 
 from indexerd.errors import WriteError
 from indexerd.io.catalog import Catalog
-from indexerd.io.ledger import Ledger
-from indexerd.io.stores import Store
-from indexerd.service.library import Library
 from tests.e2e.world import Session
+from tests.service.one_store import library_of
 
 
 def test_what_is_dropped_late_is_scoured_without_another_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """V12: the disk was full as it was purged; what reads texts had settled long before."""
-    store = Store("pi", str(tmp_path / "sessions"), str(tmp_path / "meta"))
-    catalog = Catalog.open(tmp_path / "catalog.sqlite")
-    library = Library(
-        Ledger(tmp_path / "ledger.sqlite"),
-        catalog,
-        stores=lambda: [store],
-        exclude=list,
-        report=lambda *_: None,
-        defect=lambda path, bug: pytest.fail(f"{path}: {bug!r}"),
-    )
+    library = library_of(tmp_path)
+    catalog = library.catalog
 
     def settle() -> None:
         while library.texts.due:

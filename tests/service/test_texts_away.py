@@ -7,27 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from indexerd.io.catalog import Catalog
-from indexerd.io.ledger import Ledger
-from indexerd.io.stores import Store
 from indexerd.service import background
-from indexerd.service.library import Library
 from tests.e2e.world import Session
 from tests.service.flow_bench import Flow, until
+from tests.service.one_store import library_of
 
 
 def test_a_file_that_is_back_as_it_was_is_read_at_the_next_scan(tmp_path: Path) -> None:
     """S1.13, W2: nothing tells of it but its words, which are searchable all the same."""
-    store = Store("pi", str(tmp_path / "sessions"), str(tmp_path / "meta"))
-    catalog = Catalog.open(tmp_path / "catalog.sqlite")
-    library = Library(
-        Ledger(tmp_path / "ledger.sqlite"),
-        catalog,
-        stores=lambda: [store],
-        exclude=list,
-        report=lambda *_: None,
-        defect=lambda path, bug: pytest.fail(f"{path}: {bug!r}"),
-    )
+    library = library_of(tmp_path)
+    catalog = library.catalog
     library.load()
     session = Session(tmp_path / "sessions/--w--")
     session.turn("zebrafish one")

@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from indexerd.io.catalog import Catalog
-from indexerd.io.ledger import Ledger
-from indexerd.io.stores import Store
 from indexerd.service.library import Library
 from tests.e2e.world import Session
+from tests.service.one_store import library_of
 
 
 def settle(library: Library, *, look: bool) -> None:
@@ -28,16 +26,8 @@ def test_another_file_at_its_path_neither_lends_nor_hides_words(
     tmp_path: Path, turns: int, moved: bool
 ) -> None:
     """S1.13, F14: its lines are as long as our own, or it ends before them."""
-    store = Store("pi", str(tmp_path / "sessions"), str(tmp_path / "meta"))
-    catalog = Catalog.open(tmp_path / "catalog.sqlite")
-    library = Library(
-        Ledger(tmp_path / "ledger.sqlite"),
-        catalog,
-        stores=lambda: [store],
-        exclude=list,
-        report=lambda *_: None,
-        defect=lambda path, bug: pytest.fail(f"{path}: {bug!r}"),
-    )
+    library = library_of(tmp_path)
+    catalog = library.catalog
     library.load()
     session, other = Session(tmp_path / "sessions/--w--"), Session(tmp_path / "other")
     session.turn("zebrafish one")
