@@ -11,9 +11,10 @@ slow: a target that is missed is marked in the table, and no more. `--smoke` tak
 and shows that it runs; its figures mean nothing. `--json` writes the figures to a file, from which
 `bench/run.py` makes the one table, and `docs/PERFORMANCE.md`.
 
-A figure has a limit wherever there is one, measured in the same run: what the machine can do at
-best, or what a peer does. Methods take turns, round by round, and the ratio is taken inside each
+A figure has a limit, measured in the same run: what the machine can do at best, what the plain way
+costs, or what a peer does. Methods take turns, round by round, and the ratio is taken inside each
 round, so that what else the machine does falls on all alike; what is told is the median of rounds.
+What can have none says so (`alone`): an exponent, or what a peer does, which others are held to.
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ class Figure:
     ratio: float | None = None  # value / floor, as the median of the rounds' own ratios
     target: Target | None = None
     note: str = ""
+    alone: str = ""  # why it stands beside nothing, in a few words
 
 
 class Bench:
@@ -101,7 +103,13 @@ class Bench:
         return bool(self.asked.smoke)
 
     def add(self, name: str, value: float, unit: str, **more: Any) -> Figure:
-        """Note a figure; it is printed at once."""
+        """Note a figure; it is printed at once.
+
+        One of a limit is `limit` and `floor`, and where rounds have their own, `ratio`. ValueError
+        where it stands beside nothing and does not say why: `alone`.
+        """
+        if more.get("floor") and more.get("ratio") is None:
+            more["ratio"] = value / more["floor"]
         figure = Figure(name, value, unit, **more)
         self.figures.append(figure)
         print(line(figure), flush=True)

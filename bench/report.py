@@ -17,6 +17,7 @@ def rows(bench: dict[str, Any]) -> Iterator[tuple[str, str, str, str, str]]:
     """Of each figure: what, how much, beside what, the ratio, the promise and how it is kept."""
     for one in bench["figures"]:
         beside = f"{one['limit']}: {one['floor']:g}" if "floor" in one else one.get("limit", "")
+        beside = beside or one.get("alone", "")
         ratio = f"{one['ratio']:g}" if "ratio" in one else ""
         promise = ""
         if "target" in one:
