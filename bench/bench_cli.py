@@ -4,7 +4,7 @@ Each command runs as the installed program runs it, in turn with a bare `python 
 noise hits all alike. What agents' hooks and prompts call (`resolve`, `expand`, `complete`) may
 cost two and a half starts of the interpreter, any other command five.
 
-    python bench/bench_cli.py [--smoke] [--rounds 25]
+    python bench/bench_cli.py [--smoke] [--rounds 20]
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def answers(bench: Bench, told: dict[str, bytes], made: list[Small], one: Small)
 
 def main() -> int:
     bench = Bench("cli", "Commands, each a process of its own")
-    bench.options.add_argument("--rounds", type=int, default=25)
+    bench.options.add_argument("--rounds", type=int, default=20)
     rounds = 2 if bench.smoke else bench.asked.rounds
     with Home() as home:
         made = home.small(50 if bench.smoke else 1000)

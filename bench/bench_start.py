@@ -3,13 +3,16 @@
     python bench/bench_start.py [--smoke] [--rounds N]
 
 Again: a home of 10,000 small sessions that is known already. From the daemon's exec to READY, to
-the first answered question, and to the end of catching up, each round beside a bare scandir + stat
-of the same files. For the first time: 3,000 sessions of 41 KB, equal parts pi, Claude Code and
-Codex, from exec until the last word is searchable, beside reading and parsing every line of them.
-Nothing is described in either, and no digest made; the built-in model is the only one.
+the first answered question, and to the end of catching up, each round beside a daemon with no
+sessions, a bare scandir + stat of the same files, and a bare reading of what is stored of them. At
+the end of each round some sessions grow: what is stored then, after so many starts, stands beside
+the same rows written at once. For the first time: 3,000 sessions of 41 KB, equal parts pi, Claude
+Code and Codex, from exec until the last word is searchable, beside reading and parsing every line
+of them. Nothing is described in either, and no digest made; the built-in model is the only one.
 
-What is checked: every session is known, a name leads to its own session, and words that were put
-into one file alone, in the place of what its user said, find that session and no other.
+What is checked: every session is known, a name leads to its own session, what grew is counted, the
+ledger does not grow by being written again, and words that were put into one file alone, in the
+place of what its user said, find that session and no other.
 """
 
 from __future__ import annotations
@@ -17,22 +20,30 @@ from __future__ import annotations
 import os
 import random
 import re
+import sqlite3
 import sys
+from collections.abc import Callable
+from contextlib import closing, suppress
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import msgspec
 from corpus import make
-from home import QUIET, Home, Small, Writer
-from measure import Bench, Target, in_turns, percentile, ratio, wall
+from home import QUIET, Daemon, Home, Small, Writer, wait
+from measure import Bench, Target, cpu, in_turns, percentile, ratio, wall
+from plain import imports
 
+from indexerd.errors import NotFoundError
 from indexerd.io.scan import scan
 
 TOLD = "nothing described, no digests"
 PARTS = {"pi": ".pi/agent", "claude": ".claude", "codex": ".codex"}
 CORPUS_BYTES = 124_000_000
 CORPUS_FILES = 3_000
+GROWN = 1_000  # sessions that grow at the end of a round
+LEDGER = "ledger.sqlite"
+LEDGER_MOST = 2.5  # times what its rows take that are written at once
 SECRET = "ghp_" + "a1B2c3D4e5F6" * 3
 
 
@@ -50,61 +61,144 @@ def main() -> int:
 # -- again ---------------------------------------------------------------------------------------
 
 
+class Starts:
+    """Starts of one home, or of one with no sessions: what each of them took, in seconds."""
+
+    def __init__(self) -> None:
+        self.ready: list[float] = []
+        self.answered: list[float] = []
+        self.scanned: list[float] = []
+        self.spent: list[float] = []  # of the processor
+        self.caught_up: list[float] = []  # from READY on
+
+    def note(self, daemon: Daemon, ask: Callable[[], None], sessions: int) -> None:
+        """Follow one start; `ask` is the first question."""
+        self.ready.append(daemon.ready())
+        ask()
+        self.answered.append(daemon.since())
+        self.scanned.append(daemon.scanned())
+        self.caught_up.append(self.scanned[-1] - self.ready[-1])
+        daemon.settled(sessions)
+        self.spent.append(daemon.cpu())
+
+
 def again(bench: Bench, home: Home, made: list[Small]) -> None:
     """Restarts of a home that is known."""
     with home.daemon(**QUIET) as daemon:
         daemon.settled(len(made))
-    ready, answered, scanned, spent = [], [], [], []
-    asked = random.Random(1)
+    ours, empty, asked = Starts(), Starts(), random.Random(1)
+    writers = [Writer(one) for one in asked.sample(made, min(len(made) // 2, GROWN))]
+    ledger = home.state / LEDGER
 
     def start() -> float:
-        wanted = asked.choice(made)
         with home.daemon(**QUIET) as daemon:
-            ready.append(daemon.ready())
-            found = daemon.ask("resolve", {"ref": wanted.name, "scope": "all"})
-            answered.append(daemon.since())
-            bench.check("a name leads to its session", ok=found["sessionId"] == wanted.id)
-            scanned.append(daemon.scanned())
+            ours.note(daemon, lambda: named(bench, daemon, asked.choice(made)), len(made))
+            grow(bench, daemon, writers)
             daemon.settled(len(made))
-            spent.append(daemon.cpu())
-        return scanned[-1] - ready[-1]
+        return 0.0
+
+    def start_empty() -> float:
+        with Home() as other, other.daemon(**QUIET) as daemon:
+            empty.note(daemon, lambda: unnamed(daemon), 0)
+        return 0.0
 
     top = str(home.sessions)
     rounds = 1 if bench.smoke else bench.asked.rounds
-    methods = {"ours": start, "bare": lambda: wall(lambda: stats(top)), "empty": empty_start}
-    found = in_turns(methods, rounds, warm=0)
-    late = Writer(made[len(made) // 2])
-    late.append()  # a start that compared nothing would be quick, and miss it
+    bare: dict[str, Callable[[], float]] = {
+        "stats": lambda: wall(lambda: stats(top)),
+        "stored": lambda: wall(lambda: stored(ledger)),
+    }
+    found = in_turns({"ours": start, **bare, "empty": start_empty}, rounds, warm=0)
+    writers[0].append()  # a start that compared nothing would be quick, and miss it
     with home.daemon(**QUIET) as daemon:
         daemon.settled(len(made))
-        told = daemon.ask("get", {"ref": late.id})["session"]["messageCount"]
-        bench.check("a restart sees what was appended meanwhile", ok=told == 2 + late.entries)
-    name = f"restart, {len(made)} sessions"
+        bench.check("a restart sees what was appended meanwhile", ok=counted(daemon, writers[0]))
     bench.check("all files are there", ok=stats(top) == len(made) == len(scan([top]).files))
-    about: dict[str, Any] = {"limit": "with no sessions", "floor": 1000 * median(found["empty"])}
-    about |= {"ratio": ratio(ready, found["empty"]), "target": Target(500), "note": TOLD}
-    bench.add(f"{name}: exec to READY", 1000 * median(ready), "ms", **about)
-    bench.add(f"{name}: exec to the first answer", 1000 * median(answered), "ms")
-    bench.add(f"{name}: exec to caught up", 1000 * median(scanned), "ms")
-    bench.add(
-        f"{name}: READY to caught up",
-        1000 * median(found["ours"]),
-        "ms",
-        limit="scandir + stat",
-        floor=1000 * median(found["bare"]),
-        ratio=ratio(found["ours"], found["bare"]),
-    )
-    over = [
-        (ours - bare) / len(made) for ours, bare in zip(found["ours"], found["bare"], strict=True)
-    ]
-    bench.add(f"{name}: over scandir + stat, a file", 1e6 * median(over), "us", target=Target(15))
-    bench.add(f"{name}: processor, exec to caught up", 1000 * median(spent), "ms")
+    bench.check("the ledger holds a row of each", ok=stored(ledger) == len(made))
+    name = f"restart, {len(made)} sessions"
+    started(bench, name, ours, empty)
+    caught_up(bench, name, ours, found["stats"], found["stored"], len(made))
+    kept(bench, home, f"{name}: {rounds} starts, {len(writers) * rounds} appends")
 
 
-def empty_start() -> float:
-    """A daemon that has nothing to know: seconds from exec to READY."""
-    with Home() as home, home.daemon(**QUIET) as daemon:
-        return daemon.ready()
+def named(bench: Bench, daemon: Daemon, wanted: Small) -> None:
+    """Ask for a session by its name."""
+    found = daemon.ask("resolve", {"ref": wanted.name, "scope": "all"})
+    bench.check("a name leads to its session", ok=found["sessionId"] == wanted.id)
+
+
+def unnamed(daemon: Daemon) -> None:
+    """Ask for a session that is not there, nor any other."""
+    with suppress(NotFoundError):
+        daemon.ask("resolve", {"ref": "rusty door", "scope": "all"})
+
+
+def grow(bench: Bench, daemon: Daemon, writers: list[Writer]) -> None:
+    """Append to some sessions, and see that all of it is counted."""
+    for one in writers:
+        one.append()
+    wait(lambda: counted(daemon, writers[-1]), "what was appended", 0.1)
+    bench.check("what was appended is counted", ok=all(counted(daemon, one) for one in writers[:9]))
+
+
+def counted(daemon: Daemon, by: Writer) -> bool:
+    """Whether the daemon counts all that was appended to a session."""
+    told = daemon.ask("get", {"ref": by.id})["session"]["messageCount"]
+    return bool(told == 2 + by.entries)
+
+
+def started(bench: Bench, name: str, ours: Starts, empty: Starts) -> None:
+    """Figures from exec on, beside a daemon that has nothing to know."""
+    for what, mine, others in (
+        ("exec to READY", ours.ready, empty.ready),
+        ("exec to the first answer", ours.answered, empty.answered),
+        ("exec to caught up", ours.scanned, empty.scanned),
+        ("processor, exec to caught up", ours.spent, empty.spent),
+    ):
+        told: dict[str, Any] = {"limit": "with no sessions", "floor": 1000 * median(others)}
+        told["ratio"] = ratio(mine, others)
+        if mine is ours.ready:
+            told |= {"target": Target(500), "note": TOLD}
+        bench.add(f"{name}: {what}", 1000 * median(mine), "ms", **told)
+
+
+def caught_up(
+    bench: Bench, name: str, ours: Starts, bare: list[float], rows: list[float], files: int
+) -> None:
+    """What is done between READY and the end of catching up, beside what must be."""
+    told: dict[str, Any] = {"limit": "scandir + stat", "floor": 1000 * median(bare)}
+    told["ratio"] = ratio(ours.caught_up, bare)
+    bench.add(f"{name}: READY to caught up", 1000 * median(ours.caught_up), "ms", **told)
+    over = [(one - least) / files for one, least in zip(ours.caught_up, bare, strict=True)]
+    each = [one / files for one in rows]
+    told = {"limit": "reading what is stored", "floor": 1e6 * median(each)}
+    told |= {"ratio": ratio(over, each), "target": Target(15)}
+    bench.add(f"{name}: over scandir + stat, a file", 1e6 * median(over), "us", **told)
+
+
+def kept(bench: Bench, home: Home, name: str) -> None:
+    """What the ledger takes on the disk, beside its rows written at once."""
+    size = sum(home.stored(LEDGER + part) for part in ("", "-wal"))
+    with looking(home.state / LEDGER) as db:
+        db.execute("VACUUM INTO ?", (str(home.root / "least"),))
+    least = (home.root / "least").stat().st_size
+    told = {"limit": "its rows, written at once", "floor": least / 1e6}
+    bench.add(f"{name}: the ledger", size / 1e6, "MB", **told)
+    told = f"the ledger takes {size} bytes for rows of {least}"
+    bench.check(told, ok=size <= LEDGER_MOST * least)
+
+
+def looking(ledger: Path) -> closing[sqlite3.Connection]:
+    """A connection that leaves the file and its log as they are."""
+    return closing(sqlite3.connect(f"file:{ledger}?mode=ro", uri=True))
+
+
+def stored(ledger: Path) -> int:
+    """Read what is stored of each file, and no more; how many they are."""
+    with looking(ledger) as db:
+        [table] = db.execute("SELECT name FROM sqlite_master WHERE name LIKE 'files@_%' ESCAPE '@'")
+        rows = db.execute(f"SELECT path, cursor, card FROM {table[0]}").fetchall()
+    return len(rows)
 
 
 def stats(top: str) -> int:
@@ -136,45 +230,48 @@ def first(bench: Bench, home: Home, files: int) -> None:
     hide(paths[-1])
     words = planted(paths)
     bench.check("there are words to look for", ok=len(words) > 2)
-    done = [path for path in paths if PARTS["pi"] in str(path)][:20]
-    taken, peak, bare, plain = [], [], [], []
+    known, taken, spent, peak = [], [], [], []
+    raw, plain, parsed = [], [], []
     for _ in range(1 if bench.smoke else 2):
         home.forget()
-        plain.append(wall(lambda: parse(paths)))
-        bare.append(wall(lambda: [one.read_bytes() for one in paths]))
+        raw.append(wall(lambda: [one.read_bytes() for one in paths]))
+        plain.append(wall(lambda: parsed.append(cpu(lambda: parse(paths)))))
         with home.daemon(**QUIET) as daemon:
-            scanned = daemon.scanned()
+            known.append(daemon.scanned())
             taken.append(daemon.settled(len(paths)))
-            spent = daemon.cpu()
+            spent.append(daemon.cpu())
             peak.append(daemon.memory("VmHWM"))
-            known = daemon.ask("status")["sessions"]
-            bench.check(f"{len(paths)} sessions are known, not {known}", ok=known == len(paths))
-            bench.check(
-                "no secret is found", ok=not daemon.ask("search", {"query": SECRET})["hits"]
-            )
-            for path in done:
-                row = daemon.ask("get", {"ref": path.stem.rpartition("_")[2]})["session"]
-                told = {one.removeprefix(row["cwd"] + "/") for one in row["filesModified"]}
-                bench.check(f"what was changed in {path.name}", ok=changed(path, told))
-            for word, path in words:
-                hits = daemon.ask("search", {"query": word, "limit": 50})["hits"]
-                found = {one["sessionId"] for one in hits}
-                right = len(found) == 1 and found.pop() in path.name
-                bench.check(f"{word} is found in {path.name} alone", ok=right)
+            right(bench, daemon, paths, words)
     name = f"first start, {len(paths)} sessions, {size / 1e6:.0f} MB"
-    bench.add(
-        f"{name}: exec to all words searchable",
-        median(taken),
-        "s",
-        limit="read + parse",
-        floor=median(plain),
-        ratio=ratio(taken, plain),
-        note=TOLD,
-    )
-    bench.add(f"{name}: exec to all sessions known", scanned, "s", note="the last round")
-    bench.add(f"{name}: processor", spent, "s", note="the last round")
-    bench.add(f"{name}: only reading", median(bare), "s")
-    bench.add(f"{name}: most memory", percentile(peak, 1), "MB", target=Target(90))
+    for what, ours, least in (
+        ("exec to all words searchable", taken, plain),
+        ("exec to all sessions known", known, plain),
+        ("processor", spent, parsed),
+    ):
+        told: dict[str, Any] = {"limit": "read + parse", "floor": median(least), "note": TOLD}
+        bench.add(f"{name}: {what}", median(ours), "s", ratio=ratio(ours, least), **told)
+    told = {"limit": "only reading", "floor": median(raw), "ratio": ratio(plain, raw)}
+    bench.add(f"{name}: read + parse", median(plain), "s", **told)
+    told = {"limit": "imports alone", "floor": imports(), "target": Target(90)}
+    bench.add(f"{name}: most memory", percentile(peak, 1), "MB", **told)
+
+
+def right(bench: Bench, daemon: Daemon, paths: list[Path], words: list[tuple[str, Path]]) -> None:
+    """Hold what the daemon knows after a first start against the files."""
+    known = daemon.ask("status")["sessions"]
+    bench.check(f"{len(paths)} sessions are known, not {known}", ok=known == len(paths))
+    bench.check("no secret is found", ok=not daemon.ask("search", {"query": SECRET})["hits"])
+    for path in [path for path in paths if PARTS["pi"] in str(path)][:20]:
+        row = daemon.ask("get", {"ref": path.stem.rpartition("_")[2]})["session"]
+        told = {one.removeprefix(row["cwd"] + "/") for one in row["filesModified"]}
+        bench.check(f"what was changed in {path.name}", ok=changed(path, told))
+    for word, path in words:
+        hits = daemon.ask("search", {"query": word, "limit": 50})["hits"]
+        found = {one["sessionId"] for one in hits}
+        bench.check(
+            f"{word} is found in {path.name} alone",
+            ok=len(found) == 1 and found.pop() in path.name,
+        )
 
 
 def parse(paths: list[Path]) -> int:

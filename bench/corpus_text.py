@@ -4,7 +4,13 @@ Sizes follow the quantiles of real sessions (of pi's own public ones, lines of w
 by kind), and so do escapes: line ends, tabs and quotes stand in tool results as often as there.
 Texts are JSON strings already, cut out of one pool of each sort that is made once: cut at spaces,
 which no escape and no character of several bytes holds. That is what makes gigabytes quick.
+
+Of the characters of real sessions 0.6 to 5.5 % are beyond ASCII, and most of these stand together:
+so here, 1 to 2 % are, in a third of a pool's stretches, as raw UTF-8, which is how all four agents
+write them. They are drawn from a seed of their own: sizes are what they would be without them.
 """
+
+# ruff: noqa: RUF001 - signs and letters as people write them
 
 from __future__ import annotations
 
@@ -147,6 +153,28 @@ _FORMS = (
 )
 
 
+_SPEECH, _LISTING = 500, 40  # words, lines of a stretch
+_STRANGE = 1 / 3  # of the stretches have what is beyond ASCII
+_OFTEN_STRANGE, _OFTEN_DRAWN = _SPEECH // 6, 0.2  # words of such a stretch; the share of its lines
+_WORDS = """
+    — – → ← • … ≤ × ✓ ✅ ❌ 🚀 💡 don’t it’s user’s “the” ‘token’ «session» “this”
+    café naïve über größer señor año coração déjà élève façade žlutý łódź résumé
+    поиск ошибка сессия индекс проверить запрос почему 検索 設定 会话 缓存 错误 修复 索引 검색 오류
+"""
+_DRAWN = (
+    "├── {0}.ts",
+    "│   ├── {0}.ts",
+    "│   └── {1}.ts",
+    "✓ {0} {1} {2}",
+    "✗ {0} → {1}",
+    "// {0} — {1}…",
+    "┌──────────────┬──────────────┐",
+    "│ {0} │ {1} │",
+    "└──────────────┴──────────────┘",
+    "────────────────────────────────",
+)
+
+
 class Draw:
     """Draws from one seed: the same calls give the same bytes."""
 
@@ -158,8 +186,9 @@ class Draw:
         self.words = self._words()
         weights = list(accumulate(1 / (rank + 2.7) for rank in range(len(self.words))))
         picked = self.rng.choices(self.words, cum_weights=weights, k=max(200, pool // 6))
-        self._prose = self._sentences(picked)
-        self._code = self._lines(picked, pool)
+        strange = Random(seed + 1)
+        self._prose = self._sentences(_spiced(picked, strange))
+        self._code = self._lines(picked, pool, strange)
         self._base64 = base64.b64encode(self.rng.randbytes(max(3000, pool * 3 // 4)))
 
     # -- sizes and choices -------------------------------------------------------------------
@@ -244,16 +273,32 @@ class Draw:
             at += 4 + int(self.random() * 10)
         return " ".join(told).encode()
 
-    def _lines(self, words: list[str], size: int) -> bytes:
+    def _lines(self, words: list[str], size: int, strange: Random) -> bytes:
         told: list[str] = []
         held = at = 0
+        drawn = 0.0
         while held < size:
             at = (at + 3) % (len(words) - 3)
             form = _FORMS[int(self.random() * len(_FORMS))]
             tabs = "\\t" * int(self.random() * 3.6)
-            told.append(tabs + form.format(*words[at : at + 3]) + "\\n ")
-            held += len(told[-1])
+            line = tabs + form.format(*words[at : at + 3]) + "\\n "
+            held += len(line)
+            if len(told) % _LISTING == 0:
+                drawn = _OFTEN_DRAWN if strange.random() < _STRANGE else 0.0
+            if drawn and strange.random() < drawn:
+                line = strange.choice(_DRAWN).format(*words[at : at + 3]) + "\\n "
+            told.append(line)
         return "".join(told).encode()
+
+
+def _spiced(words: list[str], strange: Random) -> list[str]:
+    """The same words, with foreign ones and signs in some stretches in the place of others."""
+    told, foreign = list(words), _WORDS.split()
+    for start in range(0, len(told) - _SPEECH, _SPEECH):
+        if strange.random() < _STRANGE:
+            for at in strange.sample(range(_SPEECH), _OFTEN_STRANGE):
+                told[start + at] = strange.choice(foreign)
+    return told
 
 
 @dataclass

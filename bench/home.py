@@ -79,9 +79,19 @@ class Home:
         return self.root / PI
 
     @property
+    def state(self) -> Path:
+        """Where the daemon keeps what it knows."""
+        return self.root / ".local/state/indexerd"
+
+    @property
     def socket(self) -> Path:
         """Where the daemon listens."""
         return self.root / "s"
+
+    def stored(self, name: str) -> int:
+        """Bytes of one of the daemon's own files; 0 where there is none."""
+        path = self.state / name
+        return path.stat().st_size if path.exists() else 0
 
     def small(self, count: int, first: int = 0) -> list[Small]:
         """Write so many small sessions of pi, numbered from `first`."""
@@ -200,11 +210,11 @@ class Daemon:
 
     def switches(self) -> int:
         """How often its threads were put on a processor."""
-        count = 0
-        for one in Path(f"/proc/{self.pid}/task").iterdir():
-            rows = (one / "status").read_text().splitlines()
-            count += sum(int(row.split()[1]) for row in rows if "ctxt_switches" in row)
-        return count
+        return switches_of(self.pid)
+
+    def pause(self, *, on: bool) -> None:
+        """Have it stand still, or go on."""
+        self.signal(signal.SIGSTOP if on else signal.SIGCONT)
 
     def signal(self, number: int) -> None:
         """Send it a signal."""
@@ -229,6 +239,15 @@ class Daemon:
 
     def _fail(self, why: str) -> None:
         raise SystemExit(f"the daemon: {why}\n{(self._home.root / 'stderr').read_text()[-4000:]}")
+
+
+def switches_of(pid: int) -> int:
+    """How often the threads of a process were put on a processor."""
+    count = 0
+    for one in Path(f"/proc/{pid}/task").iterdir():
+        rows = (one / "status").read_text().splitlines()
+        count += sum(int(row.split()[1]) for row in rows if "ctxt_switches" in row)
+    return count
 
 
 class Writer:

@@ -88,18 +88,17 @@ def states(corpus: Corpus) -> int:
 
 def texts(corpus: Corpus) -> int:
     """Scan them all, and read what was said; how many characters that is."""
-    return sum(text_of(corpus.agent, path) for path in corpus.files)
+    return sum(len(text) for path in corpus.files for text in said_in(corpus.agent, path))
 
 
-def text_of(agent: str, path: str) -> int:
-    """Scan one, and read what was said."""
-    told, found, state = ADAPTERS[agent].told, 0, state_of(agent, path)
+def said_in(agent: str, path: str) -> Iterator[str]:
+    """Scan one, and read what was said, each without spaces around it."""
+    told, state = ADAPTERS[agent].told, state_of(agent, path)
     with session_lines(agent, state) as lines:
         for row in range(len(state)):
             if state.kind(row) in SPOKEN:
-                entry = told(lines.row(row), state.id(row))
-                found += sum(len(text.strip()) for text in entry.texts)
-    return found
+                for text in told(lines.row(row), state.id(row)).texts:
+                    yield text.strip()
 
 
 # -- limits and peers ------------------------------------------------------------------------------
@@ -152,7 +151,7 @@ class Truth:
     parents: dict[str, str | None]
     leaf: str | None
     users: int
-    said: int  # characters
+    said: list[str]  # in the order of the file
 
 
 def differs(agent: str, path: str) -> str:
@@ -168,11 +167,11 @@ def differs(agent: str, path: str) -> str:
         return "leaf"
     if state.users != truth.users:
         return "users"
-    return "" if text_of(agent, path) == truth.said else "texts"
+    return "" if [one for one in said_in(agent, path) if one] == truth.said else "texts"
 
 
 def _pi(path: str) -> Truth:
-    found = Truth({}, None, 0, 0)
+    found = Truth({}, None, 0, [])
     for line in _lines(path):
         held = json.loads(line)
         if held["type"] == "session":
@@ -187,12 +186,13 @@ def _pi(path: str) -> Truth:
 
 
 def _claude(path: str) -> Truth:
-    found = Truth({}, None, 0, 0)
+    found = Truth({}, None, 0, [])
     for line in _lines(path):
         held = json.loads(line)
         if "uuid" not in held:
             continue
-        found.parents[held["uuid"]] = held["parentUuid"]
+        above = held["parentUuid"] or held.get("logicalParentUuid")  # of what a compaction kept
+        found.parents[held["uuid"]] = above
         if held["type"] in ("user", "assistant"):
             found.leaf = held["uuid"]
             asked = held.get("promptSource") in ("typed", "sdk")
@@ -215,23 +215,29 @@ def _codex(path: str) -> Truth:
     """Rows name no parents: each stands below the one before.
 
     Which lines are rows is our own rule, but all that was said, called and given back are some.
+    What was said is what was finished as an item; a compaction's answer is not, and what a
+    sub-agent is asked no human said.
     """
     state = state_of("codex", path)
     names = [state.id(row) for row in range(len(state))]
     parents = dict(zip(names, [None, *names[:-1]], strict=True))
-    found = Truth(parents, names[-1], 0, 0)
-    left = iter(names)
+    found = Truth(parents, names[-1], 0, [])
+    left, human = iter(names), True
     for line in _lines(path):
         held = json.loads(line)
         payload = held["payload"]
+        if held["type"] == "session_meta":
+            human = isinstance(payload["source"], str)
         row = payload.get("id") if payload.get("type") in _CODEX_ROWS else None
         if row is not None and row not in left:  # in this order
             found.parents[row] = "a row that the state lacks"
-        if payload.get("type") == "item_completed" and payload["item"]["type"] == "UserMessage":
-            found.users += 1
-            found.said += _said(payload["item"]["content"])
-        elif payload.get("type") == "message" and payload["role"] == "assistant":
-            found.said += _said(payload["content"])
+        if payload.get("type") != "item_completed":
+            continue
+        item = payload["item"]
+        asked = item["type"] == "UserMessage" and human
+        found.users += asked
+        if asked or item["type"] == "AgentMessage":
+            found.said += _said(item["content"])
     return found
 
 
@@ -239,7 +245,7 @@ def _opencode(path: str) -> Truth:
     place, _, session = path.rpartition("/")
     asked = "SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id"
     inside = "SELECT data FROM part WHERE message_id = ? ORDER BY id"
-    found = Truth({}, None, 0, 0)
+    found = Truth({}, None, 0, [])
     with closing(sqlite3.connect(f"file:{place}?mode=ro", uri=True)) as db:
         for name, data in db.execute(asked, (session,)).fetchall():
             found.parents[name], found.leaf = found.leaf, name
@@ -248,9 +254,10 @@ def _opencode(path: str) -> Truth:
     return found
 
 
-def _said(content: str | list[Json]) -> int:
+def _said(content: str | list[Json]) -> list[str]:
     blocks = [{"text": content, "type": "text"}] if isinstance(content, str) else content
-    return sum(len(one["text"].strip()) for one in blocks if one["type"].endswith("text"))
+    texts = (one["text"].strip() for one in blocks if one["type"].lower().endswith("text"))
+    return [one for one in texts if one]
 
 
 _TRUTHS: dict[str, Callable[[str], Truth]] = {

@@ -85,11 +85,27 @@ class _Folding(dict[int, int]):
 
 
 _folding = _Folding()
+_ASCII = bytes(range(128))
+_KINDS_MAX = 24  # replaced one after the other
 
 
 def fold(text: str) -> str:
-    """Lower case without diacritics; exactly as long as `text`."""
-    return text.lower() if text.isascii() else text.translate(_folding)
+    """Lower case without diacritics; exactly as long as `text`.
+
+    Most texts have few characters beyond ASCII: to replace each kind of these takes a third of the
+    time that `translate` takes to look every character up.
+    """
+    if text.isascii():
+        return text.lower()
+    coded = text.encode("utf-8", "surrogatepass")
+    kinds = set(coded.translate(None, _ASCII).decode("utf-8", "surrogatepass"))
+    changed = [(one, new) for one in kinds if (new := chr(_folding[ord(one)])) != one]
+    if len(changed) > _KINDS_MAX:
+        return text.translate(_folding)
+    text = coded.lower().decode("utf-8", "surrogatepass")  # the ASCII in it
+    for one, new in changed:
+        text = text.replace(one, new)
+    return text
 
 
 class Finder:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+import sys
 import unicodedata
 
 import pytest
@@ -149,6 +150,18 @@ def test_whatever_is_typed_is_a_query_that_sqlite_takes(text: str) -> None:
 def test_folding_keeps_every_place(text: str) -> None:
     """Places found in the folded text are places in the text itself."""
     assert len(fold(text)) == len(text)
+
+
+def test_a_character_is_folded_alike_wherever_it_stands() -> None:
+    """Issue 9: what is replaced kind by kind is what a look at every character gives.
+
+    Every character there is, alone with an ASCII letter, and among more kinds than are replaced.
+    """
+    every = [chr(code) for code in range(sys.maxunicode + 1)]
+    alone = [fold(f"A{one}") for one in every]
+    among = fold("".join(every))
+    assert alone == [f"a{one}" for one in among]
+    assert fold("Straße ΌΣΣ Ünï İ K") == "straße οσσ uni i k"
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=80))
