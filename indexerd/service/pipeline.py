@@ -88,7 +88,7 @@ class Pipeline:
             settings=lambda: self.settings,
             clock=clock,
             learn=self._learn,
-            owed=self._owe,
+            owed=self.owe,
         )
         self._later = Background(library, read, self._stored, self._following.calm)
         self._reminders = Reminders()
@@ -189,7 +189,8 @@ class Pipeline:
         await self.scanned.wait()
         await self._later.run()
 
-    def _owe(self) -> None:
+    def owe(self) -> None:
+        """Something is still to be stored, or scoured: it is tried again."""
         self._later.wake()
 
     async def _stored(self, work: Coroutine[Any, Any, None]) -> bool:

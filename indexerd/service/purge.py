@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from indexerd.core.card import base_name
-from indexerd.errors import IndexerdError, NotFoundError, UsageError
+from indexerd.errors import IndexerdError, NotFoundError, StateError, UsageError
 from indexerd.io.forgotten import Forgotten, remove_transcript
 from indexerd.io.logs import Event
 from indexerd.io.metas import digest_name
@@ -147,9 +147,7 @@ class Purge:
         await pipeline.runner.forget(session_id)
         for forget in self._forget:
             await forget(session_id)
-        async for _ in pipeline.read.steps(pipeline.library.catalog.scour()):
-            pass
-        await pipeline.read(pipeline.library.ledger.fold)
+        await self._scour()
         gone, kept = list[Path](), list[dict[str, str]]()
         if transcript:
             gone, kept = await asyncio.to_thread(_take_away, held.transcripts, meant.row)
@@ -161,6 +159,18 @@ class Purge:
             "transcriptRemoved": bool(gone) and not kept,
         }
         return found | ({"notRemoved": kept} if kept else {})
+
+    async def _scour(self) -> None:
+        """Take its words out of our files; where the disk does not let us, that is still owed."""
+        library, read = self._pipeline.library, self._pipeline.read
+        try:
+            async for _ in read.steps(library.catalog.scour()):
+                pass
+            await read(library.ledger.fold)
+        except StateError:
+            await read(library.texts.unsettle)
+            self._pipeline.owe()
+            raise
 
     async def _undo(self, session_id: str, by: str) -> dict[str, Any]:
         """A session may be read again; what was removed does not come back."""

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from indexerd.errors import WriteError
 from indexerd.io.catalog import Catalog
+from indexerd.service.purge import Purge
+from indexerd.service.reader import Reader
 from tests.e2e.world import Session
 from tests.service.one_store import library_of
 
@@ -45,3 +51,50 @@ def test_what_is_dropped_late_is_scoured_without_another_start(
     settle()
     assert not catalog.owes_scour
     library.close()
+
+
+def test_a_scouring_that_fails_is_owed_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S2.23: the disk fills up half way through a purge; its words go without another start."""
+    library = library_of(tmp_path)
+    catalog, scour, woken = library.catalog, Catalog.scour, list[bool]()
+    session = Session(tmp_path / "sessions/--w--")
+    session.turn("zebrafish one")
+    library.load()
+    for _ in library.scan():
+        pass
+    while library.texts.due:
+        library.texts.some()
+
+    def half_way(held: Catalog) -> Iterator[bool]:
+        yield next(scour(held))
+        raise WriteError("the catalog cannot be used now: disk is full")
+
+    async def purged() -> None:
+        read = Reader()
+        pipeline: Any = SimpleNamespace(
+            library=library, read=read, owe=lambda: woken.append(library.texts.due)
+        )
+        nobody: Any = None
+        purge = Purge(
+            pipeline, nobody, nobody, writer=nobody, forgotten=nobody, forget=(), clock=time.time
+        )
+        try:
+            with pytest.raises(WriteError):
+                await purge._scour()
+        finally:
+            read.close()
+
+    catalog.forget(session.id, wholly=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(Catalog, "scour", half_way)
+        asyncio.run(purged())
+    assert woken == [True]
+    while library.texts.due:
+        library.texts.some()
+    assert not catalog.owes_scour
+    library.close()
+    files = list(tmp_path.rglob("catalog.sqlite*"))
+    assert files
+    assert not [one.name for one in files if b"zebrafish" in one.read_bytes()]
