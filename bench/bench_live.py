@@ -4,127 +4,50 @@
 
 The daemon runs on a home of 5,000 small sessions. pi's way of writing is used: open, append a
 line, close. Seen means: `get`, asked in a tight loop, counts the message; or the `session.updated`
-event of a subscriber counts it. Beside it, on the same files and with the same writer, in turn: an
-event loop that reads inotify and the new bytes, and does nothing else (`prototype.py`).
+event of a subscriber counts it. The limit, on a home of its own with the same files, and with the
+same writer, is an event loop that reads inotify and the new bytes, and does nothing else
+(`prototype.py`). They take turns, and while one has its turn the other has nothing to do;
+percentiles are of each turn, and what is told is the middle of them.
 
-Then 2,000 appends a second over 500 files, told by events; 20,000 a second for 1.5 seconds; and as
-many appends as the kernel's queue does not hold, and some new files, while the daemon is stopped
-(SIGSTOP). Of these the time until every count is right. The truth is on the disk: after each, the
-daemon's counts are held against the files' own lines, parsed one by one.
+Then 2,000 appends a second over 500 files, told by events; 20,000 a second for a second; and as
+many appends as the kernel's queue does not hold, and some new files, while nobody looks (SIGSTOP).
+Of these the time until every count is right. The truth is on the disk: after each, counts are held
+against the files' own lines, parsed one by one.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from home import QUIET, Daemon, Home, Small, append, message, project, wait
 from load import TEXT, Load, word
-from measure import Bench, Target, cpu_of, percentile
-
-from indexerd.errors import NotFoundError
+from measure import Bench, Target, cpu_of, percentile, ratio
+from tellers import HELD, Limit, Ours, Teller, caught_up, prototype
 
 BUSY = 500
 QUEUED = Path("/proc/sys/fs/inotify/max_queued_events")
 QUEUE_MOST = 100_000  # events: a queue that holds more is not made to overflow
 NEW = 50  # files that appear while nobody looks
-HELD = 2  # messages of a small session before anything is appended
-OTHER = 2  # lines of a small session that are no messages
 SWEEP = 30.0  # seconds between two sweeps as they are set by default
-
-
-# -- who tells of an append: the daemon, or the prototype -----------------------------------------
-
-
-class Ours:
-    """The daemon, as a client sees it."""
-
-    def __init__(self, daemon: Daemon) -> None:
-        self.pid = daemon.pid
-        self._asking, self._hearing = daemon.client(), daemon.client()
-        self.told = self._hearing.events(["session.updated", "session.created"])
-
-    def count(self, one: Small) -> int:
-        """Messages that were appended to a session, as `get` tells it."""
-        held = self._asking.call("get", {"ref": one.id})["session"]
-        return int(held["messageCount"]) - HELD
-
-    def next(self) -> tuple[str, int]:
-        """The next event: a session's file, and how many messages were appended to it."""
-        event = next(self.told)
-        return event["sessionFile"], int(event.get("messages", HELD)) - HELD
-
-
-class Limit:
-    """The prototype, as a client sees it."""
-
-    def __init__(self, path: Path, pid: int) -> None:
-        self.pid = pid
-        self._asking, self._hearing = _connected(path), _connected(path)
-        self._hearing.write(b"subscribe\n")
-        self._hearing.flush()
-        self._hearing.readline()
-
-    def count(self, one: Small) -> int:
-        """Lines that were appended to a file."""
-        self._asking.write(os.fsencode(one.path) + b"\n")
-        self._asking.flush()
-        return int(self._asking.readline()) - HELD - OTHER
-
-    def next(self) -> tuple[str, int]:
-        """The next event."""
-        path, lines = json.loads(self._hearing.readline())
-        return path, lines - HELD - OTHER
-
-
-Teller = Ours | Limit
-
-
-def _listens(path: Path) -> bool:
-    try:
-        _connected(path).close()
-    except OSError:
-        return False
-    return True
-
-
-def _connected(path: Path) -> Any:
-    made = socket.socket(socket.AF_UNIX)
-    made.connect(str(path))
-    return made.makefile("rwb")
-
-
-@contextmanager
-def prototype(home: Home) -> Iterator[Limit]:
-    """The prototype at work on the same files."""
-    path = home.root / "p"
-    path.unlink(missing_ok=True)
-    script = str(Path(__file__).with_name("prototype.py"))
-    process = subprocess.Popen([sys.executable, script, str(home.sessions), str(path)])
-    try:
-        wait(lambda: _listens(path), "the prototype")
-        yield Limit(path, process.pid)
-    finally:
-        process.kill()
-        process.wait()
+LIMIT = "in-loop inotify"
+QUIET_TURNS, LOADED_TURNS = 3, 2
 
 
 # -- alone ----------------------------------------------------------------------------------------
 
 
 class World:
-    """The files, and how much was appended to each so far."""
+    """A home's files, how much was appended to each so far, and who follows them."""
 
     def __init__(self, bench: Bench, home: Home, made: list[Small]) -> None:
         self.bench, self.home, self.made = bench, home, made
@@ -133,6 +56,8 @@ class World:
         self.serial = 0
         self.word = ""  # of the last load
         self.leaves: dict[Path, str] = {}  # of the sessions that were written to
+        self.teller: Callable[[], Teller]
+        self.process: subprocess.Popen[bytes]
 
     def one(self, at: Small) -> int:
         """Append a line to one session; how many it has now."""
@@ -154,6 +79,10 @@ class World:
             self.leaves[path] = f"{first + number:08x}"
         self.word = word(first)
         return Load(self.home, leaves, rate, count, first)
+
+    def wanted(self, among: list[Small]) -> dict[Small, int]:
+        """How many messages were appended to some sessions."""
+        return {one: self.added[one.path] for one in among}
 
     def truth(self, one: Small) -> int:
         """Messages of a session as its file has them, every line parsed."""
@@ -181,14 +110,11 @@ class World:
 
             wait(done, "the words of what was appended", 0.05)
 
-    def right(self, daemon: Daemon, among: list[Small]) -> None:
-        """Hold the daemon's counts against the disk."""
-        caught_up(self, daemon, among)
-        with daemon.client() as client:
-            wrong = 0
-            for one in among:
-                told = client.call("get", {"ref": one.id})["session"]["messageCount"]
-                wrong += told != self.truth(one)
+    def right(self, among: list[Small]) -> None:
+        """Hold what is told against the disk."""
+        with closing(self.teller()) as teller:
+            caught_up(teller, self.wanted(among))
+            wrong = sum(teller.count(one) != self.truth(one) - HELD for one in among)
         self.bench.check(f"messages of {len(among)} sessions: {wrong} are wrong", ok=not wrong)
 
 
@@ -258,47 +184,24 @@ def loaded(world: World, teller: Teller, seconds: float, rate: float) -> tuple[l
     return found, spent / took
 
 
-def burst(world: World, daemon: Daemon, rate: float, count: int) -> tuple[float, float]:
+def burst(world: World, teller: Teller, rate: float, count: int) -> tuple[float, float]:
     """Seconds from the last of many appends until all counts are right, and appends a second."""
-    among = world.busy
-    times = world.load(among, rate, count).times()
-    took = caught_up(world, daemon, among)
-    return max(0.0, took - times[-1]), count / (times[-1] - times[0])
+    times = world.load(world.busy, rate, count).times()
+    caught_up(teller, world.wanted(world.busy))
+    return time.perf_counter() - times[-1], count / (times[-1] - times[0])
 
 
-def overflow(world: World, daemon: Daemon, count: int) -> float:
+def overflow(world: World, teller: Teller, count: int) -> float:
     """Seconds from SIGCONT until all counts are right, with files that came meanwhile."""
-    among = world.busy
-    daemon.signal(signal.SIGSTOP)
-    world.load(among, 0, count).times()
+    world.process.send_signal(signal.SIGSTOP)
+    world.load(world.busy, 0, count).times()
     new = world.home.small(NEW, len(world.made))
     world.added |= {one.path: 0 for one in new}
     world.made += new
     began = time.perf_counter()
-    daemon.signal(signal.SIGCONT)
-    took = caught_up(world, daemon, [*among, *new]) - began
-    world.right(daemon, new)
-    return took
-
-
-def caught_up(world: World, daemon: Daemon, among: list[Small]) -> float:
-    """Wait until the daemon counts what was appended; the moment it did."""
-    wanted = {one.id: world.added[one.path] + HELD for one in among}
-    with daemon.client() as client:
-
-        def done() -> bool:
-            for key in list(wanted):
-                try:
-                    held = client.call("get", {"ref": key})["session"]
-                except NotFoundError:
-                    return False
-                if held["messageCount"] != wanted[key]:
-                    return False
-                del wanted[key]
-            return True
-
-        wait(done, "a catching up")
-    return time.perf_counter()
+    world.process.send_signal(signal.SIGCONT)
+    caught_up(teller, world.wanted([*world.busy, *new]))
+    return time.perf_counter() - began
 
 
 # -- all of it ------------------------------------------------------------------------------------
@@ -308,75 +211,102 @@ def main() -> int:
     bench = Bench("live", "From an append to a client of the socket")
     bench.options.add_argument("--sessions", type=int, default=5_000)
     small = bench.smoke
-    with Home() as home:
-        made = home.small(200 if small else bench.asked.sessions)
-        world = World(bench, home, made)
-        with home.daemon(**QUIET) as daemon:
-            daemon.settled(len(made))
-            quiet(bench, world, daemon, 5 if small else 100)
-            steady(bench, world, daemon, 0.5 if small else 5)
-            beaten(bench, world, daemon, small=small)
+    count = 200 if small else bench.asked.sessions
+    with Home() as home, Home() as other:
+        ours = World(bench, home, home.small(count))
+        limit = World(bench, other, other.small(count))
+        with home.daemon(**QUIET) as daemon, prototype(other) as (process, path):
+            daemon.settled(count)
+            ours.teller, ours.process = (lambda: Ours(daemon)), daemon.process
+            limit.teller, limit.process = (lambda: Limit(path, process.pid)), process
+            sides = Sides(ours, limit, daemon)
+            quiet(bench, sides, 5 if small else 100)
+            steady(bench, sides, 0.5 if small else 2.5)
+            ours.searchable(daemon)
+            beaten(bench, sides, small=small)
+            flooded(bench, sides, 1 if small else 3)
     return bench.end()
 
 
-def quiet(bench: Bench, world: World, daemon: Daemon, rounds: int) -> None:
+class Sides:
+    """The daemon and the prototype, each with files of its own."""
+
+    def __init__(self, ours: World, limit: World, daemon: Daemon) -> None:
+        self._worlds = (limit, ours)
+        self.ours, self.daemon = ours, daemon
+
+    def turns(
+        self, rounds: int, work: Callable[[World, Teller], Any]
+    ) -> tuple[list[Any], list[Any]]:
+        """What some work finds of each, in turns: ours, the limit's."""
+        found: tuple[list[Any], ...] = ([], [])
+        for _ in range(rounds):
+            for world, into in zip(self._worlds, found, strict=True):
+                with closing(world.teller()) as teller:
+                    into.append(work(world, teller))
+            wait(lambda: not self.daemon.ask("status")["textPending"], "all words", 0.05)
+        for world in self._worlds:
+            world.right([one for one in world.made if world.added[one.path]])
+        return found[1], found[0]
+
+
+def quiet(bench: Bench, sides: Sides, rounds: int) -> None:
     """One append at a time."""
-    ours = alone(world, Ours(daemon), rounds)
-    with prototype(world.home) as limit:
-        floor = alone(world, limit, rounds)
-    for name, mine, least in zip(("get", "event"), ours, floor, strict=True):
-        show(bench, f"append to {name}, idle", mine, least)
-    world.right(daemon, world.made[:200])
+    ours, limit = sides.turns(QUIET_TURNS, lambda world, teller: alone(world, teller, rounds))
+    for at, which in enumerate(("get", "event")):
+        mine, least = ([one[at] for one in turns] for turns in (ours, limit))
+        show(bench, f"append to {which}, idle", mine, least)
 
 
-def steady(bench: Bench, world: World, daemon: Daemon, seconds: float) -> None:
+def steady(bench: Bench, sides: Sides, seconds: float) -> None:
     """2,000 appends a second."""
-    mine, share = loaded(world, Ours(daemon), seconds, 2000)
-    world.searchable(daemon)
-    with prototype(world.home) as limit:
-        least, floor = loaded(world, limit, seconds, 2000)
-    show(bench, f"append to event, 2,000/s over {len(world.busy)} files", mine, least)
-    told = {"limit": "in-loop inotify", "floor": 100 * floor, "ratio": share / floor}
-    bench.add("processor at 2,000 appends/s", 100 * share, "%", target=Target(35), **told)
-    world.right(daemon, world.busy)
+    ours, limit = sides.turns(
+        LOADED_TURNS, lambda world, teller: loaded(world, teller, seconds, 2000)
+    )
+    mine, least = ([one for one, _ in turns] for turns in (ours, limit))
+    show(bench, f"append to event, 2,000/s over {len(sides.ours.busy)} files", mine, least)
+    mine, least = ([100 * share for _, share in turns] for turns in (ours, limit))
+    told = {"limit": LIMIT, "floor": median(least), "ratio": ratio(mine, least)}
+    target = Target(35)
+    bench.add("processor at 2,000 appends/s", median(mine), "%", target=target, **told)
 
 
-def show(bench: Bench, name: str, mine: list[float], least: list[float]) -> None:
+def show(bench: Bench, name: str, mine: list[list[float]], least: list[list[float]]) -> None:
     """The middle and the worst of latencies, beside the prototype's."""
     for share, which, target in ((0.5, "p50", None), (0.99, "p99", Target(5))):
-        value, floor = percentile(mine, share), percentile(least, share)
-        told = {"limit": "in-loop inotify", "floor": floor, "ratio": value / floor}
-        bench.add(f"{name}, {which}", value, "ms", target=target, **told)
+        ours, floor = ([percentile(one, share) for one in turns] for turns in (mine, least))
+        told = {"limit": LIMIT, "floor": median(floor), "ratio": ratio(ours, floor)}
+        bench.add(f"{name}, {which}", median(ours), "ms", target=target, **told)
 
 
-def beaten(bench: Bench, world: World, daemon: Daemon, *, small: bool) -> None:
-    """Bursts, and a queue that overflows: nothing is missed."""
-    rounds, count = (1, 2000) if small else (3, 30_000)
-    found = [burst(world, daemon, 20_000, count) for _ in range(rounds)]
-    rate = median(one for _, one in found)
-    note = f"{count} appends at {rate:.0f}/s"
-    told = {"note": note, "target": Target(1000 * SWEEP)}
-    bench.add(
-        "after a burst, until all is right", 1000 * median(at for at, _ in found), "ms", **told
-    )
-    world.right(daemon, world.busy)
-    flooded(bench, world, daemon, rounds)
+def beaten(bench: Bench, sides: Sides, *, small: bool) -> None:
+    """Bursts: nothing is missed."""
+    rounds, count = (1, 2000) if small else (3, 20_000)
+    ours, limit = sides.turns(rounds, lambda world, teller: burst(world, teller, 20_000, count))
+    note = f"{count} appends at {median(one for _, one in ours):.0f}/s"
+    mine, least = ([one for one, _ in turns] for turns in (ours, limit))
+    right(bench, "after a burst", mine, least, note)
 
 
-def flooded(bench: Bench, world: World, daemon: Daemon, rounds: int) -> None:
-    """More appends at once than the kernel's queue holds."""
+def flooded(bench: Bench, sides: Sides, rounds: int) -> None:
+    """More appends at once than the kernel's queue holds: nothing is missed."""
     held = int(QUEUED.read_text())
     if held > QUEUE_MOST:
         print(f"not measured: an overflow of a queue of {held} events")
         return
-    before = daemon.ask("status")["watches"]["overflows"]
-    took = [overflow(world, daemon, held + held // 5) for _ in range(rounds)]
-    lost = daemon.ask("status")["watches"]["overflows"] - before
+    before = sides.daemon.ask("status")["watches"]["overflows"]
+    count = held + held // 5
+    mine, least = sides.turns(rounds, lambda world, teller: overflow(world, teller, count))
+    lost = sides.daemon.ask("status")["watches"]["overflows"] - before
     bench.check("the kernel's queue did overflow", ok=lost >= rounds)
-    note = f"{NEW} of the files new; {lost} overflows"
-    told = {"note": note, "target": Target(1000 * SWEEP)}
-    bench.add("after an overflow, until all is right", 1000 * median(took), "ms", **told)
-    world.right(daemon, world.busy)
+    right(bench, "after an overflow", mine, least, f"{NEW} of the files new; {lost} overflows")
+
+
+def right(bench: Bench, name: str, mine: list[float], least: list[float], note: str) -> None:
+    """Milliseconds until all counts were right, beside the prototype's."""
+    told = {"limit": LIMIT, "floor": 1000 * median(least), "ratio": ratio(mine, least)}
+    told |= {"note": note, "target": Target(1000 * SWEEP)}
+    bench.add(f"{name}, until all is right", 1000 * median(mine), "ms", **told)
 
 
 if __name__ == "__main__":

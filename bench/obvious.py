@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from heapq import nlargest
+from itertools import islice
 
 from measure import ROOT  # puts the checkout on the path, which the imports below need
 
@@ -19,7 +20,7 @@ from indexerd.core.names_known import Known
 assert ROOT.is_dir()
 
 _WORDS = re.compile(r"\w+")
-PAGE = 20  # completions
+PAGE = 20  # completions, or hits
 
 
 def plain_key(text: str) -> str:
@@ -92,9 +93,12 @@ def alike(threes: dict[str, list[int]], ref: str, most: int) -> list[int]:
 
 
 def said(texts: list[list[str]], query: str) -> int:
-    """In how many sessions a message says all words of a query, by a look at every message."""
+    """In how many sessions, a page at most, a message says all words of a query."""
     first, *others = query.split()
     wanted = {first, *others}
-    return sum(
-        any(first in text and wanted <= {*_WORDS.findall(text)} for text in one) for one in texts
+    having = (
+        True
+        for one in texts
+        if any(first in text and wanted <= {*_WORDS.findall(text)} for text in one)
     )
+    return sum(islice(having, PAGE))

@@ -59,7 +59,8 @@ class Prototype:
         self.lines[path] = self.lines.get(path, 0) + data.count(b"\n")
         told = json.dumps([path, self.lines[path]]).encode() + b"\n" if self.ears else b""
         for one in self.ears:
-            one.write(told)
+            if not one.is_closing():
+                one.write(told)
 
     def hinted(self) -> None:
         """Take what the kernel has to say, and look there."""
@@ -93,6 +94,10 @@ class Connection(asyncio.Protocol):
             if one == b"subscribe":
                 self.of.ears.append(self.transport)
             self.transport.write(b"%d\n" % self.of.lines.get(os.fsdecode(one), 0))
+
+    def connection_lost(self, _why: Exception | None) -> None:
+        if self.transport in self.of.ears:
+            self.of.ears.remove(self.transport)
 
 
 async def main() -> None:

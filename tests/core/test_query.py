@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sqlite3
-import sys
 import unicodedata
 
 import pytest
@@ -155,9 +154,9 @@ def test_folding_keeps_every_place(text: str) -> None:
 def test_a_character_is_folded_alike_wherever_it_stands() -> None:
     """Issue 9: what is replaced kind by kind is what a look at every character gives.
 
-    Every character there is, alone with an ASCII letter, and among more kinds than are replaced.
+    Every character that has a case, alone with an ASCII letter, and among more than are replaced.
     """
-    every = [chr(code) for code in range(sys.maxunicode + 1)]
+    every = [chr(code) for code in range(0x20000)]
     alone = [fold(f"A{one}") for one in every]
     among = fold("".join(every))
     assert alone == [f"a{one}" for one in among]
