@@ -38,14 +38,12 @@ from typing import Any, Literal, NamedTuple
 from indexerd.core.late import late
 from indexerd.core.names_complete import candidate, item, nearest_of
 from indexerd.core.names_fuzzy import Near, Nearness, folded
-from indexerd.core.names_known import RINGS, Known, known, ring_of
+from indexerd.core.names_known import PREFIX_MIN, RINGS, Known, checked, known, ring_of
 from indexerd.core.names_recent import Recent
-from indexerd.errors import AmbiguousError, NotFoundError, UsageError
+from indexerd.errors import AmbiguousError, NotFoundError
 
 __all__ = ["Known", "Match", "Names", "Scope", "known"]
 
-REF_MAX = 512  # characters of a reference
-PREFIX_MIN = 6  # characters of an id
 CANDIDATES_MAX = 10
 _NEARLY, _CLEARLY = 90.0, 10.0  # of 100: one of several is meant
 
@@ -57,7 +55,6 @@ _WHOLE_ID = late(
     r"|ses_(?=[a-z]*[0-9])[0-9a-z]{16,}",
     re.IGNORECASE,
 )
-_BAD = late("[\x00-\x08\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 Scope = Literal["project", "all"]
 How = Literal["id", "prefix", "name", "fuzzy"]
 
@@ -158,11 +155,21 @@ class Names:
         return None
 
     def warm(self, names: int | None = None) -> bool:
-        """Make `names` more names ready for fuzzy look-ups (all, if None); True when all are.
+        """Make `names` more names, or words, ready for fuzzy look-ups; True when all are.
 
         The first fuzzy look-up does what is left: some 50 ms for 10,000 names.
         """
         return self._near.warm(names)
+
+    @property
+    def cold(self) -> bool:
+        """Whether much is not ready for fuzzy look-ups."""
+        return self._near.cold
+
+    def is_fuzzy(self, ref: str) -> bool:
+        """Whether a reference is neither an id, nor the beginning of one, nor a name."""
+        ref = ref.strip()
+        return not (self._by_id(ref) or self._by_prefix(ref) or folded(ref) in self._exact)
 
     def resolve(
         self,
@@ -177,7 +184,7 @@ class Names:
 
         Raises UsageError (no reference at all), NotFoundError, AmbiguousError.
         """
-        ref = _checked(ref)
+        ref = checked(ref)
         here = (cwd or None) if scope == "project" else None
         by_id = self._by_id(ref)
         if len(by_id) == 1:
@@ -388,13 +395,3 @@ def _drop(held: dict[str, list[int]], key: str, slot: int) -> None:
         slots.remove(slot)
     if not slots:
         held.pop(key, None)
-
-
-def _checked(ref: str) -> str:
-    ref = ref.strip()
-    if not ref or len(ref) > REF_MAX or _BAD.search(ref):
-        raise UsageError(
-            "not a reference to a session",
-            hint=f"an id, the first {PREFIX_MIN} or more characters of one, or a name",
-        )
-    return ref

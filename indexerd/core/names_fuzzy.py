@@ -83,15 +83,20 @@ class Nearness:
         self._keys.append(key)
         self._owners.append(owner)
 
-    def warm(self, keys: int | None = None) -> bool:
-        """Index up to `keys` more names (all, if None); say whether all are in now."""
-        done = self._take(keys)
-        if self._spelled < len(self._words):  # words are never dropped, and stay in order
-            for word in islice(self._words, self._spelled, None):
-                for gram in _grams(word):
-                    self._grams.setdefault(gram, []).append(word)
-            self._spelled = len(self._words)
-        return done
+    @property
+    def cold(self) -> bool:
+        """Whether the next fuzzy look-up has more to index first than a moment's work."""
+        return max(len(self._keys) - self._worded, len(self._words) - self._spelled) > _WARMED
+
+    def warm(self, some: int | None = None) -> bool:
+        """Index up to `some` more names and words (all, if None); say whether all are in now."""
+        done = self._take(some)
+        upto = len(self._words) if some is None else min(len(self._words), self._spelled + some)
+        for word in islice(self._words, self._spelled, upto):  # never dropped, and in order
+            for gram in _grams(word):
+                self._grams.setdefault(gram, []).append(word)
+        self._spelled = upto
+        return done and upto == len(self._words)
 
     def _take(self, keys: int | None) -> bool:
         """Take in the words of up to `keys` more names; completions need no more than these."""

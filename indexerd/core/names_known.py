@@ -22,6 +22,11 @@ from typing import Any, NamedTuple
 from indexerd.core.late import late
 from indexerd.core.names_fuzzy import folded, plain
 from indexerd.core.times import iso_ms
+from indexerd.errors import UsageError
+
+REF_MAX = 512  # characters of a reference
+PREFIX_MIN = 6  # characters of an id
+_BAD = late("[\x00-\x08\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
 # A quoted name ends with its quote, or where the name as a whole was cut.
 _REFERENCE = late(r'@@(?:"[^"]*(?:"|\Z)|“[^”]*(?:”|\Z)|\S)\S*')
@@ -122,3 +127,14 @@ def _signs(text: str) -> str:
         if _TELLING.match(text, at) or unicodedata.category(char) in _TELLING_KINDS
         if char not in _VARIANTS
     )
+
+
+def checked(ref: str) -> str:
+    """A reference as it is looked up; UsageError where it cannot be one."""
+    ref = ref.strip()
+    if not ref or len(ref) > REF_MAX or _BAD.search(ref):
+        raise UsageError(
+            "not a reference to a session",
+            hint=f"an id, the first {PREFIX_MIN} or more characters of one, or a name",
+        )
+    return ref

@@ -112,8 +112,9 @@ class Api:
                 await self._pipeline.scanned.wait()
         except TimeoutError:
             pass
-        if self._names.wanted(request.method, request.params):
-            await self._names.come()
+        for _ in range(2):  # names, and what fuzzy ones want
+            if self._names.wanted(request.method, request.params):
+                await self._names.come()
         found = method(request.params, peer)
         return await found if isinstance(found, Awaitable) else found
 

@@ -1,8 +1,9 @@
-"""Names for whoever can wait: put together in a thread, so that nobody else is kept waiting.
+"""Names for whoever can wait: made ready so that nobody else is kept waiting.
 
 In: a request. Out: whether names have to be made ready before it is answered, and their coming.
-All who need them wait for the same thread. One that fails is no error here: the request then asks
-at once, and is told the error that is its own.
+They are put together in a thread, and what fuzzy references want besides is made in slices between
+other answers, since names are one thread's. All who need them wait for the same work. Work that
+fails is no error here: the request then asks at once, and is told the error that is its own.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from contextlib import suppress
 from typing import Any
 
 from indexerd.core.names import Names
+from indexerd.core.references import find
 from indexerd.errors import IndexerdError
 from indexerd.service.answers import Answers
 
+SLICE = 200  # names and words that are indexed before others get their turn: 1 ms
 _ALWAYS = frozenset({"resolve", "complete"})
 _REFERENCES = ("ref", "session")  # parameters that name a session
 _IN_TEXT = "@@"  # what refers to one within `text`
@@ -30,7 +33,8 @@ class NamesSoon:
     def wanted(self, method: str, params: dict[str, Any]) -> bool:
         """Whether a request has to wait for them."""
         if self._answers.index.ready:
-            return False
+            names = self._answers.index.now()
+            return names.cold and any(map(names.is_fuzzy, _named(method, params)))
         if method in _ALWAYS:
             return True
         if method == "expand":
@@ -38,10 +42,15 @@ class NamesSoon:
         return any(self._answers.needs_names(params.get(key)) for key in _REFERENCES)
 
     async def come(self) -> None:
-        """Wait until they are there, or cannot be had."""
+        """Wait for what is lacking: names, or else what fuzzy references want; or for neither."""
         if self._coming is None:
-            self._coming = asyncio.create_task(self._make())
+            work = self._warm() if self._answers.index.ready else self._make()
+            self._coming = asyncio.create_task(work)
+            self._coming.add_done_callback(self._come)
         await asyncio.shield(self._coming)
+
+    def _come(self, _: asyncio.Task[None]) -> None:
+        self._coming = None
 
     async def _make(self) -> None:
         made: Names | None = None
@@ -51,4 +60,19 @@ class NamesSoon:
                 made = await asyncio.to_thread(self._answers.index.made)
         finally:
             end(made)
-            self._coming = None
+
+    async def _warm(self) -> None:
+        index = self._answers.index
+        while index.ready:
+            if index.now().warm(SLICE):
+                return
+            await asyncio.sleep(0)
+
+
+def _named(method: str, params: dict[str, Any]) -> list[str]:
+    """The references of a request."""
+    if method == "expand":
+        return [one.ref for one in find(str(params.get("text")))]
+    if method == "complete":  # its prefix is no reference
+        return []
+    return [one for key in _REFERENCES if isinstance(one := params.get(key), str)]

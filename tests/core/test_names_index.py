@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 from typing import Any
 
 import pytest
@@ -144,8 +145,27 @@ def test_a_renamed_session_answers_to_its_new_name_only() -> None:
 def test_warming_in_steps_ends() -> None:
     """The index for fuzzy names can be built a little at a time."""
     names = index(*FEW)
-    steps = [names.warm(1) for _ in range(len(FEW))]
-    assert steps == [False, False, False, True]
+    words = {word for one in FEW for word in folded(one.name).split()}
+    most = len(FEW) + len(words)  # a name and a word in each step
+    steps = list(takewhile(lambda done: not done, (names.warm(1) for _ in range(most))))
+    assert len(FEW) <= len(steps) + 1 < most
+    assert names.warm(0)
+
+
+def test_what_takes_its_time_is_known() -> None:
+    """S0.49: only a fuzzy reference has to wait, and only where many names are not ready."""
+    many = [session(n, f"door{n} lock") for n in range(600)]
+    names = index(*many)
+    assert names.cold
+    exact = (many[7].session_id, many[7].session_id[:31], "Door7 LOCK", " door7-lock ")
+    assert [names.is_fuzzy(one) for one in (*exact, "door7 lokc", "nobody", "")] == [
+        *([False] * 4),
+        *([True] * 3),
+    ]
+    assert names.nearest("dor7 lock")
+    assert not names.cold
+    names.put(session(600, "one more"))
+    assert not names.cold
 
 
 def items(names: Names, prefix: str = "", **more: Any) -> list[str]:

@@ -12,10 +12,10 @@ import pytest
 
 from indexerd.core.names import Names
 from indexerd.errors import StateError
-from indexerd.io.catalog import Catalog
+from indexerd.io.catalog import Catalog, SearchText
 from indexerd.service.answers import Answers
 from indexerd.service.name_index import NameIndex
-from indexerd.service.names_soon import NamesSoon
+from indexerd.service.names_soon import SLICE, NamesSoon
 from tests.io.catalog_rows import fill, row
 
 PATIENCE = 20  # seconds
@@ -146,3 +146,56 @@ def test_who_needs_no_names_does_not_wait(
     assert soon.wanted(method, params) is wanted
     asyncio.run(soon.come())
     assert not soon.wanted(method, params)
+
+
+MANY = 2000
+
+
+def test_others_are_answered_while_fuzzy_names_are_made_ready(tmp_path: Path) -> None:
+    """The loop is never blocked: what the first mistyped name wants is made in slices."""
+    catalog = Catalog.open(tmp_path / "catalog.sqlite")
+    catalog.put([(row(f"s-{n}", n, name=f"door{n} lock"), SearchText()) for n in range(MANY)])
+    answers = Answers(catalog, lambda: 0.0)
+    soon = NamesSoon(answers)
+    asked = {"ref": "door77 locks", "scope": "all"}
+    turns = 0
+
+    async def turn() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    async def ask() -> None:
+        assert soon.wanted("resolve", asked)
+        await soon.come()  # the names
+        others = asyncio.create_task(turn())
+        assert soon.wanted("resolve", asked)
+        assert soon.wanted("expand", {"text": "as in @@door77-locks"})
+        assert not soon.wanted("expand", {"text": "as in @@door77-lock"})
+        assert not soon.wanted("resolve", {"ref": "door77 lock"})
+        assert not soon.wanted("complete", {"prefix": "doar"})
+        await asyncio.gather(soon.come(), soon.come())
+        others.cancel()
+        assert not soon.wanted("resolve", asked)
+
+    asyncio.run(ask())
+    assert turns >= MANY / SLICE
+    assert named(answers, "door77 locks") == "s-77"
+    catalog.close()
+
+
+def test_names_made_anew_meanwhile_are_waited_for(catalog: Catalog) -> None:
+    """Rows were renamed while slices were made: what was half ready is nobody's any more."""
+    answers = Answers(catalog, lambda: 0.0)
+    soon = NamesSoon(answers)
+
+    async def ask() -> None:
+        await soon.come()
+        catalog.renamed += 1
+        await soon.come()
+        assert answers.index.ready
+        await soon.come()
+
+    asyncio.run(ask())
+    assert named(answers, "frist door") == "session-1"
