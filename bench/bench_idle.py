@@ -7,7 +7,7 @@ asks, between two sweeps, beside those of a bare event loop with its one timer, 
 the processor time of one sweep, beside a bare scandir + stat of the same files; resident memory
 after a restart, and the most there ever was at a first start, beside a process that has only
 imported what a daemon of this kind imports (what more sessions add is told by bench_growth.py).
-Then 2,000 sessions of 20 KB come at once while a client asks all the time: the longest it waited.
+Then 1,500 sessions of 20 KB come at once while a client asks all the time: the longest it waited.
 The sweep is that of the default settings, but for how often it comes.
 What is checked: that sweeps happened when they should, and no more; that they find what no event
 told of; that all came to be known.
@@ -31,6 +31,7 @@ from home import PATIENCE, QUIET, Daemon, Home, Small, Writer, switches_of, wait
 from measure import Bench, Target, cpu, cpu_of, percentile
 from plain import imports
 
+REST = 1.0  # seconds
 RARE, OFTEN = 3600.0, 0.2  # seconds between sweeps
 DEFAULT = 30.0
 TICK = 4.0  # seconds; the daemon's own, which looks after its health
@@ -63,7 +64,7 @@ def main() -> int:
         bench.add(f"{name}, after a restart", held, "MB", target=Target(50), **told)
         bench.add("memory, the most at a first start", peak, "MB", target=Target(90), **told)
     with Home() as home:
-        waiting(bench, home, 60 if bench.smoke else 2000)
+        waiting(bench, home, 60 if bench.smoke else 1500)
     return bench.end()
 
 
@@ -97,8 +98,8 @@ def sweeps(home: Home, seconds: float) -> None:
 
 def resting(bench: Bench, home: Home, daemon: Daemon, unseen: Unseen) -> None:
     """Processor time between sweeps, and that of a sweep."""
-    time.sleep(2)  # what a start leaves behind is done by then
-    seconds, before = 2.0 if bench.smoke else 3 * TICK, swept(home)
+    time.sleep(REST)  # what a start leaves behind is done by then
+    seconds, before = 2.0 if bench.smoke else 2 * TICK, swept(home)
     (still, woken), (least, rarely) = shares(daemon.pid, seconds)
     bench.check("there was no sweep meanwhile", ok=swept(home) == before)
     told = {"limit": "a bare loop", "note": f"over {seconds:g} s"}
@@ -107,7 +108,7 @@ def resting(bench: Bench, home: Home, daemon: Daemon, unseen: Unseen) -> None:
     bench.add("context switches, idle", woken, "/s", floor=rarely, **told)
     top = str(home.sessions)
     bare = median(cpu(lambda: stats(top)) for _ in range(5))
-    one = sweep(bench, home, daemon, seconds / 3, still)
+    one = sweep(bench, home, daemon, seconds / 2, still)
     unseen.check(bench, home, daemon)
     bench.add("processor, one sweep", 1000 * one, "ms", limit="scandir + stat", floor=1000 * bare)
     told = {"limit": "a bare loop, scandir + stat", "floor": 100 * (least + bare / DEFAULT)}

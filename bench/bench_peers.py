@@ -4,7 +4,13 @@
 word is put that no other has. Of each program: from nothing to a whole index (wall time and the
 most memory that it took), what its index takes on the disk, a search for such a word and for two
 common ones, and how long after a message was appended it is found. Those that run no daemon are
-asked as processes, as their users ask them; ours is asked as a process, and on its socket.
+asked as processes, as their users ask them, in turns with ours; ours is asked on its socket, too,
+which stands beside a peer's server.
+
+What a peer does is itself a limit, and has none. Ours stands beside every peer where it is the
+whole index, and else beside the best of those that index all three agents. What is checked: words
+that were put into one message each, of either side and any of the agents, lead to its session
+alone, and so do those that were appended; and what has two common words has them.
 
 The peers come from the package registry, into a place of their own: `make peers`. Without them
 this measures nothing, and says so. All run in a home that is made for this, and where the system
@@ -18,15 +24,17 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import random
+import re
 import shutil
 import socket
 import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -34,98 +42,65 @@ from urllib.parse import quote
 from urllib.request import urlopen
 
 from corpus import make
-from home import Daemon, Home, wait
-from measure import ROOT, Bench, Target, memory_mb, wall
+from home import QUIET, Daemon, Home, wait
+from measure import ROOT, Bench, Target, memory_mb, ratio, wall
+from rivals import PORT, Peer, peers, ran
 
 AGENTS = {"pi": ".pi/agent", "claude": ".claude", "codex": ".codex"}
 PLANTED = [f"quokka{number}lith" for number in range(5)]
 COMMON = "file test"
 APART = "INDEXERD_BENCH_APART"
-PORT = 18_473  # in a network of our own, where that is possible
+INDEX, MEMORY, DISK = "from nothing to a whole index", "the most memory", "its files"
+SERVING = "the most memory, serving"
+RARE, COMMON_TWO = "search, a rare word", "search, two common words"
+RARE_SERVED, COMMON_SERVED = "a rare word, of a server", "two common words, of a server"
+LATE = "appended, until it is found"
+UNITS = {INDEX: "s", MEMORY: "MB", SERVING: "MB", DISK: "MB", RARE: "ms", COMMON_TWO: "ms"}
+UNITS |= {RARE_SERVED: "ms", COMMON_SERVED: "ms", LATE: "ms"}
+SAYS = ("message", "user", "assistant", "event_msg")  # types of lines in which something is said
 BESIDE = {"fast-resume": 3.0, "mnemo-search": 0.2}  # times their time for a whole index, at most
 PATIENCE = 30.0  # seconds within which something appended must be found
 PROGRAM = "import sys; from indexerd.__main__ import main; sys.exit(main())"
 
 
-@dataclass
-class Ran:
-    """A process that has ended."""
+@dataclass(frozen=True)
+class Hidden:
+    """A word that one message of one session has, and nothing else."""
 
-    seconds: float
-    memory_mb: float
-    out: str
-    code: int
-
-
-@dataclass
-class Peer:
-    """A program: how it indexes and searches; `found` holds what was measured."""
-
-    name: str
-    index: list[str]
-    search: Callable[[str], list[str]] | None = None  # over what is indexed
-    update: list[str] | None = None  # before a search, where that does not look for itself
-    fresh: Callable[[str], list[str]] | None = None  # a search that looks for what is new itself
-    serve: list[str] = field(default_factory=list)  # a server that follows files itself
-    env: dict[str, str] = field(default_factory=dict)
-    note: str = ""
+    word: str
+    id: str  # of the session
+    agent: str
 
 
-def peers(place: Path) -> list[Peer]:
-    """Those that are measured, with their programs below `place`."""
+class Sheet:
+    """What was measured of each program: values by what it is, and by whom."""
 
-    def at(name: str) -> str:
-        return str(place / "bin" / name)
+    def __init__(self, bench: Bench, peers: list[Peer]) -> None:
+        self.bench, self.peers = bench, peers
+        self.found: dict[str, dict[str, list[float]]] = {}
 
-    def said(*argv: str) -> Callable[[str], list[str]]:
-        return lambda word: [word if one == "{}" else one for one in argv]
+    def theirs(self, name: str, what: str, took: list[float], note: str = "") -> None:
+        """Tell of a peer."""
+        self.found.setdefault(what, {})[name] = took
+        value, unit = median(took), UNITS[what]
+        self.bench.add(f"{name}: {what}", value, unit, alone="a peer", note=note)
 
-    fr, mnemo, view = at("fr"), at("mnemo"), at("agentsview")
-    quiet = {"AGENTSVIEW_NO_DAEMON": "1", "AGENTSVIEW_TELEMETRY_ENABLED": "0"}
-    return [
-        Peer(
-            "fast-resume",
-            [fr, "--rebuild", "--json", "--limit", "1"],
-            said(fr, "{}", "--json", "--limit", "5", "--no-refresh"),
-            fresh=said(fr, "{}", "--json", "--limit", "5"),
-            note="what was said, and no results of tools",
-        ),
-        Peer(
-            "mnemo-search",
-            [mnemo, "index"],
-            said(mnemo, "search", "{}", "--json", "--no-sync"),
-            fresh=said(mnemo, "search", "{}", "--json"),
-        ),
-        Peer(
-            "agentsview",
-            [view, "sync"],
-            serve=[view, "serve", "--no-browser", "--no-update-check", "--port", str(PORT)],
-            env=quiet,
-        ),
-        Peer("claude-code-tools", [at("aichat"), "build-index"], note="Claude Code and Codex"),
-        Peer(
-            "claude-session-index",
-            [at("session-index"), "--backfill"],
-            said(at("session-search"), "search", "{}"),
-            update=[at("session-index"), "--incremental"],
-            note="Claude Code only",
-        ),
-    ]
+    def ours(self, what: str, took: list[float], *, among: str = "", **more: Any) -> None:
+        """Tell of us, beside the best peer of all that index every session; or of one kind."""
+        whole = {one.name for one in self.peers if not one.part}
+        held = {name: one for name, one in self.found.get(among or what, {}).items()}
+        best = min(whole & held.keys(), key=lambda name: median(held[name]), default="")
+        if best:
+            self.beside(what, took, best, held[best], **more)
 
-
-def ran(argv: list[str], env: dict[str, str], where: Path) -> Ran:
-    """Run a process to its end."""
-    with (where / "out").open("w+b") as out:
-        began = time.perf_counter()
-        process = subprocess.Popen(
-            argv, env=env, cwd=where, stdin=subprocess.DEVNULL, stdout=out, stderr=out
-        )
-        _, status, used = os.wait4(process.pid, 0)
-        seconds = time.perf_counter() - began
-        process.returncode = os.waitstatus_to_exitcode(status)
-        out.seek(0)
-        text = out.read(1 << 20).decode("utf-8", "replace")
-    return Ran(seconds, used.ru_maxrss / 1024, text, process.returncode)
+    def beside(
+        self, what: str, took: list[float], name: str, held: list[float], **more: Any
+    ) -> None:
+        """Tell of us, beside one peer."""
+        told = {"limit": name, "floor": median(held)} | more
+        if len(held) == len(took):
+            told["ratio"] = ratio(took, held)
+        self.bench.add(f"indexerd: {what}, beside {name}", median(took), UNITS[what], **told)
 
 
 def size_mb(root: Path) -> float:
@@ -154,29 +129,60 @@ def plant(files: list[str], words: list[str]) -> list[str]:
     return ids
 
 
-def theirs(bench: Bench, home: Home, peer: Peer, ids: list[str], files: list[str]) -> None:
-    """Measure one peer, from nothing."""
+def hide(files: dict[str, list[str]], each: int) -> list[Hidden]:
+    """Put words of their own in the place of some that were said, in sessions of each agent."""
+    chosen = random.Random(2)
+    found: list[Hidden] = []
+    for agent, paths in files.items():
+        some = (one for one in chosen.sample(paths, len(paths)) if one not in paths[-1:])
+        made = (hidden(Path(one), agent, len(found), chosen) for one in some)
+        for _ in range(each):
+            found += [one for one in islice(filter(None, made), 1)]
+    return found
+
+
+def hidden(path: Path, agent: str, number: int, chosen: random.Random) -> Hidden | None:
+    """Replace one word of one message, if there is one that stands in no other."""
+    lines = path.read_bytes().decode().split("\n")
+    texts = [text for line in lines[:-1] for text in said(json.loads(line))]
+    for text in chosen.sample(texts, min(len(texts), 9)):
+        whole = json.dumps(text, ensure_ascii=False)[1:-1]
+        for old in re.findall(r"\b[a-z]{6,14}\b", text):
+            holders = [n for n, line in enumerate(lines) if old in line]
+            if all(whole in lines[n] and lines[n].count(whole) == 1 for n in holders):
+                new = "zebu" + "".join(chr(97 + int(digit)) for digit in f"{number:04}") + "lith"
+                for n in holders:
+                    lines[n] = lines[n].replace(whole, re.sub(rf"\b{old}\b", new, whole))
+                path.write_bytes("\n".join(lines).encode())
+                return Hidden(new, path.stem[-36:], agent)
+    return None
+
+
+def said(entry: dict[str, Any]) -> list[str]:
+    """What a human or a model said in a line of any of the three agents."""
+    held = entry.get("message") or entry.get("payload", {}).get("item") or {}
+    who = held.get("role") or held.get("type")
+    if entry["type"] not in SAYS or who not in ("user", "assistant", "UserMessage", "AgentMessage"):
+        return []
+    parts = held["content"] if isinstance(held["content"], list) else [{"text": held["content"]}]
+    return [one["text"] for one in parts if isinstance(one.get("text"), str)]
+
+
+def theirs(sheet: Sheet, home: Home, peer: Peer, files: list[str], ids: list[str]) -> bool:
+    """Measure one peer, from nothing; whether it can be asked."""
     env = home.env() | peer.env | {"XDG_RUNTIME_DIR": str(home.root)}
     before = size_mb(home.root)
     first = ran(peer.index, env, home.root)
     if first.code:
         print(f"{peer.name} did not index: {first.out[-300:]!r}", file=sys.stderr)
-        return
-    told(bench, peer.name, first.seconds, first.memory_mb, size_mb(home.root) - before, peer.note)
+        return False
+    sheet.theirs(peer.name, INDEX, [first.seconds], peer.note)
+    sheet.theirs(peer.name, MEMORY, [first.memory_mb])
+    sheet.theirs(peer.name, DISK, [size_mb(home.root) - before])
     if peer.serve:
-        served(bench, home, peer, ids, files)
+        served(sheet, home, peer, ids, files)
     if peer.search is None:
-        return
-    rare = [ran(peer.search(word), env, home.root) for word in PLANTED]
-    right = sum(one in done.out for one, done in zip(ids, rare, strict=True))
-    bench.add(
-        f"{peer.name}: search, a rare word",
-        1000 * median(one.seconds for one in rare),
-        "ms",
-        note=f"a process each; {right} of {len(ids)} found",
-    )
-    common = median(ran(peer.search(COMMON), env, home.root).seconds for _ in range(5))
-    bench.add(f"{peer.name}: search, two common words", 1000 * common, "ms")
+        return False
     word = f"late{peer.name.replace('-', '')}"
     plant(files[-1:], [word])
     began = time.perf_counter()
@@ -186,12 +192,12 @@ def theirs(bench: Bench, home: Home, peer: Peer, ids: list[str], files: list[str
             ran(peer.update, env, home.root)
         done = ran((peer.fresh or peer.search)(word), env, home.root)
         found = done.out.replace(word, "", 1).count(word) > 0 or Path(files[-1]).stem in done.out
-    told_after = 1000 * (time.perf_counter() - began)
     note = "by the next search" if found else "not found"
-    bench.add(f"{peer.name}: appended, until it is found", told_after, "ms", note=note)
+    sheet.theirs(peer.name, LATE, [1000 * (time.perf_counter() - began)], note)
+    return True
 
 
-def served(bench: Bench, home: Home, peer: Peer, ids: list[str], files: list[str]) -> None:
+def served(sheet: Sheet, home: Home, peer: Peer, ids: list[str], files: list[str]) -> None:
     """The questions, over HTTP, to a server that follows the files."""
     address = f"http://127.0.0.1:{PORT}/api/v1/search?q="
 
@@ -210,85 +216,108 @@ def served(bench: Bench, home: Home, peer: Peer, ids: list[str], files: list[str
         try:
             wait(answers, f"{peer.name}'s server", 0.05)
             found: list[str] = []
-            took = [wall(lambda w=word: found.append(asked(w))) for word in PLANTED]
+            took = [1000 * wall(lambda w=word: found.append(asked(w))) for word in PLANTED]  # type: ignore[misc]
             right = sum(one in text for one, text in zip(ids, found, strict=True))
-            note = f"over HTTP; {right} of {len(ids)} found"
-            bench.add(f"{peer.name}: search, a rare word", 1000 * median(took), "ms", note=note)
-            common = median(wall(lambda: asked(COMMON)) for _ in range(5))
-            bench.add(f"{peer.name}: search, two common words", 1000 * common, "ms")
+            sheet.theirs(peer.name, RARE_SERVED, took, f"over HTTP; {right} of {len(ids)} found")
+            common = [1000 * wall(lambda: asked(COMMON)) for _ in PLANTED]
+            sheet.theirs(peer.name, COMMON_SERVED, common)
             plant(files[-1:], ["lateserved"])
             stem = Path(files[-1]).stem
             began = time.perf_counter()
             while stem not in asked("lateserved") and time.perf_counter() < began + PATIENCE:
                 time.sleep(0.02)
             late = time.perf_counter() - began
-            note = "" if late < PATIENCE else "not found"
-            bench.add(f"{peer.name}: appended, until it is found", 1000 * late, "ms", note=note)
-            bench.add(
-                f"{peer.name}: the most memory, serving", memory_mb(server.pid, "VmHWM"), "MB"
-            )
+            sheet.theirs(peer.name, LATE, [1000 * late], "" if late < PATIENCE else "not found")
+            sheet.theirs(peer.name, SERVING, [memory_mb(server.pid, "VmHWM")])
         finally:
             server.terminate()
             server.wait(20)
 
 
-def told(bench: Bench, name: str, *what: Any) -> None:
-    """The figures that all have."""
-    seconds, memory, disk, note = what
-    bench.add(f"{name}: from nothing to a whole index", seconds, "s", note=note)
-    bench.add(f"{name}: the most memory", memory, "MB")
-    bench.add(f"{name}: its files", disk, "MB")
+def searches(
+    sheet: Sheet, home: Home, peers: list[Peer], daemon: Daemon, ids: list[str], some: list[Hidden]
+) -> None:
+    """The same questions to all, in turns, as processes; and to us on the socket, too."""
+    argv = [sys.executable, "-c", PROGRAM, "search"]
+    us = Peer("indexerd", [], lambda words: [*argv, words, "--json"])
+    for what, words in ((RARE, PLANTED), (COMMON_TWO, [COMMON] * len(PLANTED))):
+        took: dict[str, list[float]] = {one.name: [] for one in (*peers, us)}
+        right, on_socket = dict.fromkeys(took, 0), []
+        for word, session_id in zip(words, ids, strict=True):
+            for one in (*peers, us):
+                assert one.search is not None
+                done = ran(one.search(word), home.env() | one.env, home.root)
+                took[one.name].append(1000 * done.seconds)
+                right[one.name] += session_id in done.out
+            on_socket.append(1000 * seconds_of(daemon, word))
+        for one in peers:
+            note = f"{right[one.name]} of {len(ids)} found" if what is RARE else ""
+            if what is RARE and not one.part:
+                asked = [ran(one.search(of.word), home.env() | one.env, home.root) for of in some]
+                known = sum(of.id in done.out for of, done in zip(some, asked, strict=True))
+                note += f", and {known} of {len(some)} of all agents"
+            sheet.theirs(one.name, what, took[one.name], note)
+        sheet.ours(what, took["indexerd"])
+        served = RARE_SERVED if what is RARE else COMMON_SERVED
+        sheet.ours(served, on_socket, note="on the socket")
 
 
-def beside(bench: Bench) -> None:
-    """Our time to a whole index, beside that of those who are to be measured against."""
-    took = {
-        one.name.partition(":")[0]: one.value
-        for one in bench.figures
-        if one.name.endswith("from nothing to a whole index")
-    }
-    for name, most in BESIDE.items():
-        if name in took:
-            bench.add(
-                f"indexerd: whole index, beside {name}",
-                took["indexerd"],
-                "s",
-                limit=name,
-                floor=took[name],
-                ratio=took["indexerd"] / took[name],
-                target=Target(most, of="ratio"),
-            )
-
-
-def ours(bench: Bench, home: Home, ids: list[str], files: list[str], sessions: int) -> None:
+def ours(
+    sheet: Sheet,
+    home: Home,
+    peers: list[Peer],
+    ids: list[str],
+    hid: list[Hidden],
+    files: dict[str, list[str]],
+) -> None:
     """Measure indexerd, from nothing, beside the same files."""
-    before = size_mb(home.root)
-    quiet = {"INDEXERD_MIN_NEW_USER_MESSAGES": "10000", "INDEXERD_DIGEST__ENABLED": "false"}
-    with home.daemon(**quiet) as daemon:
-        seconds = daemon.settled(sessions)
-        told(bench, "indexerd", seconds, daemon.memory("VmHWM"), size_mb(home.root) - before, "")
-        env = home.env()
-        argv = [sys.executable, "-c", PROGRAM, "search", "{}", "--json"]
-        for kind, words in (("a rare word", PLANTED), ("two common words", [COMMON] * 5)):
-            asked = [[word if one == "{}" else one for one in argv] for word in words]
-            done = [ran(one, env, home.root).seconds for one in asked]
-            bench.add(f"indexerd: search, {kind}", 1000 * median(done), "ms", note="a process each")
-            on_socket = [seconds_of(daemon, word) for word in words]
-            bench.add(f"indexerd: search, {kind}, on the socket", 1000 * median(on_socket), "ms")
-        for word, session_id in zip(PLANTED, ids, strict=True):
-            hits = daemon.ask("search", {"query": word})["hits"]
-            bench.check(
-                f"{word} is where it is", ok=[one["sessionId"] for one in hits] == [session_id]
-            )
+    before, count = size_mb(home.root), sum(map(len, files.values()))
+    with home.daemon(**QUIET) as daemon:
+        seconds = daemon.settled(count)
+        memory, disk = daemon.memory("VmHWM"), size_mb(home.root) - before
+        for one in sheet.peers:
+            if one.name in sheet.found.get(INDEX, {}):
+                promise = BESIDE.get(one.name)
+                told = {"target": Target(promise, of="ratio") if promise else None}
+                told |= {"note": one.note if one.part else ""}
+                sheet.beside(INDEX, [seconds], one.name, sheet.found[INDEX][one.name], **told)
+        sheet.ours(MEMORY, [memory])
+        sheet.ours(MEMORY, [memory], among=SERVING, note="serving")
+        sheet.ours(DISK, [disk])
+        right(sheet.bench, daemon, ids, hid, files)
+        searches(sheet, home, peers, daemon, ids, hid[:: max(1, len(hid) // 6)])
         took = []
         with daemon.client() as client:
             for n in range(5):
                 word = f"lateours{n}"
-                plant(files[-1:], [word])
+                plant(files["claude"][-1:], [word])
                 began = time.perf_counter()
-                wait(lambda w=word: client.call("search", {"query": w})["hits"], "the new word")
-                took.append(time.perf_counter() - began)
-        bench.add("indexerd: appended, until it is found", 1000 * median(took), "ms")
+                wait(lambda w=word: client.call("search", {"query": w})["hits"], "the new word")  # type: ignore[misc]
+                took.append(1000 * (time.perf_counter() - began))
+        sheet.ours(LATE, took)
+
+
+def right(
+    bench: Bench, daemon: Daemon, ids: list[str], hid: list[Hidden], files: dict[str, list[str]]
+) -> None:
+    """Whether words that one message has, of whatever agent, lead to its session alone."""
+    known = daemon.ask("status")["sessions"]
+    count = sum(map(len, files.values()))
+    bench.check(f"{count} sessions are known, not {known}", ok=known == count)
+    bench.check("words are hidden in all", ok={one.agent for one in hid} == files.keys())
+    words = {one.word: one.id for one in hid} | dict(zip(PLANTED, ids, strict=True))
+    with daemon.client() as client:
+        for word, session_id in words.items():
+            hits = client.call("search", {"query": word})["hits"]
+            found = {one["sessionId"] for one in hits}
+            bench.check(f"{word} is where it is", ok=found == {session_id})
+        places = {path[-42:-6]: path for paths in files.values() for path in paths}
+        hits = client.call("search", {"query": COMMON})["hits"]
+        bench.check("common words are found", ok=len(hits) > 5)
+        for one in hits:
+            data = Path(places[one["sessionId"]]).read_text().lower()
+            has = all(word in data for word in COMMON.split())
+            bench.check(f"{COMMON} is in {one['sessionId']}", ok=has)
 
 
 def seconds_of(daemon: Daemon, word: str) -> float:
@@ -329,15 +358,16 @@ def main() -> int:
         return bench.end()
     apart()
     sessions, size = (90, 2_000_000) if bench.smoke else (asked.sessions, asked.size)
+    sheet = Sheet(bench, there)
     with Home() as home:
-        files = {}
-        for seed, (agent, place) in enumerate(AGENTS.items()):
-            files[agent] = make(home.root / place, agent, sessions // 3, size // 3, seed).files
+        files = {
+            agent: make(home.root / place, agent, sessions // 3, size // 3, seed).files
+            for seed, (agent, place) in enumerate(AGENTS.items())
+        }
+        hid = hide(files, 3 if bench.smoke else 20)
         ids = plant(files["claude"][: len(PLANTED)], PLANTED)
-        for peer in there:
-            theirs(bench, home, peer, ids, files["claude"])
-        ours(bench, home, ids, files["claude"], sessions // 3 * 3)
-    beside(bench)
+        asked_of = [one for one in there if theirs(sheet, home, one, files["claude"], ids)]
+        ours(sheet, home, asked_of, ids, hid, files)
     return bench.end()
 
 

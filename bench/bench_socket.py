@@ -5,6 +5,9 @@
 Each server runs in a process of its own; both are asked in turn, round by round, so that noise
 hits both. The target (docs: `resolve` and `get`, p99) is at most 1 ms; the floor is the echo.
 Answers come from a dictionary of 10,000 sessions: what is measured is the server, not a search.
+
+Every answer that was timed is compared with what was asked for, and the server that was timed has
+to refuse what the protocol refuses. Instructions of an answer stand in bench_instructions.py.
 """
 
 from __future__ import annotations
@@ -20,39 +23,59 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-from instructions import callgrind
-from measure import Bench, Target, percentile
+from measure import Bench, Target, percentile, ratio
 
 from indexerd.core import wire
 from indexerd.errors import NotFoundError
 from indexerd.surfaces.unix import UnixServer
 
 SESSIONS = 10_000
+ECHO, FIRST = "echo", ", connect first"
+GOOD = b'{"jsonrpc":"2.0","id":%d,"method":"resolve","params":{"ref":"%b"}}\n'
+REFUSED = (  # what is no request, its id as far as it can be read, and the fault
+    (b"{", None, -32700),
+    (b'\xff{"jsonrpc":"2.0","id":1,"method":"get"}', None, -32700),
+    (b'{"jsonrpc":"2.0","id":NaN,"method":"get"}', None, -32700),
+    (b"[]", None, -32600),
+    (b'"get"', None, -32600),
+    (b'{"id":1,"method":"get"}', 1, -32600),
+    (b'{"jsonrpc":"2.0","id":2,"params":{}}', 2, -32600),
+    (b'{"jsonrpc":"2.0","id":true,"method":"get"}', None, -32600),
+    (b'{"jsonrpc":"2.0","id":3,"method":"get","params":[1]}', 3, -32602),
+    (b'{"jsonrpc":"2.0","id":4,"method":"get","params":{"ref":"nobody"}}', 4, 1001),
+)
+
+Answers = list[tuple[str, int, bytes]]  # method, number, what came
 
 
 def session_id(n: int) -> str:
     return f"{n * 2654435761 & 0xFFFFFFFF:08x}-session-{n}"
 
 
-def rows() -> dict[str, dict[str, Any]]:
-    """One answer of about 800 bytes a session, as `get` has them."""
+def row(n: int) -> dict[str, Any]:
+    """What is known of a session, about 800 bytes, as `get` has it."""
     return {
-        session_id(n): {
-            "sessionId": session_id(n),
-            "name": f"Mend the parser, take {n}",
-            "description": "Reads the log, finds the torn line, and mends the parser. " * 4,
-            "tags": ["parser", "log", "python", f"ticket:{n}"],
-            "cwd": f"/home/someone/projects/p{n % 100}",
-            "messageCount": n % 500,
-            "filesRead": [f"src/module_{k}.py" for k in range(10)],
-        }
-        for n in range(SESSIONS)
+        "sessionId": session_id(n),
+        "name": f"Mend the parser, take {n}",
+        "description": "Reads the log, finds the torn line, and mends the parser. " * 4,
+        "tags": ["parser", "log", "python", f"ticket:{n}"],
+        "cwd": f"/home/someone/projects/p{n % 100}",
+        "messageCount": n % 500,
+        "filesRead": [f"src/module_{k}.py" for k in range(10)],
     }
+
+
+def answer(method: str, held: dict[str, Any]) -> dict[str, Any]:
+    """What a method says of a session."""
+    if method == "get":
+        return {"session": held, "meta": None}
+    return {"sessionId": held["sessionId"], "name": held["name"], "how": "id"}
 
 
 class Echo(asyncio.Protocol):
@@ -65,6 +88,19 @@ class Echo(asyncio.Protocol):
         self.transport.write(data)
 
 
+def handler(numbers: Iterable[int] = range(SESSIONS)) -> Callable[[wire.Request, Any], Any]:
+    """Answers out of a dictionary of these sessions."""
+    held = {session_id(n): row(n) for n in numbers}
+
+    def handle(request: wire.Request, _peer: Any) -> Any:
+        found = held.get(request.params["ref"])
+        if found is None:
+            raise NotFoundError("no such session")
+        return answer(request.method, found)
+
+    return handle
+
+
 async def serve(kind: str, path: str) -> None:
     ended = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
@@ -74,17 +110,7 @@ async def serve(kind: str, path: str) -> None:
         await ended.wait()
         server.close()
         return
-    held = rows()
-
-    def handle(request: wire.Request, _peer: object) -> Any:
-        row = held.get(request.params["ref"])
-        if row is None:
-            raise NotFoundError("no such session")
-        if request.method == "get":
-            return {"session": row, "meta": None}
-        return {"sessionId": row["sessionId"], "name": row["name"], "how": "id"}
-
-    ours = UnixServer(Path(path), handle, lambda why: print(why, file=sys.stderr))
+    ours = UnixServer(Path(path), handler(), lambda _why: None)
     await ours.start()
     print("ready", flush=True)
     await ended.wait()
@@ -119,119 +145,141 @@ def ask(sock: socket.socket, line: bytes) -> bytes:
     return got
 
 
+def number(n: int) -> int:
+    """The session that the n-th question is about."""
+    return n * 7919 % SESSIONS
+
+
 def request(method: str, n: int) -> bytes:
-    params = {"ref": session_id(n * 7919 % SESSIONS)}
+    params = {"ref": session_id(number(n))}
     asked = {"jsonrpc": "2.0", "id": n, "method": method, "params": params}
     return json.dumps(asked, separators=(",", ":")).encode() + b"\n"
 
 
-def timed(do: Callable[[bytes], object], lines: list[bytes]) -> list[float]:
-    """Microseconds of each."""
-    took = []
-    for line in lines:
+def right(method: str, n: int, came: bytes) -> bool:
+    """Whether an answer is what was asked for; the echo's is the question."""
+    if method == ECHO:
+        return came == request("get", n)
+    wanted = {"jsonrpc": "2.0", "id": n, "result": answer(method, row(number(n)))}
+    return bool(json.loads(came) == wanted)
+
+
+def refusals(path: str) -> list[bytes]:
+    """What of a connection is not as the protocol has it: questions that are none, and framing."""
+    odd, good = [], GOOD % (7, session_id(7).encode())
+    with connect(path) as sock:
+        for line, own, fault in REFUSED:
+            told = json.loads(ask(sock, line + b"\n"))
+            if told.get("id") != own or told.get("error", {}).get("code") != fault:
+                odd.append(line)
+            if "result" not in json.loads(ask(sock, good)):
+                odd.append(b"what comes behind " + line)
+        silent = good.replace(b'"id":7,', b"")
+        sock.sendall(silent + good[:20])
+        if json.loads(ask(sock, good[20:])).get("id") != 7:
+            odd.append(b"two halves behind a notification")
+    with connect(path) as sock:
+        long = GOOD % (8, b"x" * wire.LINE_MAX)
+        if json.loads(ask(sock, long))["error"]["code"] != REFUSED[3][2] or sock.recv(1):
+            odd.append(b"a line that is too long")
+    return odd
+
+
+def timed(do: Callable[[bytes], bytes], method: str, size: int, into: Answers) -> list[float]:
+    """Microseconds of each question; what came goes into `into`."""
+    took, sent = [], "get" if method == ECHO else method
+    for n in range(size):
+        line = request(sent, n)
         began = time.perf_counter_ns()
-        do(line)
+        came = do(line)
         took.append((time.perf_counter_ns() - began) / 1000)
+        into.append((method, n, came))
     return took
 
 
-def once(path: str, line: bytes) -> None:
+def once(path: str, line: bytes) -> bytes:
     with connect(path) as sock:
-        ask(sock, line)
+        return ask(sock, line)
 
 
-def pipelined(path: str, count: int) -> float:
-    """Requests a second on one connection that does not wait for answers."""
-    lines = b"".join(request("resolve", n) for n in range(count))
+def pipelined(path: str, method: str, size: int, into: Answers) -> float:
+    """Questions a second on one connection that does not wait for answers."""
+    lines = b"".join(request("get" if method == ECHO else method, n) for n in range(size))
     with connect(path) as sock:
         sender = threading.Thread(target=sock.sendall, args=(lines,))
+        pieces, answered = [], 0
         began = time.perf_counter()
         sender.start()
-        answered = 0
-        while answered < count:
-            answered += sock.recv(1 << 18).count(b"\n")
+        while answered < size:
+            pieces.append(sock.recv(1 << 18))
+            answered += pieces[-1].count(b"\n")
         took = time.perf_counter() - began
         sender.join()
-    return count / took
+    came = b"".join(pieces).splitlines(keepends=True)
+    into += [(method, n, line) for n, line in enumerate(came)]
+    return size / took
 
 
-def measure(bench: Bench, rounds: int, size: int) -> dict[str, list[float]]:
-    found: dict[str, list[float]] = {}
+Rounds = dict[str, list[list[float]]]  # of each kind, of each round: microseconds
+
+
+def measure(bench: Bench, rounds: int, size: int) -> tuple[Rounds, dict[str, list[float]]]:
+    """Ask both by turns; the times of round trips, and how many a second were pipelined."""
+    found: Rounds = {}
+    rates: dict[str, list[float]] = {ECHO: [], "resolve": []}
     with tempfile.TemporaryDirectory(prefix="ixd") as directory:
         os.chmod(directory, 0o700)
-        with server("echo", directory) as floor, server("ours", directory) as path:
+        with server(ECHO, directory) as floor, server("ours", directory) as path:
             with connect(floor) as echo, connect(path) as sock:
-                for _ in range(rounds):
-                    for name, here, method in (
-                        ("echo", echo, "get"),
-                        ("resolve", sock, "resolve"),
-                        ("get", sock, "get"),
-                    ):
-                        lines = [request(method, n) for n in range(size)]
-                        timed(lambda line, s=here: ask(s, line), lines[: size // 10])  # type: ignore[misc]
-                        took = timed(lambda line, s=here: ask(s, line), lines)  # type: ignore[misc]
-                        found.setdefault(name, []).extend(took)
-            for name, where in (("echo, connect first", floor), ("resolve, connect first", path)):
-                lines = [request("resolve", n) for n in range(max(size // 4, 10))]
-                found[name] = timed(lambda line, p=where: once(p, line), lines)  # type: ignore[misc]
-            bench.add("resolve, pipelined on one connection", pipelined(path, size * 4), "/s")
-            with connect(path) as sock:
-                told = [json.loads(ask(sock, request("resolve", n)))["result"] for n in range(50)]
-            wanted = [session_id(n * 7919 % SESSIONS) for n in range(50)]
-            bench.check(
-                "answers are of who was asked", ok=[one["sessionId"] for one in told] == wanted
-            )
-    return found
+                for turn in range(-1, rounds):
+                    many = size if turn >= 0 else size // 10
+                    answers: Answers = []
+                    for method, here in ((ECHO, echo), ("resolve", sock), ("get", sock)):
+                        took = timed(lambda line, s=here: ask(s, line), method, many, answers)  # type: ignore[misc]
+                        if turn >= 0:
+                            found.setdefault(method, []).append(took)
+                    for method, place in ((ECHO, floor), ("resolve", path)):
+                        took = timed(
+                            lambda line, p=place: once(p, line), method, many // 8, answers
+                        )  # type: ignore[misc]
+                        rate = pipelined(place, method, 2 * many, answers)
+                        if turn >= 0:
+                            found.setdefault(method + FIRST, []).append(took)
+                            rates[method].append(rate)
+                    wrong = [one for one in answers if not right(*one)]
+                    bench.check(f"{len(wrong)} answers are not of what was asked", ok=not wrong)
+            odd = refusals(path)
+            bench.check(f"the server does not refuse, or stand: {odd}", ok=not odd)
+    return found, rates
 
 
-def counted(bench: Bench, size: int) -> None:
-    """Instructions of an answer, beside the echo's: what is paid for a request to be understood."""
-    told: dict[str, float] = {}
-    with tempfile.TemporaryDirectory(prefix="ixd") as directory:
-        os.chmod(directory, 0o700)
-        for kind, method in (("echo", "get"), ("ours", "resolve")):
-            path = os.path.join(directory, f"{kind}.sock")
-            lines = [request(method, n) for n in range(size)]
-
-            def ask_all(_run: object, path: str = path, lines: list[bytes] = lines) -> None:
-                with connect(path) as sock:
-                    for line in lines:
-                        ask(sock, line)
-
-            argv = [sys.executable, __file__, "--serve", kind, path]
-            told[kind] = callgrind(argv, Path(directory) / f"{kind}.out", ask_all) / size
-    if all(told.values()):
-        bench.add(
-            "resolve: instructions of the server",
-            told["ours"],
-            "instr/answer",
-            limit="echo",
-            floor=told["echo"],
-            ratio=told["ours"] / told["echo"],
-        )
-
-
-def report(bench: Bench, found: dict[str, list[float]]) -> None:
+def report(bench: Bench, found: Rounds, rates: dict[str, list[float]]) -> None:
     """The percentiles of each, beside the echo's."""
+    bench.add(
+        "resolve, pipelined on one connection",
+        median(rates["resolve"]),
+        "/s",
+        limit="echo, pipelined",
+        floor=median(rates[ECHO]),
+        ratio=ratio(rates["resolve"], rates[ECHO]),
+    )
     for share, name in ((0.5, "p50"), (0.99, "p99")):
-        floors = {"": percentile(found["echo"], share)}
-        floors[", connect first"] = percentile(found["echo, connect first"], share)
-        for what, took in found.items():
-            if what.startswith("echo"):
-                continue
-            value, floor = (
-                percentile(took, share),
-                floors[", connect first" if "connect" in what else ""],
-            )
+        for what in ("resolve", "get", f"resolve{FIRST}"):
+            beside = ECHO + (FIRST if what.endswith(FIRST) else "")
+            ours, floor = (_each(found[one], share) for one in (what, beside))
             bench.add(
                 f"{what}, {name}",
-                value,
+                median(ours),
                 "us",
-                limit="echo",
-                floor=floor,
-                ratio=value / floor,
-                target=Target(1000) if name == "p99" and "connect" not in what else None,
+                limit=beside,
+                floor=median(floor),
+                ratio=ratio(ours, floor),
+                target=Target(1000) if name == "p99" and what != f"resolve{FIRST}" else None,
             )
+
+
+def _each(rounds: Sequence[Sequence[float]], share: float) -> list[float]:
+    return [percentile(one, share) for one in rounds]
 
 
 def main() -> int:
@@ -242,9 +290,7 @@ def main() -> int:
         asyncio.run(serve(*bench.asked.serve))
         return 0
     rounds, size = (1, 200) if bench.smoke else (bench.asked.rounds, 4000)
-    report(bench, measure(bench, rounds, size))
-    if not bench.smoke:
-        counted(bench, size // 4)
+    report(bench, *measure(bench, rounds, size))
     return bench.end()
 
 

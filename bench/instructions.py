@@ -1,52 +1,120 @@
-"""Instructions that a program takes for some work, counted by callgrind: what no noise changes.
+"""Instructions that works of a program take, counted by callgrind: what no noise changes.
 
-In: a program that prints a line when it is ready, and what is to be done with it then. Out: how
-many instructions it has executed meanwhile. Its start, which takes a minute under callgrind for
-what takes a second without, is run but not counted. Kernel work is in no such count.
+The program that is looked at ends with `serve`: it says that it is ready, does the works that it
+is told to, by name, and at its end puts down what each of them answered. `Program` starts it and
+tells it. What it does until `begin`, its start and what warms it up, is not counted: that takes
+some seconds under valgrind, and would take a minute if it were. So all works share one start.
+
+Kernel work is in no such count. Where valgrind is not installed, `why_not` says so, and `Program`
+runs the works all the same, uncounted.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import subprocess
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any, Self
 
-PATIENCE = 900  # seconds any one thing may take, on a slow machine, too
+PATIENCE = 300  # seconds any one work may take, on a slow machine, too
+_TOOLS = ("valgrind", "vgdb")
+_NOTHING = "nothing"  # a work: what is counted of it is taken off the others
+_AT_ONCE = "--max-invoke-ms=1"  # a program that waits for us is not waited for
 
-Program = subprocess.Popen[str]
-
-
-def countable() -> bool:
-    """Whether callgrind is installed."""
-    return None not in (shutil.which("valgrind"), shutil.which("callgrind_control"))
+Beside = Callable[[], object]
 
 
-def callgrind(argv: list[str], place: Path, work: Callable[[Program], object]) -> int:
-    """Instructions of the program while `work` is done with it; 0 where they cannot be counted.
+def why_not() -> str:
+    """Why nothing can be counted on this machine; empty where it can."""
+    missing = [one for one in _TOOLS if shutil.which(one) is None]
+    return f"{' and '.join(missing)} not installed" if missing else ""
 
-    The program may end by that; one that goes on is ended. Callgrind's own file is left at `place`.
-    """
-    if not countable():
-        return 0
-    command = ["valgrind", "--tool=callgrind", "--instr-atstart=no"]
-    command += [f"--callgrind-out-file={place}", *argv]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as run:
-        assert run.stdout is not None
-        if not run.stdout.readline():
+
+def serve(works: Mapping[str, Callable[[], Any]], place: Path) -> int:
+    """Do works as they are named on stdin, a line each; their answers go to `place` as JSON."""
+    told: dict[str, list[Any]] = {name: [] for name in (*works, _NOTHING)}
+    works = {**works, _NOTHING: lambda: None}
+    print("ready", flush=True)
+    for line in sys.stdin:
+        name = line[:-1]
+        told[name].append(works[name]())
+        print("done", flush=True)
+    place.write_text(json.dumps(told, default=bytes.decode))
+    return 0
+
+
+class Program:
+    """A program that does works, under callgrind if they are to be counted."""
+
+    def __init__(self, argv: list[str], place: Path, *, counting: bool) -> None:
+        """`place` is a directory for callgrind's files, for errors, and for `answers`."""
+        self.place = place
+        self._dumps = self._least = 0
+        self._counting = counting
+        self._out, self._errors = place / "callgrind", place / "stderr"
+        under = ["valgrind", "-q", "--tool=callgrind", "--instr-atstart=no"]
+        under += [f"--callgrind-out-file={self._out}"]
+        with self._errors.open("wb") as errors:
+            self._run = subprocess.Popen(
+                [*(under if counting else ()), *argv],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env=os.environ | {"PYTHONHASHSEED": "0"},
+            )
+        self._hear("ready")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._run.kill()
+        self._run.wait()
+
+    def do(self, name: str, beside: Beside = list) -> None:
+        """Have it do a work; `beside` is done meanwhile, here."""
+        assert self._run.stdin is not None
+        self._run.stdin.write(f"{name}\n")
+        self._run.stdin.flush()
+        beside()
+        self._hear("done")
+
+    def begin(self) -> None:
+        """Count from now on. SubprocessError where this system does not let us."""
+        if self._counting:
+            self._tell("instrumentation", "on")
+            self.count(_NOTHING)
+            self._least = self.count(_NOTHING)
+
+    def count(self, name: str, beside: Beside = list) -> int:
+        """The instructions of a work, without those of being told; 0 where they are not counted."""
+        self.do(name, beside)
+        if not self._counting:
             return 0
-        _count(run, "on")
-        work(run)
-        if run.poll() is None:
-            _count(run, "off")
-            run.terminate()
-        _, told = run.communicate(timeout=PATIENCE)
-    marked = [one for one in told.splitlines() if "Collected :" in one]
-    return int(marked[-1].rpartition(":")[2]) if marked else 0
+        self._tell("dump", name)  # and begin at zero again
+        self._dumps += 1
+        with self._out.with_name(f"{self._out.name}.{self._dumps}").open() as dump:
+            total = next(one for one in dump if one.startswith("summary:"))
+        return int(total.split()[1]) - self._least
 
+    def end(self) -> dict[str, list[Any]]:
+        """Have it end; what each work answered, time by time."""
+        assert self._run.stdin is not None
+        self._run.stdin.close()
+        self._run.wait(PATIENCE)
+        held: dict[str, list[Any]] = json.loads((self.place / "answers").read_text())
+        return held
 
-def _count(run: Program, word: str) -> None:
-    asked = ["callgrind_control", "-i", word, str(run.pid)]
-    subprocess.run(asked, capture_output=True, timeout=PATIENCE, check=True)
+    def _tell(self, *words: str) -> None:
+        command = ["vgdb", f"--pid={self._run.pid}", _AT_ONCE, *words]
+        subprocess.run(command, capture_output=True, timeout=60, check=True)
+
+    def _hear(self, word: str) -> None:
+        assert self._run.stdout is not None
+        if self._run.stdout.readline() != f"{word}\n":
+            raise SystemExit(f"the program ended: {self._errors.read_text()[-4000:]}")

@@ -154,9 +154,14 @@ class Truth:
     said: list[str]  # in the order of the file
 
 
+def truth_of(agent: str, path: str) -> Truth:
+    """What a full parse makes of a session."""
+    return _TRUTHS[agent](path)
+
+
 def differs(agent: str, path: str) -> str:
     """What the daemon's state of a session has other than a full parse; nothing if all agrees."""
-    state, truth = state_of(agent, path), _TRUTHS[agent](path)
+    state, truth = state_of(agent, path), truth_of(agent, path)
     above = [state.parent(row) for row in range(len(state))]
     parents = {
         state.id(row): None if one == ROOT else state.id(one) for row, one in enumerate(above)

@@ -92,10 +92,11 @@ class Nearness:
         """Index up to `some` more names and words (all, if None); say whether all are in now."""
         done = self._take(some)
         upto = len(self._words) if some is None else min(len(self._words), self._spelled + some)
-        for word in islice(self._words, self._spelled, upto):  # never dropped, and in order
-            for gram in _grams(word):
-                self._grams.setdefault(gram, []).append(word)
-        self._spelled = upto
+        if self._spelled < upto:  # words are never dropped, and stay in order
+            for word in islice(self._words, self._spelled, upto):
+                for gram in _grams(word):
+                    self._grams.setdefault(gram, []).append(word)
+            self._spelled = upto
         return done and upto == len(self._words)
 
     def _take(self, keys: int | None) -> bool:
