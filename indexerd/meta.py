@@ -157,6 +157,8 @@ def _scrub(value: Any, depth: int = 0) -> Any:
     if depth > NESTING_MAX:
         raise ValueError("nested too deeply")
     if isinstance(value, str):
+        if value.isascii():
+            return value
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, float):
         return value if math.isfinite(value) else None
