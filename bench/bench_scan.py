@@ -5,29 +5,23 @@
 Each corpus is scanned in turns by the daemon's own code, by the quickest general JSON parser there
 is, and by a loop that only reads; ratios are of processor time within one round, with the page
 cache warm. Process start and the text index stand in other benchmarks. Every file's leaf, parents,
-human messages and texts are compared with a full parse by the standard library.
+human messages and texts are compared with a full parse.
 
 Where orjson is not installed, msgspec stands for it, which reaches 0.89 to 0.93 of its speed on
-these lines: its figure is divided by 0.92.
-
-Instructions for each line are counted by `perf stat` where the machine lets it, else by callgrind
-where that is installed; else they are left out.
+these lines: its figure is divided by 0.92. Instructions for each line stand in
+bench_instructions.py.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from statistics import median
 
 import corpus
-from instructions import PATIENCE, Program, callgrind
 from measure import ROOT, Bench, Target, cpu, in_turns, ratio, wall
 from scan_methods import FACTOR, PARSER, Corpus, differs, full, raw, states, texts
 
@@ -38,14 +32,10 @@ TARGETS = {  # performance.md section 8: of a full parse, of a bare read, of a f
     "pi small": (3.2, 0.36, 1.45),
 }
 COLD = 0.75  # of a bare read, where nothing is in memory
-COUNTED = {"scan": states, "full parse": full}  # whose instructions are counted
-CHILD = "--count-in"
 
 
 def main() -> int:
     """Make, measure, compare."""
-    if sys.argv[1:2] == [CHILD]:
-        return child(*sys.argv[2:])
     bench = Bench("scan", "Cold scan of session files, page cache warm, one core")
     bench.options.add_argument("--real", type=Path, help="a pi directory of one's own, as well")
     size = 0.02 if bench.smoke else 1.0
@@ -55,12 +45,10 @@ def main() -> int:
             made.append(found("real", "pi", sorted(bench.asked.real.rglob("*.jsonl"))))
         for one in made:
             measured(bench, one, rounds=1 if bench.smoke else 3)
-        for one in made if not bench.smoke else made[:2]:
+        for one in made:
             checked(bench, one)
         if not bench.smoke:
             cold(bench, made[0])
-        for one in made[1:2]:  # callgrind takes ten seconds for each
-            counted(bench, Path(place) / "count", one, smoke=bench.smoke)
     return bench.end()
 
 
@@ -72,9 +60,9 @@ def corpora(place: Path, size: float) -> Iterator[Corpus]:
     plans = (
         ("pi big", "pi", 90, 100 * MB, 0.4),
         ("pi small", "pi", 1000, 40 * MB, 0.0),
-        ("claude", "claude", 60, 30 * MB, 0.1),
-        ("codex", "codex", 100, 25 * MB, 0.1),
-        ("opencode", "opencode", 60, 25 * MB, 0.0),
+        ("claude", "claude", 40, 20 * MB, 0.1),
+        ("codex", "codex", 70, 18 * MB, 0.1),
+        ("opencode", "opencode", 40, 16 * MB, 0.0),
     )
     for seed, (name, agent, sessions, many, pictures) in enumerate(plans):
         folder = place / name.replace(" ", "-")
@@ -82,7 +70,7 @@ def corpora(place: Path, size: float) -> Iterator[Corpus]:
             folder, agent, max(2, int(sessions * size)), int(many * size), seed, pictures
         )
         yield Corpus(name, agent, made.files, made.bytes, made.lines)
-    times = 30 if size >= 1 else 2
+    times = 20 if size >= 1 else 2
     for agent, folders in (("pi", ("pi",)), ("claude", ("claude",)), ("codex", ("codex",))):
         yield copied(place / f"real-{agent}", agent, [REAL / one for one in folders], times)
 
@@ -118,10 +106,7 @@ def found(name: str, agent: str, files: list[Path]) -> Corpus:
 def measured(bench: Bench, one: Corpus, rounds: int) -> None:
     """Scan a corpus in all ways, by turns."""
     speeds = in_turns(
-        {
-            method.__name__: speed(one, method)
-            for method in (raw, full, states, *(() if one.agent == "opencode" else (texts,)))
-        },
+        {method.__name__: speed(one, method) for method in (raw, full, states, texts)},
         rounds,
     )
     speeds["full"] = [value / FACTOR for value in speeds["full"]]
@@ -133,17 +118,16 @@ def measured(bench: Bench, one: Corpus, rounds: int) -> None:
         ("texts", "full", PARSER, "scan with all texts", spoken, ""),
     )
     for ours, limit, beside, what, target, note in rows:
-        if ours in speeds:
-            bench.add(
-                f"{one.name}: {what}",
-                median(speeds[ours]),
-                "MB/s",
-                limit=beside,
-                floor=median(speeds[limit]),
-                ratio=ratio(speeds[ours], speeds[limit]),
-                target=Target(target, most=False, of="ratio") if target else None,
-                note=note,
-            )
+        bench.add(
+            f"{one.name}: {what}",
+            median(speeds[ours]),
+            "MB/s",
+            limit=beside,
+            floor=median(speeds[limit]),
+            ratio=ratio(speeds[ours], speeds[limit]),
+            target=Target(target, most=False, of="ratio") if target else None,
+            note=note,
+        )
 
 
 def speed(one: Corpus, method: Callable[[Corpus], int]) -> Callable[[], float]:
@@ -152,11 +136,9 @@ def speed(one: Corpus, method: Callable[[Corpus], int]) -> Callable[[], float]:
 
 
 def checked(bench: Bench, one: Corpus) -> None:
-    """Hold every file against a full parse; real ones of others than pi need their own rules."""
-    if "fixtures" in one.name and one.agent != "pi":
-        return
+    """Hold every file against a full parse; of the real ones, which are copies, each once."""
     wrong: dict[str, int] = {}
-    for path in one.files if "fixtures" not in one.name else one.files[:20]:
+    for path in {Path(path).name: path for path in one.files}.values():
         what = differs(one.agent, path)
         if what:
             wrong[what] = wrong.get(what, 0) + 1
@@ -199,81 +181,6 @@ def forget(paths: list[str]) -> None:
         fd = os.open(path, os.O_RDONLY)
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
         os.close(fd)
-
-
-# -- instructions ----------------------------------------------------------------------------------
-
-
-def counted(bench: Bench, place: Path, one: Corpus, *, smoke: bool) -> None:
-    """Count the instructions that a line takes, in a process that does nothing else meanwhile."""
-    count = by_perf if perf_works() else None if smoke else by_callgrind
-    few = one.files[:: max(1, len(one.files) // 6)][:6]
-    place.write_text("\n".join([one.agent, *few]))
-    if count is None:
-        return
-    lines = sum(Path(path).read_bytes().count(b"\n") for path in few)
-    told = {what: count(place, what, lines) for what in COUNTED}
-    ours, theirs = told["scan"], told["full parse"]
-    if ours and theirs:
-        bench.add(
-            f"{one.name}: instructions of a scan",
-            ours,
-            "instr/line",
-            limit=PARSER.replace(" / 0.92", ""),
-            floor=theirs,
-            ratio=ours / theirs,
-        )
-
-
-def perf_works() -> bool:
-    """Whether the machine lets instructions be counted."""
-    if shutil.which("perf") is None:
-        return False
-    asked = ["perf", "stat", "-x,", "-e", "instructions:u", "true"]
-    told = subprocess.run(asked, capture_output=True, text=True, timeout=30, check=False)
-    return told.stderr.partition(",")[0].isdigit()
-
-
-def by_perf(place: Path, what: str, lines: int) -> float:
-    """A run of many scans less one of a few, so that the start of Python falls out."""
-    told = []
-    for times in (5, 25):
-        argv = ["perf", "stat", "-x,", "-e", "instructions:u", *own(place, what, times)]
-        run = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
-        told.append(int(run.stderr.splitlines()[-1].partition(",")[0]))
-    return (told[1] - told[0]) / 20 / lines
-
-
-def by_callgrind(place: Path, what: str, lines: int) -> float:
-    """Callgrind, which counts from when the child is ready to its end."""
-
-    def go(run: Program) -> None:
-        assert run.stdin is not None
-        run.stdin.write("go\n")
-        run.stdin.flush()
-        run.wait(PATIENCE)
-
-    argv = [*own(place, what, 1), "ready"]
-    return callgrind(argv, place.with_suffix(".out"), go) / lines
-
-
-def own(place: Path, what: str, times: int) -> list[str]:
-    """This script, as the process that is looked at."""
-    return [sys.executable, __file__, CHILD, str(place), what, str(times)]
-
-
-def child(place: str, what: str, times: str, wait: str = "") -> int:
-    """Scan a few files so many times, and end at once."""
-    agent, *files = Path(place).read_text().splitlines()
-    one = Corpus("", agent, files, 0, 0)
-    COUNTED[what](one)  # caches of the interpreter are warm, as they are in a long scan
-    if wait:
-        print("ready", flush=True)
-        with suppress(EOFError):
-            input()
-    for _ in range(int(times)):
-        COUNTED[what](one)
-    os._exit(0)
 
 
 if __name__ == "__main__":

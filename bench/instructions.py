@@ -22,6 +22,7 @@ from typing import Any, Self
 
 PATIENCE = 300  # seconds any one work may take, on a slow machine, too
 _TOOLS = ("valgrind", "vgdb")
+_CALLGRIND = ("valgrind", "-q", "--tool=callgrind")
 _NOTHING = "nothing"  # a work: what is counted of it is taken off the others
 _AT_ONCE = "--max-invoke-ms=1"  # a program that waits for us is not waited for
 
@@ -31,7 +32,16 @@ Beside = Callable[[], object]
 def why_not() -> str:
     """Why nothing can be counted on this machine; empty where it can."""
     missing = [one for one in _TOOLS if shutil.which(one) is None]
-    return f"{' and '.join(missing)} not installed" if missing else ""
+    if missing:
+        return f"no {' and no '.join(missing)}"
+    tried = subprocess.run(
+        [*_CALLGRIND, "--callgrind-out-file=/dev/null", "true"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return f"valgrind does not run: {tried.stderr[-400:]}" if tried.returncode else ""
 
 
 def serve(works: Mapping[str, Callable[[], Any]], place: Path) -> int:
@@ -56,8 +66,9 @@ class Program:
         self._dumps = self._least = 0
         self._counting = counting
         self._out, self._errors = place / "callgrind", place / "stderr"
-        under = ["valgrind", "-q", "--tool=callgrind", "--instr-atstart=no"]
-        under += [f"--callgrind-out-file={self._out}"]
+        self._pipes = f"--vgdb-prefix={place / 'vgdb'}"  # which it leaves behind if it is killed
+        under = [*_CALLGRIND, "--instr-atstart=no", f"--callgrind-out-file={self._out}"]
+        under += [self._pipes]
         with self._errors.open("wb") as errors:
             self._run = subprocess.Popen(
                 [*(under if counting else ()), *argv],
@@ -84,12 +95,18 @@ class Program:
         beside()
         self._hear("done")
 
-    def begin(self) -> None:
-        """Count from now on. SubprocessError where this system does not let us."""
-        if self._counting:
+    def begin(self) -> str:
+        """Count from now on; says why it cannot, where this system does not let us."""
+        if not self._counting:
+            return ""
+        try:
             self._tell("instrumentation", "on")
-            self.count(_NOTHING)
-            self._least = self.count(_NOTHING)
+        except subprocess.SubprocessError as bad:
+            self._counting = False
+            return f"callgrind does not listen: {bad}"
+        self.count(_NOTHING)
+        self._least = self.count(_NOTHING)
+        return ""
 
     def count(self, name: str, beside: Beside = list) -> int:
         """The instructions of a work, without those of being told; 0 where they are not counted."""
@@ -102,6 +119,12 @@ class Program:
             total = next(one for one in dump if one.startswith("summary:"))
         return int(total.split()[1]) - self._least
 
+    def rest(self) -> None:
+        """What comes now is not counted."""
+        if self._counting:
+            self._tell("instrumentation", "off")
+            self._counting = False
+
     def end(self) -> dict[str, list[Any]]:
         """Have it end; what each work answered, time by time."""
         assert self._run.stdin is not None
@@ -111,7 +134,7 @@ class Program:
         return held
 
     def _tell(self, *words: str) -> None:
-        command = ["vgdb", f"--pid={self._run.pid}", _AT_ONCE, *words]
+        command = ["vgdb", self._pipes, f"--pid={self._run.pid}", _AT_ONCE, *words]
         subprocess.run(command, capture_output=True, timeout=60, check=True)
 
     def _hear(self, word: str) -> None:

@@ -8,7 +8,6 @@ only reads; `full` parses every line into Python objects with a general parser.
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -178,7 +177,7 @@ def differs(agent: str, path: str) -> str:
 def _pi(path: str) -> Truth:
     found = Truth({}, None, 0, [])
     for line in _lines(path):
-        held = json.loads(line)
+        held: Any = parse(line)
         if held["type"] == "session":
             continue
         found.leaf = held["id"]
@@ -193,7 +192,7 @@ def _pi(path: str) -> Truth:
 def _claude(path: str) -> Truth:
     found = Truth({}, None, 0, [])
     for line in _lines(path):
-        held = json.loads(line)
+        held: Any = parse(line)
         if "uuid" not in held:
             continue
         above = held["parentUuid"] or held.get("logicalParentUuid")  # of what a compaction kept
@@ -229,7 +228,7 @@ def _codex(path: str) -> Truth:
     found = Truth(parents, names[-1], 0, [])
     left, human = iter(names), True
     for line in _lines(path):
-        held = json.loads(line)
+        held: Any = parse(line)
         payload = held["payload"]
         if held["type"] == "session_meta":
             human = isinstance(payload["source"], str)
@@ -254,8 +253,8 @@ def _opencode(path: str) -> Truth:
     with closing(sqlite3.connect(f"file:{place}?mode=ro", uri=True)) as db:
         for name, data in db.execute(asked, (session,)).fetchall():
             found.parents[name], found.leaf = found.leaf, name
-            found.users += json.loads(data)["role"] == "user"
-            found.said += _said([json.loads(part) for (part,) in db.execute(inside, (name,))])
+            found.users += parse(data)["role"] == "user"
+            found.said += _said([parse(part) for (part,) in db.execute(inside, (name,))])
     return found
 
 
