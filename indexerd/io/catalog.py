@@ -180,10 +180,10 @@ class Catalog(Connections):
 
         def ask(db: sqlite3.Connection) -> list[tuple[str, int, str]]:
             how, (place, bounds) = listed(db, cwd, agent)
-            sql = (
+            sql = (  # what is sorted has no rows in it: 500 of these take 3 ms so, and not 9
                 "SELECT row, modified, id FROM (SELECT no, modified, id FROM session"  # noqa: S608 - ours
                 f" {how} WHERE {' AND '.join([*place, *where])} ORDER BY modified DESC, id LIMIT ?)"
-                " JOIN record USING (no) ORDER BY modified DESC, id"
+                " CROSS JOIN record USING (no)"  # which goes through the former as it is sorted
             )
             return db.execute(sql, (*bounds, *values, limit + 1)).fetchall()
 

@@ -162,6 +162,7 @@ def open_reader(path: Path, *, readonly: bool) -> sqlite3.Connection:
     try:
         db.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
         db.execute("PRAGMA query_only = 1")
+        db.execute("PRAGMA temp_store = MEMORY")  # what is sorted needs no room on a full disk
         _check(db)
     except sqlite3.Error:
         db.close()
