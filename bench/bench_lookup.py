@@ -1,4 +1,4 @@
-"""Look-ups: names, rows, full text. nothing outside a scratch directory is touched.
+"""Look-ups: names, rows, full text. Nothing outside a scratch directory is touched.
 
     python bench/bench_lookup.py [--sessions 10000] [--messages 218000] [--queries 200] [--seed 1]
 
@@ -24,141 +24,16 @@ from typing import Any
 from asking import Asking, Plain
 from bare import Bare, quoted
 from lookup_corpus import COMMON, FOREIGN, NOUNS, Maker, row
-from measure import Bench, Target, wall
-from obvious import Held, alike, by_threes, said
-from rapidfuzz import fuzz, process
+from lookup_names import many_names, names_part
+from measure import Bench, wall
+from obvious import said
 
-from indexerd.core.names import Known, Names
-from indexerd.core.names_fuzzy import folded
-from indexerd.errors import AmbiguousError, NotFoundError
-from indexerd.io.catalog import Catalog, SearchResult, SearchText
+from indexerd.io.catalog import Catalog, Message, SearchResult, SearchText
 from indexerd.service.process import settle_memory
 
 PARTS = 5  # in which rows are put
 AT_ONCE = 400  # sessions whose messages are added with one commit
-PLAIN_FILE, HELD, WRATIO = "a plain SQLite file", "a dict, a bisect", "WRatio over all names"
-EVERY_NAME, FTS = "a look at every name", "plain FTS5, ranked, with snippets"
-
-
-# -- names ---------------------------------------------------------------------------------------
-
-
-def resolved(names: Names, ref: str) -> tuple[str, str | None]:
-    """How a reference is meant, and which session."""
-    try:
-        found = names.resolve(ref, scope="all")
-    except AmbiguousError:
-        return "ambiguous", None
-    except NotFoundError:
-        return "not found", None
-    return found.how, found.session_id
-
-
-def names_part(asking: Asking, maker: Maker, catalog: Catalog, queries: int) -> None:
-    rows = catalog.known()
-    names, held = Names.load(rows), Held(rows)
-    preparation(asking, maker, rows, held)
-    names.warm()
-    settle_memory()
-    picked = [maker.random.choice(rows) for _ in range(5 * queries)]
-    plain = Plain(HELD, held.resolve)
-    kinds = {
-        "id": [one.session_id for one in picked],
-        "id prefix": [one.session_id[:12] for one in picked],
-        "exact name": [one.name for one in picked],
-    }
-    for kind, refs in kinds.items():
-        turns = asking.latency(f"resolve: {kind}", partial(resolved, names), refs, plain, promise=1)
-        same = [(ref, ours == theirs) for ref, ours, theirs in turns.pairs]
-        asking.all(f"resolve: {kind}: as in a dict", same)
-        right = [*zip(turns.answers, picked, strict=True)]
-        meant = [(one, found[1] in (one.session_id, None)) for found, one in right]
-        asking.all(f"resolve: {kind}: its session", meant)
-    picked = picked[:queries]
-    near = {
-        "mistyped": [maker.mistyped(folded(one.name)) for one in picked],
-        "two words": [" ".join(folded(one.name).split()[:2]) for one in picked],
-    }
-    for kind, refs in near.items():
-        fuzzy(asking, kind, names, held.keys, refs, most=50, promise=2.5)
-    completions(asking, names, held, picked)
-
-
-def preparation(asking: Asking, maker: Maker, rows: Sequence[Known], held: Held) -> None:
-    """What the first fuzzy look-up does once: beside the plain index of all names for likeness."""
-    ours, plain = [], []
-    for _ in range(3):
-        ours.append(wall(Names.load(rows).warm))
-        plain.append(wall(lambda: by_threes(held.keys)))
-    what = "the first fuzzy look-up's preparation"
-    asking.once(what, ours, plain, "each name's letters, by threes, in a dict")
-    threes = by_threes(held.keys)
-    some = maker.random.sample(range(len(rows)), 20)
-    found = sum(n in alike(threes, maker.mistyped(held.keys[n]), 10) for n in some)
-    asking.bench.check("the dict finds names that are mistyped", ok=found >= 15)
-
-
-def fuzzy(
-    asking: Asking,
-    kind: str,
-    names: Names,
-    keys: list[str],
-    refs: list[str],
-    *,
-    most: int,
-    promise: float,
-) -> None:
-    """Names that are nearly given, beside WRatio over all: as good a best, and how much sooner.
-
-    `most`: how often WRatio is asked, which takes its time; `promise`: what the p99 is to be.
-    """
-
-    def all_names(ref: str) -> list[tuple[str, float, int]]:
-        return process.extract(folded(ref), keys, scorer=fuzz.WRatio, limit=10)
-
-    plain = Plain(WRATIO, all_names, most)
-    turns = asking.latency(
-        f"resolve: {kind}", partial(resolved, names), refs, plain, promise=promise, times=0.1
-    )
-    best = [(names.nearest(ref, 1), full[0][1]) for ref, _, full in turns.pairs]
-    good = [bool(near) and near[0][1] >= round(score / 100, 3) for near, score in best]
-    share = 100 * sum(good) / len(good)
-    told = {"limit": WRATIO, "floor": 100.0, "target": Target(99, most=False)}
-    asking.bench.add(f"nearest: {kind}, as good a best", share, "%", **told)
-    asking.bench.check(f"nine of ten nearest names are as good: {kind}", ok=share >= 90)
-
-
-def completions(asking: Asking, names: Names, held: Held, picked: list[Known]) -> None:
-    """What beginnings are completed to."""
-
-    def offered(one: Known) -> list[str]:
-        items = names.complete(one.name[:4], cwd=one.cwd, now=1.8e9)
-        return [item["sessionId"] for item in items]
-
-    def newest(_: Known) -> list[str]:
-        return [item["sessionId"] for item in names.complete("", now=1.8e9)]
-
-    plain = Plain(EVERY_NAME, lambda one: held.begun(one.name[:4], one.cwd), 100)
-    every = Plain(EVERY_NAME, lambda _: held.newest())
-    for kind, ask, asked, way in (
-        ("complete", offered, picked, plain),
-        ("complete, all, empty", newest, picked[:100], every),
-    ):
-        turns = asking.latency(kind, ask, asked, way)
-        same = [(one.name, ours == theirs) for one, ours, theirs in turns.pairs]
-        asking.all(f"{kind}: as by {way.name}", same)
-
-
-def many_names(asking: Asking, maker: Maker, count: int) -> None:
-    """Names that are nearly given, among ten times as many."""
-    made = [(f"{n:012x}", maker.name()) for n in range(count)]
-    rows = [Known(key, name, (name,), "", 0, named=True, live=True) for key, name in made]
-    names = Names.load(rows)
-    names.warm()
-    refs = [maker.mistyped(folded(maker.random.choice(rows).name)) for _ in range(200)]
-    keys = [folded(one.name) for one in rows]
-    settle_memory()
-    fuzzy(asking, f"mistyped, of {count} names", names, keys, refs, most=5, promise=15)
+PLAIN_FILE, FTS = "a plain SQLite file", "plain FTS5, ranked, with snippets"
 
 
 # -- rows ----------------------------------------------------------------------------------------
@@ -178,7 +53,6 @@ def rows_part(
     cursor, last = catalog.list(limit=before).next_cursor, newest[before - 1]
     after = (last["modifiedAt"], last["sessionId"])
     places = [f"/home/user/src/project-{n}" for n in range(200)]
-
     for kind, ours, plain, wanted in (
         ("first page of all", lambda _: catalog.list(), lambda _: bare.newest(), newest),
         ("first page of a project", lambda cwd: catalog.list(cwd=cwd), bare.of, None),
@@ -215,8 +89,8 @@ def queries_of(maker: Maker, queries: int) -> dict[str, tuple[list[str], int, fl
     return {
         "rare word": (rare, 100, 15),
         "two words": (two, 50, 15),
-        "common words": (common, 15, 15),
-        "words beyond ASCII": (r.choices(FOREIGN, k=60), 20, None),
+        "common words": (common, 10, 15),
+        "words beyond ASCII": (r.choices(FOREIGN, k=60), 10, None),
         "phrase": (phrases, 25, None),
         "beginning of a word": ([word[:5] for word in rare[:100]], 25, None),
     }
@@ -237,6 +111,8 @@ def search_part(
         plain = Plain(FTS, lambda query, write=write: bare.find(write(query)), most)
         turns = asking.latency(f"search: {kind}", catalog.search, some, plain, promise=promise)
         asking.all(f"search: {kind}: as many as {FTS}", [enough(*one) for one in turns.pairs])
+        seen = [shows(query, found) for query, found in zip(some, turns.answers, strict=True)]
+        asking.all(f"search: {kind}: a hit shows what was asked", seen)
         if promise or kind == "words beyond ASCII":
             right = [spoken(texts, query, answer) for query, answer, _ in turns.pairs[:4]]
             asking.all(f"search: {kind}: as many as say it", right)
@@ -260,7 +136,7 @@ def search_part(
             (query, bool(answer.hits) or not plain) for query, answer, plain in turns.pairs
         ]
         asking.all(f"search: {kind}: what is nearly so", some_found)
-    long = [word for word in rare if len(word) > 7][:2]
+    long = [word for word in maker.rare[400:600] if len(word) > 7][:2]
     patterns(asking, catalog, bare, [rf"{word}\s+\w+ing" for word in long])
 
 
@@ -268,6 +144,13 @@ def enough(query: Any, answer: SearchResult, plain: Sequence[tuple[str, str]]) -
     """Whether as many are found as the plain way finds sessions on its page."""
     told, least = len(answer.hits), len({session for session, _ in plain})
     return f"{query}: {told} of {least}", told >= least
+
+
+def shows(query: str, answer: SearchResult) -> tuple[str, bool]:
+    """Whether all that was found has a word of the query marked, or one that begins like it."""
+    words = [f"«{word[:4]}".casefold() for word in query.strip('"').split()]
+    told = [hit["snippet"].casefold() for hit in answer.hits]
+    return query, all(any(word in one for word in words) for one in told)
 
 
 def spoken(texts: list[list[str]], query: str, answer: SearchResult) -> tuple[str, bool]:
@@ -331,17 +214,17 @@ def put_part(
     asking: Asking, catalog: Catalog, bare: Bare, filled: list[tuple[dict[str, Any], str]]
 ) -> None:
     """Rows with their texts, and the same again."""
-    each = len(filled) // PARTS
-    parts = [filled[first : first + each] for first in range(0, each * PARTS, each)]
+    size = len(filled)
+    parts = [filled[n * size // PARTS : (n + 1) * size // PARTS] for n in range(PARTS)]
     ready = [[(one, SearchText(text)) for one, text in part] for part in parts]
-    for what, new in (("put all rows", each), ("put all rows again, unchanged", 0)):
+    for what, new in (("put all rows", size), ("put all rows again, unchanged", 0)):
         counts: list[int] = []
         ours, plain = [], []
         for part, own in zip(parts, ready, strict=True):
             ours.append(wall(lambda own=own, to=counts: to.append(catalog.put(own))))
             plain.append(wall(lambda part=part, to=counts: to.append(bare.put(part))))
-        asking.rate(what, len(filled), "rows/s", (ours, plain), PLAIN_FILE)
-        asking.bench.check(f"{what}: {new} are new", ok={*counts} == {new})
+        asking.rate(what, size, "rows/s", (ours, plain), PLAIN_FILE)
+        asking.bench.check(f"{what}: {new} are new", ok=sum(counts) == 2 * new)
 
 
 def add_part(
@@ -351,21 +234,27 @@ def add_part(
     rows: list[dict[str, Any]],
     texts: list[list[str]],
 ) -> int:
-    """All messages, some hundred sessions at once; how many characters."""
+    """All messages, some hundred sessions at once; how many bytes they have."""
     ours, plain, sizes = [], [], []
     for first in range(0, len(rows), AT_ONCE):
         span = range(first, min(first + AT_ONCE, len(rows)))
 
-        def add(span: range = span) -> None:
+        items = {
+            rows[n]["sessionId"]: [
+                (f"{n:x}-{k:x}", "user", "", one) for k, one in enumerate(texts[n])
+            ]
+            for n in span
+        }
+        said = [(session, text) for session, own in items.items() for *_, text in own]
+
+        def add(items: dict[str, list[Message]] = items) -> None:
             with catalog.batch():
-                for n in span:
-                    items = [(f"{n:x}-{k:x}", "user", "", text) for k, text in enumerate(texts[n])]
-                    catalog.add_messages(rows[n]["sessionId"], items, mark=str(n))
+                for session, own in items.items():
+                    catalog.add_messages(session, own, mark="1 2")
 
         ours.append(wall(add))
-        said = [(rows[n]["sessionId"], text) for n in span for text in texts[n]]
         plain.append(wall(lambda said=said: bare.add(said)))
-        sizes.append(sum(len(text) for _, text in said))
+        sizes.append(sum(len(text.encode()) for _, text in said))
     what, size = f"add {sum(map(len, texts))} messages", sum(sizes)
     asking.rate(what, size / 1e6, "MB/s", (ours, plain), PLAIN_FILE)
     return size

@@ -94,7 +94,7 @@ class Maker:
         return " ".join(self.speech[at : at + count])
 
     def message(self) -> str:
-        return self.text(int(min(20_000, self.random.lognormvariate(5.2, 1.1))))
+        return self.text(int(min(20_000, self.random.lognormvariate(5.0, 1.1))))
 
     def mistyped(self, text: str) -> str:
         letters = list(text)

@@ -57,6 +57,7 @@ WHY: tuple[tuple[str, str, str], ...] = (
     ("live", "append to event, 2,000", _UNDER_LOAD),
     ("live", "processor", _UNDER_LOAD),
     ("live", "append", _LIVE),
+    ("lookup", "nearest", _LETTERS),
     ("lookup", "resolve", _LETTERS),
     ("lookup", "search", "ranking goes through all places of a common word"),
     ("peers", "indexerd: whole index", _WHOLE),
