@@ -50,12 +50,21 @@ AGENTS = {"pi": ".pi/agent", "claude": ".claude", "codex": ".codex"}
 PLANTED = [f"quokka{number}lith" for number in range(5)]
 COMMON = "file test"
 APART = "INDEXERD_BENCH_APART"
+WHOLE = "whole index"
 INDEX, MEMORY, DISK = "from nothing to a whole index", "the most memory", "its files"
 SERVING = "the most memory, serving"
 RARE, COMMON_TWO = "search, a rare word", "search, two common words"
 RARE_SERVED, COMMON_SERVED = "a rare word, of a server", "two common words, of a server"
 LATE = "appended, until it is found"
-UNITS = {INDEX: "s", MEMORY: "MB", SERVING: "MB", DISK: "MB", RARE: "ms", COMMON_TWO: "ms"}
+UNITS = {
+    WHOLE: "s",
+    INDEX: "s",
+    MEMORY: "MB",
+    SERVING: "MB",
+    DISK: "MB",
+    RARE: "ms",
+    COMMON_TWO: "ms",
+}
 UNITS |= {RARE_SERVED: "ms", COMMON_SERVED: "ms", LATE: "ms"}
 SAYS = ("message", "user", "assistant", "event_msg")  # types of lines in which something is said
 BESIDE = {"fast-resume": 3.0, "mnemo-search": 0.2}  # times their time for a whole index, at most
@@ -85,22 +94,33 @@ class Sheet:
         value, unit = median(took), UNITS[what]
         self.bench.add(f"{name}: {what}", value, unit, alone="a peer", note=note)
 
-    def ours(self, what: str, took: list[float], *, among: str = "", **more: Any) -> None:
-        """Tell of us, beside the best peer of all that index every session; or of one kind."""
+    def ours(self, what: str, took: list[float], **more: Any) -> None:
+        """Tell of us, beside the best peer of all that index every session."""
         whole = {one.name for one in self.peers if not one.part}
-        held = {name: one for name, one in self.found.get(among or what, {}).items()}
+        held = self.found.get(what, {})
         best = min(whole & held.keys(), key=lambda name: median(held[name]), default="")
         if best:
-            self.beside(what, took, best, held[best], **more)
+            self.beside(f"{what}, beside the best ({best})", took, best, held[best], **more)
 
     def beside(
         self, what: str, took: list[float], name: str, held: list[float], **more: Any
     ) -> None:
-        """Tell of us, beside one peer."""
+        """Tell of us, beside one peer; `what` says which."""
         told = {"limit": name, "floor": median(held)} | more
         if len(held) == len(took):
             told["ratio"] = ratio(took, held)
-        self.bench.add(f"indexerd: {what}, beside {name}", median(took), UNITS[what], **told)
+        unit = next(unit for start, unit in UNITS.items() if what.startswith(start))
+        self.bench.add(f"indexerd: {what}", median(took), unit, **told)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A home with sessions of all agents, and what was put into them."""
+
+    home: Home
+    files: dict[str, list[str]]  # by agent
+    ids: list[str]  # of the sessions that got the planted words
+    hidden: list[Hidden]
 
 
 def size_mb(root: Path) -> float:
@@ -137,7 +157,7 @@ def hide(files: dict[str, list[str]], each: int) -> list[Hidden]:
         some = (one for one in chosen.sample(paths, len(paths)) if one not in paths[-1:])
         made = (hidden(Path(one), agent, len(found), chosen) for one in some)
         for _ in range(each):
-            found += [one for one in islice(filter(None, made), 1)]
+            found += islice(filter(None, made), 1)
     return found
 
 
@@ -168,8 +188,9 @@ def said(entry: dict[str, Any]) -> list[str]:
     return [one["text"] for one in parts if isinstance(one.get("text"), str)]
 
 
-def theirs(sheet: Sheet, home: Home, peer: Peer, files: list[str], ids: list[str]) -> bool:
+def theirs(sheet: Sheet, case: Case, peer: Peer) -> bool:
     """Measure one peer, from nothing; whether it can be asked."""
+    home, files = case.home, case.files["claude"]
     env = home.env() | peer.env | {"XDG_RUNTIME_DIR": str(home.root)}
     before = size_mb(home.root)
     first = ran(peer.index, env, home.root)
@@ -180,7 +201,7 @@ def theirs(sheet: Sheet, home: Home, peer: Peer, files: list[str], ids: list[str
     sheet.theirs(peer.name, MEMORY, [first.memory_mb])
     sheet.theirs(peer.name, DISK, [size_mb(home.root) - before])
     if peer.serve:
-        served(sheet, home, peer, ids, files)
+        served(sheet, case, peer)
     if peer.search is None:
         return False
     word = f"late{peer.name.replace('-', '')}"
@@ -197,8 +218,9 @@ def theirs(sheet: Sheet, home: Home, peer: Peer, files: list[str], ids: list[str
     return True
 
 
-def served(sheet: Sheet, home: Home, peer: Peer, ids: list[str], files: list[str]) -> None:
+def served(sheet: Sheet, case: Case, peer: Peer) -> None:
     """The questions, over HTTP, to a server that follows the files."""
+    home, ids, files = case.home, case.ids, case.files["claude"]
     address = f"http://127.0.0.1:{PORT}/api/v1/search?q="
 
     def asked(words: str) -> str:
@@ -234,10 +256,10 @@ def served(sheet: Sheet, home: Home, peer: Peer, ids: list[str], files: list[str
             server.wait(20)
 
 
-def searches(
-    sheet: Sheet, home: Home, peers: list[Peer], daemon: Daemon, ids: list[str], some: list[Hidden]
-) -> None:
+def searches(sheet: Sheet, case: Case, peers: list[Peer], daemon: Daemon) -> None:
     """The same questions to all, in turns, as processes; and to us on the socket, too."""
+    home, ids = case.home, case.ids
+    some = case.hidden[:: max(1, len(case.hidden) // 6)]
     argv = [sys.executable, "-c", PROGRAM, "search"]
     us = Peer("indexerd", [], lambda words: [*argv, words, "--json"])
     for what, words in ((RARE, PLANTED), (COMMON_TWO, [COMMON] * len(PLANTED))):
@@ -262,16 +284,10 @@ def searches(
         sheet.ours(served, on_socket, note="on the socket")
 
 
-def ours(
-    sheet: Sheet,
-    home: Home,
-    peers: list[Peer],
-    ids: list[str],
-    hid: list[Hidden],
-    files: dict[str, list[str]],
-) -> None:
-    """Measure indexerd, from nothing, beside the same files."""
-    before, count = size_mb(home.root), sum(map(len, files.values()))
+def ours(sheet: Sheet, case: Case, peers: list[Peer]) -> None:
+    """Measure indexerd, from nothing, on the same files; `peers` are those that can be asked."""
+    home, last = case.home, case.files["claude"][-1:]
+    before, count = size_mb(home.root), sum(map(len, case.files.values()))
     with home.daemon(**QUIET) as daemon:
         seconds = daemon.settled(count)
         memory, disk = daemon.memory("VmHWM"), size_mb(home.root) - before
@@ -280,32 +296,37 @@ def ours(
                 promise = BESIDE.get(one.name)
                 told = {"target": Target(promise, of="ratio") if promise else None}
                 told |= {"note": one.note if one.part else ""}
-                sheet.beside(INDEX, [seconds], one.name, sheet.found[INDEX][one.name], **told)
+                took = sheet.found[INDEX][one.name]
+                sheet.beside(f"{WHOLE}, beside {one.name}", [seconds], one.name, took, **told)
         sheet.ours(MEMORY, [memory])
-        sheet.ours(MEMORY, [memory], among=SERVING, note="serving")
+        sheet.ours(SERVING, [memory])
         sheet.ours(DISK, [disk])
-        right(sheet.bench, daemon, ids, hid, files)
-        searches(sheet, home, peers, daemon, ids, hid[:: max(1, len(hid) // 6)])
+        right(sheet.bench, daemon, case)
+        searches(sheet, case, peers, daemon)
         took = []
         with daemon.client() as client:
             for n in range(5):
                 word = f"lateours{n}"
-                plant(files["claude"][-1:], [word])
+                plant(last, [word])
                 began = time.perf_counter()
-                wait(lambda w=word: client.call("search", {"query": w})["hits"], "the new word")  # type: ignore[misc]
+                found = False
+                while not found and time.perf_counter() < began + PATIENCE:
+                    time.sleep(0.001)
+                    found = bool(client.call("search", {"query": word})["hits"])
                 took.append(1000 * (time.perf_counter() - began))
+                sheet.bench.check(f"{word}, appended, is found", ok=found)
+                if not found:
+                    break
         sheet.ours(LATE, took)
 
 
-def right(
-    bench: Bench, daemon: Daemon, ids: list[str], hid: list[Hidden], files: dict[str, list[str]]
-) -> None:
+def right(bench: Bench, daemon: Daemon, case: Case) -> None:
     """Whether words that one message has, of whatever agent, lead to its session alone."""
+    files, hid, count = case.files, case.hidden, sum(map(len, case.files.values()))
     known = daemon.ask("status")["sessions"]
-    count = sum(map(len, files.values()))
     bench.check(f"{count} sessions are known, not {known}", ok=known == count)
     bench.check("words are hidden in all", ok={one.agent for one in hid} == files.keys())
-    words = {one.word: one.id for one in hid} | dict(zip(PLANTED, ids, strict=True))
+    words = {one.word: one.id for one in hid} | dict(zip(PLANTED, case.ids, strict=True))
     with daemon.client() as client:
         for word, session_id in words.items():
             hits = client.call("search", {"query": word})["hits"]
@@ -366,8 +387,8 @@ def main() -> int:
         }
         hid = hide(files, 3 if bench.smoke else 20)
         ids = plant(files["claude"][: len(PLANTED)], PLANTED)
-        asked_of = [one for one in there if theirs(sheet, home, one, files["claude"], ids)]
-        ours(sheet, home, asked_of, ids, hid, files)
+        case = Case(home, files, ids, hid)
+        ours(sheet, case, [one for one in there if theirs(sheet, case, one)])
     return bench.end()
 
 

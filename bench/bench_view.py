@@ -6,19 +6,23 @@ The real pi session of 2.4 MB that is kept beside the checkout (or one made like
 and served by the real daemon and `indexerd web`. Each page is loaded in a fresh context; figures
 are the browser's own (CDP `Performance.getMetrics`), medians of the rounds: `work` is script,
 layout and style together, `tasks` all of the main thread, both until two frames after the tree is
-there; `paint` is the first contentful paint. The floors of the same run are an empty page, and one
-that does no more than parse the same data.
+there; `paint` is the first contentful paint. The floors of the same run, in turns with them, are
+an empty page, one that does no more than parse the same data, and one that has as many plain rows
+in a `<pre>`.
 
-Then a session of 20,000 entries, a fork each few hundred: how long it takes to open, and what the
-frames are like (95th percentile of the intervals, 16.7 ms being the screen's own) while its tree is
-scrolled and walked, a branch folded, words are searched, and entries are appended to the file.
+Then a session of 20,000 entries, a fork each few hundred: how long it takes to open, beside as many
+plain rows, and what the frames are like (95th percentile of the intervals, 16.7 ms being the
+screen's own) while its tree is scrolled and walked, a branch folded, and words are searched, beside
+those of an empty page. Entries are appended to the file, and to one that a bare server tells a
+plain page of, line by line, as server-sent events.
 
 Targets: 300 ms of work for the real session; 100 ms to its first paint, as it is and beyond what an
 empty page takes (a fresh renderer without a graphics card has its own price); two seconds to open
 20,000 entries, and 34 ms (two frames) for the 95th percentile of frames. What misses its target is
 marked as missed, and no more: a machine may be busy. What is broken, a page that does not come or
-lacks entries, ends it with exit status 1. Without playwright or a Chromium it says so, and nothing
-is measured.
+lacks entries, ends it with exit status 1: each page is held against its file, by the rows in sight
+wherever one looks, and by what its conversation says. Without playwright or a Chromium it
+says so, and nothing is measured.
 """
 
 from __future__ import annotations
@@ -32,121 +36,23 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import median
 from typing import Any
 
 from measure import ROOT, Bench, Target
+from view_browser import FRAMES, Browser, Figures, p95, spent
+from view_limits import EMPTY, ROW, parsed, plain, tail, talk, whole
 
 from bench_digest import WORDS, copied, session  # isort: skip - `measure` makes the way to the rest
-from tests.browser.site import Site, site
-from tests.browser.tabs import FLAGS, PATIENCE, program
+from tests.browser.site import site
+from tests.browser.tabs import FLAGS, program
 from tests.e2e.world import World, until
 
 REAL = ROOT.parent / "shared/fixtures/public/pi/pi-mono/before-compaction.jsonl"
 WORK_MS, PAINT_MS, OPEN_MS, FRAME_MS = 300.0, 100.0, 2000.0, 34.0
-ROW = "[role=treeitem]"
-FRAMES = 180
-APPENDED = 5
-INIT = """(() => {
-  const told = (window.measured = { tasks: [] });
-  let tell;
-  told.ready = new Promise((done) => { tell = done; });
-  const note = (list) => told.tasks.push(...list.getEntries().map((one) => one.duration));
-  new PerformanceObserver(note).observe({ type: "longtask", buffered: true });
-  told.paint = new Promise((done) => new PerformanceObserver((list) => {
-    for (const one of list.getEntriesByName("first-contentful-paint")) done(one.startTime);
-  }).observe({ type: "paint", buffered: true }));
-  const look = () => requestAnimationFrame(() => {
-    if (!document.querySelector("[role=treeitem]")) look();
-    else requestAnimationFrame(() => tell((told.drawn = performance.now())));
-  });
-  addEventListener("DOMContentLoaded", look);
-  told.frames = (count, act) => new Promise((done) => {
-    const found = [];
-    let last = performance.now();
-    const step = () => {
-      const now = performance.now();
-      found.push(now - last);
-      last = now;
-      if (act) act();
-      if (found.length < count) requestAnimationFrame(step); else done(found);
-    };
-    requestAnimationFrame(step);
-  });
-})();"""
-EMPTY = f"<!doctype html><html lang=en><title>x</title><p {ROW.strip('[]')}>One row.</p>"
-
-
-@dataclass(slots=True)
-class Figures:
-    """Of one page: milliseconds by what they are, round by round, and bytes."""
-
-    size: int = 0
-    took: dict[str, list[float]] = field(default_factory=dict)
-
-    def add(self, **took: float) -> None:
-        for name, one in took.items():
-            self.took.setdefault(name, []).append(one)
-
-    def of(self, name: str) -> float:
-        return median(self.took[name])
-
-
-class Browser:
-    """A browser, and the loads of pages in it."""
-
-    def __init__(self, browser: Any) -> None:
-        self._browser = browser
-
-    def load(self, url: str, state: Any, figures: Figures) -> tuple[Any, Any]:
-        """A page that has drawn its tree, with what that took; and a way to ask for more."""
-        context = self._browser.new_context(
-            viewport={"width": 1280, "height": 800}, storage_state=state
-        )
-        context.set_default_timeout(1000 * PATIENCE)
-        context.add_init_script(INIT)
-        page = context.new_page()
-        protocol = context.new_cdp_session(page)
-        protocol.send("Performance.enable")
-        page.goto(url, wait_until="commit")
-        page.evaluate("measured.ready")
-        figures.add(**spent(protocol))
-        told = page.evaluate(
-            "(async () => ({drawn: measured.drawn, paint: await measured.paint,"
-            " longest: Math.max(0, ...measured.tasks),"
-            " size: performance.getEntriesByType('navigation')[0].decodedBodySize}))()"
-        )
-        figures.size = told.pop("size") or figures.size
-        figures.add(**told)
-        return page, protocol
-
-    def rounds(self, url: str, state: Any, rounds: int) -> Figures:
-        """A page, loaded again and again."""
-        figures = Figures()
-        for _ in range(rounds):
-            page, _protocol = self.load(url, state, figures)
-            page.context.close()
-        return figures
-
-    def entered(self, running: Site) -> Any:
-        """The cookie of a server."""
-        context = self._browser.new_context()
-        context.new_page().goto(running.link)
-        state = context.storage_state()
-        context.close()
-        return state
-
-
-def spent(protocol: Any) -> dict[str, float]:
-    """Milliseconds of the main thread so far."""
-    told = {one["name"]: one["value"] for one in protocol.send("Performance.getMetrics")["metrics"]}
-    parts = ("ScriptDuration", "LayoutDuration", "RecalcStyleDuration")
-    return {
-        "work": 1000 * sum(told[part] for part in parts),
-        "tasks": 1000 * told["TaskDuration"],
-    }
+LEAST, PARSED, ROWS = "an empty page", "its data, parsed only", "as many plain rows"
+APPENDED = 3
 
 
 def grown(made: random.Random, key: str, entries: int) -> bytes:
@@ -171,26 +77,6 @@ def grown(made: random.Random, key: str, entries: int) -> bytes:
         entry = {"type": "message", "id": f"e{n}", "parentId": f"e{above}" if n else None}
         lines.append(entry | {"timestamp": stamp, "message": said})
     return b"".join(json.dumps(one).encode() + b"\n" for one in lines)
-
-
-def parsed(page: Path, target: Path) -> Path:
-    """A page that holds the same data, parses it, and draws one row."""
-    text = page.read_text()
-    data = text[text.index('<script type="application/json"') :]
-    data = data[: data.index("</script>") + len("</script>")]
-    work = "JSON.parse(document.getElementById('data').textContent)"
-    target.write_text(f"{EMPTY}{data}<script>{work}</script>")
-    return target
-
-
-def says(page: Any) -> str:
-    """How much a page says that it has."""
-    words: str = page.locator("#count").inner_text()
-    return words
-
-
-def p95(found: list[float]) -> float:
-    return quantiles(found, n=20)[-1]
 
 
 def smooth(page: Any, entries: int) -> dict[str, tuple[float, float]]:
@@ -233,7 +119,6 @@ def smooth(page: Any, entries: int) -> dict[str, tuple[float, float]]:
         page.wait_for_timeout(400)
         page.locator("#search").fill("")
 
-    told("nothing", lambda: meanwhile(lambda: None))
     told("scroll the tree", scrolled)
     told("hold ArrowDown", lambda: meanwhile(walked))
     told("fold a branch", lambda: meanwhile(folded))
@@ -278,79 +163,97 @@ def real(browser: Browser, world: World, rounds: int, data: bytes, bench: Bench)
     world.run("run", "--once")
     world.run("export", key, "-o", str(page))
     empty.write_text(EMPTY)
-    floor = parsed(page, world.root / "parsed.html")
-    found = {
-        name: browser.rounds(file.as_uri(), None, rounds)
-        for name, file in (("an empty page", empty), ("data, parsed only", floor), ("export", page))
-    }
-    for name, file in (("an empty page", empty), ("data, parsed only", floor), ("export", page)):
-        found[name].size = file.stat().st_size
+    files = {LEAST: empty, PARSED: parsed(page, world.root / "parsed.html")}
+    files |= {ROWS: plain(data, world.root / "rows.html"), "export": page}
+    urls = {name: file.as_uri() for name, file in files.items()}
+
+    def done(name: str, opened: Any) -> None:
+        if name not in ("export", "live"):
+            return
+        whole(bench, f"the {name} of {len(data) / 1e6:.1f} MB", opened, data)
+        told = any(talk(opened, data) or opened.wait_for_timeout(100) for _ in range(100))
+        bench.check(f"the {name} says in the end what was said", ok=told)
+
     with world.daemon(), site(world) as running:
         until(lambda: world.row(key).get("indexed"), "the session's name")
-        found["live"] = browser.rounds(
-            f"{running.origin}/s/{key}", browser.entered(running), rounds
-        )
+        urls["live"] = f"{running.origin}/s/{key}"
+        found = browser.rounds(urls, browser.entered(running), rounds, done)
+    found["export"].size = page.stat().st_size
     title = f"a session of {len(data) / 1e6:.1f} MB"
-    empty_paint, parsing = found["an empty page"].of("paint"), found["data, parsed only"].of("work")
+    drawn = "script, layout and style until its tree is drawn"
     for name in ("export", "live"):
         one = found[name]
-        work, paint = one.of("work"), one.of("paint")
-        bench.add(
-            f"{title}, {name}: script, layout and style until its tree is drawn",
-            work,
-            "ms",
-            limit="its data, parsed only",
-            floor=parsing,
-            ratio=work / parsing,
-            target=Target(WORK_MS),
-            note=f"{one.size / 1000:.0f} kB",
-        )
-        bench.add(
-            f"{title}, {name}: first paint",
-            paint,
-            "ms",
-            limit="an empty page",
-            floor=empty_paint,
-            ratio=paint / empty_paint,
-            target=Target(PAINT_MS),
-        )
-        bench.add(f"{title}, {name}: drawn", one.of("drawn"), "ms")
-        bench.add(f"{title}, {name}: longest task", one.of("longest"), "ms")
+        for what, part, limit, more in (
+            (
+                drawn,
+                "work",
+                PARSED,
+                {"target": Target(WORK_MS), "note": f"{one.size / 1000:.0f} kB"},
+            ),
+            ("first paint", "paint", LEAST, {"target": Target(PAINT_MS)}),
+            ("drawn", "drawn", ROWS, {}),
+            ("all tasks", "tasks", ROWS, {"note": f"the longest {one.of('longest'):.0f} ms"}),
+        ):
+            told = one.beside(part, found[limit], limit) | more
+            bench.add(f"{title}, {name}: {what}", one.of(part), "ms", **told)
 
 
 def many(browser: Browser, world: World, rounds: int, entries: int, bench: Bench) -> None:
     """A session of many entries, exported and live."""
     key = str(uuid.uuid4())
     path = world.sessions / f"2026-01-02T00-00-00-000Z_{key}.jsonl"
-    path.write_bytes(grown(random.Random(1), key, entries))
-    page = world.root / "many.html"
+    data = grown(random.Random(1), key, entries)
+    path.write_bytes(data)
+    page, empty = world.root / "many.html", world.root / "empty.html"
     world.run("run", "--once")
     world.run("export", key, "-o", str(page))
-    found = {"export": browser.rounds(page.as_uri(), None, rounds)}
-    found["export"].size = page.stat().st_size
+    empty.write_text(EMPTY)
+    pre = plain(data, world.root / "rows.html")
+    title = f"{entries:,} entries"
     with world.daemon(), site(world) as running:
         until(lambda: world.row(key).get("indexed"), "the session's name")
-        state, live = browser.entered(running), Figures()
-        address = f"{running.origin}/s/{key}"
-        for _ in range(rounds - 1):
-            browser.load(address, state, live)[0].context.close()
-        opened, protocol = browser.load(address, state, live)
-        found["live"] = live
-        bench.check("the live page has them all", ok=f"{entries:,} entries" in says(opened))
-        opened.wait_for_timeout(3000)  # what is filled in while nobody waits
+        urls = {ROWS: pre.as_uri(), "export": page.as_uri(), "live": f"{running.origin}/s/{key}"}
+        state = browser.entered(running)
+
+        def done(name: str, opened: Any) -> None:
+            if name == "export":
+                whole(bench, f"the {name} of {title}", opened, data)
+
+        found = browser.rounds(urls, state, rounds, done)
+        opened, protocol = browser.load(urls["live"], state, Figures())
+        opened.wait_for_timeout(1500)  # what is filled in while nobody waits
+        least = [browser.frames(empty.as_uri())]
         moved = smooth(opened, entries)
-        opened.wait_for_timeout(1000)
+        least.append(browser.frames(empty.as_uri()))
+        opened.wait_for_timeout(500)
         grew = appended(opened, protocol, path, entries)
-        there = f"{entries + APPENDED:,} entries" in says(opened)
-        bench.check("the live page has what was appended", ok=there)
-    title = f"{entries:,} entries"
-    for name, figures in found.items():
-        bench.add(f"{title}, {name}: open", figures.of("drawn"), "ms", target=Target(OPEN_MS))
+        whole(bench, f"the live page of {title}, and {APPENDED}", opened, path.read_bytes())
+    bare = bare_tail(browser, world, pre, data, entries)
+    for name in ("export", "live"):
+        told = found[name].beside("drawn", found[ROWS], ROWS) | {"target": Target(OPEN_MS)}
+        bench.add(f"{title}, {name}: open", found[name].of("drawn"), "ms", **told)
     for name, (frame, longest) in moved.items():
-        note = f"longest task {longest:.0f} ms"
-        bench.add(f"frames, p95: {name}", frame, "ms", target=Target(FRAME_MS), note=note)
-    bench.add("an entry is appended: seen after", grew.of("seen"), "ms")
-    bench.add("an entry is appended: work", grew.of("work"), "ms", note=f"{grew.size:,} bytes")
+        told = {"note": f"longest task {longest:.0f} ms", "target": Target(FRAME_MS)}
+        told |= {"limit": LEAST, "floor": median(least)}
+        bench.add(f"frames, p95: {name}", frame, "ms", **told)
+    for what, part, note in (
+        ("seen after", "seen", "it asks once a second, at most"),
+        ("work", "work", f"{grew.size:,} bytes"),
+    ):
+        told = {"note": note} | grew.beside(part, bare, "a plain page that is sent each line")
+        bench.add(f"an entry is appended: {what}", grew.of(part), "ms", **told)
+
+
+def bare_tail(browser: Browser, world: World, pre: Path, data: bytes, entries: int) -> Figures:
+    """What an append costs a page of plain rows that is sent each line."""
+    other = world.root / "other.jsonl"
+    other.write_bytes(data)
+    with tail(pre, other, entries) as address:
+        opened, protocol = browser.load(address, None, Figures())
+        opened.wait_for_timeout(500)
+        found = appended(opened, protocol, other, entries)
+        opened.context.close()
+    return found
 
 
 @contextmanager
@@ -384,7 +287,7 @@ def main() -> int:
         with home() as world:
             real(browser, world, rounds, data, bench)
         with home() as world:
-            many(browser, world, rounds, entries, bench)
+            many(browser, world, max(1, rounds - 1), entries, bench)
         chromium.close()
     return bench.end()
 
