@@ -1,18 +1,20 @@
-"""How each cost grows with the number of sessions: 30, 300, 3,000, 30,000.
+"""How each cost grows with the number of sessions: 100, 1,000, 4,000, 30,000.
 
     python bench/bench_growth.py [--smoke]
 
 At each number a home of small sessions, a daemon that has never seen them, and one that has. Beside
 both the plain program (`plain.py`) on the same files: it parses every line and puts all into SQLite
-tables. Look-ups and appends are asked of both in turn. A sweep stands beside scandir + stat, an
-append beside inotify in an event loop (`prototype.py`).
+tables; its imports are left out, which any number of sessions has. Look-ups are asked of both in
+turn. A sweep stands beside scandir + stat, an append beside inotify in an event loop
+(`prototype.py`).
 
 The exponent is that of the curve through the last three points (least squares over the logarithms):
 0 is a cost that does not grow, 1 one that grows with the sessions. What each session must cost (to
-be read, to be held) cannot do better than 1, and is taken without what it is at the first point,
-which is mostly the program's own, and only where it is more than a tenth above that; what one
-session more costs is told beside it. A look-up should be near 0: a ratio of two such exponents says
-nothing, and the look-up at the last number is told beside its limit instead.
+be read, to be held) cannot do better than 1, and is taken without the least that was measured, as a
+rule at the first point, which is mostly the program's own, and only where it is more than a tenth
+above that; what one session more costs is told beside it. A look-up should be near 0: a ratio of
+two such exponents says nothing, and the look-up at the last number is told beside its limit
+instead.
 
 What is checked at each number: all sessions are known, the answer to each question is right, the
 ledger's log is folded into its file, and a sweep finds what no event told of.
@@ -39,10 +41,10 @@ from plain import Peer, Plain
 
 from indexerd.errors import AmbiguousError, NotFoundError
 
-COUNTS, FEW = (30, 300, 3_000, 30_000), (10, 30, 200)
-ASKED = 100  # questions of a kind
+COUNTS, FEW = (100, 1_000, 4_000, 30_000), (10, 30, 200)
+ASKED = 50  # questions of a kind
 APPENDS = 20  # told by each
-REST = 1.0  # seconds after which what a start leaves behind is done
+REST = 0.5  # seconds after which what a start leaves behind is done
 LOG_LEAST = 8_000_000  # bytes of a log that is not long, however short its file
 LOOKUPS = ("resolve", "get", "append to event")
 ABOVE = 0.1  # of what is the program's own: less than that above it is noise
@@ -84,7 +86,7 @@ def tell(bench: Bench, counts: Sequence[int], name: str, unit: str, held: Sequen
     ours, bare = [one.ours for one in held], [one.limit for one in held]
     each = name.startswith(EACH) and len(held) > 3
     limit = LIMITS.get(name, "plain program")
-    slope, beside = (grown(counts, one, one[0] if each else 0.0) for one in (ours, bare))
+    slope, beside = (grown(counts, one, min(one) if each else 0.0) for one in (ours, bare))
     told: dict[str, Any] = {"alone": f"an exponent; {limit}: {beside:.2g}"}
     if min(slope, beside) > GROWS:
         told = {"limit": limit, "floor": beside}
@@ -93,14 +95,26 @@ def tell(bench: Bench, counts: Sequence[int], name: str, unit: str, held: Sequen
     bench.add(f"{name}, exponent", slope, "", note=note, target=target, **told)
     told = {"limit": limit}
     if each:
-        more, least = (
-            1000 * (one[-1] - one[-2]) / (counts[-1] - counts[-2]) for one in (ours, bare)
-        )
-        told |= {"floor": max(least, 0.0), "target": SESSION if name == MEMORY else None}
+        more, least = (1000 * one_more(counts, values, unit) for values in (ours, bare))
+        if least:
+            told["floor"] = least
+        else:
+            told = {"alone": f"{limit}: nothing that can be told"}
+        told["target"] = SESSION if name == MEMORY else None
         bench.add(f"{name}, each session more", more, SMALLER[unit], **told)
     else:
         told |= {"floor": bare[-1], "ratio": held[-1].ratio}
         bench.add(f"{name}, {counts[-1]} sessions", ours[-1], unit, **told)
+
+
+def one_more(counts: Sequence[int], values: Sequence[float], unit: str) -> float:
+    """What one session more costs, from the least to the last; of memory between the last two.
+
+    A program keeps some memory in any case, of which few sessions do not need all.
+    """
+    since = len(values) - 2 if unit == "MB" else values.index(min(values))
+    over = counts[-1] - counts[since]
+    return max((values[-1] - values[since]) / over, 0.0) if over else 0.0
 
 
 def grown(counts: Sequence[int], values: Sequence[float], own: float) -> float:
@@ -148,7 +162,7 @@ def first(bench: Bench, home: Home, count: int) -> Costs:
         told = f"{count} sessions: the ledger's log of {log} bytes is folded into its file ({size})"
         bench.check(told, ok=log <= max(size, LOG_LEAST))
     with Plain(home.root, home.sessions) as plain:
-        bare = [plain.scanned, plain.texts, plain.cpu(), plain.memory("VmHWM")]
+        bare = [plain.scanned, plain.texts, plain.spent, plain.memory("VmHWM")]
         bench.check(f"the plain program knows {count} sessions", ok=plain.known == count)
     names = (
         ("first scan", "s"),
@@ -303,12 +317,13 @@ def sweep(bench: Bench, home: Home, daemon: Daemon, unseen: Unseen) -> Cost:
     """Milliseconds of the processor for one sweep: of some in a row."""
     sweeps(home, OFTEN)
     before = swept(home)
+    unseen.grow()
     daemon.signal(signal.SIGHUP)
     wait(lambda: swept(home) > before + 1, "two sweeps", 0.05)
+    unseen.check(bench, daemon)
     first, spent = swept(home), daemon.cpu()
-    wait(lambda: swept(home) > first + 2, "three sweeps", 0.05)
+    wait(lambda: swept(home) > first + 1, "two sweeps more", 0.05)
     spent, count = daemon.cpu() - spent, swept(home) - first
-    unseen.check(bench, home, daemon)
     bare = median(cpu(lambda: stats(str(home.sessions))) for _ in range(3))
     return Cost(1000 * spent / count, 1000 * bare)
 

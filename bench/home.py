@@ -28,7 +28,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -38,7 +38,7 @@ from typing import Any, Self
 from measure import ROOT, cpu_of, memory_mb
 
 from indexerd.client import Client
-from indexerd.errors import IndexerdError
+from indexerd.errors import DaemonDownError, IndexerdError
 
 PATIENCE = 1100.0  # seconds any one thing may take, on a slow machine, too
 PER_FOLDER = 30  # sessions of one project
@@ -163,8 +163,15 @@ class Daemon:
 
     def client(self, timeout: float = PATIENCE) -> Client:
         """A connection, as soon as it listens."""
-        wait(lambda: self._alive() and self._home.socket.exists(), "a socket")
-        return Client(self._home.socket, timeout)
+        found: list[Client] = []
+
+        def met() -> bool:
+            with suppress(DaemonDownError):  # the file is there before anybody listens
+                found.append(Client(self._home.socket, timeout))
+            return bool(found)
+
+        wait(lambda: self._alive() and self._home.socket.exists() and met(), "a socket")
+        return found[0]
 
     def ask(self, method: str, params: dict[str, Any] | None = None) -> Any:
         """One question on a connection of its own."""

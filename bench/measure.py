@@ -111,6 +111,8 @@ class Bench:
         if more.get("floor") and more.get("ratio") is None:
             more["ratio"] = value / more["floor"]
         figure = Figure(name, value, unit, **more)
+        if figure.ratio is None and not figure.alone:
+            raise ValueError(f"{name}: beside what?")
         self.figures.append(figure)
         print(line(figure), flush=True)
         return figure
