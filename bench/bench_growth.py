@@ -41,7 +41,7 @@ from plain import Peer, Plain
 
 from indexerd.errors import AmbiguousError, NotFoundError
 
-COUNTS, FEW = (100, 1_000, 4_000, 30_000), (10, 30, 200)
+COUNTS, FEW = (100, 1_000, 10_000, 30_000), (10, 30, 200)
 ASKED = 50  # questions of a kind
 APPENDS = 20  # told by each
 REST = 0.5  # seconds after which what a start leaves behind is done

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,6 +70,36 @@ def test_what_is_stored_was_whole() -> None:
     assert [one["name"] for one in results["benches"] if one.get("broken")] == []
 
 
+def test_every_stored_figure_stands_beside_something() -> None:
+    """Issue 9: a limit or a peer of the same run, as a ratio; what has none says why."""
+    results = json.loads((BENCH / "results.json").read_text())
+    figures = [one for bench in results["benches"] for one in bench["figures"]]
+    assert [one["name"] for one in figures if "ratio" not in one and not one.get("alone")] == []
+    alone = [one for one in figures if one.get("alone")]
+    assert len(alone) < len(figures) / 4
+
+
+def test_a_figure_beside_nothing_is_refused(measure: ModuleType) -> None:
+    """Issue 9: no benchmark can add one; a ratio that is not given is that of the two values."""
+    bench = measure.Bench("none", "None", [])
+    with pytest.raises(ValueError, match="a look-up: beside what"):
+        bench.add("a look-up", 3.0, "ms")
+    assert bench.figures == []
+    assert bench.add("a look-up", 3.0, "ms", limit="an echo", floor=2.0).ratio == 1.5
+    assert bench.add("a look-up", 3.0, "ms", limit="an echo", floor=2.0, ratio=1.4).ratio == 1.4
+    assert bench.add("an exponent", 1.0, "", alone="an exponent").ratio is None
+
+
+@pytest.mark.parametrize("safe", ["", "1"])
+def test_benchmarks_run_wherever_python_looks_for_modules(safe: str) -> None:
+    """Issue 9: with PYTHONSAFEPATH, too, where a script's own directory is not looked into."""
+    env = {**os.environ, "PYTHONSAFEPATH": safe}
+    argv = [sys.executable, str(BENCH / "run.py"), "--smoke", "--only", "write"]
+    told = subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=120)
+    assert (told.returncode, "BROKEN" in told.stderr) == (0, False), told.stderr
+    assert "meta writes, durable" in told.stdout
+
+
 def test_a_promise_is_kept_or_missed(measure: ModuleType) -> None:
     """Targets are of the value or of its ratio to the limit, and at most or at least."""
     promise, figure = measure.Target, measure.Figure
@@ -82,7 +114,7 @@ def test_only_what_is_wrong_breaks_a_benchmark(measure: ModuleType, tmp_path: Pa
     """Issue 9: a slow machine is no error; a result that differs from the obvious way is one."""
     into = tmp_path / "figures.json"
     slow = measure.Bench("slow", "Slow", ["--json", str(into)])
-    slow.add("a look-up", 70.0, "ms", target=measure.Target(5))
+    slow.add("a look-up", 70.0, "ms", limit="an echo", floor=2.0, target=measure.Target(5))
     slow.check("the answer is right", ok=True)
     assert slow.end() == 0
     told = json.loads(into.read_text())
