@@ -1,4 +1,4 @@
-"""How each cost grows with the number of sessions: 100, 1,000, 4,000, 30,000.
+"""How each cost grows with the number of sessions: 100, 1,000, 10,000, 30,000.
 
     python bench/bench_growth.py [--smoke]
 
