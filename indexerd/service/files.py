@@ -362,7 +362,7 @@ class Files:
             return None, False
         old = self._inodes.find(store.agent, path)
         file = self._files.get(old) if old else None
-        moved = file is not None and file.look() is None
+        moved = file is not None and file.moved_to(path)
         if old and file is not None and moved:
             self._memory.wake(file, old)
             if file.card:

@@ -156,6 +156,16 @@ class Tracked:
             return False
         return _identity(seen) == _identity(cursor) and seen.size >= cursor.offset
 
+    def moved_to(self, path: str) -> bool:
+        """Whether it is at another path now: gone from its own, and what is there is as long.
+
+        A number of a file that was deleted is given to the next one, often at once.
+        """
+        seen, cursor = self.source.look(path), self.cursor
+        if seen is None or cursor is None or seen.size < cursor.offset:
+            return False
+        return self.look() is None
+
     def _stands_at(self, seen: Found) -> bool:
         """Whether all of the file, as it was seen, is read."""
         if self._tail is None:
