@@ -38,9 +38,9 @@ from typing import Any, Literal, NamedTuple
 from indexerd.core.late import late
 from indexerd.core.names_complete import candidate, item, nearest_of
 from indexerd.core.names_fuzzy import Near, Nearness, folded
-from indexerd.core.names_known import PREFIX_MIN, RINGS, Known, checked, known, ring_of
+from indexerd.core.names_known import PREFIX_MIN, RINGS, Known, checked, drop, known, ring_of
 from indexerd.core.names_recent import Recent
-from indexerd.errors import AmbiguousError, NotFoundError
+from indexerd.errors import AmbiguousError, AskError, NotFoundError
 
 __all__ = ["Known", "Match", "Names", "Scope", "known"]
 
@@ -122,11 +122,11 @@ class Names:
         self._slots[slot] = None
         self._recent.moved(slot, held.modified, None)
         lower = session_id.lower()
-        _drop(self._ids, lower, slot)
+        drop(self._ids, lower, slot)
         if lower not in self._ids:
             del self._sorted[bisect_left(self._sorted, lower)]
         for key in held.folds():
-            _drop(self._exact, key, slot)
+            drop(self._exact, key, slot)
         if len(self._slots) > 2 * len(self._sorted) + CANDIDATES_MAX:
             self._rebuild()
 
@@ -166,11 +166,6 @@ class Names:
         """Whether much is not ready for fuzzy look-ups."""
         return self._near.cold
 
-    def is_fuzzy(self, ref: str) -> bool:
-        """Whether a reference is neither an id, nor the beginning of one, nor a name."""
-        ref = ref.strip()
-        return not (self._by_id(ref) or self._by_prefix(ref) or folded(ref) in self._exact)
-
     def resolve(
         self,
         ref: str,
@@ -186,10 +181,27 @@ class Names:
         """
         ref = checked(ref)
         here = (cwd or None) if scope == "project" else None
+        asking = None if exclude is None else self._slot(exclude)
+        if (match := self._exactly(ref, here, asking)) is not None:
+            return match
+        found, score = self._fuzzy(ref, here, asking)
+        if not fuzzy:
+            raise self._ambiguous([(found, score)], here, only_like=True)
+        return self._match(found, "fuzzy", score)
+
+    def is_fuzzy(self, ref: str, exclude: str | None = None) -> bool:
+        """Whether `resolve` has to look for names that are only like a reference."""
+        asking = None if exclude is None else self._slot(exclude)
+        try:
+            return self._exactly(checked(ref), None, asking) is None
+        except AskError:
+            return False
+
+    def _exactly(self, ref: str, here: str | None, asking: int | None) -> Match | None:
+        """The session that has this id, beginning of an id, or name; None: a fuzzy name, maybe."""
         by_id = self._by_id(ref)
         if len(by_id) == 1:
             return self._match(by_id[0], "id")
-        asking = None if exclude is None else self._slot(exclude)
         prefixed = self._by_prefix(ref)  # in the whole store: an id means the same everywhere
         if len(prefixed) == 1 and prefixed[0] != asking:
             return self._match(prefixed[0], "prefix")
@@ -202,10 +214,7 @@ class Names:
             raise self._ambiguous([(slot, None) for slot in several], here, asking)
         if is_id:
             raise NotFoundError("no session has this id")
-        found, score = self._fuzzy(ref, here, asking)
-        if not fuzzy:
-            raise self._ambiguous([(found, score)], here, only_like=True)
-        return self._match(found, "fuzzy", score)
+        return None
 
     def _match(self, slot: int, how: How, score: float | None = None) -> Match:
         return Match(self._row(slot).session_id, how, score)
@@ -387,11 +396,3 @@ class Names:
 
 def _share(score: float) -> float:
     return round(score / 100, 3)
-
-
-def _drop(held: dict[str, list[int]], key: str, slot: int) -> None:
-    slots = held.get(key, [])
-    if slot in slots:
-        slots.remove(slot)
-    if not slots:
-        held.pop(key, None)

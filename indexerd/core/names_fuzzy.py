@@ -58,6 +58,12 @@ def plain(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
+def load_comparison() -> None:
+    """Import what compares names: 30 ms, which a thread may take before a loop has to."""
+    import rapidfuzz.distance  # noqa: PLC0415 - see the head
+    import rapidfuzz.process  # noqa: F401, PLC0415
+
+
 class Near(NamedTuple):
     """A name near a reference."""
 

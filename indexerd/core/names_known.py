@@ -138,3 +138,12 @@ def checked(ref: str) -> str:
             hint=f"an id, the first {PREFIX_MIN} or more characters of one, or a name",
         )
     return ref
+
+
+def drop(held: dict[str, list[int]], key: str, slot: int) -> None:
+    """Take a session out of a key's; a key that has none any more goes, too."""
+    slots = held.get(key, [])
+    if slot in slots:
+        slots.remove(slot)
+    if not slots:
+        held.pop(key, None)

@@ -80,7 +80,8 @@ class _Folding(dict[int, int]):
             whole = unicodedata.normalize("NFD", lower)
             if all(unicodedata.combining(one) for one in whole[1:]):
                 lower = whole[:1]
-        self[code] = ord(lower) if len(lower) == 1 else code
+        found = ord(lower) if len(lower) == 1 else code
+        self[code] = found if found == code else self[found]  # "Å", a unit, is "å", is "a"
         return self[code]
 
 

@@ -13,10 +13,12 @@ from contextlib import suppress
 from typing import Any
 
 from indexerd.core.names import Names
+from indexerd.core.names_fuzzy import load_comparison
 from indexerd.core.references import find
 from indexerd.errors import IndexerdError
 from indexerd.service.answers import Answers
 
+LONG = 20_000  # characters of a text that is looked through for references at once
 SLICE = 200  # names and words that are indexed before others get their turn: 1 ms
 _ALWAYS = frozenset({"resolve", "complete"})
 _REFERENCES = ("ref", "session")  # parameters that name a session
@@ -34,7 +36,10 @@ class NamesSoon:
         """Whether a request has to wait for them."""
         if self._answers.index.ready:
             names = self._answers.index.now()
-            return names.cold and any(map(names.is_fuzzy, _named(method, params)))
+            if not names.cold:
+                return False
+            asking = _asking(params)
+            return any(one is None or names.is_fuzzy(one, asking) for one in _named(method, params))
         if method in _ALWAYS:
             return True
         if method == "expand":
@@ -63,16 +68,26 @@ class NamesSoon:
 
     async def _warm(self) -> None:
         index = self._answers.index
+        await asyncio.to_thread(load_comparison)
         while index.ready:
             if index.now().warm(SLICE):
                 return
             await asyncio.sleep(0)
 
 
-def _named(method: str, params: dict[str, Any]) -> list[str]:
-    """The references of a request."""
+def _named(method: str, params: dict[str, Any]) -> list[str | None]:
+    """The references of a request; None for those of a text that takes its time to look through."""
     if method == "expand":
-        return [one.ref for one in find(str(params.get("text")))]
+        text = str(params.get("text"))
+        if len(text) > LONG and _IN_TEXT in text:
+            return [None]
+        return [one.ref for one in find(text)]
     if method == "complete":  # its prefix is no reference
         return []
     return [one for key in _REFERENCES if isinstance(one := params.get(key), str)]
+
+
+def _asking(params: dict[str, Any]) -> str | None:
+    """The session that asks, and does not mean itself."""
+    given = (params.get(key) for key in ("exclude", "sessionId"))
+    return next((one for one in given if isinstance(one, str)), None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from itertools import takewhile
 from typing import Any
 
@@ -158,12 +159,13 @@ def test_what_takes_its_time_is_known() -> None:
     names = index(*many)
     assert names.cold
     exact = (many[7].session_id, many[7].session_id[:31], "Door7 LOCK", " door7-lock ")
-    assert [names.is_fuzzy(one) for one in (*exact, "door7 lokc", "nobody", "")] == [
-        *([False] * 4),
-        *([True] * 3),
-    ]
+    assert not any(map(names.is_fuzzy, exact))
+    assert [names.is_fuzzy(one) for one in ("door7 lokc", "nobody", "")] == [True, True, False]
     assert names.nearest("dor7 lock")
     assert not names.cold
+    assert not names.is_fuzzy(str(uuid.uuid4()))  # an id, and nobody's
+    assert names.is_fuzzy("door7++ lock")  # other signs
+    assert names.is_fuzzy("door7 lock", many[7].session_id)  # which asks itself
     names.put(session(600, "one more"))
     assert not names.cold
 

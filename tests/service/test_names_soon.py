@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -174,6 +175,10 @@ def test_others_are_answered_while_fuzzy_names_are_made_ready(tmp_path: Path) ->
         assert soon.wanted("expand", {"text": "as in @@door77-locks"})
         assert not soon.wanted("expand", {"text": "as in @@door77-lock"})
         assert not soon.wanted("resolve", {"ref": "door77 lock"})
+        assert soon.wanted("resolve", {"ref": "door77 lock", "exclude": "s-77"})
+        assert soon.wanted("expand", {"text": "as in @@door77-lock", "sessionId": "s-77"})
+        assert soon.wanted("expand", {"text": "words " * 9000 + "@@door77-lock"})
+        assert not soon.wanted("get", {"ref": str(uuid.uuid4())})
         assert not soon.wanted("complete", {"prefix": "doar"})
         await asyncio.gather(soon.come(), soon.come())
         others.cancel()
