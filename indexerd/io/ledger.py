@@ -43,6 +43,7 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         self._path = path
         self.rebuilt = False
+        self._unfolded = False  # somebody read as the log was to be folded
         try:
             self._db = self._open()
         except sqlite3.DatabaseError as bad:
@@ -132,6 +133,8 @@ class Ledger:
                         db.execute(sql, (key, cursor, card, state))
 
         self._mending(work)
+        if self._unfolded:
+            self.fold()
 
     def forget(self, paths: Iterable[str]) -> None:
         """Drop files."""
@@ -172,8 +175,11 @@ class Ledger:
         self._mending(lambda db: db.execute(sql, {"topic": topic, "keep": keep}))
 
     def fold(self) -> None:
-        """Fold the log into the file: what was dropped is then in neither."""
-        emptied(self._db)
+        """Fold the log into the file: what was dropped is then in neither.
+
+        While another process reads that cannot be; it is done with the next `put`, or at the end.
+        """
+        self._unfolded = not emptied(self._db)
 
     def close(self) -> None:
         """Fold the log into the file and let go."""

@@ -157,6 +157,28 @@ def test_forgetting(ledger: Ledger) -> None:
     assert ledger.state("/s/a.jsonl") is None
 
 
+def test_what_was_dropped_while_somebody_read_goes_with_the_next_put(path: Path) -> None:
+    """S2.23: another process holds the log as it is to be folded: it is folded later."""
+    secret = b"zebrafish-7719"
+
+    def holding() -> list[str]:
+        return [one.name for one in path.parent.iterdir() if secret in one.read_bytes()]
+
+    ledger = Ledger(path)
+    ledger.put([("/s/a.jsonl", cursor(1), secret, secret)])
+    reader = sqlite3.connect(path, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM files_2").fetchone()
+    ledger.forget(["/s/a.jsonl"])
+    ledger.fold()
+    assert holding()
+    reader.execute("ROLLBACK")
+    ledger.put(ROWS[:1])
+    assert holding() == []
+    reader.close()
+    ledger.close()
+
+
 def test_notes_are_kept_by_topic_and_key(path: Path) -> None:
     """M13: what is noted, back-offs above all, survives a restart; None drops."""
     ledger = Ledger(path)
