@@ -10,36 +10,41 @@ UNKNOWN = "not looked into"
 
 _NOISE = "at this percentile other work of the machine tells: see the limit beside it"
 _SKIM = (
-    "a row is found in 1.0 to 1.6 us and kept in 0.7: ids, parents, places and kinds, in the lists"
-    " and arrays that the rest works with; no other loop in Python was a tenth quicker"
+    "a line takes 3 to 6 us: most to find the row, a quarter to keep its id, parent, place and"
+    " kind in the lists and arrays that the rest works with; no other loop in Python was a tenth"
+    " quicker"
 )
 _SMALL = (
     "of 160 us a file 31 are for opening, reading and fingerprints, 50 for the four lines that are"
-    " parsed (20 the preview of the first request, which is redacted)"
+    " parsed (20 the preview of the first request, which is redacted); the rest is its lines, as"
+    " above"
 )
 _TEXTS = "rows are found first, as above; what was said is then decoded line by line, by type"
 _UNDER_LOAD = (
-    "an append costs 0.45 ms of processor time (its row, its words, what is told of it), where"
-    " 35 % of a core would leave 0.18; at this rate appends queue, and are taken in together"
+    "an append costs 0.3 to 0.45 ms of processor time (its row, its words, what is told of it),"
+    " where 35 % of a core would leave 0.18; at this rate appends queue, and are taken in together"
 )
 _LIVE = (
     "the middle is far below; the last hundredth waits for a turn of words, for the ledger (every"
     " 5 s), or for the system"
 )
 _MEMORY = (
-    "a daemon without sessions takes 49 MB, of which 37 are its imports; a session takes 2.2 KB:"
-    " its card (0.8), what is known of its file (0.7), and what allocators keep around them"
+    "a daemon without sessions takes 50 MB, of which its imports are 35; a session takes 1.6 to"
+    " 2.2 KB: its card (0.8), what is known of its file (0.7), and what allocators keep around them"
 )
 _WHOLE = (
     "they keep what was said; ours redacts it, and keeps words, deeds and rows for lookups, in"
-    " Python: of its processor time SQLite takes a tenth"
+    " Python: of its processor time SQLite takes a seventh"
 )
 _CAUGHT_UP = (
-    "of a file 20 us load its card and its place in the file, 5 see that its words are read; the"
-    " rest compares these with its stat"
+    "half of it loads a file's card and place, an eighth sees that its words are read; the rest"
+    " compares these with its stat"
 )
 _READY = "it is as long without any session, see beside it: modules, and opening what is stored"
-_LETTERS = "candidates are found by three letters and by sound, and all of them scored"
+_LETTERS = (
+    "names are found by words that share threes of letters; the best 100 are compared in full, and"
+    " judged word by word"
+)
 
 WHY: tuple[tuple[str, str, str], ...] = (
     ("busy", "hello", "one step of reading that holds the interpreter, of some thousand"),
@@ -59,7 +64,11 @@ WHY: tuple[tuple[str, str, str], ...] = (
     ("live", "append", _LIVE),
     ("lookup", "nearest", _LETTERS),
     ("lookup", "resolve", _LETTERS),
-    ("lookup", "search", "ranking goes through all places of a common word"),
+    (
+        "lookup",
+        "search",
+        "words are counted in the texts of up to 200 messages, and copies looked for",
+    ),
     ("peers", "indexerd: whole index", _WHOLE),
     ("scan", "pi big: scan from disk", "disk and processor take turns; reading ahead gained 5 %"),
     ("scan", "pi big: scan with", _TEXTS),
@@ -70,8 +79,16 @@ WHY: tuple[tuple[str, str, str], ...] = (
     ("start", "restart, 10000 sessions: exec to READY", _READY),
     ("start", "restart, 10000 sessions: over", _CAUGHT_UP),
     ("start", "first start", _MEMORY + "; and a batch of texts"),
-    ("transcript", "", "0.95 to 1.3 from run to run; nothing in it grows with the session"),
-    ("view", "a session of", "an empty page takes half of it: there is no graphics card"),
+    (
+        "transcript",
+        "",
+        "0.95 to 1.3 from run to run; nothing in the run itself grows with the session",
+    ),
+    (
+        "view",
+        "a session of",
+        "an empty page takes a third to a half of it: there is no graphics card",
+    ),
     ("write", "", _NOISE),
 )
 
