@@ -18,12 +18,9 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import to_json
 
 from indexerd.errors import InvalidMetaError
+from indexerd.meta_limits import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX
 
 SCHEMA_VERSION = 1
-NAME_MAX = 120
-DESCRIPTION_MAX = 1200
-SUMMARY_MAX = 8000
-TAG_MAX = 80
 TAGS_MIN = 3
 TAGS_MAX = 12
 FIRST_MESSAGE_MAX = 200

@@ -16,13 +16,8 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from indexerd.core.clean import clean_line, clean_text, scrub
-from indexerd.meta import (
-    DESCRIPTION_MAX,
-    NAME_MAX,
-    SUMMARY_MAX,
-    TAG_MAX,
-    Metadata,
-)
+from indexerd.meta import Metadata
+from indexerd.meta_limits import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX
 
 REPLY_MAX = 1_000_000  # characters of an answer that are looked at
 

@@ -34,7 +34,8 @@ from indexerd.core.sentences import (
     unpadded,
 )
 from indexerd.events import Facts
-from indexerd.meta import SUMMARY_MAX, TAGS_MIN, Metadata
+from indexerd.meta import TAGS_MIN, Metadata
+from indexerd.meta_limits import SUMMARY_MAX
 
 _NOTHING = "Nothing explicit was found."
 

@@ -26,7 +26,7 @@ from typing import NamedTuple
 from indexerd.core.clean import clean_text
 from indexerd.core.inject import inline, quoted, shares
 from indexerd.core.rows import WORD_MAX, absolute
-from indexerd.meta import NAME_MAX
+from indexerd.meta_limits import NAME_MAX
 
 BYTES_MAX = 60_000  # UTF-8, of the whole document
 SUMMARY_BYTES = 24_000

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from indexerd.core.clean import clean_line, clean_text
 from indexerd.core.late import late
-from indexerd.meta import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX
+from indexerd.meta_limits import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX
 
 CUSTOM_TYPE = "session-reference"
 HEAD = "Referenced session summaries:"

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 from indexerd.core.clean import scrub
 from indexerd.events import Facts, Prompt
-from indexerd.meta import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX, TAGS_MAX
+from indexerd.meta import TAGS_MAX
+from indexerd.meta_limits import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX
 
 REPLY_SHOWN = 4000  # characters of a malformed reply that the retry carries
 

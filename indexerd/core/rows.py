@@ -21,14 +21,8 @@ from indexerd.core.clean import clean_line, clean_text
 from indexerd.core.redact import redact
 from indexerd.core.times import iso_ms, iso_of_ms
 from indexerd.events import Turn
-from indexerd.meta import (
-    DESCRIPTION_MAX,
-    FIRST_MESSAGE_MAX,
-    NAME_MAX,
-    SUMMARY_MAX,
-    TAG_MAX,
-    MetaFile,
-)
+from indexerd.meta import FIRST_MESSAGE_MAX, MetaFile
+from indexerd.meta_limits import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX
 
 PATHS_MAX = 500  # files listed in a row
 TAGS_SHOWN = 50

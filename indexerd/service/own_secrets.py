@@ -22,7 +22,8 @@ from indexerd.core.deeds import USE_MAX
 from indexerd.core.redact import redact
 from indexerd.core.redact_extra import compile_extra
 from indexerd.core.rows import WORD_MAX, Written
-from indexerd.meta import DESCRIPTION_MAX, FIRST_MESSAGE_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX
+from indexerd.meta import FIRST_MESSAGE_MAX
+from indexerd.meta_limits import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX
 
 _REMEMBERED = 1024  # texts of rows: a row is made anew whenever its session grows
 _LINES = {"name": NAME_MAX, "metaName": NAME_MAX, "firstUserMessage": FIRST_MESSAGE_MAX}

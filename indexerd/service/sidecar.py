@@ -27,7 +27,8 @@ from indexerd.core.suspects import suspected
 from indexerd.errors import AccessError, InvalidMetaError, NotFoundError, UsageError
 from indexerd.io.metas import read_user
 from indexerd.io.writer import MetaWriter
-from indexerd.meta import NAME_MAX, UserFile
+from indexerd.meta import UserFile
+from indexerd.meta_limits import NAME_MAX
 from indexerd.service.answers import (
     CLEARED,
     Answers,

@@ -28,7 +28,7 @@ from indexerd.errors import (
 )
 from indexerd.events import Kind
 from indexerd.io.newfile import create
-from indexerd.meta import NAME_MAX
+from indexerd.meta_limits import NAME_MAX
 from indexerd.service.answers import Answers, word
 from indexerd.service.lines import SessionLines
 from indexerd.service.looks import Looks

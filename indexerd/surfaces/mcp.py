@@ -33,7 +33,7 @@ from pydantic import ValidationError
 
 from indexerd import __version__
 from indexerd.errors import IndexerdError, NotFoundError, UsageError
-from indexerd.meta import NAME_MAX
+from indexerd.meta_limits import NAME_MAX
 from indexerd.paths import is_session_id
 from indexerd.service.query_codes import BY_KIND, UNKNOWN
 from indexerd.surfaces import mcp_answers as answers

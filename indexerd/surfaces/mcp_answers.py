@@ -13,7 +13,7 @@ from typing import Any
 from indexerd.core import sets
 from indexerd.core.clean import escape_path
 from indexerd.errors import AmbiguousError, IndexerdError, NotFoundError
-from indexerd.meta import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX
+from indexerd.meta_limits import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX
 from indexerd.surfaces.mcp_daemon import Talk
 from indexerd.surfaces.mcp_pick import named
 from indexerd.surfaces.mcp_texts import Safe, bounded, ident

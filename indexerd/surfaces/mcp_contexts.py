@@ -16,7 +16,7 @@ from typing import Any
 
 from indexerd.core.inject import harmless
 from indexerd.core.sets import NOTHING
-from indexerd.meta import NAME_MAX
+from indexerd.meta_limits import NAME_MAX
 from indexerd.surfaces.mcp_answers import DATA, Answer, sets_of
 from indexerd.surfaces.mcp_daemon import Talk
 from indexerd.surfaces.mcp_pick import running

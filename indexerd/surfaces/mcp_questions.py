@@ -13,7 +13,7 @@ from typing import Any
 
 from indexerd.core.clean import clean_line
 from indexerd.core.references import find
-from indexerd.meta import NAME_MAX, SUMMARY_MAX
+from indexerd.meta_limits import NAME_MAX, SUMMARY_MAX
 from indexerd.surfaces.mcp_answers import DATA, Answer, brief_head, by, candidates, usage_of
 from indexerd.surfaces.mcp_daemon import Talk
 from indexerd.surfaces.mcp_pick import named, own_id

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from indexerd.meta import SUMMARY_MAX
+from indexerd.meta_limits import SUMMARY_MAX
 from indexerd.surfaces.mcp_answers import PATHS_SHOWN, Answer, brief_head, by, usage_of
 from indexerd.surfaces.mcp_daemon import Talk
 from indexerd.surfaces.mcp_histories import meant, newest

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from indexerd.meta import NAME_MAX
+from indexerd.meta_limits import NAME_MAX
 from indexerd.surfaces.mcp_answers import GIST_MAX, Answer, brief_head
 from indexerd.surfaces.mcp_daemon import Talk
 from indexerd.surfaces.mcp_pick import named

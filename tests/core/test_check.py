@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from indexerd.core import redact as redact_module
 from indexerd.core.check import REPLY_MAX, Rejected, judge
-from indexerd.meta import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX, Metadata
+from indexerd.meta import Metadata
+from indexerd.meta_limits import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX
 
 GOOD: dict[str, Any] = {
     "name": "Mend the tail reader of session files",

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from indexerd.core.prompts import REPLY_SHOWN, Earlier, carried, index_prompt, retry_prompt
 from indexerd.events import Facts, Prompt
-from indexerd.meta import DESCRIPTION_MAX, SUMMARY_MAX, Metadata
+from indexerd.meta import Metadata
+from indexerd.meta_limits import DESCRIPTION_MAX, SUMMARY_MAX
 
 NONCE = "5f1d0c9a7b3e2468"
 SCHEMA = Metadata.model_json_schema()

@@ -18,7 +18,7 @@ from indexerd.core.rows import (
     gone_row,
     row_of,
 )
-from indexerd.meta import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX
+from indexerd.meta_limits import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX
 from tests.core.row_cards import card, meta, written
 
 LONG = "\x1b]0;pwn\x07\u202ex\n" * 100_000

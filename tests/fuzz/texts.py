@@ -30,7 +30,8 @@ from indexerd.core.references import (
     without_code,
 )
 from indexerd.errors import ConfigError
-from indexerd.meta import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX, TAGS_MAX, TAGS_MIN
+from indexerd.meta import TAGS_MAX, TAGS_MIN
+from indexerd.meta_limits import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX
 
 _GONE = frozenset({"Cc", "Cs", "Co", "Zl", "Zp"})
 _LIMITS = (0, 1, 7, 120)
