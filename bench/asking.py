@@ -67,18 +67,21 @@ class Asking:
         *,
         promise: float | None = None,
         times: float | None = None,
+        note: str = "",
     ) -> Turns:
         """p50 and p99 in milliseconds, of the clock; at p99 this thread's own time is told, too.
 
-        `promise` is the most that the p99 may be, `times` the most of the plain way's p50.
+        `promise` is the most that the p99 may be, `times` the most of the plain way's p50; `note`
+        says what the two do not do alike.
         """
         turns = in_rounds(ask, questions, plain)
         target = Target(times, of="ratio") if times else None
         for share, which in ((0.5, "p50"), (0.99, "p99")):
-            more: dict[str, Any] = {"target": target}
+            more: dict[str, Any] = {"target": target, "note": note}
             if which == "p99":
+                used = f"of the processor {percentile(turns.used, share):.3g} ms"
                 more = {"target": Target(promise) if promise else None}
-                more["note"] = f"of the processor {percentile(turns.used, share):.3g} ms"
+                more["note"] = f"{used}; {note}" if note else used
             more |= {"limit": plain.name, "floor": turns.floor(share), "ratio": turns.ratio(share)}
             self.bench.add(f"{label}, {which}", percentile(turns.taken, share), "ms", **more)
         return turns

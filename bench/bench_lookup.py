@@ -33,6 +33,7 @@ from indexerd.service.process import settle_memory
 
 PARTS = 5  # in which rows are put
 AT_ONCE = 400  # sessions whose messages are added with one commit
+NEWEST = "it ranks at most 200 of the newest messages that match, FTS5 all"
 PLAIN_FILE, FTS = "a plain SQLite file", "plain FTS5, ranked, with snippets"
 
 
@@ -109,7 +110,8 @@ def search_part(
     for kind, (some, most, promise) in asked.items():
         write = written.get(kind, quoted)
         plain = Plain(FTS, lambda query, write=write: bare.find(write(query)), most)
-        turns = asking.latency(f"search: {kind}", catalog.search, some, plain, promise=promise)
+        told = {"promise": promise, "note": NEWEST if kind == "common words" else ""}
+        turns = asking.latency(f"search: {kind}", catalog.search, some, plain, **told)
         asking.all(f"search: {kind}: as many as {FTS}", [enough(*one) for one in turns.pairs])
         seen = [shows(query, found) for query, found in zip(some, turns.answers, strict=True)]
         asking.all(f"search: {kind}: a hit shows what was asked", seen)
@@ -122,6 +124,7 @@ def search_part(
         partial(catalog.search, cwd=place),
         asked["common words"][0][:50],
         Plain(FTS, lambda words: bare.find_in(quoted(words), place), 5),
+        note=NEWEST,
     )
     asking.all("search: in one project: as many", [enough(*one) for one in turns.pairs])
     rare = asked["rare word"][0]

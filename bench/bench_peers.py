@@ -1,16 +1,17 @@
 """indexerd beside others that make sessions findable: the same files, the same questions.
 
-3,000 sessions, 124 MB, a third each of pi, Claude Code and Codex. Into five of Claude Code's a
+3,000 sessions, 158 MB, a third each of pi, Claude Code and Codex. Into five of Claude Code's a
 word is put that no other has. Of each program: from nothing to a whole index (wall time and the
 most memory that it took), what its index takes on the disk, a search for such a word and for two
 common ones, and how long after a message was appended it is found. Those that run no daemon are
 asked as processes, as their users ask them, in turns with ours; ours is asked on its socket, too,
 which stands beside a peer's server.
 
-What a peer does is itself a limit, and has none. Ours stands beside every peer where it is the
-whole index, and else beside the best of those that index all three agents. What is checked: words
-that were put into one message each, of either side and any of the agents, lead to its session
-alone, and so do those that were appended; and what has two common words has them.
+What a peer does is itself a limit, and has none; what it fails at is told, and has no figure. Ours
+stands beside every peer where it is the whole index, and else beside the best of those that index
+all three agents. What is checked: words that were put into one message each, of either side and any
+of the agents, lead to its session alone, on the socket and as a process, and so do those that were
+appended; and what has two common words has them.
 
 The peers come from the package registry, into a place of their own: `make peers`. Without them
 this measures nothing, and says so. All run in a home that is made for this, and where the system
@@ -21,14 +22,10 @@ lets us, without a network.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import random
 import re
-import shutil
-import socket
-import struct
 import subprocess
 import sys
 import time
@@ -44,12 +41,11 @@ from urllib.request import urlopen
 from corpus import make
 from home import QUIET, Daemon, Home, wait
 from measure import ROOT, Bench, Target, memory_mb, ratio, wall
-from rivals import PORT, Peer, peers, ran
+from rivals import PORT, Peer, Ran, apart, failed, peers, ran
 
 AGENTS = {"pi": ".pi/agent", "claude": ".claude", "codex": ".codex"}
 PLANTED = [f"quokka{number}lith" for number in range(5)]
 COMMON = "file test"
-APART = "INDEXERD_BENCH_APART"
 WHOLE = "whole index"
 INDEX, MEMORY, DISK = "from nothing to a whole index", "the most memory", "its files"
 SERVING = "the most memory, serving"
@@ -194,14 +190,16 @@ def theirs(sheet: Sheet, case: Case, peer: Peer) -> bool:
     env = home.env() | peer.env | {"XDG_RUNTIME_DIR": str(home.root)}
     before = size_mb(home.root)
     first = ran(peer.index, env, home.root)
-    if first.code:
-        print(f"{peer.name} did not index: {first.out[-300:]!r}", file=sys.stderr)
+    if failed(peer, first):
         return False
     sheet.theirs(peer.name, INDEX, [first.seconds], peer.note)
     sheet.theirs(peer.name, MEMORY, [first.memory_mb])
     sheet.theirs(peer.name, DISK, [size_mb(home.root) - before])
     if peer.serve:
-        served(sheet, case, peer)
+        try:
+            served(sheet, case, peer)
+        except OSError as fault:
+            print(f"{peer.name} failed: {fault}", file=sys.stderr)
     if peer.search is None:
         return False
     word = f"late{peer.name.replace('-', '')}"
@@ -209,9 +207,11 @@ def theirs(sheet: Sheet, case: Case, peer: Peer) -> bool:
     began = time.perf_counter()
     found = False
     while not found and time.perf_counter() < began + PATIENCE:
-        if peer.update:
-            ran(peer.update, env, home.root)
+        if peer.update and failed(peer, ran(peer.update, env, home.root)):
+            return True
         done = ran((peer.fresh or peer.search)(word), env, home.root)
+        if failed(peer, done):
+            return True
         found = done.out.replace(word, "", 1).count(word) > 0 or Path(files[-1]).stem in done.out
     note = "by the next search" if found else "not found"
     sheet.theirs(peer.name, LATE, [1000 * (time.perf_counter() - began)], note)
@@ -228,6 +228,8 @@ def served(sheet: Sheet, case: Case, peer: Peer) -> None:
             return str(answer.read().decode("utf-8", "replace"))
 
     def answers() -> bool:
+        if server.poll() is not None:
+            raise ChildProcessError(f"its server ended with {server.returncode}")
         with suppress(OSError):
             return bool(asked("ready"))
         return False
@@ -259,29 +261,45 @@ def served(sheet: Sheet, case: Case, peer: Peer) -> None:
 def searches(sheet: Sheet, case: Case, peers: list[Peer], daemon: Daemon) -> None:
     """The same questions to all, in turns, as processes; and to us on the socket, too."""
     home, ids = case.home, case.ids
-    some = case.hidden[:: max(1, len(case.hidden) // 6)]
     argv = [sys.executable, "-c", PROGRAM, "search"]
     us = Peer("indexerd", [], lambda words: [*argv, words, "--json"])
     for what, words in ((RARE, PLANTED), (COMMON_TWO, [COMMON] * len(PLANTED))):
-        took: dict[str, list[float]] = {one.name: [] for one in (*peers, us)}
-        right, on_socket = dict.fromkeys(took, 0), []
-        for word, session_id in zip(words, ids, strict=True):
+        done: dict[str, list[Ran]] = {one.name: [] for one in (*peers, us)}
+        on_socket = []
+        for word in words:
             for one in (*peers, us):
-                assert one.search is not None
-                done = ran(one.search(word), home.env() | one.env, home.root)
-                took[one.name].append(1000 * done.seconds)
-                right[one.name] += session_id in done.out
+                done[one.name].append(searched(one, word, home))
             on_socket.append(1000 * seconds_of(daemon, word))
         for one in peers:
-            note = f"{right[one.name]} of {len(ids)} found" if what is RARE else ""
-            if what is RARE and not one.part:
-                asked = [ran(one.search(of.word), home.env() | one.env, home.root) for of in some]
-                known = sum(of.id in done.out for of, done in zip(some, asked, strict=True))
-                note += f", and {known} of {len(some)} of all agents"
-            sheet.theirs(one.name, what, took[one.name], note)
-        sheet.ours(what, took["indexerd"])
+            if not any(failed(one, each) for each in done[one.name]):
+                took = [1000 * each.seconds for each in done[one.name]]
+                note = known(one, case, done[one.name]) if what is RARE else ""
+                sheet.theirs(one.name, what, took, note)
+        for word, session_id, each in zip(words, ids, done[us.name], strict=True):
+            hits = [] if each.code else json.loads(each.out)["hits"]
+            right = {hit["sessionId"] for hit in hits}
+            ok = right == {session_id} if what is RARE else len(right) > 5
+            sheet.bench.check(f"a process finds {word}: {each.out[:200]!r}", ok=ok)
+        sheet.ours(what, [1000 * each.seconds for each in done[us.name]])
         served = RARE_SERVED if what is RARE else COMMON_SERVED
         sheet.ours(served, on_socket, note="on the socket")
+
+
+def searched(one: Peer, words: str, home: Home) -> Ran:
+    """A search, as a process."""
+    assert one.search is not None
+    return ran(one.search(words), home.env() | one.env, home.root)
+
+
+def known(one: Peer, case: Case, done: list[Ran]) -> str:
+    """How many of the planted words a peer found, and of those that are hidden in all agents."""
+    right = sum(of in each.out for of, each in zip(case.ids, done, strict=True))
+    note = f"{right} of {len(case.ids)} found"
+    if one.part:
+        return note
+    some = case.hidden[:: max(1, len(case.hidden) // 6)]
+    right = sum(of.id in searched(one, of.word, case.home).out for of in some)
+    return f"{note}, and {right} of {len(some)} of all agents"
 
 
 def ours(sheet: Sheet, case: Case, peers: list[Peer]) -> None:
@@ -299,7 +317,6 @@ def ours(sheet: Sheet, case: Case, peers: list[Peer]) -> None:
                 took = sheet.found[INDEX][one.name]
                 sheet.beside(f"{WHOLE}, beside {one.name}", [seconds], one.name, took, **told)
         sheet.ours(MEMORY, [memory])
-        sheet.ours(SERVING, [memory])
         sheet.ours(DISK, [disk])
         right(sheet.bench, daemon, case)
         searches(sheet, case, peers, daemon)
@@ -317,7 +334,8 @@ def ours(sheet: Sheet, case: Case, peers: list[Peer]) -> None:
                 sheet.bench.check(f"{word}, appended, is found", ok=found)
                 if not found:
                     break
-        sheet.ours(LATE, took)
+        sheet.ours(SERVING, [daemon.memory("VmHWM")])
+        sheet.ours(LATE, took, note="on the socket")
 
 
 def right(bench: Bench, daemon: Daemon, case: Case) -> None:
@@ -348,23 +366,6 @@ def seconds_of(daemon: Daemon, word: str) -> float:
         began = time.perf_counter()
         client.call("search", {"query": word})
         return time.perf_counter() - began
-
-
-def apart() -> None:
-    """Go on without a network, where that is possible: only the loopback is there, and up."""
-    if APART in os.environ:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
-            fcntl.ioctl(one, 0x8914, struct.pack("16sh22x", b"lo", 0x41))  # SIOCSIFFLAGS: up
-        return
-    unshare = shutil.which("unshare")
-    if (
-        unshare
-        and not subprocess.run(
-            [unshare, "-rn", "true"], capture_output=True, check=False
-        ).returncode
-    ):
-        os.environ[APART] = "1"
-        os.execv(unshare, [unshare, "-rn", sys.executable, __file__, *sys.argv[1:]])
 
 
 def main() -> int:

@@ -6,7 +6,7 @@ Again: a home of 10,000 small sessions, of which all but one are as they were. F
 exec to READY, to the first answered question, and to the end of catching up, each round beside a
 daemon with no sessions, a bare scandir + stat of the same files, and a bare reading of what is
 stored of them. At the end of each round some sessions grow: what is stored after all rounds stands
-beside the same rows written at once. For the first time: 3,000 sessions of 41 KB, equal parts pi,
+beside the same rows written at once. For the first time: 3,000 sessions of 53 KB, equal parts pi,
 Claude Code and Codex, from exec until the last word is searchable, beside reading and parsing every
 line of them. Nothing is described in either, and no digest made; the built-in model is the only
 one.

@@ -12,7 +12,7 @@ from functools import partial
 from asking import Asking, Plain
 from lookup_corpus import Maker
 from measure import Target, wall
-from obvious import Held, alike, by_threes
+from obvious import Held, alike, by_threes, plain_key
 from rapidfuzz import fuzz, process
 
 from indexerd.core.names import Known, Names
@@ -22,6 +22,10 @@ from indexerd.io.catalog import Catalog
 from indexerd.service.process import settle_memory
 
 HELD, WRATIO, EVERY_NAME = "a dict, a bisect", "WRatio over all names", "a look at every name"
+SOONER = 0.1  # of the time that a comparison with all names takes
+RIGHT, OTHERS = 0.75, 0.04  # of names nearly given: those that find their session; another's
+OUTRIGHT = {"mistyped": 0.4, "two words": 0.15}  # of them without a choice of candidates
+Answer = tuple[str, list[str]]  # how a reference is meant; the session, or the candidates
 
 
 def resolved(names: Names, ref: str) -> tuple[str, str | None]:
@@ -33,6 +37,17 @@ def resolved(names: Names, ref: str) -> tuple[str, str | None]:
     except NotFoundError:
         return "not found", None
     return found.how, found.session_id
+
+
+def guessed(names: Names, ref: str) -> Answer:
+    """How a reference is meant, and the session, or those of which one may be meant."""
+    try:
+        found = names.resolve(ref, scope="all")
+    except AmbiguousError as error:
+        return "ambiguous", [one["sessionId"] for one in error.candidates]
+    except NotFoundError:
+        return "not found", []
+    return found.how, [found.session_id]
 
 
 def names_part(asking: Asking, maker: Maker, catalog: Catalog, queries: int) -> None:
@@ -61,10 +76,36 @@ def names_part(asking: Asking, maker: Maker, catalog: Catalog, queries: int) -> 
         "two words": [" ".join(folded(one.name).split()[:2]) for one in picked],
     }
     for kind, refs in near.items():
-        likest = by_likeness(held.keys, 10)
-        asking.latency(f"resolve: {kind}", partial(resolved, names), refs, likest, promise=2.5)
+        likest, guess = by_likeness(held.keys, 25), partial(guessed, names)
+        told = {"promise": 2.5, "times": SOONER}
+        turns = asking.latency(f"resolve: {kind}", guess, refs, likest, **told)
+        asked = [*zip(refs, picked, turns.answers, strict=True)]
+        intended(asking, kind, [one for one in asked if plain_key(one[0]) not in held.named])
         fuzzy(asking, kind, names, refs, by_likeness(held.keys, 40))
     completions(asking, names, held, picked)
+
+
+def intended(asking: Asking, kind: str, asked: Sequence[tuple[str, Known, Answer]]) -> None:
+    """Whether names that are nearly given find the session that each was made from.
+
+    It is found outright, or is one of the candidates. Names that are exactly another's are none of
+    these questions.
+    """
+    own = [one.session_id in found for _, one, (_, found) in asked]
+    chosen = [how != "ambiguous" and bool(found) for *_, (how, found) in asked]
+    both = [*zip(own, chosen, strict=True)]
+    of, least = max(1, len(asked)), OUTRIGHT[kind]
+    right, outright, others = (
+        sum(own) / of,
+        both.count((True, True)) / of,
+        both.count((False, True)),
+    )
+    for what, ok in (
+        (f"{right:.0%} find their session, {RIGHT:.0%} are due", right >= RIGHT),
+        (f"{outright:.0%} find it outright, {least:.0%} are due", outright >= least),
+        (f"{others} of {of} find another, {OTHERS:.0%} may", others <= OTHERS * of),
+    ):
+        asking.bench.check(f"resolve: {kind}: {what}", ok=ok)
 
 
 def preparation(asking: Asking, maker: Maker, rows: Sequence[Known], held: Held) -> None:
@@ -101,12 +142,13 @@ def fuzzy(
 ) -> None:
     """The names that are nearest, beside the likest of all: as good a best, and how much sooner."""
     turns = asking.latency(
-        f"nearest: {kind}", names.nearest, refs, plain, promise=promise, times=0.1
+        f"nearest: {kind}", names.nearest, refs, plain, promise=promise, times=SOONER
     )
     best = [(near, full[0][1]) for _, near, full in turns.pairs]
     good = [bool(near) and near[0][1] >= round(score / 100, 3) for near, score in best]
     share = 100 * sum(good) / len(good)
     told = {"limit": WRATIO, "floor": 100.0, "target": Target(99, most=False)}
+    told["note"] = f"of {len(good)} questions"
     asking.bench.add(f"nearest: {kind}, as good a best", share, "%", **told)
     asking.bench.check(f"nine of ten nearest names are as good: {kind}", ok=share >= 90)
 

@@ -46,11 +46,27 @@ _LETTERS = (
     " judged word by word"
 )
 
+_DOCTOR = (
+    "nearly all of it loads modules: settings and their models, the agents' readers, a model's"
+    " client"
+)
+_EXPORT = (
+    "it reads the session itself, without the daemon: four fifths load settings, the agents'"
+    " readers, the library and logging"
+)
+
 WHY: tuple[tuple[str, str, str], ...] = (
     ("busy", "hello", "one step of reading that holds the interpreter, of some thousand"),
     ("busy", "resolve while", "one step of reading that holds the interpreter, of some thousand"),
     ("busy", "", _NOISE),
-    ("cli", "indexerd", "what reads the command line, where that is not plain"),
+    (
+        "cli",
+        "indexerd config show",
+        "nearly all of it loads pydantic, the settings and their models",
+    ),
+    ("cli", "indexerd doctor", _DOCTOR),
+    ("cli", "indexerd export", _EXPORT),
+    ("cli", "indexerd", "click, which reads command lines that are not plain: half of it"),
     ("idle", "processor, idle, between", "a tick every 4 s looks after health and outages"),
     ("idle", "processor, idle, a sweep", "most of a sweep is scandir and stat: see above"),
     ("idle", "memory", _MEMORY),

@@ -1,11 +1,17 @@
 """Programs that `bench_peers.py` stands beside, and how each is run: one process, one answer.
 
 A process is started by a small one, which measures it: the most memory that the system notes of a
-process is never less than what its starter had.
+process is never less than what its starter had. Where the system lets us,
+all of them run without a network.
 """
 
 from __future__ import annotations
 
+import fcntl
+import os
+import shutil
+import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 PORT = 18_473  # in a network of our own, where that is possible
+APART = "INDEXERD_BENCH_APART"
 START = """
 import os, sys, time
 began = time.perf_counter()
@@ -68,6 +75,13 @@ class Peer:
     part: bool = False  # it indexes the sessions of some agents only
 
 
+def failed(peer: Peer, done: Ran) -> bool:
+    """Whether a command of a peer did not work, which is told."""
+    if done.code:
+        print(f"{peer.name} failed with {done.code}: {done.out[-300:]!r}", file=sys.stderr)
+    return bool(done.code)
+
+
 def peers(place: Path) -> list[Peer]:
     """Those that are measured, with their programs below `place`."""
 
@@ -114,3 +128,20 @@ def peers(place: Path) -> list[Peer]:
             part=True,
         ),
     ]
+
+
+def apart() -> None:
+    """Go on without a network, where that is possible: only the loopback is there, and up."""
+    if APART in os.environ:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+            fcntl.ioctl(one, 0x8914, struct.pack("16sh22x", b"lo", 0x41))  # SIOCSIFFLAGS: up
+        return
+    unshare = shutil.which("unshare")
+    if (
+        unshare
+        and not subprocess.run(
+            [unshare, "-rn", "true"], capture_output=True, check=False
+        ).returncode
+    ):
+        os.environ[APART] = "1"
+        os.execv(unshare, [unshare, "-rn", sys.executable, *sys.argv])
