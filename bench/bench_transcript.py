@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sqlite3
 import sys
 import time
@@ -33,6 +32,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from bench_write import durably
 from corpus import make
 from corpus_text import Draw
 from home import Home, message
@@ -116,7 +116,7 @@ class Long:
         if small:
             did["follow"] = lambda: parsed(self.path, self.before)
             did["transcript"] = self.slow
-            did["re-index"] = lambda: (self.slow(), durably(self.root, self.meta))
+            did["re-index"] = lambda: (self.slow(), durably(self.root / "plain", self.meta))
         did["ledger"] = lambda: put(self.bare, tree)
         self.plain = {name: cpu(step) for name, step in did.items()}
 
@@ -267,18 +267,6 @@ def parsed(path: Path, start: int) -> list[Any]:
     with path.open("rb") as file:
         file.seek(start)
         return [json.loads(row) for row in file.read().splitlines()]
-
-
-def durably(root: Path, data: bytes) -> None:
-    """The least of a durable write: temp, fsync, rename, fsync of the directory."""
-    with (root / "plain.tmp").open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    (root / "plain.tmp").rename(root / "plain")
-    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
-    os.fsync(folder)
-    os.close(folder)
 
 
 def bare_store(path: Path) -> sqlite3.Connection:

@@ -18,7 +18,6 @@ the session's own count of messages, and says something that was said there.
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 import uuid
@@ -26,6 +25,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
+from bench_write import durably
 from home import Home, append, iso, line, message, wait
 from measure import Bench, Target, ratio
 
@@ -111,14 +111,7 @@ def plainly(path: Path, data: bytes, into: Path) -> tuple[int, str]:
         said.append(f"{message['role'].capitalize()}: {message['content'][0]['text']}")
         entry = entries.get(entry["parentId"], {})
     joined = "\n\n".join(reversed(said)).encode()[-CAP:]
-    with (into / "plain.tmp").open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    (into / "plain.tmp").rename(into / "plain")
-    folder = os.open(into, os.O_RDONLY | os.O_DIRECTORY)
-    os.fsync(folder)
-    os.close(folder)
+    durably(into / "plain", data)
     return len(said), joined.decode(errors="replace")
 
 

@@ -62,17 +62,22 @@ def meta(number: int) -> MetaFile:
     )
 
 
-def bare(directory: Path, held: MetaFile, number: int) -> None:
+def durably(target: Path, data: bytes) -> None:
     """Do the least: temp, write, fsync, rename, fsync of the directory."""
-    target, temp = directory / "bare.meta.json", directory / f".bare.{number}.tmp"
+    temp = target.with_name(f".{target.name}.tmp")
     fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    os.write(fd, held.to_json())
+    os.write(fd, data)
     os.fsync(fd)
     os.close(fd)
     os.rename(temp, target)
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    fd = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
     os.fsync(fd)
     os.close(fd)
+
+
+def bare(directory: Path, held: MetaFile) -> None:
+    """The same of a meta file, encoded as ours is."""
+    durably(directory / "bare.meta.json", held.to_json())
 
 
 def same(path: Path, held: MetaFile) -> bool:
@@ -98,7 +103,7 @@ def measure(place: Path, rounds: int, writes: int) -> tuple[dict[str, list[list[
             values = json.loads(held.to_json())
             timings["plain"].append(wall(partial(plainly, values)))
             timings["encode"].append(wall(held.to_json))
-            timings["bare"].append(wall(partial(bare, place, held, number)))
+            timings["bare"].append(wall(partial(bare, place, held)))
             timings["ours"].append(wall(partial(writer.write_meta, place, held)))
             before = metas.stamp(path)
             timings["compare"].append(wall(partial(same, path, held)))

@@ -24,6 +24,7 @@ from typing import NamedTuple
 from indexerd.core.late import late
 
 REF_MAX = 200  # characters of a reference
+LONG = 20_000  # characters of a text that is better looked through in a thread
 QUESTION_MAX = 2000  # characters of a question
 FOUND_MAX = 100  # references of one prompt that are looked at
 UP_MAX = 10  # ancestors

@@ -14,11 +14,10 @@ from typing import Any
 
 from indexerd.core.names import Names
 from indexerd.core.names_fuzzy import load_comparison
-from indexerd.core.references import find
+from indexerd.core.references import LONG, find
 from indexerd.errors import IndexerdError
 from indexerd.service.answers import Answers
 
-LONG = 20_000  # characters of a text that is looked through for references at once
 SLICE = 200  # names and words that are indexed before others get their turn: 1 ms
 _ALWAYS = frozenset({"resolve", "complete"})
 _REFERENCES = ("ref", "session")  # parameters that name a session
@@ -51,10 +50,10 @@ class NamesSoon:
         if self._coming is None:
             work = self._warm() if self._answers.index.ready else self._make()
             self._coming = asyncio.create_task(work)
-            self._coming.add_done_callback(self._come)
+            self._coming.add_done_callback(self._has_come)
         await asyncio.shield(self._coming)
 
-    def _come(self, _: asyncio.Task[None]) -> None:
+    def _has_come(self, _: asyncio.Task[None]) -> None:
         self._coming = None
 
     async def _make(self) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 from indexerd.core import inject
 from indexerd.core.names import Scope
-from indexerd.core.references import Reference, find
+from indexerd.core.references import LONG, Reference, find
 from indexerd.core.times import iso
 from indexerd.core.transcript import Redactor
 from indexerd.errors import AmbiguousError, IndexerdError, InvalidMetaError, UsageError
@@ -129,7 +129,7 @@ class References:
             word(params, "turnId"),
             self._most(params),
         )
-        found = await asyncio.to_thread(find, text) if len(text) > _LONG else find(text)
+        found = await asyncio.to_thread(find, text) if len(text) > LONG else find(text)
         if not found:
             return _answer(prompt, [], redactor(self._settings()), truncated=False)
         await self._resolve_all(prompt, found)
@@ -331,7 +331,6 @@ class References:
 
 
 _UNBOUNDED = 1 << 40
-_LONG = 20_000  # characters of a prompt that are looked through without a thread
 _GUIDED = 1000  # bytes; in less space the guide would take the place of what it guides to
 _MEANT = "@@"  # before a reference, among texts kept by session: an id cannot begin so
 
