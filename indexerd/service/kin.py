@@ -1,10 +1,11 @@
 """Which session another one came from, for forks, copies and sub-agents (S1.16).
 
-Some agents write the parent's id, pi its file's path (which a moved home makes wrong), Claude
-and opencode nothing. Copies of one history in one place share its beginning. In Claude the one
-whose file began first is the parent. In opencode a fork's title names its parent's, so that of
-several older copies one can be told from the others; where it cannot, none is named. What is told
-of one session can so depend on another that is met later.
+Some agents write the parent's id, pi its file's path (which a moved home makes wrong), Claude and
+opencode nothing; but a session of Claude that carries out a plan names the one in which it was
+made. Copies of one history in one place share its beginning. In Claude the one whose file began
+first is the parent, also where what they share names another. In opencode a fork's title names its
+parent's, so that of several older copies one can be told from the others; where it cannot, none is
+named. What is told of one session can so depend on another that is met later.
 """
 
 from __future__ import annotations
@@ -93,19 +94,26 @@ class Kin:
 
     def parent(self, card: Card) -> Parent:
         """The session that a card's came from."""
+        older = self._older(card) if card.agent == _COPIED else []
+        if older:
+            return Parent(older[0].session_id, older[0].file)
         if card.parent_id:
             known = self._cards.get(card.parent_id)
             return Parent(card.parent_id, known.file if known else None)
         if card.parent:
             return Parent(self._owner(card.parent), card.parent)
-        if not card.first:
-            return Parent()
-        family = (self._cards[one] for one in self._families.get(_family(card), ()))
-        older = sorted((one for one in family if _age(one) < _age(card)), key=_age)
-        found = _forked(card, older) if card.agent == _TITLED else older[:1]
+        found = _forked(card, self._older(card))
         return Parent(found[0].session_id, found[0].file) if len(found) == 1 else Parent()
 
+    def _older(self, card: Card) -> list[Card]:
+        """Copies of a card's history that are older, oldest first."""
+        if not card.first:
+            return []
+        family = (self._cards[one] for one in self._families.get(_family(card), ()))
+        return sorted((one for one in family if _age(one) < _age(card)), key=_age)
 
+
+_COPIED = "claude"  # the agent whose forks say nothing, and copy all that their origin said
 _TITLED = "opencode"  # the agent whose forks say in their title what they came from
 
 

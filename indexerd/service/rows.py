@@ -154,7 +154,8 @@ class Rows:
         if parent.session_id is None and card.parent:  # its file is gone; its row may be there
             for row in self._catalog.by_file(card.parent):
                 return Parent(str(row["sessionId"]), card.parent)
-        named = card.parent_id or ("" if card.parent else told)
+        before = told if told != card.parent_id else None
+        named = "" if card.parent else before or parent.session_id
         if named and self._files.card(named) is None and named not in self._files.hidden:
             left = self._catalog.get(named)
             if left is not None:

@@ -38,6 +38,7 @@ HUMAN: list[tuple[Any, dict[str, Any], str]] = [
     ("real\n<system-reminder>x</system-reminder>", {}, "real"),
     ("what is <system-reminder>?", {}, "what is <system-reminder>?"),
     ("no <command-name> at the start", {"isMeta": False}, "no <command-name> at the start"),
+    ("Operation stopped by hooks: why?", {}, "Operation stopped by hooks: why?"),
 ]
 
 MACHINE: list[tuple[Any, dict[str, Any], Turn]] = [
@@ -61,6 +62,8 @@ MACHINE: list[tuple[Any, dict[str, Any], Turn]] = [
     ("seen", {"isVisibleInTranscriptOnly": True}, Turn.ENDED),
     ("", {}, Turn.ENDED),
     ("[Request interrupted by user for tool use]", {}, Turn.FAILED),
+    ("Operation stopped by hook: no", {}, Turn.FAILED),
+    ("Implement the following plan:\n\n# P", {"planContent": "# P"}, Turn.OPEN),
 ]
 
 

@@ -1,14 +1,15 @@
 """What a line of Claude Code is: typed by a human, an answer, a result, or bookkeeping.
 
 Half of what stands in lines of type `user` was typed by nobody: results of tools, expansions of
-slash commands, notifications, reminders, summaries (formats.md 2.3). Four things to know:
+slash commands, notifications, reminders, summaries (formats.md 2.3). Five things to know:
 
 - what a machine tells the model, so that it goes to work, is coded as a result (TOOL, no
   message): the turn is open after it, and no human is counted;
 - the output of a local command, its caveat and the command itself are CUSTOM: the model is not
   asked, and the turn stays as it was;
-- the line that records an interruption ends the turn as a failed answer does, so it is coded as
-  one (ASSISTANT, FAILED, no message), and its words are nobody's;
+- the line that records an interruption, or that a hook stopped a prompt, ends the turn as a failed
+  answer does, so it is coded as one (ASSISTANT, FAILED, no message), and its words are nobody's;
+- a plan that is carried out with an empty context is a prompt of the client's (plans.py);
 - a prompt typed while the agent works may be a line of type `attachment`.
 """
 
@@ -18,6 +19,7 @@ import re
 from typing import NamedTuple
 
 from indexerd.agents.claude.lines import Block, Line, blocks
+from indexerd.agents.claude.plans import is_plan
 from indexerd.events import KIND_MASK, Kind, Turn, code
 
 PROMPT = code(Kind.USER, message=True)
@@ -53,6 +55,7 @@ _OPENINGS = (
     (("<bash-input>",), SHELL),
     ((*_COMMAND, *_OUTPUT), QUIET),
 )
+_STOPPED = "Operation stopped by hook"  # then the hook's reason, if it gave one
 _CAVEAT = "Caveat:"
 _NOTICE = ("<task-notification>", "<teammate-message", "Stop hook feedback:")
 # What an editor or the client itself glues before a prompt.
@@ -122,14 +125,20 @@ def _by_machine(line: Line, text: str) -> int | None:
     opening = next((packed for words, packed in _OPENINGS if text.startswith(words)), None)
     if opening is not None:
         return opening
+    if text == _STOPPED or text.startswith(f"{_STOPPED}: "):
+        return INTERRUPTED
     if line.is_visible_in_transcript_only:
         return QUIET
     if line.is_meta:
         return QUIET if text.startswith(_CAVEAT) else PROMPTED
+    machine = _by_program(line) or text.startswith(_NOTICE) or is_plan(line, text)
+    return PROMPTED if machine else None
+
+
+def _by_program(line: Line) -> bool:
+    """Whether a line says that no human made it."""
     kind = line.origin.kind if line.origin else None
-    if kind not in (None, "human") or line.prompt_source == "system" or text.startswith(_NOTICE):
-        return PROMPTED
-    return None
+    return kind not in (None, "human") or line.prompt_source == "system"
 
 
 def _attachment(line: Line, child: bool) -> Said:

@@ -93,6 +93,7 @@ class Line(Struct, rename="camel"):
     is_api_error_message: bool | None = None
     origin: Origin | None = None
     prompt_source: str | None = None
+    plan_content: str | None = None  # on a prompt that the client wrote for a plan
     tool_use_result: Raw = _NOTHING
     tool_denial_kind: str | None = None
     compact_metadata: Raw = _NOTHING

@@ -68,6 +68,13 @@ def child(state: SessionState, line: Line) -> None:
         state.header = replace(state.header, subagent=True, parent_id=parent or None)
 
 
+def came_from(state: SessionState, parent: str) -> None:
+    """The session carries out a plan that was made in another one."""
+    header = state.header
+    if header is not None and parent and not header.parent_id and parent != header.session_id:
+        state.header = replace(header, parent_id=parent)
+
+
 def own(state: SessionState) -> None:
     """The file is no sub-agent's after all."""
     if state.header is not None:

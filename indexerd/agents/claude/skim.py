@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from indexerd.agents.claude import origin, titles
 from indexerd.agents.claude.ends import line_of
-from indexerd.agents.claude.kinds import OTHER, PROMPT, TALK, Said, said
+from indexerd.agents.claude.kinds import OTHER, PROMPT, PROMPTED, TALK, Said, said
 from indexerd.agents.claude.lines import Line, decode
 from indexerd.agents.claude.memory import Memory, recall, store
+from indexerd.agents.claude.plans import plan_of
 from indexerd.agents.claude.read import preview
 from indexerd.agents.claude.tree import Tree
 from indexerd.agents.lines import past_hole, without_hole
@@ -112,10 +113,19 @@ class _Taking:
             state.activity_ms = max(state.activity_ms, at)
         if what.code == PROMPT == state.codes[row] and not state.first_user:
             state.first_user = preview(what.text)
+        if what.code == PROMPTED and not memory.child and not state.first_user:
+            self._opened(line)
         if line.subtype == "turn_duration":
             self._tree.end_turn()
         elif what.kind in (Kind.CUSTOM, Kind.SYSTEM) and line.subtype in _COMMANDS:
             titles.commanded(state, memory, line)
+
+    def _opened(self, line: Line) -> None:
+        """What a plan says of the session that begins with it, before a human says anything."""
+        plan = plan_of(line)
+        if plan is not None:
+            titles.planned(self._state, self._memory, plan.heading)
+            origin.came_from(self._state, plan.parent)
 
     def _whose(self, line: Line) -> None:
         """Whether the file is a sub-agent's, as far as its conversation tells."""

@@ -1,9 +1,10 @@
 """The name that Claude Code itself keeps for a session (formats.md 2.6).
 
 Newest of its kind, best kind first: the user's title, the model's, the agent's name, an older
-version's summary, what `/rename` was told. Title lines are repeated over and over; a blank one
-clears its own kind alone. A summary names the message that it was made at, and counts only
-where that message stands in this file: most describe another session.
+version's summary, what `/rename` was told, the heading of the plan that it carries out. Title
+lines are repeated over and over; a blank one clears its own kind alone. A summary names the
+message that it was made at, and counts only where that message stands in this file: most describe
+another session.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from indexerd.core.session import SessionState
 SUMMARIES_KEPT = 200  # of messages that were not met yet
 LOOKED_AT = 1024  # characters of a title or a local command
 
-_KINDS = ("custom", "ai", "agent", "summary", "rename")
+_KINDS = ("custom", "ai", "agent", "summary", "rename", "plan")
 _RENAME = re.compile(r"<command-name>\s*/?rename\s*</command-name>")
 _ARGUMENTS = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
 
@@ -53,6 +54,11 @@ def commanded(state: SessionState, memory: Memory, line: Line) -> None:
     told = _ARGUMENTS.search(text) if _RENAME.search(text) else None
     if told and told[1].strip():
         _set(state, memory, "rename", told[1])
+
+
+def planned(state: SessionState, memory: Memory, heading: str) -> None:
+    """Take in the heading of the plan with which the session begins."""
+    _set(state, memory, "plan", heading)
 
 
 def _set(state: SessionState, memory: Memory, kind: str, text: str | None) -> None:
