@@ -38,6 +38,12 @@ HUMAN: list[tuple[Any, dict[str, Any], str]] = [
     ("real\n<system-reminder>x</system-reminder>", {}, "real"),
     ("what is <system-reminder>?", {}, "what is <system-reminder>?"),
     ("no <command-name> at the start", {"isMeta": False}, "no <command-name> at the start"),
+    ("<command-name>/goal</command-name><command-args>a <b> c</command-args>", {}, "a <b> c"),
+    (
+        "<command-message>f</command-message><command-name>/f</command-name><command-args> x",
+        {"origin": {"kind": "human"}},
+        "/f x",
+    ),
     ("Operation stopped by hooks: why?", {}, "Operation stopped by hooks: why?"),
 ]
 
@@ -55,6 +61,14 @@ MACHINE: list[tuple[Any, dict[str, Any], Turn]] = [
     ("<local-command-stderr>x</local-command-stderr>", {}, Turn.ENDED),
     ("<command-name>/model</command-name>", {}, Turn.ENDED),
     ("<command-message>init</command-message><command-name>/init</command-name>", {}, Turn.ENDED),
+    ("<command-name>/model</command-name><command-args>opus</command-args>", {}, Turn.ENDED),
+    ("<command-name>no-slash</command-name><command-args>-v</command-args>", {}, Turn.ENDED),
+    ("<command-name>/goal</command-name><command-args>Off</command-args>", {}, Turn.ENDED),
+    (
+        "<command-name>/goal</command-name><command-args>x</command-args>",
+        {"promptSource": "system"},
+        Turn.ENDED,
+    ),
     ("<bash-input>ls</bash-input>", {}, Turn.ENDED),
     ("<bash-stdout>x</bash-stdout><bash-stderr></bash-stderr>", {}, Turn.ENDED),
     ("<user-memory-input>x</user-memory-input>", {}, Turn.ENDED),

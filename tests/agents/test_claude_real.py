@@ -19,6 +19,8 @@ SHARED = Path(__file__).parents[3] / "shared" / "fixtures"
 REAL, PUBLIC = SHARED / "real", SHARED / "public"
 
 
+# Requests by slash commands, which the manifest does not count.
+COMMANDS = {"5c0375b4-57a5-4f26-b12d-d022ee4e51b7": 1}
 NONE = ("/ctx/", "sample_session.json$", "/ccusage/projects/", "medium-conversation")  # no sessions
 
 
@@ -103,7 +105,8 @@ def test_public_files_count_as_their_manifest_says() -> None:
     for name, count in rows:
         path = PUBLIC / name
         state = state_of(held(path), file=str(path))
-        assert not count.isdigit() or state.user_messages() == int(count), name
+        found = state.user_messages() - COMMANDS.get(path.stem, 0)
+        assert not count.isdigit() or found == int(count), name
         assert not state.cycles(), name
         assert (state.header is None) == any(one in f"{name}$" for one in NONE), name
         assert state.header is None or state.header.subagent == ("agent-" in path.name), name

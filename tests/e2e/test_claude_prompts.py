@@ -120,3 +120,63 @@ def test_a_plan_that_a_human_wrote_is_a_message(world: World, home: Path) -> Non
 
     assert row["userMessageCount"] == 1
     assert row["firstUserMessage"].startswith("Implement the following plan:")
+
+
+# -- slash commands ------------------------------------------------------------------------------
+
+
+def own(name: str, words: str) -> str:
+    """A command as the client records those that it has itself."""
+    return (
+        f"<command-name>/{name}</command-name>\n            <command-message>{name}"
+        f"</command-message>\n            <command-args>{words}</command-args>"
+    )
+
+
+def expanding(name: str, words: str = "") -> str:
+    """A skill or a custom command, which expands to a prompt."""
+    args = f"\n<command-args>{words}</command-args>" if words else ""
+    head = f"<command-message>{name}</command-message>\n<command-name>/{name}</command-name>"
+    return head + args
+
+
+REQUESTS = [
+    (own("goal", "all tests in tests/auth pass"), "all tests in tests/auth pass"),
+    (own("plan", "add a window"), "add a window"),
+    (expanding("review", "167"), "/review 167"),
+    (expanding("acme:fix", "the flaky test\nin CI"), "/acme:fix the flaky test in CI"),
+]
+NONE = [
+    *(own("clear", ""), own("model", "opus"), own("compact", "keep the decisions")),
+    *(own("goal", ""), own("goal", "clear"), own("rename", "Uploads"), own("add-dir", "../lib")),
+    expanding("init"),
+]
+
+
+def test_a_slash_command_with_a_request_is_a_message(world: World, home: Path) -> None:
+    """S0.6, S0.46: its words count and name the session; what it expands to does not."""
+    sessions = []
+    for command, _ in REQUESTS:
+        sessions.append(session := ClaudeSession(home))
+        said(session, command)
+        said(session, "You are an expert. Do it.", isMeta=True)
+        answered(session)
+
+    for row, (_, text) in zip(rows(world, sessions), REQUESTS, strict=True):
+        assert (row["userMessageCount"], row["messageCount"]) == (1, 2)
+        assert row["firstUserMessage"] == row["name"] == text
+    hits = world.run("search", "tests/auth", "--json")["hits"]
+    assert {hit["sessionId"] for hit in hits} == {sessions[0].id}
+
+
+def test_a_slash_command_without_a_request_is_no_message(world: World, home: Path) -> None:
+    """S0.6: what the client carries out itself, and what expands without a word of a human's."""
+    sessions = []
+    for command in NONE:
+        sessions.append(session := ClaudeSession(home))
+        said(session, command)
+        said(session, "<local-command-stdout></local-command-stdout>")
+        session.turn("Sort the imports.")
+
+    for row in rows(world, sessions):
+        assert (row["userMessageCount"], row["firstUserMessage"]) == (1, "Sort the imports.")

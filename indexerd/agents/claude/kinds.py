@@ -6,7 +6,7 @@ slash commands, notifications, reminders, summaries (formats.md 2.3). Five thing
 - what a machine tells the model, so that it goes to work, is coded as a result (TOOL, no
   message): the turn is open after it, and no human is counted;
 - the output of a local command, its caveat and the command itself are CUSTOM: the model is not
-  asked, and the turn stays as it was;
+  asked, and the turn stays as it was; but a command with a request is a prompt (commands.py);
 - the line that records an interruption, or that a hook stopped a prompt, ends the turn as a failed
   answer does, so it is coded as one (ASSISTANT, FAILED, no message), and its words are nobody's;
 - a plan that is carried out with an empty context is a prompt of the client's (plans.py);
@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from indexerd.agents.claude.commands import COMMAND, request
 from indexerd.agents.claude.lines import Block, Line, blocks
 from indexerd.agents.claude.plans import is_plan
 from indexerd.events import KIND_MASK, Kind, Turn, code
@@ -39,7 +40,6 @@ TALK = frozenset({Kind.USER, Kind.ASSISTANT, Kind.TOOL, Kind.COMPACTION})  # wha
 _KINDS = {int(one): one for one in Kind}  # quicker than asking the enum
 _ENDS = {None: Turn.OPEN, "tool_use": Turn.OPEN, "pause_turn": Turn.OPEN}
 _PICTURES = frozenset({"image", "document"})
-_COMMAND = ("<command-name>", "<command-message>", "<command-args>")
 _OUTPUT = (
     "<local-command-stdout>",
     "<local-command-stderr>",
@@ -53,7 +53,7 @@ _OPENINGS = (
     (("This session is being continued from a previous conversation",), SUMMARY),
     (("[Request interrupted",), INTERRUPTED),
     (("<bash-input>",), SHELL),
-    ((*_COMMAND, *_OUTPUT), QUIET),
+    (_OUTPUT, QUIET),
 )
 _STOPPED = "Operation stopped by hook"  # then the hook's reason, if it gave one
 _CAVEAT = "Caveat:"
@@ -109,7 +109,7 @@ def _user(line: Line, child: bool) -> Said:
         return Said(machine)
     if not text and not any(block.type in _PICTURES for block in found):
         return Said(QUIET)
-    return Said(PROMPTED) if child else Said(PROMPT, text)
+    return Said(PROMPTED) if child else Said(PROMPT, request(text) or text)
 
 
 def _result(line: Line, found: list[Block]) -> int | None:
@@ -127,6 +127,9 @@ def _by_machine(line: Line, text: str) -> int | None:
         return opening
     if text == _STOPPED or text.startswith(f"{_STOPPED}: "):
         return INTERRUPTED
+    if text.startswith(COMMAND):
+        by_machine = line.is_meta or line.is_visible_in_transcript_only or _by_program(line)
+        return QUIET if by_machine or not request(text) else None
     if line.is_visible_in_transcript_only:
         return QUIET
     if line.is_meta:
@@ -154,11 +157,18 @@ def _attachment(line: Line, child: bool) -> Said:
         return Said(SHELL, queued=True)
     kind = held.origin.kind if held.origin else None
     machine = held.command_mode == "task-notification" or held.is_meta or line.is_meta or child
-    if machine or kind not in (None, "human") or text.startswith((*_NOTICE, *_OUTPUT, *_COMMAND)):
+    if machine or kind not in (None, "human") or text.startswith((*_NOTICE, *_OUTPUT, *COMMAND)):
         return Said(PROMPTED, queued=True)
     if not text and not any(block.type in _PICTURES for block in found):
         return Said(OTHER)
     return Said(PROMPT, text, queued=True)
+
+
+def own_words(found: list[Block]) -> list[str]:
+    """The texts of a human's prompt: what a slash command asks for, or the words of its blocks."""
+    said = words(found)
+    asked = request("\n".join(said))
+    return [asked] if asked else said
 
 
 def words(found: list[Block]) -> list[str]:

@@ -18,7 +18,15 @@ from collections.abc import Callable
 from typing import Any
 
 from indexerd.agents.claude.hooks import HOOKS, told
-from indexerd.agents.claude.kinds import INTERRUPTED, PROMPTED, Said, said, unwrapped, words
+from indexerd.agents.claude.kinds import (
+    INTERRUPTED,
+    PROMPTED,
+    Said,
+    own_words,
+    said,
+    unwrapped,
+    words,
+)
 from indexerd.agents.claude.lines import Line, blocks, decode, loads, mapping, usage_of, values
 from indexerd.agents.lines import safe_line, string
 from indexerd.core.clean import scrub
@@ -97,7 +105,7 @@ def _texts(line: Line, what: Said, content: list[dict[str, Any]]) -> list[str]:
         found = blocks(line.content) if line.type == "system" else []
         return [block.text for block in found if block.text]
     if what.kind is Kind.USER:
-        return words(blocks(line.message.content))
+        return own_words(blocks(line.message.content))
     texts = [string(block.get("text")) for block in content if block.get("type") == "text"]
     return _texts_of(what, texts, content)
 

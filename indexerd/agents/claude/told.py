@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from indexerd.agents.claude.kinds import PROMPT, Said, said, words
+from indexerd.agents.claude.kinds import PROMPT, Said, own_words, said
 from indexerd.agents.claude.lines import Line, blocks, decode
 from indexerd.agents.claude.read import CALLS, call, read, role_of, tokens_of
 from indexerd.events import Entry, Kind, ToolCall
@@ -62,7 +62,7 @@ def told(data: bytes, entry_id: str) -> Entry:
             return read(data, entry_id)
         texts = [one.text for one in found if one.type == "text"]
     elif what.code == PROMPT:
-        texts = words(blocks(line.message.content))
+        texts = own_words(blocks(line.message.content))
     else:
         return read(data, entry_id)
     return _entry(line, what, entry_id, texts, [_call(one) for one in found if one.type in CALLS])
