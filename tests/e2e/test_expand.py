@@ -1,4 +1,4 @@
-"""`expand` through the real daemon and command line (S0.47 to S0.58, S0.65, S0.68, S1.38)."""
+"""`expand` through the real daemon and command line (references, injection)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def world(tmp_path: Path) -> World:
 
 
 def test_a_prompt_with_references(world: World) -> None:
-    """S0.47 to S0.53: by name, by id and by prefix; one message behind the user's text."""
+    """S0.47, S0.48, S0.50, S0.52, S0.53: by name, id and prefix; one message behind the text."""
     valve, lamp = add(world, "Purple valve design"), add(world, "Lamp oil ledger")
     with world.daemon():
         text = f'see @@purple-valve-design and @@"Lamp oil ledger", again @@{valve}, `@@code`'
@@ -54,7 +54,7 @@ def test_a_prompt_with_references(world: World) -> None:
 
 
 def test_what_does_not_resolve_is_said(world: World) -> None:
-    """S0.49 to S0.51: nothing is guessed, nothing blocked; each reference has its status."""
+    """S0.49, S0.50, S0.51, S0.56: nothing is guessed, nothing blocked; each reference has its status."""
     for name in ("Purple valve design", "Purple valve tests", "A third one", "A fourth one"):
         add(world, name)
     broken = add(world, "Broken")
@@ -237,7 +237,7 @@ def test_a_word_means_the_same_session_for_good(world: World) -> None:
 
 
 def test_one_prompt_is_one_turn(world: World) -> None:
-    """S0.64: of several questions as many are asked as are allowed; the same one only once."""
+    """S0.64, S0.65, S1.38: as many questions are asked as are allowed; the same one only once."""
     valve = add(world, "Purple valve design")
     text = f"@@{valve}: which widget? @@purple-valve-design: which widget? @@{valve}: and why?"
     with world.daemon():

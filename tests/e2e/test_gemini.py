@@ -47,7 +47,7 @@ def google(world: World, server: GeminiServer, *keys: str) -> None:
 def test_answers_and_faults(
     world: World, script: list[str], requests: int, kind: str | None
 ) -> None:
-    """What each answer leads to, with the requests counted (S0.21 to S0.24).
+    """What each answer leads to, with the requests counted (S0.21, S0.22, S0.23, S0.24).
 
     M2, M3, M4, M5, M7, M8, M10, M11, M12, M13, M14; X11: neither key nor text is kept.
     """

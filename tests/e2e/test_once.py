@@ -28,7 +28,7 @@ def header_id(row: dict[str, object]) -> str:
 
 
 def test_real_sessions_are_indexed_above_the_threshold_and_none_below(world: World) -> None:
-    """S0.6, S0.31-S0.33: the meta files equal what was sent to pi, for three format versions."""
+    """S0.6, S0.31, S0.32, S0.33: meta files equal what was sent to pi, for three versions."""
     rows = copy_real(world, "pi", "pi-0.32.3-v2", "pi-0.30.2-v1")
     before = world.fingerprint()
 

@@ -95,7 +95,7 @@ def logged(world: World, event: str) -> Counter[str]:
 
 @pytest.mark.parametrize("least", [1, 3])
 def test_each_due_turn_of_the_real_pi_is_one_call(world: World, least: int) -> None:
-    """S0.1, S0.6 to S0.10, S1.13: one call a due turn, counted on the current branch alone."""
+    """S0.1, S0.6, S0.7, S0.8, S0.9, S0.10, S1.13: one call a due turn; the branch counts."""
     count_turns(world)
     world.env["INDEXERD_MIN_NEW_USER_MESSAGES"] = str(least)
     due: list[int] = []

@@ -129,7 +129,10 @@ def alike(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_sessions_of_the_real_pi_are_seen_and_branched_as_pi_does(
     world: World, number: int
 ) -> None:
-    """S1.4 to S1.6, S1.13 to S1.16, S1.18 to S1.20, S1.30, S1.36: views; every branch of them."""
+    """Views, and every branch of them.
+
+    S1.4, S1.5, S1.6, S1.13, S1.14, S1.15, S1.16, S1.18, S1.19, S1.20, S1.30, S1.36.
+    """
     with world.daemon():
         session_id, file = written(world, number, RUNS[number])
         check(world, session_id, file)

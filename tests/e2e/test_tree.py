@@ -67,7 +67,7 @@ def fails(world: World, kind: type[IndexerdError], method: str, **params: Any) -
 
 
 def test_what_the_socket_says_the_command_line_says(alive: tuple[World, Forked]) -> None:
-    """S1.34, S1.36: each view, with and without a leaf: `--json` is the socket's result."""
+    """S1.14, S1.34, S1.36: each view, with and without a leaf: `--json` is the socket's result."""
     world, session = alive
     found = {name: world.call(name, ref=session.id) for name in ("tree", "branches", "path")}
     found["context"] = world.call("context", ref=session.id)
