@@ -163,12 +163,14 @@ def test_the_log_says_when_and_of_which_session(place: Answering) -> None:
     place.index(session)
     log = place.world.state / "log.jsonl"
 
-    lines = [json.loads(one) for one in log.read_text().splitlines()]
+    def own() -> set[str]:
+        lines = [json.loads(one) for one in log.read_text().splitlines()]
+        assert all(list(one)[:3] == ["ts", "level", "event"] for one in lines)
+        assert all(one["ts"].endswith("Z") for one in lines)
+        return {one["event"] for one in lines if one.get("session") == session.id}
 
-    assert all(list(one)[:3] == ["ts", "level", "event"] for one in lines)
-    assert all(one["ts"].endswith("Z") for one in lines)
-    own = [one["event"] for one in lines if one.get("session") == session.id]
-    assert {"session.discovered", "index.succeeded", "meta.written"} <= set(own)
+    wanted = {"session.discovered", "index.succeeded", "meta.written"}
+    until(lambda: wanted <= own(), "the lines of the run")
 
 
 def test_a_provider_that_fails_is_asked_once(world: World) -> None:

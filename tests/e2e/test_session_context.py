@@ -159,7 +159,9 @@ def test_the_whole_as_one_text_is_in_pis_form(running: World) -> None:
     assert running.run("context", session.id, "--serialized") == found + "\n"
 
 
-@pytest.mark.parametrize(("used", "full"), [(WINDOW - RESERVE, False), (WINDOW, True)])
+@pytest.mark.parametrize(
+    ("used", "full"), [(WINDOW - RESERVE, False), (WINDOW - RESERVE + 1, True)]
+)
 def test_a_context_is_full_when_the_reserve_is_touched(
     running: World, used: int, full: bool
 ) -> None:
