@@ -6,8 +6,6 @@ import json
 import shutil
 from pathlib import Path
 
-from indexerd.agents.pi import skim
-from indexerd.core.session import SessionState
 from tests.e2e.world import World
 
 REAL = Path(__file__).parent.parent / "fixtures" / "real"
@@ -46,13 +44,13 @@ def test_real_sessions_are_indexed_above_the_threshold_and_none_below(world: Wor
         meta = world.meta(session_id)
         assert meta is not None
         file = world.pi / Path(*Path(str(row["file"])).parts[1:])
-        state = SessionState()
-        skim(state, file.read_bytes(), 0)
-        assert state.header is not None
+        header, *entries = map(json.loads, file.read_bytes().splitlines())
         assert str(file.resolve()) == meta["sessionFile"]
-        assert state.header.parent == meta.get("parentSessionFile")
-        assert state.header.cwd == meta["cwd"]
-        assert state.leaf_id == meta["lastIndexedLeafId"]
+        parent = header.get("parentSession", header.get("branchedFrom"))
+        assert parent == meta.get("parentSessionFile")
+        assert header["cwd"] == meta["cwd"]
+        # Entries of version 1 have no ids: theirs are made up, and stay the same.
+        assert entries[-1].get("id", meta["lastIndexedLeafId"]) == meta["lastIndexedLeafId"]
         assert row["n_user"] == meta["userMessageCount"]
         assert meta["model"] == "local/extractive"
         assert 3 <= len(meta["tags"]) <= 12

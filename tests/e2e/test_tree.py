@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from indexerd.cli import tree as cli
-from indexerd.core import tree as core
 from indexerd.errors import (
     IndexerdError,
     NotFoundError,
@@ -152,9 +150,14 @@ def test_people_see_a_tree(alive: tuple[World, Forked]) -> None:
     assert "\x1b" not in said
 
 
-def test_the_command_line_offers_every_filter() -> None:
-    """S1.35: its list, kept apart so that the program starts quickly, is the core's."""
-    assert cli.FILTERS == core.FILTERS
+def test_the_command_line_offers_every_filter(alive: tuple[World, Forked]) -> None:
+    """S1.35: pi's, and `all`; what they show becomes less from one to the next."""
+    world, session = alive
+    filters = ("all", "default", "no-tools", "user-only", "labeled-only")
+    text = world.run("tree", "--help")
+    assert [name for name in filters if name not in text] == []
+    found = {one: world.call("tree", ref=session.id, filter=one)["nodes"] for one in filters}
+    assert [len(nodes) for nodes in found.values()] == [9, 7, 7, 3, 1]
 
 
 def test_a_label_is_the_users_own(alive: tuple[World, Forked]) -> None:
