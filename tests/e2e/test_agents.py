@@ -137,7 +137,7 @@ def test_a_fork_knows_its_parent(
 
 
 def test_there_is_one_row_a_session(known: Callable[[Path], dict[str, Row]]) -> None:
-    """Reverts, forks and copies make no duplicates; every agent is there, sub-agents included."""
+    """S3.1: no duplicates by reverts, forks and copies; every agent is there, sub-agents, too."""
     rows = known(OWN).values()
     assert {row["agent"] for row in rows} == AGENTS
     helpers = [row for row in rows if row["subagent"]]

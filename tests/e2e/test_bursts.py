@@ -61,7 +61,7 @@ def test_a_session_that_never_pauses_is_described_now_and_then(world: World) -> 
 
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="needs /proc")
 def test_a_burst_is_read_in_few_steps(world: World) -> None:
-    """W10: two thousand appends: each byte is read a few times at most, and one call is made."""
+    """W10, S3.27: two thousand appends: each byte is read a few times at most; one call is made."""
     world.scripted()
     world.env |= {"INDEXERD_INDEX__QUIET_SECONDS": "2", "INDEXERD_WATCH__RESCAN_SECONDS": "300"}
     with world.daemon() as process:
@@ -78,7 +78,7 @@ def test_a_burst_is_read_in_few_steps(world: World) -> None:
 
 
 def test_without_a_watcher_nothing_is_missed(world: World) -> None:
-    """W13: odd names, a move, a rewrite, a truncation, a late directory: by scans alone."""
+    """W13, S3.27: odd names, a move, a rewrite, a truncation, a late directory: by scans alone."""
     world.scripted()
     world.env |= {"INDEXERD_WATCH__MODE": "poll", "INDEXERD_WATCH__RESCAN_SECONDS": "0.3"}
     with world.daemon():

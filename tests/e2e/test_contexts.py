@@ -127,7 +127,7 @@ def test_a_new_session_may_be_named_before_it_is_known(world: World) -> None:
 
 
 def test_subscribers_hear_of_changes_and_resumes(world: World) -> None:
-    """S4.12-S4.14: full context, the set's name, the reason; a refused write is no event."""
+    """S4.12, S4.13, S4.14: full context, the name, the reason; a refused write is no event."""
     with world.daemon():
         session = known(world)
         with Client(world.socket, timeout=20) as ear, Client(world.socket, timeout=20) as older:
@@ -248,7 +248,7 @@ def test_a_footer_of_nothing_is_empty(world: World) -> None:
 
 
 def test_the_commands_say_what_the_methods_do(world: World) -> None:
-    """S4.9: the same limits and texts; paths for people are relative, data is on stdout."""
+    """S4.4, S4.6, S4.9: the same limits and texts; relative paths for people, data on stdout."""
     with world.daemon():
         session = known(world, cwd=str(world.root))
         ref = session.id[:8]

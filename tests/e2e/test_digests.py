@@ -73,7 +73,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 def test_the_fifty_first_message_makes_a_digest(running: World) -> None:
-    """S2.3-S2.5, S2.8, S2.18, S2.19, S2.24: stored, told, on record, by the model of digests."""
+    """S2.3, S2.4, S2.5, S2.8, S2.18, S2.19, S2.24: stored, told, on record, by its own model."""
     session, other = running.session(turns=25), running.session(turns=25)
     wait_seen(running, session)
     with Client(running.socket, timeout=20) as ear:
@@ -173,7 +173,7 @@ def test_what_is_too_large_loses_its_oldest_part(running: World) -> None:
 
 
 def test_by_hand_below_the_threshold(running: World) -> None:
-    """S2.16, S2.17: figures that are true; `history --full` with ranges, numbers, total."""
+    """S2.4, S2.15, S2.16, S2.17: true figures; `history --full` with ranges, numbers, total."""
     session = running.session()
     session.turn("Where do alerts go?", "We decided to write alerts to a file.")
     session.talk(11)

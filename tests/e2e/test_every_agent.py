@@ -253,7 +253,7 @@ def heard(events: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def test_a_store_that_is_not_understood_disables_only_itself(world: World, home: Path) -> None:
-    """S3.9: another schema, or no database at all; it is named, and the rest goes on."""
+    """S3.1, S3.9: another schema, or no database at all; it is named, and the rest goes on."""
     data = world.root / "data/opencode"
     data.mkdir(parents=True)
     (data / "opencode.db").write_bytes(b"this is no database" * 500)

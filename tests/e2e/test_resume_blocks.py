@@ -118,7 +118,7 @@ def by_opencode(world: World, session: str, _resume: str) -> str:
 def test_every_integration_hands_on_the_same_bytes(
     world: World, told: Callable[[World, str, str], str]
 ) -> None:
-    """S4.15, S4.20: directory only, with a hint, with context as well, and without the hint."""
+    """S4.15, S4.16, S4.17, S4.20: directory only, with a hint, with context, without the hint."""
     session = known(world).id
     for number, (change, rest) in enumerate(STATES):
         world.call("update", ref=session, **change)
