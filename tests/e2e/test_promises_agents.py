@@ -203,16 +203,21 @@ def test_nothing_is_made_before_the_first_answer(world: World) -> None:
 # -- read ----------------------------------------------------------------------------------------
 
 
-def test_what_codex_stores_twice_is_said_once(world: World, home: Path) -> None:
-    """Events that repeat an item count once; instructions and environment never do (S3.4)."""
+@pytest.mark.parametrize("twice", [True, False])
+def test_what_codex_stores_twice_is_said_once(world: World, home: Path, *, twice: bool) -> None:
+    """Events that repeat an item count once; what no human said never does (S3.4).
+
+    That is instructions, the environment, and a summary behind its fixed prefix.
+    """
     thread = CodexThread(home)
-    item(thread, "user", *CONTEXT)
+    for text in (*CONTEXT, f"{PREFIX} thinking process.\nOPAQUE"):
+        item(thread, "user", text)
     for turn in ("FIRST", "SECOND"):
         thread.event("task_started", turn_id=turn)
-        thread.write("turn_context", {"turn_id": turn, "cwd": "/w"})
         item(thread, "user", f"{turn} question")
-        thread.event("user_message", message=f"{turn} question", images=[])
-        thread.event("agent_message", message=f"{turn} answer")
+        if twice:
+            thread.event("user_message", message=f"{turn} question", images=[])
+            thread.event("agent_message", message=f"{turn} answer")
         item(thread, "assistant", f"{turn} answer")
         thread.event("task_complete", turn_id=turn, last_agent_message=f"{turn} answer")
     row = wait(world, thread.id, userMessageCount=2, messageCount=4)
@@ -224,10 +229,7 @@ def test_what_codex_stores_twice_is_said_once(world: World, home: Path) -> None:
 
 
 def test_a_compaction_of_codex_takes_the_place_of_what_was_before(world: World, home: Path) -> None:
-    """A replaced history stands for all before it, and without one the message does (S3.5, S3.4).
-
-    The summary behind its fixed prefix is no human's message.
-    """
+    """A replaced history stands for all before it, and without one the message does (S3.5)."""
     summary = f"{PREFIX} thinking process.\nSUMMARY"
     kept = [
         {"type": "message", "role": role, "content": [{"type": "input_text", "text": text}]}
