@@ -14,9 +14,10 @@ class Memory(msgspec.Struct):
 
     start: int = 0  # the first row of this file
     thread: str = ""  # the session whose file this is
-    # tokens, by name: codex goes on counting where a fork's history ends
+    # tokens, by name: codex goes on counting where a fork's history ends, or starts again
     total: dict[str, int] = msgspec.field(default_factory=dict)  # the newest sum
     before: dict[str, int] = msgspec.field(default_factory=dict)  # what others spent of it
+    past: dict[str, int] = msgspec.field(default_factory=dict)  # spent before it started again
     # turns
     turn: str = ""  # id of the turn under way, where it has one
     open: bool = False  # a turn is under way
@@ -35,8 +36,28 @@ class Memory(msgspec.Struct):
 
     def after(self, start: int, thread: str) -> Memory:
         """The memory of the file that goes on here; it may be of the same thread (a revert)."""
-        before = self.before if self.thread == thread else self.total
-        return Memory(start=start, began=start, thread=thread, total=self.total, before=before)
+        made = Memory(start=start, began=start, thread=thread, total=self.total, before=self.total)
+        if self.thread == thread:
+            made.before, made.past = self.before, self.past
+        return made
+
+    def spent(self, total: dict[str, int], newest: dict[str, int] | None) -> dict[str, int]:
+        """What this thread spent, now that codex counts so much; `newest` is the last call's share.
+
+        A count that falls, or is all the last call's, began at nothing: `exec resume` does that.
+        """
+        falls = any(total[name] < count for name, count in self.total.items())
+        if falls or (total == newest and total != self.total):
+            self.past, self.before = self._own(), {}
+        self.total = total
+        return self._own()
+
+    def _own(self) -> dict[str, int]:
+        past, before = self.past, self.before
+        return {
+            name: past.get(name, 0) + count - before.get(name, 0)
+            for name, count in self.total.items()
+        }
 
     @classmethod
     def of(cls, state: SessionState) -> Memory:

@@ -226,14 +226,13 @@ def _counted(taking: Taking, event: Item) -> bool:
     used = last.get("total_tokens") if isinstance(last, dict) else None
     taking.context(used=used, window=info.get("model_context_window"))
     if isinstance(total, dict):
-        sums = {name: _number(total.get(key)) for name, key in _TOKENS.items()}
-        memory = taking.memory
-        if any(sums[name] < spent for name, spent in memory.before.items()):
-            memory.before = {}  # it counts from nothing
-        memory.total = sums
-        own = {name: count - memory.before.get(name, 0) for name, count in sums.items()}
-        taking.state.notes["tokens"] = own
+        newest = _sums(last) if isinstance(last, dict) else None
+        taking.state.notes["tokens"] = taking.memory.spent(_sums(total), newest)
     return False
+
+
+def _sums(counts: dict[str, Any]) -> dict[str, int]:
+    return {name: _number(counts.get(key)) for name, key in _TOKENS.items()}
 
 
 def _number(count: Any) -> int:
