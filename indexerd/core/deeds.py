@@ -3,8 +3,8 @@
 In: entries read in full, root first, each once. Out: `Facts`, as rows and meta files show them.
 A call counts when it is made; what it read or wrote is taken back if its result says that it
 came to nothing, which is why the newest calls are remembered. An answer that an agent stored on
-several lines repeats its token counts on each: of one answer the largest counts. A fork's copies
-of its parent's entries did what they did, but were paid by the parent.
+several lines repeats its token counts on each: of one answer the largest counts. What a fork or a
+sub-agent copied was done and paid in the session it was copied from.
 
 Everything is bounded: what a session holds was written by any hand.
 """
@@ -50,19 +50,21 @@ class Deeds(msgspec.Struct, array_like=True):
     first_ms: int = 0
     last_ms: int = 0
 
-    def add(self, entry: Entry, cwd: str, own_ms: int = 0) -> None:
+    def add(self, entry: Entry, cwd: str, *, copied: bool = False) -> None:
         """Take in one entry. Paths are made absolute against `cwd`.
 
-        What was said before `own_ms` is another session's, copied: paid there, not here.
+        Of one that was copied from another session only its time and its model are told.
         """
         self._time(entry)
+        if entry.model and entry.kind in (Kind.ASSISTANT, Kind.SETTING):
+            self._model(entry.model)
+        if copied:
+            return
         for call in entry.tools:
             self._call(call, cwd)
         for call_id in entry.failed:
             self._take_back(call_id)
-        if entry.model and entry.kind in (Kind.ASSISTANT, Kind.SETTING):
-            self._model(entry.model)
-        if entry.tokens is not None and not 0 < iso_ms(entry.timestamp) < own_ms:
+        if entry.tokens is not None:
             self._spend(entry.tokens)
 
     def facts(self) -> Facts:

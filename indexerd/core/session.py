@@ -69,6 +69,7 @@ class SessionState:
         self.archived = False  # the agent itself says so
         self.git_branch = ""  # the newest the agent recorded
         self.born_ms = 0  # when the file began; copies of history are older than their file
+        self.copied = 0  # rows at the start that are copies of another session's
         self.unsettled = 0  # rows at the end whose text may still change
         self.notes: dict[str, Any] = {}  # an adapter's own memory, of what msgpack can hold
         self._late: dict[int, bytes] = {}

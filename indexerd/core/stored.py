@@ -23,6 +23,7 @@ FACTS = (
     "born_ms",
     "unsettled",
     "compactions",
+    "copied",
 )
 
 
@@ -41,7 +42,7 @@ class Stored(msgspec.Struct, array_like=True):
     parts: list[tuple[int, bytes]]
     notes: dict[str, Any]
     leaf: int
-    facts: tuple[bool, str | None, int, int, int, int, int, int, int, bool, str, int, int, int]
+    facts: tuple[bool, str | None, int, int, int, int, int, int, int, bool, str, int, int, int, int]
     labels: dict[str, str]
     openings: dict[int, str]
     late: dict[int, bytes]

@@ -25,15 +25,15 @@ from indexerd.errors import AccessError, WriteError
 from indexerd.io.once_through import once_through
 from indexerd.io.wal import emptied
 
-VERSION = 2
+VERSION = 3
 
 _T = TypeVar("_T")
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _ACCESS = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM}
 
 _SCHEMA = """
-CREATE TABLE files_2 (path BLOB PRIMARY KEY, cursor BLOB, card BLOB, state BLOB) WITHOUT ROWID;
-CREATE TABLE notes_2 (topic TEXT, key TEXT, value BLOB, PRIMARY KEY (topic, key)) WITHOUT ROWID;
+CREATE TABLE files_3 (path BLOB PRIMARY KEY, cursor BLOB, card BLOB, state BLOB) WITHOUT ROWID;
+CREATE TABLE notes_3 (topic TEXT, key TEXT, value BLOB, PRIMARY KEY (topic, key)) WITHOUT ROWID;
 """
 
 
@@ -103,7 +103,7 @@ class Ledger:
 
         def work(db: sqlite3.Connection) -> list[tuple[bytes, bytes, bytes]]:
             with once_through(db):
-                return db.execute("SELECT path, cursor, card FROM files_2").fetchall()
+                return db.execute("SELECT path, cursor, card FROM files_3").fetchall()
 
         for path, cursor, card in self._mending(work):
             with suppress(msgspec.DecodeError):
@@ -111,7 +111,7 @@ class Ledger:
 
     def state(self, path: str) -> bytes | None:
         """One file's session state."""
-        sql = "SELECT state FROM files_2 WHERE path=?"
+        sql = "SELECT state FROM files_3 WHERE path=?"
         row = self._mending(lambda db: db.execute(sql, (_key(path),)).fetchone())
         return row[0] if row else None
 
@@ -126,10 +126,10 @@ class Ledger:
             with _Transaction(db):
                 for cursor, card, state, key in rows:
                     if state is None:
-                        sql = "UPDATE files_2 SET cursor=?, card=? WHERE path=?"
+                        sql = "UPDATE files_3 SET cursor=?, card=? WHERE path=?"
                         db.execute(sql, (cursor, card, key))
                     else:
-                        sql = "INSERT OR REPLACE INTO files_2 VALUES (?, ?, ?, ?)"
+                        sql = "INSERT OR REPLACE INTO files_3 VALUES (?, ?, ?, ?)"
                         db.execute(sql, (key, cursor, card, state))
 
         self._mending(work)
@@ -142,34 +142,34 @@ class Ledger:
 
         def work(db: sqlite3.Connection) -> None:
             with _Transaction(db):
-                db.executemany("DELETE FROM files_2 WHERE path=?", keys)
+                db.executemany("DELETE FROM files_3 WHERE path=?", keys)
 
         self._mending(work)
 
     def note(self, topic: str, key: str, value: bytes | None) -> None:
         """Keep a small value (back-off, breaker) under a topic; None drops it."""
         if value is None:
-            drop = "DELETE FROM notes_2 WHERE topic=? AND key=?"
+            drop = "DELETE FROM notes_3 WHERE topic=? AND key=?"
             self._mending(lambda db: db.execute(drop, (topic, key)))
         else:
-            keep = "INSERT OR REPLACE INTO notes_2 VALUES (?, ?, ?)"
+            keep = "INSERT OR REPLACE INTO notes_3 VALUES (?, ?, ?)"
             self._mending(lambda db: db.execute(keep, (topic, key, value)))
 
     def notes(self, topic: str) -> dict[str, bytes]:
         """All values under a topic."""
-        sql = "SELECT key, value FROM notes_2 WHERE topic=?"
+        sql = "SELECT key, value FROM notes_3 WHERE topic=?"
         return dict(self._mending(lambda db: db.execute(sql, (topic,)).fetchall()))
 
     def noted(self, topic: str, key: str) -> bytes | None:
         """Give one value of a topic."""
-        sql = "SELECT value FROM notes_2 WHERE topic=? AND key=?"
+        sql = "SELECT value FROM notes_3 WHERE topic=? AND key=?"
         row = self._mending(lambda db: db.execute(sql, (topic, key)).fetchone())
         return row[0] if row else None
 
     def trim(self, topic: str, keep: int) -> None:
         """Drop all values of a topic but the `keep` greatest; bytes are compared."""
         sql = (
-            "DELETE FROM notes_2 WHERE topic=:topic AND key IN (SELECT key FROM notes_2"
+            "DELETE FROM notes_3 WHERE topic=:topic AND key IN (SELECT key FROM notes_3"
             " WHERE topic=:topic ORDER BY value DESC LIMIT -1 OFFSET :keep)"
         )
         self._mending(lambda db: db.execute(sql, {"topic": topic, "keep": keep}))

@@ -46,7 +46,9 @@ def part_of(state: SessionState, path: list[int], held: Read, limit: int) -> Par
     """The next rows; lines that tell of both are read once, where the path is in file order."""
     end = max(0, len(state) - state.unsettled)
     settled = next((at for at in range(held.deeds, len(path)) if path[at] >= end), len(path))
-    next_words = (row for row in range(held.words, end) if speaks(state.kind(row)))
+    next_words = (
+        row for row in range(max(held.words, _copied(state)), end) if speaks(state.kind(row))
+    )
     next_deeds = (row for row in path[held.deeds : settled] if _does(state, row))
     words, deeds = list(islice(next_words, limit + 1)), list(islice(next_deeds, limit + 1))
     if state.orderly:
@@ -65,6 +67,14 @@ def part_of(state: SessionState, path: list[int], held: Read, limit: int) -> Par
         deed_end = path.index(deeds[len(some_deeds)], held.deeds)
     last = some_words == words and some_deeds == deeds
     return Part(some_words, some_deeds, word_end, deed_end, last)
+
+
+def _copied(state: SessionState) -> int:
+    """How many rows at the start are not searched: what a sub-agent copied is its parent's.
+
+    A fork's copies are, for what they were copied from may be gone.
+    """
+    return state.copied if state.header is not None and state.header.subagent else 0
 
 
 def _few(state: SessionState, rows: list[int], limit: int) -> int:

@@ -29,7 +29,9 @@ from indexerd.core.deeds import Deeds
 from indexerd.core.inject import own_words
 from indexerd.core.rows import Facts
 from indexerd.core.session import SessionState
+from indexerd.core.times import iso_ms
 from indexerd.errors import SessionUnreadableError, StateError
+from indexerd.events import Entry
 from indexerd.io.catalog import Catalog, Message
 from indexerd.service.files import Files
 from indexerd.service.lines import SessionLines
@@ -51,7 +53,7 @@ class Progress(msgspec.Struct, array_like=True):
     deeds: int = 0  # rows of the path, from its root, that were gathered
     last_deed: str = ""  # id of the last of them
     seal: bytes = b""  # of these rows' numbers
-    own_ms: int = 0  # entries older than this were copied from another session
+    own: int | tuple[int, int] = 0  # which entries are its own: of `_own`
     done: Deeds = msgspec.field(default_factory=Deeds)
 
     def pack(self, sign: str) -> str:
@@ -246,7 +248,7 @@ class Texts:
         if card is None or state is None:
             return self._passed_over(session_id)
         path = state.path()
-        held, drop = self._progress(session_id, state, path, _own_ms(card))
+        held, drop = self._progress(session_id, state, path, _own(card, state))
         part = part_of(state, path, held, limit)
         try:
             with self._files.lines(session_id) as lines:
@@ -293,7 +295,7 @@ class Texts:
             rows = [*part.deeds, *sorted(words - deeds)]
         for row, entry in entries(card, state, rows, lines):
             if row in deeds:
-                held.done.add(entry, card.cwd, held.own_ms)
+                held.done.add(entry, card.cwd, copied=_copied(held.own, row, entry))
             text = entry.text[: 4 * TEXT_MAX] if row in words and speaks(entry.kind) else ""
             if text:
                 text = self._message(own_words(text))
@@ -301,24 +303,24 @@ class Texts:
         return [said[row] for row in sorted(said)]
 
     def _progress(
-        self, session_id: str, state: SessionState, path: list[int], own_ms: int
+        self, session_id: str, state: SessionState, path: list[int], own: int | tuple[int, int]
     ) -> tuple[Progress, bool | None]:
         """What was read so far, as far as it still holds.
 
         And whether what is stored is to be dropped once it was read anew; True: wholly.
         """
-        held, mark, drop = Progress(own_ms=own_ms), "", None
+        held, mark, drop = Progress(own=own), "", None
         with suppress(msgspec.DecodeError, ValueError):
             mark = self._catalog.messages_mark(session_id) or ""
             held = _unpacked(mark)
         if held.words and self._is_old(mark):
             drop, held.words, held.last_word = True, 0, ""
         if held.words and not _stands(state, held.words - 1, held.last_word):
-            return Progress(own_ms=own_ms), False
+            return Progress(own=own), False
         begun = path[: held.deeds]
-        same = len(begun) == held.deeds and _seal(begun) == held.seal and held.own_ms == own_ms
+        same = len(begun) == held.deeds and _seal(begun) == held.seal and held.own == own
         if not same or (begun and not _stands(state, begun[-1], held.last_deed)):
-            return Progress(held.words, held.last_word, own_ms=own_ms), drop
+            return Progress(held.words, held.last_word, own=own), drop
         return held, drop
 
 
@@ -334,10 +336,17 @@ def _mark_of(sign: str) -> str:
     return told + mark
 
 
-def _own_ms(card: Card) -> int:
-    """When a session began that may hold copies of another's entries, which are older."""
+def _own(card: Card, state: SessionState) -> int | tuple[int, int]:
+    """From which time and which row on a session's entries are its own; 0: all of them are."""
+    if state.copied:
+        return 0, state.copied
     came_from = card.parent or card.parent_id or card.first
-    return card.born_ms if came_from else 0
+    return (card.born_ms, 0) if came_from else 0
+
+
+def _copied(own: int | tuple[int, int], row: int, entry: Entry) -> bool:
+    """Whether an entry was copied from another session, and so is older than this one."""
+    return isinstance(own, tuple) and (row < own[1] or 0 < iso_ms(entry.timestamp) < own[0])
 
 
 def _seal(rows: list[int]) -> bytes:

@@ -87,3 +87,56 @@ def test_a_fork_that_counts_from_nothing_loses_nothing() -> None:
     state.borrowed("/one")
     state = taken(state, meta("two"), count(10), count(120))
     assert state.notes["tokens"]["input"] == 120
+
+
+# -- what was copied into a file -----------------------------------------------------------------
+
+OLD, NEW = "019d6730-0000-7000-8000-00000000000a", "019d6731-0000-7000-8000-00000000000b"
+CHILD = "019d6730-8000-7000-8000-00000000000c"
+
+
+def at(second: float, held: dict[str, Any]) -> dict[str, Any]:
+    """A line of this time."""
+    return held | {"timestamp": f"2026-04-07T09:00:{second:06.3f}Z"}
+
+
+def begins(turn: str) -> dict[str, Any]:
+    """A turn's first line."""
+    return {"type": "event_msg", "payload": {"type": "task_started", "turn_id": turn}}
+
+
+def forked(**more: Any) -> dict[str, Any]:
+    """The header of a fork."""
+    held = meta(CHILD)
+    return held | {"payload": held["payload"] | {"forked_from_id": "parent"} | more}
+
+
+def own(*lines: dict[str, Any]) -> tuple[int, int | None]:
+    """How many rows were copied, and the tokens that were not."""
+    state = taken(SessionState("/a"), *lines)
+    return state.copied, state.notes.get("tokens", {}).get("input")
+
+
+def test_where_ids_do_not_tell_a_copy_is_all_of_the_first_second() -> None:
+    """formats.md 3.9: also lines that kept their older times; a line without one is no copy."""
+    for times in ((0.0, 0.1, 0.9, 5.0, 6.0), (30.0, 1.0, 2.0, 31.1, 31.2)):
+        lines = (forked(), begins("t1"), count(100), begins("t2"), count(130))
+        assert own(*map(at, times, lines)) == (1, 30)
+    assert own(forked(), begins("t1"), count(100)) == (0, 100)
+
+
+def test_a_turn_that_is_older_than_its_thread_was_copied_whatever_the_time() -> None:
+    """A large history takes longer than a second; work can begin sooner than that."""
+    lines = (begins(OLD), count(100), begins(NEW), count(130))
+    for times in ((0.1, 9.0, 9.1, 9.2), (0.1, 0.2, 0.3, 0.4)):
+        timed = tuple(map(at, times, lines))
+        assert own(at(0, forked()), *timed) == (1, 30)
+        spawn = {"subagent": {"thread_spawn": {"parent_thread_id": "parent"}}}
+        assert own(at(0, forked(forked_from_id=None, source=spawn)), *timed) == (1, 30)
+        assert own(at(0, meta(CHILD)), *timed) == (0, 130), "it came from nobody"
+
+
+def test_a_header_alone_is_no_copied_history() -> None:
+    """0.145: a sub-agent's file names its parent twice, and begins with its own work."""
+    lines = (forked(), meta("parent"), begins(NEW), count(30))
+    assert own(*(at(n / 10, one) for n, one in enumerate(lines))) == (0, 30)

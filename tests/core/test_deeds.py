@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexerd.core.deeds import FILES_MAX, TOOLS_MAX, USE_MAX, Deeds
-from indexerd.core.times import iso_ms
 from indexerd.events import Entry, Kind, Tokens, ToolCall
 
 CWD = "/home/u/p"
@@ -98,17 +97,20 @@ def test_costs_add_up_where_they_are_recorded() -> None:
 
 
 def test_copies_of_a_parents_entries_are_not_paid_again() -> None:
-    """S1.17: what was said before a fork began counts for its files and tools alone."""
-    call, deeds = ToolCall("edit", writes=("a",)), Deeds()
-    for second, stamp in ((1, "10:00:00"), (2, "10:00:05"), (4, "odd")):
-        spent = Tokens(second, second, second, second, cost_usd=second / 4)
-        said = answer(call, tokens=spent, timestamp=f"2026-01-01T{stamp}Z")
-        deeds.add(said, CWD, own_ms=iso_ms("2026-01-01T10:00:05Z"))
+    """S1.17: nor done again; the models and times of the path are those of all of it."""
+    deeds = Deeds()
+    for number, stamp in ((1, "10:00:00"), (2, "10:00:05"), (4, "10:00:06")):
+        call = ToolCall("edit", writes=(f"{number}",), id=f"{number}")
+        spent = Tokens(number, number, number, number, cost_usd=number / 4)
+        said = answer(call, tokens=spent, timestamp=f"2026-01-01T{stamp}Z", model=f"m{number}")
+        deeds.add(said, CWD, copied=number == 1)
 
-    assert deeds.facts().tokens == (6, 6, 6, 6)
-    assert deeds.facts().cost_usd == 1.5
-    assert deeds.facts().tools_used == (("edit", 3),)
-    assert deeds.facts().files_modified == (f"{CWD}/a",)
+    facts = deeds.facts()
+    assert facts.tokens == (6, 6, 6, 6)
+    assert facts.cost_usd == 1.5
+    assert facts.tools_used == (("edit", 2),)
+    assert facts.files_modified == (f"{CWD}/2", f"{CWD}/4")
+    assert (facts.models, facts.duration_ms) == (("m1", "m2", "m4"), 6000)
 
 
 def test_models_are_listed_in_the_order_of_their_last_use() -> None:

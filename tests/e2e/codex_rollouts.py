@@ -63,6 +63,8 @@ class Rollout:
         patch = f"*** Begin Patch\n*** Update File: {path}\n@@\n-a\n+b\n*** End Patch"
         known = {"name": "apply_patch", "call_id": call}
         self.add("response_item", {"type": "custom_tool_call", "input": patch} | known)
+        change = {f"/w/{path}": {"type": "update", "unified_diff": "", "move_path": None}}
+        self.event("patch_apply_end", call_id=call, success=True, changes=change)
         output = {"type": "custom_tool_call_output", "call_id": call, "output": "Exit code: 0"}
         self.add("response_item", output)
 
@@ -95,7 +97,7 @@ class Rollout:
 
     def path(self, home: Path) -> Path:
         """Where Codex keeps it."""
-        stem = self._time()[:19].replace(":", "-")
+        stem = self.lines[0]["timestamp"][:19].replace(":", "-")
         return home / f".codex/sessions/2026/04/07/rollout-{stem}-{self.id}.jsonl"
 
     def data(self, *, numbered: bool = False) -> bytes:
@@ -125,4 +127,7 @@ def _migrated(line: Line) -> Line:
         content = [{"type": "text", "text": payload["message"]}]
         item = {"type": "UserMessage", "id": "u", "content": content}
         payload = {"type": "item_completed", "item": item}
+    elif payload.get("type") == "patch_apply_end":
+        item = {"type": "FileChange", "id": payload["call_id"], "status": "completed"}
+        payload = {"type": "item_completed", "item": item | {"changes": payload["changes"]}}
     return line | {"payload": payload}

@@ -168,7 +168,7 @@ def test_what_was_dropped_while_somebody_read_goes_with_the_next_put(path: Path)
     ledger.put([("/s/a.jsonl", cursor(1), secret, secret)])
     reader = sqlite3.connect(path, isolation_level=None)
     reader.execute("BEGIN")
-    reader.execute("SELECT count(*) FROM files_2").fetchone()
+    reader.execute("SELECT count(*) FROM files_3").fetchone()
     ledger.forget(["/s/a.jsonl"])
     ledger.fold()
     assert holding()
@@ -299,7 +299,7 @@ def test_a_row_of_another_build_is_passed_over(path: Path) -> None:
     """V6: a cursor that cannot be read is a file that is not known; the others are."""
     ledger = Ledger(path)
     ledger.put(ROWS)
-    ledger._db.execute("UPDATE files_2 SET cursor=x'ff' WHERE path=?", (b"/s/a.jsonl",))
+    ledger._db.execute("UPDATE files_3 SET cursor=x'ff' WHERE path=?", (b"/s/a.jsonl",))
 
     assert set(content(ledger)) == {"/s/b.jsonl", ROWS[2][0]}
     ledger.close()

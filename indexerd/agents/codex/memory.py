@@ -14,6 +14,8 @@ class Memory(msgspec.Struct):
 
     start: int = 0  # the first row of this file
     thread: str = ""  # the session whose file this is
+    first_ms: int = 0  # the time of this file's first line
+    copies: int = 0  # what is read now was copied from another thread: copies.py
     # tokens, by name: codex goes on counting where a fork's history ends, or starts again
     total: dict[str, int] = msgspec.field(default_factory=dict)  # the newest sum
     before: dict[str, int] = msgspec.field(default_factory=dict)  # what others spent of it

@@ -104,6 +104,11 @@ def base(line: bytes) -> Base | None:
     return Base(scrub(thread[:ID_MAX]), end, int(ordinal or 0) if known else 0)
 
 
+def copies(meta: Meta) -> bool:
+    """Whether a fork's history was copied into its file, by what its header says."""
+    return bool(string(meta.forked_from_id)) and not isinstance(value(meta.history_base), dict)
+
+
 def ordinal_of(line: bytes) -> int | None:
     """The number of a line; None where it has none, or is no JSON."""
     try:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from indexerd.agents.codex.copies import Copies
 from indexerd.agents.codex.memory import Memory
-from indexerd.agents.codex.origin import Meta, branch_of, header_of, id_in
+from indexerd.agents.codex.origin import Meta, branch_of, copies, header_of, id_in
 from indexerd.agents.codex.shape import Line, string
 from indexerd.core.clean import scrub
 from indexerd.core.compact_codex import CONTEXT
@@ -46,13 +47,17 @@ class Taking:
         if header is None:
             self._identify(header_of(meta, self.line, state.file), branch_of(meta))
             self._provided()
+            if copies(meta):
+                self.memory.copies = Copies.BY_TIME
         elif string(meta.id) == header.session_id:
             state.header = replace(header, cwd=scrub(string(meta.cwd)) or header.cwd)
             state.git_branch = branch_of(meta) or state.git_branch
             self._provided()
-        elif len(state) == self.memory.start and not header.parent_id:
-            # Before forks named their origin, only the copy of its header told of it.
-            state.header = replace(header, parent_id=scrub(string(meta.id)) or None)
+        elif len(state) == self.memory.start:
+            self.memory.copies = Copies.BY_TIME
+            if not header.parent_id:
+                # Before forks named their origin, only the copy of its header told of it.
+                state.header = replace(header, parent_id=scrub(string(meta.id)) or None)
 
     def known(self) -> bool:
         """Whether this is a session; the file's name says so where no header does."""
@@ -71,8 +76,10 @@ class Taking:
         if self.memory.thread != header.session_id:
             state.name = None  # of the session whose history this one goes on from
             state.notes.pop("tokens", None)
+            state.copied = len(state)
         state.header, state.git_branch = header, branch or ""
         self.memory = self.memory.after(len(state), header.session_id)
+        self.memory.first_ms = iso_ms(string(self.line.timestamp))
 
     def _provided(self) -> None:
         """Note whose models the session uses; only a header tells."""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from indexerd.agents.codex import turns
+from indexerd.agents.codex.copies import disown, line_comes
 from indexerd.agents.codex.effects import changed, failed, shown
 from indexerd.agents.codex.human import likeness, summary_of
 from indexerd.agents.codex.origin import meta_of
@@ -75,11 +76,18 @@ def take(taking: Taking, line: bytes, offset: int, length: int) -> None:
         state.bad_lines += 1
         return
     taking.at(held, offset, length)
+    _take(taking, held, line)
+    disown(state, taking.memory)
+
+
+def _take(taking: Taking, held: Line, line: bytes) -> None:
+    state = taking.state
     if held.type == "session_meta" or (held.type is None and state.header is None):
         meta = meta_of(line)
         if meta is not None:
             taking.meta(meta)
             return
+    line_comes(taking.memory, string(held.timestamp))
     if not (taking.known() and _line(taking, held)):
         state.skip()
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from indexerd.agents.codex.copies import turn_begins
 from indexerd.agents.codex.rows import Taking, name_of
 from indexerd.agents.codex.shape import Item, string, value
 from indexerd.events import MESSAGE, Kind, Turn, code
@@ -50,6 +51,7 @@ def under_way(taking: Taking, turn_id: Any) -> None:
 
 def _begin(taking: Taking, name: str) -> None:
     memory = taking.memory
+    turn_begins(taking.state, memory, name)
     memory.turn, memory.open, memory.failed = name, True, False
     memory.began, memory.said = len(taking.state), None
 
