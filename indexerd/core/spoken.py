@@ -148,9 +148,7 @@ class _Sieve:
         yield speech
 
     def _noted(self, speech: Speech) -> Iterator[Speech]:
-        if speech.entry.kind is self._parent and speech.entry.role == "user":
-            yield _as(speech, Kind.USER)
-        elif "".join(speech.texts).lstrip().startswith(self._custom):
+        if "".join(speech.texts).lstrip().startswith(self._custom):
             yield speech
 
 

@@ -153,8 +153,10 @@ def reader(taken: Taken, lines: SessionLines, check: Callable[[], None] = lambda
             found = _lost(state, row)
         if found.kind in (kind, Kind.OTHER):
             return found
-        unseen = {"unseen": True} if kind is Kind.OTHER else {}
-        return msgspec.structs.replace(found, kind=kind, details=found.details | unseen)
+        shown: dict[str, Any] = {"unseen": True} if kind is Kind.OTHER else {}
+        if found.kind is Kind.USER and kind is Kind.CUSTOM:  # asked by a program, in a user's place
+            shown = {"sentAs": "user"}
+        return msgspec.structs.replace(found, kind=kind, details=found.details | shown)
 
     return entry
 

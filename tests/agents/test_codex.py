@@ -63,7 +63,7 @@ def test_forks_and_helpers_name_where_they_come_from() -> None:
         assert (state.header.session_id, state.header.parent_id) == (THREAD, parent)
         assert state.header.subagent is helper
         assert state.user_messages() == (0 if helper else 1)
-        assert state.first_user == ("" if helper else "hi")
+        assert state.first_user == "hi"
 
 
 def test_a_bare_file_is_known_by_its_first_line_or_its_name() -> None:

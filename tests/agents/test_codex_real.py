@@ -90,7 +90,7 @@ def _modified(state: Any) -> set[str]:
 
 @pytest.mark.parametrize("agent", ["codex", "codex-0.120.0"])
 def test_a_helper_of_the_agent_has_no_human_messages(agent: str) -> None:
-    """S3.18: a sub-agent's rollout names its parent, and its prompt is no human's."""
+    """S3.18: a sub-agent's rollout names its parent; the prompt that names it is no human's."""
     children = [home(agent).load(path) for path in home(agent).files]
     headers = [(one, one.header) for one in children if one.header and one.header.subagent]
     assert len(headers) == 1
@@ -98,8 +98,9 @@ def test_a_helper_of_the_agent_has_no_human_messages(agent: str) -> None:
     parents = {one.header.session_id: one for one in children if one.header}
     assert parents[str(header.parent_id)].user_messages() == 1
     assert header.session_id != header.parent_id
-    assert (child.user_messages(), child.users, child.first_user) == (0, 0, "")
-    assert texts(child, kind=Kind.CUSTOM) == ["Helper job: review src/cache.py and report."]
+    assert (child.user_messages(), child.users) == (0, 0)
+    assert child.first_user == "Helper job: review src/cache.py and report."
+    assert texts(child, kind=Kind.CUSTOM) == [child.first_user]
 
 
 def test_leaves_are_turns() -> None:

@@ -110,16 +110,12 @@ def test_a_prompt_behind_instructions_is_the_humans() -> None:
 
 
 @pytest.mark.parametrize(
-    ("agent", "kind", "role"),
-    [
-        ("claude", Kind.TOOL, "user"),
-        ("codex", Kind.CUSTOM, "custom"),
-        ("opencode", Kind.OTHER, "user"),
-    ],
+    ("agent", "kind"),
+    [("claude", Kind.TOOL), ("codex", Kind.CUSTOM), ("opencode", Kind.OTHER)],
 )
-def test_a_sub_agent_is_asked_by_its_parent(agent: str, kind: Kind, role: str) -> None:
+def test_a_sub_agent_is_asked_by_its_parent(agent: str, kind: Kind) -> None:
     """S3.28: in its session that has the user's place, since else nobody asked for anything."""
-    speech = put(f"{REMINDER}\nFind the bug.", kind, role, sentAs="user")
+    speech = put(f"{REMINDER}\nFind the bug.", kind, sentAs="user")
     (found,) = summed([speech], child(), agent)
     assert whose(found) == "user"
     assert "Find the bug." in found.texts[0]

@@ -75,7 +75,7 @@ def check(told: list[dict[str, Any]]) -> None:
     assert used(helper) == (2000, 20)
     assert helper["filesModified"] == ["/w/src/lexer.py"]
     assert helper["toolsUsed"] == {"apply_patch": 1}
-    assert helper["userMessageCount"] == 0
+    assert (helper["userMessageCount"], helper["name"]) == (0, "Review the lexer.")
     assert {fork["parentSessionId"], helper["parentSessionId"]} == {parent["sessionId"]}
 
 
@@ -137,3 +137,22 @@ def test_a_fork_that_only_points_at_its_history_did_none_of_it(bare_world: World
     assert list(parent["toolsUsed"].values()) == [1]
     assert (fork["toolsUsed"], fork["userMessageCount"]) == ({}, 4)
     assert used(fork) == (51_583 - 41_040, 20)
+
+
+def test_a_sub_agents_first_prompt_is_the_users_and_its_name(bare_world: World) -> None:
+    """S3.18: what the parent asks has the user's role, and no human said it."""
+    parent = Rollout(1, 0)
+    parent.turn("Ask a helper to look at the lexer.")
+    spawn = {"parent_thread_id": parent.id, "depth": 1}
+    helper = Rollout(2, 50, source={"subagent": {"thread_spawn": spawn}})
+    helper.turn("Review the lexer.", "src/lexer.py")
+    for one in (parent, helper):
+        one.write(bare_world.root / "home")
+
+    row = rows(bare_world, helper)[0]
+    shown = bare_world.run("context", helper.id, "--json")["messages"]
+
+    named = ("Review the lexer.", "first-message", "Review the lexer.")
+    assert (row["name"], row["nameSource"], row["firstUserMessage"]) == named
+    assert (row["userMessageCount"], row["subagent"]) == (0, True)
+    assert ("user", "Review the lexer.") in [(one["role"], one["text"]) for one in shown]

@@ -49,11 +49,17 @@ def turn_begins(state: SessionState, memory: Memory, turn: str) -> None:
 
 def disown(state: SessionState, memory: Memory) -> None:
     """All that was read so far was copied, if the line that was read now was."""
-    if not memory.copies:
-        return
+    if memory.copies:
+        memory.before, memory.past = memory.total, {}
+        borrowed(state)
+
+
+def borrowed(state: SessionState) -> None:
+    """All rows so far are another session's."""
     state.copied = len(state)
-    memory.before, memory.past = memory.total, {}
     state.notes.pop("tokens", None)
+    if state.header is not None and state.header.subagent:
+        state.first_user = ""  # it goes by what it was asked itself
 
 
 def _made_ms(name: str) -> int:

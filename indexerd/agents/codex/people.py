@@ -3,7 +3,8 @@
 In a file without such events the items count, less those that only give context. In a file that
 has them an item counts if an event confirms it, whichever comes first; an event without an item
 counts itself. A file shows which it is by its first event: from there back all its items are
-doubted. What is asked in a sub-agent's or a review's thread was asked by a program.
+doubted. What is asked in a sub-agent's or a review's thread was asked by a program; the first of
+it names the thread, unless it was copied from the parent's.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def _heard(taking: Taking, said: Said, row: int) -> None:
     memory.pending, memory.said = 0, None
     if memory.first is None:
         memory.first = likeness(said.text)
-    if state.kind(row) is Kind.USER and not state.first_user:
+    if not state.first_user:
         state.first_user = preview(said.text)
     if not memory.turn and state.marks:
         state.mark(state.ids[row], row)  # what follows is of no turn, and not of the last one

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from indexerd.agents.codex.copies import Copies
+from indexerd.agents.codex.copies import Copies, borrowed
 from indexerd.agents.codex.memory import Memory
 from indexerd.agents.codex.origin import Meta, branch_of, copies, header_of, id_in
 from indexerd.agents.codex.shape import Line, string
@@ -73,11 +73,10 @@ class Taking:
         state.foreign = header is None
         if header is None:
             return
+        state.header, state.git_branch = header, branch or ""
         if self.memory.thread != header.session_id:
             state.name = None  # of the session whose history this one goes on from
-            state.notes.pop("tokens", None)
-            state.copied = len(state)
-        state.header, state.git_branch = header, branch or ""
+            borrowed(state)
         self.memory = self.memory.after(len(state), header.session_id)
         self.memory.first_ms = iso_ms(string(self.line.timestamp))
 
