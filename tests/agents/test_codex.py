@@ -14,12 +14,14 @@ from tests.agents.codex_files import (
     STAMP,
     THREAD,
     answer,
+    call,
     done,
     entries,
     event,
     item,
     line,
     meta,
+    output,
     said,
     state_of,
     talk,
@@ -141,11 +143,11 @@ def test_each_message_counts_once() -> None:
         assert (state.users, state.assistants, state.messages, len(state)) == (1, 1, 2, 2)
 
 
-def test_the_first_event_decides_for_all_that_came_before() -> None:
-    """S3.4: in a file with events an item counts only if one confirms it; else all items do."""
-    items = user("handed in by a program"), answer("a"), user("by hand")
+def test_an_event_decides_for_its_turn() -> None:
+    """S3.4: where one tells of a message, an item counts only if one confirms it; else all do."""
+    items = user("once"), answer("a"), user("handed in by a program"), user("by hand")
     data = meta() + b"".join(items)
-    assert texts(state_of(data), data) == ["handed in by a program", "by hand"]
+    assert texts(state_of(data), data) == ["once", "handed in by a program", "by hand"]
     data += (
         said("by hand")
         + answer("b")
@@ -153,9 +155,27 @@ def test_the_first_event_decides_for_all_that_came_before() -> None:
         + done("UserMessage", content=[{"type": "Text", "text": "only an event"}])
     )
     state = state_of(data, cuts=range(0, len(data), 50), stored=True)
-    assert texts(state, data) == ["by hand", "only an event"]
-    assert (state.first_user, state.users) == ("by hand", 2)
+    assert texts(state, data) == ["once", "by hand", "only an event"]
+    assert (state.first_user, state.users) == ("once", 3)
     assert state.encode() == state_of(data).encode()
+
+
+def test_an_item_that_no_event_tells_of_counts_once_it_is_answered() -> None:
+    """S3.4: of its turn the newest does, unless it is all in a tag, as programs write."""
+    tagged = user("<news>\nby a program\n</news>")
+    for inside, count in (
+        ((user("by hand"), answer("b")), 2),
+        ((user("by hand"), call(), output("ok"), answer("b")), 2),
+        ((user("of a kind to come"), user("by hand"), answer("b")), 2),
+        ((said("by hand"), user("of a kind to come"), answer("b")), 2),
+        ((user("by hand"), said("by hand"), user("of a kind to come"), answer("b")), 2),
+        ((tagged, answer("b")), 1),
+        ((user("unanswered"),), 1),
+    ):
+        lines = (meta(), talk("t1", "first"), turn("t2", *inside))
+        state = state_of(*lines)
+        assert state.user_messages() == count
+        assert texts(state, b"".join(lines)) == ["first", "by hand"][:count]
 
 
 CONTEXT = [

@@ -156,3 +156,19 @@ def test_a_sub_agents_first_prompt_is_the_users_and_its_name(bare_world: World) 
     assert (row["name"], row["nameSource"], row["firstUserMessage"]) == named
     assert (row["userMessageCount"], row["subagent"]) == (0, True)
     assert ("user", "Review the lexer.") in [(one["role"], one["text"]) for one in shown]
+
+
+def test_prompts_that_only_items_tell_of_count(bare_world: World) -> None:
+    """S3.4: a file can have an event of its first prompt alone; context counts in neither."""
+    thread = Rollout(1, 0)
+    for number in range(6):
+        thread.at += 10
+        thread.asks(f"Step {number} of the plan.", event=number == 0)
+        thread.answers()
+        thread.asks("<environment_context><cwd>/w</cwd></environment_context>", event=False)
+    thread.write(bare_world.root / "home")
+
+    row = rows(bare_world, thread)[0]
+
+    assert row["userMessageCount"] == 6
+    assert (row["firstUserMessage"], row["indexed"]) == ("Step 0 of the plan.", True)

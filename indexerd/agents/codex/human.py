@@ -36,6 +36,7 @@ _PATCH_NOTICE = (
     "Warning: apply_patch was requested via ",
     "Use the apply_patch tool instead of exec_command.",
 )
+_ANY_TAG = re.compile(r"<([A-Za-z][\w.-]{0,100})(?:\s[^>]{0,1000})?>")
 _IMAGE_TAG = re.compile(r"\s*</?image\b[^>]{0,4096}>\s*")
 _CWD = re.compile(
     r"<cwd>([^<]{1,4096})</cwd>|^Current working directory: (.{1,4096})$", re.MULTILINE
@@ -97,6 +98,12 @@ def said_by_event(event: Item) -> Said:
     pictured = any(value(one) for one in (event.images, event.local_images))
     said = said_in(string(value(event.message)))
     return said if said.text or not pictured else Said(IMAGE)
+
+
+def is_tagged(text: str) -> bool:
+    """Whether all of it stands in one tag, as programs write."""
+    tag = _ANY_TAG.match(text)
+    return tag is not None and text.endswith(f"</{tag[1]}>")
 
 
 def likeness(text: str) -> int:

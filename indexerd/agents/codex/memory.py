@@ -31,6 +31,9 @@ class Memory(msgspec.Struct):
     said: tuple[int, int] | None = None  # the turn's newest answer: row, likeness
     # what a human said
     events: bool = False  # the file says it in events, too
+    since: int = 0  # the first row of the turn, or after an answer that ended one
+    heard: bool = False  # an event told of a message since then
+    unheard: tuple[int, int, str] | None = None  # an item that none did: row, likeness, preview
     asked: tuple[int, int] | None = None  # the newest item: row, likeness
     told: int | None = None  # likeness of an event whose item may still come
     first: int | None = None  # likeness of the first of all
@@ -38,7 +41,8 @@ class Memory(msgspec.Struct):
 
     def after(self, start: int, thread: str) -> Memory:
         """The memory of the file that goes on here; it may be of the same thread (a revert)."""
-        made = Memory(start=start, began=start, thread=thread, total=self.total, before=self.total)
+        made = Memory(start=start, began=start, since=start, thread=thread)
+        made.total = made.before = self.total
         if self.thread == thread:
             made.before, made.past = self.before, self.past
         return made

@@ -2,9 +2,10 @@
 
 In a file without such events the items count, less those that only give context. In a file that
 has them an item counts if an event confirms it, whichever comes first; an event without an item
-counts itself. A file shows which it is by its first event: from there back all its items are
-doubted. What is asked in a sub-agent's or a review's thread was asked by a program; the first of
-it names the thread, unless it was copied from the parent's.
+counts itself. Some files have events of a few turns alone: of a turn in which no event tells of a
+message, an item counts once it is answered. A file shows by its first event that it has them: the
+items of that turn are doubted. What is asked in a sub-agent's or a review's thread was asked by a
+program; the first of it names the thread, unless it was copied from the parent's.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from indexerd.agents.codex import turns
-from indexerd.agents.codex.human import Said, likeness, preview, said_by_event, said_in
+from indexerd.agents.codex.human import is_tagged, likeness, preview, said_by_event, said_in
 from indexerd.agents.codex.rows import Taking
 from indexerd.agents.codex.shape import Item, value
 from indexerd.events import Kind, code
@@ -34,12 +35,24 @@ def user_item(taking: Taking, item: Item) -> bool:
         memory.told = None
         return False
     # After an interruption codex itself asks the first question again.
-    doubted = memory.events or (memory.aborted and memory.first == like)
+    again = memory.aborted and memory.first == like
+    doubted = memory.events or again
     row = taking.add(_OTHER if doubted else _asks(taking), item.id)
     memory.asked, memory.aborted = (row, like), False
     if not doubted:
-        _heard(taking, said, row)
+        _heard(taking, row, like, preview(said.text))
+    elif not (again or memory.heard or is_tagged(said.text)):
+        memory.unheard = (row, like, preview(said.text))
     return True
+
+
+def answered(taking: Taking) -> None:
+    """The model answers: it was asked, even where no event tells of it."""
+    memory = taking.memory
+    if memory.unheard is not None:
+        (row, like, words), memory.unheard = memory.unheard, None
+        taking.state.recode(row, _asks(taking))
+        _heard(taking, row, like, words)
 
 
 def user_event(taking: Taking, event: Item, turn_id: Any = None) -> bool:
@@ -49,15 +62,16 @@ def user_event(taking: Taking, event: Item, turn_id: Any = None) -> bool:
         return False
     turns.under_way(taking, turn_id)
     memory, like = taking.memory, likeness(said.text)
+    memory.heard, memory.unheard = True, None
     if not memory.events:
         _doubt_items(taking)
     if memory.asked is not None and memory.asked[1] == like:
         row, memory.asked = memory.asked[0], None
         taking.state.recode(row, _asks(taking))
-        _heard(taking, said, row)
+        _heard(taking, row, like, preview(said.text))
         return False
     memory.told = like
-    _heard(taking, said, taking.add(_asks(taking), event.id))
+    _heard(taking, taking.add(_asks(taking), event.id), like, preview(said.text))
     return True
 
 
@@ -67,22 +81,24 @@ def _asks(taking: Taking) -> int:
 
 
 def _doubt_items(taking: Taking) -> None:
-    state, memory = taking.state, taking.memory
-    memory.events, memory.first = True, None
-    for row in range(memory.start, len(state)):
-        if state.codes[row] == _asks(taking):
+    state, memory, asks = taking.state, taking.memory, _asks(taking)
+    memory.events = True
+    for row in range(memory.since, len(state)):
+        if state.codes[row] == asks:
             state.recode(row, _OTHER)
-    if not any(state.kind(row) is Kind.USER for row in range(memory.start)):
+    if asks not in state.codes[memory.start : memory.since]:
+        memory.first = None
+    if not any(state.codes[row] == asks for row in range(memory.since)):
         state.first_user = ""
 
 
-def _heard(taking: Taking, said: Said, row: int) -> None:
+def _heard(taking: Taking, row: int, like: int, words: str) -> None:
     state, memory = taking.state, taking.memory
     memory.pending, memory.said = 0, None
     if memory.first is None:
-        memory.first = likeness(said.text)
+        memory.first = like
     if not state.first_user:
-        state.first_user = preview(said.text)
+        state.first_user = words
     if not memory.turn and state.marks:
         state.mark(state.ids[row], row)  # what follows is of no turn, and not of the last one
     taking.active()

@@ -16,7 +16,7 @@ from indexerd.agents.codex.copies import disown, line_comes
 from indexerd.agents.codex.effects import changed, failed, shown
 from indexerd.agents.codex.human import likeness, summary_of
 from indexerd.agents.codex.origin import meta_of
-from indexerd.agents.codex.people import user_event, user_item
+from indexerd.agents.codex.people import answered, user_event, user_item
 from indexerd.agents.codex.rows import TOKENS_MAX, Taking
 from indexerd.agents.codex.shape import (
     Item,
@@ -112,7 +112,7 @@ def _item(taking: Taking, item: Item) -> bool:
     if not isinstance(kind, str):
         return False
     if kind.endswith("_call"):
-        return _call(taking, item, answered=kind not in _UNANSWERED)
+        return _call(taking, item, waits=kind not in _UNANSWERED)
     if kind.endswith(("_output", "_result")):
         return _output(taking, item)
     take = _ITEMS.get(kind)
@@ -150,14 +150,18 @@ def _answer(taking: Taking, item: Item) -> None:
         return
     said_by_events = memory.tasks and memory.open
     ends = not said_by_events and not memory.pending and item.phase != "commentary"
+    answered(taking)
     row = taking.add(_LAST_ANSWER if ends else _ANSWER, item.id)
+    if ends and not memory.tasks:
+        memory.since, memory.heard = row + 1, False
     memory.said = (row, likeness("".join(texts_of(value(item.content)))))
     taking.active()
 
 
-def _call(taking: Taking, item: Item, *, answered: bool) -> bool:
+def _call(taking: Taking, item: Item, *, waits: bool) -> bool:
     memory = taking.memory
-    memory.pending += answered
+    answered(taking)
+    memory.pending += waits
     if not memory.tasks and memory.said is not None:
         turns.answered(taking, memory.said[0], Turn.OPEN)
     taking.add(_CALL, item.id)

@@ -53,7 +53,8 @@ def _begin(taking: Taking, name: str) -> None:
     memory = taking.memory
     turn_begins(taking.state, memory, name)
     memory.turn, memory.open, memory.failed = name, True, False
-    memory.began, memory.said = len(taking.state), None
+    memory.began = memory.since = len(taking.state)
+    memory.said, memory.heard, memory.unheard = None, False, None
 
 
 def completed(taking: Taking, event: Item) -> bool:
