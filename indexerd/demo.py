@@ -129,8 +129,10 @@ def _tell(home: Path, socket: Path) -> None:
         live = Pi(home, "/work/shop")
         live.talk(LIVE)
         ended = time.monotonic()
-        meta = until("the meta file", lambda: _meta(metas / f"{live.id}.meta.json"))
-        _say(f"{time.monotonic() - ended:.1f} s after the turn ended (quiet time 1 s included):")
+        path = metas / f"{live.id}.meta.json"
+        meta = until("the meta file", lambda: _meta(path))
+        _say(f"{time.monotonic() - ended:.1f} s after the turn ended (quiet time 1 s included), in")
+        _say(f"{path}:")
         _say(json.dumps({key: meta[key] for key in ("name", "description", "tags")}, indent=2))
         _say(meta["summary"])
 
