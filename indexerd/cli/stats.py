@@ -90,13 +90,14 @@ def _totals(totals: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         folded, every = totals["foldedMessages"], totals["fullMessageCount"]
         yield "segments", f"{totals['segments']:,}, for {folded:,} of {every:,} messages"
         yield "saved by them", f"about {totals['savedTokens']:,} tokens"
-    told = [f"{totals[key]:,} {name}" for key, name in _SPENT.items() if totals[key]]
+    told = [f"{totals[key]:,} {name}" for key, name in _SPENT.items() if totals.get(key)]
     yield "tokens spent", ", ".join(told)
-    yield "cost", None if totals["costUsd"] is None else format_usd(totals["costUsd"])
+    cost = totals.get("costUsd")
+    yield "cost", None if cost is None else format_usd(cost)
     yield "tool calls", totals["toolCalls"] or None
     if totals["filesRead"] or totals["filesModified"]:
         yield "files", f"{totals['filesRead']:,} read, {totals['filesModified']:,} modified"
-    yield "duration", _duration(totals["durationMs"])
+    yield "duration", _duration(totals.get("durationMs", 0))
 
 
 def _duration(ms: int) -> str:

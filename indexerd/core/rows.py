@@ -59,12 +59,15 @@ def row_of(
     card: Card,
     meta: MetaFile | None,
     title: str | None,
-    facts: Facts,
+    facts: Facts | None,
     *,
     resume: Callable[[str, str, str], str],
     parent: tuple[str | None, str | None] = (None, None),
 ) -> Written:
-    """The row of a session whose file is there. `parent`: its id, and its file."""
+    """The row of a session whose file is there. `parent`: its id, and its file.
+
+    `facts`: None until all of it was read, and then nothing is told of what it took.
+    """
     stem = posixpath.basename(card.path).removesuffix(".zst").removesuffix(".jsonl")
     names = _names(title, meta, card.agent_title, card.first_user, stem)
     row = _base(names, meta, title) | {
@@ -137,8 +140,10 @@ def gone_row(
     return _written(row, meta, [title, row.get("agentTitle")])
 
 
-def fact_fields(facts: Facts) -> dict[str, Any]:
-    """The facts as fields of a row."""
+def fact_fields(facts: Facts | None) -> dict[str, Any]:
+    """The facts as fields of a row; without them no sum is said, not even 0."""
+    if facts is None:
+        return {"filesRead": [], "filesModified": [], "toolsUsed": {}, "toolUses": {}, "models": []}
     return {
         "filesRead": list(facts.files_read),
         "filesModified": list(facts.files_modified),
@@ -151,10 +156,10 @@ def fact_fields(facts: Facts) -> dict[str, Any]:
     }
 
 
-def facts_of(row: dict[str, Any] | None) -> Facts:
-    """The facts that a row holds."""
-    if row is None:
-        return Facts()
+def facts_of(row: dict[str, Any] | None) -> Facts | None:
+    """The facts that a row holds, if its session was read."""
+    if row is None or "durationMs" not in row:
+        return None
     tokens = row.get("tokens", {})
     return Facts(
         files_read=tuple(row.get("filesRead", ())),
@@ -164,7 +169,7 @@ def facts_of(row: dict[str, Any] | None) -> Facts:
         models=tuple(row.get("models", ())),
         tokens=(*(tokens.get(key, 0) for key in TOKEN_KEYS),),
         cost_usd=row.get("costUsd"),
-        duration_ms=row.get("durationMs", 0),
+        duration_ms=row["durationMs"],
     )
 
 

@@ -106,7 +106,7 @@ def take(
         meta=meta,
         stamp=seen,
         transcript=transcript,
-        facts=_facts(transcript, card, summary, rows.facts_of(row)),
+        facts=_facts(transcript, card, summary, rows.facts_of(row) or rows.Facts()),
         row=row,
         since=since,
         since_id=name_at(state, told) if since is not None and told is not None else None,

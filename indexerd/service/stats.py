@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 from indexerd.core import compact_codex, compact_opencode, compact_pi
 from indexerd.core.compact_pi import estimate_tokens
 from indexerd.core.context import PROVIDER, Read
-from indexerd.core.rows import TOKEN_KEYS
 from indexerd.core.segments import Segment, chain, covered, message_rows, rows_between
 from indexerd.core.session import SessionState
 from indexerd.core.speech import Step, speeches_of, steps_of
@@ -35,6 +34,12 @@ from indexerd.service.stored_digest import stored_segments
 from indexerd.service.views import Taken, reader
 from indexerd.settings import Digest, Settings
 
+_TOKENS = {
+    "input": "inputTokens",
+    "output": "outputTokens",
+    "cacheRead": "cacheReadTokens",
+    "cacheWrite": "cacheWriteTokens",
+}
 WARN_PERCENT = 80  # of the usable tokens (S2.26)
 FOLD_PERCENT = 90
 
@@ -197,24 +202,22 @@ def _fullness(tokens: int, window: int, reserve: int, warnings: list[str]) -> di
 
 
 def _totals(taken: Taken, row: Row) -> dict[str, Any]:
-    """What the row knows; sums are of the current path."""
-    tokens = row.get("tokens") or {}
-    inputs, outputs, cached, written = (tokens.get(key, 0) for key in TOKEN_KEYS)
-    return {
+    """What the row knows; sums are of the current path.
+
+    Of a session that is not all read yet, what is not known is left out.
+    """
+    found = {
         "messages": taken.card.messages,
         "userMessages": taken.card.users,
         "entries": taken.card.rows,
         "compactions": taken.card.compactions,
-        "inputTokens": inputs,
-        "outputTokens": outputs,
-        "cacheReadTokens": cached,
-        "cacheWriteTokens": written,
-        "costUsd": row.get("costUsd"),
         "toolCalls": sum((row.get("toolsUsed") or {}).values()),
         "filesRead": len(row.get("filesRead") or ()),
         "filesModified": len(row.get("filesModified") or ()),
-        "durationMs": row.get("durationMs", 0),
     }
+    if "tokens" in row:
+        found |= {name: row["tokens"].get(key, 0) for key, name in _TOKENS.items()}
+    return found | {key: row[key] for key in ("costUsd", "durationMs") if key in row}
 
 
 def _folded(taken: Taken, read: Read, warnings: list[str]) -> dict[str, Any]:

@@ -270,7 +270,8 @@ class Texts:
                 self._catalog.drop_messages(session_id, wholly=drop)
                 self._settled = self._settled and not drop
             self._catalog.add_messages(session_id, said, mark=held.pack(sign))
-            self._publish(session_id, held.done.facts())
+            if part.last:
+                self._publish(session_id, held.done.facts())
         return part.last
 
     def _is_elsewhere(self, session_id: str) -> bool:
