@@ -122,7 +122,7 @@ class Long:
 
     def tree(self) -> bytes:
         """What the ledger has of the session's tree, on the disk."""
-        rows = self.stored.execute("SELECT state FROM files_2 WHERE state IS NOT NULL").fetchall()
+        rows = self.stored.execute("SELECT state FROM files_3 WHERE state IS NOT NULL").fetchall()
         self.bench.check("the ledger has the one session", ok=len(rows) == 1)
         return bytes(rows[0][0])
 

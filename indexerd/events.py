@@ -45,16 +45,17 @@ class Turn(IntEnum):
     FAILED = 2  # ended by an error or an abort; a retry may follow
 
 
-# A node's code is one byte: kind in the low 4 bits, turn in the next 2, then one flag.
+# A node's code is one byte: kind in the low 4 bits, turn in the next 2, then two flags.
 KIND_MASK = 0x0F
 TURN_SHIFT = 4
 TURN_MASK = 0x30
 MESSAGE = 0x40  # counts as a message of the session, whatever its kind
+PAID = 0x80  # no answer, and yet it says what a model's call took: a summary, a cache kept warm
 
 
-def code(kind: Kind, *, turn: Turn = Turn.OPEN, message: bool = False) -> int:
-    """Pack a node's kind, turn mark and message flag into its one-byte code."""
-    return kind | (turn << TURN_SHIFT) | (MESSAGE if message else 0)
+def code(kind: Kind, *, turn: Turn = Turn.OPEN, message: bool = False, paid: bool = False) -> int:
+    """Pack a node's kind, turn mark and flags into its one-byte code."""
+    return kind | (turn << TURN_SHIFT) | (MESSAGE if message else 0) | (PAID if paid else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,7 @@ class ToolResult(msgspec.Struct, frozen=True):
 
 
 class Tokens(msgspec.Struct, frozen=True):
-    """What a model's answer cost, as the agent recorded it."""
+    """What a model's call cost, as the agent recorded it."""
 
     input: int = 0  # without what was read from or written to a cache
     output: int = 0

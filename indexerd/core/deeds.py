@@ -1,10 +1,12 @@
-"""What was done on a session's path: files, tools, models, tokens, gathered entry by entry.
+"""What was done on a session's path, and what all of the session took, entry by entry.
 
-In: entries read in full, root first, each once. Out: `Facts`, as rows and meta files show them.
-A call counts when it is made; what it read or wrote is taken back if its result says that it
-came to nothing, which is why the newest calls are remembered. An answer that an agent stored on
-several lines repeats its token counts on each: of one answer the largest counts. What a fork or a
-sub-agent copied was done and paid in the session it was copied from.
+In: entries read in full, each once: those of the path, root first, for files, tools and models;
+those of every branch for tokens and cost, because what was paid for stays paid when a branch is
+left. Out: `Facts`, as rows and meta files show them. A call counts when it is made; what it read
+or wrote is taken back if its result says that it came to nothing, which is why the newest calls
+are remembered. An answer that an agent stored on several lines repeats its token counts on each:
+of one answer the largest counts. What a fork or a sub-agent copied was done and paid in the
+session it was copied from.
 
 Everything is bounded: what a session holds was written by any hand.
 """
@@ -32,6 +34,34 @@ PATH_MAX = 4096
 _MODELLESS = frozenset({"<synthetic>", "unknown", ""})
 
 
+class Spent(msgspec.Struct, array_like=True):
+    """Tokens and cost so far."""
+
+    answers: dict[str, tuple[int, int, int, int]] = msgspec.field(default_factory=dict)
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    cost_usd: float | None = None
+
+    def add(self, tokens: Tokens) -> None:
+        """Take in what one line says."""
+        new = (tokens.input, tokens.output, tokens.cache_read, tokens.cache_write)
+        old = (0, 0, 0, 0)
+        if tokens.answer:
+            old = self.answers.pop(tokens.answer, old)
+            new = tuple(map(max, new, old))  # type: ignore[assignment]  # four stay four
+            self.answers[tokens.answer] = new
+            while len(self.answers) > ANSWERS_KEPT:
+                del self.answers[next(iter(self.answers))]
+        self.input += new[0] - old[0]
+        self.output += new[1] - old[1]
+        self.cache_read += new[2] - old[2]
+        self.cache_write += new[3] - old[3]
+        if tokens.cost_usd is not None and not any(old):
+            self.cost_usd = (self.cost_usd or 0.0) + tokens.cost_usd
+
+
 class Deeds(msgspec.Struct, array_like=True):
     """The sum so far. Files are counted, so that one failed edit leaves the good ones."""
 
@@ -41,17 +71,12 @@ class Deeds(msgspec.Struct, array_like=True):
     uses: dict[str, list[str]] = msgspec.field(default_factory=dict)
     models: list[str] = msgspec.field(default_factory=list)  # in order of their last use
     calls: dict[str, tuple[list[str], list[str]]] = msgspec.field(default_factory=dict)
-    answers: dict[str, tuple[int, int, int, int]] = msgspec.field(default_factory=dict)
-    input: int = 0
-    output: int = 0
-    cache_read: int = 0
-    cache_write: int = 0
-    cost_usd: float | None = None
     first_ms: int = 0
     last_ms: int = 0
+    spent: Spent = msgspec.field(default_factory=Spent)
 
     def add(self, entry: Entry, cwd: str, *, copied: bool = False) -> None:
-        """Take in one entry. Paths are made absolute against `cwd`.
+        """Take in one entry of the path. Paths are made absolute against `cwd`.
 
         Of one that was copied from another session only its time and its model are told.
         """
@@ -64,21 +89,25 @@ class Deeds(msgspec.Struct, array_like=True):
             self._call(call, cwd)
         for call_id in entry.failed:
             self._take_back(call_id)
+
+    def pay(self, entry: Entry) -> None:
+        """Take in what one entry took, on whichever branch it is; not of one that was copied."""
         if entry.tokens is not None:
-            self._spend(entry.tokens)
+            self.spent.add(entry.tokens)
 
     def facts(self) -> Facts:
         """What is shown of it: a file that was written is not listed as read, too."""
         written = {path for path, count in self.writes.items() if count > 0}
         seen = [path for path, n in self.reads.items() if n > 0 and path not in written]
+        spent = self.spent
         return Facts(
             files_read=tuple(sorted(seen)),
             files_modified=tuple(sorted(written)),
             tools_used=tuple(sorted(self.tools.items())),
             tool_uses=tuple((name, tuple(uses)) for name, uses in sorted(self.uses.items())),
             models=tuple(self.models),
-            tokens=(self.input, self.output, self.cache_read, self.cache_write),
-            cost_usd=None if self.cost_usd is None else round(self.cost_usd, 6),
+            tokens=(spent.input, spent.output, spent.cache_read, spent.cache_write),
+            cost_usd=None if spent.cost_usd is None else round(spent.cost_usd, 6),
             duration_ms=max(0, self.last_ms - self.first_ms),
         )
 
@@ -126,19 +155,3 @@ class Deeds(msgspec.Struct, array_like=True):
         name = clean_line(model, NAME_MAX)
         if name not in _MODELLESS:
             self.models = [*(one for one in self.models if one != name), name][-MODELS_MAX:]
-
-    def _spend(self, tokens: Tokens) -> None:
-        new = (tokens.input, tokens.output, tokens.cache_read, tokens.cache_write)
-        old = (0, 0, 0, 0)
-        if tokens.answer:
-            old = self.answers.pop(tokens.answer, old)
-            new = tuple(map(max, new, old))  # type: ignore[assignment]  # four stay four
-            self.answers[tokens.answer] = new
-            while len(self.answers) > ANSWERS_KEPT:
-                del self.answers[next(iter(self.answers))]
-        self.input += new[0] - old[0]
-        self.output += new[1] - old[1]
-        self.cache_read += new[2] - old[2]
-        self.cache_write += new[3] - old[3]
-        if tokens.cost_usd is not None and not any(old):
-            self.cost_usd = (self.cost_usd or 0.0) + tokens.cost_usd

@@ -202,7 +202,7 @@ def _fullness(tokens: int, window: int, reserve: int, warnings: list[str]) -> di
 
 
 def _totals(taken: Taken, row: Row) -> dict[str, Any]:
-    """What the row knows; sums are of the current path.
+    """What the row knows: tokens and cost of every branch, tools and files of the current path.
 
     Of a session that is not all read yet, what is not known is left out.
     """

@@ -15,7 +15,7 @@ from typing import Protocol
 from indexerd.agents import ADAPTERS
 from indexerd.core.card import Card
 from indexerd.core.session import SessionState
-from indexerd.events import TURN_MASK, TURN_SHIFT, Entry, Kind, Turn
+from indexerd.events import PAID, TURN_MASK, TURN_SHIFT, Entry, Kind, Turn
 from indexerd.service.lines import SessionLines
 
 BATCH = 500  # lines read in one step, and not many more than these bytes of them: others wait
@@ -27,13 +27,16 @@ _DOES = frozenset({Kind.USER, Kind.ASSISTANT, Kind.CALL, Kind.SETTING})
 class Read(Protocol):
     """How far a session's lines were read."""
 
-    words: int  # rows, for their words
+    words: int  # rows, for their words and for what was paid
     deeds: int  # rows of the path, from its root, for what was done
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Rows to be read now for their words and for their deeds, and how far this comes."""
+    """Rows to be read now for their words and for their deeds, and how far this comes.
+
+    `words` are also those that say what a model's call took, on whichever branch.
+    """
 
     words: list[int]
     deeds: list[int]
@@ -46,9 +49,8 @@ def part_of(state: SessionState, path: list[int], held: Read, limit: int) -> Par
     """The next rows; lines that tell of both are read once, where the path is in file order."""
     end = max(0, len(state) - state.unsettled)
     settled = next((at for at in range(held.deeds, len(path)) if path[at] >= end), len(path))
-    next_words = (
-        row for row in range(max(held.words, _copied(state)), end) if speaks(state.kind(row))
-    )
+    first = max(held.words, _copied(state))
+    next_words = (row for row in range(first, end) if _says(state, row))
     next_deeds = (row for row in path[held.deeds : settled] if _does(state, row))
     words, deeds = list(islice(next_words, limit + 1)), list(islice(next_deeds, limit + 1))
     if state.orderly:
@@ -85,6 +87,11 @@ def _few(state: SessionState, rows: list[int], limit: int) -> int:
         if count and size > STEP_BYTES:
             return count
     return min(limit, len(rows))
+
+
+def _says(state: SessionState, row: int) -> bool:
+    """Whether a row has words, or says what was paid."""
+    return speaks(state.kind(row)) or bool(state.codes[row] & PAID)
 
 
 def speaks(kind: Kind) -> bool:

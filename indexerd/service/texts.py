@@ -1,11 +1,12 @@
 """The words and deeds of sessions, taken into the catalog as they are appended.
 
 Both come from the same lines, so a line is parsed once for the two. Words are those of every
-branch; deeds (files, tools, tokens) are those of the current path alone (S1.13): where that is
-not what was gathered, with more at its end, they are gathered anew. How far both have come is
-kept with the session in the catalog, in one transaction with what was found there; a sign of all
-that is read is kept with it, so that a start finds what the last process left. Each step is
-bounded, in lines and in bytes: redacting is slow, and the thread that does it is everybody's (F9).
+branch, and so is what was paid (tokens, cost); deeds (files, tools) are those of the current path
+alone (S1.13): where that is not what was gathered, with more at its end, they are gathered anew.
+How far both have come is kept with the session in the catalog, in one transaction with what was
+found there; a sign of all that is read is kept with it, so that a start finds what the last process
+left. Each step is bounded, in lines and in bytes: redacting is slow, and the thread that does it is
+everybody's (F9).
 
 Secrets are taken out before anything is kept, the user's own kinds, too. Which these were is kept
 as well: under other ones a session is read anew, and where its file is gone, what is stored of it
@@ -41,6 +42,7 @@ from indexerd.service.text_steps import BATCH, Part, ascending, entries, part_of
 TEXT_MAX = 65_536  # characters of one message that are searchable
 SHARED, SHARED_SECONDS = 64, 0.01  # sessions in one transaction, and when no other is begun
 
+_RULES = 2  # by which deeds are gathered; under other ones a session is read anew
 _MARK = "~"  # begins the mark of patterns, behind the sign
 _PLAIN = "."  # before what is in base64
 
@@ -54,7 +56,7 @@ class Progress(msgspec.Struct, array_like=True):
     last_deed: str = ""  # id of the last of them
     seal: bytes = b""  # of these rows' numbers
     own: int | tuple[int, int] = 0  # which entries are its own: of `_own`
-    done: Deeds = msgspec.field(default_factory=Deeds)
+    done: Deeds = msgspec.field(default_factory=Deeds)  # what was paid: by the rows read for words
 
     def pack(self, sign: str) -> str:
         """As the catalog keeps it, behind a sign of what is read."""
@@ -297,6 +299,8 @@ class Texts:
         for row, entry in entries(card, state, rows, lines):
             if row in deeds:
                 held.done.add(entry, card.cwd, copied=_copied(held.own, row, entry))
+            if row in words and not _copied(held.own, row, entry):
+                held.done.pay(entry)
             text = entry.text[: 4 * TEXT_MAX] if row in words and speaks(entry.kind) else ""
             if text:
                 text = self._message(own_words(text))
@@ -310,24 +314,27 @@ class Texts:
 
         And whether what is stored is to be dropped once it was read anew; True: wholly.
         """
-        held, mark, drop = Progress(own=own), "", None
+        held, mark = Progress(own=own), ""
         with suppress(msgspec.DecodeError, ValueError):
             mark = self._catalog.messages_mark(session_id) or ""
             held = _unpacked(mark)
         if held.words and self._is_old(mark):
-            drop, held.words, held.last_word = True, 0, ""
+            return Progress(own=own), True
         if held.words and not _stands(state, held.words - 1, held.last_word):
             return Progress(own=own), False
+        if held.own != own:  # others of its entries were paid elsewhere
+            return Progress(own=own), None
         begun = path[: held.deeds]
-        same = len(begun) == held.deeds and _seal(begun) == held.seal and held.own == own
+        same = len(begun) == held.deeds and _seal(begun) == held.seal
         if not same or (begun and not _stands(state, begun[-1], held.last_deed)):
-            return Progress(held.words, held.last_word, own=own), drop
-        return held, drop
+            done = Deeds(spent=held.done.spent)
+            return Progress(held.words, held.last_word, own=own, done=done), None
+        return held, None
 
 
 def _sign(card: Card) -> str:
     """The same for sessions with the same entries and the same leaf, so that it tells all read."""
-    told = f"{card.session_id}\0{card.leaf_id}\0{card.path}"
+    told = f"{card.session_id}\0{card.leaf_id}\0{card.path}\0{_RULES}"
     return f"{card.rows:x}-{blake2b(told.encode('utf-8', 'replace'), digest_size=8).hexdigest()}"
 
 

@@ -80,7 +80,10 @@ class StatsAnswer(TypedDict):
         dict[str, bool], Field(description="Which agents would compact it by themselves now.")
     ]
     totals: Annotated[
-        dict[str, float | None], Field(description="Sums of the current path; costUsd as noted.")
+        dict[str, float | None],
+        Field(
+            description="Tokens and costUsd of every branch, files and tools of the current path."
+        ),
     ]
     warnings: list[str]
 

@@ -126,6 +126,7 @@ def _taken(agent: str, first: bytes, data: bytes) -> None:
     deeds = Deeds()
     for entry in entries.values():
         deeds.add(entry, "/w")
+        deeds.pay(entry)
         _right(entry)
     speeches_of(state, entries.__getitem__, state.path())
     context_of(state, entries.__getitem__)

@@ -208,6 +208,7 @@ def _path(agent: str, state: SessionState, read: Read) -> dict[str, Any]:
     path = state.path()
     for row in path:
         deeds.add(read(row), "/srv/rig/work")
+        deeds.pay(read(row))
     facts = deeds.facts()
     talk = talk_of(lines_of(said, tool_result_max=500), lambda text: (text, {}))
     turns = said_in(talk.parts)

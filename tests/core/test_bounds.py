@@ -41,16 +41,16 @@ def test_lines_of_one_answer_cost_what_the_largest_says() -> None:
     """While other answers come between them, up to a number; then it is a new answer."""
     deeds = Deeds()
     for n in range(ANSWERS_KEPT):
-        deeds.add(answer(f"a{n}", 10), "/w")
-    assert deeds.output == 10 * ANSWERS_KEPT
-    deeds.add(answer("a0", 15), "/w")
-    assert deeds.output == 10 * ANSWERS_KEPT + 5
-    deeds.add(answer("new", 1), "/w")  # a1 is the oldest now, and goes
-    assert len(deeds.answers) == ANSWERS_KEPT
-    assert "a1" not in deeds.answers
-    assert "a0" in deeds.answers
-    deeds.add(answer("a1", 10), "/w")
-    assert deeds.output == 10 * ANSWERS_KEPT + 5 + 1 + 10
+        deeds.pay(answer(f"a{n}", 10))
+    assert deeds.spent.output == 10 * ANSWERS_KEPT
+    deeds.pay(answer("a0", 15))
+    assert deeds.spent.output == 10 * ANSWERS_KEPT + 5
+    deeds.pay(answer("new", 1))  # a1 is the oldest now, and goes
+    assert len(deeds.spent.answers) == ANSWERS_KEPT
+    assert "a1" not in deeds.spent.answers
+    assert "a0" in deeds.spent.answers
+    deeds.pay(answer("a1", 10))
+    assert deeds.spent.output == 10 * ANSWERS_KEPT + 5 + 1 + 10
 
 
 def test_a_call_is_taken_back_while_it_is_known() -> None:

@@ -28,6 +28,7 @@ def gathered(*entries: Entry) -> Deeds:
     deeds = Deeds()
     for entry in entries:
         deeds.add(entry, CWD)
+        deeds.pay(entry)
     return deeds
 
 
@@ -104,6 +105,8 @@ def test_copies_of_a_parents_entries_are_not_paid_again() -> None:
         spent = Tokens(number, number, number, number, cost_usd=number / 4)
         said = answer(call, tokens=spent, timestamp=f"2026-01-01T{stamp}Z", model=f"m{number}")
         deeds.add(said, CWD, copied=number == 1)
+        if number != 1:
+            deeds.pay(said)
 
     facts = deeds.facts()
     assert facts.tokens == (6, 6, 6, 6)

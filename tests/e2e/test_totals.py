@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from tests.e2e.world import World, until
+from tests.io.opencode_rows import Rows
 
 TOKENS = ("input", "output", "cacheRead", "cacheWrite")
 SUMS = {"tokens", "costUsd", "durationMs"}
@@ -23,6 +24,99 @@ def edit(path: str) -> dict[str, Any]:
     """A call of pi's tool that changes a file."""
     given = {"path": path, "edits": [{"oldText": "a", "newText": "b"}]}
     return {"type": "toolCall", "id": f"call_{path}", "name": "edit", "arguments": given}
+
+
+def test_pi_counts_every_call_that_was_paid(world: World) -> None:
+    """S1.13: tokens and cost of left branches, summaries, tools and kept caches; deeds of the path.
+
+    As pi's own `getSessionStats` adds them up: over all entries of the file.
+    """
+    session = world.session()
+
+    def answer(path: str, given: int) -> str:
+        said = {"content": [edit(path)], "provider": "p", "model": "m", "stopReason": "stop"}
+        whole = {"role": "assistant", **said, "usage": usage(given, 10, 0.25)}
+        return session.entry("message", message=whole | {"timestamp": 1_800_000_000_000})
+
+    def gave(text: str, **more: Any) -> str:
+        result = {"role": "toolResult", "toolCallId": "c", "toolName": "edit", "isError": False}
+        content = [{"type": "text", "text": text}]
+        whole = {**result, "content": content, **more, "timestamp": 1_800_000_000_000}
+        return session.entry("message", message=whole)
+
+    session.say("user", "Begin.")
+    fork = answer("kept.py", 100)
+    session.say("user", "Try this.")
+    answer("left.py", 1000)
+    gave("done")
+    session.last = fork
+    session.entry("branch_summary", fromId=fork, summary="Left.", usage=usage(10_000, 20, 0.5))
+    session.say("user", "Try that.")
+    answer("other.py", 200)
+    gave("asked a model", usage=usage(100_000, 30, 1))
+    session.entry(
+        "compaction",
+        summary="So far.",
+        firstKeptEntryId=fork,
+        tokensBefore=9,
+        usage=usage(1_000_000, 40, 2),
+    )
+    session.entry("usage", provider="p", model="m", usage=usage(7, 0, 0.125))
+    leaf = session.say("user", "Go on.")
+
+    with world.daemon():
+        row = until(lambda: _told(world, session.id, leaf), "the whole of it")
+        assert row["tokens"] == dict(zip(TOKENS, (1_111_307, 120, 7, 14), strict=True))
+        assert row["costUsd"] == 4.375
+        assert row["filesModified"] == ["/w/kept.py", "/w/other.py"]
+        assert row["toolsUsed"] == {"edit": 2}
+        totals = world.call("stats", ref=session.id)["totals"]
+        assert (totals["inputTokens"], totals["costUsd"]) == (1_111_307, 4.375)
+        session.last = fork
+        leaf = session.say("user", "Back again.")
+        again = until(lambda: _told(world, session.id, leaf), "the other branch")
+        assert {key: again[key] for key in ("tokens", "costUsd")} == {
+            key: row[key] for key in ("tokens", "costUsd")
+        }
+        assert again["filesModified"] == ["/w/kept.py"]
+
+
+def _told(world: World, session_id: str, leaf: str) -> dict[str, Any] | None:
+    """The session's row, once it is read as far as this leaf."""
+    row = world.row(session_id)
+    read = world.call("status").get("textPending") == 0
+    return row if read and row.get("leafId") == leaf and row.keys() >= SUMS else None
+
+
+def _opencode(world: World) -> Rows:
+    folder = world.root / "data/opencode"
+    folder.mkdir(parents=True)
+    return Rows(folder / "opencode.db")
+
+
+def test_opencode_counts_what_is_hidden_and_summed_up(bare_world: World) -> None:
+    """S1.13, S3.10: a revert hides messages, and what they took stays paid; so do compactions."""
+    rows = _opencode(bare_world)
+    rows.session("ses_a")
+    for n, extra in enumerate(({}, {"summary": True, "mode": "compaction"}, {})):
+        rows.said("ses_a", f"msg_{n}u", "user", f"Question {n}.")
+        at = rows.tick()
+        done = {"finish": "stop", "time": {"created": at, "completed": at}}
+        rows.message("ses_a", f"msg_{n}v", "assistant", cost=0.25, **SPENT, **done, **extra)
+        tool = {"status": "completed", "input": {"filePath": f"/w/{n}.py"}, "output": "ok"}
+        rows.part("ses_a", f"msg_{n}v", f"prt_{n}", type="tool", tool="edit", state=tool)
+    rows.run("UPDATE session SET revert = ?", '{"messageID": "msg_2u"}')
+
+    with bare_world.daemon():
+        row = until(lambda: _read(bare_world, "ses_a"), "the facts")
+        assert row["tokens"] == dict(zip(TOKENS, (90, 9, 15, 0), strict=True))
+        assert row["costUsd"] == 0.75
+        assert row["filesModified"] == ["/w/0.py"]
+
+
+def _read(world: World, session_id: str) -> dict[str, Any] | None:
+    row = world.row(session_id)
+    return row if row.keys() >= SUMS else None
 
 
 def test_no_sum_is_told_of_half_a_session(world: World) -> None:

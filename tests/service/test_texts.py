@@ -111,10 +111,12 @@ class Session:
     brief = row  # none here is too long to be held
 
     def afresh(self) -> Facts:
-        """The deeds of the path, gathered from scratch."""
+        """The deeds of the path, gathered from scratch, and what every branch took."""
         deeds = Deeds()
         for row in self.tree.path():
             deeds.add(claude.read(self.row(row), self.tree.id(row)), "/w")
+        for row in range(len(self.tree)):
+            deeds.pay(claude.read(self.row(row), self.tree.id(row)))
         return deeds.facts()
 
 

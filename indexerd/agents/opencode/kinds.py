@@ -24,7 +24,8 @@ PROMPT = code(Kind.USER, message=True)
 PROMPTED = code(Kind.TOOL)
 QUIET = code(Kind.CUSTOM)
 SHELL = code(Kind.BASH)
-SUMMARY = code(Kind.COMPACTION)
+SUMMARY = code(Kind.COMPACTION, paid=True)
+UNSUMMED = code(Kind.OTHER, paid=True)  # a summary that is not there yet, or never will be
 SETTING = code(Kind.SETTING)
 SYSTEM = code(Kind.SYSTEM)
 OTHER = code(Kind.OTHER)
@@ -70,7 +71,7 @@ def said(held: dict[str, Any], *, child: bool, shell: bool) -> Said:
         return _answer(held, shell)
     if role == "compaction":
         done = held.get("status") in (None, "completed")
-        return Said(SUMMARY if done else OTHER, settled=done)
+        return Said(SUMMARY if done else UNSUMMED, settled=done)
     return Said(_OF_ROLE.get(role, OTHER) if isinstance(role, str) else OTHER)
 
 
@@ -92,7 +93,7 @@ def _answer(held: dict[str, Any], shell: bool) -> Said:
     done = completed or isinstance(finish, str)
     failed = bool(held.get("error"))
     if held.get("summary") is True:
-        return Said(SUMMARY if done and not failed else OTHER, settled=done or failed)
+        return Said(SUMMARY if done and not failed else UNSUMMED, settled=done or failed)
     if shell:
         return Said(SHELL, settled=done or failed)
     if failed:

@@ -57,7 +57,7 @@ def read(line: bytes, entry_id: str) -> Entry:
         tools=calls(tools),
         failed=failed(tools),
         model=_model(held) if kind in (Kind.ASSISTANT, Kind.SETTING) else None,
-        tokens=_tokens(held) if role == "assistant" else None,
+        tokens=_tokens(held),
         thinking=_thinking(parts) if kind is Kind.ASSISTANT else (),
         images=images(parts),
         results=results(tools),

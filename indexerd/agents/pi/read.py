@@ -95,11 +95,11 @@ def packed_code(held: dict[str, Any]) -> int:
     """The one-byte code of a parsed entry."""
     kind_of = string(held.get("type"))
     if kind_of != "message":
-        return code(_TYPES.get(kind_of, Kind.OTHER))
+        return code(_TYPES.get(kind_of, Kind.OTHER), paid=isinstance(held.get("usage"), dict))
     message = message_of(held)
     kind = _ROLES.get(string(message.get("role")), Kind.OTHER)
     if kind != Kind.ASSISTANT:
-        return code(kind, message=True)
+        return code(kind, message=True, paid=isinstance(message.get("usage"), dict))
     return code(kind, turn=turn_of(string(message.get("stopReason"))), message=True)
 
 
@@ -127,7 +127,7 @@ def read_entry(held: dict[str, Any], entry_id: str) -> Entry:
         texts=tuple(scrub(text) for text in _texts(held)),
         tools=_calls(blocks) if kind_of == "message" else (),
         model=string(message.get("model")) or None,
-        tokens=_tokens(message) if role == "assistant" else None,
+        tokens=_tokens(message if kind_of == "message" else held),
         thinking=_thinking(blocks),
         images=_images(blocks),
         results=_results(message) if role == "toolResult" else (),
@@ -136,9 +136,9 @@ def read_entry(held: dict[str, Any], entry_id: str) -> Entry:
     )
 
 
-def _tokens(message: dict[str, Any]) -> Tokens | None:
-    """What an answer cost, as pi recorded it; one that failed cost nothing it knows of."""
-    usage = message.get("usage")
+def _tokens(said: dict[str, Any]) -> Tokens | None:
+    """What an answer, a tool or a summary cost, as pi recorded it: a failed answer, nothing."""
+    usage = said.get("usage")
     if not isinstance(usage, dict):
         return None
     cost = usage.get("cost")
@@ -148,7 +148,7 @@ def _tokens(message: dict[str, Any]) -> Tokens | None:
 
 
 def counted(counts: Sequence[Any], total: Any, cost: Any) -> Tokens:
-    """The tokens of an answer: given, made, read from and written to the cache; and what it cost.
+    """The tokens of a call: given, made, read from and written to the cache; and what it cost.
 
     A number that cannot be is none.
     """

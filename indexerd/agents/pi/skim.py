@@ -35,7 +35,7 @@ WORD_MAX = 64  # characters of a time that are kept
 PATH_MAX = 8192
 VERSION_MAX = 1_000_000
 ENDS_LOOKED_AT = 4096  # bytes of an oversized line's beginning in which its own fields stand
-TURN_WINDOW = 512  # an assistant line's stopReason stands within its last bytes
+TURN_WINDOW = 512  # an answer's stopReason and a tool's usage stand within the line's last bytes
 
 _FIRST_WITH_IDS = 2
 _NEVER = 1 << 62
@@ -50,6 +50,7 @@ _ROLE_ASSISTANT = b'","message":{"role":"assistant"'
 _ROLE_TOOL = b'","message":{"role":"toolResult'
 _STOP = b'"stopReason":"'
 _STOP_SIZE = len(_STOP)
+_USAGE = b'"usage":{'
 _TIME = b',"timestamp":'
 
 _CODE_USER = code(Kind.USER, message=True)
@@ -143,10 +144,11 @@ def _gathered(state: SessionState, data: bytes, span: tuple[int, int], opened: i
         stop = find(_NEWLINE, start)
         if data[stop - 1] != _BRACE or data[stop - 2] != _BRACE or stop - start <= _SIZE:
             break  # it ends otherwise
-        if role == _ROLE_TOOL:
+        near = stop - TURN_WINDOW if stop > TURN_WINDOW else 0
+        if role == _ROLE_TOOL and rfind(_USAGE, near, stop) < start:  # it asked no model
             packed = _CODE_TOOL
         elif role == _ROLE_ASSISTANT:
-            mark = rfind(_STOP, stop - TURN_WINDOW if stop > TURN_WINDOW else 0, stop)
+            mark = rfind(_STOP, near, stop)
             if mark < start:
                 break
             mark += _STOP_SIZE
