@@ -35,14 +35,16 @@ class Read(Protocol):
 class Part:
     """Rows to be read now for their words and for their deeds, and how far this comes.
 
-    `words` are also those that say what a model's call took, on whichever branch.
+    `words` are also those that say what a model's call took, on whichever branch. `unsettled` are
+    those at the path's end whose lines may still change: they are read again at each step.
     """
 
     words: list[int]
     deeds: list[int]
     word_end: int
     deed_end: int
-    last: bool  # nothing is left after it
+    last: bool  # nothing is left after it but what is unsettled
+    unsettled: list[int]
 
 
 def part_of(state: SessionState, path: list[int], held: Read, limit: int) -> Part:
@@ -68,7 +70,8 @@ def part_of(state: SessionState, path: list[int], held: Read, limit: int) -> Par
     if len(some_deeds) < len(deeds):
         deed_end = path.index(deeds[len(some_deeds)], held.deeds)
     last = some_words == words and some_deeds == deeds
-    return Part(some_words, some_deeds, word_end, deed_end, last)
+    unsettled = [row for row in path[settled:] if _does(state, row)] if last else []
+    return Part(some_words, some_deeds, word_end, deed_end, last, unsettled[-limit:])
 
 
 def _copied(state: SessionState) -> int:

@@ -255,6 +255,7 @@ class Texts:
         try:
             with self._files.lines(session_id) as lines:
                 said = self._taken_in(card, state, lines, part, held)
+                facts = _facts(card, state, lines, part, held)
         except SessionUnreadableError:  # it may be back, as it was, before anybody misses it
             self._missed[session_id] = None
             return self._passed_over(session_id)
@@ -272,8 +273,8 @@ class Texts:
                 self._catalog.drop_messages(session_id, wholly=drop)
                 self._settled = self._settled and not drop
             self._catalog.add_messages(session_id, said, mark=held.pack(sign))
-            if part.last:
-                self._publish(session_id, held.done.facts())
+            if facts is not None:
+                self._publish(session_id, facts)
         return part.last
 
     def _is_elsewhere(self, session_id: str) -> bool:
@@ -330,6 +331,24 @@ class Texts:
             done = Deeds(spent=held.done.spent)
             return Progress(held.words, held.last_word, own=own, done=done), None
         return held, None
+
+
+def _facts(
+    card: Card, state: SessionState, lines: SessionLines, part: Part, held: Progress
+) -> Facts | None:
+    """What a session did, with what it is at; None while half of it is not read.
+
+    What may still change is not kept: a tool that is done counts, whatever becomes of its message.
+    """
+    if not part.last:
+        return None
+    if not part.unsettled:
+        return held.done.facts()
+    done = _decode(_encode(held)).done
+    for _, entry in entries(card, state, part.unsettled, lines):
+        done.add(entry, card.cwd)
+        done.pay(entry, held.own_ms)
+    return done.facts()
 
 
 def _sign(card: Card) -> str:

@@ -119,6 +119,49 @@ def _read(world: World, session_id: str) -> dict[str, Any] | None:
     return row if row.keys() >= SUMS else None
 
 
+def test_a_tool_that_is_done_counts_before_its_message_is(bare_world: World) -> None:
+    """S3.10, S1.13: a client that died at work wrote down what its tools did until then.
+
+    A call that goes on has changed no file yet; what comes of it is told as it comes.
+    """
+    rows = _opencode(bare_world)
+    rows.session("ses_a")
+    rows.said("ses_a", "msg_1", "user", "Change both files.")
+    rows.message("ses_a", "msg_2", "assistant", modelID="m", providerID="p")
+    for n, status in enumerate(("completed", "running")):
+        state = {"status": status, "input": {"filePath": f"/w/{n}.py"}, "output": "ok"}
+        rows.part(
+            "ses_a", "msg_2", f"prt_{n}", type="tool", callID=f"c{n}", tool="edit", state=state
+        )
+
+    def modified() -> Any:
+        return bare_world.row("ses_a").get("filesModified")
+
+    with bare_world.daemon():
+        until(lambda: modified() == ["/w/0.py"], "the first file")
+        assert bare_world.row("ses_a")["state"] == "active"
+        rows.run(
+            "UPDATE part SET data = replace(data, 'running', 'completed'), time_updated = ?",
+            rows.tick(),
+        )
+        until(lambda: modified() == ["/w/0.py", "/w/1.py"], "the second file")
+        at = rows.tick()
+        rows.run(
+            "UPDATE message SET data = json_set(data, '$.finish', 'stop', '$.time.completed', ?),"
+            " time_updated = ? WHERE id = 'msg_2'",
+            at,
+            at,
+        )
+        until(lambda: bare_world.row("ses_a")["state"] == "idle", "the end of the turn")
+        row = until(lambda: _settled(bare_world, "ses_a"), "the whole message")
+        assert row["toolsUsed"] == {"edit": 2}, "each once"
+        assert row["filesModified"] == ["/w/0.py", "/w/1.py"]
+
+
+def _settled(world: World, session_id: str) -> dict[str, Any] | None:
+    return world.row(session_id) if world.call("status").get("textPending") == 0 else None
+
+
 def test_no_sum_is_told_of_half_a_session(world: World) -> None:
     """S0.43: until all of a session is read, what it took is left out: it is not 0, nor a part."""
     session, turns = world.session(), 4000
