@@ -64,28 +64,31 @@ def test_pi_counts_every_call_that_was_paid(world: World) -> None:
     session.entry("usage", provider="p", model="m", usage=usage(7, 0, 0.125))
     leaf = session.say("user", "Go on.")
 
+    spent = {"tokens": dict(zip(TOKENS, (1_111_307, 120, 7, 14), strict=True)), "costUsd": 4.375}
     with world.daemon():
-        row = until(lambda: _told(world, session.id, leaf), "the whole of it")
-        assert row["tokens"] == dict(zip(TOKENS, (1_111_307, 120, 7, 14), strict=True))
-        assert row["costUsd"] == 4.375
-        assert row["filesModified"] == ["/w/kept.py", "/w/other.py"]
-        assert row["toolsUsed"] == {"edit": 2}
+        files = ["/w/kept.py", "/w/other.py"]
+        _shows(world, session.id, leafId=leaf, filesModified=files, toolsUsed={"edit": 2}, **spent)
         totals = world.call("stats", ref=session.id)["totals"]
         assert (totals["inputTokens"], totals["costUsd"]) == (1_111_307, 4.375)
         session.last = fork
         leaf = session.say("user", "Back again.")
-        again = until(lambda: _told(world, session.id, leaf), "the other branch")
-        assert {key: again[key] for key in ("tokens", "costUsd")} == {
-            key: row[key] for key in ("tokens", "costUsd")
-        }
-        assert again["filesModified"] == ["/w/kept.py"]
+        files = ["/w/kept.py"]
+        _shows(world, session.id, leafId=leaf, filesModified=files, toolsUsed={"edit": 1}, **spent)
 
 
-def _told(world: World, session_id: str, leaf: str) -> dict[str, Any] | None:
-    """The session's row, once it is read as far as this leaf."""
-    row = world.row(session_id)
-    read = world.call("status").get("textPending") == 0
-    return row if read and row.get("leafId") == leaf and row.keys() >= SUMS else None
+def _shows(world: World, session_id: str, **wanted: Any) -> None:
+    """Wait until a session's row says this."""
+    shown: dict[str, Any] = {}
+
+    def agrees() -> bool:
+        row = world.row(session_id)
+        shown.update({key: row.get(key) for key in wanted})
+        return shown == wanted
+
+    try:
+        until(agrees, "agreement")
+    except AssertionError:
+        assert shown == wanted
 
 
 def _opencode(world: World) -> Rows:
@@ -107,16 +110,9 @@ def test_opencode_counts_what_is_hidden_and_summed_up(bare_world: World) -> None
         rows.part("ses_a", f"msg_{n}v", f"prt_{n}", type="tool", tool="edit", state=tool)
     rows.run("UPDATE session SET revert = ?", '{"messageID": "msg_2u"}')
 
+    tokens = dict(zip(TOKENS, (90, 9, 15, 0), strict=True))
     with bare_world.daemon():
-        row = until(lambda: _read(bare_world, "ses_a"), "the facts")
-        assert row["tokens"] == dict(zip(TOKENS, (90, 9, 15, 0), strict=True))
-        assert row["costUsd"] == 0.75
-        assert row["filesModified"] == ["/w/0.py"]
-
-
-def _read(world: World, session_id: str) -> dict[str, Any] | None:
-    row = world.row(session_id)
-    return row if row.keys() >= SUMS else None
+        _shows(bare_world, "ses_a", tokens=tokens, costUsd=0.75, filesModified=["/w/0.py"])
 
 
 def test_a_tool_that_is_done_counts_before_its_message_is(bare_world: World) -> None:
@@ -152,14 +148,8 @@ def test_a_tool_that_is_done_counts_before_its_message_is(bare_world: World) -> 
             at,
             at,
         )
-        until(lambda: bare_world.row("ses_a")["state"] == "idle", "the end of the turn")
-        row = until(lambda: _settled(bare_world, "ses_a"), "the whole message")
-        assert row["toolsUsed"] == {"edit": 2}, "each once"
-        assert row["filesModified"] == ["/w/0.py", "/w/1.py"]
-
-
-def _settled(world: World, session_id: str) -> dict[str, Any] | None:
-    return world.row(session_id) if world.call("status").get("textPending") == 0 else None
+        both = {"filesModified": ["/w/0.py", "/w/1.py"], "toolsUsed": {"edit": 2}}
+        _shows(bare_world, "ses_a", state="idle", **both)
 
 
 def test_no_sum_is_told_of_half_a_session(world: World) -> None:
