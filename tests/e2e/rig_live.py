@@ -1,4 +1,9 @@
-"""The real pi at work in a world: it writes as it does, and says itself what a file holds."""
+"""The real pi at work in a world: it writes as it does, and says itself what a file holds.
+
+What surprised us: of a new pi some dependencies are not served everywhere, and its package then
+works from its bundle alone (`dist/bundle`, and jiti for extensions). The rig's scripts ask for a
+package's unbundled modules, so they are given a directory that stands for it.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +21,45 @@ from tests.e2e.world import World
 
 RIG = Path(os.environ.get("INDEXERD_RIG") or "/nonexistent").absolute()
 NODE = RIG / "node/node_modules/node/bin/node"
-PI = RIG / "clients/pi/node_modules/@earendil-works/pi-coding-agent/dist/index.js"
+PACKAGE = RIG / "clients/pi/node_modules/@earendil-works/pi-coding-agent"
+_BUNDLE = PACKAGE / "dist/bundle/index.js"
+PI = _BUNDLE if _BUNDLE.exists() else PACKAGE / "dist/index.js"
+# What the rig asks pi's own modules for, out of what the bundle gives: pi itself finds the files.
+_FILES = f"""
+import {{ prepareBranchEntries }} from {json.dumps(str(PI))};
+const kinds = ["read", "written", "edited"];
+export const createFileOps = () => Object.fromEntries(kinds.map((kind) => [kind, new Set()]));
+export function extractFileOpsFromMessage(message, ops) {{
+  const entry = {{ type: "message", id: "a", parentId: null, timestamp: "", message }};
+  const found = prepareBranchEntries([entry]).fileOps;
+  for (const kind of kinds) for (const path of found[kind]) ops[kind].add(path);
+}}
+export function computeFileLists(ops) {{
+  const modified = new Set([...ops.written, ...ops.edited]);
+  const read = [...ops.read].filter((path) => !modified.has(path));
+  return {{ readFiles: read.sort(), modifiedFiles: [...modified].sort() }};
+}}
+"""
 TREE = re.compile(rb'^( +)"tree": \[.*?^\1\],\n', re.MULTILINE | re.DOTALL)
+
+
+def package(world: World) -> Path:
+    """Pi's package as the rig's scripts take it."""
+    if PI != _BUNDLE or (PACKAGE.parent / "pi-ai").exists():
+        return PACKAGE
+    made = world.root / "pi-package"
+    if not made.exists():
+        (made / "dist/core/compaction").mkdir(parents=True)
+        (made / "package.json").write_bytes((PACKAGE / "package.json").read_bytes())
+        (made / "dist/index.js").write_text(f"export * from {json.dumps(str(PI))};\n")
+        (made / "dist/core/compaction/utils.js").write_text(_FILES)
+    return made
 
 
 def command(world: World, *argv: str | Path, **options: Any) -> subprocess.Popen[str]:
     """A node process in the world's own home."""
     env = {"PATH": os.environ["PATH"], "HOME": world.env["HOME"], "RIG": str(RIG)}
+    env["PI_PKG"] = str(package(world))
     whole = [str(NODE), *map(str, argv)]
     return subprocess.Popen(whole, env=env, cwd=world.root, text=True, **options)
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.core.tree_sessions import REAL
-from tests.e2e.rig_live import PI, RIG, command, live
+from tests.e2e.rig_live import PI, RIG, command, live, package
 from tests.e2e.world import World, until
 
 pytestmark = pytest.mark.skipif(
@@ -41,6 +41,7 @@ def oracle(world: World, *files: Path) -> list[dict[str, Any]]:
     """What pi makes of session files, their trees and whole texts included."""
     answer = world.root / "whole.json"
     env = {"PATH": os.environ["PATH"], "HOME": world.env["HOME"], "RIG": str(RIG), "PI_FULL": "1"}
+    env["PI_PKG"] = str(package(world))
     node = str(RIG / "node/node_modules/node/bin/node")
     with answer.open("w") as out:
         argv = [node, str(RIG / "pi_oracle.mjs"), *map(str, files)]
