@@ -345,9 +345,11 @@ def _facts(
     if not part.unsettled:
         return held.done.facts()
     done = _decode(_encode(held)).done
-    for _, entry in entries(card, state, part.unsettled, lines):
-        done.add(entry, card.cwd)
-        done.pay(entry, held.own_ms)
+    for row, entry in entries(card, state, part.unsettled, lines):
+        copied = _copied(held.own, row, entry)
+        done.add(entry, card.cwd, copied=copied)
+        if not copied:
+            done.pay(entry)
     return done.facts()
 
 
