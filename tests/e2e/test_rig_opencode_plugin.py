@@ -30,6 +30,7 @@ from tests.e2e.rig import (
     Isle,
     isle,
     needed,
+    program,
     watched,
 )
 from tests.e2e.test_rig_opencode import Opencode
@@ -38,8 +39,7 @@ from tests.e2e.world import World, until
 pytestmark = needed
 
 PLUGIN = Path(indexerd.__file__).parent / "integrations/opencode/indexerd.js"
-VERSIONS = {"opencode": "1.18.33", "opencode-12": "1.1.65"}
-both = pytest.mark.parametrize("version", VERSIONS)
+both = pytest.mark.parametrize("version", ["opencode", "opencode-12"])
 CALLER = PORT + 1  # a scripted model that calls the tools of indexerd, too
 TWO = FIVE[1:3]  # enough to be indexed here
 NOTE = "Note what we work with."
@@ -94,7 +94,10 @@ class Plugged:
         source = PLUGIN.read_text().replace("__INDEXERD_COMMAND__", command)
         (config / "plugins/indexerd.js").write_text(source)
         (config / "node_modules").mkdir()
-        wanted = {"dependencies": {"@opencode-ai/plugin": VERSIONS[self._version]}}
+        told = json.loads(
+            Path(program(self._version, "opencode-linux-x64/package.json")).read_text()
+        )
+        wanted = {"dependencies": {"@opencode-ai/plugin": told["version"]}}
         (config / "package.json").write_text(json.dumps(wanted))
         (config / "package-lock.json").write_text(json.dumps({"packages": {"": wanted}}))
 
