@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
-.PHONY: demo run test test-faults test-browser check bench bench-write mutants peers screenshots lock clean
+.PHONY: demo run test test-faults test-browser check bench bench-write peers screenshots lock clean
 
 demo: $(VENV)/.runtime  ## make sample sessions, index them, look them up; leaves nothing behind
 	$(BIN)/python -m indexerd.demo
@@ -39,10 +39,6 @@ bench-write: $(VENV)/.dev  ## the same, and docs/PERFORMANCE.md made anew of it
 peers:  ## the programs that `bench/bench_peers.py` compares with, in a place of their own
 	test -x $(VENV)-peers/bin/python || $(PYTHON) -m venv $(VENV)-peers
 	$(VENV)-peers/bin/python -m pip install --quiet -r bench/peers.txt
-
-mutants: $(VENV)/.dev  ## a sample of changed lines in core/ and agents/: how many do the tests find?
-	$(PIP) -r tests/mutants/requirements.txt
-	nice -n 10 $(BIN)/python -m tests.mutants.run --seed 1 --count 600
 
 screenshots: $(VENV)/.dev  ## the pictures of the README, of sessions that are made up
 	$(BIN)/python tests/browser/screenshots.py

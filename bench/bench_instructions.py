@@ -34,9 +34,9 @@ from instructions import Program, serve, why_not
 from measure import Bench
 from scan_methods import PARSER, Corpus, full, truth_of
 
-from indexerd.io.writer import MetaWriter
-from indexerd.meta import MetaFile, Usage
-from indexerd.service.process import settle_memory
+from indexerd.daemon.process import settle_memory
+from indexerd.meta.model import MetaFile, Usage
+from indexerd.meta.writer import MetaWriter
 
 WORKS = "--works"
 GROWN = 8  # sessions that get a line

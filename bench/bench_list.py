@@ -33,11 +33,11 @@ from typing import Any
 
 from measure import Bench, Target, percentile, ratio
 
-from indexerd.core import wire
-from indexerd.core.times import iso
-from indexerd.io.catalog import Catalog, SearchText
-from indexerd.service.answers import Answers
-from indexerd.surfaces.unix import UnixServer
+from indexerd.daemon.answers import Answers
+from indexerd.daemon.unix_server import UnixServer
+from indexerd.protocol import wire
+from indexerd.store.catalog import Catalog, SearchText
+from indexerd.times import iso
 
 ANEW = "rows read, written anew"
 PROMISED = ("all projects", "one agent", "one project", "no such project", "archived too")
@@ -56,7 +56,7 @@ RESUME = {
 
 
 def row(made: random.Random, n: int) -> dict[str, Any]:
-    """A row as `core/rows.py` makes it, of a session in which a lot was done."""
+    """A row as `protocol/rows.py` makes it, of a session in which a lot was done."""
     agent, session_id = made.choice(AGENTS), str(uuid.UUID(int=made.getrandbits(128)))
     cwd = f"/home/someone/src/{WORDS[n % PROJECTS % len(WORDS)]}-{n % PROJECTS}"
     file = f"/home/someone/.{agent}/sessions/{n % PROJECTS}/{session_id}.jsonl"

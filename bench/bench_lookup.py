@@ -28,8 +28,8 @@ from lookup_names import many_names, names_part
 from measure import Bench, wall
 from obvious import said
 
-from indexerd.io.catalog import Catalog, Message, SearchResult, SearchText
-from indexerd.service.process import settle_memory
+from indexerd.daemon.process import settle_memory
+from indexerd.store.catalog import Catalog, Message, SearchResult, SearchText
 
 PARTS = 5  # in which rows are put
 AT_ONCE = 400  # sessions whose messages are added with one commit

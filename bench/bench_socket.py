@@ -31,9 +31,9 @@ from typing import Any
 
 from measure import Bench, Target, percentile, ratio
 
-from indexerd.core import wire
+from indexerd.daemon.unix_server import UnixServer
 from indexerd.errors import NotFoundError
-from indexerd.surfaces.unix import UnixServer
+from indexerd.protocol import wire
 
 SESSIONS = 10_000
 ECHO, FIRST = "echo", ", connect first"

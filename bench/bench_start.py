@@ -37,7 +37,7 @@ from measure import Bench, Target, cpu, in_turns, ratio, wall
 from plain import imports
 
 from indexerd.errors import NotFoundError
-from indexerd.io.scan import scan
+from indexerd.sources.scan import scan
 
 TOLD = "nothing described, no digests"
 PARTS = {"pi": ".pi/agent", "claude": ".claude", "codex": ".codex"}

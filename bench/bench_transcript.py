@@ -38,21 +38,21 @@ from corpus_text import Draw
 from home import Home, message
 from measure import Bench, Target, cpu, in_turns, ratio
 
-from indexerd.core.session import SessionState
-from indexerd.core.transcript import MARKER, Caps
-from indexerd.io.catalog import Catalog
-from indexerd.io.forgotten import Forgotten, GuardedWriter
-from indexerd.io.journal import Journal
-from indexerd.io.ledger import Ledger
-from indexerd.io.stores import stores
-from indexerd.io.telemetry import Telemetry
-from indexerd.llm.offline import Extractive
-from indexerd.service.calls import redactor
-from indexerd.service.indexing import Indexer
-from indexerd.service.library import Library
-from indexerd.service.snapshot import take
-from indexerd.service.treasury import Treasury
+from indexerd.daemon.forgotten import Forgotten, GuardedWriter
+from indexerd.daemon.library import Library
+from indexerd.indexing.indexing import Indexer
+from indexerd.indexing.snapshot import take
+from indexerd.indexing.transcript import MARKER, Caps
+from indexerd.models.calls import redactor
+from indexerd.models.extractive import Extractive
+from indexerd.models.journal import Journal
+from indexerd.models.telemetry import Telemetry
+from indexerd.models.treasury import Treasury
+from indexerd.sessions.session import SessionState
 from indexerd.settings import Settings
+from indexerd.sources.stores import stores
+from indexerd.store.catalog import Catalog
+from indexerd.store.ledger import Ledger
 
 SIZES, SMALL = (1, 20, 200), (1, 2)
 PICTURES = 0.4

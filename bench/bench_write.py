@@ -32,9 +32,9 @@ from unittest import mock
 import msgspec
 from measure import Bench, Target, percentile, ratio, wall
 
-from indexerd.io import metas
-from indexerd.io.writer import MetaWriter
-from indexerd.meta import MetaFile, Usage
+from indexerd.meta import metas
+from indexerd.meta.model import MetaFile, Usage
+from indexerd.meta.writer import MetaWriter
 from indexerd.paths import META_SUFFIX
 
 STEPS = ["file", "rename", "directory"] if sys.platform != "darwin" else ["rename"]

@@ -18,15 +18,15 @@ from typing import Any
 from bench_socket import Echo, handler, number
 from scan_methods import Corpus, full, parse, states, texts
 
-from indexerd.core import wire
-from indexerd.io.catalog import Catalog
-from indexerd.io.ledger import Ledger
-from indexerd.io.stores import stores
+from indexerd.daemon.answers import Answers
+from indexerd.daemon.library import Library
+from indexerd.daemon.unix_server import UnixServer
 from indexerd.paths import META_SUFFIX
-from indexerd.service.answers import Answers
-from indexerd.service.library import Library
+from indexerd.protocol import wire
 from indexerd.settings import Settings
-from indexerd.surfaces.unix import UnixServer
+from indexerd.sources.stores import stores
+from indexerd.store.catalog import Catalog
+from indexerd.store.ledger import Ledger
 
 FEW = 5  # questions of a kind
 TRIPS = 100  # questions on the socket

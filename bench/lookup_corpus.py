@@ -13,7 +13,7 @@ from typing import Any
 
 from measure import ROOT  # puts the checkout on the path, which the import below needs
 
-from indexerd.core.times import iso
+from indexerd.times import iso
 
 assert ROOT.is_dir()
 

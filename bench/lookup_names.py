@@ -15,11 +15,11 @@ from measure import Target, wall
 from obvious import Held, alike, by_threes, plain_key
 from rapidfuzz import fuzz, process
 
-from indexerd.core.names import Known, Names
-from indexerd.core.names_fuzzy import folded
+from indexerd.daemon.process import settle_memory
 from indexerd.errors import AmbiguousError, NotFoundError
-from indexerd.io.catalog import Catalog
-from indexerd.service.process import settle_memory
+from indexerd.search.names import Known, Names
+from indexerd.search.names_fuzzy import folded
+from indexerd.store.catalog import Catalog
 
 HELD, WRATIO, EVERY_NAME = "a dict, a bisect", "WRatio over all names", "a look at every name"
 SOONER = 0.1  # of the time that a comparison with all names takes

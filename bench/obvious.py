@@ -15,7 +15,7 @@ from itertools import islice
 
 from measure import ROOT  # puts the checkout on the path, which the imports below need
 
-from indexerd.core.names_known import Known
+from indexerd.search.names_known import Known
 
 assert ROOT.is_dir()
 

@@ -19,11 +19,11 @@ import measure  # puts the checkout on the path, which the imports below need
 import msgspec
 
 from indexerd.agents import ADAPTERS
-from indexerd.core.lines import Oversize
-from indexerd.core.session import ROOT, SessionState
 from indexerd.events import Kind
-from indexerd.io.sources import source_of
-from indexerd.service.lines import session_lines
+from indexerd.sessions.session import ROOT, SessionState
+from indexerd.sources.lines import Oversize
+from indexerd.sources.session_lines import session_lines
+from indexerd.sources.sources import source_of
 
 assert measure.ROOT.is_dir()
 

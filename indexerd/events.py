@@ -141,7 +141,9 @@ class Entry(msgspec.Struct, frozen=True):
     thinking: tuple[str, ...] = ()  # what the model thought before it spoke
     images: int = 0  # that stand beside the texts
     results: tuple[ToolResult, ...] = ()  # what tools gave back on this line
-    details: dict[str, Any] = msgspec.field(default_factory=dict)  # of its kind: core/context.py
+    details: dict[str, Any] = msgspec.field(
+        default_factory=dict
+    )  # of its kind: sessions/context.py
 
     @property
     def text(self) -> str:

@@ -26,7 +26,7 @@ def stopped(pid: int) -> Iterator[None]:
 SERVER = """
 import asyncio, os, resource, sys, time
 from pathlib import Path
-from indexerd.surfaces.unix import UnixServer
+from indexerd.daemon.unix_server import UnixServer
 
 path, umask, files = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 if files:

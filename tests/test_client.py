@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from indexerd import client, errors
 from indexerd.client import Client, call_once
-from indexerd.core import wire
+from indexerd.protocol import wire
 from tests.client_servers import ROOT, SECONDS, process, stopped
 from tests.short import short_directory
 

@@ -16,8 +16,8 @@ import pytest
 
 from indexerd import errors
 from indexerd.client import Client, call_once
-from indexerd.core import wire
-from indexerd.io import peers
+from indexerd.daemon import peers
+from indexerd.protocol import wire
 from tests.client_servers import SECONDS, process, stopped
 from tests.short import short_directory
 

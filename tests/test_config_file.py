@@ -9,7 +9,7 @@ import pytest
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel
 
-from indexerd.io import packaged
+from indexerd.integrations import packaged
 from indexerd.settings import Settings, load
 
 TEXT = packaged.read_text(packaged.CONFIG)

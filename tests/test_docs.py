@@ -17,9 +17,9 @@ import click
 import pytest
 
 from indexerd.cli.main import COMMANDS, cli
+from indexerd.daemon import news
 from indexerd.errors import IndexerdError
-from indexerd.io.logs import Event
-from indexerd.service import news
+from indexerd.logs import Event
 from tests.e2e.world import World, until
 
 ROOT = Path(__file__).parents[1]
@@ -172,7 +172,7 @@ def test_every_field_is_explained() -> None:
 
 def test_every_reason_for_turning_a_peer_away_is_documented() -> None:
     """The words of `socket.rejected` are those of the server."""
-    source = SOURCES["indexerd/surfaces/unix.py"] + SOURCES["indexerd/io/peers.py"]
+    source = SOURCES["indexerd/daemon/unix_server.py"] + SOURCES["indexerd/daemon/peers.py"]
     said = set(re.findall(r'(?:reject|refuse|give_up|take_no_more)[(,] ?"([a-z_]+)"', source))
     table = DOCS["LOGS.md"].partition("## Why a peer was turned away")[2].partition("\n## ")[0]
     assert said == set(re.findall(r"^\| `([a-z_]+)` \|", table, re.MULTILINE))
@@ -229,10 +229,10 @@ def said(world: World) -> dict[str, list[dict[str, object]]]:
 
 def test_every_problem_of_status_has_a_way_out() -> None:
     """Each code that `status` may report is in TROUBLESHOOTING.md, and no other."""
-    codes = set(re.findall(r'_problem\("([a-z_]+)"', SOURCES["indexerd/service/health.py"]))
-    codes |= set(re.findall(r'"code": "([a-z_]+)"', SOURCES["indexerd/service/companion.py"]))
+    codes = set(re.findall(r'_problem\("([a-z_]+)"', SOURCES["indexerd/daemon/health.py"]))
+    codes |= set(re.findall(r'"code": "([a-z_]+)"', SOURCES["indexerd/daemon/companion.py"]))
     for module in ("hints", "watch"):
-        codes |= set(re.findall(r'"(watch_[a-z_]+)"', SOURCES[f"indexerd/io/{module}.py"]))
+        codes |= set(re.findall(r'"(watch_[a-z_]+)"', SOURCES[f"indexerd/sources/{module}.py"]))
     text = DOCS["TROUBLESHOOTING.md"].partition("## What `status` reports")[2].partition("\n## ")[0]
     assert codes == set(re.findall(r"^\| `([a-z_]+)` \|", text, re.MULTILINE))
 
@@ -241,17 +241,11 @@ def test_every_problem_of_status_has_a_way_out() -> None:
 
 
 def test_every_path_of_the_architecture_exists() -> None:
-    """`indexerd/…` in ARCHITECTURE.md, and the parts of its floors."""
+    """`indexerd/…` in ARCHITECTURE.md."""
     text = DOCS["ARCHITECTURE.md"]
     paths = re.findall(r"`((?:indexerd|tests|docs|config|systemd)/[^`\s]*)`", text)
     assert len(paths) > 10
     assert [one for one in paths if not (ROOT / one).exists()] == []
-    floors = re.findall(r"^    \d \w[\w, ]*?  +(.+)$", text, re.MULTILINE)
-    assert len(floors) == 5
-    parts = [part for line in floors for part in line.split("  ") if part.strip()]
-    for part in (part.strip() for part in parts if not part.strip().startswith("no ")):
-        place = ROOT / "indexerd" / part
-        assert place.exists() or place.with_suffix(".py").exists(), part
 
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)?(?:#([^)\s]+))?\)")

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from indexerd import meta as module
 from indexerd.errors import InvalidMetaError
-from indexerd.meta import (
+from indexerd.meta import model as module
+from indexerd.meta.model import (
     CONTRACT,
     NESTING_MAX,
     Metadata,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexerd.core.redact import WINDOW
+from indexerd.privacy.redact import WINDOW
 from indexerd.settings import Settings, load, patterns
 from indexerd.settings.patterns import fault
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Protocol
 
 from indexerd.agents import claude, codex, opencode, pi
-from indexerd.core.lines import Oversize
-from indexerd.core.session import SessionState
 from indexerd.events import Base, Entry
+from indexerd.sessions.session import SessionState
+from indexerd.sources.lines import Oversize
 
 
 class Adapter(Protocol):

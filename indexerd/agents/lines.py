@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from indexerd.core.clean import clean_line
-from indexerd.core.inject import own_words
-from indexerd.core.lines import Oversize
-from indexerd.core.redact import redact
-from indexerd.meta import FIRST_MESSAGE_MAX
+from indexerd.meta.model import FIRST_MESSAGE_MAX
+from indexerd.privacy.redact import redact
+from indexerd.privacy.sanitize import clean_line
+from indexerd.references.inject import own_words
+from indexerd.sources.lines import Oversize
 
 _decode = msgspec.json.Decoder().decode
 # A whole string; one that is cut; punctuation; any other value.

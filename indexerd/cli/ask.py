@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from indexerd.cli.app import App
+    from indexerd.daemon.answers import Answers
     from indexerd.paths import Places
-    from indexerd.service.answers import Answers
 
 TIMEOUT_SECONDS = 30.0
 
@@ -74,8 +74,8 @@ def offline(app: App) -> tuple[Answers, Any]:
     """What is stored, and what says where a session's meta file is; no daemon is needed."""
     import time
 
-    from indexerd.io.catalog import Catalog
-    from indexerd.service.answers import Answers
+    from indexerd.daemon.answers import Answers
+    from indexerd.store.catalog import Catalog
 
     path = where(app).catalog
     catalog = Catalog.open(path, readonly=True)
@@ -92,9 +92,9 @@ def _hidden(app: App) -> Callable[[dict[str, Any]], bool] | None:
     """What the user excluded, should no daemon have taken it out since."""
     from pathlib import Path
 
-    from indexerd.io.forgotten import Forgotten
-    from indexerd.service.config import read_config
-    from indexerd.service.exclusions import Exclusions
+    from indexerd.daemon.forgotten import Forgotten
+    from indexerd.privacy.exclusions import Exclusions
+    from indexerd.settings.file import read_config
 
     globs = read_config(where(app), os.environ).settings.privacy.exclude
     forgotten = Forgotten(where(app).state_dir)
@@ -110,8 +110,8 @@ def _hidden(app: App) -> Callable[[dict[str, Any]], bool] | None:
 def _as_sent(app: App, row: dict[str, Any]) -> dict[str, Any]:
     from pathlib import Path
 
-    from indexerd.service.config import read_config
-    from indexerd.service.preview import without_daemon
+    from indexerd.indexing.preview import without_daemon
+    from indexerd.settings.file import read_config
 
     settings = read_config(where(app), os.environ).settings
     return without_daemon(row, settings, os.environ, Path.home())
@@ -121,8 +121,8 @@ def _meta_dir(app: App, row: dict[str, Any]) -> str | None:
     """Where the session's meta file is, by the configuration."""
     from pathlib import Path
 
-    from indexerd.io.stores import stores
-    from indexerd.service.config import read_config
+    from indexerd.settings.file import read_config
+    from indexerd.sources.stores import stores
 
     settings = read_config(where(app), os.environ).settings
     found = stores(settings, os.environ, Path.home())

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from indexerd.cli.app import App
-    from indexerd.service.answers import Held
+    from indexerd.daemon.answers import Held
 
 
 @declare.command("context-set")
@@ -48,7 +48,7 @@ def context_set(app: App, /, *, ref: str, name: str, items: tuple[str, ...], mer
 @declare.argument("name", required=False)
 def context_get(app: App, ref: str, name: str | None) -> None:
     """Show what was noted of a session: every set, or the one named."""
-    from indexerd.core.sets import relative, told
+    from indexerd.meta.context_sets import relative, told
 
     params = {"session": ref, "cwd": project(), "setName": name}
     try:
@@ -91,7 +91,7 @@ def footer(app: App, ref: str) -> None:
     try:
         found = ask(app, "footer", params)
     except DaemonDownError:
-        from indexerd.core import sets
+        from indexerd.meta import context_sets as sets
 
         row, held = _stored(app, params, "ref")
         found = {"sessionId": row["sessionId"], **sets.footer(held.context, row["cwd"])}

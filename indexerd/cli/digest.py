@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from indexerd.cli.app import App
-    from indexerd.service.library import Library
+    from indexerd.daemon.library import Library
     from indexerd.settings import Settings
 
     Params = dict[str, Any]
@@ -208,7 +208,7 @@ def _listed(names: list[str]) -> str:
 
 
 def _indented(text: str) -> None:
-    from indexerd.core.clean import clean_text
+    from indexerd.privacy.sanitize import clean_text
 
     put("  " + line for line in clean_text(text, TEXT_MAX).split("\n"))
 
@@ -219,8 +219,8 @@ def _indented(text: str) -> None:
 def _alone(app: App, params: Params, work: Work) -> dict[str, Any]:
     from pathlib import Path
 
-    from indexerd.service.config import read_config
-    from indexerd.service.preview import alone
+    from indexerd.indexing.preview import alone
+    from indexerd.settings.file import read_config
 
     answers, _ = offline(app)
     aside("indexerd: no daemon runs; reading the session itself")
@@ -234,15 +234,15 @@ def _alone(app: App, params: Params, work: Work) -> dict[str, Any]:
 def _history(library: Library, params: Params, settings: Settings, _app: App) -> dict[str, Any]:
     from functools import partial
 
-    from indexerd.service.histories import history as history_of
-    from indexerd.service.looks import look_alone
+    from indexerd.digests.histories import history as history_of
+    from indexerd.references.looks import look_alone
 
     work = partial(history_of, wanted=settings.digest, full=bool(params.get("full")))
     return look_alone(library, params["row"]["sessionId"], params.get("leaf"), work)
 
 
 def _compact(library: Library, params: Params, settings: Settings, app: App) -> dict[str, Any]:
-    from indexerd.service.compact_alone import compact_alone
-    from indexerd.service.compactions import wanted_of
+    from indexerd.digests.compact_alone import compact_alone
+    from indexerd.digests.compactions import wanted_of
 
     return compact_alone(library, params["row"], wanted_of(params), settings, where(app).budget)

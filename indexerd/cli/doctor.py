@@ -45,7 +45,7 @@ def doctor(app: App) -> int:
 
 
 def _checks(app: App) -> Iterator[Check]:
-    from indexerd.service.config import read_config
+    from indexerd.settings.file import read_config
 
     places = where(app)
     loaded = read_config(places, os.environ)
@@ -101,9 +101,9 @@ def _trouble(path: Path) -> str | None:
 
 
 def _stores(settings: Settings) -> Iterator[Check]:
-    from indexerd.io.census import Census
-    from indexerd.io.stores import stores
     from indexerd.settings import Settings as Defaults
+    from indexerd.sources.census import Census
+    from indexerd.sources.stores import stores
 
     every = stores(settings, os.environ, Path.home())
     bare = {name: value for name, value in os.environ.items() if name.startswith("XDG_")}
@@ -133,7 +133,7 @@ def _stores(settings: Settings) -> Iterator[Check]:
 
 
 def _models(settings: Settings) -> Iterator[Check]:
-    from indexerd.llm.registry import Models
+    from indexerd.models.registry import Models
 
     models = Models(settings, os.environ)
     for model in models.available():

@@ -54,9 +54,9 @@ def expand(app: App, text: str, session: str | None, cwd: str | None, inline: bo
 def without_daemon(params: dict[str, Any], app: App | None = None) -> dict[str, Any]:
     """Expand from what is stored. Questions stay unanswered: they are a daemon's business."""
     from indexerd.cli.app import App
-    from indexerd.service.config import read_config
-    from indexerd.service.issued import Nowhere
-    from indexerd.service.references import References
+    from indexerd.references.expand import References
+    from indexerd.references.issued import Nowhere
+    from indexerd.settings.file import read_config
 
     app = app or App(None, json=False, color="auto")
     answers, home = offline(app)

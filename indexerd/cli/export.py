@@ -83,7 +83,7 @@ def export(
 
 
 def _settings(app: App) -> Settings:
-    from indexerd.service.config import read_config
+    from indexerd.settings.file import read_config
 
     return read_config(where(app), os.environ).settings
 
@@ -94,10 +94,10 @@ def _made(
     """A name for the file, and its text."""
     import time
 
-    from indexerd.core.redact_extra import compile_extra
-    from indexerd.core.times import iso
-    from indexerd.service.exports import Asked, Wish, file_of
-    from indexerd.service.preview import alone
+    from indexerd.indexing.preview import alone
+    from indexerd.privacy.redact_extra import compile_extra
+    from indexerd.times import iso
+    from indexerd.web.export import Asked, Wish, file_of
 
     wish = Wish(form[0], form[1], compile_extra(settings.redact.extra_patterns))
     stored = _stored(app, {"ref": ref, "cwd": project()})
@@ -137,7 +137,7 @@ def _target(output: str, settings: Settings, own: tuple[Path, Path], *, force: b
 
     `own` are our state and data directories.
     """
-    from indexerd.io.stores import stores
+    from indexerd.sources.stores import stores
 
     path = Path(os.path.abspath(output))  # noqa: PTH100 - Path.absolute keeps `..`
     real = os.path.realpath(path)
@@ -160,7 +160,7 @@ def _target(output: str, settings: Settings, own: tuple[Path, Path], *, force: b
 
 
 def _write(path: Path, data: bytes, *, force: bool) -> None:
-    from indexerd.io.newfile import create, put_over
+    from indexerd.meta.newfile import create, put_over
 
     if force:
         put_over(path, [data])

@@ -33,7 +33,7 @@ def family(app: App, ref: str) -> None:
     found = read(app, "family", {"ref": ref, "cwd": project()})
     if show(app, found):
         return
-    from indexerd.core.times import iso_ms
+    from indexerd.times import iso_ms
 
     members = found["members"]
     rows = (

@@ -143,7 +143,7 @@ def _is_too_long(params: dict[str, Any]) -> bool:
 
 def _refers(text: str) -> bool:
     """Whether there is a reference, and not only a diff, in a prompt that the daemon cannot get."""
-    from indexerd.core.references import find
+    from indexerd.references.parse import find
 
     return bool(find(text))
 

@@ -33,8 +33,8 @@ def integrate(app: App, agent: str, remove: bool, force: bool) -> None:
     """Install into an agent: references, questions, context."""
     from importlib.util import find_spec
 
-    from indexerd.service.config import read_config
-    from indexerd.service.installs import Host, install, uninstall
+    from indexerd.integrations.install import Host, install, uninstall
+    from indexerd.settings.file import read_config
 
     loaded = read_config(where(app), os.environ)
     host = Host(

@@ -28,7 +28,7 @@ def since(text: str | None) -> str | None:
         return None
     import time
 
-    from indexerd.core.times import iso, iso_ms
+    from indexerd.times import iso, iso_ms
 
     number, unit = text[:-1], text[-1:]
     if number.isdecimal() and len(number) <= _DIGITS_MAX and unit in _SECONDS:

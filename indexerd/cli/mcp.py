@@ -15,8 +15,8 @@ from indexerd.cli.loading import Loading
 from indexerd.cli.program import command
 from indexerd.cli.streams import aside
 from indexerd.errors import IndexerdError
+from indexerd.mcp.hosts import HOSTS, carried, snippet
 from indexerd.paths import places
-from indexerd.surfaces.mcp_hosts import HOSTS, carried, snippet
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ def mcp(app: App, host: str | None) -> None:
             " `pip install 'indexerd[mcp]'`",
         )
     with Loading():
-        from indexerd.surfaces.mcp import serve
-        from indexerd.surfaces.mcp_daemon import Desk
+        from indexerd.mcp.daemon import Desk
+        from indexerd.mcp.server import serve
 
     serve(Desk(places(config=app.config), os.environ, cwd=project()))
 

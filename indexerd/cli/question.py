@@ -76,9 +76,9 @@ def _patience(app: App) -> float:
 def _alone(app: App, ref: str, question: str, leaf: str | None) -> Any:
     from pathlib import Path
 
-    from indexerd.service.ask_alone import answer_alone
-    from indexerd.service.config import read_config
-    from indexerd.service.preview import alone
+    from indexerd.indexing.preview import alone
+    from indexerd.references.ask_alone import answer_alone
+    from indexerd.settings.file import read_config
 
     settings = read_config(where(app), os.environ).settings
     answers, _ = offline(app)

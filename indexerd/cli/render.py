@@ -111,7 +111,7 @@ def facts(pairs: Iterable[tuple[str, Any]]) -> None:
 
 def paragraph(text: str, indent: str = "") -> None:
     """Print text of somebody else's making: without escape sequences."""
-    from indexerd.core.clean import clean_text
+    from indexerd.privacy.sanitize import clean_text
 
     lines = clean_text(text, 20_000).split("\n")
     put(indent + line if line.strip() else line for line in lines)
@@ -121,7 +121,7 @@ def exact(text: str) -> str:
     """Text that must stay true: what could act on a terminal is shown; lines and tabs stay."""
     if text.isprintable():
         return text
-    from indexerd.core.clean import escape_path
+    from indexerd.privacy.sanitize import escape_path
 
     return "\n".join("\t".join(map(escape_path, line.split("\t"))) for line in text.split("\n"))
 
@@ -136,7 +136,7 @@ def place(app: App, path: str) -> str:
 
 def age(iso: str) -> str:
     """How long ago, in one unit."""
-    from indexerd.core.times import iso_ms
+    from indexerd.times import iso_ms
 
     seconds = max(0.0, time.time() - iso_ms(iso) / 1000)
     for size, unit in _UNITS:

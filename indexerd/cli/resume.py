@@ -19,8 +19,8 @@ from indexerd.cli import declare, render
 from indexerd.cli.ask import project, read
 from indexerd.cli.ask import show as show_json
 from indexerd.cli.streams import aside, put, safe
-from indexerd.core.clean import escape_path
 from indexerd.errors import AccessError, NotFoundError
+from indexerd.privacy.sanitize import escape_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

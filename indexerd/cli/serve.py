@@ -18,7 +18,7 @@ from indexerd.errors import IndexerdError, WriteError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from indexerd.service.daemon import Daemon
+    from indexerd.daemon.daemon import Daemon
     from indexerd.settings import Loaded, Settings
 
 
@@ -26,17 +26,17 @@ def serve(config: str | None = None) -> int:
     """Run the daemon until a signal; returns its exit code, or raises an error of the tree."""
     with Loading():
         daemon, _ = made(config, once=False)
-        from indexerd.surfaces.unix import UnixServer  # noqa: F401 - loaded with the rest
+        from indexerd.daemon.unix_server import UnixServer  # noqa: F401 - loaded with the rest
     return asyncio.run(daemon.serve(_server))
 
 
 def made(config: str | None, *, once: bool) -> tuple[Daemon, Loaded]:
     """A daemon that may begin, or one pass of it, and the settings it was given."""
-    from indexerd.io import logs
+    from indexerd import logs
+    from indexerd.daemon.daemon import Daemon, Start
+    from indexerd.daemon.process import make_private
     from indexerd.paths import places as found
-    from indexerd.service.config import read_config
-    from indexerd.service.daemon import Daemon, Start
-    from indexerd.service.process import make_private
+    from indexerd.settings.file import read_config
 
     os.umask(0o077)
     places = found(config=config)
@@ -69,6 +69,6 @@ def _server(
     on_reject: Callable[[str], None],
     on_error: Callable[[str, BaseException], None],
 ) -> Any:
-    from indexerd.surfaces.unix import UnixServer
+    from indexerd.daemon.unix_server import UnixServer
 
     return UnixServer(path, handle, on_reject, on_error=on_error)

@@ -23,7 +23,7 @@ from indexerd.errors import DaemonDownError, UsageError
 
 if TYPE_CHECKING:
     from indexerd.cli.app import App
-    from indexerd.io.units import Host, Outcome
+    from indexerd.integrations.units import Host, Outcome
 
 
 @click.group()
@@ -36,8 +36,8 @@ def service() -> None:
 @click.pass_context
 def install(ctx: click.Context, program: str | None) -> None:
     """Write the service file, and start the service."""
-    from indexerd.io import units
-    from indexerd.service.config import read_config
+    from indexerd.integrations import units
+    from indexerd.settings.file import read_config
 
     places = where(ctx.obj)
     loaded = read_config(places, os.environ)
@@ -52,7 +52,7 @@ def install(ctx: click.Context, program: str | None) -> None:
 @click.pass_context
 def uninstall(ctx: click.Context) -> None:
     """Stop the service, and remove its file."""
-    from indexerd.io import units
+    from indexerd.integrations import units
 
     done = units.uninstall(_host())
     _print(ctx.obj, done, "removed" if done.changed else "not installed")
@@ -62,7 +62,7 @@ def uninstall(ctx: click.Context) -> None:
 @click.pass_context
 def status(ctx: click.Context) -> None:
     """Show what the service manager says of the service."""
-    from indexerd.io import units
+    from indexerd.integrations import units
 
     found = units.status(_host())
     _print(ctx.obj, found, "installed" if found.installed else "not installed")
@@ -70,7 +70,7 @@ def status(ctx: click.Context) -> None:
 
 
 def _host() -> Host:
-    from indexerd.io.units import Host
+    from indexerd.integrations.units import Host
 
     return Host(os.environ, Path.home(), os.getuid())
 

@@ -43,11 +43,11 @@ def _alone(app: App, params: dict[str, Any]) -> dict[str, Any]:
     """Read the session's file, as the daemon does."""
     from pathlib import Path
 
-    from indexerd.service.config import read_config
-    from indexerd.service.looks import present
-    from indexerd.service.preview import alone
-    from indexerd.service.stats import stats as stats_of
-    from indexerd.service.views import ask_library
+    from indexerd.daemon.views import ask_library
+    from indexerd.digests.stats import stats as stats_of
+    from indexerd.indexing.preview import alone
+    from indexerd.references.looks import present
+    from indexerd.settings.file import read_config
 
     answers, _ = offline(app)
     aside("indexerd: no daemon runs; reading the session itself")
@@ -81,7 +81,7 @@ def _context(found: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def _totals(totals: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """The sums."""
-    from indexerd.core.usd import format_usd
+    from indexerd.models.usd import format_usd
 
     yield "messages", f"{totals['messages']:,}, {totals['userMessages']:,} of a human"
     yield "entries", f"{totals['entries']:,}"

@@ -108,7 +108,7 @@ def safe(text: object, limit: int = 400) -> str:
     """One line for people, of at most `limit` characters."""
     plain = str(text)
     if not plain.isprintable():
-        from indexerd.core.clean import clean_line
+        from indexerd.privacy.sanitize import clean_line
 
         return clean_line(plain, limit)
     return plain if len(plain) <= limit else plain[: limit - 1] + "…"

@@ -50,10 +50,10 @@ def look(app: App, method: str, params: dict[str, Any]) -> Any:
 def _alone(app: App, method: str, row: dict[str, Any], params: dict[str, Any]) -> Any:
     from pathlib import Path
 
-    from indexerd.service.config import read_config
-    from indexerd.service.looks import present
-    from indexerd.service.preview import alone
-    from indexerd.service.views import VIEWS, ask_library
+    from indexerd.daemon.views import VIEWS, ask_library
+    from indexerd.indexing.preview import alone
+    from indexerd.references.looks import present
+    from indexerd.settings.file import read_config
 
     settings = read_config(where(app), os.environ).settings
     with alone(row, settings, os.environ, Path.home()) as library:
@@ -156,7 +156,7 @@ def _utf8() -> bool:
 
 
 def _age(timestamp: str) -> str:
-    from indexerd.core.times import iso_ms
+    from indexerd.times import iso_ms
 
     return render.age(timestamp) if iso_ms(timestamp) else ""
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from indexerd.cli.app import App
-    from indexerd.io.web_place import Running
-    from indexerd.surfaces.web.desk import Desk
+    from indexerd.web.desk import Desk
+    from indexerd.web.web_place import Running
 
 FREE = "127.0.0.1:0"
 NEEDS = ("jinja2", "sse_starlette", "starlette", "uvicorn")
@@ -67,7 +67,7 @@ def web(
     ready = partial(_ready, app, path, opening=not no_open)
     if listen is None:
         with Loading():
-            from indexerd.surfaces.web.serve import find_running
+            from indexerd.web.serve import find_running
 
         running = find_running(where(app))
         if running is not None:
@@ -84,15 +84,15 @@ def _page(app: App, ref: str) -> str:
 
 def _place(app: App) -> str:
     """Where to listen: a port that nobody can know beforehand, unless the user wants one."""
-    from indexerd.service.config import read_config
+    from indexerd.settings.file import read_config
 
     return read_config(where(app), os.environ).settings.web.listen or FREE
 
 
 def _serve(app: App, listen: str, ready: Any, *, child: bool = False) -> int:
     with Loading():
-        from indexerd.surfaces.web.desk import Desk
-        from indexerd.surfaces.web.serve import serve
+        from indexerd.web.desk import Desk
+        from indexerd.web.serve import serve
 
     os.umask(0o077)
     desk = Desk(where(app), os.environ, home=Path.home(), stored=partial(stored, app))
@@ -102,8 +102,8 @@ def _serve(app: App, listen: str, ready: Any, *, child: bool = False) -> int:
 def _site(desk: Desk, pages: Any, hub: Any) -> Any:
     """The pages, and what is to be closed at the end."""
     with Loading():
-        from indexerd.service.live import LiveSessions
-        from indexerd.surfaces.web import home, session
+        from indexerd.web import home, session
+        from indexerd.web.live import LiveSessions
 
     def up() -> bool:
         return bool(hub.up)
@@ -124,7 +124,7 @@ def _site(desk: Desk, pages: Any, hub: Any) -> Any:
 
 def _ready(app: App, path: str, running: Running, *, opening: bool) -> None:
     """Say where the view is, and open it."""
-    from indexerd.surfaces.web.serve import link as address_of
+    from indexerd.web.serve import link as address_of
 
     address = address_of(running, path)
     if not show(app, {"url": running.url, "link": address, "pid": running.pid}):
@@ -133,7 +133,7 @@ def _ready(app: App, path: str, running: Running, *, opening: bool) -> None:
     if running.pid == os.getpid():
         aside("serving until interrupted (Ctrl-C)")
     if opening and _screen():
-        from indexerd.io.web_place import put_page
+        from indexerd.web.web_place import put_page
 
         _open(put_page(where(app).state_dir, address).as_uri(), waiting=running.pid != os.getpid())
 

@@ -7,7 +7,7 @@
   "use strict";
   const { $, el, button, say } = indexerd.words;
   const { story, rows } = indexerd;
-  const NAME_MAX = 120; // characters that are kept of a name, and of a label (indexerd/meta.py)
+  const NAME_MAX = 120; // characters that are kept of a name, and of a label (indexerd/meta/model.py)
   const id = decodeURIComponent(location.pathname.split("/")[2] || "");
   const address = (what) => `/s/${encodeURIComponent(id)}/${what}`;
 

@@ -7,7 +7,7 @@
   const { pre } = indexerd.prose;
   const { story, talk } = indexerd;
   const { id, get, post, trouble, address } = indexerd.acts;
-  const PATIENCE = 60_000; // ms that the daemon waits for the end of a turn (service/pipeline.py)
+  const PATIENCE = 60_000; // ms that the daemon waits for the end of a turn (daemon/pipeline.py)
   const KIN_PAUSE = 3000; // ms between two looks at the family
   const WHAT = {
     "session-index:index": "name and summary", "session-reference:inject": "a reference",

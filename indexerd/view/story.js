@@ -1,10 +1,10 @@
-// The document of core/export_json.py, and what is worked out of it: where branches end, which
+// The document of web/export_json.py, and what is worked out of it: where branches end, which
 // entry is the newest below another, which path is the session's own.
 //
 // `take` takes a whole document; `patch` one of the live view's patches: entries that it does not
 // bring are kept, as the very same objects, so that whoever drew them can tell. Everything else is
 // worked out anew: that is linear, and some milliseconds for twenty thousand entries. What a patch
-// is, service/live_told.py says; of fields that it does not bring, those that are here stay.
+// is, web/live_told.py says; of fields that it does not bring, those that are here stay.
 ((indexerd) => {
   "use strict";
   const story = {
@@ -56,7 +56,7 @@
     }
   }
 
-  // A list of which the first and the last stay (service/live_told.py).
+  // A list of which the first and the last stay (web/live_told.py).
   const spliced = (held, { keep, put, end }) =>
     [...held.slice(0, keep), ...put, ...held.slice(held.length - end)];
 

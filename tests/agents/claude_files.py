@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from indexerd.agents.claude import read, skim, skim_oversize
-from indexerd.core.lines import LineBuffer, Oversize
-from indexerd.core.session import SessionState
 from indexerd.events import Entry, Kind
+from indexerd.sessions.session import SessionState
+from indexerd.sources.lines import LineBuffer, Oversize
 
 FILE = "/home/u/.claude/projects/-w/s1.jsonl"
 MISSING = "(the key is not written)"

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from indexerd.agents import codex
-from indexerd.core.lines import LineBuffer, Oversize
-from indexerd.core.session import SessionState
 from indexerd.events import TURN_MASK, TURN_SHIFT, Entry, Kind, Turn
+from indexerd.sessions.session import SessionState
+from indexerd.sources.lines import LineBuffer, Oversize
 
 SHARED = Path(__file__).parents[3] / "shared" / "fixtures"
 THREAD = "019c0000-0000-7000-8000-000000000001"

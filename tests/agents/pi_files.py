@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 
 from indexerd.agents.pi import skim, skim_oversize
-from indexerd.core.lines import LineBuffer, Oversize
-from indexerd.core.session import SessionState
+from indexerd.sessions.session import SessionState
+from indexerd.sources.lines import LineBuffer, Oversize
 
 
 def state_of(data: bytes, cuts: list[int] | None = None) -> SessionState:

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexerd.agents.claude import preview, read, resume_command
-from indexerd.core import lines as lines_module
-from indexerd.core.session import SessionState
 from indexerd.events import Kind, Turn
+from indexerd.sessions.session import SessionState
+from indexerd.sources import lines as lines_module
 from tests.agents.claude_files import (
     FILE,
     MISSING,

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from indexerd.agents.claude import read
 from indexerd.agents.claude.hooks import HOOKS, told
-from indexerd.core.context import context_of
-from indexerd.core.session import SessionState
 from indexerd.events import Entry, Kind
+from indexerd.sessions.context import context_of
+from indexerd.sessions.session import SessionState
 from tests.agents.claude_files import (
     answer,
     attachment,

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexerd.agents.claude import tree as tree_module
-from indexerd.core.session import SessionState
 from indexerd.events import Kind, Turn
+from indexerd.sessions.session import SessionState
 from tests.agents.claude_files import (
     MISSING,
     answer,

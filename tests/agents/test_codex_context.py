@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from indexerd.core import context as context_module
-from indexerd.core.context import USERS_TOKENS, Context, context_of
-from indexerd.core.session import SessionState
 from indexerd.events import Entry, Kind
+from indexerd.sessions import context as context_module
+from indexerd.sessions.context import USERS_TOKENS, Context, context_of
+from indexerd.sessions.session import SessionState
 from tests.agents.codex_files import (
     SHARED,
     answer,

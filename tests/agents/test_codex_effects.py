@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from indexerd.agents import codex
-from indexerd.core.deeds import Deeds
 from indexerd.events import Entry, Kind, ToolCall
+from indexerd.sessions.deeds import Deeds
 from tests.agents.codex_files import (
     call,
     done,

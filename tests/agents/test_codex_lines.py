@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from indexerd.agents import codex
 from indexerd.agents.codex.oversize import mended
 from indexerd.agents.codex.shape import Item
-from indexerd.core import lines as lines_module
-from indexerd.core.session import SessionState
 from indexerd.events import Kind, Turn
+from indexerd.sessions.session import SessionState
+from indexerd.sources import lines as lines_module
 from tests.agents.codex_files import (
     OTHER,
     THREAD,

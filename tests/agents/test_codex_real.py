@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from indexerd.core.deeds import Deeds
 from indexerd.events import Kind, Turn
+from indexerd.sessions.deeds import Deeds
 from tests.agents.codex_files import FILE, SHARED, Home, entries, state_of, texts, undone
 
 REAL, PUBLIC = SHARED / "real", SHARED / "public"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from indexerd.core.session import SessionState
 from indexerd.events import Kind, Turn
+from indexerd.sessions.session import SessionState
 from tests.agents.codex_files import (
     answer,
     call,

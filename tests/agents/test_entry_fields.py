@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from indexerd.agents import claude, codex, opencode
-from indexerd.core.lines import Block
-from indexerd.core.session import SessionState
 from indexerd.events import Entry, Kind, ToolResult
-from indexerd.io import opencode_db
+from indexerd.sessions.session import SessionState
+from indexerd.sources import opencode_db
+from indexerd.sources.lines import Block
 from tests.agents import claude_files
 from tests.agents.codex_files import Home, answer, call, event, item, line, meta, output, state_of
 from tests.agents.codex_files import entries as codex_entries

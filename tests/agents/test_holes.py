@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from indexerd.agents import claude, codex, pi
 from indexerd.agents.lines import past_hole
-from indexerd.core import lines as lines_module
-from indexerd.core.lines import LineBuffer, Oversize
-from indexerd.core.session import SessionState
+from indexerd.sessions.session import SessionState
+from indexerd.sources import lines as lines_module
+from indexerd.sources.lines import LineBuffer, Oversize
 
 STAMP = "2026-01-01T00:00:00.000Z"
 THREAD = "019a1fff-0000-7000-8000-000000000001"

@@ -8,9 +8,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from indexerd.agents.opencode import read, skim
-from indexerd.core.context import context_of
-from indexerd.core.session import SessionState
 from indexerd.events import Entry, Kind
+from indexerd.sessions.context import context_of
+from indexerd.sessions.session import SessionState
 
 OWN = {"type": "text", "text": "As in @@cache."}
 ADDED = {"type": "text", "text": "Referenced: the aardvark.", "synthetic": True}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from indexerd.agents.opencode import read
-from indexerd.core.times import iso_of_ms
 from indexerd.events import Kind, Tokens, ToolCall, Turn
+from indexerd.times import iso_of_ms
 from tests.agents.opencode_records import (
     START,
     Line,

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from indexerd.agents.opencode import read, skim
-from indexerd.core.deeds import Deeds
-from indexerd.core.lines import Block
-from indexerd.core.session import SessionState
 from indexerd.events import Entry, Kind, Turn
-from indexerd.io import opencode_db, opencode_tree
-from indexerd.io.source import Source
+from indexerd.sessions.deeds import Deeds
+from indexerd.sessions.session import SessionState
+from indexerd.sources import opencode_db, opencode_tree
+from indexerd.sources.lines import Block
+from indexerd.sources.source import Source
 
 SHARED = Path(__file__).parents[3] / "shared" / "fixtures"
 REAL = SHARED / "real" / "opencode"

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexerd.agents.pi import read, resume_command, skim
-from indexerd.core import lines as lines_module
-from indexerd.core.session import SessionState
 from indexerd.events import Kind, ToolResult, Turn
+from indexerd.sessions.session import SessionState
+from indexerd.sources import lines as lines_module
 from tests.agents.pi_files import state_of
 
 

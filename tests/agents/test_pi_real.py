@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from indexerd.agents.pi import read
-from indexerd.core.times import iso_of_ms
 from indexerd.events import Kind
+from indexerd.times import iso_of_ms
 from tests.agents.pi_files import state_of
 
 REAL = Path(__file__).parent.parent / "fixtures" / "real"

@@ -10,8 +10,8 @@ import pytest
 from indexerd.agents import claude, codex, opencode
 from indexerd.agents.claude import hooks
 from indexerd.agents.codex.origin import meta_of
-from indexerd.core.session import SessionState
 from indexerd.events import Kind
+from indexerd.sessions.session import SessionState
 from tests.agents import claude_files, codex_files
 
 

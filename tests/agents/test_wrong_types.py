@@ -16,14 +16,14 @@ import pytest
 from msgspec.structs import fields
 
 from indexerd.agents import ADAPTERS
-from indexerd.core.card import card_of
-from indexerd.core.context import context_of
-from indexerd.core.deeds import Deeds
-from indexerd.core.session import SessionState
-from indexerd.core.speech import speeches_of
 from indexerd.events import Entry
-from tests.core.known_answers import agent_of, file_of, sessions, stored_lines
+from indexerd.sessions.card import card_of
+from indexerd.sessions.context import context_of
+from indexerd.sessions.deeds import Deeds
+from indexerd.sessions.session import SessionState
+from indexerd.sessions.speech import speeches_of
 from tests.fuzz.targets import corpus
+from tests.indexing.known_answers import agent_of, file_of, sessions, stored_lines
 
 AGENTS = ("pi", "claude", "codex", "opencode")
 WRONG: tuple[Any, ...] = (None, 7, "x", [[7]], {"x": [7]})

@@ -7,12 +7,12 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from indexerd.core.card import card_of
-from indexerd.core.segments import Segment, encode
-from indexerd.core.tree import still
-from indexerd.service import exports
-from indexerd.service.views import Taken
-from tests.core.tree_sessions import entry, said, session, state_of
+from indexerd.daemon.views import Taken
+from indexerd.digests.segments import Segment, encode
+from indexerd.sessions.card import card_of
+from indexerd.sessions.tree import still
+from indexerd.web import export as exports
+from tests.sessions.tree_sessions import entry, said, session, state_of
 
 EVIL = "</script><script>window.owned=1</script><img src=http://127.0.0.1:9/x onerror=owned=1>"
 

@@ -20,7 +20,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from indexerd.core.segments import Segment, encode  # noqa: E402 - the path comes first
+from indexerd.digests.segments import Segment, encode  # noqa: E402 - the path comes first
 from tests.browser.site import Site, site  # noqa: E402 - the path comes first
 from tests.browser.tabs import FLAGS, PATIENCE, program  # noqa: E402 - the path comes first
 from tests.e2e.corpus import read, write  # noqa: E402 - the path comes first

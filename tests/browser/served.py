@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from tests.browser.exported import FORKED
 from tests.browser.site import Site, site
 from tests.browser.tabs import Tabs
-from tests.core.tree_sessions import line, said
 from tests.e2e.world import World, until
+from tests.sessions.tree_sessions import line, said
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

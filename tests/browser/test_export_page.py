@@ -14,7 +14,7 @@ import pytest
 
 from tests.browser.exported import EVIL, FORKED, forked, hostile, page_of
 from tests.browser.tabs import NARROW, WIDE, Tabs, findings
-from tests.core.tree_sessions import said
+from tests.sessions.tree_sessions import said
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page

@@ -16,7 +16,7 @@ import pytest
 from tests.browser.exported import FORKED, page_of
 from tests.browser.served import Served, served
 from tests.browser.tabs import NARROW, Tabs, findings
-from tests.core.tree_sessions import entry, line, said
+from tests.sessions.tree_sessions import entry, line, said
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

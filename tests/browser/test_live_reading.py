@@ -9,7 +9,7 @@ import pytest
 from tests.browser.served import Served, served
 from tests.browser.session_page import expect, opened, row, shown, top
 from tests.browser.tabs import Tabs
-from tests.core.tree_sessions import said
+from tests.sessions.tree_sessions import said
 
 pytestmark = pytest.mark.browser
 

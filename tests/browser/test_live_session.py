@@ -17,8 +17,8 @@ import pytest
 from tests.browser.exported import EVIL, FORKED, hostile
 from tests.browser.served import Served, served
 from tests.browser.tabs import NARROW, WIDE, Tabs, findings
-from tests.core.tree_sessions import said
 from tests.e2e.world import until
+from tests.sessions.tree_sessions import said
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

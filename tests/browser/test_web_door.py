@@ -13,8 +13,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from indexerd.io.web_place import put_page
-from indexerd.surfaces.web.pages import Pages
+from indexerd.web.pages import Pages
+from indexerd.web.web_place import put_page
 from tests.browser.served import Placed, Served, served
 from tests.browser.site import site
 from tests.browser.tabs import Tabs

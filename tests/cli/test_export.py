@@ -128,7 +128,7 @@ def test_nothing_of_ours_or_of_a_database_is_replaced(home: Exported) -> None:
 
 def test_a_file_stays_until_the_new_one_is_whole(tmp_path: Path) -> None:
     """--force: a failure takes nothing away, and leaves nothing behind."""
-    from indexerd.io.newfile import put_over
+    from indexerd.meta.newfile import put_over
 
     file = tmp_path / "keep.html"
     file.write_text("mine")

@@ -12,12 +12,12 @@ from click.testing import CliRunner, Result
 from indexerd.cli.app import App
 from indexerd.cli.clicked import clicked
 from indexerd.cli.family import STEPS_MAX, family
-from indexerd.io.catalog import Catalog
-from indexerd.service.answers import Answers
+from indexerd.daemon.answers import Answers
+from indexerd.store.catalog import Catalog
 from tests.cli.home import HOSTILE
 from tests.e2e.clients import ClaudeSession
 from tests.e2e.world import World, until
-from tests.io.catalog_rows import fill, row
+from tests.store.catalog_rows import fill, row
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ import pytest
 
 import indexerd
 from indexerd.cli.program import command
-from indexerd.core.agent_settings import is_hook_command
-from indexerd.io import installs
-from indexerd.service.installs import hook_command
+from indexerd.integrations import edits as installs
+from indexerd.integrations.agent_settings import is_hook_command
+from indexerd.integrations.install import hook_command
 from tests.cli.integrated import SETTINGS, STATE, TOML, Machine
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.world import World
-from tests.io.opencode_rows import Rows
+from tests.sessions.opencode_rows import Rows
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 _MINUTE = timedelta(minutes=1)

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from indexerd.io.perils import STARTS
+from indexerd.sources.perils import STARTS
 from tests.e2e.world import World, until
 
 pytestmark = pytest.mark.faults

@@ -13,7 +13,7 @@ import pytest
 from indexerd.client import Client
 from tests.e2e.clients import ClaudeSession, CodexThread
 from tests.e2e.world import World, until
-from tests.io.opencode_rows import Rows
+from tests.sessions.opencode_rows import Rows
 
 
 @pytest.fixture

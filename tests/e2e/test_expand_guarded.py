@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from indexerd.core.inject import joined
+from indexerd.references.inject import joined
 from tests.e2e.expanding import CANARY, add, expand, statuses
 from tests.e2e.world import World
 

@@ -15,7 +15,7 @@ from tests.e2e.test_gemini import google
 from tests.e2e.world import World, until
 from tests.fakes.gemini_server import GeminiServer
 from tests.fakes.wire import Request
-from tests.service.storm_bench import old_session
+from tests.models.storm_bench import old_session
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(150)]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from indexerd.errors import NotFoundError
-from indexerd.io import kept
+from indexerd.privacy import kept
 from indexerd.settings import Privacy, Redact
 from tests.e2e.world import Session, World, until
 

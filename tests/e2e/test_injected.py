@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e.clients import ClaudeSession, CodexThread
 from tests.e2e.world import World, until
-from tests.io.opencode_rows import Rows
+from tests.sessions.opencode_rows import Rows
 
 ASKED = "As in @@cache, please go on with the walrus."
 ADDED = "Referenced session summaries: the aardvark sleeps."

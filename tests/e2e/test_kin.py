@@ -15,7 +15,7 @@ from indexerd.client import Client
 from indexerd.errors import NotFoundError
 from tests.e2e.clients import ClaudeSession, CodexThread
 from tests.e2e.world import World, until
-from tests.io.opencode_rows import Rows
+from tests.sessions.opencode_rows import Rows
 
 
 @pytest.fixture

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from indexerd.core import wire
-from indexerd.core.times import iso_of_ms
+from indexerd.daemon.answers import Answers
 from indexerd.errors import UsageError
-from indexerd.service.answers import Answers
+from indexerd.protocol import wire
+from indexerd.times import iso_of_ms
 from tests.e2e.world import Session, World, until
-from tests.io.catalog_rows import fill, row, scratch
-from tests.io.opencode_rows import Rows
+from tests.sessions.opencode_rows import Rows
+from tests.store.catalog_rows import fill, row, scratch
 
 START_MS = 1_790_000_000_000  # the oldest session's last word
 STEP_MS = 3_600_000  # from one session's to the next's

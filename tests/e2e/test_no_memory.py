@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from indexerd.errors import IndexerdError
-from indexerd.io.perils import STARTS
+from indexerd.sources.perils import STARTS
 from tests.e2e.world import Session, World, ends_well, until
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(120)]  # several starts
@@ -25,7 +25,7 @@ GROUPS = Path("/sys/fs/cgroup")
 # Whoever reads this file needs far more than the limit.
 GREEDY = f"""
 import os
-from indexerd.io.tail import Tail
+from indexerd.sources.tail import Tail
 read = Tail.read
 def greedy(self, path, *args, **more):
     if path.endswith("greedy.jsonl") and os.environ.get("GREEDY"):
@@ -140,9 +140,9 @@ def test_a_daemon_that_is_ended_for_its_memory_comes_back(world: World, group: P
 
 
 PLACES = {
-    "reading": "indexerd.io.tail:Tail:read",
-    "text": "indexerd.service.texts:Texts:some",
-    "job": "indexerd.service.indexing:Indexer:run",
+    "reading": "indexerd.sources.tail:Tail:read",
+    "text": "indexerd.search.session_texts:Texts:some",
+    "job": "indexerd.indexing.indexing:Indexer:run",
 }
 
 

@@ -17,7 +17,7 @@ from indexerd.errors import SessionEmptyError
 from tests.e2e.clients import ClaudeSession, CodexThread
 from tests.e2e.test_mcp_stdio import good, play
 from tests.e2e.world import Session, World, until
-from tests.io.opencode_rows import Rows
+from tests.sessions.opencode_rows import Rows
 
 KNOWN = Path(__file__).parents[1] / "fixtures/known/pi-every-kind.jsonl"
 DOCUMENT = Path(__file__).parents[2] / "docs/DIGESTS.md"

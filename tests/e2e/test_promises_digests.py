@@ -15,7 +15,7 @@ from tests.e2e.clients import ClaudeSession, CodexThread
 from tests.e2e.world import Session, World, until
 from tests.fakes.openai_server import OpenAIServer, reply
 from tests.fakes.wire import Answer, Request
-from tests.io.opencode_rows import Rows
+from tests.sessions.opencode_rows import Rows
 
 DEFAULTS = {
     "enabled": True,

@@ -12,7 +12,7 @@ from indexerd.errors import NotFoundError, UsageError
 from tests.e2e.clients import ClaudeSession, CodexThread
 from tests.e2e.test_purge import SECRET, ours, print_of, stored, talked
 from tests.e2e.world import World, until
-from tests.io.opencode_rows import Rows
+from tests.sessions.opencode_rows import Rows
 
 pytestmark = pytest.mark.faults
 

@@ -18,10 +18,10 @@ pytestmark = pytest.mark.faults
 # Loaded by the daemon's interpreter before anything else: it hangs where a test says so.
 HANGING = """
 import os, time
-from indexerd.io.tail import Tail
-from indexerd.io.watch import Watch
+from indexerd.sources.tail import Tail
+from indexerd.sources.watch import Watch
 from indexerd.service import ending, following
-from indexerd.surfaces.unix import UnixServer
+from indexerd.daemon.unix_server import UnixServer
 
 ending.END_SECONDS = float(os.environ["HANGS_FOR"])
 following.STALL_SECONDS = float(os.environ["STALLS_FOR"])

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from tests.core.tree_sessions import REAL
 from tests.e2e.rig_live import PI, RIG, command, live, package
 from tests.e2e.world import World, until
+from tests.sessions.tree_sessions import REAL
 
 pytestmark = pytest.mark.skipif(
     not os.environ.get("INDEXERD_RIG"), reason="INDEXERD_RIG names no directory with the real pi"

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.core.canaries import CANARIES, WORD
 from tests.e2e.world import Session, World, until
 from tests.fakes.openai_server import OpenAIServer
+from tests.sessions.canaries import CANARIES, WORD
 
 pytestmark = pytest.mark.faults
 

@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from indexerd.io import units
+from indexerd.integrations import units
 from tests.e2e.world import Session
-from tests.io import probes, user_manager
-from tests.io.user_manager import UID, Manager, a_python, until
+from tests.integrations import probes, user_manager
+from tests.integrations.user_manager import UID, Manager, a_python, until
 
 pytestmark = [*user_manager.MARKS, pytest.mark.timeout(150)]  # a program is installed first
 
@@ -47,7 +47,7 @@ HOOKED = 'import os; "RIG_SESSIONS" in os.environ and __import__("probing")\n'
 
 LATE = """
 import asyncio
-from indexerd.surfaces.unix import UnixServer
+from indexerd.daemon.unix_server import UnixServer
 start = UnixServer.start
 async def late(self):
     await asyncio.sleep(1)
@@ -57,7 +57,7 @@ UnixServer.start = late
 
 WEDGED = """
 import threading
-from indexerd.io.tail import Tail
+from indexerd.sources.tail import Tail
 read = Tail.read
 def wedged(self, *args, **more):
     if os.path.exists(HOME + "/wedge"):

@@ -12,11 +12,11 @@ import pytest
 
 from indexerd.client import Client
 from indexerd.errors import IndexerdError
-from tests.core.canaries import CANARIES, WORD
 from tests.e2e.test_secrets import PLACES
 from tests.e2e.world import Session, World, until
 from tests.fakes.gemini_server import CANARY
 from tests.fakes.openai_server import OpenAIServer
+from tests.sessions.canaries import CANARIES, WORD
 
 pytestmark = pytest.mark.faults
 

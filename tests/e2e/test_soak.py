@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from indexerd.io.logs import KEPT_FILES, LIMIT_BYTES
+from indexerd.logs import KEPT_FILES, LIMIT_BYTES
 from tests.e2e.traffic import Traffic
 from tests.e2e.world import World, until
 

@@ -27,10 +27,10 @@ from pathlib import Path
 
 import pytest
 
-from indexerd.io.foreign_db import forbid_writing
+from indexerd.sources.foreign_db import forbid_writing
 from tests.e2e.clients import ClaudeSession, CodexThread
 from tests.e2e.world import World, until
-from tests.io.opencode_rows import Rows
+from tests.sessions.opencode_rows import Rows
 
 FIXTURES = Path(__file__).parents[1] / "fixtures/real"
 SHARED = Path(__file__).parents[3] / "shared/fixtures/real"

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from tests.e2e.world import World, until
-from tests.io.opencode_rows import Rows
+from tests.sessions.opencode_rows import Rows
 
 TOKENS = ("input", "output", "cacheRead", "cacheWrite")
 SUMS = {"tokens", "costUsd", "durationMs"}

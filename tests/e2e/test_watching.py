@@ -135,7 +135,7 @@ def test_a_limit_degrades_and_heals(world: World) -> None:
 
 KILLER = """
 import ctypes, signal, threading
-import indexerd.service.daemon as daemon
+import indexerd.daemon.daemon as daemon
 
 daemon.TICK_SECONDS = 0.1
 

@@ -21,7 +21,7 @@ from indexerd.client import Client
 from indexerd.errors import DaemonDownError, IndexerdError
 from tests.e2e.clients import ClaudeSession, CodexThread
 from tests.e2e.world import Session, World
-from tests.io.opencode_rows import Rows
+from tests.sessions.opencode_rows import Rows
 
 LONG = 12  # turns after which a session is not let grow
 REMEMBERED = 20  # sessions whose files are gone; older ones are purged

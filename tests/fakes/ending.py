@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from indexerd.events import Prompt
-from indexerd.llm.base import Reply
-from indexerd.llm.scripted import Scripted
+from indexerd.models.base import Reply
+from indexerd.models.scripted import Scripted
 
 
 class Ending(Scripted):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from indexerd.errors import ModelError
-from indexerd.llm.base import Model, Prompt
+from indexerd.models.base import Model, Prompt
 from tests.fakes.wire import FakeServer
 
 

@@ -16,12 +16,14 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from indexerd.core import home_address, web_token, wire
-from indexerd.core.clean import scrub
-from indexerd.core.export_html import island as to_island
-from indexerd.core.footer_html import address, footer_html
-from indexerd.surfaces.web.guard import CSP, Guard
-from indexerd.surfaces.web.pages import Pages
+from indexerd.privacy.sanitize import scrub
+from indexerd.protocol import wire
+from indexerd.web import home_address
+from indexerd.web import token as web_token
+from indexerd.web.export_html import island as to_island
+from indexerd.web.footer_html import address, footer_html
+from indexerd.web.guard import CSP, Guard
+from indexerd.web.pages import Pages
 from tests.fuzz.texts import as_json, parts_of, text_of
 
 NOW = 1_800_000_000.0

@@ -16,10 +16,18 @@ from pathlib import Path
 from typing import Any
 
 from indexerd import settings
-from indexerd.core.lines import Block
 from indexerd.errors import ConfigError, InvalidMetaError, SessionUnreadableError
-from indexerd.io import metas, zst
-from indexerd.meta import META_BYTES_MAX, NESTING_MAX, MetaFile, UserFile, parse_meta, parse_user
+from indexerd.meta import metas
+from indexerd.meta.model import (
+    META_BYTES_MAX,
+    NESTING_MAX,
+    MetaFile,
+    UserFile,
+    parse_meta,
+    parse_user,
+)
+from indexerd.sources import zst
+from indexerd.sources.lines import Block
 
 _READS_MAX = 200  # of one compressed file of a few KB
 

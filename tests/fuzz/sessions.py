@@ -15,11 +15,11 @@ import msgspec
 
 from indexerd.agents import ADAPTERS
 from indexerd.agents.lines import parse
-from indexerd.core.lines import Oversize
-from indexerd.core.session import NOWHERE, ROOT, SessionState
-from indexerd.core.story import Story, kept_rows, node_of, story_of, turn_of
-from indexerd.core.times import iso_of_ms
 from indexerd.events import Entry, Kind, Tokens, ToolCall, ToolResult, Turn, code
+from indexerd.sessions.session import NOWHERE, ROOT, SessionState
+from indexerd.sources.lines import Oversize
+from indexerd.times import iso_of_ms
+from indexerd.web.story import Story, kept_rows, node_of, story_of, turn_of
 
 FILE = (
     "/home/u/.agent/sessions/rollout-2026-01-01T00-00-00-0199c3f2-0000-7000-8000-00000000000a.jsonl"

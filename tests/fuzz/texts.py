@@ -15,13 +15,15 @@ from collections.abc import Callable
 from functools import cache
 from itertools import islice
 
-from indexerd.core import clean as cleaning
-from indexerd.core import query as asking
-from indexerd.core.check import Rejected, judge
-from indexerd.core.redact import _HIDING
-from indexerd.core.redact import redact as redacted
-from indexerd.core.redact_extra import compile_extra
-from indexerd.core.references import (
+from indexerd.errors import ConfigError
+from indexerd.indexing.check import Rejected, judge
+from indexerd.meta.limits import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX
+from indexerd.meta.model import TAGS_MAX, TAGS_MIN
+from indexerd.privacy import sanitize as cleaning
+from indexerd.privacy.redact import _HIDING
+from indexerd.privacy.redact import redact as redacted
+from indexerd.privacy.redact_extra import compile_extra
+from indexerd.references.parse import (
     FOUND_MAX,
     QUESTION_MAX,
     REF_MAX,
@@ -29,9 +31,7 @@ from indexerd.core.references import (
     find,
     without_code,
 )
-from indexerd.errors import ConfigError
-from indexerd.meta import TAGS_MAX, TAGS_MIN
-from indexerd.meta_limits import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX
+from indexerd.search import query as asking
 
 _GONE = frozenset({"Cc", "Cs", "Co", "Zl", "Zp"})
 _LIMITS = (0, 1, 7, 120)

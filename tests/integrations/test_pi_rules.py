@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexerd.core.references import find
-from indexerd.llm.prices import format_usd
+from indexerd.models.prices import format_usd
 from indexerd.paths import places
+from indexerd.references.parse import find
 from tests.integrations.acted_pi import Pi, needed
 
 pytestmark = needed

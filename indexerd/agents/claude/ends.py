@@ -14,8 +14,8 @@ import re
 from msgspec import UNSET, Raw
 
 from indexerd.agents.claude.lines import Attachment, Line, Message
-from indexerd.core.clean import scrub
-from indexerd.core.lines import Oversize
+from indexerd.privacy.sanitize import scrub
+from indexerd.sources.lines import Oversize
 
 _TEXT = r'(?<!\\)"%s"\s*:\s*"((?:[^"\\]|\\.){0,2000}+)'
 _TRUE = r'(?<!\\)"%s"\s*:\s*true'

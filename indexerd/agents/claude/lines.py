@@ -19,7 +19,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 from msgspec.structs import astuple
 
-from indexerd.core.clean import scrub
+from indexerd.privacy.sanitize import scrub
 
 _NOTHING = Raw(b"")
 

@@ -22,9 +22,9 @@ from dataclasses import replace
 
 from indexerd.agents.claude.lines import Line
 from indexerd.agents.claude.memory import Memory
-from indexerd.core.clean import scrub
-from indexerd.core.session import SessionState
 from indexerd.events import Header
+from indexerd.privacy.sanitize import scrub
+from indexerd.sessions.session import SessionState
 
 WORD_MAX = 64  # characters of a time that are kept
 ID_MAX = 512

@@ -29,8 +29,8 @@ from indexerd.agents.claude.kinds import (
 )
 from indexerd.agents.claude.lines import Line, blocks, decode, loads, mapping, usage_of, values
 from indexerd.agents.lines import safe_line, string
-from indexerd.core.clean import scrub
 from indexerd.events import Entry, Kind, Tokens, ToolCall, ToolResult
+from indexerd.privacy.sanitize import scrub
 
 DETAIL_MAX = 4096  # characters of what a call was for
 TOKENS_MAX = 1 << 53

@@ -20,11 +20,11 @@ from indexerd.agents.claude.plans import plan_of
 from indexerd.agents.claude.read import preview
 from indexerd.agents.claude.tree import Tree
 from indexerd.agents.lines import past_hole, without_hole
-from indexerd.core.clean import scrub
-from indexerd.core.lines import Oversize
-from indexerd.core.session import NOWHERE, SessionState
-from indexerd.core.times import iso_ms
 from indexerd.events import Kind
+from indexerd.privacy.sanitize import scrub
+from indexerd.sessions.session import NOWHERE, SessionState
+from indexerd.sources.lines import Oversize
+from indexerd.times import iso_ms
 
 BRANCH_MAX = 256  # characters of a branch's name
 

@@ -16,8 +16,8 @@ import re
 from enum import IntEnum
 
 from indexerd.agents.codex.memory import Memory
-from indexerd.core.session import SessionState
-from indexerd.core.times import iso_ms
+from indexerd.sessions.session import SessionState
+from indexerd.times import iso_ms
 
 AT_ONCE_MS = 1000  # between the first line of a copy and its last
 _TIMED = re.compile(r"([0-9a-f]{8})-([0-9a-f]{4})-7", re.IGNORECASE)  # a UUID of version 7

@@ -16,8 +16,8 @@ from urllib.parse import unquote
 from msgspec import Raw
 
 from indexerd.agents.codex.shape import Item, Line, raw, string, value
-from indexerd.core.clean import scrub
 from indexerd.events import ToolCall
+from indexerd.privacy.sanitize import scrub
 
 DETAIL_MAX = 20_000  # characters
 FILES_MAX = 500  # of one call

@@ -13,8 +13,8 @@ import msgspec
 from msgspec import Raw
 
 from indexerd.agents.codex.shape import Line, parse, string, value
-from indexerd.core.clean import scrub
 from indexerd.events import Base, Header
+from indexerd.privacy.sanitize import scrub
 
 ID_MAX = 128
 PATH_MAX = 8192

@@ -30,9 +30,9 @@ from indexerd.agents.codex.shape import (
     texts_of,
     value,
 )
-from indexerd.core.clean import scrub
-from indexerd.core.compact_codex import NO_SUMMARY
+from indexerd.digests.compact_codex import NO_SUMMARY
 from indexerd.events import Entry, Kind, ToolCall, ToolResult
+from indexerd.privacy.sanitize import scrub
 
 RETAINED_MAX = 10_000  # messages of a replaced history, the newest
 _ROLES = {"user": Kind.USER, "assistant": Kind.ASSISTANT}

@@ -14,12 +14,12 @@ from indexerd.agents.codex.copies import Copies, borrowed
 from indexerd.agents.codex.memory import Memory
 from indexerd.agents.codex.origin import Meta, branch_of, copies, header_of, id_in
 from indexerd.agents.codex.shape import Line, string
-from indexerd.core.clean import scrub
-from indexerd.core.compact_codex import CONTEXT
-from indexerd.core.context import PROVIDER
-from indexerd.core.session import SessionState
-from indexerd.core.times import iso_ms
+from indexerd.digests.compact_codex import CONTEXT
 from indexerd.events import Header
+from indexerd.privacy.sanitize import scrub
+from indexerd.sessions.context import PROVIDER
+from indexerd.sessions.session import SessionState
+from indexerd.times import iso_ms
 
 NAME_MAX = 128  # characters of an id
 ORDINAL_MAX = 1 << 32

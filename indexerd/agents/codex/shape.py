@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Raw
 
 from indexerd.agents.lines import parse, string
-from indexerd.core.clean import scrub
+from indexerd.privacy.sanitize import scrub
 
 __all__ = [
     "Item",

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from indexerd.core.clean import scrub
 from indexerd.events import KIND_MASK, Kind, Turn, code
+from indexerd.privacy.sanitize import scrub
 
 PROMPT = code(Kind.USER, message=True)
 PROMPTED = code(Kind.TOOL)

@@ -21,9 +21,9 @@ from indexerd.agents.opencode.kinds import (
     words,
 )
 from indexerd.agents.opencode.tools import calls, failed, given, images, results, tools_in
-from indexerd.core.clean import scrub
-from indexerd.core.times import iso_of_ms
 from indexerd.events import Entry, Kind, Tokens
+from indexerd.privacy.sanitize import scrub
+from indexerd.times import iso_of_ms
 
 _ABORTED = "MessageAbortedError"
 _COUNT_MAX = 1 << 53

@@ -27,11 +27,11 @@ from indexerd.agents.opencode.kinds import (
     prompt_words,
     said,
 )
-from indexerd.core.clean import scrub
-from indexerd.core.lines import Oversize
-from indexerd.core.session import SessionState
-from indexerd.core.times import iso_of_ms
 from indexerd.events import Header, Kind, Turn
+from indexerd.privacy.sanitize import scrub
+from indexerd.sessions.session import SessionState
+from indexerd.sources.lines import Oversize
+from indexerd.times import iso_of_ms
 
 PATH_MAX = 8192
 KEY = "opencode"

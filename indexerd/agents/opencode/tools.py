@@ -15,8 +15,8 @@ from typing import Any
 
 from indexerd.agents.lines import string
 from indexerd.agents.opencode.kinds import parts_of, status_of
-from indexerd.core.clean import scrub
 from indexerd.events import ToolCall, ToolResult
+from indexerd.privacy.sanitize import scrub
 
 _READS = frozenset({"read"})
 _WRITES = frozenset({"write", "edit", "multiedit"})

@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from indexerd.agents.lines import parse, safe_line, string
-from indexerd.core.clean import scrub
-from indexerd.core.times import iso_ms
 from indexerd.events import (
     JS_SPACE,
     KIND_MASK,
@@ -24,6 +22,8 @@ from indexerd.events import (
     Turn,
     code,
 )
+from indexerd.privacy.sanitize import scrub
+from indexerd.times import iso_ms
 
 _ROLES = {
     "user": Kind.USER,
@@ -231,7 +231,7 @@ def _is_block(block: Any, kind: str) -> bool:
 
 
 def _details(held: dict[str, Any], entry_id: str) -> dict[str, Any]:
-    """What else an entry of its type holds, as core/context.py describes it."""
+    """What else an entry of its type holds, as sessions/context.py describes it."""
     kind_of = string(held.get("type"))
     if kind_of == "message":
         message = message_of(held)

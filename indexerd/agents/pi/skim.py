@@ -23,13 +23,13 @@ from typing import Any
 
 from indexerd.agents.lines import parse, past_hole, safe_line, string, without_hole
 from indexerd.agents.pi.read import packed_code, preview, turn_of, when, words
-from indexerd.core.chain import Chain
-from indexerd.core.clean import scrub
-from indexerd.core.lines import Oversize
-from indexerd.core.redact import redact
-from indexerd.core.session import NOWHERE, SessionState
 from indexerd.events import MESSAGE, Header, Kind, Turn, code
-from indexerd.meta import FIRST_MESSAGE_MAX
+from indexerd.meta.model import FIRST_MESSAGE_MAX
+from indexerd.privacy.redact import redact
+from indexerd.privacy.sanitize import scrub
+from indexerd.sessions.chain import Chain
+from indexerd.sessions.session import NOWHERE, SessionState
+from indexerd.sources.lines import Oversize
 
 WORD_MAX = 64  # characters of a time that are kept
 PATH_MAX = 8192

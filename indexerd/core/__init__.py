@@ -1,1 +1,0 @@
-"""The pure core: bytes, values and `now` in; decisions and texts out."""

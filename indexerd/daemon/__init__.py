@@ -1,0 +1,1 @@
+"""The service: its life cycle, its methods, its socket, its log."""

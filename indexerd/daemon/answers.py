@@ -1,0 +1,371 @@
+"""Answers that need no running daemon: rows, references, search, from catalog and meta files.
+
+The daemon's API and the command line without a daemon both ask here, so that they say the same.
+Nothing here scans or parses a session file, and nothing writes. Context sets are read here, too,
+for all who show them: a fork without sets of its own has those of the session that it came from.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from indexerd.daemon.relations import Kindred
+from indexerd.errors import (
+    AccessError,
+    IndexerdError,
+    InvalidMetaError,
+    NotFoundError,
+    UsageError,
+)
+from indexerd.paths import meta_name, user_name
+from indexerd.search.name_index import NameIndex
+from indexerd.search.names import Names, Scope
+from indexerd.store.catalog import Catalog, Page
+
+if TYPE_CHECKING:
+    from indexerd.meta.model import UserFile
+
+LIMIT_MAX = 500
+ANCESTORS_MAX = 8  # generations that sets are looked for in
+CLEARED = "contextCleared"  # in a fork's file: no sets, and none of its parent's either
+
+Home = Callable[[dict[str, Any]], str | None]
+
+
+class Answers:
+    """Typed question in, the result of interfaces.md out."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        clock: Callable[[], float],
+        hidden: Callable[[dict[str, Any]], bool] | None = None,
+    ) -> None:
+        """`hidden(row)` says what is not to be shown: without a daemon, the exclusions."""
+        self._catalog = catalog
+        self._hidden = hidden
+        self._clock = clock
+        self.index = NameIndex(catalog, self._hides)
+
+    @property
+    def names(self) -> Names:
+        """Every session's names, in memory; built when first asked for."""
+        return self.index.now()
+
+    def _hides(self, session_id: str) -> bool:
+        row = self._catalog.get(session_id) if self._hidden else None
+        return row is not None and self._is_hidden(row)
+
+    def _is_hidden(self, row: dict[str, Any]) -> bool:
+        return self._hidden is not None and self._hidden(row)
+
+    def row_changed(self, session_id: str, row: dict[str, Any] | None) -> None:
+        """Keep the names in step with the catalog."""
+        self.index.changed(session_id, row)
+
+    def needs_names(self, ref: object) -> bool:
+        """Whether names have to be put together to say what a reference means."""
+        if self.index.ready or not isinstance(ref, str):
+            return False
+        row = self._catalog.get(ref)
+        return row is None or self._is_hidden(row)
+
+    def certain(self, ref: str, *, cwd: str | None = None) -> dict[str, Any]:
+        """The row of what is about to be changed, or used up: never that of a name nearly given.
+
+        Such a name is an AmbiguousError that offers the session.
+        """
+        return self.row(ref, cwd=cwd, fuzzy=False)
+
+    def row(self, ref: str, *, cwd: str | None = None, fuzzy: bool = True) -> dict[str, Any]:
+        """The row that a reference means."""
+        row = self._catalog.get(ref)  # the catalog knows a new session a moment earlier
+        scope: Scope = "project" if cwd else "all"
+        if row is not None and not self._is_hidden(row):
+            return row
+        match = self.names.resolve(ref, cwd=cwd, scope=scope, fuzzy=fuzzy)
+        return self.by_id(match.session_id)
+
+    def by_id(self, session_id: str) -> dict[str, Any]:
+        """The row of a session."""
+        row = self._catalog.get(session_id)
+        if row is None or self._is_hidden(row):
+            raise NotFoundError(f"no session {session_id}")
+        return row
+
+    def resolve(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Which session a reference means, and how that was found; `exclude` is the one asking."""
+        scope = _word(params, "scope", "project")
+        if scope not in ("project", "all"):
+            raise UsageError("scope is project or all")
+        match = self.names.resolve(
+            _text(params, "ref"),
+            cwd=word(params, "cwd"),
+            scope="all" if scope == "all" else "project",
+            exclude=word(params, "exclude"),
+        )
+        found: dict[str, Any] = {
+            "sessionId": match.session_id,
+            "name": self.by_id(match.session_id)["name"],
+            "how": match.how,
+        }
+        if match.score is not None:
+            found["score"] = round(match.score, 3)
+        return found
+
+    def complete(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Candidates for `@@`."""
+        items = self.names.complete(
+            _word(params, "prefix", ""),
+            cwd=word(params, "cwd"),
+            exclude=word(params, "exclude"),
+            limit=_limit(params, 20),
+            now=self._clock(),
+        )
+        return {"items": items}
+
+    def list(self, params: dict[str, Any]) -> dict[str, Any]:
+        """One page of rows, newest first."""
+        page = self._page(params)
+        return _paged(page, [row for row in page.rows if not self._is_hidden(row)])
+
+    def page(self, params: dict[str, Any]) -> dict[str, Any]:
+        """The same for a socket: rows go from the catalog into the answer as they stand.
+
+        To read and write them anew takes ten times as long, and the daemon's loop with it: 20 ms
+        for 500 rows with a hundred paths each (bench/bench_list.py).
+        """
+        page = self._page(params)
+        return _paged(page, [_spliced(text) for text in page.texts])
+
+    def _page(self, params: dict[str, Any]) -> Page:
+        return self._catalog.list(
+            agent=word(params, "agent"),
+            cwd=word(params, "cwd"),
+            since=word(params, "since"),
+            archived=flag(params, "archived"),
+            subagents=flag(params, "subagents"),
+            limit=_limit(params, 50),
+            cursor=word(params, "cursor"),
+        )
+
+    def search(self, params: dict[str, Any], behind: int = 0) -> dict[str, Any]:
+        """Hits, best first; with `rows`, what is known of their sessions, by id.
+
+        `behind`: how many sessions have text that cannot be found yet, which a warning says.
+        """
+        result = self._catalog.search(
+            _text(params, "query"),
+            agent=word(params, "agent"),
+            cwd=word(params, "cwd"),
+            since=word(params, "since"),
+            limit=_limit(params, 20),
+        )
+        hits = [one for one in result.hits if not self._hides(one["sessionId"])]
+        found: dict[str, Any] = {"hits": hits}
+        if flag(params, "rows"):
+            ids = dict.fromkeys(one["sessionId"] for one in hits)
+            found["rows"] = {one: row for one in ids if (row := self._catalog.get(one))}
+        warnings = [*result.warnings]
+        if behind:
+            warnings.append(f"the text of {behind} sessions is not searchable yet")
+        if warnings:
+            found["warnings"] = warnings
+        return found
+
+    def forks(self, session_id: str) -> Sequence[dict[str, Any]]:
+        """The rows of the sessions that go on from this one."""
+        below = self._catalog.children([session_id])
+        rows = self._catalog.get_many(one.session_id for one in below if not one.subagent)
+        return [row for row in rows.values() if not self._is_hidden(row)]
+
+    def family(self, params: dict[str, Any]) -> dict[str, Any]:
+        """The sessions that one came from, and those that came from it or from its ancestors."""
+        return self.family_of(self.row(_text(params, "ref"), cwd=word(params, "cwd")))
+
+    def family_of(self, row: dict[str, Any]) -> dict[str, Any]:
+        """The same for a row, in any thread."""
+        return Kindred(self._catalog, self._hidden).family(row)
+
+    def kin(self, row: dict[str, Any]) -> dict[str, Any]:
+        """The ids of a session's parent, forks and sub-agents."""
+        return Kindred(self._catalog, self._hidden).kin(row)
+
+    def held(self, params: dict[str, Any], key: str, home: Home) -> tuple[dict[str, Any], Held]:
+        """The row of a session, and what its user and its agent noted of it."""
+        row = self.row(_text(params, key), cwd=word(params, "cwd"))
+        directory = home(row)
+        if directory is None:
+            raise NotFoundError("there is no place for this session's sidecar")
+        own = Place(Path(directory), row["sessionId"])
+        return row, held(own, ancestors(row, self.by_id, home))
+
+    def get(self, params: dict[str, Any], meta_dir: Home) -> Any:
+        """All that is stored of one session."""
+        row = self.row(_text(params, "ref"), cwd=word(params, "cwd"))
+        directory = meta_dir(row)
+        found: dict[str, Any] = {
+            "session": row,
+            "meta": None,
+            "context": {},
+            "labels": {},
+            "digest": {"segments": []},
+        }
+        if directory is None:
+            return found
+        own = Place(Path(directory), row["sessionId"])
+        return found | stored(own, ancestors(row, self.by_id, meta_dir))
+
+
+class Place(NamedTuple):
+    """Where a session's own files are, or belong."""
+
+    directory: Path
+    session_id: str
+
+    @property
+    def sidecar(self) -> Path:
+        """The user's file."""
+        return self.directory / user_name(self.session_id)
+
+
+class Held(NamedTuple):
+    """What a session's sidecar says, and the sets that count."""
+
+    user: UserFile
+    context: dict[str, list[str]]
+
+
+def is_fork(row: dict[str, Any]) -> bool:
+    """Whether a session goes on from another one; a sub-agent does not."""
+    return bool(row.get("parentSessionId")) and not row.get("subagent")
+
+
+def ancestors(
+    row: dict[str, Any], by_id: Callable[[str], dict[str, Any]], home: Home
+) -> list[Place]:
+    """The places of the sessions that a fork came from, the nearest first."""
+    places: list[Place] = []
+    known = {row["sessionId"]}
+    with suppress(NotFoundError):
+        while is_fork(row) and len(known) <= ANCESTORS_MAX:
+            row = by_id(row["parentSessionId"])
+            if row["sessionId"] in known:
+                break
+            known.add(row["sessionId"])
+            directory = None
+            with suppress(NotFoundError):  # its directory may be no root any more
+                directory = home(row)
+            if directory is not None:
+                places.append(Place(Path(directory), row["sessionId"]))
+    return places
+
+
+def held(own: Place, before: Sequence[Place]) -> Held:
+    """What is in a sidecar, and the nearest sets of its session and of those before it (S4.28).
+
+    A bad file of its own is an error with its path; one of an ancestor is that ancestor's.
+    """
+    from indexerd.meta.metas import read_user  # noqa: PLC0415 - pydantic, only where a file is read
+    from indexerd.meta.model import UserFile  # noqa: PLC0415 - as above
+
+    try:
+        user = read_user(own.sidecar) or UserFile()
+    except InvalidMetaError as bad:
+        hint = f"mend {own.sidecar}, or move it away: it holds what no model can write anew"
+        raise InvalidMetaError(str(bad), hint=hint) from None
+    if has_own(user):
+        return Held(user, user.context)
+    for place in before:
+        with suppress(InvalidMetaError, AccessError):
+            found = read_user(place.sidecar)
+            if found is not None and has_own(found):
+                return Held(user, found.context)
+    return Held(user, {})
+
+
+def has_own(user: UserFile) -> bool:
+    """Whether the sets of a file are what counts, although there may be none."""
+    return bool(user.context) or bool((user.model_extra or {}).get(CLEARED))
+
+
+def stored(own: Place, before: Sequence[Place] = ()) -> dict[str, Any]:
+    """What meta file, sidecar and digest of a session say; what is invalid becomes a warning."""
+    from indexerd.meta.metas import (  # noqa: PLC0415 - pydantic, only where a file is read
+        digest_name,
+        read_digest,
+        read_meta,
+    )
+
+    found: dict[str, Any] = {}
+    warnings: list[str] = []
+
+    def attempt(read: Callable[[], Any]) -> Any:
+        try:
+            return read()
+        except IndexerdError as bad:
+            warnings.append(str(bad))
+            return None
+
+    meta = attempt(lambda: read_meta(own.directory / meta_name(own.session_id)))
+    found["meta"] = meta.model_dump(mode="json", by_alias=True, exclude_none=True) if meta else None
+    noted = attempt(lambda: held(own, before))
+    found["labels"] = noted.user.labels if noted else {}
+    found["context"] = noted.context if noted else {}
+    segments = attempt(lambda: read_digest(own.directory / digest_name(own.session_id)))
+    found["digest"] = {"segments": segments or []}
+    if warnings:
+        found["warnings"] = warnings
+    return found
+
+
+def _paged(page: Page, rows: Sequence[Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {"sessions": rows}
+    return found | ({"nextCursor": page.next_cursor} if page.next_cursor else {})
+
+
+def _spliced(text: str) -> Any:
+    """A row as it stands; read, where its text is not fit for a line of the protocol."""
+    from msgspec import Raw  # noqa: PLC0415 - commands that answer without a daemon do without it
+
+    if "\\ud" in text or "\n" in text:  # perhaps half a character; no text of ours at all
+        return json.loads(text)
+    return Raw(text)
+
+
+def _text(params: dict[str, Any], key: str) -> str:
+    value = params.get(key)
+    if not isinstance(value, str) or not value:
+        raise UsageError(f"{key} is required, and is a string")
+    return value
+
+
+def _word(params: dict[str, Any], key: str, default: str) -> str:
+    return word(params, key) or default
+
+
+def word(params: dict[str, Any], key: str) -> str | None:
+    """A parameter that is a string, or absent."""
+    value = params.get(key)
+    if value is not None and not isinstance(value, str):
+        raise UsageError(f"{key} is a string")
+    return value
+
+
+def flag(params: dict[str, Any], key: str) -> bool:
+    """A parameter that is true or false; absent is false."""
+    value = params.get(key, False)
+    if not isinstance(value, bool):
+        raise UsageError(f"{key} is true or false")
+    return value
+
+
+def _limit(params: dict[str, Any], default: int) -> int:
+    value = params.get("limit", default)
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= LIMIT_MAX:
+        raise UsageError(f"limit is a number from 1 to {LIMIT_MAX}")
+    return value

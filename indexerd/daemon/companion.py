@@ -1,0 +1,158 @@
+"""The web view beside the daemon: a process of its own, which lives as long as both want it to.
+
+In: the address of `[web] listen`, now and after each reload. Out: a child process that serves
+there, started again when it ends, with pauses that grow to five minutes; what keeps it from
+running, for `status` and the log. A process of its own, so that whatever a page costs, or breaks,
+is nothing to those who follow and answer.
+
+The child ends by itself when its standard input does: a daemon that is killed leaves nobody behind.
+It says on its standard output where it listens, once it does; the last line of its standard error
+is the reason of its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from indexerd.daemon.news import News
+from indexerd.logs import Event
+from indexerd.privacy.sanitize import clean_line
+from indexerd.times import iso
+
+PAUSE_MAX = 300.0  # seconds between two attempts
+SOUND_SECONDS = 60.0  # a child that lived so long has not failed at its start
+END_SECONDS = 5.0  # that a child has to end by itself
+REASON_MAX = 300  # characters
+_KEPT = 8192  # bytes of what a child says at its end
+_OURS = ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC")  # of the environment: not the child's
+_CURE = "see `indexerd logs`, and `indexerd web` for another address; it is tried again"
+
+
+class Companion:
+    """One child, or none."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        listen: Callable[[], str],
+        env: Mapping[str, str],
+        news: News,
+        clock: Callable[[], float],
+    ) -> None:
+        """`command` starts the view; the address is put behind it. `listen()` is "" for none."""
+        self._command = command
+        self._listen = listen
+        self._env = {key: value for key, value in env.items() if key not in _OURS}
+        self._news = news
+        self._clock = clock
+        self._changed = asyncio.Event()
+        self._trouble: tuple[str, float] | None = None  # what went wrong, and when
+        self._failures = 0
+
+    def reload(self) -> None:
+        """The configuration may name another address."""
+        self._failures = 0
+        self._changed.set()
+
+    def problems(self) -> list[dict[str, Any]]:
+        """Why the view is not there, for `status`."""
+        if self._trouble is None:
+            return []
+        cause, since = self._trouble
+        return [{"code": "web_down", "cause": cause, "since": iso(since), "cure": _CURE}]
+
+    async def run(self) -> None:
+        """See to it that the view runs, until this is cancelled; then end it."""
+        while True:
+            self._changed.clear()
+            address = self._listen()
+            self._trouble = self._trouble if address else None
+            if not address:
+                await self._changed.wait()
+                continue
+            await self._serve(address)
+            if not self._changed.is_set():
+                pause = min(PAUSE_MAX, 2.0 ** min(self._failures, 10))
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._changed.wait(), pause)
+
+    async def _serve(self, address: str) -> None:
+        """One life of a child: until it ends, or another address is wanted."""
+        began = self._clock()
+        try:
+            child = await asyncio.create_subprocess_exec(
+                *self._command, address, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=self._env
+            )
+        except OSError as bad:
+            self._failed(f"it cannot be started: {bad.strerror}")
+            return
+        tasks = [asyncio.create_task(self._heard(child)), asyncio.create_task(_last_words(child))]
+        try:
+            if await self._moved(address, tasks[1]):
+                return
+            code = await child.wait()
+            if self._clock() - began > SOUND_SECONDS:
+                self._failures = 0
+            self._failed(tasks[1].result() or f"it ended with exit code {code}")
+        finally:
+            await _end(child)
+            for task in tasks:
+                task.cancel()
+
+    async def _heard(self, child: Process) -> str:
+        """Hear a child say where it listens, which it does once it does."""
+        assert child.stdout is not None  # noqa: S101 - it was asked for
+        told = clean_line((await child.stdout.readline()).decode("utf-8", "replace"), REASON_MAX)
+        if told:
+            self._trouble = None
+            self._news.say(Event.WEB_STARTED, {"pid": child.pid, "url": told})
+        return told
+
+    async def _moved(self, address: str, end: asyncio.Task[str]) -> bool:
+        """Wait for another address, or for a child's end; says whether it was the first."""
+        while not end.done():
+            changed = asyncio.create_task(self._changed.wait())
+            await asyncio.wait({end, changed}, return_when=asyncio.FIRST_COMPLETED)
+            changed.cancel()
+            if self._changed.is_set() and self._listen() != address:
+                return True
+            self._changed.clear()
+        return False
+
+    def _failed(self, why: str) -> None:
+        self._failures += 1
+        self._trouble = (why, self._clock())
+        self._news.say(Event.WEB_ENDED, {"reason": why})
+
+
+async def _last_words(child: Process) -> str:
+    """The last thing a child says, without a hint; comes back when it has nothing more to say."""
+    assert child.stderr is not None  # noqa: S101 - it was asked for
+    held = b""
+    while data := await child.stderr.read(_KEPT):
+        held = (held + data)[-_KEPT:]
+    lines = held.decode("utf-8", "replace").strip().splitlines()
+    told = [one.removeprefix("indexerd: ") for one in lines if not one.startswith("hint: ")]
+    return clean_line(told[-1], REASON_MAX) if told else ""
+
+
+async def _end(child: Process) -> None:
+    """End a child: by the end of its input, or else by force."""
+    if child.returncode is not None:
+        return
+    if child.stdin is not None:
+        child.stdin.close()
+    for force in (child.terminate, child.kill):
+        try:
+            await asyncio.wait_for(child.wait(), END_SECONDS)
+        except TimeoutError:
+            with suppress(ProcessLookupError):
+                force()
+        else:
+            return
+    await child.wait()

@@ -1,0 +1,400 @@
+"""The life of the daemon: lock, parts, socket, signals, ready, watchdog, end.
+
+The order matters. The lock comes first, so that nothing of a running daemon is touched; the
+socket answers before systemd is told READY; the watchdog is fed only after the event loop and
+the reader thread have both just done something; and on the way out the session under way is
+dropped, the ledger brought up to date, the socket removed. That end has a deadline (`ending`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from indexerd import __version__
+from indexerd.daemon.answers import Answers
+from indexerd.daemon.api import Api
+from indexerd.daemon.claims import hold_directory
+from indexerd.daemon.companion import Companion
+from indexerd.daemon.ending import Ending
+from indexerd.daemon.forgotten import Forgotten, GuardedWriter
+from indexerd.daemon.ground import Ground
+from indexerd.daemon.health import Status
+from indexerd.daemon.library import Library
+from indexerd.daemon.news import News
+from indexerd.daemon.parts import Parts, Shared
+from indexerd.daemon.pipeline import Pipeline
+from indexerd.daemon.process import last_at_work, make_private, raise_file_limit, settle_memory
+from indexerd.daemon.reader import Reader
+from indexerd.daemon.sdnotify import Notifier
+from indexerd.errors import IndexerdError, SessionUnreadableError, WriteError
+from indexerd.indexing.indexing import Indexer
+from indexerd.indexing.once import Report, run_once
+from indexerd.logs import Event, get_logger
+from indexerd.models.base import Model
+from indexerd.models.journal import Journal
+from indexerd.models.registry import Models
+from indexerd.models.telemetry import Telemetry
+from indexerd.models.treasury import Treasury
+from indexerd.paths import Places
+from indexerd.privacy import kept
+from indexerd.settings import Loaded, Settings
+from indexerd.settings.file import read_config
+from indexerd.sources.perils import WHY, Perils
+from indexerd.sources.stores import stores
+from indexerd.sources.watch import Watch
+from indexerd.store.catalog import Catalog
+from indexerd.store.ledger import Ledger
+from indexerd.store.lock import hold
+
+TICK_SECONDS = 4.0  # between looks at socket file, watcher and watchdog
+SWITCH_SECONDS = 0.002  # a busy reader thread lets the loop have the interpreter after this
+
+
+class Server(Protocol):
+    """The socket, as far as its life goes."""
+
+    async def start(self) -> None:
+        """Listen."""
+        ...
+
+    async def check(self) -> bool:
+        """See to it that the socket file is in place."""
+        ...
+
+    async def close(self) -> None:
+        """End."""
+        ...
+
+
+ServerOf = Callable[
+    [Path, Any, Callable[[str], None], Callable[[str, BaseException], None]], Server
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a daemon is started with."""
+
+    places: Places
+    loaded: Loaded
+    env: Mapping[str, str]
+    home: Path
+    set_logging: Callable[[Settings], None]
+    view: Sequence[str] = ()  # the command of the web view; its address is put behind it
+
+
+class Daemon:
+    """All parts of one process, put together."""
+
+    def __init__(self, start: Start, *, watching: bool = True) -> None:
+        places = start.places
+        make_private(places.state_dir)
+        if not start.loaded.problems:
+            kept.keep(places.state_dir, start.loaded.settings.privacy, start.loaded.settings.redact)
+        self._start = start
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._started = time.time()
+        self._lock = hold(places.lock)
+        self._ground = Ground(self._lock)
+        self.log = get_logger()
+        self._reader = Reader()
+        self._ending = Ending(self._overdue)
+        self._since = min(self._started, last_at_work(places.ledger))
+        self._ledger = Ledger(places.ledger)
+        self._catalog = Catalog.open(places.catalog)
+        self.news = News(self.log, time.time)
+        self.treasury = Treasury(Journal(places.budget), self._settings, time.time, self.news.say)
+        self.treasury.load()
+        self._forgotten = Forgotten(places.state_dir)
+        self._writer = GuardedWriter(self._forgotten)
+        self.telemetry = Telemetry(places.telemetry)
+        self.library = self._library(start)
+        self.library.files.exclusions.forgotten = self._forgotten
+        note = places.state_dir / "reading"
+        self._perils = Perils(note, self._ledger, __version__, self._ended_us)
+        self.library.files.guard = self._perils
+        self._claims = self._claim_roots()
+        self.pipeline = self._pipeline(start, watching=watching)
+        self.answers = Answers(self._catalog, time.time)
+        self.pipeline.on_row = self.answers.row_changed
+        self.parts = Parts(self._shared())
+        self.companion = self._companion()
+        more = (self.companion.problems, self._ground.problems)
+        self.status = Status(self.pipeline, self.treasury, self._started, more)
+        self.api = Api(
+            self.pipeline,
+            self.answers,
+            self.treasury,
+            self.parts.sidecars,
+            time.time,
+            status=self.status.tell,
+            looks=self.parts.looks,
+            more=self.parts.methods(),
+        )
+
+    def _library(self, start: Start) -> Library:
+        return Library(
+            self._ledger,
+            self._catalog,
+            stores=lambda: stores(self._settings(), start.env, start.home),
+            exclude=self._excluded,
+            report=lambda session, why: self.news.say(
+                Event.META_INVALID, {"session": session, "reason": why}
+            ),
+            defect=self._set_aside,
+            patterns=lambda: self._settings().redact.extra_patterns,
+        )
+
+    def _pipeline(self, start: Start, *, watching: bool) -> Pipeline:
+        indexer = Indexer(
+            self.library,
+            reader=self._reader,
+            treasury=self.treasury,
+            telemetry=self.telemetry,
+            writer=self._writer,
+            notify=self._attempted,
+            clock=time.time,
+        )
+        mode = start.loaded.settings.watch.mode if watching else "poll"
+        return Pipeline(
+            library=self.library,
+            indexer=indexer,
+            watch=Watch(mode, self._hinted, time.time),
+            news=self.news,
+            read=self._reader,
+            loaded=start.loaded,
+            models=Models(start.loaded.settings, start.env),
+            clock=time.time,
+        )
+
+    def _shared(self) -> Shared:
+        return Shared(
+            pipeline=self.pipeline,
+            answers=self.answers,
+            ledger=self._ledger,
+            treasury=self.treasury,
+            telemetry=self.telemetry,
+            writer=self._writer,
+            forgotten=self._forgotten,
+            news=self.news,
+            settings=self._settings,
+            models=self._models,
+            notify=self._attempted,
+            at_home=self._at_home,
+            clock=time.time,
+            since=self._since,
+        )
+
+    def _companion(self) -> Companion:
+        return Companion(
+            self._start.view,
+            listen=lambda: self._settings().web.listen if self._start.view else "",
+            env=self._start.env,
+            news=self.news,
+            clock=time.time,
+        )
+
+    def _models(self) -> list[Model]:
+        """Models for a question: with a bad configuration none that leaves the machine.
+
+        The user's exclusions and patterns of secrets are not known then.
+        """
+        usable = self.pipeline.models.available()
+        return [one for one in usable if not (one.remote and self.pipeline.indexing_off)]
+
+    def _claim_roots(self) -> list[int]:
+        """Two daemons with two state directories do not share a root (S0.41)."""
+        stores = self.library.find_stores()
+        metas = dict.fromkeys(one.meta for one in stores if Path(one.sessions).exists())
+        return [fd for meta in metas if (fd := hold_directory(Path(meta))) is not None]
+
+    def _settings(self) -> Settings:
+        pipeline: Pipeline | None = getattr(self, "pipeline", None)
+        return pipeline.settings if pipeline else self._start.loaded.settings
+
+    # -- parts' wishes -------------------------------------------------------------------
+
+    def _excluded(self) -> list[str]:
+        return self._at_home(self._settings().privacy.exclude)
+
+    def _at_home(self, globs: list[str]) -> list[str]:
+        home = str(self._start.home)
+        return [home + one[1:] if one.startswith("~/") else one for one in globs]
+
+    def _set_aside(self, path: str, bug: Exception) -> None:
+        self.news.defect(Event.SESSION_QUARANTINED, "", bug, path=path)
+
+    def _ended_us(self, path: str) -> None:
+        self._set_aside(path, SessionUnreadableError(WHY))
+
+    def _attempted(self, event: Event, session_id: str, fields: dict[str, Any]) -> None:
+        if event is Event.INDEX_RETRY:
+            self.news.retry(self.pipeline.known.get(session_id), session_id, fields)
+        else:
+            self.news.say(event, {"session": session_id, **fields})
+
+    def _hinted(self) -> None:
+        """Called by the watcher's thread."""
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self.pipeline.hint)
+
+    # -- life ----------------------------------------------------------------------------
+
+    async def once(self) -> Report:
+        """One pass, without socket and watcher."""
+        try:
+            self._sweep()
+            return await run_once(self.pipeline, self.parts.auto_digests)
+        finally:
+            await self._end()
+
+    async def serve(self, server_of: ServerOf) -> int:
+        """Run until a signal; returns the exit code."""
+        self._loop = asyncio.get_running_loop()
+        sys.setswitchinterval(SWITCH_SECONDS)
+        raise_file_limit()
+        settle_memory()
+        notifier = Notifier(self._start.env)
+        stopping = asyncio.Event()
+        failed = asyncio.Event()
+        self._signals(stopping)
+        server = server_of(self._start.places.socket, self.api.handle, self._rejected, self._defect)
+        try:
+            self._sweep()
+            self.news.say(Event.DAEMON_STARTED, {"pid": os.getpid()})
+            for bad in self._start.loaded.problems:
+                self.news.say(Event.CONFIG_INVALID, {"reason": f"{bad['key']}: {bad['message']}"})
+            self._warn_of_models()
+            await server.start()
+            notifier.ready("scanning")
+            self.news.say(Event.DAEMON_READY, {"path": str(self._start.places.socket)})
+            tasks = [
+                asyncio.create_task(self.pipeline.run()),
+                asyncio.create_task(self.parts.auto_digests.run()),
+                asyncio.create_task(self.companion.run()),
+                asyncio.create_task(self._tend(server, notifier, failed)),
+                asyncio.create_task(stopping.wait()),
+                asyncio.create_task(failed.wait()),
+            ]
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            self._ending.begin(1 if failed.is_set() else 0)
+            notifier.stopping()
+            self.news.say(Event.DAEMON_STOPPING, {})
+            for task in tasks:
+                task.cancel()
+            ends = await asyncio.gather(*tasks, return_exceptions=True)
+            for end in ends:
+                if isinstance(end, Exception):
+                    self.news.defect(Event.DAEMON_STOPPING, "", end)
+                    self._ending.begin(1)
+                    return 1
+            return 1 if failed.is_set() else 0
+        finally:
+            await server.close()
+            await self._end()
+            self.news.say(Event.DAEMON_STOPPED, {})
+
+    async def _end(self) -> None:
+        await asyncio.to_thread(self.pipeline.watch.close)
+        await self.pipeline.models.aclose()
+        await self.pipeline.read(self.library.close)
+        self._perils.close()
+        self._reader.close()
+        for fd in self._claims:
+            os.close(fd)
+        self._lock.release()
+
+    def _sweep(self) -> None:
+        """Remove what dead writers left (S0.37)."""
+        for store in self.library.find_stores():
+            try:
+                if Path(store.meta).is_dir():
+                    self._writer.sweep(Path(store.meta))
+            except WriteError as bad:  # it cannot be written now; reading goes on
+                self.news.say(Event.WATCH_DEGRADED, {"path": store.meta, "reason": str(bad)})
+
+    async def _tend(self, server: Server, notifier: Notifier, failed: asyncio.Event) -> None:
+        """Every few seconds: the reader answers, the socket file is there, the watcher lives."""
+        pause = min(TICK_SECONDS, (notifier.watchdog_seconds or TICK_SECONDS * 4) / 4)
+        pipeline, new = self.pipeline, True
+        while True:
+            await pipeline.read(int)  # returns only if the reader thread gets on
+            if not pipeline.stalled():
+                notifier.watchdog()
+            if new and pipeline.scanned.is_set():
+                new = False
+                settle_memory()
+            self.news.status(self.status.state())
+            notifier.status(f"{len(pipeline.known)} sessions, {len(pipeline.jobs)} queued")
+            try:
+                await server.check()
+                self.news.socket("")
+            except IndexerdError as bad:  # something stands in our place: tried again later
+                self.news.socket(str(bad))
+            await asyncio.to_thread(pipeline.watch.tend)
+            reason = await asyncio.to_thread(self._ground.lost, time.time())
+            if pipeline.watch.failing():
+                reason = "the watcher keeps dying: ending"
+            if reason:
+                self.news.say(Event.WATCH_DEGRADED, {"reason": reason})
+                failed.set()
+            await asyncio.sleep(pause)
+
+    # -- signals -------------------------------------------------------------------------
+
+    def _signals(self, stopping: asyncio.Event) -> None:
+        loop = asyncio.get_running_loop()
+
+        def stop() -> None:
+            if stopping.is_set():  # asked twice: at once
+                os._exit(130)
+            stopping.set()
+            self._ending.begin()
+
+        loop.add_signal_handler(signal.SIGTERM, stop)
+        loop.add_signal_handler(signal.SIGINT, stop)
+        loop.add_signal_handler(signal.SIGHUP, lambda: loop.create_task(self.reload()))
+
+    async def reload(self) -> None:
+        """Read the configuration again; a bad one changes nothing (C3)."""
+        loaded = await asyncio.to_thread(read_config, self._start.places, self._start.env)
+        if loaded.problems:
+            for bad in loaded.problems:
+                reason = f"{bad['file']}: {bad['key']}: {bad['message']}"
+                self.news.say(Event.CONFIG_INVALID, {"reason": reason})
+            return
+        self.treasury.reset_denials()
+        kept.keep(self._start.places.state_dir, loaded.settings.privacy, loaded.settings.redact)
+        self._start.set_logging(loaded.settings)
+        await self.pipeline.reload(loaded, Models(loaded.settings, self._start.env))
+        self.companion.reload()
+        self.news.say(Event.DAEMON_CONFIG_RELOADED, {})
+
+    def _warn_of_models(self) -> None:
+        """Without a usable model nothing is indexed: say so once, naming the keys (S0.28)."""
+        models = self.pipeline.models
+        if not models.available():
+            missing = "; ".join(f"{key}: {why}" for key, why in models.missing.items())
+            reason = f"Missing configured model(s): {missing}"
+            self.news.say(Event.CONFIG_INVALID, {"reason": reason})
+
+    def _overdue(self) -> None:
+        reason = "something hangs, and is not waited for any longer"
+        self.news.say(Event.DAEMON_STOPPED, {"reason": reason})
+
+    def _rejected(self, why: str) -> None:
+        self.news.say(Event.SOCKET_REJECTED, {"reason": why})
+
+    def _defect(self, method: str, error: BaseException) -> None:
+        if isinstance(error, Exception):
+            self.news.defect(Event.SOCKET_REJECTED, method, error)

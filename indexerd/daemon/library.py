@@ -1,0 +1,390 @@
+"""Session files, meta files and the catalog, kept in step. One thread uses this: the reader.
+
+In: paths that something hinted at, or the time for a scan. Out: `Update` values for the loop,
+each after the catalog shows what it says. Text for search is taken in as it is appended, or,
+at a first start, session by session in the background. While our own disk is full or locked the
+loop hears of every change all the same; rows and notes are owed then, `trouble` says so, and the
+next scan pays, whether or not a session has grown (A3).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from indexerd.daemon.files import Change, Files
+from indexerd.daemon.session_row import Rows
+from indexerd.errors import NotFoundError, StateError
+from indexerd.meta.shelf import Brief, Shelf
+from indexerd.paths import within
+from indexerd.privacy.own_secrets import OwnSecrets
+from indexerd.protocol.rows import Facts
+from indexerd.search.session_texts import Texts
+from indexerd.sessions.card import Card
+from indexerd.sessions.kin import Kin
+from indexerd.sessions.owners import MARGIN_MS
+from indexerd.sources.census import Census
+from indexerd.sources.cursor import Verdict
+from indexerd.sources.scan import ScanResult
+from indexerd.sources.stores import SUFFIXES, Store
+from indexerd.store.catalog import Catalog, SearchText
+from indexerd.store.ledger import Ledger
+
+
+class Update(msgspec.Struct, frozen=True):
+    """What the loop learns of one session; the catalog shows it already, unless it is owed."""
+
+    session_id: str
+    card: Card | None
+    brief: Brief | None
+    change: Change | None = None
+    row: dict[str, Any] | None = None
+
+
+class Library:
+    """Everything that is known of sessions, and how it becomes known."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        catalog: Catalog,
+        *,
+        stores: Callable[[], list[Store]],
+        exclude: Callable[[], list[str]],
+        report: Callable[[str, str], None],
+        defect: Callable[[str, Exception], None],
+        patterns: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
+        """`patterns()`: of the user's own secrets, which are not to be searched."""
+        self.ledger = ledger
+        self.catalog = catalog
+        self._find_stores = stores
+        self._stores: list[Store] = []
+        self.shelf = Shelf(ledger, report)
+        self.census = Census()
+        self.files = Files(
+            ledger,
+            stores=self.stores,
+            since=self.shelf.since,
+            title=self.census.title,
+            exclude=exclude,
+            defect=defect,
+        )
+        self._secrets = OwnSecrets(patterns)
+        self.texts = Texts(
+            self.files,
+            catalog,
+            self._publish_facts,
+            self.reread,
+            secrets=self._secrets,
+            show=self._show,
+        )
+        self.scanned: ScanResult | None = None
+        self.changed = 0  # counts up wherever `problems` of files may be others than before
+        self.absent: set[str] = set()  # paths of the last hints where nothing was
+        self._kin = Kin()
+        self._rows = Rows(self.files, self.shelf, catalog, self._kin, self.stores)
+        self._unshown: dict[str, None] = {}  # sessions whose row is owed to the catalog
+        self._bad: StateError | None = None  # why it is
+        self._swept = b""  # the exclusions that gone sessions were compared with
+
+    # -- what is known -------------------------------------------------------------------
+
+    @property
+    def trouble(self) -> StateError | None:
+        """Why something that was read is not stored: then it is owed, and tried again."""
+        return self._bad or self.files.owing.trouble or self.shelf.owing.trouble
+
+    def load(self) -> list[Update]:
+        """Take over what ledger and catalog know; no session file is opened."""
+        self.find_stores()
+        self.files.load()
+        self.shelf.load()
+        cards = list(self.files.owners.cards())
+        self.census.named((one.agent, one.session_id, one.agent_title) for one in cards)
+        for card in cards:
+            self._kin.put(card.session_id, card)
+        excluded = self._unfollowed(lambda _: True)
+        self._show([*self.files.hidden, *self._gone_and_excluded(), *excluded])
+        if self.catalog.rebuilt:
+            ids = {card.session_id for card in cards} | set(self.shelf.ids())
+            self._show(ids)
+        self.catalog.renamed += 1  # rows were stored, and nobody was told
+        self.texts.resume(self._newest_cards())
+        self.changed += 1
+        return [Update(card.session_id, card, self.shelf.brief(card.session_id)) for card in cards]
+
+    def _newest_cards(self) -> list[Card]:
+        return sorted(self.files.owners.cards(), key=lambda one: -one.modified_ms)
+
+    def stores(self) -> list[Store]:
+        """Where sessions are, as of the last look."""
+        return self._stores
+
+    def find_stores(self) -> list[Store]:
+        """Look again where sessions are: roots come, go, and are pointed elsewhere."""
+        self._stores = self._find_stores()
+        self._rows.drop()
+        self.census.renew(self._stores)
+        return self._stores
+
+    def meta_dir(self, card: Card) -> str:
+        """Where a session's meta file belongs."""
+        store = next((one for one in self.stores() if one.holds(card.path)), None)
+        if store is None:
+            raise NotFoundError("the session's directory is no root any more")
+        return store.meta
+
+    def home(self, session_id: str) -> str | None:
+        """The directory in which a session's meta file and sidecar are, or belong."""
+        brief, card = self.shelf.brief(session_id), self.files.card(session_id)
+        if brief is not None:
+            return brief.directory
+        return self.meta_dir(card) if card else None
+
+    # -- taking changes in ---------------------------------------------------------------
+
+    def scan(self) -> Iterator[list[Update]]:
+        """Compare every session and meta file with what is known; newest files first."""
+        stores = self._stores
+        result = self.census.scan(stores)
+        homes = dict.fromkeys(one.meta for one in stores)
+        moved = self.shelf.sweep(homes, self._belongs)
+        first = self.scanned is None
+        if first:  # a crash may have come between a meta file and the ledger
+            moved = list(dict.fromkeys([*moved, *self._miscounted()]))
+        self.scanned = replace(result, files=[])  # a tenth of all memory, and not asked for
+        self.texts.again()
+        yield self._metas_changed(moved)
+        yield self.reconsider()
+        yield self._retitled(self.census.retitled())
+        wanted = set(self.files.differing(result.files))
+        changed = sorted((one for one in result.files if one.path in wanted), key=_newest)
+        fresh = [one.path for one in changed]
+        gone = self.files.missing(result.files, lambda path: _unseen(result, path))
+        yield from self._files_changed([*fresh, *gone])
+        if first and len(homes) > 1:  # only now is it known which root a session belongs to
+            yield self._metas_changed(self.shelf.sweep(homes, self._belongs))
+        if first:
+            bad = self.files.problems()
+            lost = self._unfollowed(lambda path: path in bad or _unseen(result, path))
+            yield self._updates(dict.fromkeys(lost))
+        self.files.owners.margin_ms = MARGIN_MS  # from now on an owner stays for a while
+
+    def reconsider(self) -> list[Update]:
+        """The exclusions may have changed: drop what the user does not want read any more.
+
+        So may the patterns of secrets: what is stored is made anew then, step by step.
+        """
+        changes = {one.session_id: one for one in self.files.reconsider()}
+        self._rows.drop()
+        self.texts.reconsider(self._newest_cards)
+        return self._updates(changes | dict.fromkeys(self._gone_and_excluded()))
+
+    def _gone_and_excluded(self) -> list[str]:
+        """Sessions whose file is gone, in a directory that the user does not want read."""
+        exclusions, swept = self.files.exclusions, self._swept
+        if exclusions.packed() == swept:
+            return []
+        excluded = exclusions.match
+        gone = [one for one in self.catalog.known() if not one.live and excluded("", one.cwd)]
+        self._swept = exclusions.packed()
+        return [one.session_id for one in gone if self.files.card(one.session_id) is None]
+
+    def _unfollowed(self, unseen: Callable[[str], bool]) -> list[str]:
+        """Sessions that the catalog shows, and that nobody follows.
+
+        A crash came before the ledger knew them, and then their file went, or was excluded.
+        """
+        card, excluded = self.files.card, self.files.exclusions.match
+        return [
+            one
+            for one, path, cwd in self.catalog.shown()
+            if card(one) is None and (excluded(path, cwd, one) or not unseen(path))
+        ]
+
+    def hinted(self, paths: Iterable[str], sudden: Iterable[str] = ()) -> Iterator[list[Update]]:
+        """Look at the paths of a watcher's hints; of the `sudden` ones where something is.
+
+        Where nothing is, or nothing in it, more may come in a moment: `absent` has these.
+        """
+        metas, sessions, sudden = [], [], set(sudden)
+        self.absent = {path for path in sudden if _is_blank(path)}
+        places = {store.meta for store in self._stores}
+        for path in (*paths, *(sudden - self.absent)):
+            if path.rpartition("/")[0] not in places or path.endswith(SUFFIXES):
+                sessions.append(path)
+            elif session_id := self.shelf.touched(path):
+                metas.append(session_id)
+        if metas:
+            yield self._metas_changed(metas)
+        found = self.census.hinted(sessions)
+        if found.titled:
+            yield self._retitled(found.titled)
+        yield from self._files_changed([*found.paths, *self.files.differing(found.sessions)])
+
+    def only(self, agent: str, file: str, session_id: str) -> None:
+        """Read one session and its meta file, and no other."""
+        stores = [one for one in self.find_stores() if one.agent == agent]
+        boxed = any(one.sessions == file for one in stores)
+        path = f"{file}/{session_id}" if boxed else file
+        for meta in dict.fromkeys(one.meta for one in stores if one.takes(path)):
+            self.shelf.reread(session_id, meta)
+        if agent == "codex":  # its history may begin in another file
+            self.files.acquaint(self.census.scan(stores).files)
+        for _ in self._files_changed([path]):
+            pass
+
+    def written(self, session_id: str, directory: str) -> list[Update]:
+        """Our own writer has just written a session's meta file or sidecar."""
+        self.shelf.reread(session_id, directory)
+        return self._metas_changed([session_id])
+
+    def _belongs(self, session_id: str) -> str | None:
+        card = self.files.card(session_id)
+        return self.meta_dir(card) if card else None
+
+    def _miscounted(self) -> list[str]:
+        """Sessions whose card was counted from another leaf than their meta file names."""
+        return [
+            card.session_id
+            for card in self.files.owners.cards()
+            if card.since != self.shelf.since(card.session_id)
+        ]
+
+    def _metas_changed(self, ids: list[str]) -> list[Update]:
+        changes = {session_id: self.files.recount(session_id) for session_id in ids}
+        return self._updates(changes)
+
+    def _retitled(self, ids: Iterable[str]) -> list[Update]:
+        changes = {one: self.files.recount(one) for one in ids}
+        return self._updates({one: change for one, change in changes.items() if change})
+
+    def _files_changed(self, paths: list[str]) -> Iterator[list[Update]]:
+        for changes in self.files.refresh(paths):
+            self.changed += bool(paths)
+            yield self._updates({change.session_id: change for change in changes})
+
+    def _updates(self, changes: dict[str, Change | None]) -> list[Update]:
+        others: set[str] = set()
+        self.changed += bool(changes)
+        for session_id, change in changes.items():
+            others |= self._kin.put(session_id, self.files.card(session_id))
+            if change is not None and change.card is not None:
+                self.texts.want([session_id])
+        owed, self._unshown = self._unshown, {}
+        grown = {one for one, change in changes.items() if _only_grew(change)} - others
+        rows = self._show(owed | changes, grown - owed.keys())
+        related = self._show(others - changes.keys())  # their parent is known now, or another
+        if rows is not None and related is not None:
+            self._bad = None
+            if owed:  # of one that was purged words are to be scoured now
+                self.texts.unsettle()
+        told = changes if rows is None else dict.fromkeys(owed) | changes
+        rows = rows or {}
+        return [
+            Update(
+                session_id,
+                self.files.card(session_id),
+                self.shelf.brief(session_id),
+                change,
+                rows.get(session_id),
+            )
+            for session_id, change in told.items()
+        ]
+
+    # -- the catalog ---------------------------------------------------------------------
+
+    def _show(
+        self, ids: Iterable[str], grown: Collection[str] = ()
+    ) -> dict[str, dict[str, Any]] | None:
+        """Bring rows up to date; None where the catalog takes none now, and they are owed.
+
+        Of those that have only `grown`, a part of the row is made anew.
+        """
+        ids = dict.fromkeys(ids)
+        if not ids:
+            return {}
+        try:
+            return self._publish(ids, grown)
+        except StateError as bad:
+            self._rows.drop()
+            self._bad = bad
+            self._unshown |= ids
+            return None
+
+    def _publish(self, ids: Iterable[str], grown: Collection[str]) -> dict[str, dict[str, Any]]:
+        """Bring the rows of these sessions up to date, in one transaction."""
+        rows: list[tuple[dict[str, Any], SearchText]] = []
+        for session_id in ids:
+            written = self._rows.of(session_id, grown=session_id in grown)
+            if written is None:
+                purged = session_id in self.files.exclusions.forgotten
+                self.catalog.forget(session_id, wholly=purged)
+            else:
+                written = self._secrets.written(written)
+                rows.append((written.row, SearchText(written.summary, written.aliases)))
+        self.catalog.put(rows)
+        return {row["sessionId"]: row for row, _ in rows}
+
+    def _publish_facts(self, session_id: str, facts: Facts) -> None:
+        """Put what a session did into its row."""
+        written = self._rows.with_facts(session_id, facts)
+        if written is not None:
+            written = self._secrets.written(written)
+            self.catalog.put([(written.row, SearchText(written.summary, written.aliases))])
+
+    def reread(self, session_id: str) -> bool:
+        """Read a session anew, parsing every line; False where that was done before."""
+        changes = self.files.reread(session_id)
+        self.changed += 1
+        self._show(change.session_id for change in changes)
+        return bool(changes)
+
+    # -- the ledger ----------------------------------------------------------------------
+
+    def checkpoint(self) -> None:
+        """Make what was read survive a crash; raises StateError where something is owed still.
+
+        A file is read again after a crash as long as the catalog does not show what was read.
+        """
+        if self._bad is None:
+            self.files.checkpoint()
+        self.shelf.checkpoint()
+        if self.trouble is not None:
+            raise self.trouble
+
+    def close(self) -> None:
+        """Store everything that can be stored, and let go: what cannot is read anew (A3)."""
+        with suppress(StateError):
+            self.checkpoint()
+        self.ledger.close()
+        self.catalog.close()
+
+
+def _only_grew(change: Change | None) -> bool:
+    """Whether a known session got more at its end, and nothing else."""
+    return change is not None and change.verdict is Verdict.CONTINUE and change.was is not None
+
+
+def _is_blank(path: str) -> bool:
+    """Whether there is nothing at a path, or nothing in it."""
+    try:
+        return os.stat(path).st_size == 0  # noqa: PTH116 - paths here are text
+    except OSError:
+        return True
+
+
+def _newest(found: Any) -> int:
+    return -int(found.mtime_ns)
+
+
+def _unseen(result: ScanResult, path: str) -> bool:
+    """Whether a scan could not have seen a path, so that its absence tells nothing."""
+    blind = (*result.unreadable, *result.missing)
+    return result.partial or any(within(path, one) for one in blind)

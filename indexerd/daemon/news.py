@@ -1,0 +1,263 @@
+"""What happened, told twice: to the log, and to whoever subscribed on the socket.
+
+Also keeps each session's indexing status (S0.42), as a client shows it in the slot that
+`status_key` names and clears after `notification_auto_clear_ms` (S0.30). Never text of a
+transcript, never a prompt or a reply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from indexerd.daemon.library import Update
+from indexerd.errors import IndexerdError
+from indexerd.indexing.indexing import Done
+from indexerd.indexing.known import Known
+from indexerd.logs import Event, Throttle
+from indexerd.models.outages import Outages
+from indexerd.models.prices import format_usd
+from indexerd.protocol.rows import state_of
+from indexerd.sessions.card import Card
+from indexerd.sources.cursor import Verdict
+from indexerd.sources.watch import Health
+from indexerd.times import iso
+
+
+class Log(Protocol):
+    """The part of a structlog logger that is used here."""
+
+    def log(self, level: int, event: str, **fields: Any) -> Any:
+        """Write one event."""
+        ...
+
+
+DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
+_LEVELS = {
+    Event.INDEX_FAILED: WARNING,
+    Event.QUERY_FAILED: WARNING,
+    Event.CONTEXT_UNKNOWN_SET: WARNING,
+    Event.DIGEST_FAILED: WARNING,
+    Event.DIGEST_HOOK_FAILED: WARNING,
+    Event.META_INVALID: WARNING,
+    Event.MODEL_BREAKER_OPEN: WARNING,
+    Event.BUDGET_EXHAUSTED: WARNING,
+    Event.BUDGET_UNSETTLED: WARNING,
+    Event.CONFIG_INVALID: WARNING,
+    Event.WATCH_DEGRADED: WARNING,
+    Event.WATCH_LIMIT: WARNING,
+    Event.WATCH_OVERFLOW: WARNING,
+    Event.WEB_ENDED: WARNING,
+    Event.SESSION_BAD_LINE: WARNING,
+    Event.BUDGET_RESERVED: DEBUG,
+    Event.DIGEST_ATTEMPT: DEBUG,
+    Event.INDEX_ATTEMPT: DEBUG,
+    Event.INDEX_QUEUED: DEBUG,
+    Event.SESSION_APPENDED: DEBUG,
+    Event.WATCH_RESCAN: DEBUG,
+}
+_LIMITS = frozenset({"watch_limit", "watch_instances"})
+BAD_LINE_SECONDS = 60.0  # one word a file and minute (F4)
+Listener = Callable[[dict[str, Any]], None]
+# What the older program calls all three; who subscribes to that name gets these (S4.12).
+ALIASES = {"caco.context": ("context.changed", "context.load", "context.resume")}
+
+
+class News:
+    """Tells the log and the subscribers."""
+
+    def __init__(self, log: Log, clock: Callable[[], float]) -> None:
+        self._log = log
+        self._clock = clock
+        self._listeners: dict[int, Listener] = {}
+        self._bad_lines = Throttle(BAD_LINE_SECONDS)
+        self._health: Health | None = None
+        self._outages = Outages()
+        self._state = ""
+        self._rejected = ""
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Have a listener called with every event; returns what ends that."""
+        key = id(listener)
+        self._listeners[key] = listener
+
+        def end() -> None:
+            self._listeners.pop(key, None)
+
+        return end
+
+    def say(self, event: Event, fields: dict[str, Any]) -> None:
+        """To the log alone. Of a provider that fails again and again, once an outage (M5)."""
+        if event is Event.MODEL_BREAKER_OPEN and not self._outages.begin(fields["model"]):
+            return
+        if event is Event.MODEL_BREAKER_CLOSED:
+            fields = fields | {"count": self._outages.end(fields["model"])}
+        self._log.log(_LEVELS.get(event, INFO), event, **fields)
+
+    def tell(self, event: str, session_id: str | None, fields: dict[str, Any]) -> None:
+        """To the subscribers alone."""
+        if not self._listeners:
+            return
+        said = {"event": event, "at": iso(self._clock()), **fields}
+        if session_id:
+            said["sessionId"] = session_id
+        for listener in list(self._listeners.values()):
+            listener(said)
+
+    def context(
+        self, reason: str, session_id: str, context: dict[str, list[str]], name: str | None = None
+    ) -> None:
+        """A session's sets: `changed`, opened with its history (`load`), given out at a `resume`.
+
+        All of them each time (S4.12-S4.14). This is what the older program calls `caco.context`,
+        with the reason for a part of the name.
+        """
+        told = {"reason": reason, "context": context} | ({"setName": name} if name else {})
+        self.tell(f"context.{reason}", session_id, told)
+
+    # -- files ---------------------------------------------------------------------------
+
+    def session(self, update: Update, *, was_known: bool) -> None:
+        """A session changed on disk."""
+        change, card, session_id = update.change, update.card, update.session_id
+        if card is None:
+            self.say(Event.SESSION_REMOVED, {"session": session_id})
+            was = change.was if change else None
+            removed = {"sessionFile": was.file, "previousState": state_of(was)} if was else {}
+            self.tell("session.removed", session_id, {"state": "deleted", **removed})
+            return
+        if change is None or change.verdict is Verdict.SAME:
+            if was_known:
+                told = {"sessionFile": card.file, **_lives(card, change.was if change else None)}
+                self.tell("session.updated", session_id, told)
+            self._renamed(update)
+            return
+        word = Event.SESSION_APPENDED if was_known else Event.SESSION_DISCOVERED
+        if change.verdict.restart:
+            word = Event.SESSION_RESET
+        self.say(word, {"session": session_id, "path": card.path})
+        self._bad(card, change.was)
+        for event, fields in _session_events(update, was_known=was_known):
+            self.tell(event, session_id, {"sessionFile": card.file, **fields})
+
+    def _renamed(self, update: Update) -> None:
+        """The agent keeps another name beside the session."""
+        card, was = update.card, update.change.was if update.change else None
+        if card is not None and was is not None and was.agent_title != card.agent_title:
+            fields = {"name": card.agent_title, "previous": was.agent_title}
+            self.tell("session.renamed", update.session_id, {"sessionFile": card.file, **fields})
+
+    def _bad(self, card: Card, was: Card | None) -> None:
+        new = card.bad_lines - (was.bad_lines if was else 0)
+        if new > 0 and self._bad_lines.admit(card.path, self._clock()) is not None:
+            fields = {"session": card.session_id, "path": card.path, "count": card.bad_lines}
+            self.say(Event.SESSION_BAD_LINE, fields)
+
+    def watching(self, health: Health) -> None:
+        """How the watcher does, told where it is another than before."""
+        old, self._health = self._health, health
+        if old is None or (old.mode, old.watched) != (health.mode, health.watched):
+            fields: dict[str, Any] = {"mode": health.mode, "count": health.watched}
+            self.say(Event.WATCH_ARMED, fields)
+        if health.overflows > (old.overflows if old else 0):
+            self.say(Event.WATCH_OVERFLOW, {"count": health.overflows})
+        if health.rebuilds > (old.rebuilds if old else 0):
+            cause = f"the watcher's thread died, and was started anew, {health.rebuilds} times"
+            self.say(Event.WATCH_DEGRADED, {"reason": cause})
+        known = {one.code for one in old.problems} if old else set()
+        for one in health.problems:
+            if one.code not in known:
+                event = Event.WATCH_LIMIT if one.code in _LIMITS else Event.WATCH_DEGRADED
+                self.say(event, {"reason": one.cause, "hint": one.cure})
+
+    def socket(self, rejected: str) -> None:
+        """What stands in our socket's place, or "": told where it is another than before (V10)."""
+        if rejected and rejected != self._rejected:
+            self.say(Event.SOCKET_REJECTED, {"reason": rejected})
+        self._rejected = rejected
+
+    def status(self, state: str) -> None:
+        """The daemon's own state; subscribers hear of it when it changes."""
+        if self._state and state != self._state:
+            self.tell("status.changed", None, {"state": state, "previous": self._state})
+        self._state = state
+
+    # -- runs ----------------------------------------------------------------------------
+
+    def indexing(self, known: Known, why: str) -> None:
+        """A run begins."""
+        self._status(known, "indexing", "⏳ indexing...")
+        self.say(Event.INDEX_STARTED, {"session": known.card.session_id, "reason": why})
+        self.tell("index.started", known.card.session_id, {"reason": why})
+
+    def retry(self, known: Known | None, session_id: str, fields: dict[str, Any]) -> None:
+        """A malformed answer is asked for again."""
+        if known:
+            text = f"⏳ indexing... (retry {fields['attempt']}/{fields['of']})"
+            self._status(known, "indexing", text)
+        self.say(Event.INDEX_RETRY, {"session": session_id, **fields})
+        self.tell("index.retry", session_id, fields)
+
+    def indexed(self, known: Known, done: Done) -> None:
+        """A run ended well."""
+        if done.adopted:
+            known.status = None
+            fields = {"session": done.session_id, "reason": "written elsewhere"}
+            self.say(Event.INDEX_SKIPPED, fields)
+            told = {"model": done.model, "costUsd": done.usd, "adopted": True}
+            self.tell("index.succeeded", done.session_id, told)
+            return
+        self._status(known, "succeeded", f"✅ session indexed ({format_usd(done.usd)})")
+        self.say(Event.META_WRITTEN, {"session": done.session_id, "path": done.directory})
+        spent = {"model": done.model, "cost_usd": done.usd}
+        self.say(Event.INDEX_SUCCEEDED, {"session": done.session_id, **spent})
+        told = {"model": done.model, "costUsd": done.usd}
+        self.tell("index.succeeded", done.session_id, told)
+
+    def failed(self, known: Known, error: IndexerdError, retry_at: float) -> None:
+        """A run failed. One of many for one cause that was told of is a skip to the log (M5)."""
+        session_id = known.card.session_id
+        self._status(known, "failed", f"❌ index failed: {error}")
+        fields = {"session": session_id, "reason": str(error)}
+        if self._outages.holds(session_id, error, self._clock()):
+            self.say(Event.INDEX_SKIPPED, fields)
+        else:
+            self.say(Event.INDEX_FAILED, fields | {"kind": error.kind})
+        told = {"kind": error.kind, "message": str(error), "retryable": error.retryable}
+        self.tell("index.failed", session_id, told | {"retryAt": iso(retry_at)})
+
+    def defect(self, event: Event, session_id: str, bug: Exception, *, path: str = "") -> None:
+        """Something is wrong with this program."""
+        where = {"session": session_id} | ({"path": path} if path else {})
+        self._log.log(ERROR, event, **where, reason="defect", exc_info=bug)
+
+    def _status(self, known: Known, state: str, text: str) -> None:
+        known.status = {"state": state, "text": text, "at": iso(self._clock())}
+
+
+def _session_events(update: Update, *, was_known: bool) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What a changed file means to a subscriber (S1.45)."""
+    change, card = update.change, update.card
+    if change is None or card is None:
+        return
+    if not was_known:
+        yield "session.created", {"state": state_of(card)}
+        return
+    was = change.was
+    yield "session.updated", {"messages": card.messages, **_lives(card, was)}
+    if was is None:
+        return
+    if change.branched:
+        yield "session.branched", {"leafId": card.leaf_id, "previous": was.leaf_id}
+    if card.compactions > was.compactions:
+        yield "session.compacted", {"leafId": card.leaf_id}
+    if was.agent_title != card.agent_title:
+        yield "session.renamed", {"name": card.agent_title, "previous": was.agent_title}
+
+
+def _lives(card: Card, was: Card | None) -> dict[str, str]:
+    """The session's state and, once per change, what it was before (S3.25)."""
+    told = {"state": state_of(card)}
+    if was is not None and state_of(was) != told["state"]:
+        told["previousState"] = state_of(was)
+    return told

@@ -1,0 +1,396 @@
+"""The whole flow: hints and scans in, meta files out, one way.
+
+    watch -> library (tail, skim, state, catalog) -> policy -> jobs -> indexer -> library
+
+Three loops run side by side: one follows the files (`Following`), one keeps the time of waiting
+decisions, one does what may wait (search text, checkpoints). Blocking work on files is done by
+one reader thread, in bounded steps. Nothing here is stored: a restart comes to the same decisions
+again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+from indexerd.daemon.background import Background
+from indexerd.daemon.following import Following
+from indexerd.daemon.library import Library, Update
+from indexerd.daemon.news import News
+from indexerd.daemon.reader import Reader
+from indexerd.errors import (
+    AlreadyRunningError,
+    ConfigError,
+    DeadlineError,
+    IndexerdError,
+    ModelUnavailableError,
+    NotFoundError,
+    SessionEmptyError,
+)
+from indexerd.events import Turn
+from indexerd.indexing.indexing import Done, Indexer
+from indexerd.indexing.jobs import Job, Jobs
+from indexerd.indexing.known import Forced, Known
+from indexerd.indexing.policy import Index, Limits, Skip, Wait, decide
+from indexerd.indexing.reminders import Reminders
+from indexerd.indexing.runner import Runner, answer
+from indexerd.logs import Event
+from indexerd.models.base import Model
+from indexerd.models.registry import Models
+from indexerd.settings import Loaded, Settings
+from indexerd.sources.cursor import Verdict
+from indexerd.sources.watch import Watch
+
+FORCE_PATIENCE = 60.0  # seconds a forced run waits for the end of a turn
+DAY = 86_400
+AT_ONCE = 200  # sessions that are taken in, or decided on, before the loop gets its turn
+LONGEST_PAUSE = 30.0  # seconds between two looks at the clock
+
+
+class Pipeline:
+    """The flow of one daemon, or of one `run --once`."""
+
+    def __init__(
+        self,
+        *,
+        library: Library,
+        indexer: Indexer,
+        watch: Watch,
+        news: News,
+        read: Reader,
+        loaded: Loaded,
+        models: Models,
+        clock: Callable[[], float],
+    ) -> None:
+        self.read = read
+        self.library = library
+        self.runner = Runner(indexer=indexer, library=library, news=news, read=read, clock=clock)
+        self.watch = watch
+        self.news = news
+        self.loaded = loaded
+        self.models = models
+        self.known: dict[str, Known] = {}
+        self.jobs = Jobs(loaded.settings.index.concurrency)
+        self.scanned = asyncio.Event()
+        self.on_row: Callable[[str, dict[str, Any] | None], None] = lambda _id, _row: None
+        self.on_growth: Callable[[str], None] = lambda _id: None
+        self.on_meeting: Callable[[str], None] = self.on_growth  # of what was there before us
+        self.now = clock  # seconds since the epoch
+        self._started = clock()
+        self._wake = asyncio.Event()
+        self._following = Following(
+            library=library,
+            watch=watch,
+            news=news,
+            read=read,
+            settings=lambda: self.settings,
+            clock=clock,
+            learn=self._learn,
+            owed=self.owe,
+        )
+        self._later = Background(library, read, self._stored, self._following.calm)
+        self._reminders = Reminders()
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._lasting = False  # what is not done now is done later: not in `run --once`
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        return self.loaded.settings
+
+    @property
+    def indexing_off(self) -> bool:
+        """Whether a bad configuration keeps us from indexing (S0.26)."""
+        return bool(self.loaded.problems)
+
+    @property
+    def last_scan_at(self) -> float:
+        """When the last scan ended, in seconds since the epoch; 0 before the first."""
+        return self._following.last_scan_at
+
+    @property
+    def troubles(self) -> dict[str, str]:
+        """What is wrong with our own disk: each thing once."""
+        return {why: why for why in self._following.troubles.values()}
+
+    # -- loops ---------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        self._lasting = True
+        await self.start()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._following.run(self.scan))
+                group.create_task(self.keep_time())
+                group.create_task(self._background())
+        finally:
+            await self.stop()
+
+    async def start(self) -> None:
+        """Take over what ledger and catalog know."""
+        await self.runner.load()
+        updates = await self.read(self.library.load)
+        for at in range(0, len(updates), AT_ONCE):
+            self._learn([one for one in updates[at : at + AT_ONCE] if self._is_new(one)])
+            await asyncio.sleep(0)
+
+    def _is_new(self, update: Update) -> bool:
+        """Whether nobody changed or dropped a session while others were taken in."""
+        key = update.session_id
+        return key not in self.known and self.library.files.card(key) is not None
+
+    async def stop(self) -> None:
+        """Let go of what is under way; an interrupted run writes nothing."""
+        running = list(self._running.values())
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    def hint(self) -> None:
+        """Something may have changed; called by the watcher's thread through the loop."""
+        self._following.hint()
+
+    def stalled(self) -> bool:
+        """Whether following the files has come to a halt: then the watchdog is not fed (V2)."""
+        return self._following.stalled()
+
+    async def scan(self) -> None:
+        """One reconciling scan; after the first one decisions are made."""
+        await self._following.scan()
+        self.news.say(Event.WATCH_RESCAN, {"count": len(self.known)})
+        if self.library.texts.unread:  # of a file that was away, and is as it was
+            self._later.wake()
+        if not self.scanned.is_set():
+            self.scanned.set()
+            for number, session_id in enumerate(list(self.known)):
+                self._consider(session_id)
+                if number % AT_ONCE == 0:
+                    await asyncio.sleep(0)
+
+    async def keep_time(self) -> None:
+        """Decide again on every session whose moment has come."""
+        while True:
+            now = self.now()
+            for session_id in self._reminders.due(now):
+                self._consider(session_id)
+            self._wake.clear()
+            # Never long: the clock may be set, and a laptop may sleep.
+            next_at = self._reminders.next_at
+            pause = LONGEST_PAUSE if next_at is None else min(next_at - now, LONGEST_PAUSE)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(pause, 0.001)):
+                    await self._wake.wait()
+
+    async def _background(self) -> None:
+        """What may wait."""
+        await self.scanned.wait()
+        await self._later.run()
+
+    def owe(self) -> None:
+        """Something is still to be stored, or scoured: it is tried again."""
+        self._later.wake()
+
+    async def _stored(self, work: Coroutine[Any, Any, None]) -> bool:
+        await self._following.guarded("ledger", work)
+        return "ledger" not in self._following.troubles
+
+    # -- decisions -----------------------------------------------------------------------
+
+    def _learn(self, updates: list[Update]) -> None:
+        """Take in what the library found, tell whoever listens, and decide again."""
+        now = self.now()
+        for update in updates:
+            card, key = update.card, update.session_id
+            known = self.known.get(key)
+            if card is None:
+                self._forget(key)
+            elif known is None:
+                seen = min(card.mtime_ms / 1000, now)
+                self.known[key] = Known(card, update.brief, seen, seen, self.runner.setback(key))
+                (self.on_growth if self.scanned.is_set() else self.on_meeting)(key)
+            else:
+                self._grow(known, update, now)
+            if update.row is not None or card is None:
+                self.on_row(key, update.row)
+            if self.scanned.is_set():
+                self.news.session(update, was_known=known is not None)
+            self._consider(key)
+        if updates:
+            self._later.wake()
+
+    def _forget(self, session_id: str) -> None:
+        """A session's file is gone; should it come back, what failed has not been forgotten."""
+        self.jobs.withdraw(session_id)
+        known = self.known.pop(session_id, None)
+        if known is None:
+            return
+        self.runner.remember(known)
+        if session_id not in self._running:
+            answer(known, NotFoundError("the session's file is gone"))
+
+    def _grow(self, known: Known, update: Update, now: float) -> None:
+        below = known.card.new_users < self.settings.min_new_user_messages
+        known.brief = update.brief
+        if update.card is not None:
+            known.card = update.card
+        if update.change is not None and update.change.verdict is not Verdict.SAME:
+            known.changed_at = now
+            if below:
+                known.open_since = now
+            self.on_growth(update.session_id)
+
+    def _consider(self, session_id: str) -> None:
+        """Decide on one session, and see to it that the decision is kept."""
+        known = self.known.get(session_id)
+        if known is None or session_id in self._running or self.indexing_off:
+            return
+        if not self.scanned.is_set():  # what the ledger says may be out of date
+            return
+        match decide(known.view(), self.now(), Limits.of(self.settings)):
+            case Index(why):
+                self._offer(known, why)
+            case Wait(until):
+                self.jobs.withdraw(session_id)
+                self._wait(known, until)
+            case Skip(why):
+                self.jobs.withdraw(session_id)
+                if known.forced:
+                    answer(known, SessionEmptyError(f"there is no answer in it yet ({why})"))
+
+    def _offer(self, known: Known, why: str) -> None:
+        """Queue a session, unless it came by itself and no model could take it."""
+        session_id, forced = known.card.session_id, known.forced is not None
+        if self.library.files.exclusions.forbid(known.card):
+            return
+        if forced or (self._takers(known) and not self._held(known)):
+            self.news.say(Event.INDEX_QUEUED, {"session": session_id, "reason": why})
+            self.jobs.offer(Job(session_id, why, known.card.modified_ms, forced))
+            self._pump()
+
+    def _held(self, known: Known) -> bool:
+        """Whether no model would be asked yet: then the session waits for that."""
+        if known.forced is not None or not self._lasting:
+            return False
+        session_id, takers = known.card.session_id, self._takers(known)
+        seconds = self.runner.indexer.rest(session_id, takers, known.setback)
+        if seconds > 0:
+            self._wait(known, self.now() + seconds)
+        return seconds > 0
+
+    def _takers(self, known: Known) -> list[Model]:
+        """The models that may take a session by itself: an old one stays on this machine."""
+        age = self._started - known.card.modified_ms / 1000
+        old = age > self.settings.index.backfill_days * DAY
+        return [one for one in self.models.available() if not (old and one.remote)]
+
+    def _wait(self, known: Known, until: float) -> None:
+        """Look again later; whoever forced a run is not kept waiting for ever."""
+        if known.forced:
+            if known.card.turn_state is Turn.OPEN and self.now() >= known.forced.until:
+                answer(known, DeadlineError("the session is still in the middle of a turn"))
+                self._consider(known.card.session_id)
+                return
+            until = min(until, known.forced.until)
+        if self._reminders.remind(known.card.session_id, until):
+            self._wake.set()
+
+    def decide_due(self) -> bool:
+        """Decide on every session not tried yet whose moment has come; says whether one runs."""
+        for session_id in self.known.keys() - self.runner.outcomes.keys():
+            self._consider(session_id)
+        return bool(self._running)
+
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """Jobs under way."""
+        return [*self._running.values()]
+
+    # -- jobs ----------------------------------------------------------------------------
+
+    def _pump(self) -> None:
+        """Start what has its turn and finds room."""
+        while (job := self.jobs.take()) is not None:
+            known = self.known.get(job.session_id)
+            if known is None or self._held(known):
+                self.jobs.done(job.session_id)
+                continue
+            self._running[job.session_id] = asyncio.create_task(self._job(job, known))
+
+    async def _job(self, job: Job, known: Known) -> None:
+        session_id = job.session_id
+        try:
+            if self.known.get(session_id) is not known:  # it went before this began
+                answer(known, NotFoundError("the session's file is gone"))
+            else:
+                began = self.now()
+                usable = self.models.available() if job.forced else self._takers(known)
+                updates = await self.runner.run(known, job, self.settings, usable)
+                if updates:  # what came meanwhile waits anew, not since before this run (W10)
+                    known.open_since = began
+                self._take(updates)
+        finally:
+            self.jobs.done(session_id)
+            self._running.pop(session_id, None)
+        self._consider(session_id)
+        self._pump()
+
+    # -- asked for -----------------------------------------------------------------------
+
+    def force(self, session_id: str) -> asyncio.Future[Done | IndexerdError]:
+        """Index a session as soon as its turn has ended, below the threshold too.
+
+        Raises ConfigError, ModelUnavailableError, NotFoundError, or AlreadyRunningError.
+        """
+        self.refuse_if_off()
+        known = self.known.get(session_id)
+        if known is None:
+            raise NotFoundError("the session's file is gone")
+        if session_id in self._running or known.forced:
+            raise AlreadyRunningError("Session indexing already in progress")
+        waiter: asyncio.Future[Done | IndexerdError] = asyncio.get_running_loop().create_future()
+        known.forced = Forced(self.now() + FORCE_PATIENCE, [waiter])
+        self._consider(session_id)
+        return waiter
+
+    def refuse_if_off(self) -> None:
+        """Raise what keeps every session from being indexed: ConfigError, ModelUnavailableError."""
+        if self.indexing_off:
+            raise ConfigError(self.loaded.problems)
+        if not self.models.available():
+            missing = "; ".join(f"{key}: {why}" for key, why in self.models.missing.items())
+            raise ModelUnavailableError(f"Missing configured model(s): {missing}")
+
+    async def rewritten(self, session_id: str, directory: str) -> None:
+        """A sidecar was written by us."""
+        self._take(await self.read(self.library.written, session_id, directory))
+
+    def _take(self, updates: list[Update]) -> None:
+        """What our own writing changed; what could not be stored of it is stored by a scan."""
+        self._learn(updates)
+        if self.library.trouble is not None:
+            self._following.rescan()
+
+    async def reconsider(self) -> None:
+        """What is not to be read is another now: drop that, and look for what may be read.
+
+        Raises StateError where it could not be dropped yet; that is tried again.
+        """
+        self._learn(await self.read(self.library.reconsider))
+        self._following.rescan()  # roots and exclusions may be others
+        self._later.wake()  # as may the secrets that are not to be searched
+        if self.library.trouble is not None:
+            raise self.library.trouble
+
+    async def reload(self, loaded: Loaded, models: Models) -> None:
+        """Take new settings; what waited for a model or a price waits no longer."""
+        old, self.loaded, self.models = self.models, loaded, models
+        self.jobs.concurrency = loaded.settings.index.concurrency
+        await self._following.guarded("files", self.reconsider())  # before anything is sent
+        for number, (session_id, known) in enumerate(list(self.known.items())):
+            await self.runner.forgive(known)
+            self._consider(session_id)
+            if number % AT_ONCE == 0:
+                await asyncio.sleep(0)
+        await old.aclose()

@@ -1,0 +1,311 @@
+"""The user's own file beside a session: read, changed and written, one change at a time.
+
+Title, labels, environment hint and context sets are in one file, so that all that changes any
+of them comes through here. A change that has begun is carried out, whoever has hung up meanwhile:
+else another one could read the file before this one has written it, and one of them be lost.
+Each change names its session; of two that set the same thing the later one stays (S4.26).
+
+A fork starts with a copy of its parent's sets (S4.28). As long as neither has changed them, the
+copy is not written, and the parent's are read in its place. Before the parent's are changed,
+every fork of it that has none of its own gets the copy; no sets are a copy, too, and are written
+as such. Who changes a parent's file by hand changes it for those forks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from indexerd.daemon.answers import (
+    CLEARED,
+    Answers,
+    Held,
+    Place,
+    ancestors,
+    has_own,
+    held,
+    is_fork,
+)
+from indexerd.daemon.library import Library
+from indexerd.daemon.pipeline import Pipeline
+from indexerd.daemon.views import row_of, take
+from indexerd.errors import AccessError, InvalidMetaError, NotFoundError, UsageError
+from indexerd.meta import context_sets as sets
+from indexerd.meta.context_sets import Change, Context, Outcome
+from indexerd.meta.limits import NAME_MAX
+from indexerd.meta.metas import read_user
+from indexerd.meta.model import UserFile
+from indexerd.meta.writer import MetaWriter
+from indexerd.privacy.sanitize import clean_line
+from indexerd.privacy.suspects import suspected
+
+Row = dict[str, Any]
+
+
+class Made(NamedTuple):
+    """A sidecar to write, and the sets that are other ones in it."""
+
+    user: UserFile
+    names: Sequence[str] = ()
+
+
+Work = Callable[[Held], Made | None]  # None: there is nothing to write
+Noted = Callable[[str, Sequence[str]], Awaitable[None]]
+
+
+async def _unheard(_session_id: str, _names: Sequence[str]) -> None:
+    """Nobody keeps account of changes."""
+
+
+class Sidecars:
+    """Every session's sidecar, for one daemon."""
+
+    def __init__(self, pipeline: Pipeline, answers: Answers, writer: MetaWriter) -> None:
+        self._pipeline = pipeline
+        self._answers = answers
+        self._writer = writer
+        self._one_at_a_time = asyncio.Lock()
+        self._under_way: set[asyncio.Task[Made | None]] = set()
+        self.on_sets: Noted = _unheard  # a session, and the names of its sets that were changed
+
+    async def held(self, row: Row) -> Held:
+        """What is stored of a session; an unreadable file is an error, not a missing one."""
+        return await asyncio.to_thread(held, self._place(row), self._before(row))
+
+    async def put(self, row: Row, change: Change) -> Outcome:
+        """Change one set, and tell who listens."""
+        outcomes: list[Outcome] = []
+        forked = is_fork(row)
+
+        def work(found: Held) -> Made | None:
+            outcome = sets.apply(found.context, change)
+            outcomes.append(outcome)
+            if not outcome.changed:
+                return None
+            new = _with_context(found.user, outcome.context, forked=forked)
+            return Made(new, [change.name])
+
+        await self._change(row, work, change.name)
+        return outcomes[0]
+
+    async def update(self, row: Row, params: dict[str, Any]) -> Row:
+        """Set or clear title, hint, a label and sets; what is not named stays (S4.21)."""
+        session_id = row["sessionId"]
+        labelled = _labelled(params)
+        if labelled:
+            library = self._pipeline.library
+            await self._pipeline.read(_find, library, session_id, labelled)
+        warnings: list[str] = []
+        work = partial(_changed, params, warnings, forked=is_fork(row))
+        await self._change(row, work, _set_named(params))
+        new = self._answers.by_id(session_id)
+        if "title" in params:
+            renamed = {"name": new["name"], "previous": row["name"]}
+            self._pipeline.news.tell("session.renamed", session_id, renamed)
+        return new | {"warnings": warnings} if warnings else new
+
+    async def part(self, row: Row) -> None:
+        """A session's sets are about to go: each fork that reads them gets its copy."""
+        if self._home(row) is None:  # there is no place in which it could have had any
+            return
+        async with self._one_at_a_time:
+            with suppress(InvalidMetaError, AccessError):  # what reads it reads nothing
+                found = await asyncio.to_thread(held, self._place(row), self._before(row))
+                for heir in self._heirs(row["sessionId"]) if found.context else ():
+                    await self._bequeath(heir, found.context)
+
+    # -- one at a time -------------------------------------------------------------------
+
+    async def _change(self, row: Row, work: Work, set_name: str | None) -> None:
+        """Carry out one change, to its end."""
+        doing = asyncio.create_task(self._carry_out(row, work))
+        self._under_way.add(doing)
+        doing.add_done_callback(self._under_way.discard)
+        doing.add_done_callback(partial(self._tell, row["sessionId"], set_name))
+        await asyncio.shield(doing)
+
+    async def _carry_out(self, row: Row, work: Work) -> Made | None:
+        own = self._place(row)
+        async with self._one_at_a_time:
+            found = await asyncio.to_thread(held, own, self._before(row))
+            made = await asyncio.to_thread(work, found)
+            if made is None:
+                return None
+            if made.names:
+                for heir in self._heirs(own.session_id):
+                    await self._bequeath(heir, found.context)
+            await self._write(own, made.user)
+            if made.names:
+                await self.on_sets(own.session_id, made.names)
+        return made
+
+    async def _write(self, place: Place, user: UserFile) -> None:
+        await asyncio.to_thread(self._writer.write_user, place.directory, place.session_id, user)
+        await self._pipeline.rewritten(place.session_id, str(place.directory))
+
+    async def _bequeath(self, heir: Place, context: Context) -> None:
+        """Write a fork's copy of sets that are about to be others."""
+        try:
+            user = await asyncio.to_thread(read_user, heir.sidecar) or UserFile()
+        except (InvalidMetaError, AccessError):  # never written over; what it reads is nothing
+            return
+        if not has_own(user):
+            await self._write(heir, _with_context(user, context, forked=True))
+
+    def _tell(
+        self, session_id: str, set_name: str | None, doing: asyncio.Task[Made | None]
+    ) -> None:
+        """Events tell of what was written, and of nothing else (S4.12)."""
+        if doing.cancelled() or doing.exception() is not None:
+            return
+        made = doing.result()
+        if made is not None and made.names:
+            self._pipeline.news.context("changed", session_id, made.user.context, set_name)
+
+    # -- where ---------------------------------------------------------------------------
+
+    def _place(self, row: Row) -> Place:
+        directory = self._home(row)
+        if directory is None:
+            raise NotFoundError("there is no place for this session's sidecar")
+        return Place(Path(directory), row["sessionId"])
+
+    def _before(self, row: Row) -> list[Place]:
+        return ancestors(row, self._answers.by_id, self._home)
+
+    def _heirs(self, session_id: str) -> list[Place]:
+        """The places of a session's forks; of theirs, where a fork has no place for a file."""
+        places: list[Place] = []
+        known, waiting = {session_id}, [session_id]
+        while waiting:
+            for row in self._answers.forks(waiting.pop()):
+                if row["sessionId"] in known:
+                    continue
+                known.add(row["sessionId"])
+                directory = self._home(row)
+                if directory is None:
+                    waiting.append(row["sessionId"])
+                else:
+                    places.append(Place(Path(directory), row["sessionId"]))
+        return places
+
+    def _home(self, row: Row) -> str | None:
+        with suppress(NotFoundError):  # its directory may be no root any more
+            return self._pipeline.library.home(row["sessionId"])
+        return None
+
+
+def _with_context(user: UserFile, context: Context, *, forked: bool) -> UserFile:
+    fields = {key: one for key, one in user.model_dump().items() if key != CLEARED}
+    fields["context"] = context
+    if forked and not context:
+        fields[CLEARED] = True
+    return UserFile.model_validate(fields)
+
+
+# -- what `update` asks for ----------------------------------------------------------------------
+
+
+def _changed(
+    params: dict[str, Any], warnings: list[str], found: Held, *, forked: bool
+) -> Made | None:
+    """The sidecar with what `update` asks for; null clears."""
+    user = found.user
+    fields = user.model_dump()
+    if "title" in params:
+        fields["title"] = _line(params["title"], "title")
+    if "envHint" in params:
+        fields["env_hint"] = hint = _hint(params["envHint"])
+        warnings += suspected(hint or "", "envHint")
+    if "label" in params:
+        entry_id, text = _label(params["label"])
+        labels = {key: one for key, one in user.labels.items() if key != entry_id}
+        fields["labels"] = labels | ({entry_id: text} if text else {})
+    new = UserFile.model_validate(fields)
+    context, names = found.context, list[str]()
+    for key, apply in (("context", _all_sets), ("setContext", _some_sets)):
+        if key in params:
+            context, told, more = apply(context, params[key])
+            names += more
+            warnings += told
+    if names:
+        return Made(_with_context(new, context, forked=forked), list(dict.fromkeys(names)))
+    return Made(new) if params.keys() & {"title", "envHint", "label"} else None
+
+
+def _set_named(params: dict[str, Any]) -> str | None:
+    """The one set that changes; None where all do, or none."""
+    one = params.get("setContext")
+    if "context" in params or not isinstance(one, dict):
+        return None
+    name = one.get("setName")
+    return name.strip() if isinstance(name, str) else None
+
+
+Sets = tuple[Context, Sequence[str], list[str]]  # new sets, warnings, names of what changed
+
+
+def _all_sets(context: Context, value: Any) -> Sets:
+    outcome = sets.replace_all(value)
+    return outcome.context, outcome.warnings, list(outcome.context.keys() | context.keys())
+
+
+def _some_sets(context: Context, value: Any) -> Sets:
+    """`{setName, items, mode?}`, or `{set: items}` for several; null clears: items, or all sets."""
+    if value is None:
+        return _all_sets(context, None)
+    if not isinstance(value, dict):
+        raise UsageError("setContext is {setName, items, mode?}")
+    asked = [value] if "setName" in value else [_replacing(*one) for one in value.items()]
+    sets.distinct(one.get("setName") for one in asked)
+    warnings: list[str] = []
+    names: list[str] = []
+    for one in asked:
+        items = one.get("items")
+        change = sets.change_of(one.get("setName"), [] if items is None else items, one.get("mode"))
+        outcome = sets.apply(context, change)
+        context = outcome.context
+        warnings += outcome.warnings
+        names += [change.name] if outcome.changed else []
+    return context, warnings, names
+
+
+def _replacing(name: Any, items: Any) -> dict[str, Any]:
+    return {"setName": name, "items": items}
+
+
+def _label(given: Any) -> tuple[str, str | None]:
+    """An entry's id, and its label; None takes that back."""
+    if not isinstance(given, dict) or not isinstance(given.get("entryId"), str):
+        raise UsageError("label is {entryId, text}")
+    return given["entryId"], _line(given.get("text"), "label text")
+
+
+def _labelled(params: dict[str, Any]) -> str:
+    """The entry that gets a label by this, which must be there."""
+    entry_id, text = _label(params["label"]) if "label" in params else ("", None)
+    return entry_id if text else ""
+
+
+def _find(library: Library, session_id: str, entry_id: str) -> None:
+    """Raise where a session has no such entry."""
+    row_of(take(library, session_id).state, entry_id)
+
+
+def _hint(value: Any) -> str | None:
+    """A command line: cutting it would make it another one."""
+    if value is not None and not isinstance(value, str):
+        raise UsageError("envHint is a string, or null to clear it")
+    return sets.item_of(value, "envHint") if value and value.strip() else None
+
+
+def _line(value: Any, what: str) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise UsageError(f"{what} is a string, or null to clear it")
+    return clean_line(value, NAME_MAX) or None

@@ -1,0 +1,1 @@
+"""Long sessions made short: segments, compaction, hand-offs, statistics."""

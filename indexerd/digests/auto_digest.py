@@ -1,0 +1,199 @@
+"""When digests are made by themselves: at the end of a turn of a session that has grown.
+
+In: word that a session's file grew. Out: calls of `Digests.make`, one session at a time. A session
+that was there before and stays as it is, is left alone (S2.25): only growth is looked at, be it
+while the daemon watches or since it last did. The moment is that of indexing, the turn's end and a
+quiet time after it; the threshold is another one. Which long sessions wait to be looked at is noted
+in the ledger, so that a daemon that stops in between looks at them when it starts again; a session
+that began since the last one stopped counts as grown. What fails is looked at again at the next
+turn's end; where that may pass, before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+from indexerd.daemon.news import News
+from indexerd.daemon.reader import Reader
+from indexerd.errors import IndexerdError, StateError
+from indexerd.indexing.known import Known
+from indexerd.indexing.policy import Limits, back_off, settled_at
+from indexerd.indexing.reminders import Reminders
+from indexerd.indexing.runner import Failure
+from indexerd.logs import Event
+from indexerd.settings import Settings
+from indexerd.store.ledger import Ledger
+from indexerd.times import iso_ms
+
+TOPIC = "digest"  # of the ledger's notes
+FAILURES_MAX = 5  # in a row; after so many only new growth is a reason to try again
+LONGEST_PAUSE = 30.0  # seconds between two looks at the clock
+
+
+class AutoDigests:
+    """Sees to it that digests are made, for one daemon."""
+
+    def __init__(
+        self,
+        make: Callable[[str], Awaitable[dict[str, Any]]],
+        known: dict[str, Known],
+        *,
+        settings: Callable[[], Settings],
+        off: Callable[[], bool],
+        news: News,
+        clock: Callable[[], float],
+        pending: Pending,
+        ready: Callable[[], Awaitable[object]],
+        since: float,
+    ) -> None:
+        """`make(session_id)` makes the next digest of a session, as `Digests.make` answers it.
+
+        `known` are the sessions there are, as the pipeline knows them; `off()`: nothing runs.
+        `ready()` comes back once every session there is is known. What began after `since`, in
+        seconds since the epoch, no daemon has left alone.
+        """
+        self._make_one = make
+        self._known = known
+        self._settings = settings
+        self._off = off
+        self._news = news
+        self._clock = clock
+        self._pending = pending
+        self._ready = ready
+        self._since = since
+        self.made: list[str] = []  # of this process: sessions
+        self.failed: dict[str, Failure] = {}
+        self._reminders = Reminders()
+        self._failures: dict[str, int] = {}
+        self._once = False
+        self._wake = asyncio.Event()
+
+    def grown(self, session_id: str) -> None:
+        """Something was added to a session."""
+        self._failures.pop(session_id, None)
+        known = self._known.get(session_id)
+        if known is not None and known.card.messages > self._least():
+            self._remind(session_id, self._clock())
+
+    def met(self, session_id: str) -> None:
+        """A session was there at the start that no daemon knew: it may have begun meanwhile."""
+        known = self._known.get(session_id)
+        if known is not None and iso_ms(known.card.created_at) / 1000 >= self._since:
+            self.grown(session_id)
+
+    def _remind(self, session_id: str, when: float) -> None:
+        if self._reminders.remind(session_id, when):
+            self._wake.set()
+
+    async def run(self) -> None:
+        """Make what falls due, until cancelled; without anything to do it only waits."""
+        await self._take_up()
+        while True:
+            self._wake.clear()
+            await self.step()
+            next_at = self._reminders.next_at
+            if next_at is None:
+                await self._wake.wait()
+                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(0.001, min(next_at - self._clock(), LONGEST_PAUSE))):
+                    await self._wake.wait()
+
+    async def settle(self) -> None:
+        """Make what is due or falls due by a turn's end, and then come back (`run --once`).
+
+        What fails is not tried again.
+        """
+        self._once = True
+        await self._take_up()
+        while (next_at := self._reminders.next_at) is not None:
+            await asyncio.sleep(max(0.0, min(next_at - self._clock(), 1.0)))
+            await self.step()
+
+    async def _take_up(self) -> None:
+        """What the last daemon left waiting."""
+        await self._ready()
+        for session_id in await self._pending.load():
+            self._remind(session_id, self._clock())
+
+    async def step(self) -> None:
+        """Look at every session whose moment has come."""
+        for session_id in list(self._reminders.due(self._clock())):
+            known = self._known.get(session_id)
+            if known is not None and not self._off() and self._settings().digest.enabled:
+                await self._look(known)
+
+    async def _look(self, known: Known) -> None:
+        session_id = known.card.session_id
+        if not known.card.answered or known.card.messages <= self._least():
+            return
+        await self._pending.add(session_id)
+        ready = settled_at(known.view(), self._clock(), Limits.of(self._settings()))
+        if ready is None:  # more is to come, and is heard of
+            return
+        if ready > self._clock():
+            self._remind(session_id, ready)
+        else:
+            await self._make(session_id)
+
+    def _least(self) -> int:
+        """Messages of a whole file up to which none of its paths can be due."""
+        wanted = self._settings().digest
+        return wanted.preserve_recent if wanted.token_trigger else wanted.trigger_threshold
+
+    async def _make(self, session_id: str) -> None:
+        try:
+            found = await self._make_one(session_id)
+            if found["segment"] is not None:
+                self.made.append(session_id)
+            await self._pending.drop(session_id)
+        except IndexerdError as bad:
+            self._failed(session_id, bad)
+        except Exception as bug:  # noqa: BLE001 - a defect of ours must not end the daemon
+            self._news.defect(Event.DIGEST_FAILED, session_id, bug)
+
+    def _failed(self, session_id: str, bad: IndexerdError) -> None:
+        told: dict[str, Any] = {"kind": bad.kind, "message": str(bad), "retryable": bad.retryable}
+        self._news.say(
+            Event.DIGEST_FAILED, {"session": session_id, "reason": str(bad), "kind": bad.kind}
+        )
+        self._news.tell("digest.failed", session_id, told)
+        self.failed[session_id] = Failure(bad.kind, bad.retryable)
+        failures = self._failures.get(session_id, 0) + 1
+        if bad.retryable and failures < FAILURES_MAX and not self._once:
+            self._failures[session_id] = failures
+            wish = getattr(bad, "retry_after", None)
+            self._remind(session_id, self._clock() + (wish or back_off(failures)))
+
+
+class Pending:
+    """Sessions that wait for a look, in the ledger: a cache, without which none is waited for."""
+
+    def __init__(self, ledger: Ledger, read: Reader) -> None:
+        """`read` does work in the thread of the ledger."""
+        self._ledger = ledger
+        self._read = read
+        self._held: set[str] = set()
+
+    async def load(self) -> list[str]:
+        """Those that the last daemon left."""
+        with suppress(StateError):
+            self._held = set(await self._read(self._ledger.notes, TOPIC))
+        return sorted(self._held)
+
+    async def add(self, session_id: str) -> None:
+        """This one waits."""
+        if session_id not in self._held:
+            self._held.add(session_id)
+            with suppress(StateError):
+                await self._read(self._ledger.note, TOPIC, session_id, b"1")
+
+    async def drop(self, session_id: str) -> None:
+        """This one waits no longer."""
+        if session_id in self._held:
+            self._held.discard(session_id)
+            with suppress(StateError):
+                await self._read(self._ledger.note, TOPIC, session_id, None)

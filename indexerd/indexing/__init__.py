@@ -1,0 +1,1 @@
+"""From a session that is due to a checked description of it."""

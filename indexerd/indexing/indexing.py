@@ -1,0 +1,290 @@
+"""One indexing run: snapshot, prompt, model, check, write (S0.18 to S0.45).
+
+The attempt loop is here, and visible: at most three calls for malformed answers, each retry
+carrying the previous reply and what was wrong with it. A failing provider ends the run at
+once; who tries again, and when, is the pipeline's business. A model that is not to be had
+(no budget, no key, content declined) makes room for a local one, if one is configured.
+
+An answer that was paid for is never thrown away because a disk is full: it is kept here and
+written by the next run of its session, without another call (A3).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from indexerd.daemon.library import Library
+from indexerd.errors import OutputInvalidError, WriteError
+from indexerd.events import Prompt
+from indexerd.indexing.check import Rejected, judge
+from indexerd.indexing.known import Setback
+from indexerd.indexing.prompts import carried, index_prompt, retry_prompt
+from indexerd.indexing.resting import rest
+from indexerd.indexing.snapshot import Snapshot, take
+from indexerd.indexing.transcript import Caps
+from indexerd.logs import Event
+from indexerd.meta.model import FIRST_MESSAGE_MAX, SCHEMA_VERSION, Metadata, MetaFile, Usage
+from indexerd.meta.writer import Conflict, MetaWriter
+from indexerd.models.base import Finish, Model
+from indexerd.models.calls import ATTEMPTS, Called, Spent, booked, first_of, redactor
+from indexerd.models.telemetry import Telemetry, index_row
+from indexerd.models.treasury import Treasury
+from indexerd.settings import Settings
+from indexerd.times import iso, iso_ms, iso_of_ms
+
+Reader = Callable[..., Awaitable[Any]]
+Notify = Callable[[Event, str, dict[str, Any]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A run that ended well. `adopted`: another writer was quicker, and its file stands."""
+
+    session_id: str
+    directory: str
+    usd: float | None
+    model: str = ""
+    adopted: bool = False
+
+
+@dataclass(slots=True)
+class Prepared:
+    """One run on its way: what will be sent, and what was spent so far."""
+
+    snap: Snapshot
+    prompt: Prompt
+    sent_bytes: int = 0  # of what was said, and of what an earlier run made of it
+    by: str | None = None  # user or daemon, for the audit
+    spent: Spent = field(default_factory=Spent)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """An answer that could not be written yet."""
+
+    snap: Snapshot
+    meta: MetaFile
+    usd: float | None
+
+
+class Indexer:
+    """Runs jobs, one call of `run` each; several may be under way."""
+
+    def __init__(
+        self,
+        library: Library,
+        *,
+        reader: Reader,
+        treasury: Treasury,
+        telemetry: Telemetry,
+        writer: MetaWriter,
+        notify: Notify,
+        clock: Callable[[], float],
+    ) -> None:
+        self._library = library
+        self._reader = reader
+        self._treasury = treasury
+        self._telemetry = telemetry
+        self._writer = writer
+        self._notify = notify
+        self._clock = clock
+        self._held: dict[str, _Held] = {}
+
+    @property
+    def unwritten(self) -> int:
+        """Answers that wait for a disk that takes them."""
+        return len(self._held)
+
+    async def run(
+        self,
+        session_id: str,
+        settings: Settings,
+        models: list[Model],
+        *,
+        asked: bool | None = None,
+    ) -> Done:
+        """Index one session now, by the first of `models` that is to be had.
+
+        `asked`: whether somebody did, or the daemon does it by itself; None where that is not
+        said. Raises an error of the tree; the old meta file then stands.
+        """
+        held = self._held.get(session_id)
+        if held is not None:
+            return await self._write(session_id, held)
+        run = await self.prepare(session_id, settings)
+        run.by = None if asked is None else "user" if asked else "daemon"
+        found, model = await first_of(models, lambda model: self._attempts(run, model, settings))
+        meta = _meta_file(run, found, model, self._clock())
+        return await self._write(session_id, _Held(run.snap, meta, run.spent.usd))
+
+    def rest(self, session_id: str, models: list[Model], setback: Setback) -> float:
+        """Seconds until a run is worth a try; 0 where it is, or has only to be written."""
+        if session_id in self._held:
+            return 0.0
+        return rest(self._treasury, models, setback, self._clock())
+
+    def drop(self, session_id: str) -> None:
+        """Forget an answer that could not be written yet."""
+        self._held.pop(session_id, None)
+
+    async def prepare(self, session_id: str, settings: Settings) -> Prepared:
+        """Snapshot and prompt; nothing leaves the machine.
+
+        A first run wants all that was done in a session: its lines are read step by step, and
+        other work of the reader gets its turn between, however long the session is (F9, V2).
+        """
+        while not await self._reader(self._library.texts.index, session_id):
+            pass
+        made: Prepared = await self._reader(_prepared, self._library, session_id, settings)
+        return made
+
+    # -- models --------------------------------------------------------------------------
+
+    async def _attempts(self, run: Prepared, model: Model, settings: Settings) -> Metadata:
+        prompt = run.prompt
+        clean = redactor(settings)
+        error = ""
+        for attempt in range(1, ATTEMPTS + 1):
+            if attempt > 1:
+                self._retrying(run, model, attempt, error)
+            called = await self._call(run, model, prompt, settings, attempt)
+            reply = called.reply
+            verdict = judge(
+                reply.text, cut=reply.finish is Finish.LENGTH, redact=lambda text: clean(text)[0]
+            )
+            self._record(run, model, attempt, called, verdict)
+            if isinstance(verdict, Metadata):
+                return verdict
+            error = verdict.error
+            prompt = retry_prompt(run.prompt, clean(reply.text)[0], error)
+        raise OutputInvalidError(f"Malformed model output after {ATTEMPTS} attempts: {error}")
+
+    async def _call(
+        self, run: Prepared, model: Model, prompt: Prompt, settings: Settings, attempt: int
+    ) -> Called:
+        """One booked call."""
+
+        def failed(why: str, ms: int) -> None:
+            self._append(run, model, attempt, success=False, error=why, ms=ms)
+
+        seconds = settings.model.timeout_seconds
+        called = await booked(self._treasury, model, prompt, seconds=seconds, failed=failed)
+        told = {"model": model.key, "attempt": attempt, "cost_usd": called.usd, "ms": called.ms}
+        self._notify(Event.INDEX_ATTEMPT, run.snap.card.session_id, told)
+        run.spent.add(called.reply, called.usd)
+        return called
+
+    def _retrying(self, run: Prepared, model: Model, attempt: int, error: str) -> None:
+        fields = {"attempt": attempt - 1, "of": ATTEMPTS - 1, "model": model.key, "reason": error}
+        self._notify(Event.INDEX_RETRY, run.snap.card.session_id, fields)
+
+    def _record(
+        self,
+        run: Prepared,
+        model: Model,
+        attempt: int,
+        called: Called,
+        verdict: Metadata | Rejected,
+    ) -> None:
+        error = verdict.error if isinstance(verdict, Rejected) else None
+        self._append(run, model, attempt, success=error is None, error=error, usage=called.usage)
+
+    def _append(self, run: Prepared, model: Model, attempt: int, **told: Any) -> None:
+        """A row of the audit trail: one for each request that went out, however it ended."""
+        row = index_row(
+            session_id=run.snap.card.session_id,
+            model=model.key,
+            timestamp=iso(self._clock()),
+            attempt=attempt,
+            redactions=run.snap.transcript.redactions,
+            bytes=run.sent_bytes,
+            by=run.by,
+            leaf_id=run.snap.leaf_id,
+            since=run.snap.since_id,
+            **told,
+        )
+        self._telemetry.append(row)
+
+    # -- writing -------------------------------------------------------------------------
+
+    async def _write(self, session_id: str, held: _Held) -> Done:
+        """Write an answer, unless another writer was quicker (the older pi extension)."""
+        directory = held.snap.directory
+        try:
+            written = await asyncio.to_thread(
+                self._writer.write_meta, directory, held.meta, expect=held.snap.stamp
+            )
+        except WriteError:
+            self._held[session_id] = held
+            raise
+        self._held.pop(session_id, None)
+        adopted = isinstance(written, Conflict)
+        return Done(session_id, str(directory), held.usd, held.meta.model, adopted)
+
+
+def prepare(library: Library, session_id: str, settings: Settings) -> Prepared:
+    """Snapshot and prompt of one session, without a daemon: all at once."""
+    while not library.texts.index(session_id):
+        pass
+    return _prepared(library, session_id, settings)
+
+
+def _prepared(library: Library, session_id: str, settings: Settings) -> Prepared:
+    """Snapshot and prompt of one session. Blocks, in the thread that owns the library."""
+    caps = Caps(settings.index.max_bytes, settings.index.max_lines)
+    merge = settings.index.merge_previous_summary
+    snap = take(library, session_id, caps, redactor(settings), merge=merge)
+    prompt = index_prompt(
+        snap.transcript.text,
+        nonce=secrets.token_hex(8),
+        schema=Metadata.model_json_schema(),
+        previous_summary=snap.facts.previous_summary,
+        since=snap.since,
+        facts=snap.facts,
+    )
+    again = carried(snap.facts.previous_summary, snap.since)
+    size = snap.transcript.bytes + len(again.encode("utf-8", "replace"))
+    return Prepared(snap, prompt, size)
+
+
+def _meta_file(run: Prepared, found: Metadata, model: Model, now: float) -> MetaFile:
+    """The meta file of a snapshot and the answer to it."""
+    snap, card, old = run.snap, run.snap.card, run.snap.meta
+    spent = run.spent
+    updated = iso_of_ms(max(round(now * 1000), iso_ms(old.updated_at) + 1 if old else 0))
+    return MetaFile(
+        **((old.model_extra or {}) if old else {}),  # what others added is theirs
+        schema_version=max(SCHEMA_VERSION, old.schema_version if old else 0),
+        session_id=card.session_id,
+        session_file=snap.row.get("sessionFile", card.path),
+        parent_session_file=card.parent or None,
+        name=found.name,
+        description=found.description,
+        summary=found.summary,
+        tags=found.tags,
+        cwd=card.cwd,
+        created_at=old.created_at if old else updated,
+        updated_at=updated,
+        model=model.key,
+        last_indexed_leaf_id=snap.leaf_id,
+        agent=card.agent,
+        usage=Usage(
+            input_tokens=spent.input_tokens,
+            output_tokens=spent.output_tokens,
+            cost_usd=spent.usd,
+            calls=spent.calls,
+        ),
+        message_count=card.messages,
+        user_message_count=card.users,
+        first_user_message=card.first_user[:FIRST_MESSAGE_MAX] or None,
+        files_read=list(snap.facts.files_read),
+        files_modified=list(snap.facts.files_modified),
+        tools_used=snap.facts.tools_used,
+        redactions=snap.transcript.redactions or None,
+        session_created_at=card.created_at or None,
+        session_modified_at=iso_of_ms(card.modified_ms),
+    )

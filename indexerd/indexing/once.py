@@ -1,0 +1,103 @@
+"""`run --once`: scan, wait out the quiet time of ended turns, try each due session once."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from indexerd.daemon.pipeline import Pipeline
+from indexerd.digests.auto_digest import AutoDigests
+from indexerd.indexing.indexing import Done
+from indexerd.indexing.policy import Limits, Wait, decide
+from indexerd.indexing.runner import Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one pass did."""
+
+    sessions: int
+    indexed: tuple[Done, ...]
+    failed: tuple[tuple[str, str, bool], ...]  # session, kind, retryable; runs and digests
+    digested: tuple[str, ...] = ()  # sessions that got a segment
+
+    @property
+    def skipped(self) -> int:
+        """Sessions that were not due."""
+        tried = {done.session_id for done in self.indexed} | {key for key, _, _ in self.failed}
+        return self.sessions - len(tried.union(self.digested))
+
+    @property
+    def exit_code(self) -> int:
+        """0 when nothing failed, 75 when all that failed may be tried again, else 1."""
+        if not self.failed:
+            return 0
+        return 75 if all(retryable for _, _, retryable in self.failed) else 1
+
+    def to_json(self) -> dict[str, Any]:
+        """The `--json` form of interfaces.md."""
+        return {
+            "sessions": self.sessions,
+            "indexed": [done.session_id for done in self.indexed],
+            "skipped": self.skipped,
+            "digested": list(self.digested),
+            "failed": [{"sessionId": key, "kind": kind} for key, kind, _ in self.failed],
+        }
+
+
+async def run_once(pipeline: Pipeline, digests: AutoDigests) -> Report:
+    """One pass over everything; a back-off is not waited for."""
+    await pipeline.start()
+    ticking = asyncio.create_task(pipeline.keep_time())
+    try:
+        await pipeline.scan()
+        while await pipeline.read(pipeline.library.texts.step):
+            pass
+        await _settled(pipeline)
+        await digests.settle()
+    finally:
+        ticking.cancel()
+        await pipeline.stop()
+    await pipeline.read(pipeline.library.checkpoint)
+    return _report(pipeline, digests)
+
+
+async def _settled(pipeline: Pipeline) -> None:
+    """Wait until nothing runs, and nothing waits for the end of its quiet time."""
+    while True:
+        if tasks := pipeline.tasks():
+            await asyncio.wait(tasks)
+            continue
+        if pipeline.decide_due():
+            continue
+        due = [
+            wait.until
+            for session_id, wait in _waiting(pipeline)
+            if wait.why == "due" and session_id not in pipeline.runner.outcomes
+        ]
+        if not due or pipeline.indexing_off or not pipeline.models.available():
+            return
+        await asyncio.sleep(max(0.01, min(min(due) - pipeline.now(), 1.0)))
+
+
+def _waiting(pipeline: Pipeline) -> list[tuple[str, Wait]]:
+    """Sessions that only wait for their moment."""
+    now, limits = pipeline.now(), Limits.of(pipeline.settings)
+    decisions = ((key, decide(one.view(), now, limits)) for key, one in pipeline.known.items())
+    return [(key, one) for key, one in decisions if isinstance(one, Wait)]
+
+
+def _report(pipeline: Pipeline, digests: AutoDigests) -> Report:
+    indexed, failed = [], []
+    for session_id, outcome in pipeline.runner.outcomes.items():
+        if isinstance(outcome, Failure):
+            failed.append((session_id, outcome.kind, outcome.retryable))
+        elif not outcome.adopted:
+            indexed.append(outcome)
+    for session_id, wait in _waiting(pipeline):
+        if wait.why == "back_off" and session_id not in pipeline.runner.outcomes:
+            why = pipeline.known[session_id].setback.why
+            failed.append((session_id, why, True))
+    failed += [(key, bad.kind, bad.retryable) for key, bad in digests.failed.items()]
+    return Report(len(pipeline.known), tuple(indexed), tuple(failed), tuple(digests.made))

@@ -1,0 +1,1 @@
+"""What is installed into agents and into the service manager."""

@@ -1,0 +1,399 @@
+"""The daemon as a user service: systemd on Linux, launchd on macOS.
+
+In: a `Host` (environment, home, uid, and the function that runs system commands, so that tests
+can record it), the installed program, the settings. Out: a file in its place, and an `Outcome`
+that says what was done and what is left to do.
+
+Never touches a file that does not carry our marker; never puts a key into a service file;
+never fails because no service manager runs here: the file is written and a note says what to
+type later. Everything may be run twice.
+
+What surprised us: a refused user namespace shows only as exit status 217, 218 or 226 of a unit
+that systemd did try to start; `launchctl bootout` returns before the service is gone, and
+`bootstrap` then fails with an input/output error.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from indexerd.errors import AccessError, UsageError, WriteError
+from indexerd.integrations import packaged
+from indexerd.integrations.packaged import MARKER, Access, is_plain
+from indexerd.paths import Places, within
+from indexerd.settings import Settings
+
+UNIT = "indexerd.service"
+LABEL = "io.indexerd"
+RUN_SECONDS = 150.0  # `enable --now` waits for READY: at most TimeoutStartSec and then a stop
+LAUNCHD_TRIES = 20  # of a quarter second each
+SERVICE_FILE_MAX = 256 * 1024  # bytes; a larger one was not written by us
+
+_REFUSED = {"217", "218", "226"}  # systemd's EXIT_USER, EXIT_CAPABILITIES, EXIT_NAMESPACE
+_AGENTS = ("PI_CODING_AGENT_DIR", "PI_CODING_AGENT_SESSION_DIR", "CLAUDE_CONFIG_DIR", "CODEX_HOME")
+_OWN = ("INDEXERD_CONFIG", "INDEXERD_STATE_DIR", "INDEXERD_DATA_DIR", "INDEXERD_SOCKET")
+_PATHS = (*_AGENTS, *_OWN)  # made absolute: a service has another working directory
+_XDG = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME")
+_KEYS = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
+_SHOWN = (
+    "LoadState,ActiveState,SubState,UnitFileState,FragmentPath,MainPID,NRestarts,"
+    "Result,ExecMainStatus,StatusText"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What a system command said."""
+
+    code: int
+    out: str = ""
+    err: str = ""
+
+    @property
+    def said(self) -> str:
+        """Its first line, for a note: the later ones say where to read more."""
+        lines = (self.err.strip() or self.out.strip()).splitlines()
+        return lines[0].strip() if lines else f"exit status {self.code}"
+
+
+def run_command(words: Sequence[str]) -> Ran:
+    """Run a system command to its end, in English, without input.
+
+    A command that is not there is code 127, one without an answer in 150 s is code 124.
+    """
+    env = dict(os.environ, LC_ALL="C", SYSTEMD_PAGER="", SYSTEMD_COLORS="0")
+    runtime = f"/run/user/{os.getuid()}"
+    if "XDG_RUNTIME_DIR" not in env and Path(runtime).is_dir():
+        env["XDG_RUNTIME_DIR"] = runtime  # `su` and cron do not set it
+    try:
+        done = subprocess.run(  # noqa: S603 - this module's own words, and no shell
+            list(words),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            env=env,
+            timeout=RUN_SECONDS,
+        )
+    except OSError as bad:
+        return Ran(127, err=f"{words[0]}: {bad.strerror}")
+    except subprocess.TimeoutExpired:
+        return Ran(124, err=f"{words[0]}: no answer within {RUN_SECONDS:.0f} s")
+    out, err = (one.decode("utf-8", "replace") for one in (done.stdout, done.stderr))
+    return Ran(done.returncode, out, err)
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The machine and the user, as far as a service needs them."""
+
+    env: Mapping[str, str]
+    home: Path
+    uid: int
+    platform: str = sys.platform
+    run: Callable[[Sequence[str]], Ran] = run_command
+    pause: Callable[[float], None] = time.sleep
+
+    @property
+    def service_file(self) -> Path:
+        """Where the user's service manager looks for ours."""
+        if self.platform == "darwin":
+            return self.home / "Library/LaunchAgents" / f"{LABEL}.plist"
+        base = self.env.get("XDG_CONFIG_HOME", "")
+        config = Path(base) if base.startswith("/") else self.home / ".config"
+        return config / "systemd/user" / UNIT
+
+    def systemctl(self, *words: str) -> Ran:
+        """Ask the user's own systemd."""
+        return self.run(["systemctl", "--user", *words])
+
+    def launchctl(self, verb: str, *words: str) -> Ran:
+        """Ask launchd."""
+        return self.run(["launchctl", verb, *words])
+
+    def full(self, text: str) -> Path:
+        """A path as the user wrote it, made absolute."""
+        if text == "~" or text.startswith("~/"):
+            return self.home / text[2:].lstrip("/")
+        return Path(text).absolute()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was done, or found. `notes` are sentences for the user."""
+
+    path: Path
+    installed: bool
+    running: bool
+    changed: bool = False
+    notes: tuple[str, ...] = ()
+    details: Mapping[str, str] = field(default_factory=dict)
+
+    def data(self) -> dict[str, Any]:
+        """As JSON shows it."""
+        return asdict(self) | {"path": str(self.path)}
+
+
+def install(host: Host, program: Path, places: Places, settings: Settings) -> Outcome:
+    """Write the service file, start the service now and at each login.
+
+    Raises UsageError for a file there that is not ours, or a program that no service file can
+    name; AccessError or WriteError where the file cannot be written.
+    """
+    env, notes = carried(host, places)
+    if host.platform == "darwin":
+        return _install_launchd(host, packaged.plist_text(str(program), str(host.home), env), notes)
+    if not host.platform.startswith("linux"):
+        raise UsageError("no service manager is known on this system", hint="use `indexerd run`")
+    access = access_of(host, places, settings)
+    unit = packaged.unit_text(str(program), str(host.home.resolve()), env, access)
+    return _install_systemd(host, unit, notes)
+
+
+def uninstall(host: Host) -> Outcome:
+    """Stop the service and remove its file, if it is ours. Raises as `install` does."""
+    path = host.service_file
+    if _held(path) is None:
+        return Outcome(path, installed=False, running=False, notes=("nothing is installed",))
+    if host.platform == "darwin":
+        host.launchctl("bootout", f"gui/{host.uid}/{LABEL}")
+        _remove(path)
+        return Outcome(path, installed=False, running=False, changed=True)
+    host.systemctl("stop", UNIT)
+    host.systemctl("disable", UNIT)
+    _remove(path)
+    link = path.parent / "default.target.wants" / UNIT
+    if link.is_symlink():  # left over where no manager ran to disable it
+        _remove(link)
+    host.systemctl("daemon-reload")
+    host.systemctl("reset-failed", UNIT)
+    own = path.with_name(f"{UNIT}.d")
+    notes = (f"your own changes are left in {own}",) if own.is_dir() else ()
+    return Outcome(path, installed=False, running=False, changed=True, notes=notes)
+
+
+def status(host: Host) -> Outcome:
+    """Say what the service manager says, in its own words."""
+    path = host.service_file
+    if host.platform == "darwin":
+        return _launchd_status(host)
+    shown = host.systemctl("show", UNIT, f"--property={_SHOWN}")
+    if shown.code != 0:
+        notes = (f"no user manager answers: {shown.said}",)
+        return Outcome(path, installed=path.exists(), running=False, notes=notes)
+    details = dict(line.split("=", 1) for line in shown.out.splitlines() if "=" in line)
+    running = details.get("ActiveState") in {"active", "reloading"}
+    return Outcome(path, installed=path.exists(), running=running, details=details)
+
+
+def carried(host: Host, places: Places) -> tuple[dict[str, str], list[str]]:
+    """The variables of this shell that the service needs too, and notes; keys stay out."""
+    named = {"OPENCODE_DB", *_PATHS, *_XDG}
+    held: dict[str, str] = {}
+    left: list[str] = []
+    for name, value in sorted(host.env.items()):
+        if not value or not (name in named or name.startswith("INDEXERD_")):
+            continue
+        if name in _XDG and not value.startswith("/"):
+            continue  # the XDG rule: relative values are ignored
+        if name.endswith(_KEYS) or _carries_password(value) or not is_plain(value):
+            left.append(name)
+        else:
+            held[name] = str(host.full(value)) if name in _PATHS else value
+    if places.config_explicit:
+        held["INDEXERD_CONFIG"] = str(places.config_file)
+    notes = [f"taken into the service from here: {', '.join(held)}"] if held else []
+    if left:
+        notes.append(f"left out: {', '.join(left)}; a key belongs in a file, see docs/SERVICE.md")
+    return held, notes
+
+
+def access_of(host: Host, places: Places, settings: Settings) -> Access:
+    """Where this user's directories really are; links that lead out of the home are followed."""
+    agents, env = settings.agents, host.env
+    pi = agents.pi.roots or [env.get("PI_CODING_AGENT_DIR") or "~/.pi/agent"]
+    claude = agents.claude.roots or [env.get("CLAUDE_CONFIG_DIR") or "~/.claude"]
+    codex = agents.codex.roots or [env.get("CODEX_HOME") or "~/.codex"]
+    writes = [*pi, agents.pi.meta_dir, agents.claude.meta_dir, agents.codex.meta_dir]
+    writes += [agents.opencode.meta_dir, str(places.state_dir), str(places.data_dir)]
+    if not within(str(places.socket), env.get("XDG_RUNTIME_DIR") or "/run/user"):
+        writes.append(str(places.socket.parent))
+    sessions = [f"{root}/sessions" for root in [*pi, *codex]]
+    sessions += [f"{root}/archived_sessions" for root in codex]
+    sessions += [*(f"{root}/projects" for root in claude), env.get(_AGENTS[1], "")]
+
+    def real(texts: Sequence[str]) -> list[Path]:
+        return [host.full(one).resolve() for one in texts if one]
+
+    home = str(host.home.resolve())
+    opened = dict.fromkeys(_standing(one, home) for one in real(writes))
+    return Access(list(opened), list(dict.fromkeys(map(str, real(sessions)))))
+
+
+def _standing(path: Path, home: str) -> str:
+    """Outside the home the nearest directory that exists: a unit can open up nothing else.
+
+    Where only the root exists, the path itself: all of the system is not opened for it.
+    """
+    chain = [str(one) for one in (path, *path.parents) if not within(str(path), home)]
+    found = next((one for one in chain if os.access(one, os.F_OK)), "/")
+    return str(path) if found == "/" else found
+
+
+def _carries_password(value: str) -> bool:
+    """Whether a value is a URL with a user part, which may hold a password."""
+    return "@" in value.partition("://")[2].partition("/")[0]
+
+
+# --- systemd ---------------------------------------------------------------------------------
+
+
+def _install_systemd(host: Host, unit: str, notes: list[str]) -> Outcome:
+    path = host.service_file
+    before, written = _held(path), unit
+    active = host.systemctl("is-active", "--quiet", UNIT).code == 0
+    _put(path, unit)
+    reloaded = host.systemctl("daemon-reload")
+    if reloaded.code != 0:
+        notes.append(
+            f"the unit is written, but no user manager answers ({reloaded.said}); where one does:"
+            f" systemctl --user daemon-reload && systemctl --user enable --now {UNIT}"
+        )
+        return Outcome(path, installed=True, running=False, changed=before != unit, notes=(*notes,))
+    started = _start(host, again=active and before != unit)
+    if started.code != 0 and _exit_status(host) in _REFUSED:
+        written = packaged.without_namespace(unit)
+        notes.append(
+            "this system refuses user namespaces: the unit was written without the protections"
+            " that need one, see docs/SERVICE.md"
+        )
+        _put(path, written)
+        host.systemctl("daemon-reload")
+        started = _start(host, again=True)
+    if started.code != 0:
+        notes.append(f"systemd: {started.said}; see `systemctl --user status {UNIT}`")
+    linger = host.run(["loginctl", "show-user", str(host.uid), "--property=Linger", "--value"])
+    if linger.out.strip() != "yes":
+        notes.append("it ends when you log out; to keep it: loginctl enable-linger")
+    running = host.systemctl("is-active", "--quiet", UNIT).code == 0
+    changed = before != written
+    return Outcome(path, installed=True, running=running, changed=changed, notes=(*notes,))
+
+
+def _start(host: Host, *, again: bool) -> Ran:
+    """Enable and start; `again` restarts what may run from an older file."""
+    host.systemctl("reset-failed", UNIT)  # an earlier start limit must not stop this start
+    enabled = host.systemctl("enable", UNIT)  # not `--now`: its words would hide the start's
+    return enabled if enabled.code != 0 else host.systemctl("restart" if again else "start", UNIT)
+
+
+def _exit_status(host: Host) -> str:
+    return host.systemctl("show", UNIT, "--property=ExecMainStatus", "--value").out.strip()
+
+
+# --- launchd ---------------------------------------------------------------------------------
+
+
+def _install_launchd(host: Host, plist: str, notes: list[str]) -> Outcome:
+    path, target = host.service_file, f"gui/{host.uid}/{LABEL}"
+    changed = _held(path) != plist
+    _put(path, plist)
+    with _denied("create", logs := host.home / "Library/Logs"):
+        logs.mkdir(parents=True, exist_ok=True)
+    loaded = host.launchctl("print", target).code == 0
+    if loaded and changed:
+        host.launchctl("bootout", target)
+    if loaded and not changed:
+        started = host.launchctl("kickstart", target)
+    else:
+        host.launchctl("enable", target)  # a service once disabled stays so until then
+        started = _bootstrap(host, path)
+    if started.code != 0:
+        notes.append(
+            f"the plist is written, but launchd says: {started.said}; in a login session of the"
+            f" desktop: launchctl bootstrap gui/{host.uid} {path}"
+        )
+    found = _launchd_status(host)
+    return replace(found, changed=changed, notes=(*notes, *found.notes))
+
+
+def _bootstrap(host: Host, path: Path) -> Ran:
+    """Load the plist; tried again while launchd still clears an earlier one away."""
+    ran = Ran(5)
+    for _ in range(LAUNCHD_TRIES):
+        ran = host.launchctl("bootstrap", f"gui/{host.uid}", str(path))
+        if ran.code not in {5, 37}:  # input/output error, operation in progress
+            break
+        host.pause(0.25)
+    return ran
+
+
+def _launchd_status(host: Host) -> Outcome:
+    path = host.service_file
+    shown = host.launchctl("print", f"gui/{host.uid}/{LABEL}")
+    if shown.code != 0:
+        notes = (f"launchd does not know the service: {shown.said}",)
+        return Outcome(path, installed=path.exists(), running=False, notes=notes)
+    pairs = re.findall(r"^\t([a-z ]+) = ([^{}\n]+)$", shown.out, re.MULTILINE)
+    details = {name: value for name, value in pairs if name in {"state", "pid", "last exit code"}}
+    running = details.get("state") == "running"
+    return Outcome(path, installed=path.exists(), running=running, details=details)
+
+
+# --- the file --------------------------------------------------------------------------------
+
+
+def _held(path: Path) -> str | None:
+    """The text of our file, None where there is none; anybody else's file is an error."""
+    with _denied("read", path):
+        try:
+            with path.open("rb") as file:
+                text = file.read(SERVICE_FILE_MAX).decode("utf-8", "replace")
+        except FileNotFoundError:
+            return None
+    if MARKER not in text:
+        raise UsageError(
+            f"{path} was not written by indexerd", hint="move it away, and run this again"
+        )
+    return text
+
+
+def _put(path: Path, text: str) -> None:
+    """Replace the file as a whole, or leave it as it was."""
+    with _denied("write", path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        held = Path(name)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(text.encode())
+                file.flush()
+                os.fchmod(descriptor, 0o644)
+                os.fsync(descriptor)
+            held.replace(path)
+        finally:
+            held.unlink(missing_ok=True)
+
+
+def _remove(path: Path) -> None:
+    with _denied("remove", path):
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _denied(verb: str, path: Path) -> Iterator[None]:
+    try:
+        yield
+    except PermissionError as bad:
+        raise AccessError(f"cannot {verb} {path}: {bad.strerror}") from None
+    except OSError as bad:
+        raise WriteError(f"cannot {verb} {path}: {bad.strerror}") from None

@@ -1,1 +1,0 @@
-"""The edges: one device per file."""

@@ -1,1 +1,0 @@
-"""Models behind one Protocol; each provider one file, the fake among them."""

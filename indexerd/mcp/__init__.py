@@ -1,0 +1,1 @@
+"""The MCP server: a tool is one method of the daemon."""

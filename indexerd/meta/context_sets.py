@@ -1,0 +1,394 @@
+"""Relevant-context sets: what a session was working with, as named lists of strings.
+
+In: the sets that a session has, and what an agent or its user wants changed. Out: the new sets
+with the words to answer; the block for the first message after a resume; the line of a footer.
+Limits are errors and never cut anything silently: a cut path would be another path.
+
+Whoever writes sets is trusted little. An item is stored as it is given, or refused: one with
+characters that do not show, or that end a line, would have to be changed. A set's name begins a
+line of the block, and is a plain word that is no role's. A sidecar may have been written by hand,
+so that what is *shown* is made harmless and bounded once more, and the block counts what it does
+not list. A file is listed by its own name or not at all. Whether it is there is somebody else's
+to know: `exists` is given. A secret is stored as it is given, and told of (S2.21).
+
+Surprise: a set may hold a name twice. `replace` takes what it is given; only `merge` is a union.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from indexerd.errors import ContextTooLargeError, UsageError
+from indexerd.privacy.late import late
+from indexerd.privacy.sanitize import clean_line, escape_path
+from indexerd.privacy.suspects import suspected, without
+from indexerd.references.inject import harmless, inline
+
+KNOWN = ("files", "applet", "endpoints", "ports")
+SET_MAX = 10  # items of one set, and of one call
+TOTAL_MAX = 50  # items of all sets of a session
+ITEM_MAX = 1000  # characters
+NAME_MAX = 64  # characters of a set's name
+SHOWN_MAX = 200  # items of sets made by hand, which may hold more than can be stored
+SHOWN_CHARACTERS = 50_000  # of all their items
+SHOWN_FILES = 5  # in a footer
+FOOTER_MAX = 400  # characters of its line
+SEPARATOR = " \N{MIDDLE DOT} "
+NOTHING = "No context stored for this session"
+
+Context = dict[str, list[str]]
+Mode = Literal["replace", "merge"]
+_NAME = late(r"[^\W_][\w ./-]*")
+_BREAK = late(r"[\W_]+")
+_ROLE = late("system|user|assistant|human|tool|developer|model|function|ai|bot|agent")
+_SAID = late(  # with such a word a role is still one: System prompt, Tool result
+    "(?:call|instruction|message|note|output|prompt|reminder|response|result|reply|turn)s?"
+)
+# Square brackets are in the names of many a file: only capitals are a chat template's mark.
+_TEMPLATE = late(r"\[\s{0,4}/?\s{0,4}(?:[A-Z][A-Z_]{2,30}\s{0,4}\]|INST|SYS)")
+_DRAWN = str.maketrans({"[": "(", "\ufe0f": None})  # U+FE0F: many an emoji is followed by one
+_ABSOLUTE = late(r"[/~]|[A-Za-z]:[\\/]|\\\\|[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One set, and what is to become of it. Made by `change_of`, which checks it."""
+
+    name: str
+    items: tuple[str, ...]
+    mode: Mode = "replace"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The sets after a change. `changed` is False where there was nothing to do."""
+
+    context: Context
+    text: str
+    changed: bool = True
+    warnings: tuple[str, ...] = ()
+
+
+# -- changing ------------------------------------------------------------------------------------
+
+
+def change_of(name: Any, items: Any, mode: Any = None) -> Change:
+    """Check what somebody asks for; UsageError says what is wrong with it (S4.3, S4.4)."""
+    if mode not in (None, "replace", "merge"):
+        raise UsageError("mode is replace or merge")
+    if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
+        raise UsageError("items is a list of strings")
+    if len(items) > SET_MAX:
+        raise UsageError(
+            f"{len(items)} items are too many for one call: at most {SET_MAX}",
+            hint="keep what matters most, or use several sets",
+        )
+    return Change(name_of(name), tuple(item_of(item) for item in items), mode or "replace")
+
+
+def item_of(text: str, what: str = "an item") -> str:
+    """One item, or another line of the sidecar, as it is but for blanks around it.
+
+    UsageError where nothing is left, or where it could not be stored just so.
+    """
+    if len(text) > ITEM_MAX:
+        raise UsageError(f"{what} has {len(text)} characters: at most {ITEM_MAX}")
+    item = text.strip(" \t")
+    if not item.strip():
+        raise UsageError(f"{what} is empty")
+    if not _is_plain(item):
+        raise UsageError(
+            f"{what} has characters that do not show, or more than one line: {without(item)}",
+            hint="it would have to be changed, and would then name something else",
+        )
+    return item
+
+
+def name_of(name: Any) -> str:
+    """The name of a set; UsageError where it cannot be one."""
+    if not isinstance(name, str) or not name.strip():
+        raise UsageError("setName is required, and is a string")
+    found = name.strip(" ")
+    if not _is_name(found):
+        raise UsageError(
+            f"setName has at most {NAME_MAX} characters, and begins with a letter or a digit",
+            hint="letters, digits, spaces and _ - . / may be in it",
+        )
+    if _is_role(found):
+        raise UsageError(
+            f"setName cannot be {found!r}: it would stand before a text as its speaker",
+            hint="name what is in the set",
+        )
+    return found
+
+
+def distinct(names: Iterable[Any]) -> None:
+    """Raise UsageError where two of these are the same name."""
+    known: set[str] = set()
+    for name in map(name_of, names):
+        if name in known:
+            raise UsageError(f"the set {name!r} is named twice")
+        known.add(name)
+
+
+def _is_name(text: str) -> bool:
+    """Whether it is of the right letters; some of Unicode's are drawn as nothing."""
+    return len(text) <= NAME_MAX and bool(_NAME.fullmatch(text)) and harmless(text) == text
+
+
+def _is_role(name: str) -> bool:
+    """Whether a line that begins with this name could be taken for what somebody said."""
+    words = [one for one in _BREAK.split(unicodedata.normalize("NFKC", name).casefold()) if one]
+    roles = [one for one in words if _ROLE.fullmatch(one)]
+    return bool(roles) and all(one in roles or _SAID.fullmatch(one) for one in words)
+
+
+def _is_plain(text: str) -> bool:
+    """Whether cleaning would leave the text as it is; runs of spaces are part of a name."""
+    return all(clean_line(part, ITEM_MAX) == part for part in _parts(text))
+
+
+def _parts(text: str) -> list[str]:
+    """The text between its spaces, of whatever width."""
+    if text.isprintable():
+        return text.split(" ")
+    spaces = {ord(char): " " for char in set(text) if unicodedata.category(char) == "Zs"}
+    return text.translate(spaces).split(" ")
+
+
+def apply(context: Mapping[str, Sequence[str]], change: Change) -> Outcome:
+    """The sets with one change; ContextTooLargeError where they would hold too much (S4.5).
+
+    Sets that a hand made too large may shrink step by step, and lose nothing by a merge.
+    """
+    old = list(context.get(change.name, ()))
+    warnings = _unknown(change.name)
+    if change.mode == "merge" and not change.items:
+        text = f"Nothing to merge into {change.name}: {len(old)} items"
+        return Outcome(_copy(context), text, changed=False, warnings=warnings)
+    items, given = list(change.items), set(change.items)
+    if change.mode == "merge":
+        items = list(dict.fromkeys([*old, *items]))
+        room = max(SET_MAX, len(dict.fromkeys(old)))
+        items, rest = items[:room], items[room:]
+        if rest:
+            told = ", ".join(map(without, rest))
+            warnings += (f"not stored, as a set holds at most {SET_MAX} items: {told}",)
+    for place, item in enumerate(items, 1):
+        warnings += suspected(item, f"item {place} of {change.name}") if item in given else ()
+    new = _copy(context)
+    if items:
+        new[change.name] = items
+    else:
+        new.pop(change.name, None)
+    _refuse_excess(new, at_most=_count(context))
+    changed = new != _copy(context)
+    if not items:
+        return Outcome(new, f"Cleared {change.name}", changed, warnings)
+    if change.mode == "merge":
+        return Outcome(new, f"Merged {change.name}: {len(items)} items", changed, warnings)
+    return Outcome(new, f"Set {change.name}: {len(items)} items", warnings=warnings)
+
+
+def replace_all(value: Any) -> Outcome:
+    """All sets at once, within the same limits; None clears them (S4.21)."""
+    if value is not None and not isinstance(value, dict):
+        raise UsageError("context is {set: [items]}, or null to clear it")
+    distinct(value or ())
+    new: Context = {}
+    warnings: tuple[str, ...] = ()
+    for name, items in (value or {}).items():
+        outcome = apply(new, change_of(name, items))
+        new, warnings = outcome.context, warnings + outcome.warnings
+    return Outcome(new, f"Set context: {_count(new)} items", warnings=warnings)
+
+
+def _copy(context: Mapping[str, Sequence[str]]) -> Context:
+    return {name: list(items) for name, items in context.items() if items}
+
+
+def _count(context: Mapping[str, Sequence[str]]) -> int:
+    return sum(len(items) for items in context.values())
+
+
+def _refuse_excess(context: Context, *, at_most: int) -> None:
+    total = _count(context)
+    if total > TOTAL_MAX and total > at_most:
+        raise ContextTooLargeError(
+            f"Context too large ({total} items, max {TOTAL_MAX}). Remove some items first.",
+            hint="replace a set with no items to clear it",
+        )
+
+
+def _unknown(name: str) -> tuple[str, ...]:
+    known = ", ".join(KNOWN)
+    return () if name in KNOWN else (f"unknown set {name!r}; the known ones are {known}",)
+
+
+# -- showing -------------------------------------------------------------------------------------
+
+
+def told(context: Mapping[str, Sequence[str]], name: str | None = None) -> tuple[str, Context]:
+    """All sets or the one named, and the same as text (S4.8)."""
+    found = {key: list(items) for key, items in context.items()}
+    if asked := (name or "").strip(" "):  # models give "" where they mean nothing
+        found = {asked: found.get(asked, [])}
+    return json.dumps(found, indent=2, ensure_ascii=False) if found else NOTHING, found
+
+
+def resume_block(
+    cwd: str,
+    env_hint: str | None,
+    context: Mapping[str, Sequence[str]],
+    exists: Callable[[str], bool],
+) -> tuple[str, int]:
+    """What goes before the first message after a resume, and how many files are gone (S4.15).
+
+    `exists` is asked of every file that is shown, as it is stored.
+    """
+    text = "[SESSION RESUMED]\nShell state was reset. Re-run environment setup before continuing.\n"
+    text += f"\nSession directory: {_on_a_line(escape_path(cwd)) or '(unknown)'}\n"
+    hint = (env_hint or "").strip()
+    if len(hint) > ITEM_MAX:
+        hint = f"(not shown: {len(hint)} characters)"  # a part of it would be another command
+    if hint := _on_a_line(hint):
+        text += f"Environment hint: {hint}\n"
+    shown, missing = told_context(context, exists)
+    if shown:
+        text += f"\n{shown}\n"
+    return text + "---\n\n", missing
+
+
+def told_context(
+    context: Mapping[str, Sequence[str]], exists: Callable[[str], bool]
+) -> tuple[str, int]:
+    """The sets as an agent reads them, and how many of the files are gone (S4.16, S4.17)."""
+    shown = _shown(context)
+    files, applet = shown.pop("files", None), shown.pop("applet", None)
+    parts, missing = [], 0
+    if files:
+        text, missing = _told_files(files, exists)
+        parts.append(text)
+    if applet:
+        slug, *params = [_on_a_line(item) for item in applet.items] or [""]
+        text = f"{slug} ({', '.join(params)})" if params else slug
+        parts.append(f"Last applet: {_with_rest(text, applet.rest)}")
+    strange = [name for name in shown if not _is_name(name) or _is_role(name)]
+    for name, found in shown.items():
+        if name not in strange:
+            text = ", ".join(map(_on_a_line, found.items))
+            parts.append(f"{name}: {_with_rest(text, found.rest)}")
+    if strange:
+        parts.append(f"({len(strange)} set(s) not shown: no names that a set can have)")
+    return "\n\n".join(parts), missing
+
+
+class _Shown(NamedTuple):
+    """The items of a set that are shown, as they are stored, and how many more it has."""
+
+    items: list[str]
+    rest: int
+
+
+def _told_files(files: _Shown, exists: Callable[[str], bool]) -> tuple[str, int]:
+    """The files that are there, each by its true name; the others are counted."""
+    there = [item for item in files.items if exists(item)]
+    missing = len(files.items) - len(there)
+    listed = [item for item in there if _is_harmless(item)]
+    marked = [inline(item, ITEM_MAX) for item in there if not _is_harmless(item)]
+    lines = ["Relevant files:", *(f"- {item}" for item in listed)]
+    if missing:
+        lines.append(f"({missing} file(s) no longer exist)")
+    if marked:
+        names = ", ".join(marked)
+        lines.append(f"({len(marked)} file(s) not listed, for marks in their names: {names})")
+    if files.rest:
+        lines.append(f"({files.rest} file(s) more, not listed)")
+    return "\n".join(lines), missing
+
+
+def _with_rest(text: str, rest: int) -> str:
+    more = f"({rest} item(s) more, not listed)" if rest else ""
+    return " ".join(part for part in (text, more) if part)
+
+
+def _shown(context: Mapping[str, Sequence[str]]) -> dict[str, _Shown]:
+    """The sets that hold something, files and applet first, and so much of them as is shown."""
+    found: dict[str, _Shown] = {}
+    room, characters = SHOWN_MAX, SHOWN_CHARACTERS
+    for name in sorted(context, key=lambda one: one not in ("files", "applet")):
+        # One that is too long to be shown is not looked through, only counted.
+        held = [
+            item for item in context[name] if len(item) > ITEM_MAX or clean_line(item, ITEM_MAX)
+        ]
+        items: list[str] = []
+        for item in held:
+            if len(items) < room and len(item) <= min(ITEM_MAX, characters):
+                items.append(item)
+                characters -= len(item)
+        room -= len(items)
+        if held:
+            found[name] = _Shown(items, len(held) - len(items))
+    return found
+
+
+def _on_a_line(text: str) -> str:
+    """Text that keeps its spaces, and in which nothing can act on a prompt or a terminal."""
+    if _is_harmless(text):
+        return text
+    return harmless(text) if _is_plain(text) else inline(text, len(text))
+
+
+def _is_harmless(item: str) -> bool:
+    """Whether an item can stand in a prompt as it is."""
+    if not _is_plain(item) or _TEMPLATE.search(item):
+        return False
+    drawn = item.translate(_DRAWN).replace("<(", "((")  # a shell's; no tag begins so
+    return harmless(drawn) == drawn
+
+
+def footer(context: Mapping[str, Sequence[str]], cwd: str) -> dict[str, Any]:
+    """The first files, the applet, and both as one line; all empty without sets (S4.22)."""
+    shown = _shown(context)
+    none = _Shown([], 0)
+    files, applet = shown.get("files", none), shown.get("applet", none)
+    more = max(0, len(files.items) + files.rest - SHOWN_FILES)
+    first = [_tidy(item) for item in files.items[:SHOWN_FILES]]
+    named = [{"basename": basename(item), "path": absolute(cwd, item)} for item in first]
+    words = [one["basename"] for one in named]
+    words += [f"+{more} more"] if more else []
+    slug, *params = [_tidy(item) for item in applet.items] or [""]
+    words += [f"[{slug}]"] if slug else []
+    text = clean_line(SEPARATOR.join(words), FOOTER_MAX)
+    found: dict[str, Any] = {"files": named, "more": more, "text": text}
+    if slug:
+        found["applet"] = {"slug": slug, "params": params}
+    return found
+
+
+def _tidy(item: str) -> str:
+    """An item on one line; one that can be stored is as it was."""
+    return item if _is_plain(item) else clean_line(item, ITEM_MAX)
+
+
+def basename(path: str) -> str:
+    """The last part of a path, whichever way its separators lean."""
+    return re.split(r"[/\\]", path.rstrip("/\\"))[-1] or path
+
+
+def absolute(cwd: str, item: str) -> str:
+    """A file's whole path: a relative one is meant from the session's directory."""
+    if _ABSOLUTE.match(item) or not cwd:
+        return item
+    return f"{cwd.rstrip('/')}/{item.removeprefix('./')}"
+
+
+def relative(cwd: str, path: str) -> str:
+    """A path for people: without the session's directory, where it is below that."""
+    base = cwd.rstrip("/") + "/"
+    return path.removeprefix(base) or path if base != "/" else path

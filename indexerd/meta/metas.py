@@ -1,0 +1,193 @@
+"""Reading meta directories: meta files, the user's sidecars, digests, and what is there.
+
+Out come checked values or errors of our tree, whatever is on the disk. Nothing is ever changed
+or moved here: an invalid file counts as missing and stays where it is (S0.38, S0.39, A10), until
+a successful run writes it anew.
+
+Missing is no error: readers return None, `scan` yields nothing. What cannot be read (EACCES, a
+directory, a FIFO, a symbolic link) is an AccessError, not a missing file: a run that cannot see
+the old file must not pay for a new one (S0.40). The type is judged on the open descriptor, and
+the open neither follows a link nor waits for a FIFO's writer (X2, X3). A meta directory itself
+may be a symbolic link: people keep such things elsewhere.
+
+Surprise: the id inside a file is not compared with the file's name, as upstream does not either;
+ask for the file of the session you mean.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from indexerd.errors import AccessError, InvalidMetaError
+from indexerd.meta.model import (
+    META_BYTES_MAX,
+    MetaFile,
+    UserFile,
+    parse_digest,
+    parse_meta,
+    parse_user,
+)
+from indexerd.paths import META_SUFFIX, USER_SUFFIX, is_session_id, meta_name
+
+DIGEST_SUFFIX = ".digest.jsonl"
+OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+CHUNK = 64 * 1024  # bytes a read; most meta files fit into one
+_MISSING = (FileNotFoundError, NotADirectoryError)
+_LINK_ERRORS = (errno.ELOOP, errno.EMLINK)  # O_NOFOLLOW on Linux and macOS, and on FreeBSD
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """Which version of a file was seen: a later one has another time, size or inode."""
+
+    mtime_ns: int
+    size: int  # bytes
+    ino: int
+
+    @classmethod
+    def of(cls, found: os.stat_result) -> Stamp:
+        """Take the stamp from a stat."""
+        return cls(found.st_mtime_ns, found.st_size, found.st_ino)
+
+
+@dataclass(frozen=True, slots=True)
+class MetaStat:
+    """One file of a meta directory."""
+
+    session_id: str
+    path: Path
+    mtime_ns: int
+    size: int  # bytes
+    kind: Literal["meta", "user"]
+
+
+def digest_name(session_id: str) -> str:
+    """File name of a session's digests; an id that is not of the allowed form is refused."""
+    return meta_name(session_id).removesuffix(META_SUFFIX) + DIGEST_SUFFIX
+
+
+def read_meta(path: Path) -> MetaFile | None:
+    """Read a meta file; None when there is none, InvalidMetaError with the upstream text."""
+    data = _read(path)
+    return None if data is None else parse_meta(data, str(path))
+
+
+def read_user(path: Path) -> UserFile | None:
+    """Read a user sidecar; None when there is none.
+
+    An InvalidMetaError must reach the user instead of being written over: unlike a meta file,
+    the sidecar holds words that nobody can generate again.
+    """
+    data = _read(path)
+    return None if data is None else parse_user(data, str(path))
+
+
+def read_digest(path: Path) -> list[dict[str, Any]]:
+    """Read a digest's segments in their order; none when there is no file. Errors as below."""
+    return parse_digest(digest_bytes(path))
+
+
+def digest_bytes(path: Path) -> bytes:
+    """A digest as it stands; empty when there is no file.
+
+    InvalidMetaError for one that is longer than any reader takes: a part of it would tell lies.
+    """
+    data = _read(path) or b""
+    if len(data) > META_BYTES_MAX:
+        raise InvalidMetaError(
+            f"{path} is longer than {META_BYTES_MAX:,} bytes",
+            hint="move it away, or take lines out of it that you need no more",
+        )
+    return data
+
+
+def stamp(path: Path) -> Stamp | None:
+    """Say which version of a file is there, without following a link; None when it is missing.
+
+    Taken *before* the file is read, it makes a later change visible to `MetaWriter`'s `expect`.
+    """
+    try:
+        return Stamp.of(os.lstat(path))
+    except _MISSING:
+        return None
+    except OSError as bad:
+        raise _access_error(bad, path) from bad
+
+
+def scan(directory: Path) -> Iterator[MetaStat]:
+    """List the meta files and user sidecars of a directory, in no particular order.
+
+    Temporary files, dot-names, links, directories and names that no session id can have are
+    passed over; so is a file that goes away meanwhile. AccessError comes at the first step.
+    """
+    try:
+        with os.scandir(directory) as entries:
+            yield from (found for entry in entries if (found := _listed(entry)) is not None)
+    except _MISSING:
+        return
+    except OSError as bad:
+        raise _access_error(bad, directory) from bad
+
+
+def _listed(entry: os.DirEntry[str]) -> MetaStat | None:
+    kind: Literal["meta", "user"]
+    if entry.name.endswith(META_SUFFIX):
+        kind, session_id = "meta", entry.name.removesuffix(META_SUFFIX)
+    elif entry.name.endswith(USER_SUFFIX):
+        kind, session_id = "user", entry.name.removesuffix(USER_SUFFIX)
+    else:
+        return None
+    if not is_session_id(session_id):
+        return None
+    try:
+        found = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        return None
+    return MetaStat(session_id, Path(entry.path), found.st_mtime_ns, found.st_size, kind)
+
+
+def _read(path: Path) -> bytes | None:
+    """Read a regular file: one byte more than allowed at most, so that its parser can refuse it."""
+    try:
+        fd = os.open(path, OPEN_FLAGS)
+    except _MISSING:
+        return None
+    except OSError as bad:
+        raise _access_error(bad, path) from bad
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise AccessError(f"{path} is not a regular file", hint="move it out of the way")
+        return _read_bounded(fd, META_BYTES_MAX + 1)
+    except OSError as bad:
+        raise _access_error(bad, path) from bad
+    finally:
+        os.close(fd)
+
+
+def _read_bounded(fd: int, limit: int) -> bytes:
+    parts = []
+    while limit > 0 and (part := os.read(fd, min(limit, CHUNK))):
+        parts.append(part)
+        limit -= len(part)
+    return b"".join(parts)
+
+
+def _access_error(bad: OSError, path: Path) -> AccessError:
+    name = errno.errorcode.get(bad.errno or 0, "EIO")
+    if bad.errno in _LINK_ERRORS:
+        return AccessError(
+            f"{path} is a symbolic link, and meta files are not read through links",
+            hint="put a regular file in its place",
+            upstream=name,
+        )
+    error = AccessError(f"{path} cannot be read: {bad.strerror} ({name})", upstream=name)
+    error.retryable = bad.errno not in (errno.EACCES, errno.EPERM)
+    return error

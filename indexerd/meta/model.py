@@ -1,0 +1,202 @@
+"""The on-disk contract: what a model must answer, and what a meta file holds.
+
+`Metadata` is strict (limits of S0.19): it judges what a model says, and what we write.
+`MetaFile` is lenient (interfaces.md §3): a reader checks that the twelve fields are there
+with the right types, keeps what it does not know, and cuts long texts only when used. An
+optional field of another type (a newer schema's, or a slip of the hand) counts as absent: a file
+that somebody paid for is not thrown away for it. Whatever is read can be written again.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic.alias_generators import to_camel
+from pydantic_core import to_json
+
+from indexerd.errors import InvalidMetaError
+from indexerd.meta.limits import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX
+
+SCHEMA_VERSION = 1
+TAGS_MIN = 3
+TAGS_MAX = 12
+FIRST_MESSAGE_MAX = 200
+META_BYTES_MAX = 4 * 1024 * 1024  # a meta file larger than this was not written by us
+NESTING_MAX = 64  # of unknown fields; beyond it pydantic could read a file but not write it again
+
+Tag = Annotated[str, StringConstraints(min_length=1, max_length=TAG_MAX)]
+
+
+class Metadata(BaseModel):
+    """What a model must answer. Unknown keys are dropped; lengths are in characters."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="ignore", defer_build=True)
+
+    name: str = Field(min_length=1, max_length=NAME_MAX)
+    description: str = Field(min_length=1, max_length=DESCRIPTION_MAX)
+    summary: str = Field(min_length=1, max_length=SUMMARY_MAX)
+    tags: list[Tag] = Field(min_length=TAGS_MIN, max_length=TAGS_MAX)
+
+
+class _Camel(BaseModel):
+    model_config = ConfigDict(
+        strict=True,
+        frozen=True,
+        extra="allow",
+        alias_generator=to_camel,
+        populate_by_name=True,
+        defer_build=True,
+    )
+
+    def encoded(self) -> bytes:
+        """Encode as JSON without the fields that are absent; unknown ones stay, null or not."""
+        unknown = self.model_extra or {}
+        held = {
+            key: one
+            for key, one in self.model_dump(mode="json", by_alias=True).items()
+            if one is not None or key in unknown
+        }
+        try:
+            data = to_json(held, indent=2, inf_nan_mode="null")
+        except ValueError:  # a lone surrogate, as in a path that is not UTF-8
+            data = to_json(_scrub(held), indent=2, inf_nan_mode="null")
+        return data + b"\n"
+
+
+class Usage(_Camel):
+    """What one indexing run cost, all its attempts together; `None` = not known."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = None
+    calls: int = 0
+
+
+class MetaFile(_Camel):
+    """A meta file, ours or the older pi extension's. Timestamps are ISO-8601 UTC with `Z`."""
+
+    session_id: str
+    session_file: str
+    parent_session_file: str | None = None
+    name: str
+    description: str
+    summary: str
+    tags: list[str]
+    cwd: str
+    created_at: str
+    updated_at: str
+    model: str
+    last_indexed_leaf_id: str
+
+    schema_version: int = SCHEMA_VERSION
+    agent: str | None = None
+    usage: Usage | None = None
+    message_count: int | None = None
+    user_message_count: int | None = None
+    first_user_message: str | None = None
+    files_read: list[str] | None = None
+    files_modified: list[str] | None = None
+    tools_used: dict[str, int] | None = None
+    key_decisions: list[str] | None = None
+    redactions: dict[str, int] | None = None
+    session_created_at: str | None = None
+    session_modified_at: str | None = None
+
+    def to_json(self) -> bytes:
+        """The file's bytes: two-space JSON, UTF-8, a newline at the end, absent fields omitted."""
+        return self.encoded()
+
+
+# The fields of the mission's own contract: one of another type makes a file invalid.
+CONTRACT = frozenset(to_camel(name) for name in list(MetaFile.model_fields)[:12])
+
+
+def parse_meta(data: bytes, path: str) -> MetaFile:
+    """Read a meta file's bytes; anything that is not one raises the upstream warning (S0.38)."""
+    if len(data) > META_BYTES_MAX:
+        raise InvalidMetaError(f"Invalid meta shape in {path}")
+    try:
+        held = _decode(data)
+    except (ValueError, RecursionError):
+        raise InvalidMetaError(f"Invalid JSON in meta file: {path}") from None
+    try:
+        return _shaped(_scrub(held))
+    except ValueError:  # pydantic's ValidationError is one
+        raise InvalidMetaError(f"Invalid meta shape in {path}") from None
+
+
+def _shaped(held: Any) -> MetaFile:
+    """Demand the contract's fields; leave out an optional one whose type is not ours."""
+    try:
+        return MetaFile.model_validate(held, by_alias=True, by_name=False)
+    except ValidationError as bad:
+        wrong = {error["loc"][0] for error in bad.errors() if error["loc"]}
+        if not wrong or not wrong.isdisjoint(CONTRACT):
+            raise
+    rest = {key: one for key, one in held.items() if key not in wrong}
+    return MetaFile.model_validate(rest, by_alias=True, by_name=False)
+
+
+def _decode(data: bytes) -> Any:
+    """Decode JSON as the standard has it: NaN and Infinity, which Python would take, are errors."""
+    return json.loads(data.decode("utf-8"), parse_constant=_no_constant)
+
+
+def _no_constant(word: str) -> None:
+    raise ValueError(f"{word} is not JSON")
+
+
+def _scrub(value: Any, depth: int = 0) -> Any:
+    """Replace what JSON may carry and a file of ours may not: lone surrogates, 1e999."""
+    if depth > NESTING_MAX:
+        raise ValueError("nested too deeply")
+    if isinstance(value, str):
+        if value.isascii():
+            return value
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, list):
+        return [_scrub(one, depth + 1) for one in value]
+    if isinstance(value, dict):
+        return {_scrub(key): _scrub(one, depth + 1) for key, one in value.items()}
+    return value
+
+
+class UserFile(_Camel):
+    """`<id>.user.json`: what the user said of a session. The user's title wins everywhere."""
+
+    title: str | None = None
+    labels: dict[str, str] = Field(default_factory=dict)
+    context: dict[str, list[str]] = Field(default_factory=dict)
+    env_hint: str | None = None
+
+    def to_json(self) -> bytes:
+        """The sidecar's bytes, written as meta files are."""
+        return self.encoded()
+
+
+def parse_user(data: bytes, path: str) -> UserFile:
+    """Read a user sidecar's bytes."""
+    if len(data) > META_BYTES_MAX:
+        raise InvalidMetaError(f"Invalid user file: {path}")
+    try:
+        return UserFile.model_validate(_scrub(_decode(data)), by_alias=True, by_name=False)
+    except (ValueError, RecursionError):
+        raise InvalidMetaError(f"Invalid user file: {path}") from None
+
+
+def parse_digest(data: bytes) -> list[dict[str, Any]]:
+    """Read a digest's segments, one a line; a line that is no JSON object is left out."""
+    segments = []
+    for line in data.split(b"\n"):
+        try:
+            held = _scrub(_decode(line))
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(held, dict):
+            segments.append(held)
+    return segments

@@ -1,0 +1,400 @@
+"""THE writer: the only code that opens a meta file or a sidecar of one for writing.
+
+A write is a new file beside the target (`.<id>.<pid>.<n>.tmp`, created O_EXCL, 0600), written
+whole, fsynced, renamed over the target, and the directory fsynced. What that is worth:
+
+* When a call returns, the content is on the disk, as far as fsync says the truth: neither kill -9
+  nor a power cut takes it away. That holds for `changed=False` too: content found equal that this
+  process has not itself made durable is fsynced before anyone is told that it is there.
+* A reader sees the old file or the new one, whole. It never sees a part, and never finds nothing.
+* kill -9 or a power cut inside a call leaves the old file or the new one, whole, and at most one
+  temporary file under a name that readers and watchers ignore; `sweep` removes it.
+* A failure before the rename leaves the old file untouched and removes the temporary one. A
+  failure after it (fsync of the directory) leaves the new file in place, durable or not. Both
+  raise WriteError. No descriptor is fsynced again after a failed fsync: the kernel has marked its
+  pages clean and would say yes. The next call writes from the start.
+* Writers in this and in other processes go one at a time per directory: a flock on the directory
+  itself, which covers every session in it, leaves no lock file in the user's directory, and is
+  freed by the kernel with its holder. Where flock is not to be had (some network file systems)
+  only the threads of one MetaWriter exclude each other.
+* `expect` guards against writers that know nothing of the flock, as the older pi extension does.
+  It is compared at the start and again right before the rename; a foreign rename within the
+  microseconds between those last two calls is not seen.
+
+Not promised: modes, owners, extended attributes and times of the old file (the new one is ours,
+0600), and anything on a file system that cannot fsync a directory.
+
+Names are built from checked ids and used relative to an open directory (X1). The directory may
+be a symbolic link, and is created 0700 where it is missing; a link in the target's place is
+replaced, not followed; a hard link is replaced, its other names keep the old content; a
+directory, FIFO, socket or device there is an error that names it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import json
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import EllipsisType
+from typing import Any, overload
+
+from indexerd.errors import WriteError
+from indexerd.meta.metas import OPEN_FLAGS, Stamp, digest_name
+from indexerd.meta.model import META_BYTES_MAX, MetaFile, UserFile
+from indexerd.paths import META_SUFFIX, SESSION_ID, meta_name, user_name
+from indexerd.store.lock import DirectoryLocks, lives, make_directory, sync, sync_directory
+
+LOCK_WAIT_SECONDS = 10.0  # a write takes milliseconds; who holds the directory longer is stuck
+FOREIGN_TEMP_SECONDS = 3600.0  # a temporary file of a living process is stale after this
+CREATE_TRIES = 1000
+DURABLE_KEPT = 4096  # names remembered as durable; forgetting one costs one fsync
+
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_OWN_TEMP = re.compile(rf"\.({SESSION_ID.pattern})\.([0-9]{{1,19}})\.[0-9]{{1,19}}\.tmp")
+# What upstream's extension writes before its rename: `<file>.<pid>.<milliseconds>.tmp`.
+_UPSTREAM_TEMP = re.compile(
+    rf"({SESSION_ID.pattern}){re.escape(META_SUFFIX)}\.([0-9]{{1,19}})\.[0-9]{{1,19}}\.tmp"
+)
+_HINTS = {
+    errno.ENOSPC: "free some space on that disk; it is tried again",
+    errno.EDQUOT: "your disk quota is used up: free some space; it is tried again",
+    errno.EROFS: "the file system is mounted read-only; mount it writable, or set meta_dir",
+    errno.EACCES: "check the owner and mode of the directory, or set meta_dir to another one",
+    errno.EPERM: "check the owner and mode of the directory, or set meta_dir to another one",
+    errno.EFBIG: "the limit on file sizes is too low (ulimit -f, LimitFSIZE=)",
+    errno.EMFILE: "too many open files: raise ulimit -n, or LimitNOFILE= of the service",
+    errno.ENFILE: "the whole system has too many open files; it is tried again",
+    errno.EIO: "the disk reports an error; look into the system's log",
+    errno.EEXIST: "something that is not a directory is in the way; move it",
+    errno.ENOTDIR: "something that is not a directory is in the way; move it",
+    errno.ELOOP: "the path runs in a circle of symbolic links; mend it, or set meta_dir",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A file that is as it was asked for, durably. `stamp` is that of our version of it."""
+
+    path: Path
+    bytes: int  # length of the file
+    changed: bool  # False: it already held exactly this, and nothing was written
+    stamp: Stamp
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Nothing was written: the file is no longer the one expected. Read it again and decide."""
+
+    path: Path
+    found: Stamp | None  # None: it is gone
+
+
+Expected = Stamp | EllipsisType | None  # `...`: whatever is there
+
+
+class MetaWriter:
+    """Writes meta files and sidecars. Thread-safe; every call blocks for a few milliseconds.
+
+    `lock_wait` is how many seconds a call waits for another writer of the same directory.
+    Anything that goes wrong is a WriteError whose `upstream` is the errno's name, for example
+    ENOSPC; an id that may not be in a file name is a UsageError.
+    """
+
+    def __init__(self, *, lock_wait: float = LOCK_WAIT_SECONDS) -> None:
+        self._locks = DirectoryLocks(lock_wait)
+        self._durable: dict[Path, Stamp] = {}  # as this process fsynced it
+        self._doubtful: set[Path] = set()  # may have been lost by a failed fsync: never skipped
+
+    @overload
+    def write_meta(self, directory: Path, meta: MetaFile) -> Written: ...
+    @overload
+    def write_meta(
+        self, directory: Path, meta: MetaFile, *, expect: Expected
+    ) -> Written | Conflict: ...
+    def write_meta(
+        self, directory: Path, meta: MetaFile, *, expect: Expected = ...
+    ) -> Written | Conflict:
+        """Write `<id>.meta.json`; with `expect`, only if the file is still that version.
+
+        `expect=None` means that there was no file. A file that holds this very content is no
+        conflict, whatever its version: so a write that failed half-way may simply be repeated.
+        """
+        path = directory / meta_name(meta.session_id)
+        return self._put(path, _encoded(meta.to_json, path), expect)
+
+    def write_user(self, directory: Path, session_id: str, user: UserFile) -> Written:
+        """Write `<id>.user.json`. Read it first: what is not in `user` is gone afterwards."""
+        path = directory / user_name(session_id)
+        return _sure(self._put(path, _encoded(user.to_json, path), ...))
+
+    def write_digest(
+        self, directory: Path, session_id: str, segments: Iterable[Mapping[str, Any] | bytes]
+    ) -> Written:
+        """Write `<id>.digest.jsonl` anew with all its lines; bytes are lines as they stood."""
+        path = directory / digest_name(session_id)
+        data = _encoded(lambda: b"".join(_line(one) + b"\n" for one in segments), path)
+        return _sure(self._put(path, data, ...))
+
+    def remove(self, directory: Path, session_id: str) -> tuple[Path, ...]:
+        """Remove what is ours of a session, temporary files included; say what was removed."""
+        names = [meta_name(session_id), user_name(session_id), digest_name(session_id)]
+        with _reported(directory, "cleared"):
+            if not directory.is_dir():
+                return ()
+            with self._locked(directory) as fd:
+                names += [name for name in _names(fd) if _temp_of(name)[0] == session_id]
+                gone = tuple(directory / name for name in names if _unlink(fd, name, directory))
+                sync_directory(fd)
+                return gone
+
+    def sweep(self, directory: Path) -> int:
+        """Remove temporary files that dead writers left; return how many. To be called at start.
+
+        While we hold the directory no writer of ours is at work in it, so that one with our own
+        pid, or with a dead one, is an orphan. A living pid may be a later process that got the
+        same number, or a writer that the flock does not bind: its file is stale after an hour.
+        The older extension's temporary files go by the same rule, without the benefit of the flock:
+        if its process is one that we cannot see (a container), its one write fails, and it says so.
+        """
+        with _reported(directory, "swept"):
+            if not directory.is_dir():
+                return 0
+            with self._locked(directory) as fd:
+                stale = [name for name in _names(fd) if _is_stale(fd, name)]
+                return sum(_unlink(fd, name, directory) for name in stale)
+
+    def _put(self, path: Path, data: bytes, expect: Expected) -> Written | Conflict:
+        if len(data) > META_BYTES_MAX:
+            error = WriteError(
+                f"{path} would have {len(data):,} bytes, more than a reader takes",
+                hint=f"at most {META_BYTES_MAX:,} bytes; leave out what is not needed",
+                upstream="EFBIG",
+            )
+            error.retryable = False
+            raise error
+        with _reported(path), self._locked(path.parent, create=True) as fd:
+            found = _version(fd, path)
+            if found is not None and found.size == len(data) and _reads_as(fd, path.name, data):
+                if path not in self._doubtful:
+                    self._secure(fd, path, found)
+                    return Written(path, len(data), changed=False, stamp=found)
+                expect = found  # ours already, renamed before an fsync failed: not a conflict
+            elif expect is not ... and found != expect:
+                return Conflict(path, found)
+            return self._replace(fd, path, data, expect)
+
+    def _secure(self, fd: int, path: Path, found: Stamp) -> None:
+        """Make durable what was found equal, unless this process has done so before."""
+        if self._durable.get(path) == found:
+            return
+        target = os.open(path.name, OPEN_FLAGS, dir_fd=fd)
+        try:
+            self._doubtful.add(path)
+            sync(target)
+            sync_directory(fd)
+            self._settled(path, found)
+        finally:
+            os.close(target)
+
+    def _replace(self, fd: int, path: Path, data: bytes, expect: Expected) -> Written | Conflict:
+        with _temp(fd, path, data) as (temp, stamp):
+            if expect is not ...:
+                found = _version(fd, path)
+                if found != expect:
+                    _discard(fd, temp)
+                    return Conflict(path, found)
+            self._doubtful.add(path)
+            os.rename(temp, path.name, src_dir_fd=fd, dst_dir_fd=fd)
+        sync_directory(fd)
+        self._settled(path, stamp)
+        return Written(path, len(data), changed=True, stamp=stamp)
+
+    def _settled(self, path: Path, stamp: Stamp) -> None:
+        self._doubtful.discard(path)
+        if len(self._durable) >= DURABLE_KEPT:
+            self._durable.clear()
+        self._durable[path] = stamp
+
+    @contextlib.contextmanager
+    def _locked(self, directory: Path, *, create: bool = False) -> Iterator[int]:
+        """Open a directory and hold it against every other writer."""
+        try:
+            fd = os.open(directory, _DIRECTORY)
+        except FileNotFoundError:
+            if not create:
+                raise
+            make_directory(directory)
+            fd = os.open(directory, _DIRECTORY)
+        try:
+            with self._locks.hold(fd, directory):
+                yield fd
+        finally:
+            os.close(fd)
+
+
+def _encoded(encode: Callable[[], bytes], path: Path) -> bytes:
+    try:
+        return encode()
+    except (ValueError, TypeError, RecursionError) as bad:
+        error = WriteError(
+            f"{path} was not written: its content cannot be put into JSON",
+            hint="numbers must be finite, and nesting shallow",
+        )
+        error.retryable = False
+        raise error from bad
+
+
+def _line(segment: Mapping[str, Any] | bytes) -> bytes:
+    if isinstance(segment, bytes):
+        return segment
+    return json.dumps(segment, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
+
+
+def _sure(result: Written | Conflict) -> Written:
+    """Narrow the type: without an expectation there is no conflict."""
+    if isinstance(result, Conflict):
+        raise WriteError(f"{result.path} was changed by another program")
+    return result
+
+
+@contextlib.contextmanager
+def _temp(fd: int, path: Path, data: bytes) -> Iterator[tuple[str, Stamp]]:
+    """Write a durable temporary file beside the target; remove it when the block fails."""
+    name, temp = _create(fd, path)
+    try:
+        try:
+            stamp = _fill(temp, data)
+        finally:
+            os.close(temp)  # before the rename: a network file system may fail only here
+        yield name, stamp
+    except BaseException:
+        _discard(fd, name)
+        raise
+
+
+def _discard(fd: int, name: str) -> None:
+    with contextlib.suppress(OSError):  # it stays for `sweep`, which tries again
+        os.unlink(name, dir_fd=fd)
+
+
+_numbers = itertools.count(1)
+
+
+def _create(fd: int, path: Path) -> tuple[str, int]:
+    """Create the temporary file; a name left by an earlier process with our pid is passed over."""
+    session_id = path.name.rsplit(".", 2)[0]
+    for _ in range(CREATE_TRIES):
+        name = f".{session_id}.{os.getpid()}.{next(_numbers)}.tmp"
+        with contextlib.suppress(FileExistsError):
+            return name, os.open(name, _CREATE, 0o600, dir_fd=fd)
+    raise FileExistsError(errno.EEXIST, "the directory is full of temporary files of our name")
+
+
+def _reads_as(fd: int, name: str, data: bytes) -> bool:
+    """Say whether a file holds this; one that cannot be read, or is a link, does not."""
+    try:
+        target = os.open(name, OPEN_FLAGS, dir_fd=fd)
+    except OSError:
+        return False
+    try:
+        return os.read(target, len(data) + 1) == data
+    except OSError:
+        return False
+    finally:
+        os.close(target)
+
+
+def _fill(fd: int, data: bytes) -> Stamp:
+    """Write everything, durably, and look whether it is there."""
+    rest = memoryview(data)
+    while rest:
+        written = os.write(fd, rest)
+        if written == 0:
+            raise OSError(errno.EIO, "the system takes no more bytes, and does not say why")
+        rest = rest[written:]
+    sync(fd)
+    found = os.fstat(fd)
+    if found.st_size != len(data):
+        raise OSError(errno.EIO, "the file came out shorter than what was written")
+    return Stamp.of(found)
+
+
+def _version(fd: int, path: Path) -> Stamp | None:
+    """Stamp what is in the target's place; what may not be replaced is an error."""
+    try:
+        found = os.stat(path.name, dir_fd=fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    if not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)):
+        kind = "a directory" if stat.S_ISDIR(found.st_mode) else "a FIFO, socket or device"
+        raise WriteError(
+            f"{path} is {kind}, and no meta file can be written there",
+            hint=f"move {path} out of the way; it is tried again",
+            upstream="EISDIR" if stat.S_ISDIR(found.st_mode) else "EEXIST",
+        )
+    return Stamp.of(found)
+
+
+def _temp_of(name: str) -> tuple[str, int]:
+    """Whose temporary file a name is: session id and pid; ("", 0) for any other file."""
+    found = _OWN_TEMP.fullmatch(name) or _UPSTREAM_TEMP.fullmatch(name)
+    return (found[1], int(found[2])) if found else ("", 0)
+
+
+def _names(fd: int) -> list[str]:
+    return os.listdir(fd)
+
+
+def _is_stale(fd: int, name: str) -> bool:
+    session_id, pid = _temp_of(name)
+    if not session_id:
+        return False
+    try:
+        found = os.stat(name, dir_fd=fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    if stat.S_ISDIR(found.st_mode):
+        return False
+    orphan = pid == os.getpid() or not lives(pid)
+    return orphan or time.time() - found.st_mtime > FOREIGN_TEMP_SECONDS
+
+
+def _unlink(fd: int, name: str, directory: Path) -> bool:
+    """Unlink a name and say whether it was there; a directory of that name stays."""
+    try:
+        os.unlink(name, dir_fd=fd)
+    except FileNotFoundError:
+        return False
+    except OSError as bad:
+        raise _write_error(bad, directory / name, "removed") from bad
+    return True
+
+
+@contextlib.contextmanager
+def _reported(path: Path, done: str = "written") -> Iterator[None]:
+    """Turn the system's errors into ours."""
+    try:
+        yield
+    except OSError as bad:
+        raise _write_error(bad, path, done) from bad
+
+
+def _write_error(bad: OSError, path: Path, done: str) -> WriteError:
+    number = bad.errno or errno.EIO
+    name = errno.errorcode.get(number, str(number))
+    where = str(bad.filename or "")
+    because = f"{where}: {bad.strerror}" if where.startswith("/") else bad.strerror
+    return WriteError(
+        f"{path} could not be {done}: {because} ({name})",
+        hint=_HINTS.get(number),
+        upstream=name,
+    )

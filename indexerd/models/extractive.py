@@ -1,0 +1,61 @@
+"""`local/extractive`: the built-in model. No key, no network, no money.
+
+It reads `prompt.facts`, `prompt.question` or `prompt.stretch`, and nothing else of the prompt.
+Facts of a session it answers with the JSON of a `Metadata`, a question with the JSON of an
+`Answer`, so that its answers pass the same checks as any other model's; a stretch that is to be
+summed up it answers with plain Markdown. A prompt with none of them is refused, and `model` always
+says who answered; an answer to a question says so in its text, too.
+
+The work is done in a thread, as it is pure CPU work that must not hold up the event loop. Past
+its deadline, or when nobody waits for it any more, looking through a session or a stretch stops
+soon; naming a session is so short that it is not stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from functools import partial
+from typing import Final
+
+from indexerd.errors import DeadlineError, ModelUnavailableError
+from indexerd.models.base import LOCAL, Prompt, Reply, Tokens
+from indexerd.models.extract import extract
+from indexerd.models.gist import gist
+from indexerd.models.passages import answer
+from indexerd.models.threads import Check, stoppable
+
+
+class Extractive:
+    """Names and describes a session by what was said in it, finds passages, sums parts up."""
+
+    key: Final = LOCAL + "extractive"
+    remote: Final = False
+
+    async def generate(self, prompt: Prompt, *, timeout: float) -> Reply:
+        """Describe the facts, answer the question or sum the stretch up, within `timeout` seconds.
+
+        DeadlineError where that is not enough.
+        """
+        if prompt.facts is None and prompt.question is None and prompt.stretch is None:
+            raise ModelUnavailableError(
+                f"{self.key} knows sessions only, and there are no facts of one in this prompt",
+                hint="configure a google/ or openai/ model for other questions",
+            )
+        try:
+            async with asyncio.timeout(timeout):
+                text = await stoppable(partial(_said, prompt))
+        except TimeoutError:
+            raise DeadlineError(f"{self.key}: no answer within {timeout:g} s") from None
+        return Reply(text=text, model=self.key, tokens=Tokens(0, 0))
+
+    async def aclose(self) -> None:
+        """Nothing is held."""
+
+
+def _said(prompt: Prompt, check: Check) -> str:
+    if prompt.question is not None:
+        return json.dumps(answer(prompt.question, check))
+    if prompt.stretch is not None:
+        return gist(prompt.stretch, check)
+    return extract(prompt.facts).model_dump_json() if prompt.facts is not None else ""

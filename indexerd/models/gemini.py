@@ -1,0 +1,197 @@
+"""`google/*`: Gemini through google-genai, with everything that the SDK would do by itself off.
+
+In: a prompt. Out: a `Reply`, or one of the errors that `base` names. One HTTP request a call:
+own HTTP client (see `http`), no retry, no redirect, no continuation, no function calling; key,
+base URL and API version are always given, so no variable in the environment can change them.
+The SDK is imported on the first call (0.9 s, 49 MB), in a thread, so that lookups go on.
+
+Surprises: the SDK's `.parsed` is silently None for anything odd, its parser raises five
+families of exceptions and warns at unknown finish reasons, and its errors quote the body. So we
+ask it for the raw answer (`should_return_http_response`) and read the JSON ourselves.
+`GOOGLE_GENAI_USE_VERTEXAI` would move the calls to another service: `vertexai=False`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httpx2
+
+from indexerd.errors import ModelError, ProviderDeniedError, ProviderError, RefusedError
+from indexerd.models import http
+from indexerd.models.base import Finish, Prompt, Reply, Tokens
+from indexerd.settings import ModelLimits
+
+BASE_URL = "https://generativelanguage.googleapis.com/"
+API_VERSION = "v1beta"
+_WHO = "google"
+
+_FINISH = {
+    "STOP": Finish.STOP,
+    "MAX_TOKENS": Finish.LENGTH,
+    "CONTINUATION": Finish.LENGTH,  # cut by the limit of one request; never followed
+}
+_REFUSED = frozenset(
+    {
+        "BLOCKLIST",
+        "ESCALATION",
+        "LANGUAGE",
+        "MODEL_ARMOR",
+        "PROHIBITED_CONTENT",
+        "RECITATION",
+        "SAFETY",
+        "SPII",
+    }
+)
+_DENIED = frozenset({"PUP_LIMITED_DISABLED"})  # the account is limited or disabled
+
+
+class Gemini:
+    """One Gemini model behind one client for life; `aclose` ends it. Use it in one event loop."""
+
+    remote = True
+
+    def __init__(self, model: str, api_key: str, base_url: str, limits: ModelLimits) -> None:
+        self.key = f"google/{model}"
+        self._model = model
+        self._api_key = api_key
+        self._base_url = base_url or BASE_URL
+        self._limits = limits
+        self._opening = asyncio.Lock()
+        self._http: httpx2.AsyncClient | None = None
+        self._sdk: Any = None
+
+    async def generate(self, prompt: Prompt, *, timeout: float) -> Reply:
+        """Make one request within `timeout` seconds in total, the SDK's import included."""
+        body = await http.within(_WHO, timeout, self._send(prompt))
+        return read(body, prompt, self._model)
+
+    async def aclose(self) -> None:
+        """Close the connections; the model cannot be used afterwards."""
+        if self._http is not None:
+            await self._http.aclose()
+
+    async def _send(self, prompt: Prompt) -> str:
+        """Send one request; give back the body of an answer of status 200."""
+        sdk = await self._open()
+        from google.genai import errors  # noqa: PLC0415 - heavy: only when a job needs it
+
+        try:
+            answer = await sdk.aio.models.generate_content(
+                model=self._model, contents=prompt.user, config=_config(prompt)
+            )
+        except errors.APIError as bad:
+            fault = _failure(bad)
+        else:
+            return answer.sdk_http_response.body or ""
+        raise fault  # outside the handler: the SDK's error holds the body
+
+    async def _open(self) -> Any:
+        async with self._opening:
+            if self._sdk is None:
+                self._http, self._sdk = await asyncio.to_thread(self._build)
+        return self._sdk
+
+    def _build(self) -> tuple[httpx2.AsyncClient, Any]:
+        """Import the SDK, and build its client around our own."""
+        from google import genai  # noqa: PLC0415 - heavy: only when a job needs it
+        from google.genai import types  # noqa: PLC0415 - as above
+
+        own = http.client(_WHO, self._limits)
+        options = types.HttpOptions(
+            base_url=self._base_url,
+            api_version=API_VERSION,
+            timeout=int(self._limits.timeout_seconds * 1000),
+            retry_options=types.HttpRetryOptions(attempts=1),
+            httpx_async_client=own,
+            httpx_client=httpx2.Client(transport=_Refusing(), trust_env=False),
+        )
+        return own, genai.Client(vertexai=False, api_key=self._api_key, http_options=options)
+
+
+class _Refusing(httpx2.BaseTransport):
+    """Stands where the SDK would build a client of its own, with its own redirects and proxies."""
+
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Refuse."""
+        raise httpx2.UnsupportedProtocol("synchronous requests are not made", request=request)
+
+
+def _config(prompt: Prompt) -> dict[str, Any]:
+    config: dict[str, Any] = {
+        "system_instruction": prompt.system,
+        "max_output_tokens": prompt.max_output_tokens,
+        "automatic_continuation": False,
+        "automatic_function_calling": {"disable": True},
+        "should_return_http_response": True,
+    }
+    if prompt.schema is not None:
+        config["response_mime_type"] = "application/json"
+        config["response_json_schema"] = prompt.schema
+    return config
+
+
+def _failure(bad: Any) -> ModelError:
+    """Map the SDK's error by its status and details; its text is not read further."""
+    response = bad.response
+    headers = {} if response is None else response.headers
+    return http.failure(_WHO, int(bad.code or 0), headers, bad.details)
+
+
+def read(body: str, prompt: Prompt, configured: str) -> Reply:
+    """Read the body of an answer of status 200."""
+    held = http.json_object(_WHO, body)
+    blocked = http.dig(held, "promptFeedback", "blockReason")
+    if blocked is not None:
+        raise RefusedError(f"{_WHO}: the prompt was blocked ({http.name(blocked, 'unnamed')})")
+    candidate = http.dig(held, "candidates", 0)
+    if not isinstance(candidate, dict):
+        raise ProviderError(f"{_WHO}: the answer holds no candidate")
+    text = _text(candidate)
+    return Reply(
+        text=text,
+        model=_answered(held, configured),
+        finish=_finish(candidate, text, prompt),
+        tokens=_tokens(held),
+    )
+
+
+def _text(candidate: dict[str, Any]) -> str:
+    """Join the text parts, without the model's thoughts."""
+    parts = http.dig(candidate, "content", "parts")
+    texts = [
+        part["text"]
+        for part in (parts if isinstance(parts, list) else [])
+        if isinstance(part, dict) and isinstance(part.get("text"), str) and not part.get("thought")
+    ]
+    return http.scrub("".join(texts))
+
+
+def _finish(candidate: dict[str, Any], text: str, prompt: Prompt) -> Finish:
+    """Judge why the model stopped; refusals and failures inside an answer are raised (S0.24)."""
+    reason = http.name(candidate.get("finishReason"), "unnamed")
+    if reason in _REFUSED:
+        raise RefusedError(f"{_WHO}: the model declined this content ({reason})")
+    if reason in _DENIED:
+        raise ProviderDeniedError(f"{_WHO}: the account is limited or disabled")
+    finish = _FINISH.get(reason, Finish.OTHER)
+    if finish is Finish.OTHER and not text.strip():
+        raise ProviderError(f"{_WHO}: no text, finished by {reason}")
+    if prompt.schema is not None and http.is_provider_prose(text):
+        raise ProviderError(f"{_WHO}: the reply speaks of a limit instead of the session")
+    return finish
+
+
+def _answered(held: dict[str, Any], configured: str) -> str:
+    """Name the model that answered: Google may route to a successor, at its price."""
+    return http.name(held.get("modelVersion"), configured).removeprefix("models/")
+
+
+def _tokens(held: dict[str, Any]) -> Tokens:
+    spoken = http.count(held, "usageMetadata", "candidatesTokenCount")
+    thought = http.count(held, "usageMetadata", "thoughtsTokenCount")
+    return Tokens(
+        input=http.count(held, "usageMetadata", "promptTokenCount"),
+        output=None if spoken is None and thought is None else (spoken or 0) + (thought or 0),
+    )

@@ -1,0 +1,90 @@
+"""What a call costs, and the most it may cost, in US dollars.
+
+In: a provider, the model that answered, its tokens, and the user's own prices. Out: a `Decimal`,
+or None where the price is not known: an unknown cost is said to be unknown, never 0. Own prices
+win; then the list prices that ship with `genai-prices` (offline data: it is never updated over
+the network), imported on first use. Cached input is charged in full, so a cost errs upwards.
+
+Surprises: a name under `openai/` says nothing of who serves it (`gpt-oss` from Ollama is free),
+so there the library is asked only about a base URL that it knows. Google may route a retired
+name to its successor: `model` must be the one that answered.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+
+from indexerd.models.base import LOCAL, Tokens
+from indexerd.models.usd import format_usd
+from indexerd.settings import Price
+
+__all__ = ["cost_usd", "format_usd", "upper_bound_usd"]
+
+# For a Google model that the library does not know yet: above every text model that Google
+# lists (the dearest, long prompts of gemini-3-pro, is 4 in and 18 out per million tokens).
+CEILING = Price(input=5.0, output=25.0)
+_AS_GOOGLE = frozenset({"google", "scripted"})  # scripted: so that budgets can be tested
+_MILLION = 1_000_000
+_DATED = re.compile(r"[-@:](latest|\d{3}|\d{8}|\d{4}-\d{2}-\d{2})$")
+
+
+def cost_usd(
+    provider: str, model: str, tokens: Tokens, own: Mapping[str, Price], *, base_url: str = ""
+) -> Decimal | None:
+    """Price a call by the model that answered; None if a count or the price is not known.
+
+    `base_url` is where an `openai/*` model is served.
+    """
+    if f"{provider}/" == LOCAL:
+        return Decimal(0)
+    if tokens.input is None or tokens.output is None:
+        return None
+    price = own.get(model) or own.get(_DATED.sub("", model))
+    if price is not None:
+        return _priced(price, tokens.input, tokens.output)
+    return _listed(provider, model, tokens.input, tokens.output, base_url)
+
+
+def upper_bound_usd(
+    provider: str,
+    model: str,
+    input_tokens: int,
+    max_output_tokens: int,
+    own: Mapping[str, Price],
+    *,
+    base_url: str = "",
+) -> Decimal | None:
+    """Price the most that a call may cost, before it is made; None if nothing bounds it.
+
+    A Google model without a list price is bounded by `CEILING`; an `openai/*` model without a
+    price has no bound, so only the caps on calls hold it.
+    """
+    most = Tokens(input_tokens, max_output_tokens)
+    found = cost_usd(provider, model, most, own, base_url=base_url)
+    if found is None and provider in _AS_GOOGLE:
+        return _priced(CEILING, input_tokens, max_output_tokens)
+    return found
+
+
+def _priced(price: Price, input_tokens: int, output_tokens: int) -> Decimal:
+    rates = Decimal(str(price.input)), Decimal(str(price.output))
+    return (rates[0] * input_tokens + rates[1] * output_tokens) / _MILLION
+
+
+def _listed(
+    provider: str, model: str, input_tokens: int, output_tokens: int, base_url: str
+) -> Decimal | None:
+    """Ask the library; a model that it does not know, or cannot price, is None."""
+    from genai_prices import Usage, calc_price  # noqa: PLC0415 - 0.3 s, only when a call was made
+
+    used = Usage(input_tokens=input_tokens, output_tokens=output_tokens)
+    try:
+        if provider in _AS_GOOGLE:
+            return calc_price(used, model, provider_id="google").total_price
+        if base_url:
+            return calc_price(used, model, provider_api_url=base_url).total_price
+    except (LookupError, ValueError):
+        return None
+    return None

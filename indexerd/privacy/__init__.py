@@ -1,0 +1,1 @@
+"""What may be read, stored and sent: redaction, sanitising, exclusions."""

@@ -1,0 +1,366 @@
+"""Questions about one past session: `query_session` (S0.60 to S0.67).
+
+In: a session, a question, and perhaps the entry from which the session is seen. Out: an answer
+from that session alone, with citations that were held against what the model had read. A model
+that leaves the machine gets the newest part of the path, redacted; the built-in one looks
+through all of it. Nothing is kept: not the question, not the answer.
+
+Every failure carries `upstream`, the code of the tool that this one follows. Neither the log nor
+the telemetry holds a word of the question, of the session or of the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+from indexerd.daemon.answers import Answers, word
+from indexerd.daemon.library import Library
+from indexerd.daemon.reader import Reader
+from indexerd.errors import (
+    ContextTooLargeError,
+    DeadlineError,
+    IndexerdError,
+    ModelError,
+    OutputInvalidError,
+    UsageError,
+)
+from indexerd.events import Prompt
+from indexerd.indexing.check import Rejected
+from indexerd.indexing.prompts import retry_prompt
+from indexerd.indexing.transcript import Redactor
+from indexerd.logs import Event
+from indexerd.models.base import LOCAL, Finish, Model
+from indexerd.models.calls import (
+    ATTEMPTS,
+    CANCELLED,
+    Called,
+    Spent,
+    booked,
+    first_of,
+    redactor,
+)
+from indexerd.models.telemetry import Telemetry, query_row
+from indexerd.models.treasury import Treasury
+from indexerd.privacy.sanitize import clean_text
+from indexerd.references.cited_answer import EXCERPT_MAX, SCHEMA, Cited, judge_answer, partly
+from indexerd.references.query_codes import coded
+from indexerd.references.question_prompt import (
+    QUESTION_MAX,
+    Context,
+    compose,
+    local_prompt,
+    question_prompt,
+)
+from indexerd.references.readings import Readings, Text, Wanted
+from indexerd.references.turns import Turns
+from indexerd.settings import Settings
+from indexerd.times import iso
+
+LOCAL_BYTES = 4_000_000  # that the built-in model looks at
+SMALLEST_BYTES = 2048  # a text that is too large for a model is halved, but not below this
+LEAST_SECONDS = 1.0  # in which one more attempt may come to something
+TURN_ID_MAX = 1000  # characters
+
+ANSWERED, FAILED = Event.QUERY_ANSWERED, Event.QUERY_FAILED
+Params = dict[str, Any]
+Notify = Callable[[Event, str, dict[str, Any]], None]
+
+
+@dataclass(slots=True)
+class _Run:
+    """One question on its way."""
+
+    session_id: str
+    question: str
+    leaf: str | None
+    turn_id: str | None
+    settings: Settings
+    clean: Redactor
+    deadline: float  # of the loop's clock
+    started: float = field(default_factory=perf_counter)
+    spent: Spent = field(default_factory=Spent)
+    notes: list[str] = field(default_factory=list)
+    texts: dict[bool, Text] = field(default_factory=dict)  # for the built-in model, and others
+    passed_by: list[str] = field(default_factory=list)  # models that could not be used, and why
+    bytes: int = 0  # of the text that was sent last
+    counted: bool = False  # in its turn
+    called: bool = False  # a model was
+
+    def left(self) -> float:
+        """Seconds until the deadline; DeadlineError where none are left."""
+        left = self.deadline - asyncio.get_running_loop().time()
+        if left <= 0:
+            raise DeadlineError(f"no answer within {self.settings.query.timeout_seconds:g} s")
+        return left
+
+    @property
+    def ms(self) -> int:
+        """How long it has taken so far."""
+        return round((perf_counter() - self.started) * 1000)
+
+
+@dataclass(slots=True)
+class _Trial:
+    """One text that a model is asked about, and which attempt it is."""
+
+    run: _Run
+    model: Model
+    context: Context
+    number: int = 0
+
+
+class Questions:
+    """Answers questions, for one daemon."""
+
+    def __init__(
+        self,
+        library: Library,
+        answers: Answers,
+        *,
+        read: Reader,
+        models: Callable[[], list[Model]],
+        settings: Callable[[], Settings],
+        treasury: Treasury,
+        telemetry: Telemetry,
+        clock: Callable[[], float],
+        notify: Notify,
+    ) -> None:
+        """`read` does work in the thread of the library; `models()` are in the user's order.
+
+        `notify(event, session id, fields)` hears how each question ended.
+        """
+        self._answers = answers
+        self._models = models
+        self._settings = settings
+        self._treasury = treasury
+        self._telemetry = telemetry
+        self._clock = clock
+        self._notify = notify
+        self._turns = Turns()
+        self._readings = Readings(library, read)
+
+    def methods(self) -> dict[str, Callable[[Params, Any], Any]]:
+        """The one method, by its name."""
+        return {"query_session": self._query_session}
+
+    async def _query_session(self, params: Params, _peer: Any) -> dict[str, Any]:
+        with coded():
+            for key in ("session", "question"):
+                if not word(params, key):
+                    raise UsageError(f"{key} is required, and is a string")
+            cwd, leaf, turn_id = (word(params, key) for key in ("cwd", "leaf", "turnId"))
+            row = self._answers.row(params["session"], cwd=cwd)
+        found = self.answer(row["sessionId"], params["question"], turn_id=turn_id, leaf=leaf)
+        return await found
+
+    async def answer(
+        self,
+        session_id: str,
+        question: str,
+        *,
+        turn_id: str | None = None,
+        leaf: str | None = None,
+    ) -> dict[str, Any]:
+        """Answer from one session, as `query_session` says it; `leaf` is any entry's id.
+
+        Raises an error of the tree, with `upstream` set. With a `turn_id` no more questions are
+        answered for it than `query.max_calls_per_turn`.
+        """
+        with coded():
+            run = self._run(session_id, question, turn_id, leaf)
+            row = self._answers.by_id(session_id)
+            try:
+                cited, model = await first_of(self._models(), partial(self._ask, run))
+            except IndexerdError as bad:
+                told = {"reason": bad.kind, "ms": run.ms, "cost_usd": run.spent.usd}
+                self._notify(FAILED, session_id, told)
+                raise
+            finally:
+                if run.counted and not run.called:
+                    self._turns.give_back(turn_id)
+        told = {"model": model.key, "ms": run.ms, "cost_usd": run.spent.usd, "bytes": run.bytes}
+        self._notify(ANSWERED, session_id, told)
+        return result_of(row, cited, run.notes, usage_of(run.spent, model.key, run.ms, run.bytes))
+
+    def _run(self, session_id: str, question: str, turn_id: str | None, leaf: str | None) -> _Run:
+        settings = self._settings()
+        clean = redactor(settings)
+        if turn_id is not None and not 0 < len(turn_id) <= TURN_ID_MAX:
+            raise UsageError(f"turnId is a string of 1 to {TURN_ID_MAX} characters")
+        if leaf == "":
+            raise UsageError("leaf is an entry's id")
+        deadline = asyncio.get_running_loop().time() + settings.query.timeout_seconds
+        asked = question_of(question, clean)
+        return _Run(session_id, asked, leaf, turn_id, settings, clean, deadline)
+
+    # -- reading -------------------------------------------------------------------------
+
+    async def _text(self, run: _Run, size: int, *, local: bool) -> Text:
+        """What a model of that kind gets to read, in `size` bytes; read once."""
+        if local not in run.texts:
+            run.left()
+            redaction = run.settings.redact.model_dump_json()
+            wanted = Wanted(run.session_id, run.leaf, size, local, redaction)
+            try:
+                async with asyncio.timeout_at(run.deadline):
+                    run.texts[local] = await self._readings.text(wanted, run.clean)
+            except TimeoutError:
+                raise DeadlineError("the session could not be read in time") from None
+        return run.texts[local]
+
+    # -- asking --------------------------------------------------------------------------
+
+    async def _ask(self, run: _Run, model: Model) -> Cited:
+        """Ask one model, and again with half of the text where all of it is too large (S3.24)."""
+        local = _is_built_in(model)
+        size = LOCAL_BYTES if local else run.settings.query.max_bytes
+        text = await self._text(run, size, local=local)
+        context = text.context
+        if not run.counted:
+            self._turns.take(run.turn_id, run.settings.query.max_calls_per_turn)
+            run.counted = True
+        while True:
+            run.bytes = context.bytes
+            try:
+                found = await self._attempts(run, model, context)
+            except ContextTooLargeError as bad:
+                size = min(size, context.bytes) // 2
+                if size < SMALLEST_BYTES:
+                    run.passed_by.append(str(bad))
+                    raise
+                context = await asyncio.to_thread(compose, text.gathered, size, local=local)
+            except ModelError as bad:
+                run.passed_by.append(str(bad))
+                raise
+            else:
+                run.notes += [f"Not to be had: {why}" for why in run.passed_by]
+                run.notes += context.notes
+                return partly(found, context) if local else found
+
+    async def _attempts(self, run: _Run, model: Model, context: Context) -> Cited:
+        base = prompt = _prompt(model, context, run.question)
+        trial = _Trial(run, model, context)
+        error = ""
+        for attempt in range(1, ATTEMPTS + 1):
+            if attempt > 1 and run.left() < LEAST_SECONDS:
+                raise DeadlineError(f"no answer of the right shape in time: {error}")
+            trial.number = attempt
+            called = await self._call(trial, prompt)
+            reply = called.reply
+            try:
+                verdict = await asyncio.to_thread(
+                    judge_answer,
+                    reply.text,
+                    cut=reply.finish is Finish.LENGTH,
+                    redact=lambda text: run.clean(text)[0],
+                    sections=context.sections,
+                )
+            except asyncio.CancelledError:
+                self._record(trial, called, Rejected(CANCELLED))
+                raise
+            self._record(trial, called, verdict)
+            if isinstance(verdict, Cited):
+                return verdict
+            error = verdict.error
+            prompt = retry_prompt(base, run.clean(reply.text)[0], error)
+        raise OutputInvalidError(f"Malformed model output after {ATTEMPTS} attempts: {error}")
+
+    async def _call(self, trial: _Trial, prompt: Prompt) -> Called:
+        run = trial.run
+
+        def admitted() -> None:
+            run.called = True
+
+        model = trial.model
+        if _is_built_in(model):
+            model = self._readings.looking(model, trial.context.bytes)
+        seconds = min(run.left(), run.settings.model.timeout_seconds)
+        called = await booked(
+            self._treasury,
+            model,
+            prompt,
+            seconds=max(0.1, round(seconds, 1)),  # errors name it
+            failed=partial(self._failed, trial),
+            admitted=admitted,
+        )
+        run.spent.add(called.reply, called.usd)
+        return called
+
+    # -- the audit trail -----------------------------------------------------------------
+
+    def _failed(self, trial: _Trial, why: str, ms: int) -> None:
+        self._append(trial, success=False, error=why, ms=ms)
+
+    def _record(self, trial: _Trial, called: Called, verdict: Cited | Rejected) -> None:
+        error = verdict.error if isinstance(verdict, Rejected) else None
+        self._append(trial, success=error is None, error=error, ms=called.ms, usage=called.usage)
+
+    def _append(self, trial: _Trial, **told: Any) -> None:
+        row = query_row(
+            session_id=trial.run.session_id,
+            model=trial.model.key,
+            timestamp=iso(self._clock()),
+            attempt=trial.number,
+            bytes=trial.context.bytes,
+            redactions=trial.context.redactions,
+            **told,
+        )
+        self._telemetry.append(row)
+
+
+def question_of(question: str, clean: Redactor) -> str:
+    """A question, safe to send; UsageError for an empty one, and one that is too long."""
+    asked = clean_text(question, len(question))
+    if not 0 < len(asked) <= QUESTION_MAX:
+        raise UsageError(f"a question has 1 to {QUESTION_MAX} characters")
+    return clean(asked)[0]
+
+
+def _is_built_in(model: Model) -> bool:
+    return model.key.startswith(LOCAL)
+
+
+def _prompt(model: Model, context: Context, question: str) -> Prompt:
+    if _is_built_in(model):
+        return local_prompt(context, question)
+    return question_prompt(
+        context,
+        question,
+        nonce=secrets.token_hex(8),
+        schema=SCHEMA,
+        excerpt_max=EXCERPT_MAX,
+    )
+
+
+def usage_of(spent: Spent, model: str, ms: int, size: int) -> dict[str, Any]:
+    """What an answer cost; `size` is in bytes of the session's text."""
+    return {
+        "inputTokens": spent.input_tokens,
+        "outputTokens": spent.output_tokens,
+        "costUsd": spent.usd,
+        "calls": spent.calls,
+        "model": model,
+        "ms": ms,
+        "bytes": size,
+    }
+
+
+def result_of(
+    row: dict[str, Any], cited: Cited, notes: Sequence[str], usage: dict[str, Any]
+) -> dict[str, Any]:
+    """The method's result."""
+    return {
+        "sessionId": row["sessionId"],
+        "name": row["name"],
+        "answerMarkdown": cited.markdown,
+        "confidence": cited.confidence,
+        "citations": list(cited.citations),
+        "notes": [*notes, *cited.notes],
+        "usage": usage,
+    }

@@ -1,0 +1,165 @@
+r"""Finding `@@…` in a prompt: text in, `Reference`s out, in the order in which they stand.
+
+    @@0199c3f2-…            an id, or the beginning of one
+    @@confirm-button        a name, its words joined by signs
+    @@"Confirm button"      a name with spaces; typographic quotes do as well
+    @@ref~2                 its two ancestors, too
+    @@ref: what was left?   a question to that session: one sentence, on the same line
+
+No reference stands in a code span or a fenced block (CommonMark's rules), behind a backslash,
+or in a word like an e-mail address or a path (`a@@b`, `@@b@c.org`, `x/@@y`). Signs at the end
+belong to the sentence and not to the name. A question ends with its question mark; text that is
+more than one sentence is none, so that a request that mentions a session asks nobody by accident.
+
+Whatever the text, the work is linear in its length; names are cut at REF_MAX characters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+from typing import NamedTuple
+
+from indexerd.privacy.late import late
+
+REF_MAX = 200  # characters of a reference
+LONG = 20_000  # characters of a text that is better looked through in a thread
+QUESTION_MAX = 2000  # characters of a question
+FOUND_MAX = 100  # references of one prompt that are looked at
+UP_MAX = 10  # ancestors
+
+# Blanks, and signs of several scripts, that end a name; ruff's RUF001 takes them for mistakes.
+_SIGNS = (
+    r"""\s"'`()\[\]{}<>,;:!?@#$%^&*=+|\\/~…«»"""
+    "\u2010-\u2015\u2018-\u201e\u2039\u203a\u2047-\u2049"  # dashes, quotes, question marks
+    "\u2190-\u2bff\U0001f000-\U0001faff\ufe0f"  # arrows, symbols, emoji
+    "\u3001\u3002\uff01\uff08\uff09\uff0c\uff1a\uff1b\uff1f\u300a-\u300f\u3010\u3011"  # of CJK
+)
+_CHARS = rf"[^{_SIGNS}.\-_]++"
+_WORD = rf"_*+{_CHARS}(?:_++{_CHARS})*+"
+_NAME = rf"{_WORD}(?:(?:-+|\.){_WORD})*+(?:(?:\+\+|#)(?![^\s.,;:!?)~]))?+"
+_UUID = r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?![0-9A-Za-z_-])"
+_QUOTED = rf'"(?P<plain>[^"\n]{{1,{REF_MAX}}})"|[“„«](?P<fine>[^“”„«»\n]{{1,{REF_MAX}}})[”“»]'
+_REFERENCE = late(
+    r"(?<![A-Za-z0-9@/\\])(?<![A-Za-z0-9]_)@@"
+    rf"(?:{_QUOTED}|(?P<name>{_UUID}|{_NAME}))(?:~(?P<up>[0-9]{{1,3}})(?![\w~]))?+(?!@)"
+)
+_NAMED = ("plain", "fine", "name")
+_MARKS = "?\uff1f\u061f\u2047-\u2049"  # question marks: full-width, Arabic, doubled
+_QUESTION = late(
+    rf"[:\uff1a][ \t]*(?P<asked>[^\n{_MARKS}]{{1,{QUESTION_MAX}}}[{_MARKS}][{_MARKS}!]*+)"
+    r"(?=[\s\"'”»)\]*_]|$)"
+)
+# A full stop before a small letter is an abbreviation's.
+_SENTENCE_END = late("[.!;](?=\\s+[^\\sa-z])|[\u3002\uff01\uff1b]")
+_BEFORE_QUESTION = " \t:\"'“„«"
+
+# A fence may stand in quotes and list items; what is before it matters only for its end.
+_FENCE = late(
+    r"(?P<around>(?:[ \t]*(?:>|[-*+][ \t]|[0-9]{1,9}[.)][ \t]))*+)[ \t]*"
+    r"(?P<fence>`{3,}|~{3,})(?P<info>.*)",
+    re.DOTALL,
+)
+_FENCE_END = late(r"[ \t>]*(?P<fence>`{3,}|~{3,})\s*")
+_TICKS = late(r"`+")
+_PARAGRAPH = late(r"\n[ \t]*\n")
+
+
+class Reference(NamedTuple):
+    """One `@@…`. `raw` is how it is written, without its question."""
+
+    raw: str
+    ref: str
+    up: int = 0  # how many ancestors are wanted, too
+    question: str | None = None
+    start: int = 0  # characters into the text
+
+
+def find(text: str) -> list[Reference]:
+    """Every reference of a prompt, at most FOUND_MAX of them."""
+    return list(islice(_found(text), FOUND_MAX)) if "@@" in text else []
+
+
+def _found(text: str) -> Iterator[Reference]:
+    plain = without_code(text)
+    for match in _REFERENCE.finditer(plain):
+        start, end = match.span(next(name for name in _NAMED if match[name] is not None))
+        ref = " ".join(text[start:end].split())
+        if ref:
+            up = min(int(match["up"] or 0), UP_MAX)
+            question = _question(text, plain, match.end())
+            yield Reference(text[slice(*match.span())], ref, up, question, match.start())
+
+
+def _question(text: str, plain: str, end: int) -> str | None:
+    """The question that follows a reference at once, if it is one sentence; code may be in it."""
+    match = _QUESTION.match(plain, end)
+    if match is None or _SENTENCE_END.search(match["asked"]):
+        return None
+    asked = text[match.start("asked") : match.end("asked")].strip().lstrip(_BEFORE_QUESTION)
+    return asked if asked.strip(_MARKS + "! \t") else None
+
+
+def without_code(text: str) -> str:
+    """The text with spaces where code stands; exactly as long."""
+    return _without_spans(_without_fences(text))
+
+
+def _without_fences(text: str) -> str:
+    """Blank fenced blocks, with their fences; one in a quote ends with the quote, at the latest."""
+    if "```" not in text and "~~~" not in text:
+        return text
+    pieces: list[str] = []
+    fence, quoted = "", False
+    for line in text.split("\n"):
+        if fence and quoted and not line.lstrip(" \t").startswith(">"):
+            fence = ""
+        if fence:
+            end = _FENCE_END.fullmatch(line)
+            if end and end["fence"][0] == fence[0] and len(end["fence"]) >= len(fence):
+                fence = ""
+            pieces.append(" " * len(line))
+            continue
+        begin = _FENCE.fullmatch(line)
+        if begin and not (begin["fence"][0] == "`" and "`" in begin["info"]):
+            fence, quoted = begin["fence"], ">" in begin["around"]
+            line = " " * len(line)  # noqa: PLW2901 - it is code now
+        pieces.append(line)
+    return "\n".join(pieces)
+
+
+def _without_spans(text: str) -> str:
+    """Blank what stands between two equal runs of backticks of one paragraph."""
+    if "`" not in text:
+        return text
+    pieces: list[str] = []
+    at = 0
+    for end in [*(match.start() for match in _PARAGRAPH.finditer(text)), len(text)]:
+        pieces.append(_spans(text[at:end]))
+        at = end
+    return "".join(pieces)
+
+
+def _spans(paragraph: str) -> str:
+    runs = [match.span() for match in _TICKS.finditer(paragraph)]
+    last: dict[int, int] = {}  # length of a run -> where its last one is
+    for number, (start, end) in enumerate(runs):
+        last[end - start] = number
+    pieces: list[str] = []
+    at = number = 0
+    while number < len(runs):
+        start, end = runs[number]
+        closing = number + 1
+        if last[end - start] > number:
+            while runs[closing][1] - runs[closing][0] != end - start:
+                closing += 1
+            pieces += [paragraph[at:start], _blank(paragraph[start : runs[closing][1]])]
+            at = runs[closing][1]
+            closing += 1
+        number = closing
+    return "".join(pieces) + paragraph[at:]
+
+
+def _blank(text: str) -> str:
+    return re.sub(r"[^\n]", " ", text)

@@ -1,0 +1,1 @@
+"""Finding sessions: the text index, the query language, and names."""

@@ -1,1 +1,0 @@
-"""The flow, the answers, and the life of the daemon."""

@@ -1,0 +1,156 @@
+"""The branches of a session: their tips, where they part, and what was said on leaving one.
+
+In: a session's state, and the branch summaries in it, read in full. Out: one `Tip` for each
+entry that nothing follows, in the file's order; where the leaf is none of them, it comes last.
+No other line is needed. Nothing is invented: what a branch was about is told by the summary that
+the agent wrote, or that was stored under a name of the branch (`names`), or else by what was first
+asked on it (`asks`); why it was left is told by nobody else (S1.14, S1.15, S1.29).
+
+What surprised us: a branch summary hangs where the new branch begins, and `fromId` is the old
+leaf in pi 0.87, but the place where the user went, or "root", in older files. So it counts only
+where it is off the summary's own path; else the branch that was left is that of the entry
+written just before the summary, if that one is off the path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from indexerd.digests.segments import name_at
+from indexerd.events import Entry, Kind
+from indexerd.sessions.session import NOWHERE, ROOT, SessionState
+
+_TALKS = (Kind.USER, Kind.ASSISTANT)
+
+
+class Tip(NamedTuple):
+    """One branch, by its last entry. Rows, or ROOT for none; counts are from the root on."""
+
+    row: int
+    entries: int = 0
+    users: int = 0
+    parting: int = ROOT  # the nearest row above that has several children
+    last: int = ROOT  # the newest user or assistant message
+    summary: int = ROOT  # the branch summary that tells of this branch
+
+
+def tips(state: SessionState, summaries: Mapping[int, Entry]) -> list[Tip]:
+    """Every branch's tip, and the leaf. `summaries`: the branch summaries, by row.
+
+    Where bookkeeping follows the leaf, and nobody has said anything since, the leaf is the tip.
+    """
+    seen = _Seen(state, dict(_told(state, summaries)))
+    found = [seen.tip(row) for row in state.tips()]
+    if state.leaf == NOWHERE or any(tip.row == state.leaf for tip in found):
+        return found
+    leaf = seen.tip(state.leaf)
+    others = [
+        tip for tip in found if tip.last != leaf.last or not _leads_to(state, leaf.row, tip.row)
+    ]
+    return [*others, leaf]
+
+
+def summary_rows(state: SessionState) -> Iterator[int]:
+    """The rows of branch summaries: what must be read for `tips`."""
+    for row, entry_id in enumerate(state.ids):
+        if state.kind(row) is Kind.BRANCH_SUMMARY and state.index.get(entry_id, row) == row:
+            yield row
+
+
+def asks(state: SessionState, tip: Tip) -> Iterator[int]:
+    """The rows of what humans said on this branch alone, below where it parts, oldest first."""
+    found: list[int] = []
+    for row in state.up(tip.row):
+        if row == tip.parting:
+            break
+        if state.kind(row) is Kind.USER:
+            found.append(row)
+    return reversed(found)
+
+
+def names(state: SessionState, tip: Tip) -> set[str]:
+    """What a summary of this branch may call its end: nothing was said there since."""
+    found = set[str]()
+    for row in state.up(tip.row):
+        found.add(state.id(row))
+        if row == tip.last or state.parent(row) == tip.parting:
+            break
+    durable = name_at(state, tip.row)
+    named = state.row(durable)
+    if named is None or named not in set(state.up(tip.parting)):  # else other branches share it
+        found.add(durable)
+    return found
+
+
+def _told(state: SessionState, summaries: Mapping[int, Entry]) -> Iterator[tuple[int, int]]:
+    """Pairs of a row and the summary that was written on leaving it; later ones count."""
+    for row, entry in summaries.items():
+        if "".join(entry.texts):
+            named = entry.details.get("fromId")
+            left = state.row(named) if isinstance(named, str) else None
+            for one in (left, row - 1 if row else None):
+                if one is not None and not _leads_to(state, one, row):
+                    yield one, row
+                    break
+
+
+def _leads_to(state: SessionState, above: int, row: int) -> bool:
+    """Whether a row stands between another one and the root, or is that one."""
+    for one in state.up(row):
+        if one == above:
+            return True
+        if one < above and state.orderly:
+            return False
+    return False
+
+
+class _Seen:
+    """What each row has above it, each row looked at once."""
+
+    def __init__(self, state: SessionState, told: Mapping[int, int]) -> None:
+        self._state = state
+        self._told = told
+        self._children: dict[int, int] = {}
+        for line in range(len(state)):
+            above = state.parent(line)
+            self._children[above] = self._children.get(above, 0) + 1
+        self._tips: dict[int, Tip] = {}
+
+    def tip(self, row: int) -> Tip:
+        """The row as a tip."""
+        trail: list[int] = []
+        places: dict[int, int] = {}
+        one = row
+        while one >= 0 and one not in self._tips and one not in places:
+            places[one] = len(trail)
+            trail.append(one)
+            one = self._state.parent(one)
+        if one in places:  # the parents run in a circle
+            self._circle(trail[places[one] :])
+            del trail[places[one] :]
+        self._take(reversed(trail), self._tips.get(one, Tip(ROOT)))
+        return self._tips[row]
+
+    def _circle(self, rows: list[int]) -> None:
+        """Rows of which each stands above all the others: they count once for each."""
+        users = sum(self._state.kind(row) is Kind.USER for row in rows)
+        start = self._take(reversed(rows), Tip(ROOT))
+        self._take(reversed(rows), start._replace(entries=0, users=0))
+        for row in rows:
+            self._tips[row] = self._tips[row]._replace(entries=len(rows), users=users)
+
+    def _take(self, rows: Iterable[int], above: Tip) -> Tip:
+        """Take in rows from the top down, the first one below `above`."""
+        for row in rows:
+            kind = self._state.kind(row)
+            parts = above.row != ROOT and self._children[above.row] > 1
+            above = self._tips[row] = Tip(
+                row=row,
+                entries=above.entries + 1,
+                users=above.users + (kind is Kind.USER),
+                parting=above.row if parts else above.parting,
+                last=row if kind in _TALKS else above.last,
+                summary=self._told.get(row, above.summary),
+            )
+        return above

@@ -1,0 +1,195 @@
+"""What the daemon keeps in memory of every session: the facts, without the tree.
+
+A card is made from a session's state whenever its file changed, and is all that policy, rows
+and lookups need. It is frozen: the thread that reads files makes new ones, the others look.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from indexerd.events import Kind, Turn
+from indexerd.privacy.sanitize import scrub
+from indexerd.sessions.session import NOWHERE, SessionState
+from indexerd.times import iso_ms
+
+WANTS, BARRED = "wants", "barred"  # notes of a state
+
+
+class Card(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One session file, in facts. Times in ms since the epoch."""
+
+    agent: str
+    path: str
+    session_id: str
+    cwd: str
+    created_at: str
+    parent: str | None
+    version: int
+    activity_ms: int  # newest user or assistant message
+    mtime_ms: int
+    leaf_id: str | None
+    turn: int
+    agent_title: str | None
+    first_user: str
+    messages: int
+    users: int  # human messages on the current path
+    answered: bool
+    compacted: bool  # the newest entry is a compaction
+    rows: int
+    bad_lines: int
+    oversized: int
+    since: str | None = None  # the lastIndexedLeafId that `new_users` was counted from
+    new_users: int = 0
+    looped: bool = False  # parents run in a circle somewhere (S1.7)
+    parent_id: str | None = None
+    subagent: bool = False
+    archived: bool = False
+    git_branch: str = ""
+    compactions: int = 0
+    born_ms: int = 0  # when the file began; a copied history is older than its file
+    first: str = ""  # the first entry's id: sessions of one directory that share it are kin
+    tokens: tuple[int, int, int, int] | None = None  # where the agent itself keeps the sum
+    boxed: bool = False  # in a database: the path is the database's with the id below it
+    bases: tuple[str, ...] = ()  # names of the files that its history begins in
+    wants: str = ""  # the thread whose file holds more of its history, and was not found
+    barred: bool = False  # more of its history is in a file that the user excluded
+    fork_of: str = ""  # the title of the session that this one says it was forked from
+
+    @property
+    def is_heir(self) -> bool:
+        """Whether its history begins in another file."""
+        return bool(self.bases or self.wants or self.barred)
+
+    @property
+    def file(self) -> str:
+        """The file that users know: of a session in a database, that."""
+        return self.path.rpartition("/")[0] if self.boxed else self.path
+
+    @property
+    def modified_ms(self) -> int:
+        """When the session last said something; else its file's time."""
+        return self.activity_ms or self.mtime_ms
+
+    @property
+    def turn_state(self) -> Turn:
+        """How the agent's turn stands."""
+        return Turn(self.turn)
+
+
+def card_of(
+    state: SessionState,
+    *,
+    agent: str,
+    path: str,
+    mtime_ms: int,
+    since: str | None,
+    title: str | None = None,
+    archived: bool = False,
+    boxed: bool = False,
+) -> Card | None:
+    """The card of a state, or None when the file is no session (S1.3).
+
+    `title`, `archived` and `boxed` are what is known of it besides its own lines.
+    """
+    header = state.header
+    if header is None:
+        return None
+    return Card(
+        agent=agent,
+        path=path,
+        session_id=header.session_id,
+        cwd=header.cwd,
+        created_at=header.created_at,
+        parent=header.parent,
+        parent_id=header.parent_id,
+        subagent=header.subagent,
+        version=header.version,
+        mtime_ms=mtime_ms,
+        agent_title=title or state.name,
+        since=since,
+        new_users=state.new_user_messages(since),
+        archived=archived or state.archived,
+        born_ms=state.born_ms or iso_ms(header.created_at),
+        boxed=boxed,
+        bases=tuple(base_name(path) for _, path in state.parts),
+        wants=str(state.notes.get(WANTS, "")),
+        barred=bool(state.notes.get(BARRED)),
+        # pi itself lists a session by the first message of its file, whatever the path.
+        first_user=_first_said(state) if agent == "pi" else state.first_user,
+        **_of_the_tree(state),
+    )
+
+
+def base_name(path: str) -> str:
+    """A file's name as it stays when the file is moved, or compressed."""
+    return scrub(path.rpartition("/")[2].removesuffix(".zst"))
+
+
+def _first_said(state: SessionState) -> str:
+    return next(iter(state.openings.values()), "")
+
+
+def _of_the_tree(state: SessionState) -> dict[str, Any]:
+    return {
+        "activity_ms": state.activity_ms,
+        "leaf_id": state.leaf_id,
+        "turn": int(state.turn),
+        "messages": state.messages,
+        "users": state.user_messages(),
+        "answered": state.assistants > 0,
+        "compacted": state.leaf != NOWHERE and state.kind(state.leaf) is Kind.COMPACTION,
+        "rows": len(state),
+        "looped": bool(state.cycles()),
+        "bad_lines": state.bad_lines,
+        "oversized": state.oversized,
+        "git_branch": state.git_branch,
+        "compactions": state.compactions,
+        "first": _note(state, "first"),
+        "fork_of": _note(state, "fork_of"),
+        "tokens": _tokens(state),
+    }
+
+
+def _note(state: SessionState, key: str) -> str:
+    """What an adapter noted, where that is a text."""
+    noted = state.notes.get(key)
+    return noted if isinstance(noted, str) else ""
+
+
+def _tokens(state: SessionState) -> tuple[int, int, int, int] | None:
+    """Input, output, cache read and cache write, where the agent keeps a running sum."""
+    held = state.notes.get("tokens")
+    if not isinstance(held, dict):
+        return None
+    given, cached, output = (held.get(key) or 0 for key in ("input", "cached", "output"))
+    return max(0, given - cached), output, cached, 0
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Card)
+
+
+def pack(card: Card) -> bytes:
+    """A card as bytes, for the ledger; without its path, which need not be text."""
+    return _encoder.encode(msgspec.structs.replace(card, path=""))
+
+
+def unpack(data: bytes, path: str) -> Card:
+    """The reverse of `pack`; ValueError for bytes of another build.
+
+    What many cards have in common they share: there are tens of thousands of them at a start.
+    """
+    try:
+        card = _decoder.decode(data)
+    except msgspec.DecodeError as bad:
+        raise ValueError(str(bad)) from None
+    force_setattr(card, "path", path)  # nobody else has this card yet
+    force_setattr(card, "agent", sys.intern(card.agent))
+    force_setattr(card, "cwd", sys.intern(card.cwd))
+    force_setattr(card, "git_branch", sys.intern(card.git_branch))
+    return card

@@ -1,0 +1,339 @@
+"""What an agent would hand its model: the messages of one path, compactions and edits applied.
+
+In: a session's state, whose leaf is the path's end, and a way to read a row in full. Out:
+messages, model and thinking level. Rows that a compaction has replaced are not read, but for
+settings, which hold however far back they were made (S1.18 to S1.20).
+
+`Entry.details`, by the kind of entry; every key may be absent:
+
+    compaction      kept: id of the first earlier entry that stays; retained: [{role, text,
+                    human}] in the place of all earlier ones; whole: these hold the summary, too;
+                    keeps: "users" where of the earlier ones the humans' messages stay, the newest
+                    of them, before the summary; summaryRole: the role of the summary; system:
+                    text of the system message that goes before it; prompt: the rest of that;
+                    tokensBefore, fromHook, details: as stored
+    branch summary  fromId, fromHook, details: as stored
+    custom          customType, display, data
+    context_edit    targetId; replacement: texts, or None to leave the target out; newThinking,
+                    newCalls, newImages: what else stands there then
+    bash            ran: command, output, exitCode, cancelled, truncated, fullOutputPath, and
+                    excludeFromContext where the model is told nothing of it
+    setting         provider, modelId, thinkingLevel
+    message         provider, stopReason, errorMessage
+    system          prompt: sections, toolsAdded, toolsRemoved of the prompt, as stored
+    any             unseen: it is no part of the conversation, as later lines show; sent: the
+                    texts that the model gets, where those of the entry are less; sentAs: the
+                    role in which it gets them, where the kind does not tell; ahead: it gets them
+                    before what was said since the newest answer, and after results of tools
+
+A provider that no entry names is the one in the state's notes. The rules are pi's, and hold for
+every agent that says the above. What surprised us: an older compaction in the range that a newer
+one keeps is said again where it stands, as pi did up to 0.81 at least; pi 0.87 leaves it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from indexerd.errors import ContextTooLargeError
+from indexerd.events import Entry, Kind
+from indexerd.sessions.session import SessionState
+
+TEXT_MAX = 10_000_000  # characters of all messages together; no model takes as many
+USERS_TOKENS = 20_000  # of the humans' messages that a compaction keeps; 4 bytes are a token
+PROVIDER = "provider"  # the note in which an adapter says whose models the session uses
+_TOKEN = 4  # bytes
+
+ROLES = {
+    Kind.USER: "user",
+    Kind.ASSISTANT: "assistant",
+    Kind.TOOL: "toolResult",
+    Kind.BASH: "bashExecution",
+    Kind.CUSTOM: "custom",
+    Kind.COMPACTION: "compactionSummary",
+    Kind.BRANCH_SUMMARY: "branchSummary",
+}
+_SUMMARY = ROLES[Kind.COMPACTION]
+_SPOKEN = frozenset({Kind.USER, Kind.ASSISTANT, Kind.TOOL, Kind.COMPACTION})
+_EDITABLE = frozenset({Kind.USER, Kind.ASSISTANT, Kind.TOOL, Kind.CUSTOM})
+
+Read = Callable[[int], Entry]  # a row in full
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of the context, and the entry it comes from."""
+
+    role: str
+    text: str  # the text blocks, joined without anything between
+    entry_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One entry of the context, whether it says anything or not."""
+
+    row: int
+    place: int  # on the path, from 0; what was found below its end counts on
+    entry: Entry
+    edit: Entry | None = None  # the `context_edit` that replaces what it says
+    newest: bool = False  # the compaction that the context begins with
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a model would get. `model`: {provider, modelId}."""
+
+    messages: tuple[Message, ...]
+    model: dict[str, str | None] | None
+    thinking_level: str | None
+
+
+def context_of(state: SessionState, read: Read, *, level: str | None = None) -> Context:
+    """The context at the state's leaf; `level` is the thinking level where none was set.
+
+    ContextTooLargeError where the texts are beyond all bounds.
+    """
+    seen: dict[int, Entry] = {}
+
+    def once(row: int) -> Entry:
+        if row not in seen:
+            seen[row] = read(row)
+        return seen[row]
+
+    path = state.path()
+    said = (one for part in parts_of(state, once) for one in messages_of(state, part, once))
+    messages = tuple(_bounded(said))
+    model, thinking = _settings(state, path, once)
+    return Context(messages, model, thinking or level)
+
+
+def latest_compaction(state: SessionState, path: list[int]) -> int | None:
+    """The place on a path of its newest compaction."""
+    places = (at for at in reversed(range(len(path))) if state.kind(path[at]) is Kind.COMPACTION)
+    return next(places, None)
+
+
+def _bounded(messages: Iterator[Message]) -> Iterator[Message]:
+    size = 0
+    for one in messages:
+        size += len(one.text)
+        if size > TEXT_MAX:
+            raise ContextTooLargeError(
+                f"the context is longer than {TEXT_MAX} characters",
+                hint="name an earlier entry with --leaf",
+            )
+        yield one
+
+
+def parts_of(state: SessionState, read: Read) -> Iterator[Part]:
+    """The entries of the context at the state's leaf, in the order in which a model gets them."""
+    path = state.path()
+    at = latest_compaction(state, path)
+    places = list(range(len(path))) if at is None else _kept(state, path, at, read)
+    rows = [path[place] for place in places]
+    edits = edits_of(read(row) for row in rows)
+    below = _trailing(state, path, read)
+    said: list[Part] = []  # since the newest answer
+    for place, row in [*zip(places, rows, strict=True), *enumerate(below, len(path))]:
+        entry = read(row)
+        part = Part(row, place, entry, edits.get(entry.id), newest=place == at)
+        if entry.kind is Kind.ASSISTANT:
+            yield from _placed(said)
+            said = []
+        said.append(part)
+    yield from _placed(said)
+
+
+def messages_of(state: SessionState, part: Part, read: Read) -> Iterator[Message]:
+    """What a part of the context says; of a compaction also what it brings along."""
+    entry = part.entry
+    if part.edit is not None and part.edit.details["replacement"] is None:
+        return
+    if not part.newest:
+        yield from _said(entry, part.edit)
+        return
+    if entry.details.get("keeps") == "users":
+        path = state.path()
+        yield from _users(state, path[: part.place], read)
+    yield from _summary(entry)
+
+
+def _trailing(state: SessionState, path: list[int], read: Read) -> list[int]:
+    """Rows below the leaf that say what goes ahead of it, or of what follows: it stays the leaf."""
+    found: list[int] = []
+    below = {*path[-1:]}
+    for row in range(path[-1] + 1 if path else len(state), len(state)):
+        if state.parent(row) not in below:
+            continue
+        if state.kind(row) in _SPOKEN:
+            break
+        below.add(row)
+        if state.kind(row) is Kind.OTHER and read(row).details.get("ahead"):
+            found.append(row)
+    return found
+
+
+def _placed(said: list[Part]) -> list[Part]:
+    """What was said after an answer, in the order in which the model gets it."""
+    if any(part.entry.details.get("ahead") for part in said):
+        said = sorted(said, key=lambda part: _place(part.entry))
+    return said
+
+
+def _place(entry: Entry) -> int:
+    """Answers, results of tools, what goes ahead, and all else."""
+    if entry.kind is Kind.ASSISTANT:
+        return 0
+    if entry.kind is Kind.TOOL and "sentAs" not in entry.details:
+        return 1
+    return 2 if entry.details.get("ahead") else 3
+
+
+def _kept(state: SessionState, path: list[int], at: int, read: Read) -> list[int]:
+    """Places of the context: the compaction, what stays of the earlier ones, the later ones."""
+    details = read(path[at]).details
+    first = at
+    if "retained" not in details and isinstance(details.get("kept"), str):
+        ids = [state.id(row) for row in path[:at]]
+        first = ids.index(details["kept"]) if details["kept"] in ids else at
+    stays = [place for place in range(first, at) if state.kind(path[place]) is not Kind.SYSTEM]
+    return [at, *stays, *range(at + 1, len(path))]
+
+
+def edits_of(entries: Iterable[Entry]) -> dict[str, Entry]:
+    """What replaces the texts of entries, by their ids; of several edits the latest counts."""
+    return {
+        str(one.details.get("targetId")): one
+        for one in entries
+        if one.type == "context_edit" and "replacement" in one.details
+    }
+
+
+def edited(entry: Entry, edit: Entry | None) -> bool:
+    """Whether an edit replaces what the entry says."""
+    return edit is not None and entry.kind in _EDITABLE
+
+
+def _said(entry: Entry, edit: Entry | None) -> Iterator[Message]:
+    role = role_of(entry)
+    if role is None or (entry.kind is Kind.BRANCH_SUMMARY and not entry.texts):
+        return
+    if edit is not None and edited(entry, edit):
+        yield Message(role, "".join(edit.details["replacement"]), entry.id)
+    else:
+        yield Message(role, _text(entry), entry.id)
+
+
+def _text(entry: Entry) -> str:
+    """The texts as the model gets them."""
+    return "".join(entry.details.get("sent", entry.texts))
+
+
+def _summary(entry: Entry) -> Iterator[Message]:
+    details = entry.details
+    if "system" in details:
+        yield Message("system", details["system"], entry.id)
+    role = role_of(entry)
+    if role is not None:
+        yield Message(role, _text(entry), entry.id)
+    for one in details.get("retained", ()):
+        yield Message(str(one.get("role", "")), str(one.get("text", "")), entry.id)
+
+
+def _users(state: SessionState, rows: list[int], read: Read) -> list[Message]:
+    """What humans said on these rows, as far as compactions that keep only that leave it.
+
+    Every such compaction went on from what the one before it had left, and so does this.
+    """
+    begun = (
+        at
+        for at in reversed(range(len(rows)))
+        if state.kind(rows[at]) is Kind.COMPACTION and "retained" in read(rows[at]).details
+    )
+    found: list[Message] = []
+    for row in rows[next(begun, 0) :]:
+        kind = state.kind(row)
+        if kind is Kind.COMPACTION:
+            held = read(row).details.get("retained")
+            found = _newest(found) if held is None else _retained(held, state.id(row))
+        elif kind in (Kind.USER, Kind.CUSTOM):
+            entry = read(row)
+            role = role_of(entry)
+            if role is not None and entry.role == "user":
+                # Context that stands around a human's words is not kept with them.
+                text = "".join(entry.texts) if entry.kind is Kind.OTHER else _text(entry)
+                found.append(Message(role, text, entry.id))
+    return _newest(found)
+
+
+def _retained(held: list[dict[str, Any]], entry_id: str) -> list[Message]:
+    """What humans said of the messages that a compaction brings."""
+    return [Message(one["role"], one["text"], entry_id) for one in held if one.get("human")]
+
+
+def _newest(messages: list[Message]) -> list[Message]:
+    """The newest messages within USERS_TOKENS; of the first that is too long both ends."""
+    found: list[Message] = []
+    left = USERS_TOKENS
+    for one in reversed(messages):
+        if left <= 0:
+            break
+        data = one.text.encode("utf-8", "replace")
+        tokens = _tokens(len(data))
+        found.append(one if tokens <= left else replace(one, text=_ends(data, left)))
+        left -= tokens
+    return found[::-1]
+
+
+def _tokens(size: int) -> int:
+    """About how many tokens so many bytes are."""
+    return -(-size // _TOKEN)
+
+
+def _ends(data: bytes, tokens: int) -> str:
+    """A text cut in its middle to so many tokens, with no character torn."""
+    size = tokens * _TOKEN
+    first = size // 2
+    head = data[:first].decode("utf-8", "ignore")
+    tail = data[len(data) - (size - first) :].decode("utf-8", "ignore")
+    return f"{head}…{_tokens(len(data) - size)} tokens truncated…{tail}"
+
+
+def role_of(entry: Entry) -> str | None:
+    """The role in which a model sees an entry; None where it does not."""
+    if entry.details.get("unseen"):
+        return None
+    if entry.kind is Kind.COMPACTION:
+        return None if entry.details.get("whole") else entry.details.get("summaryRole", _SUMMARY)
+    if "sentAs" in entry.details:
+        return str(entry.details["sentAs"])
+    if entry.kind is Kind.SYSTEM:
+        return entry.role if entry.role in ("system", "developer") else None
+    if entry.kind is Kind.OTHER:  # of whatever role: typed by nobody, and sent all the same
+        return entry.role if entry.type == "message" else None
+    return ROLES.get(entry.kind)
+
+
+def _settings(
+    state: SessionState, path: list[int], read: Read
+) -> tuple[dict[str, str | None] | None, str | None]:
+    """The newest model and thinking level of a path; only what may name one is read."""
+    model: dict[str, str | None] | None = None
+    level: str | None = None
+    for row in reversed(path):
+        kind = state.kind(row)
+        if kind is not Kind.SETTING and not (kind is Kind.ASSISTANT and model is None):
+            continue
+        entry = read(row)
+        named = entry.model or entry.details.get("modelId")
+        if model is None and named:
+            provider = entry.details.get("provider") or state.notes.get(PROVIDER)
+            model = {"provider": provider, "modelId": named}
+        if level is None:  # empty: an entry says that there is none
+            level = entry.details.get("thinkingLevel")
+        if model is not None and level is not None:
+            break
+    return model, level

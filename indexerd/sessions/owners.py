@@ -1,0 +1,120 @@
+"""Which of several files stands for a session.
+
+One session id can be claimed by several files. One of them owns it: the one of the highest rank,
+where an agent has such; then the one with the newest message, and the smaller path where that is
+a tie. Among equals the owner stays until another is ahead by a minute. One that was the owner
+before must be ahead for longer than that, while the owner says nothing: so two who write to two
+copies in turn, however slowly, do not make it flip to and fro (F16).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Generic, Protocol, TypeVar
+
+from indexerd.sessions.card import Card
+
+MARGIN_MS = 60_000
+_NEVER = (-1, 0)
+
+
+class Claimant(Protocol):
+    """A file, as far as owning a session goes."""
+
+    path: str
+    card: Card | None
+    rank: tuple[Any, ...]
+
+
+_C = TypeVar("_C", bound=Claimant)
+
+
+class Owners(Generic[_C]):
+    """Session ids, the files that claim them, and the one that counts."""
+
+    def __init__(self) -> None:
+        self._owners: dict[str, _C] = {}
+        self._claims: dict[str, dict[str, _C]] = {}  # where there are several
+        self._former: dict[str, dict[str, tuple[int, int]]] = {}  # -> since when each is ahead
+        self.margin_ms = 0  # while all is met for the first time the newest counts
+
+    def get(self, session_id: str) -> _C | None:
+        """The file that stands for a session."""
+        return self._owners.get(session_id)
+
+    def cards(self) -> Iterator[Card]:
+        """The card of every session."""
+        files = list(self._owners.values())  # another thread may ask while this one reads
+        return (file.card for file in files if file.card)
+
+    def files(self, session_id: str) -> list[_C]:
+        """Every file that claims a session, the owner first."""
+        owner, claims = self._owners.get(session_id), self._claims.get(session_id, {})
+        if owner is None:
+            return []
+        return [owner, *(one for one in list(claims.values()) if one is not owner)]
+
+    def twins(self) -> dict[str, list[str]]:
+        """Session ids claimed by several files of one rank, the owner first."""
+        found = {}
+        for session_id, claims in list(self._claims.items()):
+            owner = self._owners.get(session_id)
+            if owner is not None:
+                equals = [path for path, one in claims.items() if one.rank == owner.rank]
+                if len(equals) > 1:
+                    found[session_id] = [owner.path, *sorted(set(equals) - {owner.path})]
+        return found
+
+    def claim(self, file: _C) -> None:
+        """Let a file stand for its session, if it is the best one; or another, if it is no more."""
+        card = file.card
+        if card is None:
+            return
+        owner = self._owners.get(card.session_id)
+        claims = self._claims.get(card.session_id)
+        if claims is None:
+            if owner is None or owner is file:
+                self._owners[card.session_id] = file
+                return
+            claims = self._claims[card.session_id] = {owner.path: owner}
+        claims[file.path] = file
+        best = max(claims.values(), key=_worth)
+        if owner is None or best.rank > owner.rank or self._ahead(best, owner, card.session_id):
+            self._owners[card.session_id] = best
+            if owner is not None and owner is not best and self.margin_ms:
+                self._former.setdefault(card.session_id, {})[owner.path] = _NEVER
+
+    def _ahead(self, file: _C, owner: _C, session_id: str) -> bool:
+        """Whether a file of the same rank is so much newer that it takes over."""
+        if file.rank < owner.rank:
+            return False
+        newest, owners = _worth(file)[1], _worth(owner)[1]
+        if newest - owners <= self.margin_ms:
+            return newest == owners and file.path < owner.path
+        former = self._former.get(session_id, {})
+        if file.path not in former:
+            return True
+        seen, since = former[file.path]
+        if seen != owners:  # the owner has moved meanwhile, or this one was not ahead before
+            former[file.path] = owners, newest
+            return False
+        return newest - since > self.margin_ms
+
+    def disown(self, file: _C, session_id: str) -> None:
+        """A file stands for a session no more; another may."""
+        claims = self._claims.get(session_id, {})
+        claims.pop(file.path, None)
+        self._former.get(session_id, {}).pop(file.path, None)
+        if len(claims) < 2:  # noqa: PLR2004 - one file is no twin
+            self._claims.pop(session_id, None)
+            self._former.pop(session_id, None)
+        if self._owners.get(session_id) is file:
+            del self._owners[session_id]
+            for path in sorted(claims):
+                self.claim(claims[path])
+
+
+def _worth(file: Claimant) -> tuple[tuple[Any, ...], int, list[int]]:
+    """What decides between files: rank, newest message, smaller path."""
+    activity = file.card.activity_ms if file.card else 0
+    return file.rank, activity, [*(-ord(char) for char in file.path), 1]

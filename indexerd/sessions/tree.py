@@ -1,0 +1,279 @@
+"""A session's tree as a list: in what order its entries come, how deep, and which are shown.
+
+In: a session's state, and of every entry a `Sketch`. Out: the nodes of interfaces.md §5, depth
+first, children oldest first, roots in the file's order. Whoever looks from another thread than
+the one that owns the state does so at a copy (`still`). Nothing here recurses: a session of
+10,000 turns is a chain of as many entries.
+
+What surprised us, all of it pi's own way (formats.md §1.6). An entry whose parent is unknown, or
+is the entry itself, is a root. Children are sorted by date, stably; a date that is none equals
+every other. An id that repeats names its last line, and stands in the tree once for each of
+them, with all that is below it: that can double again and again, so from some length on a
+repeat is shown alone. Where parents run in a circle pi hangs; here nothing is shown below
+itself, a circle that no root leads to stands at the end, opened at its first entry, and
+`SessionState.cycles` names its entries.
+"""
+
+from __future__ import annotations
+
+import copy
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cmp_to_key
+from typing import Any, NamedTuple
+
+from indexerd.events import JS_SPACE, Entry, Kind, Turn
+from indexerd.privacy.sanitize import clean_line
+from indexerd.sessions.session import ROOT, SessionState
+from indexerd.times import iso_ms
+
+FILTERS = ("default", "no-tools", "user-only", "labeled-only", "all")
+TEXT_MAX = 200  # characters of a node's text
+WORD_MAX = 64  # characters of a type, a role, a time
+NODES_MAX = 100_000  # of one answer
+LOOKED_AT = 800  # characters of a text: more never show
+SEARCHED = 65_536  # characters of a text that a search goes through in full
+
+_WENT_WELL = ("", "stop", "toolUse", "tool-calls")
+_BOOKKEEPING = frozenset({Kind.LABEL, Kind.NAME, Kind.SETTING})
+_BOOKKEEPING_TYPES = frozenset({"custom", "context_edit", "attachment"})
+_IN_FULL = frozenset({"branch_summary", "custom_message", "session_info", "label"})
+_COPIED = (list, dict, array, bytearray)
+
+Date = Callable[[int], int]  # of a row: ms since the epoch, 0 where it has none
+
+
+def still(state: SessionState, leaf: int | None = None) -> SessionState:
+    """A copy that stays as it is while the session goes on, seen from a leaf of one's choice."""
+    held = copy.copy(state)
+    for name, value in vars(state).items():
+        if isinstance(value, _COPIED):
+            setattr(held, name, copy.copy(value))
+    if leaf is not None:
+        held.leaf = leaf
+    return held
+
+
+@dataclass(frozen=True, slots=True)
+class Sketch:
+    """What a list needs of an entry. Texts are safe to show, and bounded."""
+
+    type: str
+    role: str | None
+    text: str  # one line of at most TEXT_MAX characters
+    timestamp: str
+    quiet: bool = False  # only calls tools, or was said by nobody; and nothing went wrong
+    display: bool = True  # False: its author wants it hidden from people (S1.32)
+    about: str = ""  # what else a search finds it by
+
+    def found(self, label: str | None, tokens: Iterable[str]) -> bool:
+        """Whether all of these words, in lower case, are in what the row says."""
+        what = self.role or self.type.replace("_", " ")
+        text = "" if self.type == "compaction" else self.text  # pi does not look into these
+        told = f"{label or ''} {what} {self.about} {text}".lower()
+        return all(token in told for token in tokens)
+
+
+def sketch(entry: Entry, turn: Turn = Turn.OPEN) -> Sketch:
+    """The sketch of an entry; `turn` is the mark of its row."""
+    said = "".join(entry.texts)
+    plain = said.strip(JS_SPACE)
+    return Sketch(
+        type=shown_word(entry.type),
+        role=shown_word(entry.role) if entry.role else None,
+        text=clean_line((plain or _without_words(entry))[:LOOKED_AT], TEXT_MAX),
+        timestamp=shown_word(entry.timestamp),
+        quiet=is_quiet(entry, turn, plain),
+        display=is_displayed(entry),
+        about=_about(entry, plain),
+    )
+
+
+def is_quiet(entry: Entry, turn: Turn, plain: str) -> bool:
+    """Whether an entry only calls tools, or was said by nobody; `plain` is what it says."""
+    if entry.kind is Kind.OTHER:
+        return entry.role in ("user", "assistant")
+    if entry.kind is not Kind.CALL and (plain or entry.kind is not Kind.ASSISTANT):
+        return False
+    failed = turn is Turn.FAILED or entry.details.get("stopReason", "") not in _WENT_WELL
+    return not failed
+
+
+def is_displayed(entry: Entry) -> bool:
+    """False where its author wants an entry hidden from people (S1.32)."""
+    return entry.details.get("display", True) is not False
+
+
+def shown_word(text: str) -> str:
+    """A type, a role or a time, safe to show and bounded."""
+    word = text[:WORD_MAX]
+    return word if word.isascii() and word.isprintable() else clean_line(word, WORD_MAX)
+
+
+def _about(entry: Entry, plain: str) -> str:
+    """What pi searches besides what is shown: some texts in full, and words for what it is."""
+    words = [shown_word(str(entry.details.get("customType", "")))]
+    if entry.kind is Kind.BASH:
+        plain = plain.partition("\n")[0]  # the command; what it printed comes after it
+    elif entry.type not in _IN_FULL or len(entry.texts) != 1:
+        plain = ""
+    if entry.type == "session_info":
+        words.append("title")
+    if len(plain) > TEXT_MAX:
+        words.append(clean_line(plain[:SEARCHED], SEARCHED))
+    return " ".join(words)
+
+
+def _without_words(entry: Entry) -> str:
+    """What stands for a text where there is none: what went wrong, or the tools called."""
+    wrong = str(entry.details.get("errorMessage", ""))
+    calls = (f"{call.name[:WORD_MAX]}: {call.detail[:TEXT_MAX]}" for call in entry.tools[:10])
+    return wrong or " ".join(f"[{call.removesuffix(': ')}]" for call in calls)
+
+
+class Place(NamedTuple):
+    """Where a row stands in the list."""
+
+    row: int
+    above: int  # the row above it, or ROOT
+    depth: int
+
+
+def outline(state: SessionState, date: Date) -> Iterator[Place]:
+    """Every entry's place, depth first. `date` is asked for entries that have siblings."""
+    below = _below(state, date)
+    walk = _Walk(below, orderly=state.orderly, enough=2 * len(state))
+    yield from walk.down(below.get(ROOT, ()))
+    for entry_id in state.cycles():
+        row = state.row(entry_id)
+        if row is not None and row not in walk.seen:
+            yield from walk.down([row])
+
+
+def _below(state: SessionState, date: Date) -> dict[int, list[int]]:
+    """Each row's children; those of ROOT are the roots."""
+    below: dict[int, list[int]] = {}
+    for line, entry_id in enumerate(state.ids):
+        row = state.index.get(entry_id, line)  # the line that counts, where an id repeats
+        above = state.parent(line)
+        below.setdefault(ROOT if above == row else above, []).append(row)
+    for above, rows in below.items():
+        if above != ROOT and len(rows) > 1:
+            sort_by_date(rows, date)
+    return below
+
+
+def sort_by_date(rows: list[int], date: Date) -> None:
+    """Sort siblings as pi does: stably, and a date that is none equals every other."""
+    dates = {row: date(row) for row in rows}
+
+    def compare(one: int, other: int) -> int:
+        a, b = dates[one], dates[other]
+        return a - b if a and b else 0
+
+    rows.sort(key=cmp_to_key(compare))
+
+
+class _Walk:
+    """A walk through the tree that ends, whatever the parents say."""
+
+    def __init__(self, below: Mapping[int, list[int]], *, orderly: bool, enough: int) -> None:
+        self._below = below
+        self._orderly = orderly
+        self._enough = enough  # from this length on, repeats are shown alone
+        self._length = 0
+        self.seen: set[int] = set()
+
+    def down(self, roots: Iterable[int]) -> Iterator[Place]:
+        stack = [Place(row, ROOT, 0) for row in roots]
+        stack.reverse()
+        open_rows: set[int] = set()
+        while stack:
+            place = stack.pop()
+            row = place.row
+            if row < 0:  # all below it was shown
+                open_rows.discard(~row)
+                continue
+            if row in open_rows:
+                continue
+            again = row in self.seen
+            self.seen.add(row)
+            self._length += 1
+            yield place
+            if again and self._length > self._enough:
+                continue
+            if not self._orderly:
+                stack.append(Place(~row, ROOT, 0))
+                open_rows.add(row)
+            rows = self._below.get(row, ())
+            stack.extend(Place(one, row, place.depth + 1) for one in reversed(rows))
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which nodes are asked for: one of FILTERS, and words that must all be found."""
+
+    mode: str = "all"
+    tokens: tuple[str, ...] = ()
+
+    def takes(self, kind: Kind, shown: Sketch, label: str | None, *, current: bool) -> bool:
+        """Whether a node is shown; the leaf is never hidden for saying nothing (S1.35)."""
+        return self._mode_takes(kind, shown, label, current=current) and (
+            not self.tokens or shown.found(label, self.tokens)
+        )
+
+    def _mode_takes(self, kind: Kind, shown: Sketch, label: str | None, *, current: bool) -> bool:
+        if self.mode == "all":
+            return True
+        if shown.type == "usage" or (shown.quiet and not current):
+            return False
+        if self.mode == "user-only":
+            return kind is Kind.USER
+        if self.mode == "labeled-only":
+            return label is not None
+        if self.mode == "no-tools" and kind in (Kind.TOOL, Kind.CALL):
+            return False
+        return kind not in _BOOKKEEPING and shown.type not in _BOOKKEEPING_TYPES
+
+
+def wanted(mode: str, search: str | None) -> Wanted:
+    """What is asked for, from what was typed."""
+    return Wanted(mode, tuple((search or "").lower().split()))
+
+
+def nodes(
+    state: SessionState,
+    sketches: Mapping[int, Sketch],
+    labels: Mapping[str, str],
+    which: Wanted,
+) -> Iterator[dict[str, Any]]:
+    """The nodes of the answer, as the state's leaf sees them.
+
+    `depth` counts the ancestors that are shown; `parentId` is the real parent, shown or not.
+    """
+    path = set(state.path())
+    depths: list[int] = []  # by real depth: shown ancestors of a node below
+    for row, above, depth in outline(state, lambda row: iso_ms(sketches[row].timestamp)):
+        entry_id, one = state.id(row), sketches[row]
+        label = labels.get(entry_id)
+        shown = which.takes(state.kind(row), one, label, current=row == state.leaf)
+        del depths[depth:]
+        before = depths[-1] if depths else 0
+        depths.append(before + shown)
+        if not shown:
+            continue
+        node = {
+            "id": entry_id,
+            "parentId": None if above == ROOT else state.id(above),
+            "ordinal": state.ordinals[row],
+            "depth": before,
+            "type": one.type,
+            "role": one.role,
+            "label": label,
+            "text": one.text,
+            "timestamp": one.timestamp,
+            "active": row in path,
+            "display": None if one.display else False,
+        }
+        yield {key: value for key, value in node.items() if value is not None or key == "parentId"}

@@ -1,0 +1,1 @@
+"""The bytes of sessions, wherever they lie: watched, scanned, tailed."""

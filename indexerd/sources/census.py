@@ -1,0 +1,162 @@
+"""All sessions there are, in files and in databases, and what agents keep beside them.
+
+In: the stores, or the paths that a watcher hinted at. Out: sessions with what tells a changed
+one from an unchanged one, paths to look at, ids that have another name. It remembers, for each
+database, how far it looked. What cannot be read is named, and hides nothing of what can.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+from indexerd.errors import SessionUnreadableError
+from indexerd.meta.metas import DIGEST_SUFFIX
+from indexerd.sources.codex_names import Names
+from indexerd.sources.opencode_db import Database
+from indexerd.sources.opencode_tree import Tree
+from indexerd.sources.scan import Found, ScanResult, scan
+from indexerd.sources.stores import SUFFIXES, Kind, Store
+
+# Seconds between two looks at a database: a turn writes to it many times a second, and each time
+# the sessions it touched are read anew.
+PAUSE = 0.5
+
+
+@dataclass(slots=True)
+class Hinted:
+    """What hints come to: files to look at, sessions to compare, sessions with another name."""
+
+    paths: list[str] = field(default_factory=list)
+    sessions: list[Found] = field(default_factory=list)
+    titled: set[str] = field(default_factory=set)
+
+
+class Census:
+    """Looks where sessions are. One thread uses this."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock` is in seconds, from anywhere."""
+        self._clock = clock
+        self.troubles: dict[str, str] = {}  # database -> why it cannot be read
+        self.cures: dict[str, str] = {}  # the same -> what helps, where that is known
+        self._metas: frozenset[str] = frozenset()
+        self._held: dict[str, Database | Tree] = {}
+        self._names: dict[str, Names] = {}
+        self._looked: dict[str, float] = {}
+        self.late: set[str] = set()  # databases that were looked at only a moment ago
+
+    def renew(self, stores: list[Store]) -> None:
+        """The stores are these now."""
+        self._metas = frozenset(one.meta for one in stores)
+        wanted = {one.sessions: one for one in stores if one.kind is not Kind.FILES}
+        self._held = {
+            path: self._held.get(path) or _holder(store) for path, store in wanted.items()
+        }
+        self.troubles = {path: why for path, why in self.troubles.items() if path in wanted}
+        roots = {one.beside for one in stores if one.agent == "codex"}
+        self._names = {root: self._names.get(root) or Names(root) for root in sorted(roots)}
+
+    def title(self, agent: str, session_id: str) -> str | None:
+        """The name that an agent keeps beside a session; empty where it took one back."""
+        if agent != "codex":
+            return None
+        found = [names.name(session_id) for names in self._names.values()]
+        return max((name for name in found if name is not None), key=bool, default=None)
+
+    def named(self, titles: Iterable[tuple[str, str, str | None]]) -> None:
+        """What (agent, session) was called when we last ran: a name may be gone since."""
+        known = {one: title for agent, one, title in titles if agent == "codex" and title}
+        for names in self._names.values():
+            names.remember(known)
+
+    def retitled(self) -> set[str]:
+        """The sessions whose name beside them is another than at the last call."""
+        return set().union(*(names.refresh() for names in self._names.values()))
+
+    def scan(self, stores: list[Store]) -> ScanResult:
+        """Every session of every store."""
+        files = [one for one in stores if one.kind is Kind.FILES]
+        result = scan([one.sessions for one in files], suffix=SUFFIXES)
+        ours = (one for one in result.files if one.path.endswith(DIGEST_SUFFIX))
+        digests = {one.path for one in ours if self._is_ours(one.path)}
+        found = (
+            [one for one in result.files if one.path not in digests] if digests else result.files
+        )
+        blind, missing = list(result.unreadable), list(result.missing)
+        for path, held in self._held.items():
+            place = path.rpartition("/")[0] if isinstance(held, Database) else path
+            sessions = self._sessions(path)
+            if not sessions and not os.path.isdir(place):  # noqa: PTH112 - paths here are text
+                missing.append(place)  # moved, or not mounted: that tells nothing of its sessions
+            elif sessions is None:
+                blind.append(path)
+            else:
+                found += sessions
+        return replace(result, files=found, unreadable=tuple(blind), missing=tuple(missing))
+
+    def hinted(self, paths: Iterable[str]) -> Hinted:
+        """Make something of a watcher's hints."""
+        made = Hinted()
+        databases = dict.fromkeys(self.late)
+        names: dict[str, None] = {}
+        for path in paths:
+            where, _, name = path.rpartition("/")
+            if self._is_ours(path):
+                continue
+            if path.endswith(SUFFIXES) and name != _INDEX:
+                made.paths.append(path)
+            elif where in self._names:
+                names[where] = None
+            else:
+                databases |= dict.fromkeys(one for one in self._held if _about(path, one))
+        for root in names:
+            made.titled |= self._names[root].refresh()
+        now = self._clock()
+        self.late = {one for one in databases if now - self._looked.get(one, -PAUSE) < PAUSE}
+        for path in databases.keys() - self.late:
+            self._looked[path] = now
+            made.sessions += self._touched(path)
+        return made
+
+    def _is_ours(self, path: str) -> bool:
+        """Whether a file among sessions is one of our digests: meta files may lie there, too."""
+        return path.endswith(DIGEST_SUFFIX) and path.rpartition("/")[0] in self._metas
+
+    def _sessions(self, path: str) -> list[Found] | None:
+        """All sessions of a database; None where it cannot be read."""
+        try:
+            found = self._held[path].sessions()
+        except FileNotFoundError:
+            found = []
+        except SessionUnreadableError as bad:
+            self.troubles[path] = str(bad)
+            self.cures |= {path: bad.hint} if vars(bad).get("hint") else {}
+            return None
+        self.troubles.pop(path, None)
+        self.cures.pop(path, None)
+        return found
+
+    def _touched(self, path: str) -> list[Found]:
+        held = self._held[path]
+        try:
+            found = held.touched() if isinstance(held, Database) else None
+        except (SessionUnreadableError, FileNotFoundError):
+            return []  # the next scan says what is wrong
+        return self._sessions(path) or [] if found is None else found
+
+
+_INDEX = "session_index.jsonl"
+
+
+def _holder(store: Store) -> Database | Tree:
+    return Database(store.sessions) if store.kind is Kind.DATABASE else Tree(store.beside)
+
+
+def _about(path: str, held: str) -> bool:
+    """Whether a changed file says something of a database, or of a tree's sessions."""
+    if path.startswith((held + "-", held + "/")) or path == held:
+        return True
+    return held.endswith("/session") and path.startswith(held.removesuffix("session"))

@@ -1,1 +1,0 @@
-"""Thin faces of the service."""

@@ -1,0 +1,1 @@
+"""The sessions in a browser, and as a page of their own."""

@@ -1,0 +1,288 @@
+"""The family of a session, out of the catalog: who is a member, and what it costs to find out."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indexerd.daemon import relations as module
+from indexerd.daemon.answers import Answers
+from indexerd.daemon.relations import Family
+from indexerd.errors import NotFoundError, UsageError
+from indexerd.store import kin as catalog_kin
+from indexerd.store.catalog import Catalog
+from tests.e2e.world import World
+from tests.store.catalog_rows import fill, row
+
+REAL = Path(__file__).parents[1] / "fixtures/real"
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[Catalog]:
+    """An empty catalog."""
+    found = Catalog.open(tmp_path / "catalog.sqlite")
+    yield found
+    found.close()
+
+
+def born(session_id: str, parent: str | None = None, minute: int = 0, **more: Any) -> Any:
+    """A row of a session that came from another one."""
+    usual = {"state": "idle", "userMessageCount": 1, "subagent": False}
+    named = {"parentSessionId": parent} if parent else {}
+    return row(session_id, minute, **usual | named | more)
+
+
+def answers(catalog: Catalog, hidden: Callable[[dict[str, Any]], bool] | None = None) -> Answers:
+    """Who is asked."""
+    return Answers(catalog, lambda: 0.0, hidden)
+
+
+def outline(found: dict[str, Any]) -> str:
+    """Ids and depths, with the parent that is missing before them."""
+    told = [f"{one['sessionId']}{one['depth']}" for one in found["members"]]
+    return " ".join([*filter(None, [found.get("missingParent")]), *told])
+
+
+def say(catalog: Catalog, session_id: str, *messages: tuple[str, str]) -> None:
+    """Add messages: entry ids and texts."""
+    catalog.add_messages(session_id, [(one, "user", "", text) for one, text in messages])
+
+
+# -- who is a member -----------------------------------------------------------------------------
+
+
+def test_every_member_is_told_the_same_family(catalog: Catalog) -> None:
+    """S1.16: archived, gone and sub-agents' sessions too, each marked; strangers never."""
+    fill(
+        catalog,
+        born("a"),
+        born("b", "a", 9, archived=True),
+        born("c", "a", 5, gone=True),
+        born("d", "b", 20, subagent=True),
+        born("stranger"),
+        born("other", "stranger"),
+    )
+    ask = answers(catalog)
+    for one in "abcd":
+        found = ask.family({"ref": one})
+        assert (found["sessionId"], found["more"], outline(found)) == (one, 0, "a0 c1 b1 d2")
+    marks = {one["sessionId"]: one for one in found["members"]}
+    assert [marks["b"]["archived"], marks["c"]["gone"], marks["d"]["subagent"]] == [True] * 3
+    assert [one["relation"] for one in found["members"]] == [
+        "root",
+        "resumed",
+        "resumed",
+        "subagent",
+    ]
+    assert [one["parentSessionId"] for one in found["members"]] == [None, "a", "a", "b"]
+
+
+def test_a_parent_that_nobody_met_is_named_and_its_children_are_kin(catalog: Catalog) -> None:
+    """Two roots: by the parent's id, or by its file where that is all that an agent wrote."""
+    fill(catalog, born("a", "lost", 3), born("b", "lost", 1), born("c", "a"))
+    file = "/sessions/lost.jsonl"
+    fill(catalog, *(born(one, parentSessionFile=file) for one in ("x", "y")))
+    ask = answers(catalog)
+    found = ask.family({"ref": "c"})
+    assert outline(found) == "lost b0 a0 c1"
+    assert [one["relation"] for one in found["members"]] == ["fork", "fork", "fork"]
+    assert outline(ask.family({"ref": "y"})) == f"{file} x0 y0"
+
+
+def test_a_parent_that_becomes_known_is_found(catalog: Catalog) -> None:
+    """The library puts a row again once it knows more; forgotten ones are members no more."""
+    fill(catalog, born("child", parentSessionFile="/sessions/p.jsonl"))
+    ask = answers(catalog)
+    fill(catalog, born("p"), born("child", "p", parentSessionFile="/sessions/p.jsonl"))
+    assert outline(ask.family({"ref": "p"})) == "p0 child1"
+    fill(catalog, born("child"))
+    assert outline(ask.family({"ref": "p"})) == "p0"
+    fill(catalog, born("child", "p"))
+    catalog.forget("p")
+    assert outline(ask.family({"ref": "child"})) == "p child0"
+
+
+@pytest.mark.parametrize("one", "abcde")
+def test_a_circle_has_one_beginning(catalog: Catalog, one: str) -> None:
+    """S1.7: what agents write cannot hang us; the oldest begins it, whoever asks."""
+    ring = {"a": "c", "b": "a", "c": "b", "d": "d", "e": "c"}
+    fill(catalog, *(born(key, parent, 9 - n) for n, (key, parent) in enumerate(ring.items())))
+    found = answers(catalog).family({"ref": one})
+    assert outline(found) == ("d0" if one == "d" else "c0 e1 a1 b2")
+    assert found["members"][0]["relation"] == "root"
+
+
+def test_what_is_excluded_is_no_member(catalog: Catalog) -> None:
+    """S4.22, F: its children hang on as if it had never been met; nothing of it is told."""
+    fill(catalog, born("a"), born("b", "a"), born("c", "b"), born("d", "b"), born("e", "a"))
+    ask = answers(catalog, lambda row: row["sessionId"] == "b")
+    assert outline(ask.family({"ref": "a"})) == "a0 e1"
+    assert outline(ask.family({"ref": "c"})) == "b c0 d0"
+    assert ask.kin(ask.by_id("a")) == {"forks": ["e"]}
+    with pytest.raises(NotFoundError):
+        ask.family({"ref": "b"})
+
+
+def test_a_hostile_row_changes_nothing(catalog: Catalog) -> None:
+    """Names, ids and parents are other people's words, half characters and quotes included."""
+    evil = "'; DROP TABLE session; --\x00\u202e\ud800"
+    fill(catalog, born("a", name=evil), born("b", evil), born("c%", "a"), born("d", "a%"))
+    ask = answers(catalog)
+    assert outline(ask.family({"ref": "a"})) == "a0 c%1"
+    assert ask.family({"ref": "a"})["members"][0]["name"] == evil
+    assert [one["sessionId"] for one in ask.family({"ref": "b"})["members"]] == ["b"]
+    assert catalog.count() == 4
+
+
+def test_a_family_may_be_of_any_size(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most 500 members come, the session asked about among them; `more` counts the rest."""
+    children = [born(f"s{n:04}", "a", n, subagent=n % 2 == 1) for n in range(1, 700)]
+    fill(catalog, born("a"), *children, *(born(f"t{n:04}", f"t{n - 1:04}", n) for n in range(700)))
+    ask = answers(catalog)
+    found = ask.family({"ref": "s0699"})
+    assert (len(found["members"]), found["more"]) == (500, 200)
+    assert outline(found).endswith("s04981 s06991")
+    found = ask.family({"ref": "t0650"})
+    assert (found["members"][-1]["sessionId"], found["more"]) == ("t0650", 200)
+    assert found["missingParent"] == "t-001"
+    assert len(ask.kin(ask.by_id("a"))["forks"]) == module.KIN_MAX
+    monkeypatch.setattr(module, "WALK_MAX", 50)
+    found = ask.family({"ref": "t0650"})["members"]
+    assert [one["sessionId"] for one in found] == [f"t{n:04}" for n in range(601, 651)]
+
+
+def test_only_the_family_is_read(catalog: Catalog) -> None:
+    """Every look-up goes by an index, and no page of all rows is asked for."""
+    fill(catalog, born("a"), born("b", "a"), *(born(f"s{n}") for n in range(50)))
+    db = sqlite3.connect(catalog._path)
+    for key, index in (("id", "sqlite_autoindex"), ("parent", "session_parent")):
+        plan = db.execute(f"EXPLAIN QUERY PLAN {catalog_kin._LINKS.format(key=key)}", ('["a"]',))
+        steps = " ".join(step[-1] for step in plan)
+        assert index in steps
+        assert "SCAN session" not in steps
+    plan = db.execute(f"EXPLAIN QUERY PLAN {catalog_kin._IS_COPY}", (1, 0, 9))
+    assert "message_copy" in " ".join(step[-1] for step in plan)
+    db.close()
+    read: list[str] = []
+
+    def heard(row: dict[str, Any]) -> bool:
+        read.append(row["sessionId"])
+        return False
+
+    ask = answers(catalog, heard)
+    own = catalog.get("b")
+    assert own is not None
+    assert outline(ask.family_of(own)) == "a0 b1"
+    assert {*read} == {"a", "b"}
+
+
+def test_kin_of_an_export_are_the_nearest(catalog: Catalog) -> None:
+    """S1.40: parent, forks and sub-agents by their ids, oldest first; nothing where none is."""
+    fill(catalog, born("a"), born("b", "a"), born("c", "b", 9), born("d", "b", 5))
+    fill(catalog, born("e", "b", subagent=True))
+    ask = answers(catalog)
+    assert ask.kin(ask.by_id("b")) == {"forks": ["d", "c"], "subagents": ["e"], "parent": "a"}
+    assert ask.kin(ask.by_id("e")) == {"parent": "b"}
+    assert ask.kin(ask.by_id("a")) == {"forks": ["b"]}
+
+
+# -- how each came to be -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("said", "how"),
+    [
+        ([("1", "a"), ("2", "b"), ("3", "c")], "resumed"),
+        ([("1", "a"), ("2", "b")], "resumed"),
+        ([("1", "a"), ("9", "other")], "fork"),
+        ([("x", "a"), ("y", "b"), ("z", "c")], "resumed"),  # copies under ids of their own
+        ([("x", "a"), ("y", "other"), ("z", "b")], "fork"),
+        ([("0", "of another branch"), ("2", "b")], "resumed"),
+        ([("9", "nothing in common")], "fork"),  # by time
+        ([], "fork"),
+    ],
+)
+def test_a_session_that_has_its_parents_last_message_goes_on_from_it(
+    catalog: Catalog, said: list[tuple[str, str]], how: str
+) -> None:
+    """S1.16: a copy is known by its entry's id, or by its words at the same place."""
+    fill(catalog, born("p", None, 60), born("c", "p", 30))
+    say(catalog, "p", ("1", "a"), ("2", "b"))
+    say(catalog, "c", *said)
+    assert answers(catalog).family({"ref": "c"})["members"][1]["relation"] == how
+
+
+def test_a_parent_that_went_on_was_forked(catalog: Catalog) -> None:
+    """It is told anew as messages come: nothing of it is stored."""
+    fill(catalog, born("p"), born("c", "p", 30))
+    for one in "pc":
+        say(catalog, one, ("1", "a"), ("2", "b"))
+    ask = answers(catalog)
+    assert ask.family({"ref": "c"})["members"][1]["relation"] == "resumed"
+    say(catalog, "p", ("3", "and on"))
+    assert ask.family({"ref": "c"})["members"][1]["relation"] == "fork"
+
+
+# -- real files ----------------------------------------------------------------------------------
+
+FORKS = {  # of the agents' own files: the session asked about, and what its family is
+    "01a1fff1-47bd": "root resumed",
+    "01a1fff2-465f": "root resumed fork",
+    "01a1fff2-4fe7": "root subagent",
+    "01a1fff2-61ad": "root resumed",
+    "ses_e000bc2cdffeYRfAVenqDM2eY6": "root fork",
+    "ses_e000bbed6": "root subagent",
+    "ad8df587": "root resumed",
+    "agent-ac8b02b": "root subagent",
+}
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The catalog of a home with the files of all agents; what was there was of version 1."""
+    world = World(tmp_path_factory.mktemp("real"))
+    home = world.root / "home"
+    for agent, place in (("pi", ".pi/agent"), ("claude", ".claude"), ("codex", ".codex")):
+        shutil.copytree(REAL / agent, home / place)
+    (world.root / "data/opencode").mkdir(parents=True)
+    shutil.copy(REAL / "opencode/opencode.db", world.root / "data/opencode")
+    world.state.mkdir(parents=True)
+    path = world.state / "catalog.sqlite"
+    old = sqlite3.connect(path)
+    old.executescript("CREATE TABLE session (no INTEGER PRIMARY KEY); PRAGMA user_version = 1;")
+    old.close()
+    world.run("run", "--once")
+    assert path.with_name("catalog.sqlite.aside").exists()
+    return path
+
+
+@pytest.mark.parametrize("ref", FORKS)
+def test_forks_of_every_agent_are_told_apart(stored: Path, ref: str) -> None:
+    """S1.16: as pi, Codex, opencode and Claude Code wrote them; V6: an older catalog is remade."""
+    catalog = Catalog.open(stored, readonly=True)
+    found = answers(catalog).family({"ref": ref})
+    catalog.close()
+    assert " ".join(one["relation"] for one in found["members"]) == FORKS[ref]
+    assert found["sessionId"] in {one["sessionId"] for one in found["members"]}
+
+
+# -- asked ---------------------------------------------------------------------------------------
+
+
+def test_the_method_says_what_answers_say(catalog: Catalog) -> None:
+    """interfaces.md 5: the walk is a thread's; a reference is needed, and must mean something."""
+    fill(catalog, born("aaaaaa"), born("bbbbbb", "aaaaaa"))
+    ask = answers(catalog)
+    method = Family(ask).methods()["family"]
+    assert asyncio.run(method({"ref": "bbbbbb"}, None)) == ask.family({"ref": "bbbbbb"})
+    for params in ({}, {"ref": 1}, {"ref": "aaaaaa", "cwd": 1}):
+        with pytest.raises(UsageError):
+            asyncio.run(method(params, None))
+    with pytest.raises(NotFoundError):
+        asyncio.run(method({"ref": "nobody-at-all"}, None))

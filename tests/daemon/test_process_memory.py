@@ -1,0 +1,51 @@
+"""What a process gives back to the system once it has settled."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import subprocess
+import sys
+
+import pytest
+
+from indexerd.daemon.process import settle_memory
+
+_FREED = """
+from pathlib import Path
+from indexerd.daemon.process import settle_memory
+
+def held():
+    told = Path("/proc/self/status").read_text()
+    return next(int(line.split()[1]) for line in told.splitlines() if line.startswith("RssAnon"))
+
+many = [bytes(3000) for _ in range(10_000)]
+last = many[-1]
+del many
+before = held()
+settle_memory()
+print(before - held())
+"""
+
+
+def test_what_is_free_is_given_back() -> None:
+    """Thirty megabytes below something that is in use are no memory of ours any more."""
+    if not hasattr(ctypes.CDLL(None), "malloc_trim") or sys.platform != "linux":
+        pytest.skip("the C library has no such function")
+    said = subprocess.check_output([sys.executable, "-c", _FREED], text=True, timeout=30)
+    assert int(said) > 20_000  # KiB
+
+
+def test_a_c_library_that_cannot_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not each of them has a function for it."""
+    asked: list[object] = []
+
+    def bare(name: object) -> object:
+        asked.append(name)
+        return object()
+
+    monkeypatch.setattr(ctypes, "CDLL", bare)
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    monkeypatch.setattr(gc, "set_threshold", lambda _: None)
+    settle_memory()
+    assert asked == [None]

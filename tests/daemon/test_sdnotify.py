@@ -1,0 +1,156 @@
+"""The notification protocol over real sockets (V2, V5); test_systemd_real.py has systemd itself."""
+
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indexerd.daemon.sdnotify import STATUS_MAX, Notifier
+
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="abstract names are Linux's")
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[socket.socket]:
+    """A datagram socket that stands where systemd's would be."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as held:
+        held.bind(str(tmp_path / "notify"))
+        held.settimeout(5)
+        yield held
+
+
+def at(manager: socket.socket) -> Notifier:
+    """A notifier that talks to this manager."""
+    return Notifier({"NOTIFY_SOCKET": manager.getsockname()})
+
+
+def test_ready_carries_a_status(manager: socket.socket) -> None:
+    """READY and its status are one message: systemd never sees one without the other."""
+    assert at(manager).ready("12 sessions")
+    assert manager.recv(4096) == b"READY=1\nSTATUS=12 sessions"
+
+
+def test_every_message_is_one_datagram(manager: socket.socket) -> None:
+    """Pings, status and the end are sent as sd_notify(3) writes them."""
+    notifier = at(manager)
+    assert notifier.active
+    assert notifier.watchdog()
+    assert notifier.status("indexing 3")
+    assert notifier.status("")
+    assert notifier.stopping()
+
+    found = [manager.recv(4096) for _ in range(4)]
+    assert found == [b"WATCHDOG=1", b"STATUS=indexing 3", b"STATUS=", b"STOPPING=1"]
+
+
+def test_reloading_says_when(manager: socket.socket) -> None:
+    """A reload carries the monotonic clock in microseconds, as Type=notify-reload wants it."""
+    before = time.monotonic_ns() // 1000
+    assert at(manager).reloading()
+
+    first, second = manager.recv(4096).decode().split("\n")
+    assert first == "RELOADING=1"
+    name, value = second.split("=")
+    assert name == "MONOTONIC_USEC"
+    assert before <= int(value) <= time.monotonic_ns() // 1000
+
+
+@on_linux
+def test_abstract_name() -> None:
+    """`@name` is a socket without a file."""
+    name = f"indexerd-test-{os.getpid()}-{time.monotonic_ns()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as held:
+        held.bind(f"\0{name}")
+        held.settimeout(5)
+        assert Notifier({"NOTIFY_SOCKET": f"@{name}"}).ready()
+        assert held.recv(4096) == b"READY=1"
+
+
+@on_linux
+@given(st.text(max_size=600))
+def test_status_is_one_line_of_bounded_length(text: str) -> None:
+    """Whatever a status says, it cannot start another message (`READY=1`), nor grow."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as held:
+        held.bind("")  # the kernel picks an abstract name
+        held.settimeout(5)
+        name = held.getsockname()
+        assert Notifier({"NOTIFY_SOCKET": "@" + os.fsdecode(name[1:])}).status(text)
+        message = held.recv(65536)
+
+    assert message.startswith(b"STATUS=")
+    assert len(message) <= len("STATUS=") + STATUS_MAX
+    assert message.decode().isprintable()
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        {},
+        {"NOTIFY_SOCKET": ""},
+        {"NOTIFY_SOCKET": "@"},
+        {"NOTIFY_SOCKET": "relative/path"},
+        {"NOTIFY_SOCKET": "vsock:2:1234"},
+    ],
+)
+def test_silent_without_a_manager(env: dict[str, str]) -> None:
+    """Not under systemd every call is a quiet False, and there is no watchdog."""
+    notifier = Notifier({**env, "WATCHDOG_USEC": "1000000"})
+
+    assert not notifier.active
+    assert notifier.watchdog_seconds is None
+    calls = (notifier.ready, notifier.watchdog, notifier.reloading, notifier.stopping)
+    assert not any(call() for call in calls)
+    assert not notifier.status("x")
+
+
+@pytest.mark.parametrize("path", ["/nowhere/notify", "/" + "x" * 300, "/dev/null"])
+def test_never_raises(path: str) -> None:
+    """A manager that is gone, unreachable or no socket at all stops nothing (V9)."""
+    notifier = Notifier({"NOTIFY_SOCKET": path})
+
+    assert notifier.active
+    assert not notifier.ready("x")
+    assert not notifier.watchdog()
+
+
+def test_a_full_queue_holds_nobody_up(manager: socket.socket) -> None:
+    """A ping that does not fit is dropped at once; READY waits a little for room, not for ever."""
+    notifier = at(manager)
+    sent = 0
+    while notifier.watchdog():
+        sent += 1
+        assert sent < 100_000
+
+    assert not notifier.status("x")
+    assert not notifier.ready()
+    assert manager.recv(4096) == b"WATCHDOG=1"
+    assert notifier.ready()
+
+
+@pytest.mark.parametrize(
+    ("usec", "pid", "seconds"),
+    [
+        ("60000000", "", 60.0),
+        ("500000", "me", 0.5),
+        ("60000000", "1", None),
+        ("0", "", None),
+        ("", "", None),
+        ("-5", "", None),
+        ("1e6", "", None),
+        ("9" * 30, "", None),
+        ("٣", "", None),
+    ],
+)
+def test_watchdog_deadline(usec: str, pid: str, seconds: float | None) -> None:
+    """The deadline is in seconds, ours only where it is meant for this process, and a number."""
+    env = {"NOTIFY_SOCKET": "/run/x", "WATCHDOG_USEC": usec}
+    if pid:
+        env["WATCHDOG_PID"] = str(os.getpid()) if pid == "me" else pid
+
+    assert Notifier(env).watchdog_seconds == seconds

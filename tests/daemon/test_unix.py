@@ -1,0 +1,255 @@
+"""The Unix-socket server, by real sockets: order, bounds, privacy, and a file that is ours.
+
+The servers run on a loop in a thread of the test's own process, so that handlers and counters
+can be looked at. Those whose umask, descriptors or memory matter are in test_client.py.
+"""
+
+import asyncio
+import contextlib
+import json
+import select
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.daemon.unix_served import SECONDS, Asking, Served, eventually, line, servers
+from tests.short import short_directory
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    """A private directory with a short name."""
+    with short_directory() as made:
+        yield made
+
+
+@pytest.fixture
+def serve(directory: Path) -> Iterator[Callable[..., Served]]:
+    """Make servers, and stop them all."""
+    yield from servers(directory)
+
+
+def code(told: Any) -> int:
+    """The error code of an answer."""
+    found: int = told["error"]["code"]
+    return found
+
+
+# Order and errors.
+
+
+def test_pipelined_requests_are_answered_in_order(serve: Callable[..., Served]) -> None:
+    """S12: hundreds of requests in one write, more than one turn takes, come back in order."""
+    served = serve()
+    with Asking(served.path) as one:
+        one.send(*((n, "echo", {"n": n}) for n in range(500)))
+        told = [one.receive() for _ in range(500)]
+    assert [(each["id"], each["result"]["n"]) for each in told] == [(n, n) for n in range(500)]
+
+
+def test_a_slow_request_delays_its_own_connection_only(serve: Callable[..., Served]) -> None:
+    """S11: quick answers behind a slow one wait for it; those of others do not."""
+    served = serve()
+    with Asking(served.path) as slow, Asking(served.path) as other:
+        slow.send(
+            (1, "gated", {}), (2, "echo", {}), (3, "gated", {"then": "boom"}), (4, "echo", {})
+        )
+        eventually(lambda: served.begun == 4)
+        assert other.ask("echo", {"a": 1})["result"] == {"a": 1}
+        slow.sock.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            slow.sock.recv(1)
+        slow.sock.settimeout(SECONDS)
+        served.open_gate()
+        told = [slow.receive() for _ in range(4)]
+    assert [each["id"] for each in told] == [1, 2, 3, 4]
+    assert [code(each) for each in told if "error" in each] == [-32603]
+
+
+def test_requests_in_flight_are_bounded(serve: Callable[..., Served]) -> None:
+    """A connection has at most so many requests under way; the others are done in their turn."""
+    served = serve(in_flight=4)
+    with Asking(served.path) as one, Asking(served.path) as other:
+        one.send(*((n, "gated", {}) for n in range(40)))
+        eventually(lambda: served.begun == 4)
+        assert "result" in other.ask("echo")
+        assert served.begun == 5
+        served.open_gate()
+        assert [one.receive()["id"] for _ in range(40)] == list(range(40))
+
+
+def test_errors_are_typed_and_the_connection_stays_usable(serve: Callable[..., Served]) -> None:
+    """S10, S12: errors of the tree with kind and candidates, unknown methods, wrong versions."""
+    served = serve()
+    with Asking(served.path) as one:
+        told = one.ask("missing")["error"]
+        assert told["code"] == 1001
+        assert told["data"] == {"kind": "not_found", "hint": "look again", "retryable": False}
+        assert one.ask("ambiguous")["error"]["data"]["candidates"] == [{"sessionId": "a"}]
+        assert code(one.ask("usage")) == -32602
+        assert code(one.ask("failure")) == -32602
+        assert code(one.ask("../../etc/passwd")) == -32601
+        one.sock.sendall(b'{"jsonrpc":"1.0","id":1,"method":"echo"}\n')
+        assert code(one.receive()) == -32600
+        assert one.ask("echo", {"still": "here"})["result"] == {"still": "here"}
+    assert served.refused == []
+
+
+@pytest.mark.parametrize("method", ["boom", "no json", "odd candidates"])
+def test_an_unforeseen_error_is_reported_and_says_nothing(
+    serve: Callable[..., Served], method: str
+) -> None:
+    """A bug answers "internal error" without its text, is told to the daemon, and kills nothing."""
+    served = serve()
+    with Asking(served.path) as one:
+        told = one.ask(method)["error"]
+        assert (told["code"], told["message"]) == (-32603, "internal error")
+        assert "division" not in json.dumps(told)
+        assert "result" in one.ask("echo")
+    assert served.refused == ["internal"]
+    assert [name for name, _ in served.errors] == [method]
+
+
+def test_notifications_are_carried_out_and_not_answered(serve: Callable[..., Served]) -> None:
+    """JSON-RPC 2.0 section 4.1, for quick, slow and failing ones; bugs are still reported."""
+    served = serve()
+    served.open_gate()
+    with Asking(served.path) as one:
+        for method in ("echo", "gated", "boom", "missing", "nonsense"):
+            one.sock.sendall(b'{"jsonrpc":"2.0","method":"%b"}\n' % method.encode())
+        assert one.ask("echo")["id"] == "q"
+    assert served.begun == 6
+    assert served.refused == ["internal"]
+
+
+# What peers may send.
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [
+        b"\n",
+        b"nonsense\n",
+        bytes(range(256)).replace(b"\n", b"") + b"\n",
+        b"[" * 100_000 + b"\n",
+        b'{"jsonrpc":"2.0","id":1,"method":"echo","params":{"a":NaN}}\n',
+        b'{"jsonrpc":"2.0","id":1,"method":"\xff"}\n',
+        b"\x16\x03\x01\x02\x00\x01\n",
+    ],
+)
+def test_a_line_of_junk_gets_one_error(serve: Callable[..., Served], junk: bytes) -> None:
+    """S7: and the connection can still be used."""
+    served = serve()
+    with Asking(served.path) as one:
+        one.sock.sendall(junk)
+        assert code(one.receive()) == -32700
+        assert "result" in one.ask("echo")
+
+
+def test_a_stream_of_junk_is_ended(serve: Callable[..., Served]) -> None:
+    """S7: after some lines in a row nobody listens; lines between which are good start it anew."""
+    served = serve(junk_lines=4)
+    with Asking(served.path) as one:
+        for _ in range(3):
+            one.sock.sendall(b"junk\n" * 3 + line("q", "echo", {}))
+            told = [one.receive() for _ in range(4)]
+            assert "result" in told[-1]
+        one.sock.sendall(b"junk\n" * 1000)
+        told = [one.receive() for _ in range(5)]
+        assert told[-1] is None
+        assert [code(each) for each in told[:4]] == [-32700] * 4
+    assert served.refused == ["junk"]
+
+
+def test_a_complete_line_that_is_too_long_is_refused(serve: Callable[..., Served]) -> None:
+    """The bound holds with the newline in sight, and requests before it are answered (S7)."""
+    served = serve(line_bytes=100)
+    with Asking(served.path) as one:
+        one.send(
+            (1, "gated", {}), (2, "echo", {}), (3, "echo", {"text": "x" * 100}), (4, "echo", {})
+        )
+        eventually(lambda: served.refused == ["too_long"])
+        served.open_gate()
+        assert [one.receive()["id"] for _ in range(3)] == [1, 2, None]
+        assert one.receive() is None
+    assert served.begun == 2
+
+
+def test_half_a_request_is_not_waited_for_for_ever(serve: Callable[..., Served]) -> None:
+    """S7, S8: a begun request ends in time or its connection does; an idle connection stays."""
+    served = serve(half_line_seconds=0.1)
+    with Asking(served.path) as idle, Asking(served.path) as half:
+        assert "result" in half.ask("echo")
+        half.sock.sendall(b'{"jsonrpc"')
+        assert half.receive() is None
+        assert served.refused == ["half_sent"]
+        assert "result" in idle.ask("echo")
+
+
+def test_lookups_go_on_among_slow_clients(serve: Callable[..., Served]) -> None:
+    """S8: a hundred clients that drip are closed one and all, and nobody else notices."""
+    served = serve(half_line_seconds=0.2)
+    with contextlib.ExitStack() as stack:
+        slow = [stack.enter_context(Asking(served.path)) for _ in range(100)]
+        for each in slow:
+            each.sock.sendall(b"{")
+        with Asking(served.path) as one:
+            for n in range(100):
+                assert one.ask("echo", {"n": n})["result"] == {"n": n}
+        assert [each.receive() for each in slow] == [None] * 100
+    assert served.server.rejected["half_sent"] == 100
+
+
+def test_each_line_has_its_own_time(serve: Callable[..., Served]) -> None:
+    """A line that ends in time does not leave its timer to the next, begun in the same bytes."""
+    served = serve(half_line_seconds=SECONDS)
+    with Asking(served.path) as one:
+        assert "result" in one.ask("echo")
+        first = patience(served, one, b'{"jsonrpc":"2.0","id":1,')
+        second = patience(served, one, b'"method":"echo"}\n{"jsonrpc"')
+        assert first.cancelled()
+        assert not second.cancelled()
+        one.sock.sendall(b':"2.0","id":2,"method":"echo"}\n')
+        assert [one.receive()["id"] for _ in range(2)] == [1, 2]
+        eventually(second.cancelled)
+
+
+def patience(served: Served, one: Asking, sent: bytes) -> asyncio.TimerHandle:
+    """Send bytes, and return the timer that then runs."""
+    (connection,) = served.server._open
+    before = connection._patience
+    one.sock.sendall(sent)
+    eventually(lambda: connection._patience not in {None, before})
+    assert connection._patience is not None
+    return connection._patience
+
+
+def test_the_end_of_the_sending_side_lets_answers_through(serve: Callable[..., Served]) -> None:
+    """`printf … | nc -N`: all is answered, the last line needs no newline, then comes the end."""
+    served = serve()
+    with Asking(served.path) as one:
+        one.send(*((n, "echo", {}) for n in range(50)), (50, "gated", {}))
+        one.sock.sendall(line(51, "echo", {}).rstrip(b"\n"))
+        one.sock.shutdown(socket.SHUT_WR)
+        eventually(lambda: served.begun == 52)
+        served.open_gate()
+        assert [one.receive()["id"] for _ in range(52)] == list(range(52))
+        assert one.receive() is None
+    eventually(lambda: served.server.connections == 0)
+
+
+def test_what_is_not_taken_up_is_not_read_either(serve: Callable[..., Served]) -> None:
+    """S9: a peer that sends and sends is held back by its own socket, not by our memory."""
+    served = serve(in_flight=1)
+    with Asking(served.path) as one:
+        one.send((0, "gated", {}))
+        eventually(lambda: served.begun == 1)
+        one.sock.settimeout(0)
+        sent, room = 0, select.poll()  # unlike `select`, for descriptors of any number
+        room.register(one.sock, select.POLLOUT)
+        while room.poll(300):
+            sent += one.sock.send(b"x" * 999 + b"\n")
+            assert sent < 8 * 1024 * 1024

@@ -1,0 +1,246 @@
+"""Compaction as Codex does it: what stays, what goes, how tokens are counted (formats.md 3.10)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from indexerd.digests.compact_codex import (
+    IMAGE_BYTES,
+    NO_SUMMARY,
+    approx_tokens,
+    compacted,
+    drop_oldest,
+    estimate,
+    limit_of,
+    noted,
+    prepare,
+    should_compact,
+    tokens_of,
+    users_of,
+)
+from indexerd.events import Kind, ToolCall
+from indexerd.sessions.context import USERS_TOKENS, Message
+from indexerd.sessions.speech import Speech, Step
+from indexerd.sessions.tree import still
+from tests.sessions.speeches import calls, counting, entry, gave, said, state_of, steps
+
+
+def users(*texts: str) -> list[Step]:
+    """Human messages, each with an answer."""
+    talk = [one for n, text in enumerate(texts) for one in (said("user", text, name=f"u{n}"),)]
+    return steps(*[one for each in talk for one in (each, said("assistant", "ok"))])
+
+
+def kept(*texts: str) -> list[str]:
+    """What stays of human messages."""
+    return [one.text for one in users_of(users(*texts))]
+
+
+# -- what stays ----------------------------------------------------------------------------------
+
+
+def test_newest_messages_stay_whole_while_they_fit() -> None:
+    """formats.md 3.10: 20,000 tokens are 80,000 bytes; three of 26,000 take 19,500 of them."""
+    texts = ["d" * 26_000, "c" * 26_000, "b" * 26_000, "a" * 2_000]
+    # Newest first: a is 500 tokens, b and c are 6,500 each: 13,500. d would make it 20,000.
+    assert kept(*texts) == texts
+    # One byte more makes a 501 tokens (rounded up), and so d is one token too long.
+    longer = kept(*texts[:3], "a" * 2_001)
+    assert longer[1:] == [*texts[1:3], "a" * 2_001]
+    # Its 6,499 tokens are 25,996 bytes: 12,998 of each end, and 4 bytes, 1 token, left out.
+    assert longer[0] == f"{'d' * 12_998}…1 tokens truncated…{'d' * 12_998}"
+
+
+def test_the_first_that_does_not_fit_is_cut_and_ends_the_walk() -> None:
+    """formats.md 3.10: an older one that would fit is left out all the same."""
+    found = kept("small and old", "x" * 90_000, "y" * 40_000)
+    # y takes 10,000; of x 10,000 tokens stay, 40,000 bytes: 50,000 bytes, 12,500 tokens, go.
+    assert found == [f"{'x' * 20_000}…12500 tokens truncated…{'x' * 20_000}", "y" * 40_000]
+    # A budget that is used up to the last token ends the walk, too.
+    assert kept("older", "z" * 80_000) == ["z" * 80_000]
+
+
+def test_only_humans_are_kept_and_no_earlier_summary() -> None:
+    """formats.md 3.7, 3.10: no machine's words under the user's role, no answers, no results."""
+    talk = [
+        said("user", "<environment_context>", kind=Kind.OTHER),
+        said("developer", "rules", kind=Kind.SYSTEM),
+        said("user", "one", name="u1"),
+        calls("c1"),
+        gave("c1", "out"),
+        said("custom", "told", kind=Kind.CUSTOM),
+        said("user", "two", name="u2"),
+    ]
+    assert users_of(steps(*talk)) == (Message("user", "one", "u1"), Message("user", "two", "u2"))
+
+
+def test_what_a_compaction_brought_stays_without_its_summary() -> None:
+    """formats.md 3.10: whether it stored its history, or codex puts it together."""
+    history: list[dict[str, Any]] = [
+        {"role": "user", "text": "one", "human": True},
+        {"role": "developer", "text": "rules"},
+        {"role": "user", "text": "SUMMARY"},
+    ]
+    stored = entry(Kind.COMPACTION, "k", details={"retained": history, "whole": True})
+    brought = tuple(Speech(one["role"], stored, (one["text"],)) for one in history)
+    after = said("user", "two", name="u2")
+    found = users_of([Step(0, stored, brought, 0), Step(1, after.entry, (after,), 1)])
+    assert found == (Message("user", "one", "k"), Message("user", "two", "u2"))
+
+    bare = entry(Kind.COMPACTION, "k", details={"keeps": "users"})
+    before, summary = said("user", "one", name="u1"), Speech("user", bare, ("SUMMARY",))
+    assert users_of([Step(0, bare, (before, summary), 0)]) == (Message("user", "one", "u1"),)
+    assert users_of([Step(0, bare, (), 0)]) == ()
+
+
+def test_the_new_history_ends_with_the_summary() -> None:
+    """formats.md 3.10: as a message of the user's role; there is one even where it is empty."""
+    found = compacted([Message("user", "one", "u1")], "So far.")
+    assert found == [
+        {"role": "user", "text": "one", "entryId": "u1"},
+        {"role": "user", "text": "So far.", "entryId": None},
+    ]
+    assert compacted([], " \n") == [{"role": "user", "text": NO_SUMMARY, "entryId": None}]
+
+
+@settings(max_examples=50)
+@given(st.lists(st.text(max_size=6).map(lambda one: one * 9000), max_size=6))
+def test_what_stays_is_within_the_budget(texts: list[str]) -> None:
+    """formats.md 3.10: all but a note of what was cut; in order, and whole but for the first."""
+    found = kept(*texts)
+    note = 2 * len("…".encode()) + len("999999 tokens truncated")
+    assert sum(map(approx_tokens, found)) <= USERS_TOKENS + approx_tokens("x" * note)
+    tail = found[1:]
+    assert tail == texts[len(texts) - len(tail) :]
+    if sum(map(approx_tokens, texts)) <= USERS_TOKENS:
+        assert found == texts
+
+
+# -- tokens --------------------------------------------------------------------------------------
+
+
+def test_estimates_are_bytes_by_four_rounded_up() -> None:
+    """S3.23: of UTF-8, with thoughts, calls and pictures."""
+    assert [approx_tokens(text) for text in ("", "a", "abcd", "abcde", "é" * 4)] == [0, 1, 1, 2, 2]
+    call = ToolCall("ls", arguments={"a": 1})  # ls(a=1): 7 bytes
+    one = Speech("assistant", entry(Kind.ASSISTANT), ("abc",), ("de",), (call,), images=1)
+    assert estimate(one) == -(-(3 + 2 + 7 + IMAGE_BYTES) // 4)
+
+
+def talk() -> list[Step]:
+    """Rows 0 to 4: a question, a call, its result, an answer, and a question of 2 tokens."""
+    return steps(
+        *[said("user", "q" * 40), calls("c1"), gave("c1", "r" * 400)],
+        *[said("assistant", "a" * 40), said("user", "q" * 8)],
+    )
+
+
+def test_a_count_wins_and_what_came_after_is_added() -> None:
+    """S3.23: with the results of the calls it answers, which codex writes before the count."""
+    held = talk()
+    counted = state_of(5, context={"used": 1000, "window": 9, "at": 3})
+    assert tokens_of(counted, held) == 1000 + 2  # the second question
+    before_result = state_of(3, context={"used": 500, "at": 2})
+    assert tokens_of(before_result, held[:3]) == 500 + 100  # 400 bytes of result
+    older = state_of(5, context={"used": 300, "at": 0})
+    assert tokens_of(older, held) == 300 + sum(
+        estimate(one) for s in held[1:] for one in s.speeches
+    )
+
+
+@pytest.mark.parametrize(
+    "note", [None, {}, {"used": 1000}, {"window": 5, "at": 3}, {"used": "x", "at": 3}, "odd"]
+)
+def test_where_nothing_was_counted_all_is_estimated(note: object) -> None:
+    """S3.23: a state of before there was such a note tells nothing, nor does a wrong one."""
+    state = state_of(5) if note is None else state_of(5, context=note)
+    # 40, 400, 40 and 8 bytes are 10 + 100 + 10 + 2, and `bash()`, 6 bytes, is 2.
+    assert tokens_of(state, talk()) == 124
+    assert noted(state_of(1)) == {}
+
+
+def test_a_count_is_of_the_path_that_it_was_made_on() -> None:
+    """S3.23: seen from an earlier leaf, it says nothing."""
+    state = state_of(5, context={"used": 1000, "at": 3})
+    assert tokens_of(still(state, 1), talk()[:2]) == 12
+
+
+def test_a_count_of_before_a_compaction_is_of_another_context() -> None:
+    """S3.23: one of after it, which codex estimates itself, is of all that was left."""
+    compaction = entry(Kind.COMPACTION, "k")
+    summary = Step(3, compaction, (Speech("user", compaction, ("s" * 40,)),), 3)
+    asked = said("user", "q" * 8)
+    held = [summary, Step(5, asked.entry, (asked,), 5)]
+    assert tokens_of(state_of(6, context={"used": 9000, "at": 2}), held) == 10 + 2
+    assert tokens_of(state_of(6, context={"used": 700, "at": 4}), held) == 700 + 2
+
+
+def test_other_agents_answers_say_what_was_counted() -> None:
+    """S3.23: by the same rules, a session of another agent."""
+    answer = Speech("assistant", counting(5000), ("ok",))
+    held = steps(said("user", "hi"), answer, said("user", "q" * 8))
+    assert tokens_of(state_of(3), held) == 5000 + 2
+
+
+def test_when_it_is_time() -> None:
+    """S3.16: 9/10 of the whole window, of which 95/100 are noted; less where the user wants it."""
+    assert limit_of(258_400) == 244_800 == 272_000 * 9 // 10
+    assert limit_of(190_000) == 180_000 == 200_000 * 9 // 10
+    assert (limit_of(190_000, 100_000), limit_of(190_000, 500_000)) == (100_000, 180_000)
+    assert (limit_of(0), limit_of(0, 50_000), limit_of(-1, -1)) == (0, 50_000, 0)
+    assert [should_compact(used, 180_000) for used in (179_999, 180_000)] == [False, True]
+    assert not should_compact(180_000, 0)
+
+
+def test_all_of_it_is_summed_up() -> None:
+    """formats.md 3.10: an earlier summary, too; where nothing is said there is nothing to do."""
+    found = prepare(state_of(5, context={"used": 1000, "at": 3}), talk())
+    assert found is not None
+    assert [one.role for one in found.history] == [
+        *["user", "assistant", "toolResult"],
+        *["assistant", "user"],
+    ]
+    assert ([one.text for one in found.users], found.tokens_before) == (["q" * 40, "q" * 8], 1002)
+    assert prepare(state_of(1), [Step(0, entry(Kind.SETTING))]) is None
+
+
+# -- too long for the model ----------------------------------------------------------------------
+
+
+def test_no_result_stays_without_its_call() -> None:
+    """S3.24: an answer's results go with it; those of others stay."""
+    held = [calls("c1", "c2"), gave("c1", "1"), calls("c3"), gave("c3", "3"), gave("c2", "2")]
+    left = drop_oldest(held)
+    assert left == [held[2], held[3]]
+    assert drop_oldest(left) == drop_oldest([]) == []
+    nameless = [said("user", "a"), gave("", "x"), calls("c1"), gave("", "y")]
+    assert drop_oldest(nameless) == nameless[2:]
+
+
+_ids = st.sampled_from(["c1", "c2", "c3"])
+_spoken = st.one_of(
+    st.builds(said, st.just("user"), st.just("x")),
+    st.builds(calls, _ids),
+    st.builds(gave, _ids, st.just("r")),
+)
+
+
+@settings(max_examples=80)
+@given(st.lists(_spoken, max_size=12))
+def test_dropping_ends_and_leaves_no_orphans(held: list[Speech]) -> None:
+    """S3.24: each time something goes, from the front or what hung on it, in the same order."""
+    for _ in range(len(held) + 1):
+        left = drop_oldest(held)
+        assert len(left) == 0 or len(left) < len(held)
+        rest = iter(held)
+        assert all(any(one is other for other in rest) for one in left)
+        named: set[str] = set()
+        for one in left:
+            named |= {call.id for call in one.calls}
+            assert one.result is None or one.result.call in named
+        held = left
+    assert held == []

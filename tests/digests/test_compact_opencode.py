@@ -1,0 +1,253 @@
+"""Pruning and compaction as opencode does them (formats.md 4.6); pruning serves all (S3.22)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
+from indexerd.digests.compact_opencode import (
+    IMAGE_UNITS,
+    INTERRUPTED,
+    PRUNE_MINIMUM,
+    PRUNE_PROTECT,
+    Limits,
+    Pruned,
+    estimate,
+    model_view,
+    prepare,
+    prune,
+    pruned,
+    should_compact,
+    text_tokens,
+    tokens_of,
+    usable,
+)
+from indexerd.digests.serialize import serialize
+from indexerd.events import Kind, ToolCall, ToolResult
+from indexerd.sessions.speech import CLEARED, Speech, Step
+from tests.sessions.speeches import calls, counting, entry, gave, said, steps
+
+NEWEST = [said("user", "two"), said("assistant", "ok"), said("user", "three")]  # the last 2 turns
+
+
+def results(*tokens: int, tool: str = "bash", **more: Any) -> list[Speech]:
+    """A call and a result for each number of tokens, oldest first."""
+    pairs = [(f"{tool}{n}", count) for n, count in enumerate(tokens)]
+    return [
+        one
+        for call, count in pairs
+        for one in (calls(call, tool=tool), gave(call, "x" * 4 * count, **more))
+    ]
+
+
+# -- pruning -------------------------------------------------------------------------------------
+
+
+def test_what_is_older_than_the_newest_40_000_tokens_goes() -> None:
+    """formats.md 4.6: the total runs from the newest on; that which exceeds it goes, too."""
+    talk = [said("user", "one"), *results(15_000, 8_000, 10_000, 30_000), *NEWEST]
+    # 30,000, then 40,000: not more than 40,000. Then 48,000 and 63,000: 8,000 + 15,000 go.
+    assert prune(talk) == Pruned((2, 4), 23_000)
+    # One token more in the newest: 40,001 exceeds it, and so that result goes as well.
+    talk = [said("user", "one"), *results(15_000, 8_000, 10_000, 30_001), *NEWEST]
+    assert prune(talk) == Pruned((2, 4, 6), 33_000)
+
+
+@pytest.mark.parametrize(("oldest", "saved"), [(20_000, 0), (20_001, 20_001)])
+def test_it_must_be_worth_it(oldest: int, saved: int) -> None:
+    """formats.md 4.6, S3.22: 20,000 tokens are not more than 20,000."""
+    assert prune([*results(oldest, 40_000), *NEWEST]).tokens == saved
+
+
+def test_the_last_two_turns_stay() -> None:
+    """S3.22: whatever they hold; the turn before them is counted from its end."""
+    big = results(50_000, 50_000)
+    assert prune([said("user", "one"), *big, said("user", "two")]) == Pruned((), 0)
+    talk = [said("user", "one"), *big, said("user", "two"), *big, said("user", "three"), *big]
+    assert prune(talk) == Pruned((2, 4), 100_000)  # the first counted one exceeds 40,000 itself
+
+
+def test_context_before_a_prompt_is_no_turn_of_its_own() -> None:
+    """S3.22: Codex and Claude put it under the user's role before each prompt."""
+    context = said("user", "<environment_context>", kind=Kind.OTHER)
+    last = [context, said("user", "two"), *results(50_000)]
+    assert prune([said("user", "one"), *results(50_000), *last]) == Pruned((), 0)
+    # opencode's own: a machine's message that nothing of the user's follows begins a turn.
+    goes_on = said("user", "Continue if you have next steps", kind=Kind.OTHER)
+    talk = [said("user", "one"), *results(50_000), goes_on, said("assistant", "ok")]
+    assert prune([*talk, said("user", "two")]) == Pruned((2,), 50_000)
+
+
+def test_protected_and_failed_results_neither_count_nor_go() -> None:
+    """formats.md 4.6: the tool `skill`, and what did not complete."""
+    skill = results(90_000, tool="skill")
+    failed = results(90_000, tool="edit", failed=True)
+    talk = [*results(30_000), *skill, *failed, *results(40_000, tool="read"), *NEWEST]
+    assert prune(talk) == Pruned((1,), 30_000)
+    # The tool's name may stand with the result, as it does in pi and opencode.
+    lone = [
+        replace(one, result=structs.replace(one.result, name="skill"))
+        for one in skill
+        if one.result
+    ]
+    assert prune([*lone, *results(40_000), *NEWEST]) == Pruned((), 0)
+
+
+@pytest.mark.parametrize(
+    "stop",
+    [
+        gave("c9", "x" * 4, cleared=True),
+        Speech("compactionSummary", entry(Kind.COMPACTION), ("So far.",)),
+    ],
+    ids=["pruned before", "summary"],
+)
+def test_it_goes_no_further_back_than_before(stop: Speech) -> None:
+    """formats.md 4.6: to the newest summary, or what was pruned already."""
+    newer = results(30_000, 40_000)
+    assert prune([*results(90_000), stop, *newer, *NEWEST]) == Pruned((4,), 30_000)
+
+
+def test_a_pruned_result_reads_as_opencode_has_it() -> None:
+    """formats.md 4.6: a note, and no pictures; all else stays, and twice changes nothing more."""
+    talk = [said("user", "one"), *results(30_000, 40_000), *NEWEST]
+    talk[2] = replace(talk[2], images=2)
+    found = pruned(talk)
+    assert [at for at, one in enumerate(found) if one != talk[at]] == [2]
+    assert (found[2].texts, found[2].images, found[2].entry) == ((CLEARED,), 0, talk[2].entry)
+    assert pruned(found) == found
+    assert f"[Tool result]: {CLEARED}" in serialize(found)
+
+
+_ids = st.integers(0, 9).map(lambda n: f"c{n}")
+_speech = st.one_of(
+    st.builds(said, st.sampled_from(["user", "assistant"]), st.just("x")),
+    st.builds(calls, _ids, tool=st.sampled_from(["bash", "skill"])),
+    st.builds(
+        gave,
+        _ids,
+        st.integers(0, 9).map(lambda n: "x" * n * 12_000),
+        failed=st.booleans(),
+        cleared=st.sampled_from([False, False, False, True]),
+    ),
+)
+
+
+@settings(max_examples=120)
+@given(st.lists(_speech, max_size=40))
+def test_pruning_keeps_to_its_bounds(talk: list[Speech]) -> None:
+    """S3.22: only results before the last two turns, more than 40,000 tokens back, or nothing."""
+    places, saved = prune(talk)
+    turns = [at for at, one in enumerate(talk) if one.role == "user"]
+    texts = {at: one.result.text for at in places if (one := talk[at]).result is not None}
+    assert list(places) == sorted(texts)
+    assert all(at < turns[-2] and talk[at].role == "toolResult" for at in places)
+    assert saved == sum(map(text_tokens, texts.values()))
+    assert saved > PRUNE_MINIMUM or (places, saved) == ((), 0)
+    if places:
+        newer = [one.result.text for one in talk[places[-1] :] if one.result is not None]
+        assert sum(map(text_tokens, newer)) > PRUNE_PROTECT
+    assert len(pruned(talk)) == len(talk)
+
+
+# -- what the model sees -------------------------------------------------------------------------
+
+
+def broken(stopped: str, text: str = "", *ids: str) -> Speech:
+    """An answer that broke off."""
+    made = tuple(ToolCall("bash", id=one) for one in ids)
+    held = entry(Kind.ASSISTANT, details={"stopReason": stopped})
+    return Speech("assistant", held, (text,) if text else (), ("hm",), made)
+
+
+def test_an_answer_with_an_error_is_not_seen() -> None:
+    """formats.md 4.6: nor what its tools gave; an aborted one is, if it says or calls anything."""
+    bad = broken("error", "half", "c1")
+    inside = Speech("toolResult", bad.entry, ("r",), result=ToolResult("", "bash", "r"))
+    talk = [said("user", "a"), bad, inside, gave("c1", "r"), broken("aborted")]
+    assert model_view(talk) == talk[:1]
+    spoke, called = broken("aborted", "half"), broken("aborted", "", "c2")
+    assert model_view([spoke, called, gave("c2", "r")]) == [spoke, called, gave("c2", "r")]
+
+
+def test_a_call_without_a_result_was_interrupted() -> None:
+    """formats.md 4.6: whoever has not finished is told so; who never gives results is not."""
+    asks = calls("c1", "c2")
+    found = model_view([asks, gave("c1", "r")])
+    assert [one.texts for one in found] == [(), (INTERRUPTED,), ("r",)]
+    assert found[1].result == ToolResult("c2", "bash", INTERRUPTED)
+    assert model_view(found) == found
+    inside = calls("srvtoolu_1")
+    line = Speech("assistant", entry(Kind.CALL), calls=(ToolCall("web_search", id="w"),))
+    nameless = calls("")
+    assert model_view([inside, line, nameless]) == [inside, line, nameless]
+
+
+def test_all_is_summed_up_and_nothing_stays() -> None:
+    """formats.md 4.6: the summary before is part of it; old output is cleared first, if wanted."""
+    summary = Speech("compactionSummary", entry(Kind.COMPACTION), ("So far.",))
+    talk = [summary, *results(30_000, 40_000), broken("error"), *NEWEST]
+    found = prepare(steps(*talk))
+    assert found is not None
+    assert found.history == (*talk[:2], *pruned(talk)[2:5], *NEWEST)
+    assert found.history[2].texts == (CLEARED,)
+    whole = prepare(steps(*talk), prune=False)
+    assert whole is not None
+    assert whole.history == (*talk[:5], *NEWEST)
+    assert prepare([Step(0, entry(Kind.SETTING))]) is None
+
+
+# -- tokens --------------------------------------------------------------------------------------
+
+
+def test_estimates_are_characters_by_four_rounded() -> None:
+    """S3.23: as JavaScript counts and rounds: half goes up, a character beyond the plane is two."""
+    assert [text_tokens("x" * n) for n in range(1, 8)] == [0, 1, 1, 1, 1, 2, 2]
+    assert text_tokens("\N{GRINNING FACE}" * 3) == 2
+    call = ToolCall("ls", arguments={"a": 1})  # ls(a=1): 7
+    one = Speech("assistant", entry(Kind.ASSISTANT), ("abc",), ("de",), (call,), images=1)
+    assert estimate(one) == (3 + 2 + 7 + IMAGE_UNITS) / 4
+
+
+def test_the_newest_answers_count_is_the_contexts() -> None:
+    """S3.23: not one of before the compaction that keeps it, nor the summary's own."""
+    older = Speech("assistant", counting(9000), ("x" * 40,))
+    kept = Step(1, older.entry, (older,), 1)
+    summary = structs.replace(counting(50), kind=Kind.COMPACTION)
+    compaction = Step(3, summary, (Speech("compactionSummary", summary, ("s" * 40,)),), 3)
+    newer = Speech("assistant", counting(700), ("ok",))
+    assert tokens_of([compaction, kept, Step(4, newer.entry, (newer,), 4)]) == 700
+    assert tokens_of([compaction, kept]) == 10 + 10
+    assert tokens_of([kept]) == 9000
+    assert tokens_of(steps(said("user", "x" * 40))) == 10
+
+
+@pytest.mark.parametrize(
+    ("limits", "reserved", "expected"),
+    [
+        (Limits(200_000, output=8_000, input=190_000), None, 182_000),  # 190,000 - 8,000
+        (Limits(200_000, output=64_000, input=190_000), None, 170_000),  # - 20,000
+        (Limits(200_000, output=64_000, input=190_000), 50_000, 140_000),
+        (Limits(200_000, output=64_000), None, 168_000),  # - 32,000, the most it asks for
+        (Limits(200_000, output=8_000), 50_000, 192_000),  # what is reserved is of an input limit
+        (Limits(200_000), None, 168_000),  # an answer's most is not known
+        (Limits(10_000), None, 0),
+        (Limits(0, input=190_000), None, 0),
+    ],
+)
+def test_what_may_be_used(limits: Limits, reserved: int | None, expected: int) -> None:
+    """formats.md 4.6: limit.input - reserved, or context - an answer's most."""
+    assert usable(limits, reserved) == expected
+
+
+def test_when_it_is_time() -> None:
+    """S3.16: from exactly there on; never where it is off or no window is known."""
+    limits = Limits(200_000, output=8_000)
+    assert [should_compact(count, limits) for count in (191_999, 192_000)] == [False, True]
+    assert not should_compact(999_999, limits, auto=False)
+    assert not should_compact(999_999, Limits(0, output=8_000))
+    assert should_compact(140_000, Limits(200_000, input=190_000), reserved=50_000)

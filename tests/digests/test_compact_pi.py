@@ -1,0 +1,351 @@
+"""Where pi cuts a session and what it sums up: its own answers, its rules, and any session."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
+from indexerd.digests.compact_pi import (
+    KEEP_RECENT,
+    RESERVE,
+    Cut,
+    context_tokens,
+    estimate_tokens,
+    file_blocks,
+    find_cut,
+    prepare,
+    should_compact,
+)
+from indexerd.digests.serialize import serialize, units
+from indexerd.events import Entry, Kind, Tokens, ToolCall
+from indexerd.sessions.history import FileLists
+from indexerd.sessions.speech import Speech, Step, raw_steps, steps_of
+from indexerd.sessions.tree import still
+from tests.digests.talk_steps import OLD, TALKS, call, chained, compaction, did, step, steps
+from tests.sessions.tree_sessions import PUBLIC, entry, reader, said, session, state_of
+
+
+def small(*lines: bytes) -> list[Step]:
+    """The context of a small session of pi's."""
+    data = session(*lines)
+    state = state_of(data)
+    return steps_of(state, reader(state, data))
+
+
+# -- pi's own answers ----------------------------------------------------------------------------
+
+
+@pytest.mark.shared
+def test_public_files_are_cut_and_prepared_as_pi_does() -> None:
+    """S1.24 to S1.26: cut point, preparation and the text to sum up equal the answers of 0.81."""
+    if not PUBLIC.is_dir():
+        pytest.skip("the shared fixtures are not beside this checkout")
+    compared = []
+    for name, versions in json.loads((PUBLIC / "EXPECTED.json").read_text()).items():
+        told = versions.get("v0.81", {}) if isinstance(versions, dict) else {}
+        if "findCutPoint_all_20000" not in told:
+            continue
+        data = (PUBLIC / name).read_bytes()
+        state = state_of(data)
+        state = still(state, told["leafIndex"]) if "harness" in name else state
+        read, path = reader(state, data), state.path()
+
+        cut = find_cut(raw_steps(state, read, path), 0, len(path), KEEP_RECENT)
+        found = prepare(steps_of(state, read))
+
+        answer = told["findCutPoint_all_20000"]
+        assert cut == Cut(
+            answer["firstKeptEntryIndex"], answer["turnStartIndex"], split=answer["isSplitTurn"]
+        ), name
+        expected = told["prepareCompaction"]
+        assert (found is None) == (expected is None), name
+        if found is not None:
+            text = serialize(found.history)
+            assert expected == {
+                "firstKeptIndex": path.index(state.row(found.first_kept_id) or 0),
+                "messagesToSummarize": len(found.history),
+                "turnPrefix": len(found.turn_prefix),
+                "isSplitTurn": found.split,
+                "tokensBefore": found.tokens_before,
+                "hasPreviousSummary": found.previous_summary is not None,
+                "readFiles": list(found.files.read),
+                "modifiedFiles": list(found.files.modified),
+                "serialized": {
+                    "chars": units(text),
+                    "sha256": hashlib.sha256(text.encode()).hexdigest(),
+                },
+            }, name
+        compared.append(name)
+    assert len(compared) >= 12
+
+
+# -- tokens --------------------------------------------------------------------------------------
+
+
+def test_a_message_is_a_fourth_of_its_units_rounded_up() -> None:
+    """S1.25, S3.23: texts, thoughts, calls with their arguments' JSON, pictures beside a text."""
+    who = Entry("e", Kind.USER, "message", "user", "")
+    call = ToolCall("read", arguments={"a": 1.0, "é": "😀"})  # {"a":1,"é":"😀"}: 16 units
+    ran = structs.replace(who, details={"ran": {"command": "ls", "output": "out"}})
+    sizes = [
+        (Speech("user", who, ("ab", "😀")), 1),
+        (Speech("user", who, ("abcde",)), 2),
+        (Speech("user", who, images=2), 2400),
+        (Speech("assistant", who, ("a",), ("b",), (call,)), 6),
+        (Speech("toolResult", who, ("",), images=1), 1200),
+        (Speech("bashExecution", ran, ("$ ls\nout",)), 2),
+        (Speech("compactionSummary", who, ("12345",)), 2),
+        (Speech("nobody", who, ("12345",)), 0),
+    ]
+    assert [estimate_tokens(speech) for speech, _ in sizes] == [size for _, size in sizes]
+
+
+def test_the_newest_answers_own_count_wins() -> None:
+    """S1.25: its total, or the sum of its parts; what came after it is estimated."""
+    parts = Tokens(1, 2, 3, 4)
+    talk = [
+        step(0, "user", 9),
+        step(1, "assistant", 9, tokens=parts),
+        step(2, "user", 5),
+    ]
+    found = context_tokens(talk)
+    assert (found.tokens, found.usage_tokens, found.trailing_tokens) == (15, 10, 5)
+    talk[1] = step(1, "assistant", 9, tokens=structs.replace(parts, total=100))
+    assert context_tokens(talk).tokens == 105
+
+
+@pytest.mark.parametrize("reason", ["aborted", "error"])
+def test_a_failed_answers_count_is_none(reason: str) -> None:
+    """S1.25: nor is one that counts nothing; without any count all is estimated."""
+    talk = [
+        step(0, "user", 9),
+        step(1, "assistant", 9, tokens=Tokens(5), details={"stopReason": reason}),
+        step(2, "assistant", 2, tokens=Tokens()),
+    ]
+    found = context_tokens(talk)
+    assert (found.tokens, found.usage_tokens, found.trailing_tokens) == (20, 0, 20)
+
+
+def test_a_count_from_before_a_compaction_holds_no_more() -> None:
+    """Pi 0.87: an edit or a compaction since then makes all of it an estimate."""
+    old = replace(step(0, "assistant", 3, tokens=Tokens(500)), place=1)
+    summary = replace(step(1, "compactionSummary", 4), place=2)
+    assert context_tokens([summary, old]).tokens == 7
+    newer = replace(old, place=3)
+    assert context_tokens([summary, newer]).tokens == 500
+    edit = step(9, "")
+    edit = replace(edit, entry=structs.replace(edit.entry, type="context_edit"))
+    assert context_tokens([newer, edit]).tokens == 3
+
+
+def test_system_messages_count_as_the_prompt_that_they_make() -> None:
+    """Pi 0.87: of sections and tools that were replaced or removed nothing is left."""
+    first = {"content": "abc", "sections": {"s": "1234", "t": "5"}, "toolsAdded": [{"name": "x"}]}
+    then = {"content": "d", "sections": {"s": "6", "t": None}, "toolsRemoved": [{"name": "x"}]}
+    lines = [
+        entry("message", "a", None, message={"role": "system", **first}),
+        entry("message", "b", "a", message={"role": "system", **then}),
+    ]
+    # Of one: 3 + 5 + 14 for the tools' JSON; of both: "abc", a blank line, "d", and "6".
+    assert (context_tokens(small(lines[0])).tokens, context_tokens(small(*lines)).tokens) == (6, 2)
+
+
+def test_a_session_is_to_be_compacted_when_the_reserve_is_touched() -> None:
+    """S1.25: strictly more than the window without the reserve."""
+    assert (RESERVE, KEEP_RECENT) == (16_384, 20_000)
+    assert not should_compact(100_000 - RESERVE, 100_000)
+    assert should_compact(100_001 - RESERVE, 100_000)
+    assert should_compact(91, 100, reserve=10)
+
+
+# -- the cut -------------------------------------------------------------------------------------
+
+TURN = (("user", 5), ("assistant", 5), ("toolResult", 5), ("assistant", 5))
+
+
+@pytest.mark.parametrize(
+    ("keep", "cut"),
+    [
+        (1, Cut(7, 4, split=True)),
+        (6, Cut(7, 4, split=True)),  # never before a tool's result
+        (11, Cut(5, 4, split=True)),
+        (16, Cut(4, -1, split=False)),
+        (21, Cut(3, 0, split=True)),
+        (40, Cut(0, -1, split=False)),
+        (41, Cut(0, -1, split=False)),  # all of it is less: everything is kept
+    ],
+)
+def test_the_cut_keeps_about_what_was_asked(keep: int, cut: Cut) -> None:
+    """S1.26: at the first place that may be cut from where enough is kept on."""
+    assert find_cut(steps(*TURN, *TURN), 0, 8, keep) == cut
+
+
+def test_results_alone_beyond_the_budget_stay_with_their_call() -> None:
+    """Pi 0.87: then the last place that may be cut is taken, not the first."""
+    talk = steps(("user", 1), ("user", 1), ("assistant", 1), ("toolResult", 90))
+    assert find_cut(talk, 0, 4, 50) == Cut(2, 1, split=True)
+
+
+def test_settings_before_the_cut_stay_with_it() -> None:
+    """S1.26: what the model does not see goes with what follows; a compaction ends that."""
+    talk = steps(("user", 5), ("assistant", 5), ("", 0), ("", 0), ("user", 5))
+    assert find_cut(talk, 0, 5, 5) == Cut(2, 0, split=True)
+    talk[2] = replace(step(2, "compactionSummary"), speeches=())
+    assert find_cut(talk, 0, 5, 5) == Cut(3, 0, split=True)
+
+
+def test_nothing_to_cut_is_the_beginning() -> None:
+    """S1.26: no user, answer, command or summary there."""
+    assert find_cut(steps(("toolResult", 9), ("system", 9)), 0, 2, 1) == Cut(0, -1, split=False)
+    assert find_cut([], 0, 0, 1) == Cut(0, -1, split=False)
+
+
+def test_an_answer_on_several_lines_is_not_cut_in_two() -> None:
+    """Claude Code and Codex: its later lines are no place to cut."""
+    one = Tokens(1, answer="m")
+    claude = [
+        step(0, "user", 5),
+        *(step(place, "assistant", 5, tokens=one) for place in (1, 2, 3)),
+        step(4, "assistant", 5, tokens=Tokens(1, answer="n")),
+    ]
+    # The places are the user's, and each answer's first line.
+    assert [find_cut(claude, 0, 5, keep).first_kept for keep in (5, 10, 20)] == [4, 4, 1]
+    call = Entry("c", Kind.CALL, "function_call", None, "", tools=(ToolCall("x" * 20),))
+    codex = [
+        step(0, "user", 5),
+        *(Step(place, call, (Speech("assistant", call, calls=call.tools),)) for place in (1, 2)),
+        step(3, "toolResult", 5),
+    ]
+    assert find_cut(codex, 0, 4, 10) == Cut(1, 0, split=True)
+
+
+def test_an_answer_that_an_edit_left_out_is_not_kept_whole() -> None:
+    """Pi 0.87: where only what was omitted follows the cut, the cut comes after what is seen."""
+    long = "x" * 400
+    lines = [
+        said("a", None, "user", "one"),
+        said("b", "a", "user", long),
+        said("c", "b", "assistant", "failed"),
+        entry("context_edit", "d", "c", targetId="c", replacement=None),
+    ]
+    assert find_cut(small(*lines), 0, 4, 50) == Cut(2, 1, split=True)
+    prepared = prepare(small(*lines), 50)
+    assert prepared is not None
+    assert (prepared.first_kept_id, serialize(prepared.turn_prefix)) == ("c", f"[User]: {long}")
+    other = entry("context_edit", "e", "d", targetId="a", replacement={"content": "new"})
+    assert find_cut(small(*lines, other), 0, 5, 50) == Cut(1, -1, split=False)
+
+
+# -- preparation ---------------------------------------------------------------------------------
+
+
+WORK = [
+    said("a", None, "user", "gone"),
+    said("b", "a", "user", "kept"),
+    compaction("c", "b", "b", details=OLD),
+    did("d", "c", call("read", "r1"), call("write", "w1"), call("bash", "no")),
+    said("e", "d", "user", "x" * 400),
+    did("f", "e", call("edit", "e1"), call("read", "e1")),
+    said("g", "f", "toolResult", "x" * 400),
+    did("h", "g", call("edit", "later")),
+]
+
+
+def test_a_preparation_goes_on_from_the_compaction_before_it() -> None:
+    """S1.22, S1.23: what that kept is summed up again; its summary and files go along."""
+    found = prepare(small(*WORK), 10)
+    assert found is not None
+    assert (found.first_kept_id, found.split) == ("h", True)
+    assert serialize(found.history).startswith("[User]: kept\n\n[Assistant tool calls]: read(")
+    assert serialize(found.turn_prefix).startswith(f"[User]: {'x' * 400}\n\n[Assistant tool")
+    assert (found.previous_summary, found.previous and found.previous.id) == ("S", "c")
+    assert found.files == FileLists(("r0", "r1"), ("e1", "m0", "w1"))
+    whole = prepare(small(*WORK), 150)
+    assert whole is not None
+    assert (whole.first_kept_id, whole.split, whole.turn_prefix) == ("e", False, ())
+
+
+def test_files_that_an_extension_summed_up_are_not_taken() -> None:
+    """S1.21: lists come from the agent's own compactions."""
+    hook = compaction("c", "b", "b", details=OLD, fromHook=True)
+    found = prepare(small(*WORK[:2], hook, *WORK[3:]), 10)
+    assert found is not None
+    assert found.files == FileLists(("r1",), ("e1", "w1"))
+
+
+def test_nothing_is_prepared_where_nothing_is_to_sum_up() -> None:
+    """interfaces.md: right after a compaction, within the budget, and in an empty session."""
+    assert prepare([]) is None
+    assert prepare(small(*WORK[:3]), 1) is None
+    assert prepare(small(*WORK)) is None
+    assert prepare(small(*WORK[:2]), 1) is not None
+
+
+def test_an_older_summary_is_no_history() -> None:
+    """S1.19: it is part of the context, and of the newest summary."""
+    lines = [*WORK[:3], said("x", "c", "user", "y" * 90), compaction("z", "x", "b")]
+    found = prepare(small(*lines, said("q", "z", "user", "y" * 90)), 10)
+    assert found is not None
+    assert [one.role for one in found.history] == ["user", "user"]
+    assert found.previous is not None
+    assert found.previous.id == "z"
+
+
+def test_what_a_compaction_brings_is_summed_up_with_the_rest() -> None:
+    """Agents that keep a tail in the compaction itself: it stands nowhere else."""
+    tail = [{"role": "user", "content": "tail"}, {"role": "assistant", "content": []}]
+    lines = [WORK[0], compaction("c", "a", "a", retainedTail=tail), *chained("c", "one", "two")]
+    found = prepare(small(*lines), 2)
+    assert found is not None
+    assert [one.texts for one in found.history] == [("tail",), ("",), ("xxxxone",)]
+    assert found.previous_summary == "S"
+
+
+@settings(max_examples=100, deadline=None)
+@given(TALKS, st.integers(1, 200))
+def test_any_context_is_parted_without_a_gap(talk: list[tuple[str, int]], keep: int) -> None:
+    """S1.26: history, the turn's beginning and what stays are all that was said, in order."""
+    context = steps(*(one for one in talk if one[0] != "compactionSummary"))
+    cut = find_cut(context, 0, len(context), keep)
+    kept = context[cut.first_kept :]
+    assert 0 <= cut.first_kept <= len(context)
+    if any(_is_place(one) for one in context):
+        first = next(one for one in kept if one.speeches)
+        assert _is_place(first)
+    assert cut.split == (cut.turn_start >= 0)
+    found = prepare(context, keep)
+    if found is None:
+        assert not _conversation(context[: cut.first_kept])
+        return
+    parts = [*found.history, *found.turn_prefix, *_conversation(kept)]
+    assert parts == _conversation(context)
+    assert found.first_kept_id == kept[0].entry.id
+    if found.split:
+        assert found.turn_prefix[0].role not in ("assistant", "toolResult")
+    rest = sum(estimate_tokens(one) for one in _conversation(kept))
+    assert rest >= min(keep, 1) or not rest
+
+
+def _is_place(one: Step) -> bool:
+    return any(speech.role not in ("toolResult", "system") for speech in one.speeches)
+
+
+def _conversation(context: Sequence[Step]) -> list[Speech]:
+    return [one for step in context for one in step.speeches if one.role != "system"]
+
+
+def test_file_blocks_are_one_path_a_line() -> None:
+    """S3.17: as pi puts them below a summary; none where there are none."""
+    assert file_blocks(FileLists((), ())) == ""
+    assert file_blocks(FileLists((), ("m",))) == "\n\n<modified-files>\nm\n</modified-files>"
+    both = file_blocks(FileLists(("a", "b"), ("m",)))
+    assert both == (
+        "\n\n<read-files>\na\nb\n</read-files>\n\n<modified-files>\nm\n</modified-files>"
+    )

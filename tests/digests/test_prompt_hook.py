@@ -1,0 +1,169 @@
+"""A command that adds to a prompt, or replaces it: real processes, every way to fail (S3.29)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import select
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indexerd.digests.prompt_hook import ITEMS_MAX, OUTPUT_MAX, Advice, Failed, consult
+
+PATIENCE = 20.0  # seconds
+PAYLOAD = {"task": "segment", "sessionId": "s1", "covering": [0, 9], "prompt": "Sum up \ud800."}
+
+
+def hook(script: str, *, seconds: float = PATIENCE, env: dict[str, str] | None = None) -> Any:
+    """What a small Python program says."""
+    return shell(f"exec {sys.executable} -S -E -c '{script}'", seconds=seconds, env=env)
+
+
+def shell(script: str, *, seconds: float = PATIENCE, env: dict[str, str] | None = None) -> Any:
+    """What a shell script says."""
+    environment = {"PATH": os.environ["PATH"]} if env is None else env
+    return asyncio.run(
+        consult(["/bin/sh", "-c", script], PAYLOAD, seconds=seconds, env=environment)
+    )
+
+
+def gone(pid: int) -> bool:
+    """Whether a process has ended; an orphan that nobody reaped yet has, too."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, 0)
+        stat = Path(f"/proc/{pid}/stat")
+        with suppress(FileNotFoundError):
+            return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] == "Z"
+    return True
+
+
+def until_gone(pid: int) -> None:
+    """Wait for a process's end; bounded."""
+    end = time.monotonic() + PATIENCE
+    while not gone(pid):
+        assert time.monotonic() < end, f"process {pid} still runs"
+
+
+def test_no_command_is_no_call() -> None:
+    """An empty `hook` says nothing."""
+    assert asyncio.run(consult([], PAYLOAD, seconds=1)) == Advice()
+
+
+def test_advice_is_taken_and_cleaned() -> None:
+    """Texts come without escapes and invisible characters; empty ones do not come at all."""
+    said = {"context": ["Mind \x1b[31mthe\u202e gap.", " \n"], "prompt": "Be\u200b short.", "x": 1}
+    found = shell(f"cat >/dev/null; printf '%s' '{json.dumps(said)}'")
+    assert found == Advice(("Mind the gap.",), "Be short.")
+    assert shell("echo '{}'") == Advice()
+    assert shell('echo \'{"context": null, "prompt": null}\'') == Advice()
+
+
+def test_the_task_is_told_on_stdin() -> None:
+    """The document is one line of JSON, whatever is in it; not to read it is no error."""
+    script = (
+        "import json, sys; held = json.loads(sys.stdin.read());"
+        'print(json.dumps({"context": [held["task"], str(held["covering"])], "prompt": None}))'
+    )
+    assert hook(script) == Advice(("segment", "[0, 9]"))
+    assert shell('exec <&-; echo \'{"prompt": "p"}\'') == Advice((), "p")
+
+
+def test_the_environment_is_bare() -> None:
+    """What finds files is passed on, keys are not."""
+    env = {name: name for name in ("HOME", "LANG", "XDG_CACHE_HOME", "GEMINI_API_KEY", "LD_X")}
+    env |= {"PATH": os.environ["PATH"], "INDEXERD_CONFIG": "/c"}
+    script = 'printf \'{"context": ["%s"]}\' "$(env | cut -d= -f1 | sort | tr "\\n" " ")"'
+    found = shell(script, env=env)
+    assert set(found.context[0].split()) - {"PWD", "SHLVL", "_", "OLDPWD"} == {
+        *("HOME", "LANG", "PATH", "XDG_CACHE_HOME")
+    }
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("exit 3", "it ended with code 3"),
+        ("echo '{}'; exit 1", "it ended with code 1"),
+        ("kill -9 $$", "it ended with code -9"),
+        ("true", "its output is no JSON"),
+        ("echo '{\"context\": [}'", "its output is no JSON"),
+        ("echo '[]'", "its output is no JSON object"),
+        ("echo null", "its output is no JSON object"),
+        ("printf '\\377\\376{}'", "its output is not UTF-8"),
+        ('echo \'{"context": "all of it"}\'', "context is not a list of texts"),
+        ('echo \'{"context": ["a", 5]}\'', "context is not a list of texts"),
+        ('echo \'{"context": {"a": 1}}\'', "context is not a list of texts"),
+        ('echo \'{"prompt": ["p"]}\'', "prompt is not a text"),
+    ],
+)
+def test_what_fails_says_why(script: str, reason: str) -> None:
+    """The reason holds nothing of what was printed."""
+    assert shell(script) == Failed(reason)
+
+
+def test_too_many_texts_are_none() -> None:
+    """A list is bounded, too."""
+    many = json.dumps({"context": ["a"] * (ITEMS_MAX + 1)})
+    assert shell(f"echo '{many}'") == Failed(f"context has more than {ITEMS_MAX} texts")
+
+
+@pytest.mark.parametrize("argv", [["/no/such/command"], ["/tmp"], ["/bin/sh", "a\0b"]])
+def test_what_cannot_be_started(argv: list[str]) -> None:
+    """A missing command, a directory, an argument that none can have."""
+    found = asyncio.run(consult(argv, PAYLOAD, seconds=PATIENCE))
+    assert isinstance(found, Failed)
+
+
+def test_output_is_bounded_and_its_writer_killed(tmp_path: Path) -> None:
+    """A hook that prints without end is ended, long before its deadline."""
+    note = tmp_path / "pid"
+    found = shell(f"echo $$ >{note}; yes")
+    assert found == Failed(f"it printed more than {OUTPUT_MAX} bytes")
+    until_gone(int(note.read_text()))
+
+
+def test_much_on_stderr_does_no_harm() -> None:
+    """It goes nowhere."""
+    assert shell("yes | head -c 1000000 >&2; echo '{}'") == Advice()
+
+
+def test_at_the_deadline_the_group_is_killed(tmp_path: Path) -> None:
+    """A hook's children end with it, those too that hold its output after its own end."""
+    for at, script in enumerate(("sleep 600 & echo $! >{}; wait", "sleep 600 & echo $! >{}")):
+        note = tmp_path / f"pid{at}"
+        found = shell(script.format(note), seconds=0.4)
+        assert found == Failed("it took longer than 0.4 s")
+        until_gone(int(note.read_text()))
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_cancelling_ends_it(tmp_path: Path, late: bool) -> None:
+    """When nobody waits any more the group is killed, at its start as well as later."""
+    note = tmp_path / "pid"
+    os.mkfifo(note)
+    told = os.open(note, os.O_RDWR)  # it never waits for its writer
+
+    async def cancelled() -> None:
+        script = f"sleep 600 & echo $! >{note}; wait"
+        asking = asyncio.create_task(consult(["/bin/sh", "-c", script], PAYLOAD, seconds=PATIENCE))
+        await asyncio.wait([asking], timeout=0)  # it has begun
+        if late:
+            await asyncio.to_thread(select.select, [told], [], [], PATIENCE)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+
+    try:
+        asyncio.run(cancelled())
+        begun = select.select([told], [], [], 0)[0]
+        assert begun or not late
+        if begun:
+            until_gone(int(os.read(told, 100)))
+    finally:
+        os.close(told)

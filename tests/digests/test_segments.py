@@ -1,0 +1,301 @@
+"""Segments: positions in every agent's files, names that stay, and chains."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from indexerd.digests.segments import (
+    POSITION_MAX,
+    Segment,
+    chain,
+    covered,
+    deeds_of,
+    due,
+    message_rows,
+    name_at,
+    rows_between,
+    shown,
+    span,
+)
+from indexerd.events import Entry, Kind, ToolCall, code
+from indexerd.sessions.session import SessionState
+from tests.agents import claude_files, codex_files
+
+USER, ANSWER = code(Kind.USER, message=True), code(Kind.ASSISTANT, message=True)
+TOOL, SETTING = code(Kind.TOOL, message=True), code(Kind.SETTING)
+
+
+def straight(*codes: int) -> SessionState:
+    """A session without branches: rows x0, x1, ..."""
+    state = SessionState()
+    for n, packed in enumerate(codes):
+        state.add(b"x%d" % n, b"x%d" % (n - 1) if n else None, packed, 0, 1)
+    return state
+
+
+def segment(first: int, last: int, *, leaf: str | None = None, **more: Any) -> Segment:
+    """A segment whose last message is the row of that number."""
+    name = f"x{last}" if leaf is None else leaf
+    made = Segment(f"s{first}-{last}", first, last, "did it", (), (), (), "", 3, "m", name)
+    return replace(made, **more)
+
+
+def ranges(found: list[Segment]) -> list[tuple[int, int]]:
+    """What they cover."""
+    return [(one.first, one.last) for one in found]
+
+
+# -- positions ------------------------------------------------------------------------------------
+
+
+def test_user_and_assistant_messages_count_and_nothing_else() -> None:
+    """interfaces.md 3: tools' results, settings and ends without a word have no position."""
+    codes = [SETTING, USER, ANSWER, TOOL, ANSWER, code(Kind.ASSISTANT), code(Kind.BASH), USER]
+    state = straight(*codes)
+    assert message_rows(state) == [1, 2, 4, 7]
+    assert message_rows(state, 3) == [1, 2]
+    assert message_rows(SessionState()) == []
+
+
+def test_an_answer_on_several_lines_counts_once() -> None:
+    """Claude Code writes one answer as several lines; the next answer counts again."""
+    talk = [
+        claude_files.user("u1", None, "build it"),
+        claude_files.answer("a1", "u1", "I will", stop="tool_use", message="m1"),
+        claude_files.answer("a2", "a1", "look", stop="tool_use", message="m1"),
+        claude_files.result("r1", "a2", "t1"),
+        claude_files.answer("a3", "r1", "found", message="m2"),
+        claude_files.line("attachment", "n1", "a3", attachment={"type": "note"}),
+        claude_files.answer("a4", "n1", "done", message="m2"),
+        claude_files.user("u2", "a4", "thanks"),
+        claude_files.answer("e1", "u2", "overloaded", message="m3", isApiErrorMessage=True),
+        claude_files.answer("a5", "e1", "welcome", message="m4"),
+    ]
+    state = claude_files.state_of(b"".join(talk))
+    rows = message_rows(state)
+    assert [state.id(row) for row in rows] == ["u1", "a1", "a3", "u2", "e1", "a5"]
+    path = state.path()
+    ids = [[state.id(row) for row in rows_between(path, rows, n, n)] for n in range(len(rows))]
+    assert ids == [["u1"], ["a1", "a2", "r1"], ["a3", "n1", "a4"], ["u2"], ["e1"], ["a5"]]
+
+
+def test_answers_in_a_row_are_several_where_each_is_one_line() -> None:
+    """Pi's retries, opencode's steps: answers follow each other without anything between."""
+    assert message_rows(straight(USER, ANSWER, ANSWER, ANSWER)) == [0, 1, 2, 3]
+
+
+def test_codex_doubles_count_once() -> None:
+    """A question is an item and an event; a turn that said nothing has no answer."""
+    silent = codex_files.turn("t2", codex_files.user("two"), codex_files.said("two"))
+    state = codex_files.state_of(
+        codex_files.meta(), codex_files.talk("t1", "one"), silent, codex_files.talk("t3", "three")
+    )
+    kinds = [state.kind(row).name for row in message_rows(state)]
+    assert kinds == ["USER", "ASSISTANT", "USER", "USER", "ASSISTANT"]
+
+
+def test_rows_belong_to_the_message_before_them() -> None:
+    """What stands before the first message is its own; ranges meet and do not overlap."""
+    state = straight(SETTING, USER, ANSWER, TOOL, USER, SETTING)
+    path, rows = state.path(), message_rows(state)
+    assert rows_between(path, rows, 0, 0) == [0, 1]
+    assert rows_between(path, rows, 1, 1) == [2, 3]
+    assert rows_between(path, rows, 1, 2) == [2, 3, 4, 5]
+    assert rows_between(path, rows, 0, 99) == path
+    assert rows_between(path, rows, 3, 3) == rows_between(path, rows, 2, 1) == []
+
+
+@pytest.mark.parametrize(
+    ("total", "done", "keep", "expected"),
+    [
+        (51, 0, 10, (0, 40)),
+        (92, 41, 10, (41, 81)),
+        (11, 0, 10, (0, 0)),
+        (10, 0, 10, None),
+        (60, 51, 10, None),
+        (5, 0, 0, (0, 4)),
+        (0, 0, 0, None),
+        (3, 0, 10, None),
+    ],
+)
+def test_the_range_is_what_follows_the_last_summary_without_the_newest(
+    total: int, done: int, keep: int, expected: tuple[int, int] | None
+) -> None:
+    """S2.4: last end + 1 .. length - preserve_recent - 1; empty or inverted does nothing."""
+    assert span(total, done, keep) == expected
+
+
+def test_the_threshold_is_strict() -> None:
+    """S2.3: 50 messages do not trigger, 51 do; those that are folded do not count."""
+    assert [due(n, 0, 50) for n in (49, 50, 51)] == [False, False, True]
+    assert [due(n, 41, 50) for n in (91, 92)] == [False, True]
+
+
+# -- names ----------------------------------------------------------------------------------------
+
+
+def test_without_marks_a_row_goes_by_its_id() -> None:
+    """An id with control characters is cleaned, here as where a segment is read."""
+    state = straight(USER, ANSWER)
+    state.add(b"y\x1b[31m2", b"x1", USER, 0, 1)
+    assert [name_at(state, row) for row in range(3)] == ["x0", "x1", "y2"]
+    assert name_at(state, -1) == ""
+
+
+def test_a_row_goes_by_its_turn_and_keeps_the_name_while_the_turn_grows() -> None:
+    """S3.6: a turn's mark moves on with the turn; its rows are the turn's all the same."""
+    state = straight(SETTING, USER)
+    state.mark(b"t1", 1)
+    assert [name_at(state, row) for row in (0, 1)] == ["t1", "t1"]
+    state.add(b"x2", b"x1", ANSWER, 0, 1)
+    state.mark(b"t1", 2)
+    state.add(b"x3", b"x2", USER, 0, 1)
+    state.mark(b"t2", 3)
+    assert [name_at(state, row) for row in range(4)] == ["t1", "t1", "t1", "t2"]
+
+
+def test_another_turn_in_the_place_of_one_taken_back_is_not_summed_up() -> None:
+    """S2.5: a segment that ended within a turn goes with it, though the turn before stays."""
+    begun = codex_files.meta() + codex_files.talk("t1", "one")
+    long = codex_files.turn(
+        "t2", codex_files.user("two"), codex_files.said("two"), codex_files.answer("a")
+    )
+    state = codex_files.state_of(begun, long)
+    rows = message_rows(state)
+    made = [segment(0, n, leaf=name_at(state, row)) for n, row in enumerate(rows)]
+    back = codex_files.event("thread_rolled_back", num_turns=1)
+    other = codex_files.state_of(begun, long, back, codex_files.talk("t3", "three"))
+    there = message_rows(other)
+    assert len(there) == len(rows) == 4
+    assert [ranges(chain(other, there, [one])) for one in made] == [[(0, 0)], [(0, 1)], [], []]
+
+
+def test_segments_of_a_rewritten_file_hold() -> None:
+    """S3.6: ids are others in a file that begins with another line; turns are the same."""
+    talk = codex_files.talk("t1", "one"), codex_files.talk("t2", "two")
+    state = codex_files.state_of(codex_files.meta(), *talk)
+    rows = message_rows(state)
+    made = segment(0, 2, leaf=name_at(state, rows[2]))
+    extra = codex_files.item("message", role="developer", content=[])
+    again = codex_files.state_of(codex_files.meta(), extra, *talk)
+    assert again.id(message_rows(again)[2]) != state.id(rows[2])
+    assert chain(again, message_rows(again), [made]) == [made]
+
+
+def test_rows_outside_of_turns_keep_their_names() -> None:
+    """A question without a turn is marked with its own id, and so is what follows it.
+
+    Whatever is added below them, rows that are no more the newest do not change their names.
+    """
+    state = SessionState()
+    names: list[str] = []
+    turn_of = [b"t1", b"t1", b"", b"x3", b"", b"x5", b"", b"t2", b"t2", b"t2", b"", b"x11", b"t3"]
+    codes = (
+        [USER, ANSWER, ANSWER] + [USER, ANSWER] * 2 + [USER, ANSWER, ANSWER, ANSWER] + [USER] * 2
+    )
+    for n, (mark, packed) in enumerate(zip(turn_of, codes, strict=True)):
+        state.add(b"x%d" % n, b"x%d" % (n - 1) if n else None, packed, 0, 1)
+        if mark:
+            state.mark(mark, n)
+        now = [name_at(state, row) for row in range(n + 1)]
+        assert now[:n] == names
+        names = now
+    expected = ["t1"] * 3 + ["x3"] * 2 + ["x5"] * 2 + ["t2"] * 4 + ["x11", "t3"]
+    assert names == expected
+
+
+# -- chains ---------------------------------------------------------------------------------------
+
+
+def test_a_chain_begins_at_the_first_message_and_has_no_gap() -> None:
+    """S2.5: what follows a gap waits; order in the file does not matter."""
+    state = straight(*[USER, ANSWER] * 5)
+    rows = message_rows(state)
+    made = [segment(4, 5), segment(0, 1), segment(2, 3), segment(7, 8)]
+    found = chain(state, rows, made)
+    assert ranges(found) == [(0, 1), (2, 3), (4, 5)]
+    assert covered(found) == 6
+    assert chain(state, rows, made[:1]) == []
+    assert covered([]) == 0
+
+
+def test_segments_made_to_overlap_are_resolved_the_same_way_always() -> None:
+    """Those that together reach furthest; of equals the one that was stored later."""
+    state = straight(*[USER, ANSWER] * 5)
+    rows = message_rows(state)
+    long, short = [segment(0, 6)], [segment(0, 3), segment(4, 8)]
+    assert ranges(chain(state, rows, [*long, *short])) == [(0, 3), (4, 8)]
+    assert ranges(chain(state, rows, [*short, *long])) == [(0, 3), (4, 8)]
+    first, second = segment(0, 3, id="old"), segment(0, 3, id="new")
+    assert [one.id for one in chain(state, rows, [first, second])] == ["new"]
+
+
+def test_only_true_segments_of_this_path_hold() -> None:
+    """Another row at the position, a summary of a branch, more than there is: none counts."""
+    state = straight(*[USER, ANSWER] * 2)
+    rows = message_rows(state)
+    for wrong in (
+        segment(0, 3, leaf="x2"),
+        segment(0, 3, leaf=""),
+        segment(0, 3, kind="branch"),
+        segment(0, 4),
+        segment(0, POSITION_MAX),
+    ):
+        assert chain(state, rows, [wrong]) == []
+    assert chain(state, [], [segment(0, 0)]) == []
+
+
+def test_repeated_ids_and_circles_are_survived() -> None:
+    """S1.7: ids that come again, and parents that run in a circle, end every walk."""
+    state = SessionState()
+    for name, parent in ((b"a", b"c"), (b"b", b"a"), (b"c", b"b"), (b"b", b"a"), (b"c", b"b")):
+        state.add(name, parent, USER, 0, 1)
+    rows = message_rows(state)
+    made = [segment(n, n, leaf=name_at(state, row)) for n, row in enumerate(rows)]
+    assert chain(state, rows, made) == made
+    state.mark(b"t", 0)
+    assert chain(state, rows, made) != made
+    assert rows_between(state.path(), rows, 0, len(rows)) == state.path()
+
+
+def test_the_newest_stay_verbatim_when_more_are_kept_or_fewer_are_left() -> None:
+    """S2.7: a segment that reaches into them is not shown until the path is longer again."""
+    made = [segment(0, 3), segment(4, 7)]
+    assert shown(made, 10, 2) == made
+    assert shown(made, 9, 2) == shown(made, 10, 3) == made[:1]
+    assert shown(made, 5, 2) == []
+    assert shown(made, 8, 0) == made
+
+
+# -- what was done --------------------------------------------------------------------------------
+
+
+def did(*calls: ToolCall, failed: tuple[str, ...] = ()) -> Entry:
+    """An entry with calls, or with what came of them."""
+    return Entry("e", Kind.ASSISTANT, "message", None, "", tools=calls, failed=failed)
+
+
+def test_files_and_tools_of_a_stretch() -> None:
+    """S2.11, S2.12: unique paths of writes that did not fail; counts, and at most three uses."""
+    entries = [
+        did(
+            ToolCall("edit", "a.py", "c1", writes=("a.py",)),
+            ToolCall("edit", "b.py", "c2", writes=("b.py",)),
+        ),
+        did(failed=("c2",)),
+        did(ToolCall("write", "./a.py", "c3", writes=("/w/./a.py",))),
+        *(did(ToolCall("bash", f"make {n}")) for n in range(5)),
+        did(ToolCall("read", "c.py", reads=("c.py",))),
+    ]
+    files, tools = deeds_of(entries, "/w")
+    assert files == ("/w/a.py",)
+    assert {one.tool: one.count for one in tools} == {"bash": 5, "edit": 2, "read": 1, "write": 1}
+    assert next(one.notable_uses for one in tools if one.tool == "bash") == (
+        "make 2",
+        "make 3",
+        "make 4",
+    )
+    assert deeds_of([], "/w") == ((), ())

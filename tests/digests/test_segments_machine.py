@@ -1,0 +1,281 @@
+"""Chains of segments under random append, branch, rollback, return, restart and rewriting.
+
+Two kinds of sessions: pi's, a tree whose leaf goes anywhere, and codex', a history of turns that
+are taken back, in a file that is rewritten with other ids. Each message has a name of its own
+here, and a segment's content is the names of what it was made of: so a chain is true if its
+contents are the path's messages.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from indexerd.digests.segments import (
+    Segment,
+    chain,
+    covered,
+    due,
+    encode,
+    message_rows,
+    name_at,
+    parse,
+    rows_between,
+    shown,
+    span,
+)
+from indexerd.events import MESSAGE, Kind, Turn, code
+from indexerd.sessions.session import NOWHERE, SessionState
+
+USER = code(Kind.USER, message=True)
+ANSWER = code(Kind.ASSISTANT, turn=Turn.ENDED, message=True)
+TOOL, SETTING, CALL = code(Kind.TOOL, message=True), code(Kind.SETTING), code(Kind.CALL)
+END = code(Kind.ASSISTANT, turn=Turn.FAILED)  # of a turn that said nothing; counts as no message
+COMPACTION, LABEL = code(Kind.COMPACTION), code(Kind.LABEL)
+keeps = st.integers(0, 6)
+thresholds = st.integers(2, 8)
+few = settings(max_examples=40, stateful_step_count=30, deadline=None)
+
+
+class Session(RuleBasedStateMachine):
+    """What both kinds have: digests, restarts, and what must always hold."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state = SessionState()
+        self.said: list[str] = []  # what each row says, whatever its id
+        self.stored: list[str] = []  # lines of the sidecar
+        self.keep = 3
+
+    def add(self, packed: int, *, row_id: bytes) -> int:
+        """Add a row below the leaf; a path that grows has no fewer messages than before (S2.6)."""
+        state = self.state
+        before = message_rows(state)
+        above = state.ids[state.leaf] if state.leaf != NOWHERE else None
+        row = state.add(row_id, above, packed, 0, 1)
+        assert message_rows(state)[: len(before)] == before
+        return row
+
+    def segments(self) -> list[Segment]:
+        """The sidecar, read anew."""
+        found = [parse(json.loads(line)) for line in self.stored]
+        assert None not in found
+        return [one for one in found if one is not None]
+
+    def spoken(self, rows: Sequence[int]) -> list[str]:
+        """What messages say."""
+        return [self.said[row] for row in rows]
+
+    @rule(keep=keeps, threshold=thresholds, asked=st.booleans())
+    def digest(self, keep: int, threshold: int, asked: bool) -> None:
+        """As the service does it; asked for, or because there is enough (S2.3, S2.4, S2.16)."""
+        self.keep = keep
+        rows = message_rows(self.state)
+        had = chain(self.state, rows, self.segments())
+        if not asked and not due(len(rows), covered(had), threshold):
+            assert len(rows) - covered(had) <= threshold
+            return
+        found = span(len(rows), covered(had), keep)
+        if found is None:
+            assert len(rows) - keep <= covered(had)
+            return
+        first, last = found
+        assert (first, last) == (covered(had), len(rows) - keep - 1)
+        made = Segment(
+            id=f"s{len(self.stored)}",
+            first=first,
+            last=last,
+            content=" ".join(self.spoken(rows[first : last + 1])),
+            key_decisions=(),
+            files_modified=(),
+            tools_used=(),
+            generated_at="",
+            token_count=1,
+            model="local/extractive",
+            leaf_id=name_at(self.state, rows[last]),
+        )
+        self.stored.append(json.dumps(encode(made)))
+        assert chain(self.state, rows, self.segments()) == [*had, made]
+
+    @rule()
+    def restart(self) -> None:
+        """The ledger's bytes are read again."""
+        self.state = SessionState.decode(self.state.encode())
+
+    @rule()
+    def summed_up_elsewhere(self) -> None:
+        """The summary of a branch that was left is no part of any chain."""
+        rows = message_rows(self.state)
+        if rows:
+            last = len(rows) - 1
+            name = name_at(self.state, rows[last])
+            one = Segment("b", 0, last, "branch", (), (), (), "", 1, "m", name, "branch")
+            self.stored.append(json.dumps(encode(one)))
+
+    @invariant()
+    def chain_is_true(self) -> None:
+        """Contiguous from 0 in original positions, and of this path's own messages (S2.5)."""
+        rows = message_rows(self.state)
+        at = 0
+        for one in chain(self.state, rows, self.segments()):
+            assert one.first == at
+            at = one.last + 1
+            assert at <= len(rows)
+            assert one.content.split() == self.spoken(rows[one.first : at])
+
+    @invariant()
+    def shared_is_reused(self) -> None:
+        """What a stored segment truly says of this path is never summed up again."""
+        rows = message_rows(self.state)
+        assert covered(chain(self.state, rows, self.segments())) == self.reach(self.spoken(rows))
+
+    def reach(self, said: list[str]) -> int:
+        """By what segments say: how far those that are true of a path get from its beginning."""
+        true = [
+            one
+            for one in self.segments()
+            if one.kind == "segment" and one.content.split() == said[one.first : one.last + 1]
+        ]
+        got = {0}
+        for one in sorted(true, key=lambda one: one.first):
+            if one.first in got:
+                got.add(one.last + 1)
+        return max(got)
+
+    @invariant()
+    def every_message_is_in_one_place(self) -> None:
+        """In one segment, or verbatim; the newest `preserve_recent` verbatim (S2.7)."""
+        rows = message_rows(self.state)
+        folded = shown(chain(self.state, rows, self.segments()), len(rows), self.keep)
+        recent = list(range(covered(folded), len(rows)))
+        places = [at for one in folded for at in range(one.first, one.last + 1)] + recent
+        assert places == list(range(len(rows)))
+        newest = range(max(0, len(rows) - self.keep), len(rows))
+        assert set(newest) <= set(recent)
+
+    @invariant()
+    def every_row_belongs_to_one_message(self) -> None:
+        """The rows of all messages are the path, each once."""
+        path, rows = self.state.path(), message_rows(self.state)
+        assert [
+            row for n in range(len(rows)) for row in rows_between(path, rows, n, n)
+        ] == path * bool(rows)
+
+
+class TreeSession(Session):
+    """A session of pi's: entries are appended below any earlier one."""
+
+    @rule(packed=st.sampled_from([USER, ANSWER, ANSWER, TOOL, SETTING, COMPACTION, LABEL]))
+    def append(self, packed: int) -> None:
+        """One entry more."""
+        name = f"{len(self.said):08x}"
+        self.said.append(name)
+        self.add(packed, row_id=name.encode())
+
+    @rule(count=st.integers(1, 3))
+    def talk(self, count: int) -> None:
+        """Questions, each with an answer, a tool's result, and another answer."""
+        for packed in (USER, ANSWER, TOOL, ANSWER) * count:
+            self.append(packed)
+
+    @precondition(lambda self: self.said)
+    @rule(data=st.data(), talks=st.integers(0, 3))
+    def go_to(self, data: Any, talks: int) -> None:
+        """The leaf moves to any entry of any branch, or before the first; it may go on there."""
+        row = data.draw(st.integers(-1, len(self.said) - 1))
+        self.state.move_leaf(None if row < 0 else self.state.ids[row])
+        self.talk(talks)
+
+
+class TurnSession(Session):
+    """A session of codex': turns, whose ids are all that stays when the file is rewritten."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log: list[tuple[int, str, str]] = []  # of each row: code, turn, what it says
+        self.files = 0  # how often it was rewritten
+        self.turns = 0
+        self.words = 0
+        self.turn = ""
+
+    def put(self, packed: int, said: str = "", turn: str = "") -> None:
+        """One row, marked with its turn."""
+        if not said:
+            self.words += 1
+            said = f"w{self.words}"
+        turn = turn or self.turn
+        row = self.add(packed, row_id=b"f%d-%d" % (self.files, len(self.said)))
+        self.said.append(said)
+        self.log.append((packed, turn, said))
+        self.state.mark(turn.encode(), row)
+
+    @initialize()
+    def begin(self) -> None:
+        """The first turn."""
+        self.ask(answers=1, tools=0, spoke=True)
+
+    @rule(answers=st.integers(0, 4), tools=st.integers(0, 1), spoke=st.booleans())
+    def ask(self, answers: int, tools: int, spoke: bool) -> None:
+        """A new turn; one that says nothing gets a row for its end."""
+        self.turns += 1
+        self.turn = f"turn-{self.turns}"
+        self.put(SETTING)
+        self.put(USER)
+        self.go_on(answers, tools)
+        if not spoke:
+            self.put(END)
+
+    @rule(answers=st.integers(0, 4), tools=st.integers(0, 1))
+    def go_on(self, answers: int, tools: int) -> None:
+        """The turn goes on."""
+        for _ in range(answers):
+            self.put(ANSWER)
+            for _ in range(tools):
+                self.put(CALL)
+                self.put(TOOL)
+
+    @rule()
+    def steer(self) -> None:
+        """A human says something more while the turn goes on."""
+        self.put(USER)
+        self.put(ANSWER)
+
+    @rule(count=st.integers(1, 3))
+    def roll_back(self, count: int) -> None:
+        """The newest questions are taken back, and what came of them; a new turn follows."""
+        state = self.state
+        asked = [
+            row for row in state.path() if state.codes[row] & MESSAGE and state.codes[row] == USER
+        ]
+        above = state.parent(asked[-count]) if len(asked) >= count else -1
+        while above >= 0 and state.kind(above) is Kind.SETTING:
+            above = state.parent(above)
+        state.move_leaf(state.ids[above] if above >= 0 else None)
+        self.turns += 1
+        self.turn = f"turn-{self.turns}"
+
+    @rule()
+    def rewrite(self) -> None:
+        """The file is written anew: only the path, with ids of its own; turns keep theirs."""
+        kept = [self.log[row] for row in self.state.path()]
+        self.state, self.said, self.log = SessionState(), [], []
+        self.files += 1
+        for packed, turn, said in kept:
+            self.put(packed, said, turn)
+
+
+TestTree = TreeSession.TestCase
+TestTree.settings = few
+TestTurns = TurnSession.TestCase
+TestTurns.settings = few

@@ -1,0 +1,154 @@
+"""The queue of sessions: one job each, the right one first, never two of one session."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from indexerd.indexing.jobs import Job, Jobs
+
+
+def ids_taken(jobs: Jobs) -> list[str]:
+    """Take and finish until nothing waits."""
+    found = []
+    while (job := jobs.take()) is not None:
+        found.append(job.session_id)
+        jobs.done(job.session_id)
+    return found
+
+
+def test_however_often_offered_it_is_one_job() -> None:
+    """S0.11: simultaneous triggers coalesce; the newest offer counts."""
+    jobs = Jobs(2)
+    for n in range(10):
+        assert jobs.offer(Job("a", f"why {n}", n))
+    assert len(jobs) == 1
+
+    assert jobs.take() == Job("a", "why 9", 9)
+    assert jobs.take() is None
+
+
+def test_a_forced_job_is_not_replaced_by_a_common_one() -> None:
+    """S0.3, S0.11: an automatic trigger takes nothing from what somebody asked for."""
+    jobs = Jobs(1)
+    jobs.offer(Job("a", "forced", 1, forced=True))
+    jobs.offer(Job("a", "due", 2))
+    assert jobs.take() == Job("a", "forced", 1, forced=True)
+    jobs.done("a")
+
+    jobs.offer(Job("a", "due", 2))
+    jobs.offer(Job("a", "forced", 1, forced=True))
+    assert jobs.take() == Job("a", "forced", 1, forced=True)
+
+
+def test_forced_first_then_the_newest() -> None:
+    """M16: a first run names today's work before last year's."""
+    jobs = Jobs(9)
+    for name, active in (("old", 1), ("new", 3), ("mid", 2)):
+        jobs.offer(Job(name, "due", active))
+    jobs.offer(Job("asked", "forced", 0, forced=True))
+
+    assert ids_taken(jobs) == ["asked", "new", "mid", "old"]
+
+
+def test_a_thousand_old_sessions_go_newest_first_two_at_a_time() -> None:
+    """M16: concurrency holds whatever waits."""
+    jobs, order, running = Jobs(2), list[int](), list[str]()
+    for n in range(1000):
+        jobs.offer(Job(f"s{n * 7919 % 1000}", "due", n * 7919 % 1000))
+    while len(jobs) or running:
+        while (job := jobs.take()) is not None:
+            order.append(job.active_ms)
+            running.append(job.session_id)
+        assert len(running) <= 2
+        assert jobs.running == set(running)
+        jobs.done(running.pop(0))
+
+    assert order == list(reversed(range(1000)))
+
+
+def test_a_session_that_runs_takes_no_second_job() -> None:
+    """M19, S0.11: not while it runs; afterwards it is offered anew."""
+    jobs = Jobs(5)
+    jobs.offer(Job("a", "due", 1))
+    jobs.take()
+
+    assert not jobs.offer(Job("a", "forced", 2, forced=True))
+    assert len(jobs) == 0
+    jobs.done("a")
+    assert jobs.offer(Job("a", "due", 3))
+
+
+def test_a_job_taken_back_is_not_run() -> None:
+    """A session that is no longer due, or gone, leaves the queue; withdrawing twice is harmless."""
+    jobs = Jobs(1)
+    jobs.offer(Job("a", "due", 1))
+    jobs.withdraw("a")
+    jobs.withdraw("a")
+    jobs.done("never ran")
+
+    assert jobs.take() is None
+
+
+class Queue(RuleBasedStateMachine):
+    """Any order of offers, takes and ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.jobs = Jobs(2)
+        self.waiting: dict[str, Job] = {}
+        self.running: set[str] = set()
+
+    @rule(name=st.sampled_from("abcde"), active=st.integers(0, 5), forced=st.booleans())
+    def offer(self, name: str, active: int, *, forced: bool) -> None:
+        """Queued unless it runs; forced stays forced."""
+        job = Job(name, "why", active, forced)
+        assert self.jobs.offer(job) == (name not in self.running)
+        held = self.waiting.get(name)
+        if name not in self.running and (forced or held is None or not held.forced):
+            self.waiting[name] = job
+
+    @rule(name=st.sampled_from("abcde"))
+    def withdraw(self, name: str) -> None:
+        """Out of the queue; a running job goes on."""
+        self.jobs.withdraw(name)
+        self.waiting.pop(name, None)
+
+    @rule(concurrency=st.integers(1, 4))
+    def reconfigure(self, concurrency: int) -> None:
+        """A reload may change how many run."""
+        self.jobs.concurrency = concurrency
+
+    @rule()
+    def take(self) -> None:
+        """The best that waits, if there is room."""
+        job = self.jobs.take()
+        if not self.waiting or len(self.running) >= self.jobs.concurrency:
+            assert job is None
+            return
+        assert job is not None
+        assert job == self.waiting.pop(job.session_id)
+        rank = (job.forced, job.active_ms)
+        assert all(rank >= (one.forced, one.active_ms) for one in self.waiting.values())
+        assert job.session_id not in self.running
+        self.running.add(job.session_id)
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data())
+    def done(self, data: st.DataObject) -> None:
+        """One of them ends."""
+        name = data.draw(st.sampled_from(sorted(self.running)))
+        self.jobs.done(name)
+        self.running.discard(name)
+
+    @invariant()
+    def agrees(self) -> None:
+        """Never two of one session, and nothing lost."""
+        assert self.jobs.running == self.running
+        assert len(self.jobs) == len(self.waiting)
+        assert not self.running & set(self.waiting)
+
+
+TestQueue = Queue.TestCase
+TestQueue.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)

@@ -1,0 +1,259 @@
+"""What each kind of failure means for a session's next run, and what of it the log is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from indexerd.daemon.files import Change
+from indexerd.daemon.library import Update
+from indexerd.daemon.news import News
+from indexerd.errors import (
+    BudgetError,
+    DeadlineError,
+    IndexerdError,
+    ModelUnavailableError,
+    NotFoundError,
+    OutputInvalidError,
+    ProviderDeniedError,
+    ProviderError,
+    RefusedError,
+    SessionEmptyError,
+    SessionUnreadableError,
+    WriteError,
+)
+from indexerd.indexing.known import NO_MODEL_PAUSE, SOON, Known, Setback, after
+from indexerd.logs import Event
+from indexerd.models.breaker import FIRST_PAUSE
+from indexerd.sessions.card import Card
+from indexerd.sources.cursor import Verdict
+from indexerd.sources.watch import Health, Problem
+from tests.sessions.plain_card import CARD
+
+NOW = 1_700_000_000.0
+BUSY = ProviderError("429", retry_after=37.0, throttled=True)
+DENIED = ProviderDeniedError("401")
+DOWN = ProviderError("503")
+RESTS = ProviderError("the provider is resting", retry_after=9.0)
+
+
+@pytest.mark.parametrize(
+    ("error", "pauses", "failures"),
+    [
+        (BUSY, [37, 37, 37], 0),
+        (RESTS, [9, 9, 9], 0),
+        (ProviderError("429", throttled=True), [FIRST_PAUSE] * 3, 0),
+        (DOWN, [60, 120, 240], 3),
+        (DeadlineError("late"), [60, 120, 240], 3),
+        (OutputInvalidError("prose"), [60, 120, 240], 3),
+        (BudgetError("full", retry_after=500.0), [500, 500, 500], 0),
+        (ModelUnavailableError("no key"), [NO_MODEL_PAUSE] * 3, 0),
+        (DENIED, [NO_MODEL_PAUSE] * 3, 0),
+        (WriteError("full disk"), [SOON, 2 * SOON, 4 * SOON], 3),
+        (SessionUnreadableError("EIO"), [SOON, 2 * SOON, 4 * SOON], 3),
+        (RefusedError("declined"), [0, 0, 0], 0),
+        (SessionEmptyError("empty"), [0, 0, 0], 0),
+        (NotFoundError("gone"), [0, 0, 0], 0),
+    ],
+    ids=lambda value: f"{type(value).__name__}" if isinstance(value, Exception) else "",
+)
+def test_what_a_failure_means(error: IndexerdError, pauses: list[float], failures: int) -> None:
+    """M3, M5, M11, M13, M15: how long a session waits, and whether that cost it an attempt."""
+    setback = Setback()
+    for pause in pauses:
+        setback = after(setback, error, 7, NOW)
+        assert setback.retry_at - NOW == pytest.approx(pause)
+        assert setback.why == error.kind
+    assert setback.failures == failures
+    declined = isinstance(error, RefusedError | SessionEmptyError | NotFoundError)
+    assert setback.refused_at == (7 if declined else None)
+
+
+def test_a_wish_keeps_the_attempts_that_were_burnt_before() -> None:
+    """M3, M13: a 429 between malformed answers neither adds to them nor forgives them."""
+    setback = after(Setback(), OutputInvalidError("prose"), 1, NOW)
+    setback = after(setback, BUSY, 1, NOW)
+    assert setback.failures == 1
+    assert after(setback, OutputInvalidError("prose"), 1, NOW).retry_at == NOW + 120
+
+
+# -- the log -------------------------------------------------------------------------------------
+
+
+class Heard:
+    """A log, a subscriber and a clock."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+        self.lines: list[tuple[int, str, dict[str, Any]]] = []
+        self.events: list[dict[str, Any]] = []
+        self.news = News(self, lambda: self.now)
+        self.news.subscribe(self.events.append)
+
+    def log(self, level: int, event: str, **fields: Any) -> None:
+        """One line."""
+        self.lines.append((level, event, fields))
+
+    def count(self, event: Event) -> int:
+        """How many lines there are of an event."""
+        return sum(one == event for _, one, _ in self.lines)
+
+    def warnings(self) -> int:
+        """How many lines somebody may be woken by."""
+        return sum(level >= 30 for level, _, _ in self.lines)
+
+    def fail(self, error: IndexerdError, sessions: int = 20) -> None:
+        """Runs of so many sessions fail."""
+        for number in range(sessions):
+            known = Known(card(f"s{number}"), None, NOW, NOW)
+            self.news.failed(known, error, self.now + 60)
+
+
+def card(session_id: str, bad_lines: int = 0) -> Card:
+    """A session."""
+    return replace(CARD, path=f"/s/{session_id}.jsonl", session_id=session_id, bad_lines=bad_lines)
+
+
+@pytest.fixture
+def heard() -> Heard:
+    """News, and who listens."""
+    return Heard()
+
+
+OPEN = {"model": "google/flash", "reason": "401"}
+
+
+@pytest.mark.parametrize("error", [DENIED, BUSY, RESTS, ModelUnavailableError("refuses us")])
+def test_one_cause_of_many_failures_is_told_of_once(heard: Heard, error: IndexerdError) -> None:
+    """M5: twenty due sessions, an hour, twenty again: two warnings, and every event."""
+    heard.news.say(Event.MODEL_BREAKER_OPEN, OPEN)
+    for _ in range(2):
+        heard.fail(error)
+        heard.now += 3600
+    assert heard.count(Event.INDEX_FAILED) == 1
+    assert heard.count(Event.INDEX_SKIPPED) == 39
+    assert heard.warnings() == 2
+    failed = [one for one in heard.events if one["event"] == "index.failed"]
+    assert len(failed) == 40
+    assert {one["sessionId"] for one in failed} == {f"s{number}" for number in range(20)}
+
+    heard.news.say(Event.MODEL_BREAKER_CLOSED, {"model": "google/pro"})
+    assert heard.lines[-1][2] == {"model": "google/pro", "count": 20}
+    heard.fail(error)
+    assert heard.count(Event.INDEX_FAILED) == 21
+
+
+def test_an_outage_is_told_of_once_however_often_it_is_tried(heard: Heard) -> None:
+    """M4, M5: trials that fail open the breaker again; another model of it is other news."""
+    for _ in range(12):
+        heard.news.say(Event.MODEL_BREAKER_OPEN, OPEN)
+    assert heard.count(Event.MODEL_BREAKER_OPEN) == 1
+    heard.news.say(Event.MODEL_BREAKER_OPEN, OPEN | {"model": "google/pro"})
+    heard.news.say(Event.MODEL_BREAKER_OPEN, OPEN | {"model": "openai/any"})
+    assert heard.count(Event.MODEL_BREAKER_OPEN) == 3
+
+    heard.news.say(Event.MODEL_BREAKER_CLOSED, {"model": "google/flash"})
+    heard.news.say(Event.MODEL_BREAKER_OPEN, OPEN)
+    heard.news.say(Event.MODEL_BREAKER_OPEN, OPEN | {"model": "openai/any"})
+    assert heard.count(Event.MODEL_BREAKER_OPEN) == 4
+
+
+def test_a_provider_that_rests_since_before_the_start_is_one_outage(heard: Heard) -> None:
+    """M3, M5: it is told of by its name; what its models then say of it is nothing new."""
+    heard.news.say(Event.MODEL_BREAKER_OPEN, {"model": "google", "reason": "it rests"})
+    heard.news.say(Event.MODEL_BREAKER_OPEN, OPEN)
+    assert heard.count(Event.MODEL_BREAKER_OPEN) == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OutputInvalidError("prose"),
+        RefusedError("declined"),
+        WriteError("full"),
+        SessionUnreadableError("EIO"),
+    ],
+)
+def test_what_is_a_sessions_own_is_told_of_each_time(heard: Heard, error: IndexerdError) -> None:
+    """M5: an outage hides nothing that has another cause."""
+    heard.news.say(Event.MODEL_BREAKER_OPEN, OPEN)
+    heard.fail(DENIED)
+    heard.fail(error)
+    assert heard.count(Event.INDEX_FAILED) == 21
+
+
+def test_without_an_outage_every_failure_is_told_of(heard: Heard) -> None:
+    """M4: the first four failures of a provider open no breaker; nothing else tells of them."""
+    heard.fail(DOWN, 4)
+    heard.fail(DeadlineError("late"), 4)
+    heard.fail(ModelUnavailableError("no configured model"), 4)
+    assert heard.count(Event.INDEX_FAILED) == 12
+
+
+def test_a_budget_that_is_spent_is_told_of_once_an_hour(heard: Heard) -> None:
+    """M16: a thousand old sessions wait for tomorrow; each hour there is one line."""
+    for _ in range(3):
+        heard.fail(BudgetError("full"))
+        heard.now += 1800
+    assert heard.count(Event.INDEX_FAILED) == 2
+    assert len(heard.events) == 60
+
+
+def test_bad_lines_are_told_of_once_a_minute_and_file(heard: Heard) -> None:
+    """F4: a file that grows by a bad line every second is no log of its own."""
+    was = card("s0")
+    for number in range(1, 61):
+        new = card("s0", bad_lines=number)
+        change = Change("s0", new, Verdict.CONTINUE, was)
+        heard.news.session(Update("s0", new, None, change), was_known=True)
+        was = new
+        heard.now += 1
+    assert heard.count(Event.SESSION_BAD_LINE) == 1
+    other = card("other", bad_lines=3)
+    change = Change("other", other, Verdict.CONTINUE, None)
+    heard.news.session(Update("other", other, None, change), was_known=True)
+    assert heard.count(Event.SESSION_BAD_LINE) == 2
+
+
+# -- the watcher and the socket ------------------------------------------------------------------
+
+
+def health(*problems: str, overflows: int = 0, rebuilds: int = 0) -> Health:
+    """How a watcher does."""
+    told = tuple(Problem(code, f"cause of {code}", NOW, "cure") for code in problems)
+    return Health("inotify", 7, (), told, overflows, rebuilds)
+
+
+def test_what_a_watcher_lacks_is_told_of_once(heard: Heard) -> None:
+    """W1, W2, W4: limits, lost hints and dead threads, each where it is new; healed, and again."""
+    for one in (
+        health(),
+        health("watch_limit"),
+        health("watch_limit"),
+        health("watch_limit", "watch_wake_failed"),
+        health(overflows=1),
+        health(overflows=1, rebuilds=1),
+        health(overflows=1, rebuilds=1),
+        health("watch_instances", overflows=3, rebuilds=3),
+    ):
+        heard.news.watching(one)
+    assert heard.count(Event.WATCH_ARMED) == 1
+    assert heard.count(Event.WATCH_LIMIT) == 2
+    counts = [fields["count"] for _, event, fields in heard.lines if event == "watch.overflow"]
+    assert counts == [1, 3]
+    causes = [fields["reason"] for _, event, fields in heard.lines if event == "watch.degraded"]
+    assert [cause.partition(",")[0] for cause in causes] == [
+        "cause of watch_wake_failed",
+        "the watcher's thread died",
+        "the watcher's thread died",
+    ]
+
+
+def test_what_stands_in_our_sockets_place_is_told_of_once(heard: Heard) -> None:
+    """V10: looked at every few seconds, for ever; told where it is another than before."""
+    for why in ("a directory", "a directory", "", "", "a directory", "a file", "a file"):
+        heard.news.socket(why)
+    reasons = [fields["reason"] for _, event, fields in heard.lines if event == "socket.rejected"]
+    assert reasons == ["a directory", "a directory", "a file"]

@@ -1,0 +1,382 @@
+"""Service files and their installation; the runner of system commands is recorded, files are real.
+
+test_systemd_real.py shows the same under a real manager. launchd itself was never run (V11).
+"""
+
+import json
+import os
+import plistlib
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from indexerd.cli.app import App
+from indexerd.cli.service import service
+from indexerd.errors import IndexerdError, UsageError, WriteError
+from indexerd.integrations import packaged, units
+from indexerd.paths import places
+from indexerd.settings import Settings, load
+
+PROGRAM = Path("/opt/my programs/100%/indexerd")
+NO_BUS = units.Ran(1, err="Failed to connect to bus: No medium found\n")
+CANARY = "canary-key-0123456789"
+
+
+class Recorder:
+    """Answers system commands from a table, and remembers them; unknown ones do well."""
+
+    def __init__(self, **answers: units.Ran) -> None:
+        self.said: list[str] = []
+        self.answers = answers
+
+    def __call__(self, words: Sequence[str]) -> units.Ran:
+        words = [one for one in words if one != "--user"]
+        self.said.append(" ".join(words))
+        return self.answers.get(words[1].replace("-", "_"), units.Ran(0))
+
+
+def host(tmp_path: Path, run: Recorder, platform: str = "linux", **env: str) -> units.Host:
+    """A user with a home of his own."""
+    return units.Host(env, tmp_path, 1000, platform=platform, run=run, pause=lambda _: None)
+
+
+def install(where: units.Host, settings: Settings | None = None) -> units.Outcome:
+    """Install for this user."""
+    found = places({**where.env, "HOME": str(where.home)}, home=where.home)
+    return units.install(where, PROGRAM, found, settings or Settings())
+
+
+def unit_of(where: units.Host) -> list[str]:
+    """The lines of the unit that was written."""
+    return where.service_file.read_text().splitlines()
+
+
+def test_shipped_files_are_found_in_checkout_and_wheel(tmp_path: Path) -> None:
+    """The same text from the repository's root and from where the build puts it in a wheel."""
+    package = Path(packaged.__file__).parents[1]
+    shutil.copytree(package, tmp_path / "indexerd", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("config", "systemd"):
+        shutil.copytree(package.parent / name, tmp_path / "indexerd/_data" / name)
+    (tmp_path / "systemd").mkdir()
+    (tmp_path / "systemd/indexerd.service").write_text("somebody else's")
+    code = "import sys, indexerd.integrations.packaged as p; print(p.read_text(sys.argv[1]))"
+    for name in (packaged.CONFIG, packaged.SYSTEMD_UNIT, packaged.LAUNCHD_PLIST):
+        words = [sys.executable, "-c", code, name]
+        done = subprocess.run(words, cwd=tmp_path, check=True, capture_output=True, text=True)
+        assert done.stdout == packaged.read_text(name) + "\n"
+
+
+def test_a_missing_shipped_file_is_said() -> None:
+    """A broken installation is an error with a hint, and not a traceback."""
+    with pytest.raises(IndexerdError, match="missing"):
+        packaged.read_text("config/nothing.toml")
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+@pytest.mark.parametrize("namespaces", [True, False])
+def test_the_unit_is_verified_without_a_word(tmp_path: Path, namespaces: bool) -> None:
+    """V4: `systemd-analyze verify --user` has nothing to say; a bogus key would be noticed."""
+    program = tmp_path / "my programs 100%" / "indexerd"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    env = {"CODEX_HOME": '/x "y" 5% \\', "INDEXERD_LOG__LEVEL": "debug"}
+    access = packaged.Access(["/srv/pi 100%"], [f"{tmp_path}/odd 'sessions'"])
+    unit = packaged.unit_text(str(program), str(tmp_path), env, access)
+    if not namespaces:
+        unit = packaged.without_namespace(unit)
+
+    assert verify(tmp_path, unit) == ""
+    assert "Bogus" in verify(tmp_path, unit.replace("UMask=", "Bogus=1\nUMask="))
+
+
+def verify(tmp_path: Path, unit: str) -> str:
+    """What systemd says of a unit; its exit status says nothing of unknown keys."""
+    (tmp_path / units.UNIT).write_text(unit)
+    words = ["systemd-analyze", "verify", "--user", "--man=no", str(tmp_path / units.UNIT)]
+    env = dict(os.environ, XDG_RUNTIME_DIR=str(tmp_path), HOME=str(tmp_path))
+    done = subprocess.run(words, env=env, check=False, capture_output=True, text=True)
+    return done.stdout + done.stderr
+
+
+def test_install_writes_enables_and_starts(tmp_path: Path) -> None:
+    """The unit is in its place, whole, and the manager is told, in order."""
+    run = Recorder()
+    done = install(where := host(tmp_path, run))
+
+    assert (done.installed, done.changed, done.running) == (True, True, True)
+    assert done.path == tmp_path / ".config/systemd/user/indexerd.service"
+    assert r'ExecStart="/opt/my programs/100%%/indexerd" run' in unit_of(where)
+    assert not any("@" in line.split("#")[0].replace("@system", "") for line in unit_of(where))
+    order = ["daemon-reload", "enable indexerd.service", "restart indexerd.service"]
+    assert [one.removeprefix("systemctl ") for one in run.said if one[10:] in order] == order
+    assert [one.name for one in done.path.parent.iterdir()] == ["indexerd.service"]
+    assert any("enable-linger" in note for note in done.notes)
+
+
+def test_install_twice_changes_nothing(tmp_path: Path) -> None:
+    """The second time nothing is new, and what runs is not restarted."""
+    install(where := host(tmp_path, Recorder(show_user=units.Ran(0, "yes\n"))))
+    before = where.service_file.read_bytes()
+    done = install(again := host(tmp_path, run := Recorder(show_user=units.Ran(0, "yes\n"))))
+
+    assert (done.changed, done.running, done.notes) == (False, True, ())
+    assert again.service_file.read_bytes() == before
+    assert not any("restart" in one for one in run.said)
+
+
+@pytest.mark.parametrize("platform", ["linux", "darwin"])
+def test_another_hand_s_file_is_left_alone(tmp_path: Path, platform: str) -> None:
+    """Neither written over nor removed, and nothing is started or stopped."""
+    where = host(tmp_path, run := Recorder(), platform)
+    where.service_file.parent.mkdir(parents=True)
+    where.service_file.write_text("[Service]\nExecStart=/usr/bin/mine\n")
+
+    with pytest.raises(UsageError, match="not written by indexerd"):
+        install(where)
+    with pytest.raises(UsageError, match="not written by indexerd"):
+        units.uninstall(where)
+    assert where.service_file.read_text() == "[Service]\nExecStart=/usr/bin/mine\n"
+    assert not [one for one in run.said if "is-active" not in one]
+
+
+@pytest.mark.parametrize("answer", [NO_BUS, units.Ran(127, err="systemctl: not found")])
+def test_without_a_user_manager(tmp_path: Path, answer: units.Ran) -> None:
+    """The unit is written and removed all the same; a note says what to type, and why."""
+    run = Recorder(daemon_reload=answer, is_active=answer, show=answer, stop=answer)
+    done = install(where := host(tmp_path, run))
+
+    assert (done.installed, done.running, where.service_file.exists()) == (True, False, True)
+    assert answer.said in done.notes[0]
+    assert "systemctl --user enable --now indexerd.service" in done.notes[0]
+    assert not units.status(where).running
+    link = where.service_file.parent / "default.target.wants/indexerd.service"
+    link.parent.mkdir()
+    link.symlink_to(where.service_file)
+    assert units.uninstall(where).changed
+    assert not link.is_symlink()
+
+
+@pytest.mark.parametrize("code", ["217", "218", "226"])
+def test_refused_namespaces_fall_back(tmp_path: Path, code: str) -> None:
+    """Where systemd cannot make a user namespace the block goes, the rest stays, and it is said."""
+    run = Recorder(start=units.Ran(1), restart=units.Ran(1), show=units.Ran(0, f"{code}\n"))
+    done = install(where := host(tmp_path, run))
+
+    assert any("refuses user namespaces" in note for note in done.notes)
+    keys = {line.split("=")[0] for line in unit_of(where) if line[:1].isalpha()}
+    assert {"NoNewPrivileges", "SystemCallFilter", "UMask", "WantedBy", "WatchdogSec"} <= keys
+    assert not {one for one in keys if one.startswith(("Protect", "Private", "ReadOnly"))}
+
+
+def test_another_failure_keeps_the_protections(tmp_path: Path) -> None:
+    """A daemon that fails by itself is no reason to take the sandbox away."""
+    failed = units.Ran(1, err="Job for indexerd.service failed.\nSee systemctl status.\n")
+    run = Recorder(start=failed, restart=failed, show=units.Ran(0, "1\n"), is_active=units.Ran(3))
+    done = install(where := host(tmp_path, run))
+
+    assert not done.running
+    assert any("Job for indexerd.service failed" in note for note in done.notes)
+    assert "PrivateUsers=yes" in unit_of(where)
+
+
+def test_uninstall_removes_our_file_only(tmp_path: Path) -> None:
+    """The user's own drop-in stays, and is named; a second time there is nothing to do."""
+    install(where := host(tmp_path, Recorder()))
+    own = where.service_file.with_name("indexerd.service.d") / "mine.conf"
+    own.parent.mkdir()
+    own.write_text("[Service]\n")
+    done = units.uninstall(where := host(tmp_path, run := Recorder()))
+
+    assert done.changed
+    assert not where.service_file.exists()
+    assert own.exists()
+    assert str(own.parent) in done.notes[0]
+    assert run.said[:2] == ["systemctl stop indexerd.service", "systemctl disable indexerd.service"]
+    assert not units.uninstall(where).changed
+
+
+def test_status_says_what_systemd_says(tmp_path: Path) -> None:
+    """Its own words, and whether it runs."""
+    words = "ActiveState=active\nSubState=running\nStatusText=a=b\n"
+    found = units.status(host(tmp_path, Recorder(show=units.Ran(0, words))))
+
+    assert found.running
+    assert found.details == {"ActiveState": "active", "SubState": "running", "StatusText": "a=b"}
+    assert found.data()["installed"] is False
+
+
+def test_the_environment_is_carried_and_keys_are_not(tmp_path: Path) -> None:
+    """C4: what says where sessions are goes along, made absolute; a key never does."""
+    where = host(
+        tmp_path,
+        Recorder(),
+        CODEX_HOME="~/codex",
+        PI_CODING_AGENT_DIR="relative",
+        OPENCODE_DB="opencode-dev.db",
+        INDEXERD_LOG__LEVEL="debug",
+        INDEXERD_GOOGLE_API_KEY=CANARY,
+        INDEXERD_PROVIDERS__OPENAI__BASE_URL=f"https://me:{CANARY}@example.com",
+        INDEXERD_PRIVACY__EXCLUDE="two\nlines",
+        GEMINI_API_KEY=CANARY,
+        XDG_DATA_HOME="/data",
+        XDG_STATE_HOME="relative",
+        XDG_RUNTIME_DIR="/run/user/1000",
+        HOME="/elsewhere",
+    )
+    done = install(where)
+    found = [line for line in unit_of(where) if line.startswith('Environment="')]
+
+    assert found == [
+        f'Environment="CODEX_HOME={tmp_path}/codex"',
+        'Environment="INDEXERD_LOG__LEVEL=debug"',
+        'Environment="OPENCODE_DB=opencode-dev.db"',
+        f'Environment="PI_CODING_AGENT_DIR={Path.cwd()}/relative"',
+        'Environment="XDG_DATA_HOME=/data"',
+    ]
+    assert CANARY not in where.service_file.read_text()
+    assert not any(CANARY in note for note in done.notes)
+    assert "INDEXERD_GOOGLE_API_KEY, INDEXERD_PRIVACY__EXCLUDE, INDEXERD_PROV" in done.notes[1]
+
+
+def test_an_explicit_configuration_file_is_carried(tmp_path: Path) -> None:
+    """`--config` of the installation is the service's configuration, too."""
+    where = host(tmp_path, Recorder())
+    found = places({}, config="/etc/mine.toml", home=tmp_path)
+    units.install(where, PROGRAM, found, Settings())
+
+    assert 'Environment="INDEXERD_CONFIG=/etc/mine.toml"' in unit_of(where)
+
+
+def test_places_outside_the_home_are_opened(tmp_path: Path) -> None:
+    """Links out of the home are followed; what does not exist yet is opened where it will be."""
+    home, disk = tmp_path / "home", tmp_path / "disk"
+    (home / ".pi").mkdir(parents=True)
+    (disk / "pi").mkdir(parents=True)
+    (home / ".pi/agent").symlink_to(disk / "pi")
+    text = f'[agents.codex]\nmeta_dir = "{disk}/not/yet"\nroots = ["~/other"]\n'
+    settings = load(text.encode(), "x.toml", {}).settings
+    install(where := host(home, Recorder(), INDEXERD_SOCKET="/tmp/i/sock"), settings)
+    found = [line for line in unit_of(where) if line.startswith(("ReadWrite", "ReadOnly"))]
+
+    for path in (disk / "pi", disk, Path("/tmp")):
+        assert f'ReadWritePaths="-{path}"' in found
+    assert 'ReadWritePaths="-/"' not in found
+    assert f'ReadOnlyPaths="-{home}/other/sessions"' in found
+    assert f'ReadOnlyPaths="-{home}/other/archived_sessions"' in found
+
+
+def test_session_directories_that_hold_our_own_stay_writable(tmp_path: Path) -> None:
+    """A meta directory inside an agent's session directory must not be shut out (C6)."""
+    text = '[agents.claude]\nmeta_dir = "~/.claude/projects/meta"\n'
+    settings = load(text.encode(), "x.toml", {}).settings
+    where = host(tmp_path, Recorder(), PI_CODING_AGENT_SESSION_DIR="~")
+    install(where, settings)
+    found = [line for line in unit_of(where) if line.startswith("ReadOnly")]
+
+    assert "ReadOnlyPaths=-%h/.codex/sessions" in found
+    assert not any(".claude/projects" in line for line in found)
+    assert f'ReadOnlyPaths="-{tmp_path}"' not in found
+
+
+@pytest.mark.parametrize("path", ["relative", "/a'b/indexerd", '/a"b', "/a\\b", "/a\nb", "/\udcff"])
+def test_programs_that_systemd_cannot_start(tmp_path: Path, path: str) -> None:
+    """In a program's path systemd refuses quotes and backslashes, however they are escaped."""
+    where = host(tmp_path, Recorder())
+    with pytest.raises(UsageError, match="cannot start"):
+        units.install(where, Path(path), places({}, home=tmp_path), Settings())
+    assert not where.service_file.exists()
+
+
+def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+    """The system's no is our error, with the path in it."""
+    (tmp_path / ".config").write_text("a file")
+    with pytest.raises(WriteError, match=r"cannot .*indexerd\.service"):
+        install(host(tmp_path, Recorder()))
+
+
+def test_launchd_plist(tmp_path: Path) -> None:
+    """V11: parses, restarts on failure only, not too often, in the background, umask 077."""
+    where = host(tmp_path, Recorder(), "darwin", CODEX_HOME="/x & <y>", INDEXERD_X_API_KEY=CANARY)
+    install(where)
+    held = plistlib.loads(where.service_file.read_bytes())
+
+    assert where.service_file == tmp_path / "Library/LaunchAgents/io.indexerd.plist"
+    assert held["ProgramArguments"] == [str(PROGRAM), "run"]
+    assert (held["RunAtLoad"], held["KeepAlive"]) == (True, {"SuccessfulExit": False})
+    assert held["ThrottleInterval"] >= 10
+    assert (held["ProcessType"], held["Umask"]) == ("Background", 0o077)
+    assert held["EnvironmentVariables"] == {"PYTHONFAULTHANDLER": "1", "CODEX_HOME": "/x & <y>"}
+    assert held["StandardErrorPath"] == f"{tmp_path}/Library/Logs/indexerd.log"
+    assert "@" not in where.service_file.read_text()
+    assert CANARY not in where.service_file.read_text()
+
+
+def test_launchd_commands(tmp_path: Path) -> None:
+    """V11: loaded once; a changed plist is loaded anew, and again while the old one is going."""
+    gone = Recorder(print=units.Ran(113, err="Could not find service"))
+    install(host(tmp_path, gone, "darwin"))
+    target, path = "gui/1000/io.indexerd", tmp_path / "Library/LaunchAgents/io.indexerd.plist"
+    assert gone.said[1:3] == [
+        f"launchctl enable {target}",
+        f"launchctl bootstrap gui/1000 {path}",
+    ]
+
+    up = units.Ran(0, "x = {\n\tstate = running\n\tpid = 42\n\tprogram = /x\n}\n")
+    install(host(tmp_path, same := Recorder(print=up), "darwin"))
+    assert f"launchctl kickstart {target}" in same.said
+    assert not any("boot" in one for one in same.said)
+
+    busy = Recorder(print=up, bootstrap=units.Ran(5, err="Bootstrap failed: 5: Input/output error"))
+    done = install(host(tmp_path, busy, "darwin", CODEX_HOME="/x"))
+    assert f"launchctl bootout {target}" in busy.said
+    assert busy.said.count(f"launchctl bootstrap gui/1000 {path}") == units.LAUNCHD_TRIES
+    assert done.details == {"state": "running", "pid": "42"}
+
+    assert units.uninstall(host(tmp_path, last := Recorder(), "darwin")).changed
+    assert (last.said, path.exists()) == ([f"launchctl bootout {target}"], False)
+
+
+def test_other_systems_are_told_so(tmp_path: Path) -> None:
+    """Where no service manager is known, the hint is the foreground."""
+    with pytest.raises(UsageError, match="no service manager"):
+        install(host(tmp_path, Recorder(), "freebsd14"))
+
+
+def test_commands_really_run() -> None:
+    """Exit status, both outputs and a missing program come back as values."""
+    done = units.run_command(["sh", "-c", "echo out; echo err >&2; echo $LC_ALL; exit 3"])
+    assert (done.code, done.out, done.err, done.said) == (3, "out\nC\n", "err\n", "err")
+    assert units.run_command(["/nowhere/systemctl"]).code == 127
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the systemd side")
+def test_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are written, the exit code says that nothing runs, and `--json` is one document."""
+    program = tmp_path / "bin/indexerd"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    for name in [one for one in os.environ if one.startswith(("XDG_", "DBUS_", "INDEXERD_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(program.parent))  # and so no systemctl
+    run = CliRunner()
+    app = App(None, json=True, color="never")
+
+    done = run.invoke(service, ["install", "--program", str(program)], obj=app)
+    assert done.exit_code == 69
+    said = json.loads(done.stdout)
+    assert (said["installed"], said["running"], said["changed"]) == (True, False, True)
+    assert f'ExecStart="{program}" run' in Path(said["path"]).read_text()
+    assert run.invoke(service, ["status"], obj=app).exit_code == 69
+
+    done = run.invoke(service, ["uninstall"], obj=App(None, json=False, color="never"))
+    assert (done.exit_code, done.stdout) == (0, f"removed: {said['path']}\nnot running\n")
+    done = run.invoke(service, ["install", "--program", "/nowhere"], obj=app)
+    assert isinstance(done.exception, UsageError)

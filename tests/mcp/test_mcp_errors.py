@@ -1,0 +1,104 @@
+"""The MCP server where something is wrong: the daemon, the arguments, or the server itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client, MCPError
+
+from tests.mcp.mcp_world import (
+    HOSTILE,
+    ID,
+    Daemon,
+    call,
+    desk,
+    error_of,
+    strings,
+    talk,
+)
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Daemon:
+    """A fake daemon that does not listen yet."""
+    return Daemon(tmp_path / "s")
+
+
+def test_errors_of_the_socket_are_tool_errors(daemon: Daemon) -> None:
+    """isError, and JSON with code, message, hint, retryable, candidates, upstream (S0.64)."""
+    data = {"kind": "ambiguous_reference", "hint": "use the id", "retryable": False}
+    data |= {"candidates": [{"sessionId": ID, "name": HOSTILE}], "upstream": "ambiguous"}
+    daemon.answers["resolve"] = lambda params: {"code": 1002, "message": HOSTILE, "data": data}
+    with daemon.running():
+        told = error_of(call(desk(daemon), "resolve_session", ref="b"))
+    assert told["code"] == "ambiguous_reference"
+    assert told["hint"] == "use the id"
+    assert told["retryable"] is False
+    assert told["upstream"] == "ambiguous"
+    assert told["candidates"][0]["sessionId"] == ID
+    assert not [one for one in strings(told) if "<system>" in one or "\n" in one]
+
+
+def test_wrong_arguments_are_usage_errors(daemon: Daemon) -> None:
+    """What is wrong is named, and what was given is not repeated; so with an unknown tool."""
+    secret = {"query": {"k": "hush"}, "limit": 0}
+    told = error_of(call(desk(daemon), "search_sessions", **secret))
+    assert told["code"] == "usage"
+    assert "limit" in told["message"]
+    assert "hush" not in json.dumps(told)
+    assert error_of(call(desk(daemon), "drop_tables"))["code"] == "usage"
+
+
+def test_a_fault_of_our_own_tells_nothing_of_a_session(daemon: Daemon) -> None:
+    """An answer that nobody expected is an error of kind internal, without its text."""
+    daemon.answers["get"] = lambda params: {"session": [HOSTILE]}
+    with daemon.running():
+        told = error_of(call(desk(daemon), "get_session", session=ID))
+    assert told["code"] == "internal"
+    assert told["message"] == "get_session failed"
+
+
+def test_the_daemon_may_come_and_go(daemon: Daemon) -> None:
+    """A dead daemon is an error that says what to do; the same server answers when it is back."""
+
+    async def scene(client: Client) -> None:
+        for _ in range(2):
+            down = error_of(await client.call_tool("list_sessions", {}))
+            assert down["code"] == "daemon_down"
+            assert "indexerd service install" in down["hint"]
+            assert down["retryable"]
+            assert (await client.list_resources()).resources == []
+            with pytest.raises(MCPError, match="indexerd run"):
+                await client.read_resource(f"session://{ID}")
+            with daemon.running():
+                assert not (await client.call_tool("list_sessions", {})).is_error
+                assert (await client.list_resources()).resources
+
+    talk(desk(daemon), scene)
+
+
+def test_a_slow_daemon_holds_nobody_up(daemon: Daemon) -> None:
+    """The event loop never waits: while one call hangs, others are answered."""
+    free = threading.Event()
+
+    def slow(params: dict[str, Any]) -> Any:
+        free.wait(10)
+        return {"sessionId": ID, "name": "x", "how": "id"}
+
+    daemon.answers["resolve"] = slow
+
+    async def scene(client: Client) -> None:
+        first = asyncio.ensure_future(client.call_tool("resolve_session", {"ref": "x"}))
+        second = await client.call_tool("list_sessions", {})
+        assert not second.is_error
+        assert not first.done()
+        free.set()
+        assert not (await first).is_error
+
+    with daemon.running():
+        talk(desk(daemon), scene)

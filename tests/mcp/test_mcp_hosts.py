@@ -1,0 +1,67 @@
+"""What MCP hosts are told of the server, and what the program costs those who do without it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from mcp import Client
+
+from indexerd.mcp import hosts as mcp_hosts
+from tests.mcp.mcp_world import Daemon, desk, talk
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_prompt_is_the_instruction_text(tmp_path: Path) -> None:
+    """S4.27: agents get the text that says when to note context."""
+
+    async def scene(client: Client) -> tuple[str, str]:
+        listed = (await client.list_prompts()).prompts
+        got = await client.get_prompt(listed[0].name)
+        return listed[0].name, got.messages[0].content.text
+
+    name, text = talk(desk(Daemon(tmp_path / "s")), scene)
+    assert name == "relevant-context-guide"
+    assert text == (ROOT / "indexerd/integrations/instructions.md").read_text()
+    assert "set_relevant_context" in text
+
+
+@pytest.mark.parametrize("host", mcp_hosts.HOSTS)
+def test_snippets_are_in_the_hosts_shape(host: str) -> None:
+    """`--print-config`: valid JSON or TOML, with the whole command and the places that matter."""
+    command, env = ["/opt/my tools/indexerd", "mcp"], {"INDEXERD_SOCKET": '/r/"s'}
+    found = mcp_hosts.snippet(host, command, env)
+    held = tomllib.loads(found.text) if host == "codex" else json.loads(found.text)
+    table = {"codex": "mcp_servers", "opencode": "mcp", "vscode": "servers"}
+    entry = held[table.get(host, "mcpServers")]["indexerd"]
+    if host == "opencode":
+        assert entry["command"] == command
+        assert entry["environment"] == env
+        assert entry["type"] == "local"
+    else:
+        assert [entry["command"], *entry["args"]] == command
+        assert entry["env"] == env
+    assert host in ("cursor", "codex", "opencode") or entry["type"] == "stdio"
+
+
+def test_a_snippet_carries_places_and_no_keys() -> None:
+    """Hosts start servers with a bare environment; what is usual, or secret, is not written."""
+    env = {"INDEXERD_GOOGLE_API_KEY": "k", "INDEXERD_SOCKET": "/s", "PATH": "/bin", "HOME": "/h"}
+    assert mcp_hosts.carried(env) == {"INDEXERD_SOCKET": "/s"}
+
+
+def test_the_sdk_is_imported_by_the_server_alone() -> None:
+    """The SDK is an extra and heavy: no other module of the program needs it."""
+    script = (
+        "import sys, indexerd.cli.main, indexerd.cli.mcp, indexerd.daemon.daemon\n"
+        "print([one for one in ('mcp', 'mcp_types', 'starlette') if one in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout.strip() == "[]"

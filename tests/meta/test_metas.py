@@ -1,0 +1,320 @@
+"""io/metas: whatever lies in a meta directory, reading it gives a value or an error of ours."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+import os
+import re
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from indexerd.errors import AccessError, InvalidMetaError
+from indexerd.meta import metas
+from indexerd.meta.metas import MetaStat, Stamp
+from indexerd.meta.model import META_BYTES_MAX, MetaFile, parse_meta
+
+FIELDS: dict[str, Any] = {
+    "sessionId": "a1",
+    "sessionFile": "/s/a1.jsonl",
+    "parentSessionFile": "/s/a0.jsonl",
+    "name": "Mend the lock",
+    "description": "It was oiled.",
+    "summary": "## Goal",
+    "tags": ["lock"],
+    "cwd": "/p",
+    "createdAt": "2026-01-11T10:00:00.123Z",
+    "updatedAt": "2026-01-12T10:00:00.123Z",
+    "model": "google/gemini-3.5-flash-lite",
+    "lastIndexedLeafId": "b2",
+    "schemaVersion": 1,
+    "usage": {"inputTokens": 10, "outputTokens": 2, "costUsd": 0.01, "calls": 1},
+    "filesRead": ["a.py"],
+    "toolsUsed": {"read": 3},
+}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a meta file may be."""
+    return tmp_path / "a1.meta.json"
+
+
+@contextlib.contextmanager
+def as_nobody() -> Iterator[None]:
+    """Give up root's right to read everything, where the tests run as root."""
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
+
+
+def test_missing_is_none(path: Path) -> None:
+    """No file, and no directory, is None and no error."""
+    for absent in (path, path.parent / "none" / "a1.meta.json"):
+        assert metas.read_meta(absent) is None
+        assert metas.read_user(absent) is None
+        assert metas.read_digest(absent) == []
+        assert metas.stamp(absent) is None
+    path.write_bytes(b"{}")
+    assert metas.read_meta(path / "below.meta.json") is None
+    assert metas.stamp(path / "below.meta.json") is None
+    assert list(metas.scan(path)) == []
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"", "Invalid JSON in meta file: {}"),
+        (json.dumps(FIELDS).encode()[:-20], "Invalid JSON in meta file: {}"),
+        (bytes(400), "Invalid JSON in meta file: {}"),
+        (b"\xff\xfe{}", "Invalid JSON in meta file: {}"),
+        (b"[" * 100_000, "Invalid JSON in meta file: {}"),
+        (b'{"name": NaN}', "Invalid JSON in meta file: {}"),
+        (b"{}", "Invalid meta shape in {}"),
+        (b"[]", "Invalid meta shape in {}"),
+        (json.dumps(FIELDS | {"tags": "lock"}).encode(), "Invalid meta shape in {}"),
+    ],
+)
+def test_invalid_file_is_left_in_place_with_the_upstream_text(
+    path: Path, data: bytes, text: str
+) -> None:
+    """S0.38, A10: torn, zeroed or misshapen files raise the upstream warning and stay as found."""
+    path.write_bytes(data)
+    for _ in range(2):
+        with pytest.raises(InvalidMetaError) as caught:
+            metas.read_meta(path)
+        assert str(caught.value) == text.format(path)
+    assert path.read_bytes() == data
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_vast_file_is_refused_without_being_read_whole(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A10: 50 MB is an invalid file; no more than the allowed bytes are read of it."""
+    with path.open("wb") as file:
+        file.truncate(50_000_000)
+    read: list[int] = []
+    real = os.read
+
+    def counting(fd: int, size: int) -> bytes:
+        data = real(fd, size)
+        read.append(len(data))
+        return data
+
+    monkeypatch.setattr(os, "read", counting)
+    with pytest.raises(InvalidMetaError, match="Invalid meta shape in"):
+        metas.read_meta(path)
+    with pytest.raises(InvalidMetaError, match="Invalid user file"):
+        metas.read_user(path)
+    assert sum(read) <= 2 * (META_BYTES_MAX + 1)
+
+
+def test_newer_schema_is_read_leniently(path: Path) -> None:
+    """A10: unknown fields are kept, known optional ones of another shape count as absent."""
+    newer = FIELDS | {"schemaVersion": 7, "usage": [1, 2], "colour": {"of": ["door", None]}}
+    path.write_text(json.dumps(newer))
+    held = metas.read_meta(path)
+    assert held is not None
+    assert (held.schema_version, held.usage, held.files_read) == (7, None, ["a.py"])
+    assert json.loads(held.to_json())["colour"] == {"of": ["door", None]}
+
+
+@pytest.mark.parametrize("kind", ["link", "loop", "directory", "fifo", "socket"])
+def test_what_is_not_a_regular_file_is_an_access_error(path: Path, kind: str) -> None:
+    """S0.40, X2, X3: no link is followed, no FIFO waited for; not even a link to a valid file."""
+    other = path.with_name("other")
+    other.write_text(json.dumps(FIELDS))
+    with contextlib.ExitStack() as stack:
+        if kind == "link":
+            path.symlink_to(other)
+        elif kind == "loop":
+            path.symlink_to(path)
+        elif kind == "directory":
+            path.mkdir()
+        elif kind == "fifo":
+            os.mkfifo(path)
+        else:
+            bound = stack.enter_context(socket.socket(socket.AF_UNIX))
+            stack.enter_context(contextlib.chdir(path.parent))  # the path may be too long to bind
+            bound.bind(path.name)
+        for read in (metas.read_meta, metas.read_user, metas.read_digest):
+            with pytest.raises(AccessError, match=re.escape(str(path))):
+                read(path)
+        assert list(metas.scan(path.parent)) == []
+
+
+def test_denied_is_an_access_error(path: Path) -> None:
+    """S0.40: EACCES on the file or its directory is an error that names it, never "missing"."""
+    path.write_text(json.dumps(FIELDS))
+    path.chmod(0)
+    with as_nobody(), pytest.raises(AccessError, match="EACCES") as caught:
+        metas.read_meta(path)
+    assert not caught.value.retryable
+    path.parent.chmod(0)
+    try:
+        with as_nobody():
+            with pytest.raises(AccessError, match=re.escape(str(path))):
+                metas.stamp(path)
+            with pytest.raises(AccessError, match=re.escape(str(path.parent))):
+                list(metas.scan(path.parent))
+    finally:
+        path.parent.chmod(0o700)
+
+
+def test_scan_lists_only_our_files(tmp_path: Path) -> None:
+    """S0.37, X1: temps, dot-names, other endings and impossible ids are passed over."""
+    ours = {"a1.meta.json": b"12", "a1.user.json": b"123", "B.c_d-e.meta.json": b""}
+    others = (
+        ".a1.12.1.tmp",
+        "a1.meta.json.12.1767225600000.tmp",
+        ".a1.meta.json",
+        "a1.meta.json.tmp",
+        "a1.digest.jsonl",
+        "a1.meta.jsonl",
+        "bad id.meta.json",
+        "-a.meta.json",
+        "\u0430.meta.json",
+        "a\n.meta.json",
+        "a" * 129 + ".meta.json",
+        ".meta.json",
+        "meta.json",
+    )
+    for name, data in [*ours.items(), *((name, b"{}") for name in others)]:
+        (tmp_path / name).write_bytes(data)
+    (tmp_path / "dir.meta.json").mkdir()
+    (tmp_path / "link.meta.json").symlink_to(tmp_path / "a1.meta.json")
+    os.close(os.open(os.fsencode(tmp_path) + b"/\xff.meta.json", os.O_CREAT, 0o600))
+    found = {one.path.name: one for one in metas.scan(tmp_path)}
+    assert set(found) == set(ours)
+    stat = (tmp_path / "a1.user.json").stat()
+    assert found["a1.user.json"] == MetaStat(
+        "a1", tmp_path / "a1.user.json", stat.st_mtime_ns, 3, "user"
+    )
+    assert found["B.c_d-e.meta.json"].session_id == "B.c_d-e"
+    assert found["a1.meta.json"].kind == "meta"
+
+
+def test_scan_through_a_linked_directory(tmp_path: Path) -> None:
+    """The directory itself may be a link; the paths are those that were asked for."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "a1.meta.json").write_bytes(b"{}")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    assert [one.path for one in metas.scan(tmp_path / "link")] == [
+        tmp_path / "link" / "a1.meta.json"
+    ]
+
+
+def test_stamp_tells_versions_apart(path: Path) -> None:
+    """Another time, another size or another inode is another version; a link is not followed."""
+    path.write_bytes(b"12")
+    first = metas.stamp(path)
+    assert first == Stamp.of(path.stat()) == metas.stamp(path)
+    os.utime(path, ns=(0, 0))
+    second = metas.stamp(path)
+    path.write_bytes(b"123")
+    os.utime(path, ns=(0, 0))
+    third = metas.stamp(path)
+    keep = path.with_name("keep")
+    path.rename(keep)
+    path.write_bytes(b"123")
+    os.utime(path, ns=(0, 0))
+    fourth = metas.stamp(path)
+    assert len({first, second, third, fourth}) == 4
+    path.unlink()
+    path.symlink_to(keep)
+    assert metas.stamp(path) == Stamp.of(path.lstat())
+
+
+def test_digest_loses_only_its_bad_lines(path: Path) -> None:
+    """A torn or foreign line of a digest leaves the other segments readable."""
+    path.write_bytes(
+        b'{"id": "d1"}\n[1]\n{"id": \n\xff\n\n{"id": "\\ud800", "n": 1e999}\n{"id": NaN}'
+    )
+    assert metas.read_digest(path) == [{"id": "d1"}, {"id": "\ufffd", "n": None}]
+
+
+def test_user_file_that_is_invalid_is_an_error(path: Path) -> None:
+    """The user's own words are not "missing" when they cannot be read."""
+    for text in ("{", "[]", '{"labels": ["x"]}', '{"title": 3}', '{"context": {"s": "x"}}'):
+        path.write_text(text)
+        with pytest.raises(InvalidMetaError, match=re.escape(str(path))):
+            metas.read_user(path)
+    path.write_text('{"title": "t", "labels": {"e": "l"}, "envHint": "h", "later": 1}')
+    held = metas.read_user(path)
+    assert held is not None
+    assert (held.title, held.labels, held.env_hint, held.context) == ("t", {"e": "l"}, "h", {})
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(st.characters(), max_size=20)
+    | st.sampled_from(["\x1b[31m", "\u202e", "\ud83d", "1e999", "a" * 5000]),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
+    max_leaves=8,
+)
+KEYS = st.sampled_from([*FIELDS, "session_id", "model_dump", "__class__", "to_json"]) | st.text(
+    max_size=8
+)
+EDITS = st.lists(
+    st.tuples(st.just("set"), KEYS, JSON)
+    | st.tuples(st.just("drop"), KEYS, st.none())
+    | st.tuples(st.just("nest"), KEYS, st.integers(1, 400)),
+    max_size=4,
+)
+DAMAGE = st.lists(st.tuples(st.floats(0, 1), st.integers(0, 6), st.binary(max_size=6)), max_size=2)
+
+
+def edited(edits: list[tuple[str, str, Any]], damage: list[tuple[float, int, bytes]]) -> bytes:
+    """Edit a meta file as hands and editors do: first its fields, then its bytes."""
+    fields = copy.deepcopy(FIELDS)
+    for how, key, value in edits:
+        if how == "drop":
+            fields.pop(key, None)
+        elif how == "set":
+            fields[key] = value
+        else:
+            for _ in range(value):
+                fields[key] = [fields.get(key)]
+    data = json.dumps(fields, indent=2).encode()
+    for where, length, put in damage:
+        at = int(where * len(data))
+        data = data[:at] + put + data[at + length :]
+    return data
+
+
+@pytest.mark.faults
+@given(edits=EDITS, damage=st.just([]) | DAMAGE)
+@settings(max_examples=500, deadline=None)
+def test_edited_by_any_hand(edits: list[Any], damage: list[Any]) -> None:
+    """X12: a hand-edited file gives a meta file that can be written again, or our error."""
+    data = edited(edits, damage)
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / "a1.meta.json"
+        path.write_bytes(data)
+        try:
+            held = metas.read_meta(path)
+        except InvalidMetaError:
+            return
+        finally:
+            assert path.read_bytes() == data
+    assert isinstance(held, MetaFile)
+    assert parse_meta(held.to_json(), "again") == held

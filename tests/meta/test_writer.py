@@ -1,0 +1,391 @@
+"""io/writer: what its docstring promises, tried with real processes, signals and limits."""
+
+from __future__ import annotations
+
+import ast
+import fcntl
+import json
+import os
+import re
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from indexerd.errors import UsageError, WriteError
+from indexerd.meta import metas
+from indexerd.meta.model import META_BYTES_MAX, UserFile
+from indexerd.meta.writer import Conflict, MetaWriter, Written
+from indexerd.store.lock import sync
+from tests.meta.writer_driver import ROOT, SESSION, Driver, assert_intact, files, meta, path_in
+
+DEAD_PID = 4_194_999  # above Linux's highest pid, so that no process has it
+
+
+@pytest.fixture(scope="module")
+def driver() -> Iterator[Driver]:
+    """One driver for all the tests here."""
+    one = Driver()
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def held(tmp_path: Path) -> Path:
+    """A meta directory that holds generation 0."""
+    directory = tmp_path / "sessions-meta"
+    MetaWriter().write_meta(directory, meta(0))
+    return directory
+
+
+# What is written
+
+
+def test_write_says_what_it_wrote(tmp_path: Path) -> None:
+    """A write returns path, length and stamp of exactly the bytes of `to_json` (S0.36)."""
+    written = MetaWriter().write_meta(tmp_path, meta())
+    path = path_in(tmp_path)
+    assert written == Written(path, path.stat().st_size, changed=True, stamp=written.stamp)
+    assert path.read_bytes() == meta().to_json()
+    assert metas.stamp(path) == written.stamp
+
+
+def test_upstream_file_round_trips(tmp_path: Path) -> None:
+    """A twelve-field file of the older extension loads, and is rewritten field by field (S0.32)."""
+    fields = {
+        "sessionId": SESSION,
+        "sessionFile": "/home/u/.pi/agent/sessions/--home-u-p--/s.jsonl",
+        "parentSessionFile": "/home/u/.pi/agent/sessions/--home-u-p--/r.jsonl",
+        "name": "Mend the lock",
+        "description": "It was oiled. \u00e9\u4e2d\U0001f511",
+        "summary": "## Goal\n- open the door",
+        "tags": [],
+        "cwd": "/home/u/p",
+        "createdAt": "2026-01-11T10:00:00.123Z",
+        "updatedAt": "2026-01-12T10:00:00.123Z",
+        "model": "openai-codex/gpt-5.1",
+        "lastIndexedLeafId": "a1b2c3d4",
+    }
+    path_in(tmp_path).write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")
+    loaded = metas.read_meta(path_in(tmp_path))
+    assert loaded is not None
+    assert loaded.schema_version == 1
+    MetaWriter().write_meta(tmp_path, loaded)
+    assert json.loads(path_in(tmp_path).read_bytes()) == fields | {"schemaVersion": 1}
+    assert metas.read_meta(path_in(tmp_path)) == loaded
+
+
+def test_unchanged_content_writes_nothing(tmp_path: Path) -> None:
+    """The same content again leaves inode and times alone, and says so; other content does not."""
+    one = MetaWriter()
+    first = one.write_meta(tmp_path, meta())
+    assert one.write_meta(tmp_path, meta()) == Written(
+        first.path, first.bytes, changed=False, stamp=first.stamp
+    )
+    assert metas.stamp(first.path) == first.stamp
+    assert one.write_meta(tmp_path, meta().model_copy(update={"name": "Nend"})).changed
+    assert b'"Nend"' in first.path.read_bytes()
+
+
+def test_modes_do_not_depend_on_the_umask(driver: Driver, tmp_path: Path) -> None:
+    """With umask 000, files are 0600, and every directory that had to be made is 0700 (A8)."""
+    directory = tmp_path / "a" / "b" / "sessions-meta"
+    above = tmp_path.stat().st_mode
+    assert driver.run("write", directory, umask=0)["changed"]
+    assert path_in(directory).stat().st_mode & 0o7777 == 0o600
+    for made in (directory, directory.parent, directory.parent.parent):
+        assert made.stat().st_mode & 0o7777 == 0o700
+    assert tmp_path.stat().st_mode == above
+
+
+def test_temporary_name_is_one_that_readers_ignore(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a write is under way, its file is a dot-name in the same directory (A9, S0.37)."""
+    seen: list[str] = []
+
+    def looking(fd: int) -> None:
+        seen.extend(os.listdir(tmp_path))
+        assert list(metas.scan(tmp_path)) == []
+        sync(fd)
+
+    monkeypatch.setattr("indexerd.meta.writer.sync", looking)
+    MetaWriter().write_meta(tmp_path, meta())
+    assert len(seen) == 1
+    assert re.fullmatch(rf"\.{SESSION}\.{os.getpid()}\.[0-9]+\.tmp", seen[0])
+
+
+def test_sidecars_round_trip(tmp_path: Path) -> None:
+    """User files and digests go the same way, and read back equal."""
+    one = MetaWriter()
+    user = UserFile(title="Caf\u00e9", labels={"a1": "here"}, context={"s": ["x"]}, env_hint="e")
+    segments: list[dict[str, Any]] = [
+        {"id": "d1", "content": "line\nbreak \u2028 \u00e9"},
+        {"id": "d2", "n": [0, 4]},
+    ]
+    assert one.write_user(tmp_path, SESSION, user).changed
+    assert one.write_digest(tmp_path, SESSION, segments).changed
+    assert metas.read_user(tmp_path / f"{SESSION}.user.json") == user
+    digest = tmp_path / f"{SESSION}.digest.jsonl"
+    assert metas.read_digest(digest) == segments
+    assert digest.read_bytes().count(b"\n") == 2
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
+
+
+# What is in the target's place
+
+
+def test_symbolic_link_is_replaced_not_followed(tmp_path: Path) -> None:
+    """A6, X2: a link, dangling or not, gives way to a file; what it named is untouched."""
+    victim = tmp_path / "victim"
+    victim.write_bytes(meta().to_json())
+    directory = tmp_path / "metas"
+    directory.mkdir()
+    for target in (victim, tmp_path / "nowhere"):
+        path_in(directory).unlink(missing_ok=True)
+        path_in(directory).symlink_to(target)
+        assert MetaWriter().write_meta(directory, meta()).changed
+        assert not path_in(directory).is_symlink()
+        assert_intact(directory)
+    assert victim.read_bytes() == meta().to_json()
+    assert files(tmp_path) == ["metas", "victim"]
+
+
+def test_hard_link_is_replaced(held: Path, tmp_path: Path) -> None:
+    """A6: the other name of a hard-linked file keeps the old content."""
+    other = tmp_path / "other"
+    other.hardlink_to(path_in(held))
+    MetaWriter().write_meta(held, meta(1))
+    assert other.read_bytes() == meta(0).to_json()
+    assert_intact(held, 1)
+
+
+@pytest.mark.parametrize("kind", ["directory", "fifo"])
+def test_what_cannot_be_replaced_is_named(tmp_path: Path, kind: str) -> None:
+    """A6: a directory or FIFO in the file's place is an error that names it, and stays."""
+    path = path_in(tmp_path)
+    path.mkdir() if kind == "directory" else os.mkfifo(path)
+    with pytest.raises(WriteError, match=re.escape(str(path))) as caught:
+        MetaWriter().write_meta(tmp_path, meta())
+    assert str(path) in caught.value.hint
+    assert files(tmp_path) == [path.name]
+    assert path.is_dir() == (kind == "directory")
+
+
+def test_meta_directory_may_be_a_link(held: Path, tmp_path: Path) -> None:
+    """The directory itself may be a symbolic link: people keep such things elsewhere."""
+    link = tmp_path / "link"
+    link.symlink_to(held)
+    assert MetaWriter().write_meta(link, meta(1)).changed
+    assert_intact(held, 1)
+
+
+@pytest.mark.parametrize("kind", ["file", "dangling"])
+def test_directory_that_cannot_be_made(tmp_path: Path, kind: str) -> None:
+    """A file or a dangling link where the directory should be is an error that names it."""
+    place = tmp_path / "sessions-meta"
+    place.write_bytes(b"x") if kind == "file" else place.symlink_to(tmp_path / "nowhere")
+    for directory in (place, place / "below"):
+        with pytest.raises(WriteError, match=re.escape(str(place))) as caught:
+            MetaWriter().write_meta(directory, meta())
+        assert caught.value.upstream in {"EEXIST", "ENOTDIR"}
+
+
+@given(st.text(max_size=150).filter(lambda text: not re.fullmatch(r"[A-Za-z0-9][\w.-]*", text)))
+@settings(max_examples=100, deadline=None)
+def test_no_id_leaves_the_directory(text: str) -> None:
+    """X1: an id that is not of the allowed form writes nothing anywhere."""
+    with tempfile.TemporaryDirectory() as place:
+        directory = Path(place) / "a" / "b"
+        for session_id in (text, "../x", "/abs", "a\0b", "..", "a" * 300, "a\n", "\u0430bc", ""):
+            with pytest.raises(UsageError):
+                MetaWriter().write_meta(
+                    directory, meta().model_copy(update={"session_id": session_id})
+                )
+            with pytest.raises(UsageError):
+                MetaWriter().write_user(directory, session_id, UserFile())
+            with pytest.raises(UsageError):
+                MetaWriter().write_digest(directory, session_id, [])
+            with pytest.raises(UsageError):
+                MetaWriter().remove(directory, session_id)
+        assert files(Path(place)) == []
+
+
+def test_content_that_readers_would_refuse_is_not_written(held: Path) -> None:
+    """Too many bytes, or a number that JSON has not, is an error before anything is touched."""
+    vast = meta().model_copy(update={"summary": "x" * META_BYTES_MAX})
+    with pytest.raises(WriteError, match="more than a reader takes") as caught:
+        MetaWriter().write_meta(held, vast)
+    assert not caught.value.retryable
+    with pytest.raises(WriteError, match="cannot be put into JSON") as caught:
+        MetaWriter().write_digest(held, SESSION, [{"id": "d", "n": float("nan")}])
+    assert not caught.value.retryable
+    assert_intact(held)
+
+
+# Other writers
+
+
+def test_expectation(held: Path) -> None:
+    """M19, Q4: a file that changed, came or went since the snapshot is a Conflict, and stays."""
+    one, path = MetaWriter(), path_in(held)
+    stamp = metas.stamp(path)
+    assert one.write_meta(held, meta(1), expect=None) == Conflict(path, stamp)
+    assert isinstance(one.write_meta(held, meta(1), expect=stamp), Written)
+    now = metas.stamp(path)
+    assert one.write_meta(held, meta(2), expect=stamp) == Conflict(path, now)
+    assert_intact(held, 1)
+    path.unlink()
+    assert one.write_meta(held, meta(2), expect=now) == Conflict(path, None)
+    assert files(held) == []
+    assert isinstance(one.write_meta(held, meta(2), expect=None), Written)
+
+
+def test_expectation_holds_until_the_rename(held: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """M19, Q4: the older extension's rename while our bytes are on their way to the disk wins."""
+    path = path_in(held)
+
+    def meanwhile(fd: int) -> None:
+        upstream = held / f"{path.name}.1.2.tmp"
+        upstream.write_bytes(meta(7).to_json())
+        upstream.rename(path)
+        sync(fd)
+
+    monkeypatch.setattr("indexerd.meta.writer.sync", meanwhile)
+    result = MetaWriter().write_meta(held, meta(1), expect=metas.stamp(path))
+    assert result == Conflict(path, metas.stamp(path))
+    assert_intact(held, 7)
+
+
+def test_directory_held_by_another_is_waited_for(held: Path) -> None:
+    """S0.41: a write waits for who holds the directory, but not for ever; nothing is left there."""
+    fd = os.open(held, os.O_RDONLY)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    with pytest.raises(WriteError, match="locked by another process") as caught:
+        MetaWriter(lock_wait=0.05).write_meta(held, meta(1))
+    assert caught.value.retryable
+    assert_intact(held)
+    waiting = threading.Thread(target=MetaWriter().write_meta, args=(held, meta(1)))
+    waiting.start()
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    waiting.join()
+    os.close(fd)
+    assert_intact(held, 1)
+
+
+# Clearing up
+
+
+def test_sweep_removes_what_dead_writers_left(held: Path) -> None:
+    """A1, S0.37: temps of dead writers go, ours and the older extension's; all else stays."""
+    old = SESSION + ".meta.json"
+    stale = [
+        f".{SESSION}.{DEAD_PID}.1.tmp",
+        f".{SESSION}.{os.getpid()}.77.tmp",  # an earlier process had our pid
+        f".a.b-c.{10**18}.1.tmp",
+        f".{SESSION}.0.1.tmp",
+        f"{old}.{DEAD_PID}.1767225600000.tmp",
+    ]
+    fresh = [f".{SESSION}.{os.getppid()}.1.tmp", f"{old}.{os.getppid()}.1767225600000.tmp"]
+    strange = [
+        f"{SESSION}.tmp",
+        f".{SESSION}.x.1.tmp",
+        f".{SESSION}.{DEAD_PID}.tmp",
+        f".bad id.{DEAD_PID}.1.tmp",
+        f".{SESSION}.{DEAD_PID}.1.tmp~",
+        "notes.txt",
+    ]
+    for name in stale + fresh + strange:
+        (held / name).write_bytes(b"{")
+    (held / f".dir.{DEAD_PID}.1.tmp").mkdir()
+    kept = sorted([*fresh, *strange, old, f".dir.{DEAD_PID}.1.tmp"])
+    assert MetaWriter().sweep(held) == len(stale)
+    assert files(held) == kept
+    for name in fresh:
+        os.utime(held / name, (1_000_000_000, 1_000_000_000))
+    assert MetaWriter().sweep(held) == len(fresh)  # a living process, but a stale file
+    assert path_in(held).read_bytes() == meta().to_json()
+
+
+def test_sweep_where_nothing_is(tmp_path: Path) -> None:
+    """A missing meta directory is nothing to sweep, and is not created."""
+    assert MetaWriter().sweep(tmp_path / "none") == 0
+    assert MetaWriter().remove(tmp_path / "none", SESSION) == ()
+    assert files(tmp_path) == []
+
+
+def test_remove_takes_only_what_is_ours(held: Path) -> None:
+    """Purge: the session's files and temps go and are named; other sessions' files stay."""
+    one = MetaWriter()
+    one.write_user(held, SESSION, UserFile(title="t"))
+    one.write_digest(held, SESSION, [{"id": "d"}])
+    one.write_user(held, SESSION + "x", UserFile(title="t"))
+    (held / f".{SESSION}.{DEAD_PID}.1.tmp").write_bytes(b"{")
+    (held / f"{SESSION}.txt").write_bytes(b"the user's own")
+    ours = [f"{SESSION}{end}" for end in (".meta.json", ".user.json", ".digest.jsonl")]
+    expected = [held / name for name in (*ours, f".{SESSION}.{DEAD_PID}.1.tmp")]
+    assert list(one.remove(held, SESSION)) == expected
+    assert files(held) == sorted([f"{SESSION}.txt", f"{SESSION}x.user.json"])
+    assert one.remove(held, SESSION) == ()
+    assert one.write_meta(held, meta()).changed
+
+
+# The rule
+
+
+RENAMERS = {
+    ("os", "replace"),
+    ("os", "rename"),
+    ("os", "renames"),
+    ("os", "link"),
+    ("shutil", "move"),
+}
+WRITERS = {"write_text", "write_bytes", "rename", "O_WRONLY", "O_RDWR", "O_CREAT"}
+META_NAMES = {
+    "META_SUFFIX",
+    "USER_SUFFIX",
+    "DIGEST_SUFFIX",
+    "meta_name",
+    "user_name",
+    "digest_name",
+}
+META_ENDS = (".meta.json", ".user.json", ".digest.jsonl")
+
+
+def writes(tree: ast.AST) -> Iterator[str]:
+    """Say which calls of a module create, replace or move files."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Attribute):
+            continue
+        base = node.value.id if isinstance(node.value, ast.Name) else ""
+        if (base, node.attr) in RENAMERS or node.attr in WRITERS:
+            yield node.attr
+
+
+def names_metas(tree: ast.AST) -> bool:
+    """Say whether a module knows what meta files and sidecars are called."""
+    return any(
+        (isinstance(node, ast.Name) and node.id in META_NAMES)
+        or (isinstance(node, ast.Attribute) and node.attr in META_NAMES)
+        or (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and node.value.endswith(META_ENDS)
+        )
+        for node in ast.walk(tree)
+    )
+
+
+def test_only_the_writer_writes_meta_files() -> None:
+    """A module that knows meta files' names and moves or creates files is meta/writer.py."""
+    found = {}
+    for path in sorted((ROOT / "indexerd").rglob("*.py")):
+        tree = ast.parse(path.read_bytes())
+        if names_metas(tree) and (calls := sorted(set(writes(tree)))):
+            found[path.relative_to(ROOT).as_posix()] = calls
+    assert found == {"indexerd/meta/writer.py": ["O_CREAT", "O_WRONLY", "rename"]}

@@ -1,0 +1,315 @@
+"""io/writer under faults: killed, refused, on full and on dying disks, and with others at work."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from indexerd.meta import metas
+from indexerd.meta.writer import MetaWriter
+from tests.meta.writer_driver import SESSION, Driver, assert_intact, files, meta, path_in
+
+
+@pytest.fixture(scope="module")
+def driver() -> Iterator[Driver]:
+    """One driver for all the tests here."""
+    one = Driver()
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def held(tmp_path: Path) -> Path:
+    """A meta directory that holds generation 0."""
+    directory = tmp_path / "sessions-meta"
+    MetaWriter().write_meta(directory, meta(0))
+    return directory
+
+
+# Killed, refused, interrupted
+
+
+def test_kill_at_every_system_call(driver: Driver, held: Path) -> None:
+    """A1: SIGKILL at any call of a write leaves the old or the new file, whole; temps are swept."""
+    clean = driver.traced(None, "write", held, generation=1)[1]
+    counts = Counter(call.split("(")[0] for call in clean)
+    assert counts["fsync"] == 2
+    assert counts["renameat"] + counts["renameat2"] + counts["rename"] == 1
+    survivors = set()
+    for name, count in counts.items():
+        for when in range(1, count + 1):
+            MetaWriter().write_meta(held, meta(0))
+            inject = f"{name}:signal=KILL:when={when}"
+            answer, calls = driver.traced(inject, "write", held, generation=1)
+            assert os.WTERMSIG(answer["status"]) == signal.SIGKILL, (inject, calls)
+            data = path_in(held).read_bytes()
+            assert data in {meta(0).to_json(), meta(1).to_json()}, inject
+            survivors.add(data)
+            assert [one.session_id for one in metas.scan(held)] == [SESSION]
+            left = len(files(held)) - 1
+            assert MetaWriter().sweep(held) == left, inject
+            assert files(held) == [path_in(held).name], inject
+    assert len(survivors) == 2  # some kills came before the rename, some after it
+
+
+FAILURES = [
+    (name, error)
+    for name, errors in {
+        "temp": ("ENOSPC", "EDQUOT", "EROFS", "EACCES", "EMFILE", "EIO"),
+        "write": ("ENOSPC", "EDQUOT", "EFBIG", "EIO"),
+        "fsync": ("EIO", "ENOSPC", "EDQUOT"),
+        "close": ("EIO", "EDQUOT"),
+        "renameat": ("ENOSPC", "EROFS", "EACCES", "EIO"),
+    }.items()
+    for error in errors
+]
+
+
+@pytest.mark.parametrize(("step", "error"), FAILURES)
+def test_failure_at_any_step_keeps_the_old_file(
+    driver: Driver, held: Path, step: str, error: str
+) -> None:
+    """A3, A4: whatever fails before the rename, the old file stays and the temp goes."""
+    clean = driver.traced(None, "write", held, generation=1)[1]
+    MetaWriter().write_meta(held, meta(0))
+    opens = [call for call in clean if call.startswith("openat")]
+    temp = next(n for n, call in enumerate(opens, 1) if "O_CREAT" in call)
+    inject = f"openat:error={error}:when={temp}" if step == "temp" else f"{step}:error={error}"
+    answer, calls = driver.traced(
+        f"{inject}:when=1" if step != "temp" else inject, "write", held, generation=1
+    )
+    result = answer["result"]
+    assert result["upstream"] == error, (result, calls)
+    assert str(path_in(held)) in result["error"]
+    assert error in result["error"]
+    assert result["hint"]
+    assert_intact(held)
+    if step != "renameat":
+        assert not any(call.startswith("rename") for call in calls)
+
+
+def test_failed_fsync_is_not_repeated(driver: Driver, held: Path) -> None:
+    """A5: after EIO no descriptor is fsynced again; the next write starts with a new file."""
+    answer, calls = driver.traced("fsync:error=EIO:when=1", "again", held, generation=1)
+    first, second, third = answer["result"]
+    assert first["upstream"] == "EIO"
+    assert second["changed"]
+    assert third == second | {"changed": False}
+    created = [n for n, call in enumerate(calls) if "O_CREAT" in call]
+    assert len(created) == 2
+    before = [call for call in calls[: created[1]] if call.startswith("fsync")]
+    assert len(before) == 1
+    assert_intact(held, 1)
+
+
+def test_failed_fsync_of_the_directory_is_an_error_and_writes_anew(
+    driver: Driver, held: Path
+) -> None:
+    """A5: renamed but perhaps not durable is no success; equal content is then not skipped."""
+    answer, calls = driver.traced("fsync:error=EIO:when=2", "again", held, generation=1)
+    first, second, third = answer["result"]
+    assert first["upstream"] == "EIO"
+    assert (second["changed"], third["changed"]) == (True, False)
+    assert sum("O_CREAT" in call for call in calls) == 2
+    assert_intact(held, 1)
+
+
+def test_write_that_failed_half_way_is_no_conflict_with_itself(driver: Driver, held: Path) -> None:
+    """A3, Q4: the kept answer is written again with the old expectation, and made durable."""
+    answer, calls = driver.traced("fsync:error=EIO:when=2", "insist", held)
+    assert answer["result"] == ["WriteError", "Written"]
+    assert sum("O_CREAT" in call for call in calls) == 2
+    assert_intact(held, 1)
+
+
+def test_failed_fsync_of_equal_content_writes_anew(driver: Driver, held: Path) -> None:
+    """A5: content found equal but not proven durable is written again after a failed fsync."""
+    answer, calls = driver.traced("fsync:error=EIO:when=1", "again", held)
+    assert [one.get("changed") for one in answer["result"]] == [None, True, False]
+    assert sum("O_CREAT" in call for call in calls) == 1
+    assert_intact(held)
+
+
+def test_directory_that_cannot_be_fsynced_is_no_failure(driver: Driver, held: Path) -> None:
+    """EINVAL from a directory's fsync means that the file system has none; the file counts."""
+    answer, _ = driver.traced("fsync:error=EINVAL:when=2", "write", held, generation=1)
+    assert answer["result"]["changed"]
+    assert_intact(held, 1)
+
+
+@pytest.mark.parametrize("taken", [7, 0])
+def test_bytes_that_the_system_swallows_are_noticed(driver: Driver, held: Path, taken: int) -> None:
+    """A4: a write that claims bytes it did not store never reaches the rename."""
+    answer, calls = driver.traced(f"write:retval={taken}:when=1", "write", held, generation=1)
+    assert answer["result"]["upstream"] == "EIO"
+    assert not any(call.startswith("rename") for call in calls)
+    assert_intact(held)
+
+
+def test_short_writes_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A4: a system that takes seven bytes at a time gets all of them."""
+    real = os.write
+    monkeypatch.setattr(os, "write", lambda fd, data: real(fd, bytes(data[:7])))
+    MetaWriter().write_meta(tmp_path, meta())
+    assert_intact(tmp_path)
+
+
+def test_left_name_of_an_earlier_process_is_passed_over(
+    held: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A9: a temporary file of an earlier process with our pid is neither used nor in the way."""
+    monkeypatch.setattr("indexerd.meta.writer._numbers", itertools.count(1))
+    left = [held / f".{SESSION}.{os.getpid()}.{number}.tmp" for number in (1, 2)]
+    left[0].write_bytes(b"left")
+    left[1].symlink_to(held / "nowhere")
+    assert MetaWriter().write_meta(held, meta(1)).changed
+    assert left[0].read_bytes() == b"left"
+    assert files(held) == sorted([path_in(held).name, *(path.name for path in left)])
+
+
+def test_limit_on_file_size(driver: Driver, held: Path) -> None:
+    """A4: RLIMIT_FSIZE gives a short write, then EFBIG (SIGXFSZ does not kill us)."""
+    result = driver.run("write", held, generation=1, fsize=100)
+    assert result["upstream"] == "EFBIG"
+    assert_intact(held)
+
+
+@pytest.mark.parametrize("spare", [0, 1])
+def test_no_file_descriptors_left(driver: Driver, held: Path, spare: int) -> None:
+    """A4: EMFILE, at the directory or at the temporary file, is an error that says what to do."""
+    result = driver.run("write", held, generation=1, spare=spare)
+    assert result["upstream"] == "EMFILE"
+    assert "LimitNOFILE" in result["hint"]
+    assert_intact(held)
+
+
+def test_full_disk(tmp_path: Path) -> None:
+    """A3: on a full tmpfs the old file stays, the temp goes, the kept content is written later."""
+    if sys.platform != "linux" or os.geteuid() != 0 or shutil.which("unshare") is None:
+        pytest.skip("mounting a tmpfs needs root on Linux")
+    mount = 'mount -t tmpfs -o size=256k tmpfs "$0" && exec "$@"'
+    with contextlib.closing(Driver("unshare", "-m", "sh", "-c", mount, str(tmp_path))) as inside:
+        assert inside.run("write", tmp_path, size=60_000)["changed"]
+        refused, left, later = inside.run("full", tmp_path, size=60_000, generation=1)
+        assert inside.run("read", tmp_path) == "1"
+    assert refused["upstream"] == "ENOSPC"
+    assert left["left"] == sorted([path_in(tmp_path).name, "ballast"])
+    assert left["generation"] == "0"
+    assert later["changed"]
+
+
+@pytest.mark.parametrize("options", ["noauto_da_alloc", "data=writeback,noauto_da_alloc"])
+def test_power_cut(tmp_path: Path, options: str) -> None:
+    """A2: the disk as it is when a write returns holds the new file, whole.
+
+    The image under a mounted ext4 is copied without a sync, and the copy mounted.
+    """
+    if sys.platform != "linux" or os.geteuid() != 0 or not shutil.which("mkfs.ext4"):
+        pytest.skip("mounting an ext4 image needs root on Linux, and mkfs.ext4")
+    image, copy, disk = (tmp_path / name for name in ("image", "copy", "disk"))
+    disk.mkdir()
+    with image.open("wb") as file:
+        file.truncate(16 << 20)
+    subprocess.run(["mkfs.ext4", "-q", str(image)], check=True, capture_output=True)
+    mount = f'mount -o loop,{options} "$0" {disk} && exec "$@"'
+    directory = disk / "agent" / "sessions-meta"
+    try:
+        inside = Driver("unshare", "-m", "sh", "-c", mount, str(image))
+        with contextlib.closing(inside):
+            for generation in (1, 2):
+                assert inside.run("write", directory, generation=generation)["changed"]
+            shutil.copyfile(image, copy)
+    except json.JSONDecodeError:
+        pytest.skip("no loop device can be mounted here")
+    with contextlib.closing(Driver("unshare", "-m", "sh", "-c", mount, str(copy))) as after:
+        assert after.run("read", directory) == "2"
+
+
+def test_content_of_another_process_is_fsynced_once_before_it_counts(
+    driver: Driver, held: Path
+) -> None:
+    """Equal content that this process did not write is made durable, not written (A2)."""
+    answer, calls = driver.traced(None, "again", held)
+    assert [one["changed"] for one in answer["result"]] == [False] * 3
+    assert sum(call.startswith("fsync") for call in calls) == 2  # the file, the directory
+    assert not any("O_CREAT" in call or call.startswith("rename") for call in calls)
+
+
+def test_steps_and_flags_of_a_write(driver: Driver, held: Path) -> None:
+    """A2, A9: a dot-named temp beside the target, exclusive, no link followed, closed on exec.
+
+    And the order that survives a power cut: write, fsync, close, rename, fsync of the directory.
+    """
+    calls = driver.traced(None, "write", held, generation=1)[1]
+    at = next(n for n, call in enumerate(calls) if "O_CREAT" in call)
+    opened = re.fullmatch(r'openat\((\d+), "([^"/]+)", ([A-Z_|]+), 0600\) += (\d+)\n', calls[at])
+    assert opened is not None, calls[at]
+    directory, name, flags, temp = opened.groups()
+    assert {"O_EXCL", "O_NOFOLLOW", "O_CLOEXEC", "O_WRONLY"} <= set(flags.split("|"))
+    assert re.fullmatch(rf"\.{SESSION}\.[0-9]+\.[0-9]+\.tmp", name)
+    steps = [call.split(")")[0] for call in calls[at + 1 :]]
+    renamed = f'({directory}, "{name}", {directory}, "{SESSION}.meta.json"'
+    order = [
+        next(n for n, step in enumerate(steps) if step.endswith(wanted) or wanted in step)
+        for wanted in (f"write({temp},", f"fsync({temp}", f"close({temp}", renamed)
+    ]
+    order.append(steps.index(f"fsync({directory}"))
+    assert order == sorted(order)
+
+
+@pytest.mark.parametrize("error", ["EBADF", "ENOLCK", "EOPNOTSUPP"])
+def test_file_system_without_flock(driver: Driver, held: Path, error: str) -> None:
+    """Where flock is not to be had, as on some network file systems, writing goes on."""
+    answer, _ = driver.traced(f"flock:error={error}", "write", held, generation=1)
+    assert answer["result"] is not None
+    assert answer["result"]["changed"]
+    assert_intact(held, 1)
+
+
+def test_concurrent_writers_lose_nothing(driver: Driver, tmp_path: Path) -> None:
+    """A7, S0.41: two processes of five threads raise one file's generation 100 times.
+
+    A reader that loops meanwhile finds whole JSON every time, and no generation is lost.
+    """
+    MetaWriter().write_meta(tmp_path, meta(0))
+    done = threading.Event()
+    seen: list[int] = []
+    failed: list[Exception] = []
+
+    def read_on() -> None:
+        while not done.is_set():
+            try:
+                with path_in(tmp_path).open("rb") as file:
+                    seen.append(int(json.load(file)["lastIndexedLeafId"]))
+            except (OSError, ValueError) as bad:
+                failed.append(bad)
+
+    reader = threading.Thread(target=read_on)
+    reader.start()
+    try:
+        pids = [driver.start("grow", tmp_path, threads=5, times=10) for _ in range(2)]
+        statuses = [driver.wait(pid)["status"] for pid in pids]
+    finally:
+        done.set()
+        reader.join()
+    assert statuses == [0, 0]
+    assert failed == []
+    assert seen == sorted(seen)
+    assert len(set(seen)) > 2
+    assert files(tmp_path) == [path_in(tmp_path).name]
+    last = metas.read_meta(path_in(tmp_path))
+    assert last is not None
+    assert last.last_indexed_leaf_id == "100"

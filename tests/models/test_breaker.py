@@ -1,0 +1,256 @@
+"""The breaker: after failures nobody knocks for a while, then exactly one does."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indexerd.errors import ModelUnavailableError, ProviderError
+from indexerd.models.breaker import (
+    FAILURES,
+    FIRST_PAUSE,
+    LONGEST_PAUSE,
+    LONGEST_WISH,
+    Breaker,
+)
+
+T0 = 1_000_000.0
+DAY = 86_400.0
+DOWN = ProviderError("503")
+
+
+def throttled(wish: float | None) -> ProviderError:
+    """A 429."""
+    return ProviderError("429", retry_after=wish, throttled=True)
+
+
+def admits(breaker: Breaker, now: float) -> bool:
+    """Whether a call is let through now; asking takes the half-open state's one trial."""
+    try:
+        breaker.admit(now)
+    except ProviderError:
+        return False
+    return True
+
+
+def opened(*, opened_at: float = T0) -> Breaker:
+    """A breaker that has just opened, after five failures."""
+    breaker = Breaker()
+    for _ in range(FAILURES):
+        breaker.failed(DOWN, opened_at, 0.0)
+    return breaker
+
+
+@pytest.mark.parametrize(
+    ("wish", "pause"),
+    [
+        (37.0, 37.0),
+        (0.0, 0.0),
+        (1e9, LONGEST_WISH),
+        (None, FIRST_PAUSE),
+        (math.inf, LONGEST_WISH),
+        (-5.0, 0.0),
+    ],
+)
+@pytest.mark.parametrize("jitter", [0.0, 0.5, 0.999])
+def test_a_429_rests_for_as_long_as_the_provider_wishes(
+    wish: float | None, pause: float, jitter: float
+) -> None:
+    """M3: one is enough; no request before min(wish, 1 h), and at most a tenth more of jitter."""
+    breaker = Breaker()
+    assert breaker.failed(throttled(wish), T0, jitter)
+    assert breaker.word == "open"
+
+    for now in (T0, T0 + pause / 2, T0 + pause - 0.001):
+        assert now >= T0 + pause or not admits(breaker, now)
+    assert admits(breaker, T0 + pause * 1.1)
+
+
+def test_who_is_refused_hears_how_long() -> None:
+    """M3: the wait that is left is the error's `retry_after`: it goes to the job's back-off."""
+    breaker = Breaker()
+    breaker.failed(throttled(37.0), T0, 0.0)
+
+    with pytest.raises(ProviderError) as caught:
+        breaker.admit(T0 + 7)
+    assert caught.value.retry_after == 30.0
+
+
+def test_the_fifth_failure_in_a_row_opens_it() -> None:
+    """M4: four do not, and a success in between begins anew."""
+    breaker = Breaker()
+    for n in range(1, FAILURES):
+        assert not breaker.failed(DOWN, T0 + n, 0.0)
+        assert admits(breaker, T0 + n)
+    assert not breaker.succeeded()
+    for n in range(1, FAILURES):
+        assert not breaker.failed(DOWN, T0 + n, 0.0)
+    assert breaker.word == "closed"
+
+    assert breaker.failed(DOWN, T0 + 9, 0.0)
+
+    assert breaker.word == "open"
+    assert not admits(breaker, T0 + 9 + FIRST_PAUSE - 0.001)
+
+
+@pytest.mark.parametrize("end", ["success", "failure", "cancelled"])
+def test_half_open_lets_exactly_one_through(end: str) -> None:
+    """M4: of a hundred that ask, one is admitted until its outcome is known."""
+    breaker = opened()
+    now = T0 + FIRST_PAUSE
+    assert sum(admits(breaker, now) for _ in range(100)) == 1
+
+    if end == "success":
+        assert breaker.succeeded()
+        assert sum(admits(breaker, now) for _ in range(100)) == 100
+    elif end == "failure":
+        assert breaker.failed(DOWN, now, 0.0)
+        assert sum(admits(breaker, now + 2 * FIRST_PAUSE - 1) for _ in range(100)) == 0
+        assert sum(admits(breaker, now + 2 * FIRST_PAUSE) for _ in range(100)) == 1
+    else:
+        breaker.abandon()
+        assert sum(admits(breaker, now) for _ in range(100)) == 1
+
+
+def test_each_failed_trial_doubles_the_pause_up_to_two_hours() -> None:
+    """M4: 1, 2, 4 … minutes; also after more failures than a float can be doubled."""
+    breaker, now, pauses = opened(), T0, list[float]()
+    for _ in range(1100):
+        pauses.append(breaker.until - now)
+        now = breaker.until
+        assert admits(breaker, now)
+        assert breaker.failed(DOWN, now, 0.0)
+    assert pauses[:8] == [60, 120, 240, 480, 960, 1920, 3840, 7200]
+    assert set(pauses[7:]) == {LONGEST_PAUSE}
+
+
+def test_a_throttled_trial_never_rests_shorter_than_its_doubled_pause() -> None:
+    """M3, M4: `Retry-After: 1` from a provider that never serves is not an invitation."""
+    breaker = Breaker()
+    breaker.failed(throttled(1.0), T0, 0.0)
+    now = breaker.until
+    assert admits(breaker, now)
+    breaker.failed(throttled(1.0), now, 0.0)
+
+    assert breaker.until == now + 2 * FIRST_PAUSE
+
+
+@pytest.mark.parametrize("late", [throttled(1.0), throttled(None), DOWN])
+def test_a_late_failure_neither_shortens_nor_escalates_the_rest(late: ProviderError) -> None:
+    """M3: calls were under way when the provider asked for an hour; they change nothing."""
+    breaker = Breaker()
+    assert breaker.failed(throttled(3600.0), T0, 0.0)
+    for _ in range(16):
+        assert not breaker.failed(late, T0 + 1, 0.0)
+
+    assert breaker.until == T0 + 3600
+    assert breaker.opened == 1
+
+
+def test_a_late_wish_for_a_longer_rest_is_heard() -> None:
+    """M3: two calls were under way; the second is told the longer time."""
+    breaker = Breaker()
+    breaker.failed(throttled(37.0), T0, 0.0)
+    breaker.failed(throttled(600.0), T0 + 1, 0.0)
+
+    assert breaker.until == T0 + 601
+
+
+def test_a_late_success_does_not_end_the_rest() -> None:
+    """M3: a call sent before the 429 is answered after it; nobody asks before the time is over."""
+    breaker = Breaker()
+    breaker.failed(throttled(37.0), T0, 0.0)
+
+    assert not breaker.succeeded()
+
+    assert not admits(breaker, T0 + 36.9)
+    assert admits(breaker, T0 + 37)
+    assert breaker.succeeded()
+    assert breaker.word == "closed"
+
+
+def test_a_denial_holds_until_a_reload() -> None:
+    """M5: bad key, no such model: no time opens it; it is told once."""
+    breaker = Breaker()
+    assert breaker.deny("bad key")
+    assert not breaker.deny("bad key")
+    for now in (T0, T0 + 1e9):
+        with pytest.raises(ModelUnavailableError, match="bad key"):
+            breaker.admit(now)
+    assert breaker.word == "denied"
+
+    breaker.denied = ""
+    assert admits(breaker, T0)
+
+
+def test_a_denied_trial_is_over() -> None:
+    """M4, M5: after the reload the half-open state has its trial again."""
+    breaker = opened()
+    now = T0 + FIRST_PAUSE
+    assert admits(breaker, now)
+    breaker.deny("bad key")
+    breaker.denied = ""
+
+    assert admits(breaker, now)
+
+
+def test_a_clock_set_back_does_not_keep_it_open() -> None:
+    """V8: `until` was noted under a clock a day ahead; the next pause is of the usual length."""
+    breaker = opened(opened_at=T0 + DAY)
+
+    assert admits(breaker, T0)
+    assert not admits(breaker, T0)
+    breaker.failed(DOWN, T0, 0.0)
+    assert not admits(breaker, T0 + 1)
+    assert admits(breaker, T0 + 2 * FIRST_PAUSE)
+
+
+errors = st.sampled_from([DOWN, throttled(None), throttled(0.0), throttled(37.0), throttled(1e9)])
+
+
+@given(st.lists(errors, min_size=1, max_size=5), st.integers(1, 4), st.floats(0, 0.999))
+def test_a_day_of_failures_costs_at_most_30_calls(
+    pattern: list[ProviderError], concurrency: int, jitter: float
+) -> None:
+    """M16: a provider that always fails, asked whenever it is allowed, by several jobs at once.
+
+    Nothing but times drives it: after each refusal the next one asks when it was told to.
+    """
+    breaker, now, made = Breaker(), T0, 0
+    for turn in range(10_000):
+        sent = 0
+        while sent < concurrency and admits(breaker, now):
+            sent += 1
+        for n in range(sent):
+            breaker.failed(pattern[(turn + n) % len(pattern)], now + 1, jitter)
+        made += sent
+        now = max(now + 2, breaker.until)
+        if now >= T0 + DAY:
+            break
+    assert now >= T0 + DAY
+    assert made <= 30
+
+
+@given(st.lists(st.sampled_from(["fail", "wish", "success", "abandon", "wait"]), max_size=40))
+def test_what_is_stored_is_what_was(steps: list[str]) -> None:
+    """M3, M16: a breaker survives a restart, and never rests beyond its limits."""
+    breaker, now = Breaker(), T0
+    for step in steps:
+        admitted = admits(breaker, now)
+        if step == "fail":
+            breaker.failed(DOWN, now, 0.9)
+        elif step == "wish":
+            breaker.failed(throttled(1e9), now, 0.9)
+        elif step == "success":
+            breaker.succeeded()
+        elif step == "abandon" and admitted:
+            breaker.abandon()
+        now += 700 if step == "wait" else 1
+        assert breaker.until <= now + 1.1 * LONGEST_PAUSE
+        breaker = msgspec.msgpack.decode(msgspec.msgpack.encode(breaker), type=Breaker)
+    breaker.trial = False  # as after a restart
+    assert admits(breaker, now + 1.1 * LONGEST_PAUSE)

@@ -1,0 +1,91 @@
+"""Decisions: four phrases, whole sentences, the first five."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from indexerd.digests.segments import DECISION_MAX, DECISIONS_MAX
+from indexerd.events import Entry, Kind
+from indexerd.models.decisions import PHRASES, decisions
+
+
+@pytest.mark.parametrize("phrase", PHRASES)
+def test_a_phrase_brings_its_sentence(phrase: str) -> None:
+    """S2.13: in any case, alone of several sentences, wherever it stands in the message."""
+    for spelt in (phrase, phrase.upper(), phrase.title()):
+        said = f"The tests pass now. We {spelt} Postgres for the queue. Shall I go on?"
+        assert decisions([said]) == (f"We {spelt} Postgres for the queue.",)
+        assert decisions([f"{spelt} Postgres"]) == (f"{spelt} Postgres",)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "undecided today",
+        "they chose tofu",
+        "we will used cars",
+        "outgoing with it",
+        "he decided",
+        "",
+    ],
+)
+def test_parts_of_words_are_no_phrase(said: str) -> None:
+    """S2.13: a phrase ends and begins with a word."""
+    assert decisions([said]) == ()
+
+
+def test_blocks_and_strings_are_the_same() -> None:
+    """S2.13: an entry's text is its blocks, joined; bullets and wrapped lines are sentences."""
+    blocks = ("Found the cause.", "- I chose to retry\n- nothing else")
+    entry = Entry("e", Kind.ASSISTANT, "message", None, "", texts=blocks)
+    assert decisions([entry.text, "So we decided\nto drop it."]) == (
+        "I chose to retry",
+        "So we decided to drop it.",
+    )
+
+
+def test_the_first_five_stay_and_each_once() -> None:
+    """S2.13: what was settled early survives, and what is said again is no second decision."""
+    said = [f"We will use part {n}. Then: we WILL use part {n}!" for n in range(9)]
+    found = decisions([*said, "we will use part 0"])
+    assert len(found) == DECISIONS_MAX
+    assert decisions(["We will use tea.", "we will  use tea", "We will use ham."]) == (
+        "We will use tea.",
+        "We will use ham.",
+    )
+    assert found[0] == "We will use part 0."
+
+
+def test_code_decides_nothing() -> None:
+    """A comment in code that was pasted is nobody's decision."""
+    assert decisions(["Look:\n```\n# will use a cache\n```\nFine."]) == ()
+
+
+def test_a_long_sentence_is_cut_around_its_phrase() -> None:
+    """At most 300 characters, with the phrase, on one line and without escapes."""
+    (found,) = decisions(["so " * 500 + "we decided to \x1b[31mstop " + "and rest " * 100])
+    assert "decided to stop" in found
+    assert len(found) <= DECISION_MAX
+    assert found.isprintable()
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(
+        st.lists(
+            st.sampled_from([*PHRASES, "we", "tea.", "\n", "\x1b[", "`", "\ud800", " - "]),
+            max_size=12,
+        ),
+        max_size=8,
+    )
+)
+def test_whatever_is_said(texts: list[list[str]]) -> None:
+    """At most five distinct lines, each with a phrase."""
+    found = decisions(" ".join(words) for words in texts)
+    assert len(found) <= DECISIONS_MAX
+    assert len(set(found)) == len(found)
+    for one in found:
+        assert one.isprintable()
+        assert any(phrase in one.lower() for phrase in PHRASES)

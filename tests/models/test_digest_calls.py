@@ -1,0 +1,360 @@
+"""Digests of one session, called without a daemon."""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indexerd.digests.compact_pi import estimate_tokens
+from indexerd.errors import (
+    BudgetError,
+    ContextTooLargeError,
+    IndexerdError,
+    InvalidMetaError,
+    ModelUnavailableError,
+    NotFoundError,
+    OutputInvalidError,
+    ProviderError,
+    RefusedError,
+    SessionEmptyError,
+    WriteError,
+)
+from indexerd.models.base import Finish, Reply
+from indexerd.models.extractive import Extractive
+from indexerd.models.scripted import Answer, Scripted
+from indexerd.settings import Digest, Settings
+from tests.models.digest_bench import KEY, Bench, Quoting, spoken, working
+
+FIELDS = ["id", "covering_messages", "content", "key_decisions", "files_modified", "tools_used"]
+FIELDS += ["generated_at", "token_count", "model", "leafId"]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    """A session that holds nothing yet."""
+    return Bench(tmp_path)
+
+
+# -- segments ------------------------------------------------------------------------------------
+
+
+def test_a_segment_as_it_is_stored(bench: Bench) -> None:
+    """S2.8, S2.11-S2.13, S2.22: exactly the fields of interfaces.md, true facts, 0600 in 0700."""
+    working(bench)
+    bench.scripted("- Alerts go to a file.")
+    found = bench.digest()
+    (line,) = bench.lines()
+    assert list(line) == FIELDS
+    assert line == found["segment"]
+    assert line["covering_messages"] == [0, found["before"] - 11]
+    assert line["content"] == "- Alerts go to a file."
+    assert line["key_decisions"] == ["We decided to write alerts to a file."]
+    assert line["files_modified"] == ["/w/alerts.py"]
+    assert [(one["tool"], one["count"]) for one in line["tools_used"]] == [
+        ("bash", 1),
+        ("write", 1),
+    ]
+    assert line["token_count"] == 6
+    assert line["generated_at"] == "2027-01-15T08:00:00.000Z"
+    assert line["model"] == "scripted/list"
+    tree = {json.loads(one).get("id") for one in bench.session.path.read_text().splitlines()}
+    assert line["leafId"] in tree
+    assert stat.S_IMODE(bench.sidecar.stat().st_mode) == 0o600
+    assert stat.S_IMODE(bench.metas.stat().st_mode) == 0o700
+
+
+def test_no_secret_reaches_model_sidecar_or_answer(bench: Bench) -> None:
+    """S2.21: known ones, and those of the user's own patterns, in texts, calls and results."""
+    bench.made(redact={"extra_patterns": ["CUSTOM-[0-9]+"]})
+    working(bench)
+    model = bench.scripted(f"- Deployed with {KEY} and CUSTOM-42.")
+    found = bench.digest()
+    sent = json.dumps([[call.system, call.user] for call in model.calls])
+    assert "deploy --token" in sent
+    kept = bench.sidecar.read_text()
+    for text in (sent, kept, json.dumps(found), json.dumps(bench.heard)):
+        assert KEY not in text
+        assert "CUSTOM-42" not in text
+    (row,) = bench.rows()
+    assert sum(row["redactions"].values()) >= 3
+
+
+def test_what_others_wrote_beside_a_session_is_redacted_before_it_is_sent(bench: Bench) -> None:
+    """S2.21: a segment by another hand is a part of the next one's prompt."""
+    working(bench)
+    bench.scripted("x")
+    bench.digest()
+    (line,) = bench.lines()
+    bench.sidecar.write_text(json.dumps(line | {"content": f"They used {KEY} here."}) + "\n")
+    bench.session.talk(10)
+    bench.models = []
+    model = bench.scripted("y")
+    bench.digest()
+    assert "They used [redacted:github-token] here." in model.calls[0].user
+
+
+def test_the_figures_are_true(bench: Bench) -> None:
+    """S2.10, S2.16: counted again here, from the session's own file and the sidecar."""
+    working(bench)
+    text = "- Alerts go to a file.\n" * 20
+    bench.scripted(text)
+    found = bench.digest()
+    speeches = spoken(bench.session.path)
+    said = [at for at, one in enumerate(speeches) if one.role != "toolResult"]
+    assert found["before"] == len(said)
+    assert found["after"] == 11
+    assert found["reduction"] == round(100 * (found["before"] - 11) / found["before"], 1)
+    border = said[-10]
+    covered = sum(map(estimate_tokens, speeches[:border]))
+    recent = sum(map(estimate_tokens, speeches[border:]))
+    summary = -(-len(found["segment"]["content"]) // 4)
+    assert found["tokensBefore"] == covered + recent
+    assert found["tokensAfter"] == summary + recent
+    assert found["tokensSaved"] == covered - summary
+    assert found["compression"] == round(summary / covered, 4)
+    assert (found["targetCompression"], found["targetMet"]) == (0.3, summary / covered <= 0.3)
+    assert found["files"] == ["/w/alerts.py"]
+    assert found["decisions"] == ["We decided to write alerts to a file."]
+    assert found["commands"] == ["deploy --token [redacted:github-token] CUSTOM-42"]
+    assert found["topics"]
+
+
+def test_what_stays_word_for_word_is_not_counted_as_folded(bench: Bench) -> None:
+    """S2.10, S2.16: neither system messages, nor summaries of the agent's own."""
+    bench.session.say("system", "Rules. " * 5000)
+    bench.session.talk(15)
+    bench.session.entry("compaction", summary="S. " * 5000, firstKeptEntryId="", tokensBefore=1)
+    bench.session.talk(5)
+    bench.scripted("- Talk.")
+    found = bench.digest()
+    assert found["covering"] == [0, 29]
+    assert found["tokensBefore"] < 1000
+
+
+def test_figures_are_told_where_there_is_nothing_to_do(bench: Bench) -> None:
+    """S2.16: what there is counts, whether all is summed up or digests are off."""
+    bench.session.talk(3)
+    found = bench.digest()
+    assert (found["segment"], found["before"], found["after"]) == (None, 6, 6)
+    assert found["tokensBefore"] == found["tokensAfter"] > 0
+    bench.settings = Settings(digest=Digest(enabled=False))
+    off = bench.digest()
+    assert "enabled" in off["reason"]
+    assert (off["before"], off["tokensBefore"]) == (6, found["tokensBefore"])
+
+
+def test_the_newest_messages_stay_and_segments_follow_each_other(bench: Bench) -> None:
+    """S2.4, S2.5, S2.7, S2.14, S2.15: no gap, no overlap, the newest ten word for word."""
+    bench.models = [Extractive()]
+    covering = []
+    for n in range(4):
+        bench.session.talk(7 + n)
+        covering.append(bench.digest()["segment"]["covering_messages"])
+        assert bench.digest()["segment"] is None
+    assert covering[0][0] == 0
+    assert all(one[1] + 1 == two[0] for one, two in pairwise(covering))
+    found = bench.history(full=True)
+    total = found["fullMessageCount"]
+    assert total == 2 * bench.session.turns == covering[-1][1] + 11
+    assert [one["covering_messages"] for one in found["segments"]] == covering
+    assert [one["n"] for one in found["recent"]] == list(range(total - 10, total))
+    folded, *recent = found["context"]
+    blocks = re.findall(r"\[Previous conversation summarized - (\d+) messages\]", folded["text"])
+    assert [int(one) for one in blocks] == [b - a + 1 for a, b in covering]
+    assert folded["text"].startswith("Previous conversation context:\n\n--- Earlier in convers")
+    assert [one["text"] for one in recent] == [one["text"] for one in found["recent"]]
+
+
+def test_system_messages_come_first_unless_they_are_not_wanted(bench: Bench) -> None:
+    """S2.7, S2.14: verbatim, before what was folded."""
+    bench.session.say("system", "Never touch main.")
+    bench.session.talk(20)
+    bench.models = [Extractive()]
+    bench.digest()
+    roles = [one["role"] for one in bench.history(full=True)["context"]]
+    assert roles[:2] == ["system", "user"]
+    assert bench.history(full=True)["context"][0]["text"] == "Never touch main."
+    bench.made(digest={"preserve_system": False})
+    assert "system" not in [one["role"] for one in bench.history(full=True)["context"]]
+
+
+@pytest.mark.parametrize(
+    ("digest", "reason"),
+    [
+        ({"enabled": False}, "enabled"),
+        ({"exclude": ["/w"]}, "exclude"),
+        ({"exclude": ["*--w--*"]}, "exclude"),
+    ],
+)
+def test_switched_off_there_are_no_digests(bench: Bench, digest: Any, reason: str) -> None:
+    """S2.2: everywhere, by directory, or by the session's file; asked for by hand, too."""
+    bench.made(digest=digest)
+    bench.session.talk(40)
+    model = bench.scripted("x")
+    found = bench.digest()
+    assert found["segment"] is None
+    assert reason in found["reason"]
+    assert (model.calls, bench.lines()) == ([], [])
+
+
+@pytest.mark.parametrize("turns", [0, 1, 5])
+def test_nothing_to_fold_is_no_error(bench: Bench, turns: int) -> None:
+    """S2.4: an empty range does nothing, and asks no model."""
+    bench.session.talk(turns)
+    bench.session.say("user", "More?") if not turns else None
+    model = bench.scripted("x")
+    found = bench.digest()
+    assert (found["segment"], found["before"], found["after"]) == (
+        *(None, max(1, 2 * turns)),
+        max(1, 2 * turns),
+    )
+    assert found["reason"]
+    assert (model.calls, bench.lines()) == ([], [])
+
+
+def test_messages_without_a_word_make_no_segment(bench: Bench) -> None:
+    """S2.20: there is nothing to sum up, and nothing is stored in its place."""
+    for _ in range(20):
+        for role in ("user", "assistant"):
+            bench.session.entry("message", message={"role": role, "content": []})
+    bench.scripted("x")
+    with pytest.raises(SessionEmptyError):
+        bench.digest()
+    assert bench.lines() == []
+
+
+@pytest.mark.parametrize(
+    ("replies", "kind"),
+    [
+        ([ProviderError("down")], ProviderError),
+        ([RefusedError("no")], RefusedError),
+        (["", "", ""], OutputInvalidError),
+        ([Reply("half", "m", finish=Finish.LENGTH)] * 3, OutputInvalidError),
+        ([BudgetError("spent")], BudgetError),
+        ([ContextTooLargeError("big")] * 9, ContextTooLargeError),
+        (None, ModelUnavailableError),
+    ],
+)
+def test_a_failure_changes_nothing(
+    bench: Bench, replies: list[Answer] | None, kind: type[IndexerdError]
+) -> None:
+    """S2.20: the sidecar stays byte for byte; the next try makes what this one did not."""
+    bench.models = [Extractive()]
+    bench.session.talk(20)
+    bench.digest()
+    before = bench.sidecar.read_bytes(), bench.sidecar.stat().st_mtime_ns
+    bench.session.talk(20)
+    bench.models = [] if replies is None else [Scripted(replies)]
+    history = bench.history(full=True)
+    with pytest.raises(kind):
+        bench.digest()
+    assert (bench.sidecar.read_bytes(), bench.sidecar.stat().st_mtime_ns) == before
+    assert bench.history(full=True) == history
+    assert all(not row["success"] for row in bench.rows()[1:])
+    bench.models = [Extractive()]
+    assert bench.digest()["segment"]["covering_messages"] == [30, 69]
+
+
+def test_a_directory_that_cannot_be_written_changes_nothing(bench: Bench) -> None:
+    """S2.20: what was paid is on record, and the next try makes the segment."""
+    bench.metas.parent.mkdir(exist_ok=True)
+    bench.metas.write_text("in the way")
+    bench.session.talk(20)
+    bench.scripted("One.", "Two.")
+    with pytest.raises((WriteError, NotFoundError, IndexerdError)):
+        bench.digest()
+    assert bench.metas.read_text() == "in the way"
+    bench.metas.unlink()
+    assert bench.digest()["segment"]["covering_messages"] == [0, 29]
+
+
+def test_lines_of_other_hands_stay(bench: Bench) -> None:
+    """S0.38: unknown fields and unknown lines are kept where they are."""
+    bench.session.talk(20)
+    bench.metas.mkdir()
+    bench.sidecar.write_text('{"note": "mine", "x": 1}\nno json\n')
+    bench.models = [Extractive()]
+    bench.digest()
+    lines = bench.sidecar.read_text().splitlines()
+    assert lines[:2] == ['{"note": "mine", "x": 1}', "no json"]
+    assert len(lines) == 3
+
+
+def test_a_full_sidecar_is_an_error_before_anything_is_paid(bench: Bench) -> None:
+    """S2.20: what no reader would take whole is neither cut nor written over."""
+    bench.session.talk(20)
+    bench.metas.mkdir()
+    model = bench.scripted("x")
+    for size in (4_194_246, 6_000_000):
+        text = '{"note": "' + "x" * (size - 13) + '"}\n'
+        bench.sidecar.write_text(text)
+        with pytest.raises(InvalidMetaError):
+            bench.digest()
+        assert bench.sidecar.read_text() == text
+    assert model.calls == []
+
+
+def test_a_dry_run_only_counts(bench: Bench) -> None:
+    """S2.16: no model, no file."""
+    bench.session.talk(30)
+    model = bench.scripted("x")
+    found = bench.digest(dryRun=True)
+    assert (found["segment"], found["before"], found["tokensSaved"]) == (None, 60, 0)
+    assert (model.calls, bench.lines()) == ([], [])
+
+
+# -- iteration -----------------------------------------------------------------------------------
+
+
+def test_facts_outlive_ten_rounds(bench: Bench) -> None:
+    """S2.27, S3.15: each prompt has earlier summaries and only new messages; nothing is lost."""
+    model = Quoting()
+    bench.models = [model]
+    for n in range(10):
+        bench.session.turn(f"Mind this: FACT {n}.")
+        bench.session.talk(9)
+        bench.digest()
+        context = bench.history(full=True)["context"][0]["text"]
+        facts = set(re.findall(r"FACT \d+", context))
+        assert facts == {f"FACT {one}" for one in range(n + 1)}
+    for n, call in enumerate(model.calls):
+        talk, _, rest = call.user.partition("</conversation>")
+        assert re.findall(r"Mind this: FACT (\d+)", talk) == [str(n)]
+        assert ("<previous-summary>" in rest) == (n > 0)
+        assert (f"FACT {n - 1}" in rest) == (n > 0)
+
+
+# -- branches ------------------------------------------------------------------------------------
+
+
+def test_branches_share_what_they_share(bench: Bench) -> None:
+    """S2.5, issue 5: a switch keeps the segment from before the fork, and the other comes back."""
+    bench.models = [Extractive()]
+    session = bench.session
+    session.talk(20)
+    first = bench.digest()["segment"]
+    fork = session.last
+    session.talk(10)
+    second = bench.digest()["segment"]
+    old = session.last
+    session.last = fork
+    session.turn("Another way.")
+    found = bench.history()
+    assert [one["id"] for one in found["segments"]] == [first["id"]]
+    assert found["fullMessageCount"] == 42
+    session.talk(9)
+    third = bench.digest()["segment"]
+    assert third["covering_messages"] == [30, 49]
+    assert [one["id"] for one in bench.history()["segments"]] == [first["id"], third["id"]]
+    session.last = old
+    session.turn("Back.")
+    assert [one["id"] for one in bench.history()["segments"]] == [first["id"], second["id"]]
+    other = bench.history(leaf=fork)
+    assert [one["id"] for one in other["segments"]] == [first["id"]]
+    assert len(bench.lines()) == 3

@@ -1,0 +1,260 @@
+"""Gemini through the real SDK, against a fake server over a real loopback connection."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from dataclasses import replace
+
+import pytest
+
+from indexerd.errors import DeadlineError, ProviderError
+from indexerd.models import gemini
+from indexerd.models.base import Finish, Prompt, Reply, Tokens
+from tests.fakes.gemini_calls import (
+    KEY,
+    MODEL,
+    PROMPT,
+    USED,
+    USER,
+    ask,
+    kinds,
+    model,
+    names,
+    outcomes,
+    run,
+)
+from tests.fakes.gemini_server import METADATA_TEXT, GeminiServer, reply
+
+
+def test_the_request_says_everything_and_nothing_more(server: GeminiServer) -> None:
+    """S0.27: model, prompt, schema and limit are sent; key in its header; identity encoding."""
+    answered = ask(server.url)
+
+    assert answered == Reply(METADATA_TEXT, MODEL, Finish.STOP, USED)
+    (sent,) = server.requests
+    assert sent.path == f"/v1beta/models/{MODEL}:generateContent"
+    assert sent.headers["x-goog-api-key"] == KEY
+    assert sent.headers["accept-encoding"] == "identity"
+    assert sent.json["contents"] == [{"role": "user", "parts": [{"text": USER}]}]
+    assert sent.json["systemInstruction"]["parts"] == [{"text": "system-canary"}]
+    assert sent.json["generationConfig"] == {
+        "maxOutputTokens": 777,
+        "responseMimeType": "application/json",
+        "responseJsonSchema": PROMPT.schema,
+    }
+
+
+def test_without_a_schema_plain_text_is_asked_for(server: GeminiServer) -> None:
+    """A question about a session wants prose, and prose about limits is then an answer."""
+    server.script("spend_limit_prose")
+
+    answered = ask(server.url, Prompt("s", "u"))
+
+    assert answered.text.startswith("You've hit your spend limit")
+    assert server.requests[0].json["generationConfig"] == {"maxOutputTokens": 4096}
+
+
+def test_failures_of_the_server_are_one_type_and_one_request(server: GeminiServer) -> None:
+    """M1, M4, M6, M14, S0.24: resets, short and broken bodies, 5xx, in-band failures."""
+    faults = ["reset", "close", "short_body", "wrong_length", "broken_json", "not_utf8", "nested"]
+    faults += ["empty_object", "array", "empty_body", "no_content", "gzip_bomb", "no_candidates"]
+    faults += ["unknown_finish_empty", "other_empty", "no_finish_empty", "odd_shapes"]
+    faults += ["spend_limit_prose", *names(server, "50")]
+
+    found = outcomes(server, faults)
+
+    assert kinds(found) == dict.fromkeys(faults, "ProviderError")
+    assert found["503_json"].retry_after == 12.0
+    assert not any(one.throttled for one in found.values())
+
+
+def test_throttling_carries_the_wish_within_bounds(server: GeminiServer) -> None:
+    """M3: Retry-After as seconds, date, garbage or a huge number, or RetryInfo alone."""
+    found = outcomes(server, names(server, "429"))
+
+    assert all(isinstance(one, ProviderError) and one.throttled for one in found.values())
+    assert {fault: one.retry_after for fault, one in found.items()} == {
+        "429_bare": None,
+        "429_seconds": 37.0,
+        "429_date": 37.0,
+        "429_past_date": 0.0,
+        "429_garbage": None,
+        "429_huge": 3600.0,
+        "429_retry_info": 37.0,
+        "429_retry_info_fraction": 37.5,
+        "429_garbage_and_info": 37.0,
+    }
+
+
+def test_what_a_retry_cannot_mend_is_denied(server: GeminiServer) -> None:
+    """M5: bad key, 401, 403, 404 and other 400s; a request that is too large is its own error."""
+    large = ["400_too_large", "413"]
+    refused = ["400_other", "400_list"]  # says nothing of the next request
+    others = names(server, "400", "401", "403", "404")
+    denied = [one for one in others if one not in large + refused]
+
+    found = outcomes(server, denied + large + refused + ["limited_account"])
+
+    wanted = dict.fromkeys([*denied, "limited_account"], "ProviderDeniedError")
+    wanted |= dict.fromkeys(large, "ContextTooLargeError") | dict.fromkeys(refused, "RefusedError")
+    assert kinds(found) == wanted
+    assert "the key is not valid" in str(found["400_bad_key"])
+
+
+def test_refusals_are_told_apart_from_failures(server: GeminiServer) -> None:
+    """M11: SAFETY, RECITATION, SPII and a blocked prompt."""
+    faults = ["safety", "recitation", "spii", "blocked_prompt"]
+
+    assert kinds(outcomes(server, faults)) == dict.fromkeys(faults, "RefusedError")
+
+
+def test_replies_are_handed_on_as_they_are(server: GeminiServer) -> None:
+    """M9, M10, M12, M20: cut, odd and empty texts, absent counts, the model that answered."""
+    half = '{"name": "half'
+    wanted = {
+        "continuation": Reply(half, MODEL, Finish.LENGTH, USED),
+        "max_tokens_partial": Reply(half, MODEL, Finish.LENGTH, USED),
+        "max_tokens_empty": Reply("", MODEL, Finish.LENGTH, Tokens(7, None)),
+        "fenced": Reply(f"```json\n{METADATA_TEXT}\n```", MODEL, Finish.STOP, USED),
+        "malformed": Reply('{"name": "only', MODEL, Finish.STOP, USED),
+        "stop_empty": Reply("", MODEL, Finish.STOP, USED),
+        "unknown_finish": Reply(METADATA_TEXT, MODEL, Finish.OTHER, USED),
+        "thoughts": Reply(METADATA_TEXT, MODEL, Finish.STOP, Tokens(1200, 350)),
+        "no_usage": Reply(METADATA_TEXT, MODEL),
+        "bad_usage": Reply(METADATA_TEXT, MODEL),
+        "unknown_version": Reply(METADATA_TEXT, "gemini-9-nova", Finish.STOP, USED),
+        "hostile_version": Reply(METADATA_TEXT, MODEL, Finish.STOP, USED),
+        "no_version": Reply(METADATA_TEXT, MODEL, Finish.STOP, USED),
+        "surrogate": Reply("cut \N{REPLACEMENT CHARACTER} here", MODEL, Finish.STOP, USED),
+    }
+
+    assert outcomes(server, list(wanted)) == wanted
+
+
+@pytest.mark.parametrize("fault", ["hang", "drip"])
+def test_the_deadline_is_total(server: GeminiServer, fault: str) -> None:
+    """M2: silence and one byte every half second both end at the deadline."""
+    ask(server.url)  # loads the SDK, which is part of the first call's time
+    server.default = fault
+
+    for seconds in (1.0, 4.0, 12.0):  # a busy machine may need a while to send the request
+        with pytest.raises(DeadlineError):
+            ask(server.url, timeout=seconds)
+        if server.hits > 1:
+            break
+
+    assert server.hits == 2
+
+
+@pytest.mark.faults
+def test_a_slow_call_does_not_hold_up_another(server: GeminiServer) -> None:
+    """M2: the slot is free again, and the client goes on to serve."""
+    assert kinds(outcomes(server, ["hang", "valid"], timeout=4.0)) == {
+        "hang": "DeadlineError",
+        "valid": "Reply",
+    }
+
+
+def test_redirects_are_never_followed(server: GeminiServer, elsewhere: GeminiServer) -> None:
+    """M8: neither the key nor the transcript reaches the second origin."""
+    faults = names(server, "redirect")
+
+    found = outcomes(server, faults)
+
+    assert kinds(found) == dict.fromkeys(faults, "ProviderDeniedError")
+    assert elsewhere.hits == 0
+    assert elsewhere.url not in "".join(map(str, found.values()))
+
+
+def test_bytes_after_an_answer_are_not_the_next_answer(server: GeminiServer) -> None:
+    """M6: a body longer than promised cannot put words into another session's mouth."""
+    forged = reply("forged").body
+    head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(forged)}\r\n\r\n".encode()
+    server.script(replace(reply("first"), rest=head + forged), reply("second"))
+    one = model(server.url)
+
+    async def both() -> list[str]:
+        return [(await one.generate(PROMPT, timeout=10)).text for _ in range(2)]
+
+    assert run(one, both()) == ["first", "second"]
+
+
+def test_the_environment_decides_nothing(
+    server: GeminiServer, elsewhere: GeminiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """M23: base URLs, proxies, keys, versions and services named by variables are ignored."""
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "all_proxy"):
+        monkeypatch.setenv(name, elsewhere.url)
+    monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", elsewhere.url)
+    monkeypatch.setenv("GOOGLE_VERTEX_BASE_URL", elsewhere.url)
+    monkeypatch.setenv("GOOGLE_API_KEY", "another-key")
+    monkeypatch.setenv("GOOGLE_GENAI_USE_VERTEXAI", "true")
+    monkeypatch.setenv("GOOGLE_GENAI_USE_ENTERPRISE", "true")
+    monkeypatch.setenv("GOOGLE_GENAI_API_VERSION", "v9")
+
+    ask(server.url)
+
+    assert elsewhere.hits == 0
+    assert server.requests[0].path == f"/v1beta/models/{MODEL}:generateContent"
+    assert server.requests[0].headers["x-goog-api-key"] == KEY
+
+
+def test_without_a_base_url_it_is_googles_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """M23: the default is given to the SDK, too; an injected one has no effect."""
+    monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", "http://127.0.0.1:9")
+    one = model("")
+    _, sdk = one._build()
+
+    assert sdk._api_client._http_options.base_url == gemini.BASE_URL
+    assert gemini.BASE_URL == "https://generativelanguage.googleapis.com/"
+
+
+def test_an_installed_aiohttp_would_not_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """M1: the SDK's other transport retries by itself; our own client keeps it away."""
+    monkeypatch.setattr("google.genai._api_client.has_aiohttp", True)
+    one = model("http://127.0.0.1:9")
+    _, sdk = one._build()
+
+    assert sdk._api_client._use_aiohttp() is False
+    assert sdk._api_client._http_options.retry_options.attempts == 1
+
+
+def test_the_sdks_synchronous_client_sends_nothing(server: GeminiServer) -> None:
+    """The second client that the SDK wants cannot be used by mistake."""
+    one = model(server.url)
+    _, sdk = one._build()
+
+    with pytest.raises(Exception, match="synchronous"):
+        sdk.models.generate_content(model=MODEL, contents="x")
+
+    assert server.hits == 0
+
+
+def test_refused_connections_and_bad_tls_are_failures(server: GeminiServer) -> None:
+    """M1: nobody listens, or no TLS is spoken: one error type, and no request."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        nobody = f"http://127.0.0.1:{free.getsockname()[1]}"
+
+        with pytest.raises(ProviderError, match="connection failed"):
+            ask(nobody)
+    with pytest.raises(ProviderError, match="connection failed"):
+        ask(server.url.replace("http:", "https:"))
+
+    assert server.hits == 0
+
+
+def test_a_closed_model_fails_cleanly(server: GeminiServer) -> None:
+    """After `aclose` a call is a failure, not a new connection."""
+    one = model(server.url)
+
+    async def twice() -> None:
+        await one.generate(PROMPT, timeout=10)
+        await one.aclose()
+        with pytest.raises(ProviderError):
+            await one.generate(PROMPT, timeout=10)
+
+    asyncio.run(twice())
+
+    assert server.hits == 1

@@ -1,0 +1,351 @@
+"""What the offline model says of a stretch: shapes, lengths, what is kept and what may go."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from indexerd.events import Stretch
+from indexerd.models.gist import gist
+from indexerd.privacy.sanitize import clean_line
+
+HEADS = {
+    "segment": ["**Goal**", "**Actions**", "**Decisions and discoveries**", "**End state**"],
+    "checkpoint": [
+        "## Goal",
+        "## Constraints & Preferences",
+        "## Progress",
+        "### Done",
+        "### In Progress",
+        "### Blocked",
+        "## Key Decisions",
+        "## Next Steps",
+        "## Critical Context",
+    ],
+    "turn": ["## Original Request", "## Progress So Far", "## Context Needed to Continue"],
+}
+HEADS["branch"] = HEADS["checkpoint"][:-1]
+SAID = (
+    ("user", "Please move the billing exports from cron to the job queue."),
+    ("assistant", "Let me look at the crontab first."),
+    ("user", "The exports must never run twice, and keep the CSV columns as they are."),
+    (
+        "assistant",
+        (
+            "We decided to use one advisory lock per export. The root cause of the double runs was "
+            "the retry in `jobs/export.py`."
+        ),
+    ),
+    ("user", "Fine. What is left?"),
+    (
+        "assistant",
+        (
+            "Added the lock to the export jobs; all 31 tests pass. The old crontab still needs to "
+            "be removed on the billing host."
+        ),
+    ),
+)
+
+
+def told(kind: str, *said: tuple[str, str], **known: object) -> str:
+    """What is said of a stretch."""
+    return gist(Stretch(kind, said or SAID, **known), lambda: None)  # type: ignore[arg-type] # any field
+
+
+def section(text: str, head: str) -> list[str]:
+    """The bullets below one head."""
+    lines = text.partition(f"{head}\n")[2].split("\n")
+    end = next((at for at, line in enumerate(lines) if line.startswith(("#", "*"))), len(lines))
+    return [line.removeprefix("- ") for line in lines[:end] if line and line != "(none)"]
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_each_kind_has_its_shape(kind: str) -> None:
+    """S2.9, pi's skeleton: the heads, in their order; what nobody said is "(none)"."""
+    heads = [line for line in told(kind).split("\n") if line.startswith(("#", "*"))]
+    assert heads == [head for head in HEADS[kind] if head in heads]
+    if kind != "segment":
+        assert heads == HEADS[kind]
+        assert "(none)" in told(kind, ("user", "ok"), ("assistant", "ok"))
+
+
+def test_a_segment_tells_goal_actions_decisions_and_end() -> None:
+    """S2.9: technical bullets under short heads, with the files that were changed."""
+    text = told("segment", files_modified=("/srv/b/jobs/export.py",), cwd="/srv/b")
+    assert section(text, "**Goal**")[0].startswith("Please move the billing exports from cron")
+    decided = section(text, "**Decisions and discoveries**")
+    assert "We decided to use one advisory lock per export." in decided
+    assert section(text, "**Files**") == ["Changed: `jobs/export.py`"]
+    ended = section(text, "**End state**")
+    assert "Added the lock to the export jobs; all 31 tests pass." in ended
+    assert "Let me look" not in text
+
+
+def test_a_checkpoint_sorts_what_was_said() -> None:
+    """A rule is a constraint, a result is done, what is left to do is the next step."""
+    text = told("checkpoint")
+    assert section(text, "## Constraints & Preferences") == [
+        "The exports must never run twice, and keep the CSV columns as they are."
+    ]
+    assert section(text, "### Done") == ["Added the lock to the export jobs; all 31 tests pass."]
+    assert section(text, "## Next Steps") == [
+        "The old crontab still needs to be removed on the billing host."
+    ]
+    assert "We decided to use one advisory lock per export." in section(text, "## Key Decisions")
+    assert "The root cause" in section(text, "## Critical Context")[0]
+
+
+def test_what_is_in_progress_is_what_was_announced_last() -> None:
+    """What the agent went on to tell of is none of it."""
+    asked = ("user", "Please move the billing exports to the queue.")
+    plan, found = "I will now write the job for the exports.", "The crontab has three entries."
+    for said, doing in ((f"{found} {plan}", [plan]), (f"{found} {plan} {found}", [])):
+        text = told("checkpoint", asked, ("assistant", said))
+        assert section(text, "### In Progress") == doing
+
+
+def test_a_turn_says_what_was_asked_and_what_is_needed() -> None:
+    """The beginning of a split turn: the request first, then progress, then what is needed."""
+    text = told("turn")
+    assert section(text, "## Original Request")[0].startswith("Please move the billing exports")
+    assert any("must never" in one for one in section(text, "## Context Needed to Continue"))
+
+
+def test_instructions_lift_what_they_mention() -> None:
+    """What the user wants it to dwell on is in, though it is no decision and no result."""
+    note = "The colour of the header is a warm teal."
+    said = (*SAID[:4], ("assistant", note), *SAID[4:])
+    assert note not in told("checkpoint", *said)
+    assert note in told("checkpoint", *said, instructions="focus on the header's colour")
+
+
+OPENCODE = """## Goal
+Port the **importer** to Rust.
+
+## Instructions
+- Never touch the public API.
+
+## Discoveries
+- The parser fails on `\\r\\n` (ParseError at line 12).
+
+## Accomplished
+- [x] Lexer ported
+- [ ] Port the tokenizer of quoted fields
+
+## Relevant files / directories
+- src/lexer.rs
+  - the state machine is here
+
+<read-files>
+src/old.py
+</read-files>"""
+
+
+def test_another_hands_summary_is_merged() -> None:
+    """Opencode's headings become pi's; what was begun is done where the new part says so."""
+    text = told(
+        "checkpoint",
+        ("user", "go on with the quoted fields"),
+        ("assistant", "Implemented the tokenizer of quoted fields; 12 tests pass."),
+        previous=OPENCODE,
+    )
+    assert section(text, "## Goal")[0] == "Port the importer to Rust."
+    assert "Never touch the public API." in section(text, "## Constraints & Preferences")
+    done = section(text, "### Done")
+    assert done[0] == "Lexer ported"
+    assert any("tokenizer of quoted fields" in one for one in done)
+    assert "Port the tokenizer" not in " ".join(section(text, "### In Progress"))
+    assert section(text, "## Critical Context") == [
+        "The parser fails on `\\r\\n` (ParseError at line 12).",
+        "src/lexer.rs the state machine is here",
+    ]
+    assert "src/old.py" not in text
+
+
+def test_what_was_open_stays_open_until_it_is_said_to_be_done() -> None:
+    """A next step is kept over rounds; a question, and work just announced, are over by then."""
+    before = "## Next Steps\n- Remove the crontab.\n- Shall I go on?\n"
+    before += "### In Progress\n- Let me read the logs\n- The schema of invoices is half moved.\n"
+    text = told("checkpoint", ("user", "Now the mailer."), ("assistant", "ok"), previous=before)
+    assert section(text, "## Next Steps") == ["Remove the crontab."]
+    assert section(text, "### In Progress") == ["The schema of invoices is half moved."]
+
+
+def test_the_same_again_changes_nothing() -> None:
+    """Nothing is doubled: a checkpoint of the same words and itself is itself."""
+    once = told("checkpoint")
+    assert told("checkpoint", previous=once) == once
+
+
+def test_a_segment_does_not_repeat_what_came_before() -> None:
+    """`previous` is context only."""
+    text = told("segment", previous="- We decided to use one advisory lock per export.")
+    assert "advisory lock" not in text
+
+
+# --- ten rounds -------------------------------------------------------------------------------
+
+PLANTED = (
+    "We decided to store amounts as integer cents.",
+    "I chose to keep the ledger in PostgreSQL 15.",
+    "We will use advisory locks for the nightly close.",
+    "We are going with Kafka for the audit trail.",
+    "Decided to version the public API by header.",
+    "For the cache we will use Redis with a TTL of 900 s.",
+    "I chose to generate clients from the OpenAPI file.",
+    "We must never write to the archive bucket.",
+    "Reports must be ready by 06:00 and never later.",
+    "Migrations must run online and never lock the invoice table.",
+    "You must never log an account number.",
+    "Every endpoint must answer within 200 ms.",
+    "The staging database listens on port 6543.",
+    "The signing key lives in /etc/billing/keys/sign.pem on the host.",
+    "The import dies with ParseError: unexpected BOM at line 1.",
+    "Metrics are scraped from http://10.0.4.7:9102/metrics by Prometheus.",
+    "The worker exits with exit code 137 when a batch is too large.",
+    "Feature flags are read from BILLING_FLAGS_FILE at start.",
+    "The legacy importer is in tools/legacy/import_v1.py and still needed.",
+    "The rate limit of the bank is 40 requests a minute, see error code 429.",
+)
+PARTS = (
+    *("invoice", "ledger", "export", "parser", "cache"),
+    *("queue", "report", "mailer", "webhook", "refund"),
+)
+FILLING = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth"]
+
+
+def chatter(round_number: int) -> list[tuple[str, str]]:
+    """Twenty messages of everyday work, other ones in every round."""
+    found: list[tuple[str, str]] = []
+    for n, part in enumerate(PARTS):
+        at = f"{part}{round_number}"
+        answer = (
+            f"I'll read the {at} module. Then I renamed the helpers of {at} and updated "
+            f"src/{at}.py; all {n + 7} tests pass. We decided to split {at} in two, as the error "
+            f"in {at} was caused by a shared list."
+        )
+        more = (f"Its {word} part of {at} reads more easily now than it did." for word in FILLING)
+        found += [
+            ("user", f"Could you clean up the {at} module and its tests? ok?"),
+            ("assistant", " ".join([answer, *more])),
+        ]
+    return found
+
+
+def kept_after(rounds: int, max_tokens: int) -> list[str]:
+    """The planted facts that stand in the checkpoint after rounds of other work."""
+    said = chatter(0)
+    for at, fact in enumerate(PLANTED):
+        said.insert(at * 2, ("user" if "must" in fact else "assistant", fact))
+    summary = ""
+    for number in range(1, rounds + 1):
+        summary = told("checkpoint", *said, previous=summary, max_tokens=max_tokens)
+        assert len(summary) <= 4 * max_tokens
+        said = chatter(number)
+    return [fact for fact in PLANTED if fact in summary]
+
+
+@pytest.mark.parametrize(("max_tokens", "least"), [(13_107, 19), (1000, 18), (700, 18)])
+def test_planted_facts_survive_ten_rounds(max_tokens: int, least: int) -> None:
+    """S2.27, S3.15: decisions, rules and exact facts of round one stand in round ten."""
+    assert len(kept_after(10, max_tokens)) >= least
+
+
+def test_what_is_oldest_in_progress_goes_first() -> None:
+    """Where room runs out, the newest of what was done stays, and the goal too."""
+    summary = ""
+    for number in range(10):
+        summary = told("checkpoint", *chatter(number), previous=summary, max_tokens=800)
+    done = " ".join(section(summary, "### Done"))
+    assert "refund9" in done
+    assert "invoice0" not in done
+    assert "invoice0" in section(summary, "## Goal")[0]
+
+
+# --- for any input at all ---------------------------------------------------------------------
+
+WORDS = (
+    "we decided to must never use src/io.py ENOENT API-7 why? done. ok, fix **bold** \n - [x] "
+    "# Goal\n ## Next ``` User: 修正 \x1b[31m \ud800 (none) still to do: <read-files> 5432"
+)
+spoken = st.lists(st.sampled_from(WORDS.split(" ")), max_size=30).map(" ".join)
+stretches = st.builds(
+    Stretch,
+    kind=st.sampled_from(list(HEADS)),
+    messages=st.lists(st.tuples(st.sampled_from(["user", "assistant"]), spoken), max_size=8).map(
+        tuple
+    ),
+    files_modified=st.lists(spoken, max_size=2).map(tuple),
+    previous=spoken,
+    instructions=spoken,
+    max_tokens=st.integers(1, 400),
+)
+OURS = "goal constraints preferences progress done in blocked key decisions next steps critical "
+OURS += "context none and discoveries actions end state files changed read original request so far "
+OURS += "needed to continue more"
+
+
+@settings(deadline=None, max_examples=60)
+@given(stretches)
+def test_any_stretch_is_summed_up_within_its_room(stretch: Stretch) -> None:
+    """S2.9: never longer than asked for, twice the same, and no word that was not said."""
+    text = gist(stretch, lambda: None)
+    assert text == gist(stretch, lambda: None)
+    assert text
+    assert len(text) <= 4 * stretch.max_tokens
+    assert text.isprintable() or text.replace("\n", "").isprintable()
+    heard = [*(said for _, said in stretch.messages), stretch.previous, *stretch.files_modified]
+    letters = re.compile("[a-z]{3,}(?![a-z\u2026])")  # whole words: a first line may be cut
+    assert set(letters.findall(text.lower())) <= set(
+        letters.findall(" ".join([OURS, *heard]).lower())
+    )
+
+
+@pytest.mark.parametrize(
+    "piece", ["- x\n", "<read-files>", "# a\n", "must never ", "```\n", "修正"]
+)
+@pytest.mark.parametrize("kind", ["segment", "checkpoint"])
+def test_a_megabyte_of_one_thing_is_survived(kind: str, piece: str) -> None:
+    """X8: unclosed tags and fences, in every field; the work stays bounded."""
+    text = piece * (1_000_000 // len(piece))
+    found = told(
+        kind, ("user", text), ("assistant", text), previous=text, instructions=text, cwd=text
+    )
+    assert len(found) <= 4000
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_a_usual_stretch_becomes_a_third_or_less(kind: str) -> None:
+    """S2.10: the target is aimed at, and met."""
+    said = [line for number in range(3) for line in chatter(number)]
+    size = sum(len(text) for _, text in said)
+    assert len(told(kind, *said, max_tokens=13_107)) <= size * 0.34
+
+
+def test_a_decision_in_the_middle_of_a_long_stretch_is_found() -> None:
+    """Of a long stretch not all is read; the lines of decisions and rules are."""
+    filler = "The importer reads a row and writes a row, and so it goes on.\n" * 40
+    said = [("user", "Port the importer."), *[("assistant", filler)] * 90]
+    said.insert(50, ("assistant", f"{filler}We decided to use plan middle.\n{filler}"))
+    assert "We decided to use plan middle." in told("segment", *said)
+
+
+def test_it_stops_when_nobody_waits() -> None:
+    """`check` is called while it works, and ends it."""
+
+    def check() -> None:
+        raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        gist(Stretch("segment", SAID), check)
+
+
+@pytest.mark.parametrize("asked", ["ok", "go on, please", "\x1b[31mhm?\x1b[0m"])
+def test_a_turn_always_says_what_it_began_with(asked: str) -> None:
+    """S1.26: whatever it is, it is the request of the turn."""
+    said = (("assistant", "Earlier."), ("user", asked), ("assistant", "Reading stats.py."))
+    found = gist(Stretch(kind="turn", messages=said, max_tokens=8192), lambda: None)
+    assert found.split("\n")[:2] == ["## Original Request", f"- {clean_line(asked, 99)}"]

@@ -1,0 +1,190 @@
+"""Sanitising: what may never be stored, sent or printed, and what must survive it."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indexerd.privacy import sanitize as clean
+from indexerd.privacy.sanitize import bare, clean_line, clean_text, escape_path, scrub
+
+FORBIDDEN = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
+JOINERS = "\u200c\u200d"
+# Characters that have broken cleaners before, mixed densely enough to meet each other.
+AWKWARD = (
+    "ab 1;[]\\?m\n\t\r"
+    "\x1b\x07\x9b\x9d\x90\x9c\x00\x7f\x85\x0b\xa0"
+    "\u200b\u200c\u200d\u202e\u2066\ufeff\u2028\u2029\u00ad"
+    "\U000e0041\ue000\ud800\udc80\udfff\ufe0f\u0301\U0001f3fd"
+    "\U0001f468\U0001f469\u0995\u09cd\u0645\u3000\u4e2d"
+)
+texts = st.text(alphabet=AWKWARD, max_size=60) | st.text(
+    alphabet=st.characters(exclude_categories=()), max_size=60
+)
+limits = st.integers(min_value=-1, max_value=70)
+
+
+def is_clean(text: str, kept: str = "") -> bool:
+    """Nothing of a forbidden category, but for `kept` and joiners that join."""
+    for at, char in enumerate(text):
+        if unicodedata.category(char) not in FORBIDDEN or char in kept:
+            continue
+        if char not in JOINERS or not 0 < at < len(text) - 1:
+            return False
+        for beside in (text[at - 1], text[at + 1]):
+            if beside.isascii() or unicodedata.category(beside)[0] not in "LMS":
+                return False
+    return True
+
+
+@given(texts, limits)
+def test_a_cleaned_line_is_clean_short_and_settled(text: str, limit: int) -> None:
+    """X9: no forbidden category is left, the limit holds, and cleaning twice changes nothing."""
+    line = clean_line(text, limit)
+
+    assert is_clean(line)
+    assert len(line) <= max(limit, 0)
+    assert line == clean_line(line, limit)
+    assert line == " ".join(line.split())
+
+
+@given(texts, limits)
+def test_a_cleaned_text_is_clean_short_and_settled(text: str, limit: int) -> None:
+    """X9: the same for many lines, where only line feed and tab are white space besides spaces."""
+    whole = clean_text(text, limit)
+
+    assert is_clean(whole, "\n\t")
+    assert len(whole) <= max(limit, 0)
+    assert whole == clean_text(whole, limit)
+    assert "\n\n\n\n" not in whole
+    assert whole == whole.strip()
+
+
+PLAIN = st.text(alphabet="ab. \t\n\r\x0b\x1c\x1f\x85\xa0\u2028\u3000\u0301\xe4\u4e2d", max_size=60)
+
+
+@given(texts | PLAIN, limits)
+def test_a_glance_finds_what_a_search_would(text: str, limit: int) -> None:
+    """X9: most texts are seen to be clean; they come out as from all the steps, one by one."""
+    words = " ".join(clean._ESCAPES.sub("", text).split())
+    line = " ".join(clean._visible(words, "").split())
+    assert clean_line(text, limit) == clean._cut(line, limit)
+    kept = "\n\t\r\v\f\x1c\x1d\x1e\x1f\x85"
+    assert bare(text) == clean._visible(clean._ESCAPES.sub("", text), kept)
+
+
+@given(st.text(alphabet=st.characters(exclude_categories=("C", "Z")), max_size=50))
+def test_visible_text_is_left_alone(text: str) -> None:
+    """Cleaning takes out what is invisible and nothing else."""
+    assert text == clean_line(text, 1000)
+    assert text == clean_text(text, 1000)
+
+
+@pytest.mark.parametrize(
+    ("dirty", "expected"),
+    [
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("a\x1b]0;pwn\x07b", "ab"),
+        ("a\x1b]0;pwn\x1b\\b", "ab"),
+        ("a\x9d0;pwn\x9cb", "ab"),
+        ("\x1b]8;;http://evil\x1b\\link\x1b]8;;\x1b\\", "link"),
+        ("\x1b]52;c;cm0gLXJm\x07ok", "ok"),
+        ("a\x1b]0;never closed", "a"),
+        ("a\x1bP1$r0m\x1b\\b", "ab"),
+        ("a\x9b31mb", "ab"),
+        ("a\x1b(Bb\x1bcd", "abd"),
+        ("ev\u202eil\u2066x", "evilx"),
+        ("in\u200bvis\ufeffible\u00ad", "invisible"),
+        ("flag\U000e0067\U000e0062\U000e007f", "flag"),
+        ("one\r\ntwo\u2028three\u00a0 four", "one two three four"),
+        ("a \u200b b", "a b"),
+        ("lone\ud800 half", "lone half"),
+        ("priv\ue000ate", "private"),
+    ],
+)
+def test_escape_sequences_go_whole(dirty: str, expected: str) -> None:
+    """X9: CSI, OSC, DCS, 8-bit, bidi, zero-width and tag characters leave no remains behind."""
+    assert expected == clean_line(dirty, 100)
+
+
+def test_one_unclosed_sequence_does_not_swallow_the_lines_after_it() -> None:
+    """X9: a forged opener costs its own line, not the rest of a summary."""
+    assert clean_text("first\x1b]0;never closed\nsecond", 100) == "first\nsecond"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\U0001f468\u200d\U0001f469\u200d\U0001f467",  # family
+        "\u2764\ufe0f\u200d\U0001f525",  # heart on fire
+        "\U0001f469\U0001f3fd\u200d\U0001f4bb",  # technologist with a skin tone
+        "\u0995\u09cd\u200d\u09b7",  # Bengali, after a virama
+        "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",  # Persian, with ZWNJ
+    ],
+)
+def test_joiners_stay_where_scripts_need_them(text: str) -> None:
+    """Emoji families, Indic conjuncts and Persian words come through whole."""
+    assert text == clean_line(text, 100)
+    assert text == clean_text(text, 100)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["pass\u200dword", "\u0645\u200d\u200d\u0645", "\u200d\u0645", "\u0645\u200c", "a\u200d\u4e2d"],
+)
+def test_joiners_go_everywhere_else(text: str) -> None:
+    """A joiner beside ASCII, at an end, or doubled only hides something."""
+    assert not set(clean_line(text, 100)) & set(JOINERS)
+
+
+def test_a_cut_does_not_tear_a_character() -> None:
+    """Combining marks and joined emoji are dropped with their base, unless they are noise."""
+    assert clean_line("cafee\u0301", 5) == "cafe"
+    assert clean_line("x\U0001f468\u200d\U0001f469", 3) == "x"
+    assert len(clean_line("a" + "\u0301" * 500, 64)) == 64
+
+
+def test_lines_and_indentation_survive() -> None:
+    """A summary keeps its lists; line ends become one kind, spaces at the end of a line go."""
+    dirty = "# Goal  \r\n- a   b\r  - c\td\n\n\n\n\n\nend\n\n"
+
+    assert clean_text(dirty, 100) == "# Goal\n- a b\n  - c\td\n\n\nend"
+
+
+@given(texts)
+def test_scrubbed_text_is_utf8(text: str) -> None:
+    """F7: after scrubbing every text encodes, and text without surrogates is untouched."""
+    whole = scrub(text)
+
+    whole.encode("utf-8")
+    assert whole == scrub(whole)
+    if not any("\ud800" <= char <= "\udfff" for char in text):
+        assert whole == text
+
+
+def test_lone_surrogates_become_one_replacement_each() -> None:
+    """F7: a lone half is replaced; two halves that belong together become their character."""
+    assert scrub("a\ud83db\udc00") == "a\ufffdb\ufffd"
+    assert scrub("\ud83d\ude00") == "\U0001f600"
+
+
+@given(texts)
+def test_an_escaped_path_is_printable(text: str) -> None:
+    """W14: a file name may hold anything; what is shown of it holds no forbidden character."""
+    shown = escape_path(text)
+
+    shown.encode("utf-8")
+    assert not {char for char in shown if unicodedata.category(char) in FORBIDDEN}
+    assert shown == escape_path(shown)
+
+
+def test_an_escaped_path_says_what_is_in_it() -> None:
+    """W14: newline, ESC, undecodable bytes and invisible characters are told apart."""
+    name = b"a\nb\x1b[0m\xff.jsonl".decode("utf-8", "surrogateescape")
+
+    assert escape_path(name) == "a\\nb\\x1b[0m\\xff.jsonl"
+    assert escape_path("x\u202ey\U000e0041") == "x\\u202ey\\U000e0041"
+    assert escape_path("/home/zoë/日本 1.jsonl") == "/home/zoë/日本 1.jsonl"

@@ -1,0 +1,315 @@
+"""Secrets of the user's own kinds are not searched, whenever the patterns came to be (X5)."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from indexerd.daemon.answers import Answers
+from indexerd.daemon.library import Library
+from indexerd.sources.stores import Store
+from indexerd.store.catalog import Catalog
+from indexerd.store.ledger import Ledger
+from tests.e2e.world import Session
+
+WORD = "zq4417xkcd"
+PATTERN = r"zq\d+\w+"
+
+
+class Place:
+    """Three sessions, and one library after another over the same caches."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.patterns: list[str] = []
+        self.sessions = [Session(root / "sessions/--w--") for _ in range(3)]
+        for session in self.sessions:
+            session.turn(f"The badge is {WORD}, said the porter.")
+        self.library = self.started()
+
+    def started(self) -> Library:
+        """The next process, which has looked at the files."""
+        self.library = Library(
+            Ledger(self.root / "ledger.sqlite"),
+            Catalog.open(self.root / "catalog.sqlite"),
+            stores=lambda: [Store("pi", f"{self.root}/sessions", f"{self.root}/meta")],
+            exclude=list,
+            report=lambda *_: None,
+            defect=lambda *_: None,
+            patterns=lambda: self.patterns,
+        )
+        self.library.load()
+        self.scan()
+        return self.library
+
+    def scan(self) -> None:
+        """One reconciling scan."""
+        for _ in self.library.scan():
+            pass
+
+    def read(self, most: int = 1000) -> None:
+        """Do what may wait: all of it, or some steps."""
+        for _ in range(most):
+            if not self.library.texts.some() and not self.library.texts.due:
+                return
+        assert most < 1000, "it never ends"
+
+    def restart(self) -> None:
+        """An end without a word, as after kill -9, and the next start."""
+        self.library.ledger._db.close()
+        self.library.catalog.close()
+        self.started()
+
+    def found(self, word: str) -> int:
+        """How many sessions are found by a word, whether in a name or in a message."""
+        hits = self.library.catalog.search(f'"{word}"').hits
+        return len({one["sessionId"] for one in hits})
+
+    def on_disk(self) -> list[str]:
+        """Which files of the catalog hold the secret."""
+        self.library.catalog.close()
+        self.library.ledger.close()
+        files = self.root.glob("catalog.sqlite*")
+        return [one.name for one in files if WORD.encode() in one.read_bytes().lower()]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    """Sessions that speak of a badge."""
+    place = Place(tmp_path)
+    yield place
+    place.library.close()
+
+
+def test_what_the_user_calls_a_secret_is_not_searched(place: Place) -> None:
+    """X5: neither in a message nor in the name that a session goes by."""
+    place.patterns = [PATTERN]
+    place.restart()
+    place.read()
+    assert (place.found(WORD), place.found("badge")) == (0, 3)
+    assert "[redacted:custom]" in place.library.catalog.search("badge").hits[0]["snippet"]
+    assert place.on_disk() == []
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_new_patterns_hold_for_what_was_indexed_before(place: Place, *, restarted: bool) -> None:
+    """X5: after a reload as after a start, and without a trace in the file."""
+    place.read()
+    assert place.found(WORD) == 3
+    answers = Answers(place.library.catalog, time.time)
+    assert WORD in answers.complete({})["items"][0]["label"]
+    place.patterns = [PATTERN]
+    if restarted:
+        place.restart()
+    else:
+        place.library.reconsider()
+    assert place.library.texts.unread == 3
+    place.read()
+    assert (place.found(WORD), place.found("badge")) == (0, 3)
+    if not restarted:
+        assert WORD not in answers.complete({})["items"][0]["label"]
+    names = {one.name for one in place.library.catalog.known()}
+    assert names == {"The badge is [redacted:custom], said the porter."}
+    assert place.on_disk() == []
+
+
+def test_nothing_is_left_beside_the_file(place: Place) -> None:
+    """X5, S2.23: neither in its log nor in a catalog that was set aside once."""
+    place.read()
+    place.library.checkpoint()
+    place.library.ledger.close()
+    place.library.catalog.close()
+    aside = place.root / "catalog.sqlite.aside"
+    aside.write_bytes((place.root / "catalog.sqlite").read_bytes())
+    place.patterns = [PATTERN]
+    place.started()
+    place.read()
+    assert not aside.exists()
+    files = [*place.root.glob("catalog.sqlite*")]
+    assert [one.name for one in files if WORD.encode() in one.read_bytes().lower()] == []
+
+
+def test_what_is_no_secret_any_more_is_found_again(place: Place) -> None:
+    """X5: a pattern that took too much can be taken back."""
+    place.patterns = [PATTERN]
+    place.restart()
+    place.read()
+    place.patterns = []
+    place.library.reconsider()
+    place.read()
+    assert place.found(WORD) == 3
+
+
+def test_of_a_session_that_is_gone_it_goes_as_well(place: Place) -> None:
+    """X5: its words are kept, and cannot be read again: they are changed where they stand."""
+    place.read()
+    place.sessions[0].path.unlink()
+    place.scan()
+    place.patterns = [PATTERN]
+    place.library.reconsider()
+    place.read()
+    assert (place.found(WORD), place.found("badge")) == (0, 3)
+    assert place.on_disk() == []
+
+
+@pytest.mark.parametrize("steps", range(6))
+def test_an_end_in_the_middle_forgets_nothing(place: Place, steps: int) -> None:
+    """X5, A1: killed after any step, the next start does what was left."""
+    place.read()
+    place.sessions[0].path.unlink()
+    place.scan()
+    place.library.checkpoint()
+    place.patterns = [PATTERN]
+    place.library.reconsider()
+    place.read(steps)
+    place.restart()
+    place.read()
+    assert (place.found(WORD), place.found("badge")) == (0, 3)
+    assert place.on_disk() == []
+
+
+def test_the_same_patterns_are_no_reason_to_read_again(place: Place) -> None:
+    """F9: not in another order either; and where there are none, nothing is done."""
+    place.patterns = [PATTERN, "another"]
+    place.restart()
+    place.read()
+    place.library.checkpoint()
+    place.patterns = ["another", PATTERN, PATTERN]
+    place.restart()
+    assert place.library.texts.unread == 0
+    steps = 0
+    while place.library.texts.some():
+        steps += 1
+    assert steps <= 2  # the catalog is asked, and nothing is scoured
+    assert not place.library.texts.due
+
+
+def _meta_alone(place: Place) -> None:
+    """A meta file whose session is not there, and never was."""
+    told = dict.fromkeys(("name", "description", "summary", "model"), f"about the {WORD}")
+    one = "7d4b8f0e-1111-4222-8333-444455556666"
+    told |= {"sessionId": one, "sessionFile": f"{place.root}/sessions/--w--/{one}.jsonl"}
+    told |= {"createdAt": "2026-11-01T00:00:00Z", "updatedAt": "2026-11-01T00:00:00Z"}
+    meta = {"cwd": "/w", "tags": [WORD], "lastIndexedLeafId": "x", **told}
+    (place.root / "meta").mkdir()
+    (place.root / f"meta/{one}.meta.json").write_text(json.dumps(meta))
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_of_a_session_with_a_meta_file_alone_it_goes_too(place: Place, *, restarted: bool) -> None:
+    """X5: nothing of it was ever read, and its row holds the words all the same."""
+    _meta_alone(place)
+    place.scan()
+    place.read()
+    assert place.found(WORD) == 4
+    place.library.checkpoint()
+    place.patterns = [PATTERN]
+    if restarted:
+        place.restart()
+    else:
+        place.library.reconsider()
+    place.read()
+    assert place.found(WORD) == 0
+    assert place.on_disk() == []
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_session_that_goes_just_then_is_not_forgotten(place: Place, *, restarted: bool) -> None:
+    """X5: nobody knew that it is gone when it was to be read again."""
+    place.read()
+    place.library.checkpoint()
+    place.patterns = [PATTERN]
+    if restarted:
+        place.sessions[0].path.unlink()
+        place.restart()
+    else:
+        place.library.reconsider()
+        place.sessions[0].path.unlink()
+        place.scan()
+    place.read()
+    assert (place.found(WORD), place.found("badge")) == (0, 3)
+    assert place.on_disk() == []
+
+
+def test_a_session_that_cannot_be_read_just_then_keeps_its_words(place: Place) -> None:
+    """X5, A3: without the secret; it may never change again, and would not be found any more."""
+    place.read()
+    place.patterns = [PATTERN]
+    place.library.reconsider()
+    aside = place.sessions[0].path.with_suffix(".aside")
+    place.sessions[0].path.rename(aside)
+    place.read()
+    aside.rename(place.sessions[0].path)
+    place.scan()
+    place.read()
+    fields = [one["field"] for one in place.library.catalog.search("porter").hits]
+    assert (place.found(WORD), fields.count("message")) == (0, 3)
+    assert place.on_disk() == []
+
+
+def test_no_field_of_a_row_has_it(place: Place) -> None:
+    """X5: not the names of tools and models either, which any hand may have written."""
+    used = {"type": "toolCall", "id": "c", "name": f"tool {WORD}", "arguments": {}}
+    said = {"role": "assistant", "content": [used], "model": f"model {WORD}", "provider": "x"}
+    place.sessions[0].entry("message", message={**said, "stopReason": "stop", "timestamp": 1})
+    place.patterns = [PATTERN]
+    place.restart()
+    place.read()
+    assert WORD not in json.dumps(place.library.catalog.get(place.sessions[0].id))
+
+
+@pytest.mark.parametrize("before", range(180, 200, 3))
+def test_no_half_of_it_is_left_where_a_text_is_cut(place: Place, before: int) -> None:
+    """X5: the first message is cut before the user's patterns see it."""
+    session = Session(place.root / "sessions/--w--")
+    session.turn(("a " * before)[: before - 1] + " " + WORD + "efghijklmnop and so on")
+    place.patterns = [WORD + "efghijklmnop"]
+    place.restart()
+    place.read()
+    assert "zq4" not in json.dumps(place.library.catalog.get(session.id))
+
+
+def test_it_is_not_left_in_free_pages(tmp_path: Path) -> None:
+    """X5, S2.23: what was dropped before, as a file was rewritten, is in these as it was."""
+    path = tmp_path / "catalog.sqlite"
+    catalog = Catalog.open(path)
+    text = f"the {WORD} and other words " * 1000
+    catalog.add_messages("s1", [("e1", "user", "", text)], mark="1-a .x")
+    catalog.drop_messages("s1")  # it was rewritten
+    catalog.forget("s1")
+    for _ in catalog.scour():
+        pass
+    catalog.close()
+    assert WORD.encode() not in path.read_bytes()
+
+
+def test_who_reads_meanwhile_only_puts_it_off(place: Place) -> None:
+    """X5: the log cannot be brought into the file then; the next scan does it."""
+    place.read()
+    reader = sqlite3.connect(place.root / "catalog.sqlite", isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM session").fetchone()
+    place.patterns = [PATTERN]
+    place.library.reconsider()
+    place.read()
+    reader.close()
+    place.scan()
+    assert WORD.encode() not in (place.root / "catalog.sqlite-wal").read_bytes()
+
+
+def test_what_was_set_aside_at_this_start_goes_as_well(place: Place) -> None:
+    """X5: also where the ledger is new as well, so that nothing was stored yet."""
+    place.read()
+    place.library.ledger.close()
+    place.library.catalog.close()
+    (place.root / "ledger.sqlite").unlink()
+    (place.root / "catalog.sqlite.damaged").touch()
+    place.patterns = [PATTERN]
+    place.started()
+    place.read()
+    assert not (place.root / "catalog.sqlite.aside").exists()

@@ -1,0 +1,379 @@
+"""Redaction: no secret leaves in any clothes, ordinary text does, and no input makes it slow."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indexerd.errors import ConfigError
+from indexerd.privacy.redact import WINDOW, redact
+from indexerd.privacy.redact_extra import compile_extra
+from tests.sessions.canaries import CANARIES, WORD, noise, pem
+
+CLOTHES: dict[str, Callable[[str], str]] = {
+    "in a sentence": lambda text: f"Please use {text} from now on.",
+    "on its own lines": lambda text: f"Before.\n\n{text}\n\nAfter.",
+    "in a section": lambda text: f"User: here it is\n{text}\n\nAssistant: thank you, noted",
+    "in a fence": lambda text: f"```sh\n{text}\n```\n",
+    "JSON-escaped": lambda text: json.dumps({"text": f"line\n{text}\nline", "more": 1}),
+    "JSON-escaped twice": lambda text: json.dumps(json.dumps([f"line\n{text}\nline"])),
+    "coloured": lambda text: f"\x1b[32m{text}\x1b[0m done",
+}
+
+
+@pytest.mark.parametrize("clothes", CLOTHES)
+@pytest.mark.parametrize("kind", CANARIES)
+def test_a_canary_is_caught_in_all_its_clothes(kind: str, clothes: str) -> None:
+    """X5, S2.21: each kind of secret goes, once, and the text around it stays."""
+    found = redact(CLOTHES[clothes](CANARIES[kind]))
+
+    assert WORD.lower() not in found.text.lower()
+    assert found.counts == {kind: 1}
+    assert f"[redacted:{kind}]" in found.text
+    around = CLOTHES[clothes]("SPLIT").split("SPLIT")
+    assert found.text.startswith(around[0])
+    assert found.text.endswith(around[1])
+
+
+HELD = f"{WORD}!x"
+ASSIGNMENTS = [
+    f'password = "{HELD}"',
+    f"password: {HELD}",
+    f"password:\n  {HELD}",
+    f"password: |\n  {HELD}",
+    f"password={HELD}",
+    f'{{"password": "{HELD}"}}',
+    f'{{\\"password\\": \\"{HELD}\\"}}',
+    f'{{\\\\\\"password\\\\\\": \\\\\\"{HELD}\\\\\\"}}',
+    json.dumps({"command": f'password = "{HELD}\\"{WORD}"'}),
+    json.dumps({"body": json.dumps({"password": f'{HELD}"{WORD}'})}),
+    f"\\nDB_PASSWORD={HELD}\\nHOST=x",
+    f"const password = `{HELD}`;",
+    f'password: str = "{HELD}"',
+    f'config["password"] = "{HELD}"',
+    f"'password' => '{HELD}',",
+    f'String dbPassword = "{HELD}";',
+    f'setenv("DB_PASSWORD", "{HELD}")',
+    f'.withPassword("{HELD}")',
+    f'auth: {{ user: "me", pass: "{HELD}" }}',
+    f"SMTP_PASS={HELD}",
+    f"**Password:** {HELD}",
+    f"| password | {HELD} |",
+    f"my password is {HELD}",
+    f"tool --db-password {HELD} --verbose",
+    f"curl -u me:{HELD} https://example.com",
+    f"sshpass -p '{HELD}' ssh host",
+    f"<password>{HELD}</password>",
+    f"Server=db;User Id=me;Password={HELD};Encrypt=true",
+    f"https://example.com/cb?access_token={HELD}&state=1",
+    f"machine example.com\n  login me\n  password {HELD}",
+    f"machine example.com\\nlogin me\\npassword {HELD}\\n",
+    f"//registry.example.org/:_authToken={HELD}",
+    f"redis://:{HELD}@cache:6379/0",
+    f"mysql:\\/\\/me:{HELD}@db\\/x",
+    f"https://{WORD}{WORD}{WORD}@example.com/repo.git",
+    f"Authorization: Basic {base64.b64encode(WORD.encode()).decode()}",
+    f"Authorization:\n  Bearer {HELD}",
+    f'"Authorization": "token {HELD}"',
+    f"proxy said: Bearer {WORD}{WORD}",
+    f'aws_secret_access_key = "{noise("aws", 40)}"',
+    f"AccountKey={noise('azure', 64)}==;EndpointSuffix=core",
+    f'password="{HELD}',
+    f"tokens: password={HELD}",
+]
+
+
+@pytest.mark.parametrize("text", ASSIGNMENTS)
+def test_an_assigned_secret_is_caught_however_it_is_written(text: str) -> None:
+    """S2.21: quoted, escaped, YAML, shell, headers, flags, connection strings; found once."""
+    found = redact(text)
+
+    assert WORD not in found.text
+    assert base64.b64encode(WORD.encode()).decode() not in found.text
+    assert sum(found.counts.values()) == 1
+    assert redact(found.text).text == found.text
+
+
+def test_a_pass_phrase_goes_and_a_sentence_stays() -> None:
+    """S2.21: some quoted words are a pass phrase; a sentence about passwords is not."""
+    assert "staple" not in redact('password: "correct horse battery staple"').text
+    sentence = '"password": "Your password must have at least 8 characters."'
+    assert redact(sentence).text == sentence
+
+
+KEY = pem().split("\n")
+BROKEN_KEYS = {
+    "no last line": KEY[:-1],
+    "cut in a line": [*KEY[:-3], KEY[-3][:30]],
+    "cut in a short piece": [*KEY[:-3], KEY[-3][:5]],
+    "no first line": KEY[1:],
+    "begins in a line": [KEY[4][20:], *KEY[5:]],
+    "two messages": [*KEY[:9], "", "Assistant: " + KEY[9], *KEY[10:]],
+    "two messages, no end": [*KEY[:9], "", "Assistant: " + KEY[9], *KEY[10:-1]],
+    "two messages, no beginning": [*KEY[2:9], "", "User: " + KEY[9], *KEY[10:]],
+    "numbered entries": [*KEY[:9], "", "[a1b2c3d4] User: " + KEY[9], *KEY[10:-1]],
+    "talk between": [*KEY[:9], "", "Assistant: I see, go on.", "", "User: " + KEY[9], *KEY[10:]],
+    "quoted": ["> " + line for line in KEY],
+    "line numbers, no end": [f"{n:4}\t{line}" for n, line in enumerate(KEY[:-1])],
+    "encrypted": [KEY[0], "Proc-Type: 4,ENCRYPTED", "DEK-Info: AES-128-CBC,ABC", "", *KEY[1:-1]],
+}
+
+
+@pytest.mark.parametrize("escaped", [False, True], ids=["plain", "JSON-escaped"])
+@pytest.mark.parametrize("how", BROKEN_KEYS)
+def test_a_broken_private_key_still_goes(how: str, escaped: bool) -> None:
+    """X5: unterminated, beginning cut off, over two messages; the talk around it stays."""
+    text = "User: my key\n\n" + "\n".join(BROKEN_KEYS[how]) + "\n\nAssistant: and now this."
+
+    found = redact(json.dumps(text) if escaped else text)
+
+    assert WORD not in found.text
+    assert KEY[5][-20:] not in found.text
+    assert found.counts == {"private-key": 1}
+    assert "my key" in found.text
+    assert "and now this." in found.text
+
+
+@pytest.mark.parametrize("kind", ["", "EC ", "OPENSSH ", "ENCRYPTED ", "DSA "])
+def test_every_kind_of_private_key_goes(kind: str) -> None:
+    """S2.21: the kind's name in the first line does not matter."""
+    assert redact(f"a\n{pem(kind)}\nb").text == "a\n[redacted:private-key]\nb"
+
+
+def test_two_keys_leave_what_is_between_them() -> None:
+    """X5: a key that lost its end does not take the text up to the next key with it."""
+    text = "\n".join([*KEY[:-1], "", "and the other one:", "", *KEY])
+
+    assert (
+        redact(text).text
+        == "[redacted:private-key]\n\nand the other one:\n\n[redacted:private-key]"
+    )
+
+
+def test_naming_a_key_is_not_showing_one() -> None:
+    """S2.21: talk about the first line of a key file stays."""
+    text = "A key file begins with -----BEGIN RSA PRIVATE KEY----- and then has base64."
+
+    assert redact(text).text == text
+
+
+ORDINARY = """\
+password: str
+password: Optional[str] = None, secret: SecretStr
+def login(user: str, password: str) -> Token:
+token = get_token()
+token = self.tokenizer.encode(text)
+max_tokens=4096, "token_count": 81234,
+token_limit = 200_000
+commit 145f9d4b3a0c2d1e5f60718293a4b5c6d7e8f901 of 550e8400-e29b-41d4-a716-446655440000
+PASSWORD=$PASSWORD
+api_key_env = "GEMINI_API_KEY"
+password_file = "/run/secrets/db1"
+The password: it is stored hashed with argon2id.
+The password is 8-characters long; the token is expired.
+["username", "password", "token"]
+PWD=/home/user1/work
+Token: '#d0d0d0',
+<input type="password" name="password1">
+PASS: test_login_1
+Authorization: Bearer $TOKEN
+headers = {"Authorization": f"Bearer {token}"}
+bearer authentication is used, and basic functionality
+git@github.com:user/repo.git and postgres://user:password@localhost/db
+sk-loading-indicator-container-large disk-a1b2c3d4e5f6g7h8i9j0k1l2
+${{ secrets.GITHUB_TOKEN }}
+password: ********, api_key: your-api-key-here
+docker run -u 1000:1000 image
+[redacted:password] = [redacted:token]
+"""
+
+
+@pytest.mark.parametrize("line", ORDINARY.splitlines())
+def test_ordinary_text_stays(line: str) -> None:
+    """X6: code, numbers, references, hashes and talk about secrets are not secrets."""
+    assert redact(line).text == line
+    assert redact(line).counts == {}
+
+
+def test_ordinary_text_stays_as_a_whole() -> None:
+    """X6: the same lines beside each other make no secret either."""
+    assert redact(ORDINARY).text == ORDINARY
+
+
+@given(st.uuids(), st.binary(min_size=20, max_size=32))
+def test_ids_and_hashes_stay(some_id: uuid.UUID, digest: bytes) -> None:
+    """X6: a UUID or a commit hash in a sentence is never taken for a secret."""
+    text = f"Session {some_id} ends at commit {digest.hex()} (see {digest.hex()[:7]})."
+
+    assert redact(text).text == text
+
+
+FRAGMENTS = [
+    *(
+        "password",
+        "DB_PASSWORD=",
+        "token: ",
+        "secret",
+        "api_key",
+        ' = "',
+        "='",
+        '\\"',
+        '"',
+        "'",
+        "`",
+    ),
+    *(
+        "\\n",
+        "\n",
+        " ",
+        "=",
+        ":",
+        "://",
+        "user:",
+        "@host",
+        "User: ",
+        "[redacted:",
+        "]",
+        "(",
+        "[",
+        "}",
+    ),
+    *("<", ">", "/", ".", ",", "|", "&", "_", "-", "…", "İ", "0", "a", "Z", "is ", "!", "\\"),
+    *("[redacted:jwt]", "[redacted:password]", "abc123def", "A1B2C3D4E5F6G7H8", WORD, WORD * 4),
+    *("-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----", "eyJ", "Bearer "),
+    *("Authorization: ", "Basic ", "machine h login b password ", "--token ", "curl -u a:"),
+    *("sk-", "sk-ant-", "ghp_", "AKIA", "AIza", "xoxb-", "1//0", ":AA", "SG.", "hf_", "?sig="),
+]
+
+
+@given(st.lists(st.sampled_from(FRAGMENTS), max_size=14).map("".join))
+def test_redacting_twice_changes_nothing(text: str) -> None:
+    """S2.21: the result holds no secret, and its markers are none."""
+    once = redact(text)
+    again = redact(once.text)
+
+    assert again.text == once.text
+    assert again.counts == {}
+
+
+@given(st.text(max_size=80), st.sampled_from(sorted(CANARIES.values())), st.text(max_size=80))
+def test_no_neighbour_saves_a_secret(before: str, secret: str, after: str) -> None:
+    """X5: whatever stands on the lines around a secret, the secret goes."""
+    assert WORD.lower() not in redact(f"{before}\n{secret}\n{after}").text.lower()
+
+
+def test_the_most_specific_rule_names_a_find() -> None:
+    """S2.21: a vendor's key in an assignment is counted once, as the vendor's."""
+    found = redact(f'OPENAI_API_KEY="{CANARIES["openai-key"]}"')
+
+    assert found.text == 'OPENAI_API_KEY="[redacted:openai-key]"'
+    assert found.counts == {"openai-key": 1}
+
+
+HOSTILE = r"""
+import signal, sys
+from indexerd.privacy.redact import redact
+from indexerd.privacy.redact_extra import compile_extra
+
+units = [
+    "pwd=", "pwd='", "password=\"", "password=\\\"", "token=token1(", "token.", "token: a | b ",
+    "pwd:\n\n", "pwd is ", "pwd" + "\\" * 7, "_pass", "a", "\n",
+    "\\", "\\n", "=", "-----", "_", "@", "://a:", "https://a:b/", "sk-", "-sk-", "sk-ant-",
+    "eyJ", "eyJa.", "-eyJ", "eyJaaaaaaaa.aaaaaaaa", "AKIA", "SG.", "1//0",
+    "SG.aaaaaaaaaaaaaaaaa", ":AA", "0:AA", "bearer ", "authorization: ", "basic ", "cookie: a=",
+    "machine a login b ", "--a-b-c-token ", "--a-", "<token>", "?sig", "?a-sig=", "curl -u a:",
+    "sshpass -p ", "[redacted:", "[redacted:jwt]", "-----BEGIN ", "PRIVATE KEY ", "User: ",
+    "PRIVATE KEY pwd=", "-----BEGIN PRIVATE KEY-----",
+    "-----BEGIN PRIVATE KEY-----\n", "-----END PRIVATE KEY-----",
+    "-----END PRIVATE KEY-----\n" + "A" * 64 + "\n", "\u0130",
+]
+cases = [(unit * (200_000 // len(unit)), ()) for unit in units]
+cases.append(("x" * 50_000, compile_extra([r"x\w*y"])))  # quadratic, but for its windows
+for text, extra in cases:
+    print(ascii(text[:80]), flush=True)
+    signal.setitimer(signal.ITIMER_PROF, 4)
+    redact(text, extra)
+print("done")
+"""
+
+
+@pytest.mark.faults
+def test_no_hostile_text_makes_it_quadratic() -> None:
+    """X6: 200 KB of each rule's worst start; what is not linear hangs, and a signal ends it.
+
+    The limit is 4 s of processor time for each text, some ten times what the slowest takes.
+    """
+    ran = subprocess.run(
+        [sys.executable, "-c", HOSTILE], capture_output=True, text=True, check=False, timeout=55
+    )
+
+    assert ran.returncode != -signal.SIGPROF, f"too slow: {ran.stdout.splitlines()[-1]}"
+    assert ran.stdout.endswith("done\n"), ran.stderr
+
+
+def test_user_patterns_are_applied_line_by_line() -> None:
+    """X6: an extra pattern sees a line as if it were the whole text, and never a marker."""
+    extra = compile_extra([r"^INT-[0-9]+$", r"redacted"])
+
+    found = redact(f"INT-1\nsee INT-2\nINT-3\npassword: {HELD}\n", extra)
+
+    assert found.text == (
+        "[redacted:custom]\nsee INT-2\n[redacted:custom]\npassword: [redacted:password]\n"
+    )
+    assert found.counts == {"custom": 2, "password": 1}
+
+
+@given(st.integers(min_value=0, max_value=5 * WINDOW), st.integers(min_value=1, max_value=250))
+def test_user_patterns_find_whole_secrets_in_long_lines(at: int, length: int) -> None:
+    """X6: windows overlap, so that a find on a window's border goes whole."""
+    secret = "Q" * length
+
+    found = redact("x" * at + secret + "x" * 3000, compile_extra(["Q+"]))
+
+    assert found.text == "x" * at + "[redacted:custom]" + "x" * 3000
+
+
+@pytest.mark.parametrize("pattern", ["(", "a*", "(a+)+b", "((ab)*c?)*x", "(a|a)*b", "x|", "[[a]"])
+def test_a_dangerous_user_pattern_is_refused(pattern: str) -> None:
+    """X6: no regular expression, fits everything, or takes endless time: a config error."""
+    with pytest.raises(ConfigError) as caught:
+        compile_extra(["fine", pattern])
+
+    assert [problem["key"] for problem in caught.value.problems] == ["redact.extra_patterns[1]"]
+
+
+@pytest.mark.parametrize(
+    "pattern", ["a+b*", "(?:ab)+", r"(\+)+", "(?:x[)]{2,})*y", r"(a|b){2,3}c", "x(?:y+)?"]
+)
+def test_an_ordinary_user_pattern_is_taken(pattern: str) -> None:
+    """X6: repetition as such is fine, also of what repeats, where the text leaves one way."""
+    assert compile_extra([pattern]) == (re.compile(pattern),)
+
+
+@pytest.mark.parametrize("hidden", ["\x1b[0m", "\x1b[31;1m", "\u200b", "\u00ad", "\x00", "\ufeff"])
+def test_what_nobody_sees_hides_no_secret(hidden: str) -> None:
+    """S2.21: a token that colours or characters without width divide is found, once."""
+    token = f"ghp_a1B2c{hidden}3D4e5F6a1B2c3D4e5F6a1B2c3D4e5F6"
+    text = f"found:\n\t{hidden}{token} in .env\n"
+
+    found = redact(text)
+
+    assert found.text == "found:\n\t[redacted:github-token] in .env\n"
+    assert found.counts == {"github-token": 1}
+    assert redact(found.text).text == found.text
+
+
+def test_without_a_secret_a_text_stays_as_it_is() -> None:
+    """Colours alone are no reason to change a text."""
+    text = "\x1b[32mok\x1b[0m a\u200bb \U0001f469\u200d\U0001f52c"
+    assert redact(text).text == text

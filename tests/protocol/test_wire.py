@@ -1,0 +1,315 @@
+"""The socket's language: whatever comes in is judged, whatever goes out is one line of JSON."""
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from indexerd import errors
+from indexerd.protocol import wire
+
+ROOT = Path(__file__).parents[2]
+TEXT = st.text(st.characters(codec=None), max_size=20)  # lone surrogates are among them
+ODD_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXT,
+    lambda below: st.lists(below, max_size=4) | st.dictionaries(TEXT, below, max_size=4),
+    max_leaves=20,
+)
+PLAIN_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(max_size=20),
+    lambda below: st.lists(below, max_size=4) | st.dictionaries(st.text(), below, max_size=4),
+    max_leaves=20,
+)
+IDS = st.none() | st.integers(-(2**60), 2**60) | st.text(max_size=wire.ID_MAX)
+
+
+def refuse(word: str) -> float:
+    """Fail on what Python takes for JSON and nobody else does."""
+    raise AssertionError(f"{word} is not JSON")
+
+
+def read(line: bytes) -> dict[str, Any]:
+    """Read a line as a strict client does."""
+    assert line.endswith(b"\n")
+    assert line.count(b"\n") == 1
+    held: dict[str, Any] = json.loads(line.decode("utf-8"), parse_constant=refuse)
+    assert held["jsonrpc"] == "2.0"
+    return held
+
+
+def fault(line: bytes) -> tuple[int, Any]:
+    """The code and id that a bad line is answered with."""
+    found = wire.parse(line)
+    assert isinstance(found, wire.Failure)
+    told = read(found.to_line())
+    assert told["error"]["data"]["kind"] == "usage"
+    assert told["error"]["data"]["hint"]
+    return told["error"]["code"], told["id"]
+
+
+@given(st.binary(max_size=200))
+@example(b"")
+@example(b"\xff\xfe\x00")
+@example(b"\xef\xbb\xbf{}")
+@example(b"[" * 100_000)
+@example(b'{"a":' * 100_000)
+@example(b'{"id":1' + b"0" * 5000 + b"}")
+def test_no_bytes_whatever_make_parse_raise(line: bytes) -> None:
+    """S7: junk, emptiness and deep nesting are answered, never raised."""
+    found = wire.parse(line)
+    if isinstance(found, wire.Failure):
+        read(found.to_line())
+
+
+@given(IDS, st.text(min_size=1), st.dictionaries(st.text(), PLAIN_JSON, max_size=4))
+def test_a_request_arrives_as_it_was_sent(asked: Any, method: str, params: Any) -> None:
+    """Whatever JSON allows in id, method and params comes through unchanged."""
+    sent = {"jsonrpc": "2.0", "id": asked, "method": method, "params": params}
+    for ascii_only in (True, False):
+        line = json.dumps(sent, ensure_ascii=ascii_only).encode() + b"\r\n"
+        assert wire.parse(line) == wire.Request(asked, method, params)
+
+
+def test_a_request_without_id_is_a_notification_and_one_with_null_is_not() -> None:
+    """JSON-RPC 2.0 section 4.1."""
+    silent = wire.parse(b'{"jsonrpc":"2.0","method":"status"}')
+    asking = wire.parse(b'{"jsonrpc":"2.0","method":"status","id":null,"params":null}')
+    assert silent == wire.Request(None, "status", {}, is_notification=True)
+    assert asking == wire.Request(None, "status", {}, is_notification=False)
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "asked"),
+    [
+        (b"nonsense", -32700, None),
+        (b"", -32700, None),
+        (b'{"jsonrpc":"2.0"', -32700, None),
+        (b"[" * 100_000, -32700, None),
+        (b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":NaN}}', -32700, None),
+        (b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":-Infinity}}', -32700, None),
+        (b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1e999}}', -32700, None),
+        (b'{"jsonrpc":"2.0","id":1,"method":"\xed\xa0\x80"}', -32700, None),
+        (b"null", -32600, None),
+        (b'"status"', -32600, None),
+        (b'[{"jsonrpc":"2.0","id":1,"method":"status"}]', -32600, None),
+        (b"{}", -32600, None),
+        (b'{"id":1,"method":"status"}', -32600, 1),
+        (b'{"jsonrpc":"3.0","id":"a","method":"status"}', -32600, "a"),
+        (b'{"jsonrpc":2.0,"id":1,"method":"status"}', -32600, 1),
+        (b'{"jsonrpc":"2.0","id":1}', -32600, 1),
+        (b'{"jsonrpc":"2.0","id":1,"method":""}', -32600, 1),
+        (b'{"jsonrpc":"2.0","id":1,"method":7}', -32600, 1),
+        (b'{"jsonrpc":"2.0","id":true,"method":"status"}', -32600, None),
+        (b'{"jsonrpc":"2.0","id":{},"method":"status"}', -32600, None),
+        (b'{"jsonrpc":"2.0","id":"%b","method":"status"}' % (b"i" * 257), -32600, None),
+        (b'{"jsonrpc":"2.0","id":1,"method":"m","params":["a"]}', -32602, 1),
+        (b'{"jsonrpc":"2.0","id":1,"method":"m","params":"a"}', -32602, 1),
+        (b'{"jsonrpc":"2.0","id":1,"method":"m","params":0}', -32602, 1),
+        (b" " * (wire.LINE_MAX + 2), -32600, None),
+    ],
+)
+def test_each_fault_has_its_code(line: bytes, code: int, asked: Any) -> None:
+    """S7, S12: what is wrong with a line is said by JSON-RPC's own code, with the id if known."""
+    assert fault(line) == (code, asked)
+
+
+def test_a_line_of_the_full_length_is_read() -> None:
+    """1 MiB is allowed, its newline not counted."""
+    frame = b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"text":"%b"}}'
+    text = b"x" * (wire.LINE_MAX - len(frame) + 2)
+    line = frame % text
+    assert len(line) == wire.LINE_MAX
+    assert isinstance(wire.parse(line + b"\n"), wire.Request)
+    assert isinstance(wire.parse(line + b"y\n"), wire.Failure)
+
+
+def test_escaped_lone_surrogates_become_replacement_characters() -> None:
+    r"""F7: `\ud800` is what agents write; msgspec refuses it, UTF-8 cannot hold it."""
+    line = (
+        rb'{"jsonrpc":"2.0","id":"\udc00","method":"m","params":{"\ud800":["a\ud800\ud83d\ude00"]}}'
+    )
+    found = wire.parse(line)
+    assert found == wire.Request("\ufffd", "m", {"\ufffd": ["a\ufffd\U0001f600"]})
+
+
+def test_of_doubled_keys_the_last_counts_on_both_ways_of_reading() -> None:
+    """One meaning for one line, whichever parser reads it."""
+    fast = rb'{"jsonrpc":"2.0","id":1,"method":"a","method":"b"}'
+    slow = rb'{"jsonrpc":"2.0","id":1,"method":"a","method":"b","params":{"x":"\ud800"}}'
+    for line in (fast, slow):
+        found = wire.parse(line)
+        assert isinstance(found, wire.Request)
+        assert found.method == "b"
+
+
+@given(IDS, ODD_JSON)
+def test_results_are_one_line_of_strict_json(asked: Any, value: Any) -> None:
+    """No NaN, no newline, no lone surrogate goes out, whatever a handler answers."""
+    told = read(wire.result(asked, value))
+    assert told["id"] == asked
+    assert "error" not in told
+    assert told["result"] == expected(value)
+
+
+def expected(value: Any) -> Any:
+    """What JSON can say of a value."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, list):
+        return [expected(one) for one in value]
+    if isinstance(value, dict):
+        return {expected(key): expected(one) for key, one in value.items()}
+    return value
+
+
+@given(st.dictionaries(TEXT, ODD_JSON, max_size=4))
+def test_events_are_notifications(params: dict[str, Any]) -> None:
+    """An event has a method and no id."""
+    told = read(wire.event(params))
+    assert told["method"] == "event"
+    assert "id" not in told
+    assert told["params"] == expected(params)
+
+
+def test_what_is_not_json_is_a_type_error() -> None:
+    """The server must hear of a handler that answers with an object."""
+    with pytest.raises(TypeError):
+        wire.result(1, object())
+
+
+def tree(root: type[errors.IndexerdError]) -> list[type[errors.IndexerdError]]:
+    """A class and everything below it."""
+    return [root, *(one for below in root.__subclasses__() for one in tree(below))]
+
+
+def make(kind: type[errors.IndexerdError]) -> errors.IndexerdError:
+    """One error of a class."""
+    if issubclass(kind, errors.AmbiguousError):
+        return kind("several \ud800", [{"sessionId": "a", "name": "x\ud800"}])
+    if issubclass(kind, errors.ConfigError):
+        return kind([{"file": "f", "key": "k", "message": "m", "hint": "h"}])
+    return kind("what \ud800 happened")
+
+
+@pytest.mark.parametrize("kind", tree(errors.IndexerdError), ids=lambda kind: kind.__name__)
+def test_every_error_of_the_tree_can_be_told(kind: type[errors.IndexerdError]) -> None:
+    """Kind, hint and retryable go over the wire; the code is the kind's."""
+    error = make(kind)
+    told = read(wire.failure("q", error))["error"]
+    assert told["code"] == (-32602 if isinstance(error, errors.UsageError) else error.rpc_code)
+    assert told["data"] == expected(error.data())
+    assert told["message"] == expected(str(error))
+
+
+def test_an_internal_fault_says_no_more() -> None:
+    """Only the log knows the rest."""
+    told = read(wire.failure(5, wire.Fault.INTERNAL))
+    assert told["error"]["code"] == -32603
+    assert told["error"]["message"] == "internal error"
+    assert told["error"]["data"]["kind"] == "internal"
+
+
+def test_an_unknown_method_is_shown_short_and_printable() -> None:
+    """S12: typed, and no escape sequence comes back to somebody's terminal."""
+    request = wire.Request(9, "\x1b]0;pwn\x07\u202e" + "m" * 5000, {})
+    told = read(wire.unknown_method(request).to_line())
+    assert told["error"]["code"] == -32601
+    assert told["error"]["message"].isprintable()
+    assert len(told["error"]["message"]) < 200
+    assert read(wire.invalid_params(request, "ref is missing").to_line())["error"] == {
+        "code": -32602,
+        "message": "ref is missing",
+        "data": {"kind": "usage", "hint": "see docs/PROTOCOL.md", "retryable": False},
+    }
+
+
+@given(st.lists(st.binary(max_size=8), max_size=12), st.data())
+def test_lines_do_not_depend_on_how_the_bytes_arrive(pieces: list[bytes], data: Any) -> None:
+    """S7: any cut of the stream, inside a character or not, gives the same lines."""
+    stream = b"\n".join(pieces)
+    lines = wire.Lines(limit=64)
+    found: list[bytes] = []
+    while stream:
+        size = data.draw(st.integers(1, len(stream)))
+        lines.feed(stream[:size])
+        stream = stream[size:]
+        if data.draw(st.booleans()):  # several chunks may come before anybody takes a line
+            found += iter(lines.take, None)
+    found += iter(lines.take, None)
+    assert not lines.ready
+    assert lines.unfinished == (lines.rest() != b"")
+    assert not lines.unfinished
+    whole = b"\n".join(pieces).split(b"\n")
+    assert found == whole[:-1]
+
+
+@given(st.integers(0, 12), st.integers(0, 12))
+def test_a_line_beyond_the_limit_is_never_handed_out(before: int, size: int) -> None:
+    """S7: neither complete nor unfinished; lines before it are."""
+    for end in (b"\n", b""):
+        lines = wire.Lines(limit=8)
+        lines.feed(b"a\n" * before + b"x" * size + end + b"b\n" * len(end))
+        assert [lines.take() for _ in range(before)] == [b"a"] * before
+        assert lines.too_long == (size > 8)
+        assert lines.take() == (b"x" * size if size <= 8 and end else None)
+
+
+def test_every_error_is_in_the_protocol_document() -> None:
+    """Docs cannot drift: each kind with its code and exit code, each fault with its code."""
+    text = (ROOT / "docs" / "PROTOCOL.md").read_text("utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| (-?\d+) \| (\d+)", text, re.MULTILINE)
+    found = {kind: (int(code), int(exit_code)) for kind, code, exit_code in rows}
+    exits = {one.kind: one.exit_code for one in reversed(tree(errors.IndexerdError))}
+    assert set(exits) == set(errors.RPC_CODES)
+    codes = errors.RPC_CODES | {"usage": int(wire.Fault.INVALID_PARAMS)}
+    assert found == {kind: (codes[kind], exits[kind]) for kind in errors.RPC_CODES}
+    for one in wire.Fault:
+        assert f"`{one.value}`" in text, one.name
+
+
+def test_every_limit_is_in_the_protocol_document() -> None:
+    """Figures that clients must know are written down as they are."""
+    text = (ROOT / "docs" / "PROTOCOL.md").read_text("utf-8")
+    limits = wire.LIMITS
+    assert limits.line_bytes == 1024 * 1024
+    assert limits.connections >= 512
+    for words in (
+        "1 MiB",
+        f"{limits.half_line_seconds:g} s",
+        f"{limits.connections} connections",
+        f"{limits.in_flight} requests",
+        f"{limits.junk_lines} lines",
+        f"{limits.stall_seconds:g} s",
+        f"{limits.lag_events} events",
+    ):
+        assert words in text, words
+
+
+def test_an_empty_line_is_a_line() -> None:
+    """It is ready, and handed out; what follows it is the beginning of another."""
+    lines = wire.Lines(4)
+    assert (lines.ready, lines.unfinished, lines.too_long) == (False, False, False)
+    lines.feed(b"\nab")
+    assert lines.ready
+    assert not lines.unfinished
+    assert lines.take() == b""
+    assert not lines.ready
+    assert lines.unfinished
+    lines.feed(b"cd")
+    assert not lines.too_long
+    lines.feed(b"e")
+    assert lines.too_long
+    assert lines.rest() == b"abcde"
+    assert (lines.unfinished, lines.too_long) == (False, False)
+    lines.feed(b"abcd\n")
+    assert lines.take() == b"abcd"
+    lines.feed(b"abcde\n")
+    assert lines.too_long
+    assert lines.take() is None

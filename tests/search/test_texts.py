@@ -1,0 +1,282 @@
+"""service/texts: words and deeds are those of a reading from scratch, after any leaf move."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from indexerd.agents import claude
+from indexerd.events import Header, Kind, Turn, code
+from indexerd.privacy.own_secrets import OwnSecrets
+from indexerd.protocol.rows import Facts
+from indexerd.search.session_texts import Texts
+from indexerd.sessions.card import Card, card_of
+from indexerd.sessions.deeds import Deeds
+from indexerd.sessions.session import SessionState
+from indexerd.store.catalog import Catalog
+from tests.store.catalog_rows import scratch
+
+
+def stamp(second: int) -> str:
+    """A time of the session."""
+    return f"2026-01-01T00:00:{second:02}.000Z"
+
+
+CODES = {
+    "user": code(Kind.USER, message=True),
+    "assistant": code(Kind.ASSISTANT, message=True),
+    "failed": code(Kind.TOOL, turn=Turn.FAILED),
+}
+
+
+class Session:
+    """A tree of Claude's lines, as `Files` hands it out; `read` counts the lines asked for."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.tree = SessionState("/s.jsonl")
+        self.tree.header = Header("s1", "/w", stamp(0), 1)
+        self.changes: dict[str, Any] = {}
+        self.read = 0
+        self.owners: dict[str, Any] = {}  # no file is moved
+
+    def turn(
+        self,
+        parent: str | None,
+        role: str = "assistant",
+        at: int = 0,
+        name: str = "",
+        beside: int = 0,
+    ) -> str:
+        """A message below another; an answer edits a file of its own and costs tokens.
+
+        `beside`: characters of what it thought, of what it wrote into the file, and of a result.
+        """
+        name = name or f"e{len(self.tree)}"
+        content: list[dict[str, Any]] = [{"type": "text", "text": f"word{len(self.tree)}"}]
+        message: dict[str, Any] = {"role": role, "content": content}
+        if role == "assistant":
+            call: dict[str, Any] = {
+                "type": "tool_use",
+                "id": name,
+                "name": "Edit",
+                "input": {"file_path": name},
+            }
+            content.append(call)
+            if beside:
+                content.append({"type": "thinking", "thinking": "t" * beside})
+                call["input"]["new_string"] = "n" * beside
+            usage = {"input_tokens": 1, "output_tokens": 2}
+            message |= {"id": f"m{len(self.tree)}", "model": "claude-x", "usage": usage}
+        elif role == "failed":
+            message["role"] = "user"
+            content[0] = {"type": "tool_result", "tool_use_id": parent, "is_error": True}
+            content[0]["content"] = "r" * beside
+        kind = message["role"]
+        held = {"type": kind, "uuid": name, "timestamp": stamp(at), "message": message}
+        line = json.dumps(held, separators=(",", ":")).encode() + b"\n"
+        above = parent.encode() if parent else None
+        self.tree.add(name.encode(), above, CODES[role], len(self.data), len(line) - 1)
+        self.data += line
+        return name
+
+    def card(self, _session_id: str) -> Card:
+        """Its card."""
+        made = card_of(self.tree, agent="claude", path="/s.jsonl", mtime_ms=0, since=None)
+        assert made is not None
+        return replace(made, **self.changes)
+
+    def state(self, _session_id: str) -> SessionState:
+        """Its tree."""
+        return self.tree
+
+    def lines(self, _session_id: str) -> Any:
+        """Its lines."""
+        return nullcontext(self)
+
+    def row(self, row: int) -> bytes:
+        """One of them."""
+        self.read += 1
+        start = self.tree.offsets[row]
+        return bytes(self.data[start : start + self.tree.lengths[row]])
+
+    brief = row  # none here is too long to be held
+
+    def afresh(self) -> Facts:
+        """The deeds of the path, gathered from scratch, and what every branch took."""
+        deeds = Deeds()
+        for row in self.tree.path():
+            deeds.add(claude.read(self.row(row), self.tree.id(row)), "/w")
+        for row in range(len(self.tree)):
+            deeds.pay(claude.read(self.row(row), self.tree.id(row)))
+        return deeds.facts()
+
+
+class Watch:
+    """A catalog, and the facts last published."""
+
+    def __init__(self, held: Session, catalog: Catalog) -> None:
+        self.facts = Facts()
+        self.catalog = catalog
+        files: Any = held
+        self.texts = Texts(
+            files, catalog, self._publish, lambda _: False, secrets=OwnSecrets(tuple)
+        )
+
+    def _publish(self, _session_id: str, facts: Facts) -> None:
+        self.facts = facts
+
+    def all_read(self, limit: int = 500) -> Facts:
+        """The facts when nothing is left to read; it does come to an end."""
+        for _ in range(1000):
+            if self.texts.index("s1", limit):
+                return self.facts
+        pytest.fail("it never ends")
+
+
+@pytest.fixture
+def held() -> Session:
+    """An empty session."""
+    return Session()
+
+
+@pytest.fixture
+def watch(held: Session) -> Iterator[Watch]:
+    """It, watched."""
+    with scratch() as catalog:
+        yield Watch(held, catalog)
+
+
+ROLES = st.sampled_from(["user", "assistant", "assistant", "failed"])
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), st.integers(0, 40), ROLES),
+        st.tuples(st.just("add"), st.just(-1), ROLES),
+        st.tuples(st.just("move"), st.integers(0, 40), st.just("")),
+        st.tuples(st.just("read"), st.integers(1, 5), st.just("")),
+        st.tuples(st.just("settle"), st.integers(0, 4), st.just("")),
+        st.tuples(st.just("repeat"), st.integers(0, 40), st.just("assistant")),
+    ),
+    max_size=40,
+)
+REDONE = [("add", -1, "assistant")] * 4 + [
+    *[("move", 2, ""), ("read", 5, ""), ("move", 4, ""), ("read", 5, "")],
+]
+
+
+@settings(max_examples=150, deadline=None)
+@given(STEPS, st.integers(1, 7))
+@example(REDONE, 3)
+def test_deeds_are_those_of_a_gathering_from_scratch(
+    steps: list[tuple[str, int, str]], limit: int
+) -> None:
+    """S1.13: however the tree grew, where the leaf went, and in what portions it was read."""
+    held = Session()
+    with scratch() as catalog:
+        watch = Watch(held, catalog)
+        for what, number, role in steps:
+            ids = [None, *(held.tree.id(row) for row in range(len(held.tree)))]
+            place = ids[number % len(ids)] if number >= 0 else held.tree.leaf_id
+            if what == "add":
+                held.turn(place, role)
+            elif what == "move":
+                held.tree.move_leaf(place.encode() if place else None)
+            elif what == "settle":
+                held.tree.unsettled = min(number, len(held.tree))
+            elif what == "repeat" and place:
+                held.turn(held.tree.leaf_id, role, name=place)
+            elif what == "read":
+                watch.texts.index("s1", number)
+        held.tree.unsettled = 0
+        watch.texts.index("s1", limit)
+        assert watch.all_read(limit) == held.afresh()
+        for row in range(len(held.tree)):
+            if held.tree.kind(row) is not Kind.TOOL:
+                assert _is_stored(catalog, f"word{row}")
+
+
+def _is_stored(catalog: Catalog, word: str) -> bool:
+    """Whether a message of one word is there to be found."""
+    sql = "SELECT count(*) FROM message WHERE text = ?"
+    return bool(catalog._ask(lambda db: db.execute(sql, (word,)).fetchone()[0]))
+
+
+def test_what_was_undone_and_done_again_is_there_again(held: Session, watch: Watch) -> None:
+    """After a redo the facts are those of before the undo."""
+    names = [held.turn(held.tree.leaf_id) for _ in range(5)]
+    before = watch.all_read()
+    held.tree.move_leaf(names[1].encode())
+    assert watch.all_read().files_modified == ("/w/e0", "/w/e1")
+    held.tree.move_leaf(names[-1].encode())
+    assert watch.all_read() == before
+    assert before.tokens == (5, 10, 0, 0)
+
+
+def test_a_step_holds_no_more_than_it_needs(held: Session, watch: Watch) -> None:
+    """A: what was thought, given to tools and given back by them is not held until a step ends."""
+    size, count = 100_000, 60
+    for _ in range(count):
+        call = held.turn(held.tree.leaf_id, beside=size)
+        held.turn(call, "failed", beside=size)
+    tracemalloc.start()
+    try:
+        watch.all_read()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < count * size / 2
+
+
+def test_a_session_that_grows_is_read_once(held: Session, watch: Watch) -> None:
+    """S1.38: what is appended is all that is read, each line once for words and deeds."""
+    for _ in range(20):
+        held.turn(held.tree.leaf_id)
+        watch.all_read()
+    assert held.read == 20
+    for limit in (1, 7):
+        held.turn(held.tree.leaf_id, "user")
+        watch.all_read(limit)
+    assert held.read == 22
+
+
+def test_a_long_session_with_repeated_ids_is_read_to_its_end(held: Session, watch: Watch) -> None:
+    """S1.7: in portions that are smaller than its path."""
+    for _ in range(12):
+        held.turn(held.tree.leaf_id)
+    held.turn(held.tree.leaf_id, name="e3")
+    assert not held.tree.orderly
+    assert watch.all_read(limit=3) == held.afresh()
+
+
+@pytest.mark.parametrize(
+    ("relation", "own"),
+    [
+        ({}, False),
+        ({"parent": "/p.jsonl"}, True),
+        ({"parent_id": "p"}, True),
+        ({"first": "u"}, True),
+    ],
+)
+def test_a_fork_does_not_pay_for_what_it_copied(
+    held: Session, watch: Watch, relation: dict[str, str], *, own: bool
+) -> None:
+    """S1.17: tokens, files and tools are of entries since its birth."""
+    for second in (1, 2, 30):
+        held.turn(held.tree.leaf_id, at=second)
+    born = held.card("s1").born_ms + 10_000
+    assert watch.all_read().tokens == (3, 6, 0, 0)
+
+    held.changes = {"born_ms": born, **relation}
+    found = watch.all_read()
+
+    assert found.tokens == ((1, 2, 0, 0) if own else (3, 6, 0, 0))
+    assert found.files_modified == (("/w/e2",) if own else ("/w/e0", "/w/e1", "/w/e2"))
+    assert found.tools_used == (("Edit", 1 if own else 3),)

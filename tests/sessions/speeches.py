@@ -1,0 +1,55 @@
+"""Small conversations for the tests of compaction: speeches, steps, and a state around them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from indexerd.events import Entry, Kind, Tokens, ToolCall, ToolResult, code
+from indexerd.sessions.session import SessionState
+from indexerd.sessions.speech import CLEARED, Speech, Step
+
+_KINDS = {"user": Kind.USER, "assistant": Kind.ASSISTANT, "toolResult": Kind.TOOL}
+
+
+def entry(kind: Kind, name: str = "e", **more: Any) -> Entry:
+    """An entry of a kind."""
+    return Entry(id=name, kind=kind, type="message", role=None, timestamp="", **more)
+
+
+def said(role: str, text: str = "", *, name: str = "e", kind: Kind | None = None) -> Speech:
+    """A speech of a role, and an entry of the kind that has it, or of another."""
+    kind = _KINDS.get(role, Kind.OTHER) if kind is None else kind
+    return Speech(role, entry(kind, name), (text,) if text else ())
+
+
+def calls(*ids: str, tool: str = "bash") -> Speech:
+    """An answer that calls tools."""
+    made = tuple(ToolCall(tool, id=one) for one in ids)
+    return Speech("assistant", entry(Kind.ASSISTANT), calls=made)
+
+
+def gave(call: str, text: str, *, cleared: bool = False, failed: bool = False) -> Speech:
+    """What a call gave."""
+    at = entry(Kind.TOOL, failed=(call,) if failed else ())
+    result = ToolResult(call, text=text, cleared=cleared)
+    return Speech("toolResult", at, (CLEARED if cleared else text,), result=result)
+
+
+def counting(total: int, **details: Any) -> Entry:
+    """An answer that tells how many tokens the context had."""
+    return entry(Kind.ASSISTANT, tokens=Tokens(total=total), details=details)
+
+
+def steps(*speeches: Speech) -> list[Step]:
+    """A step of each speech, as they would stand on a path."""
+    return [Step(at, one.entry, (one,), at) for at, one in enumerate(speeches)]
+
+
+def state_of(rows: int, **notes: Any) -> SessionState:
+    """A session of as many rows, each below the one before."""
+    state = SessionState("/s.jsonl")
+    for row in range(rows):
+        above = b"r%d" % (row - 1) if row else None
+        state.add(b"r%d" % row, above, code(Kind.USER), row, 1)
+    state.notes |= notes
+    return state

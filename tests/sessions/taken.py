@@ -1,0 +1,23 @@
+"""A session as it is handed to a view."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+from indexerd.daemon.views import Taken
+from indexerd.sessions.card import Card, card_of
+from indexerd.sessions.tree import still
+from tests.sessions.tree_sessions import state_of
+from tests.sources.lines_held import Lines
+
+
+def taken(data: bytes, path: str = "/s.jsonl", agent: str = "pi", lost: int | None = None) -> Taken:
+    """A session as it is handed to a view; of row `lost` the line was too long."""
+    state = state_of(data)
+    if lost is not None:
+        state.lengths[lost] = 0
+    card = card_of(state, agent=agent, path=path, mtime_ms=0, since=None)
+    assert isinstance(card, Card)
+    lines: Any = nullcontext(Lines(state, data))
+    return Taken(card, still(state), lines, {})

@@ -1,0 +1,365 @@
+"""What a model would get: compactions, edits, settings; and what a path keeps of its past."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from indexerd.agents.pi import read as read_line
+from indexerd.errors import ContextTooLargeError
+from indexerd.events import Entry, Kind, ToolCall, code
+from indexerd.sessions import context as context_module
+from indexerd.sessions.context import Context, context_of
+from indexerd.sessions.history import NESTING_MAX, compactions, file_lists, opaque, records
+from indexerd.sessions.session import SessionState
+from indexerd.sessions.tree import still
+from tests.sessions.tree_sessions import entry, line, reader, said, session, state_of
+
+
+def seen(*lines: bytes, leaf: str | None = None, version: int = 3) -> Context:
+    """The context of a small session."""
+    data = session(*lines, version=version)
+    state = state_of(data)
+    view = still(state, state.row(leaf)) if leaf else state
+    return context_of(view, reader(state, data), level="off")
+
+
+def view(context: Context) -> list[str]:
+    """Messages as `role text`."""
+    return [f"{one.role} {one.text}".strip() for one in context.messages]
+
+
+TALK = [
+    said("a", None, "user", "one"),
+    said("b", "a", "assistant", "1", provider="p", model="m"),
+    said("c", "b", "user", "two"),
+    said("d", "c", "assistant", "2", provider="p", model="m"),
+]
+
+
+def short(entry_id: str, above: str, kept: str | None, text: str = "S", **more: Any) -> bytes:
+    """A compaction."""
+    fields = {"summary": text, "tokensBefore": 5, **more}
+    if kept:
+        fields["firstKeptEntryId"] = kept
+    return entry("compaction", entry_id, above, **fields)
+
+
+def test_what_is_said_is_in_the_context_and_the_rest_is_not() -> None:
+    """S1.18, S1.32, S1.33: messages, hidden notes, summaries of branches; no settings, no state."""
+    found = seen(
+        said("s", None, "system", "be kind"),
+        *[said("a", "s", "user", "one"), entry("custom", "x", "a", customType="e", data={"n": 1})],
+        entry("custom_message", "n", "x", customType="e", content="note", display=False),
+        entry("branch_summary", "e", "n", fromId="q", summary=""),
+        entry("branch_summary", "l", "e", fromId="q", summary="left"),
+        entry("label", "k", "l", targetId="a", label="x"),
+        entry("session_info", "i", "k", name="x"),
+        entry("whatever", "w", "i", summary="x", content="x"),
+        entry(
+            "message", "r", "w", message={"role": "bashExecution", "command": "ls", "output": "o"}
+        ),
+        said("z", "r", "toolResult"),
+    )
+    assert view(found) == [
+        "system be kind",
+        "user one",
+        "custom note",
+        "branchSummary left",
+        "bashExecution $ ls\no",
+        "toolResult",
+    ]
+    assert [one.entry_id for one in found.messages] == ["s", "a", "n", "l", "r", "z"]
+
+
+def test_texts_are_joined_with_nothing_between() -> None:
+    """interfaces.md §5: text blocks alone, verbatim; content may be a string, or missing."""
+    blocks = [
+        {"type": "text", "text": " a\n"},
+        {"type": "thinking", "thinking": "x"},
+        {"type": "image", "data": "x"},
+        {"type": "text", "text": "b "},
+    ]
+    found = seen(
+        entry("message", "a", None, message={"role": "user", "content": blocks}),
+        entry("message", "b", "a", message={"role": "user", "content": "plain"}),
+        entry("message", "c", "b", message={"role": "user", "content": None}),
+        entry("message", "d", "c", message={"role": "assistant"}),
+    )
+    assert [one.text for one in found.messages] == [" a\nb ", "plain", "", ""]
+
+
+def test_a_compaction_stands_for_what_came_before_the_entry_it_keeps() -> None:
+    """S1.19: summary, then the kept entries, then the later ones."""
+    found = seen(*TALK, short("e", "d", "c"), said("f", "e", "user", "three"))
+    assert view(found) == ["compactionSummary S", "user two", "assistant 2", "user three"]
+    assert found.messages[0].entry_id == "e"
+
+
+@pytest.mark.parametrize("kept", [None, "nobody", "e", "f"])
+def test_a_compaction_that_keeps_nothing_known_keeps_nothing(kept: str | None) -> None:
+    """S1.19: no id, an unknown one, its own (retain none), or a later one."""
+    found = seen(*TALK, short("e", "d", kept), said("f", "e", "user", "three"))
+    assert view(found) == ["compactionSummary S", "user three"]
+
+
+def test_the_newest_compaction_of_the_path_counts() -> None:
+    """S1.19: of one before the kept range nothing is left; a compaction of a branch is not seen."""
+    lines = [*TALK, short("e", "d", "c", "S1"), said("f", "e", "user", "three")]
+    found = seen(*lines, short("g", "f", "f", "S2"))
+    assert view(found) == ["compactionSummary S2", "user three"]
+    assert view(seen(*lines, short("g", "f", "f", "S2"), leaf="d")) == [
+        "user one",
+        "assistant 1",
+        "user two",
+        "assistant 2",
+    ]
+
+
+def test_an_older_summary_in_the_kept_range_is_said_again_where_it_stands() -> None:
+    """S1.19: as pi 0.81 does; of the older compaction no system message is."""
+    system = {"role": "system", "content": "be kind", "timestamp": 1}
+    older = short("e", "d", "c", "S1", systemMessage=system | {"content": "be short"})
+    lines = [*TALK, older, said("f", "e", "user", "three")]
+    kept = ["user two", "assistant 2", "compactionSummary S1", "user three"]
+    assert view(seen(*lines, short("g", "f", "c", "S2"))) == ["compactionSummary S2", *kept]
+    since = seen(*lines, short("g", "f", "c", "S2", systemMessage=system))
+    assert view(since) == ["system be kind", "compactionSummary S2", *kept]
+
+
+def test_system_messages_of_the_kept_range_are_folded_into_the_compactions() -> None:
+    """Pi 0.87: its `systemMessage` goes before the summary; later system messages stay."""
+    found = seen(
+        said("s", None, "system", "old"),
+        said("a", "s", "user", "one"),
+        said("t", "a", "system", "older patch"),
+        short("e", "t", "a", systemMessage={"role": "system", "content": ""}),
+        said("u", "e", "system", "new patch"),
+    )
+    assert view(found) == ["system", "compactionSummary S", "user one", "system new patch"]
+
+
+def test_a_tail_that_was_retained_replaces_all_that_came_before() -> None:
+    """formats.md 1.6, the harness: summary, the tail's own messages, the later entries."""
+    tail = [{"role": "user", "content": "two"}, {"role": "assistant", "content": []}]
+    found = seen(*TALK, short("e", "d", "a", retainedTail=tail), said("f", "e", "user", "three"))
+    assert view(found) == ["compactionSummary S", "user two", "assistant", "user three"]
+
+
+def edit(entry_id: str, above: str, target: str, **more: Any) -> bytes:
+    """A context edit."""
+    return entry("context_edit", entry_id, above, targetId=target, **more)
+
+
+def test_edits_change_what_the_model_sees() -> None:
+    """Pi 0.87: null leaves the target out, an object replaces its text, the latest edit counts."""
+    blocks = [{"type": "text", "text": "new"}, {"type": "image"}, {"type": "text", "text": "er"}]
+    found = seen(
+        *TALK,
+        edit("e", "d", "a", replacement={"content": "first"}),
+        edit("f", "e", "a", replacement={"content": blocks}),
+        edit("g", "f", "b", replacement=None),
+        edit("h", "g", "c"),
+        edit("i", "h", "nobody", replacement=None),
+    )
+    assert view(found) == ["user newer", "user two", "assistant 2"]
+
+
+def test_edits_count_on_their_own_branch_and_for_what_can_be_edited() -> None:
+    """Pi 0.87: before the edit nothing is changed; a command's output keeps its text."""
+    run = {"role": "bashExecution", "command": "ls", "output": "o"}
+    lines = [
+        entry("message", "r", None, message=run),
+        entry("custom_message", "n", "r", customType="e", content="note", display=True),
+        edit("e", "n", "r", replacement={"content": "x"}),
+        edit("f", "e", "n", replacement={"content": "x"}),
+        short("g", "f", "r"),
+        edit("h", "g", "g", replacement=None),
+    ]
+    assert view(seen(*lines, leaf="n")) == ["bashExecution $ ls\no", "custom note"]
+    assert view(seen(*lines, leaf="f")) == ["bashExecution $ ls\no", "custom x"]
+    assert view(seen(*lines)) == ["bashExecution $ ls\no", "custom x"]
+
+
+def test_model_and_thinking_level_are_the_newest_of_the_whole_path() -> None:
+    """S1.20: from before a compaction, too; an answer names a model as a change does."""
+    lines = [
+        entry("model_change", "m", None, provider="p", modelId="m-1"),
+        entry("thinking_level_change", "t", "m", thinkingLevel="high"),
+        said("a", "t", "user", "one"),
+        short("e", "a", None),
+        said("f", "e", "user", "two"),
+    ]
+    found = seen(*lines)
+    assert (found.model, found.thinking_level) == ({"provider": "p", "modelId": "m-1"}, "high")
+    found = seen(*lines, said("g", "f", "assistant", "2", provider="q", model="m-2"))
+    assert found.model == {"provider": "q", "modelId": "m-2"}
+    found = seen(*lines, leaf="m")
+    assert (view(found), found.thinking_level) == ([], "off")
+    assert seen(said("a", None, "user")).model is None
+
+
+def test_what_a_compaction_replaced_is_not_read() -> None:
+    """Of replaced entries only those that may name a model or a level are looked at."""
+    data = session(
+        entry("model_change", "m", None, provider="p", modelId="m-1"),
+        said("a", "m", "user", "one"),
+        said("b", "a", "assistant", "1", model="m-2"),
+        said("c", "b", "toolResult", "long"),
+        short("e", "c", None),
+        said("f", "e", "assistant", "2", model="m-2"),
+    )
+    state, touched = state_of(data), []
+    read = reader(state, data)
+
+    def counted(row: int) -> Entry:
+        touched.append(state.id(row))
+        return read(row)
+
+    context_of(state, counted)
+    assert sorted(touched) == ["e", "f", "m"]
+
+
+def test_before_the_first_entry_there_is_no_context() -> None:
+    """formats.md 1.6: a leaf moved before the root: no messages, `off`, no model."""
+    data = session(*TALK, entry("leaf", "l", "d", targetId=None))
+    state = state_of(data)
+    found = context_of(state, reader(state, data), level="off")
+    assert found == Context((), None, "off")
+
+
+def test_version_1_keeps_from_an_index() -> None:
+    """S1.8: `firstKeptEntryIndex` counts the header as 0 and lines that are no JSON not at all."""
+    talk = [
+        line(type="message", timestamp="t", message={"role": "user", "content": text})
+        for text in ("one", "two", "three")
+    ]
+
+    def kept(index: Any) -> list[str]:
+        last = line(type="compaction", summary="S", firstKeptEntryIndex=index, tokensBefore=1)
+        return view(seen(talk[0], b"{torn\n", *talk[1:], last, version=1))
+
+    assert kept(2) == ["compactionSummary S", "user two", "user three"]
+    for odd in (0, 9, "2", True, 2.5):
+        assert kept(odd) == ["compactionSummary S"]
+
+
+def test_version_2_calls_custom_messages_otherwise() -> None:
+    """S1.9: `hookMessage` reads as custom."""
+    hook = said("a", None, "hookMessage", "from a hook", customType="h", display=True)
+    assert view(seen(hook, version=2)) == ["custom from a hook"]
+
+
+def test_a_context_beyond_all_bounds_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The texts of an answer are bounded, and none is silently left out."""
+    monkeypatch.setattr(context_module, "TEXT_MAX", 5)
+    assert view(seen(said("a", None, "user", "12345"))) == ["user 12345"]
+    with pytest.raises(ContextTooLargeError):
+        seen(said("a", None, "user", "12345"), said("b", "a", "user", "6"))
+
+
+# -- other agents --------------------------------------------------------------------------------
+
+
+def test_any_agents_entries_make_a_context() -> None:
+    """S1.19: by their kinds: a summary, the retained texts or the kept entries, the later ones."""
+    kinds = [Kind.USER, Kind.ASSISTANT, Kind.CALL, Kind.TOOL, Kind.COMPACTION, Kind.USER]
+    state = SessionState()
+    for row, kind in enumerate(kinds):
+        above = str(row - 1).encode() if row else None
+        state.add(str(row).encode(), above, code(kind, message=True), row, 1)
+    details: dict[str, Any] = {}
+    unseen: set[int] = set()
+
+    def read(row: int) -> Entry:
+        kind = kinds[row]
+        more = details if kind is Kind.COMPACTION else {"unseen": row in unseen}
+        model = "m" if kind is Kind.ASSISTANT else None
+        text = (f"t{row}",)
+        return Entry(str(row), kind, "x", "whoever", "", text, details=more, model=model)
+
+    assert view(context_of(state, read)) == ["compactionSummary t4", "user t5"]
+    details["kept"] = "1"
+    kept = ["assistant t1", "toolResult t3"]
+    assert view(context_of(state, read)) == ["compactionSummary t4", *kept, "user t5"]
+    unseen.add(3)
+    assert view(context_of(state, read)) == ["compactionSummary t4", "assistant t1", "user t5"]
+    details["retained"] = [{"role": "user", "text": "again"}]
+    found = context_of(state, read)
+    assert view(found) == ["compactionSummary t4", "user again", "user t5"]
+    assert (found.model, found.thinking_level) == ({"provider": None, "modelId": "m"}, None)
+
+
+# -- a path's past -------------------------------------------------------------------------------
+
+
+def entries(*lines: bytes) -> list[Entry]:
+    """Lines, read."""
+    return [read_line(one, "") for one in lines]
+
+
+def test_compactions_come_newest_first_as_they_were_stored() -> None:
+    """S1.21, S1.22: with whatever an extension put into them."""
+    odd = {"anything": [1, {"deep": None}]}
+    found = compactions(
+        entries(*TALK, short("e", "d", "c", "S1"), short("f", "e", "c", "S2", details=odd))
+    )
+    assert [one.text for one in found] == ["S2", "S1"]
+    assert found[0].details["details"] == odd
+
+
+def test_file_lists_are_cumulative_and_trust_the_agents_own_summaries() -> None:
+    """S1.21, S1.23: calls, compactions, branch summaries; not what an extension summed up."""
+    calls = [
+        {"type": "toolCall", "id": str(n), "name": name, "arguments": {"path": path}}
+        for n, (name, path) in enumerate(
+            [("read", "b"), ("read", "w"), ("write", "w"), ("edit", "e"), ("bash", "no")]
+        )
+    ]
+    told = {"readFiles": ["a", "e", 5], "modifiedFiles": ["m"]}
+    found = file_lists(
+        entries(
+            entry("message", "a", None, message={"role": "assistant", "content": calls}),
+            short("c", "a", None, details=told),
+            entry("branch_summary", "s", "c", summary="x", details={"readFiles": ["\U0001f600"]}),
+            short("d", "s", None, details={"readFiles": ["hook"]}, fromHook=True),
+            short("f", "d", None, details="odd"),
+        )
+    )
+    assert found.read == ("a", "b", "\U0001f600")
+    assert found.modified == ("e", "m", "w")
+
+
+def test_file_lists_are_sorted_as_javascript_sorts() -> None:
+    """S1.23: by UTF-16 units: what is beyond the basic plane comes before its end."""
+    call = ToolCall("read", reads=("\uff5e", "\U0001f600", "z"))
+    found = file_lists([Entry("a", Kind.ASSISTANT, "message", "assistant", "", tools=(call,))])
+    assert found.read == ("z", "\U0001f600", "\uff5e")
+
+
+def test_an_extension_finds_its_records_by_their_type() -> None:
+    """S1.33: in order, with their data."""
+    found = records(
+        entries(
+            entry("custom", "a", None, customType="mine", data={"n": 1}),
+            entry("custom", "b", "a", customType="other", data={"n": 2}),
+            entry("custom_message", "c", "b", customType="mine", content="x", display=True),
+            entry("custom", "d", "c", customType="mine"),
+        ),
+        "mine",
+    )
+    assert [(one.id, one.details.get("data")) for one in found] == [("a", {"n": 1}), ("d", None)]
+
+
+def test_what_is_nested_beyond_reason_is_left_out() -> None:
+    """What somebody stored is handed on as it is, as deep as any answer can be."""
+    deep: Any = "end"
+    for _ in range(10_000):
+        deep = [deep]
+    found, depth = opaque({"a": deep, "b": 1.5}), 0
+    assert found["b"] == 1.5
+    inner = found["a"]
+    while inner:
+        inner, depth = inner[0], depth + 1
+    assert depth == NESTING_MAX

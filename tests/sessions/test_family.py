@@ -1,0 +1,139 @@
+"""The order of a family, whatever agents wrote of it, and the word for how each came to be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indexerd.sessions.family import Link, Place, by_age, depth_first, kept, member, relation
+
+EARLY, LATE = "2026-01-01T10:00:00.000Z", "2026-01-01T11:00:00.000Z"
+
+
+def link(session_id: str, parent: str = "", created: int = 0) -> Link:
+    """A session that came from another one."""
+    return Link(session_id, parent, created, subagent=False)
+
+
+def outline(places: list[Place]) -> str:
+    """Ids in their order, each with its depth."""
+    return " ".join(f"{one.session_id}{one.depth}" for one in places)
+
+
+def test_children_follow_their_parent_the_oldest_first() -> None:
+    """S1.16: depth first; of one age the ids decide, so that the order is always the same."""
+    below = [link("c", "a", 2), link("b", "a", 3), link("e", "a", 2), link("d", "c", 9)]
+    assert outline(depth_first([link("a")], below)) == "a0 c1 d2 e1 b1"
+
+
+def test_there_may_be_several_roots() -> None:
+    """Those that name a parent nobody knows stand beside each other, the oldest first."""
+    roots = [link("b", "gone", 2), link("a", "gone", 1)]
+    places = depth_first(roots, [*roots, link("c", "b", 0)])
+    assert outline(places) == "a0 b0 c1"
+    assert [one.parent for one in places] == ["", "", "b"]
+
+
+def test_a_circle_is_walked_once() -> None:
+    """S1.7: whoever begins it; a session that names itself is no child of its own."""
+    ring = [link("a", "c"), link("b", "a"), link("c", "b"), link("d", "d")]
+    assert outline(depth_first([ring[0]], ring)) == "a0 b1 c2"
+    assert outline(depth_first([ring[3]], ring)) == "d0"
+
+
+names = st.sampled_from("abcdefgh")
+
+
+@given(st.dictionaries(names, st.tuples(names | st.just(""), st.integers(0, 3))), names)
+def test_any_links_at_all_have_an_order(held: dict[str, tuple[str, int]], root: str) -> None:
+    """Each that hangs on the root comes once, one step below a parent that came before it."""
+    links = [link(one, parent, at) for one, (parent, at) in held.items()]
+    places = depth_first([link(root)], links)
+    seen: dict[str, int] = {}
+    for one in places:
+        assert one.session_id not in seen
+        assert one.depth == (seen[one.parent] + 1 if one.parent else 0)
+        seen[one.session_id] = one.depth
+    assert all(one.session_id in seen for one in links if one.parent in seen)
+    assert places == depth_first([link(root)], reversed(links))
+
+
+@given(st.integers(1, 30), st.integers(1, 12), st.integers(0, 29), st.integers(1, 4))
+def test_a_large_family_keeps_the_way_to_ones_own(
+    size: int, limit: int, own: int, width: int
+) -> None:
+    """Never more than the limit, never fewer than there is space for, in the order of all."""
+    links = [link(f"s{n}", f"s{(n - 1) // width}" if n else "", n) for n in range(size)]
+    places = depth_first(links[:1], links)
+    chosen = kept(places, f"s{own}", limit)
+    assert len(chosen) == min(limit, size)
+    assert [one for one in places if one in chosen] == chosen
+    if own < size:
+        assert f"s{own}" in {one.session_id for one in chosen}
+
+
+def test_the_end_of_a_long_way_is_what_is_kept() -> None:
+    """Of a chain longer than the limit: the session asked about, and those just above it."""
+    links = [link(f"s{n}", f"s{n - 1}" if n else "") for n in range(9)]
+    places = depth_first(links[:1], links)
+    assert outline(kept(places, "s6", 3)) == "s44 s55 s66"
+    assert outline(kept(places, "nobody", 3)) == "s00 s11 s22"
+
+
+def test_age_is_the_order() -> None:
+    """What begins a circle is the oldest in it, whoever asks."""
+    assert [one.session_id for one in by_age([link("b", "", 2), link("a", "", 2), link("c")])] == [
+        *("c", "a", "b")
+    ]
+
+
+def row(created: str = LATE, modified: str = EARLY, **more: Any) -> dict[str, Any]:
+    """What relations are told by."""
+    return {"createdAt": created, "modifiedAt": modified, **more}
+
+
+@pytest.mark.parametrize(
+    ("began", "ended", "carries_on", "how"),
+    [
+        (EARLY, LATE, True, "resumed"),  # a copy whose times are its origin's
+        (LATE, EARLY, False, "fork"),
+        (LATE, EARLY, None, "resumed"),
+        (EARLY, EARLY, None, "resumed"),
+        (EARLY, LATE, None, "fork"),
+        (LATE, "no time", None, "fork"),
+        ("no time", EARLY, None, "fork"),
+    ],
+)
+def test_messages_tell_before_times_do(
+    began: str, ended: str, carries_on: bool | None, how: str
+) -> None:
+    """S1.16: resumed is what goes on where its parent ended; without words in common, by time."""
+    above = row(modified=ended)
+    assert relation(row(began), above, named=True, carries_on=carries_on) == how
+
+
+def test_a_sub_agent_is_one_whatever_its_messages_say() -> None:
+    """S1.16: and what names no parent came from none; of one nobody knows only that is known."""
+    child = row(subagent=True)
+    assert relation(child, row(), named=True, carries_on=True) == "subagent"
+    assert relation(child, None, named=False, carries_on=None) == "root"
+    assert relation(row(), None, named=True, carries_on=None) == "fork"
+
+
+def test_a_member_is_told_without_its_paths() -> None:
+    """Rows are large; a member has what a line of a list shows, and null for no parent."""
+    held = {
+        **row(),
+        **dict.fromkeys(("sessionId", "name", "agent", "cwd", "state"), "x"),
+        "archived": False,
+        "gone": True,
+        "userMessageCount": 3,
+        "filesRead": ["/a"] * 500,
+    }
+    found = member(held, 2, "fork")
+    assert "filesRead" not in found
+    assert (found["subagent"], found["parentSessionId"], found["depth"]) == (False, None, 2)
+    assert member({**held, "parentSessionId": "p"}, 1, "fork")["parentSessionId"] == "p"

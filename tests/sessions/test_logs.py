@@ -1,0 +1,304 @@
+"""The log: what a line holds, what it never holds, and that nothing about it stops the program."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from indexerd.errors import WriteError
+from indexerd.logs import LINE_MAX, TEXT_MAX, Event, Throttle, configure, get_logger
+
+NAMES = """
+daemon.started|ready|stopping|stopped watch.armed|degraded|overflow|rescan
+session.discovered|appended|reset|removed|bad_line|quarantined
+index.queued|started|attempt|retry|succeeded|failed|skipped meta.written|invalid
+model.breaker_open|breaker_closed budget.reserved|exhausted socket.rejected config.invalid
+"""
+CANARY = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
+
+
+@pytest.fixture(autouse=True)
+def _configured_for_one_test() -> Iterator[None]:
+    held = structlog.get_config()
+    yield
+    structlog.configure(**held)
+
+
+class Written:
+    """A configured log in memory and in a file."""
+
+    def __init__(self, directory: Path, level: str = "debug", fmt: str = "json") -> None:
+        self.path = directory / "log.jsonl"
+        self.stream = io.StringIO()
+        configure(level, fmt, log_file=self.path, stderr=self.stream, env={})
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.path.read_text().splitlines()]
+
+
+def test_every_event_of_the_contract_has_its_constant() -> None:
+    """interfaces.md §6: the names other programs read are all there, and one stands for one."""
+    expected = {
+        f"{word}.{name}"
+        for group in NAMES.split()
+        for word, names in [group.split(".")]
+        for name in names.split("|")
+    }
+
+    assert expected <= set(Event)
+    assert set(Event) - expected == {
+        "daemon.config_reloaded",
+        "web.started",
+        "web.ended",
+        "session.moved",
+        "meta.removed",
+        "watch.limit",
+        "budget.unsettled",
+        "query.answered",
+        "query.failed",
+        "context.unknown_set",
+        "digest.started",
+        "digest.attempt",
+        "digest.written",
+        "digest.failed",
+        "digest.hook_failed",
+        "session.purged",
+    }
+
+
+@pytest.mark.shared
+def test_the_list_of_names_is_that_of_the_contract() -> None:
+    """The names above are those of the shared text, where it lies beside the checkout."""
+    text = Path(__file__).parents[3] / "shared" / "interfaces.md"
+    if not text.exists():
+        pytest.skip("no shared documents here")
+    section = text.read_text().split("## 6.")[1]
+
+    for group in NAMES.split():
+        assert f"`{group}`" in section
+
+
+def test_a_line_begins_with_time_level_and_event(tmp_path: Path) -> None:
+    """interfaces.md §6, S0.45: JSON with ts, level, event and the facts, the same on both."""
+    log = Written(tmp_path)
+
+    get_logger().info(Event.META_WRITTEN, session="abc", bytes=12, cost_usd=None)
+
+    (line,) = log.lines
+    assert list(line) == ["ts", "level", "event", "session", "bytes", "cost_usd"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line["ts"])
+    assert (line["level"], line["event"]) == ("info", "meta.written")
+    assert log.stream.getvalue() == log.path.read_text()
+
+
+def test_levels_are_kept_and_a_logger_follows_a_new_configuration(tmp_path: Path) -> None:
+    """[log] level: what is below is not written; a logger taken early follows a reload."""
+    logger = get_logger()
+    log = Written(tmp_path, level="warning")
+
+    logger.info(Event.DAEMON_READY)
+    logger.log(30, Event.WATCH_LIMIT)
+    configure("debug", "json", log_file=log.path, stderr=log.stream, env={})
+    logger.debug(Event.INDEX_QUEUED)
+
+    assert [line["event"] for line in log.lines] == ["watch.limit", "index.queued"]
+
+
+def test_nothing_is_written_before_it_is_configured() -> None:
+    """Data on stdout stays data: a command that logs without a set-up prints nothing."""
+    code = "from indexerd.logs import get_logger; get_logger().error('daemon.stopped', a=1)"
+
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+
+    assert (ran.stdout, ran.stderr) == (b"", b"")
+
+
+def test_rich_is_not_imported_and_is_importable_after() -> None:
+    """performance.md: structlog without rich is a third of its cost; others may still want it."""
+    code = (
+        "import sys, indexerd.logs as logs\n"
+        "assert 'rich' not in sys.modules\n"
+        "logs.configure('info', 'console', log_file=None, stderr=sys.stderr)\n"
+        "logs.get_logger().info('daemon.ready', path='/x')\n"
+        "assert 'rich' not in sys.modules\n"
+        "import rich\n"
+    )
+
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+
+    assert b"daemon.ready" in ran.stderr
+    assert not ran.stderr.startswith(b"{")
+
+
+def test_text_is_escaped_redacted_and_cut(tmp_path: Path) -> None:
+    """X11, W14: control characters, secrets and long texts do not reach the log as they are."""
+    log = Written(tmp_path)
+
+    get_logger().info(
+        Event.SESSION_BAD_LINE,
+        path=b"/a\n\xff\x1b[31m".decode("utf-8", "surrogateescape"),
+        reason=f"key {CANARY} refused",
+        model="m" * 5000,
+        raw=b"\x00bytes",
+    )
+
+    (line,) = log.lines
+    assert line["path"] == "/a\\n\\xff\\x1b[31m"
+    assert line["reason"] == "key [redacted:github-token] refused"
+    assert line["model"] == "m" * (TEXT_MAX - 1) + "…"
+    assert line["raw"] == "\\x00bytes"
+
+
+values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(alphabet=st.characters(exclude_categories=()), max_size=700)
+    | st.binary(max_size=40)
+    | st.just(object()),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=9), inner, max_size=4)
+    ),
+    max_leaves=8,
+)
+facts = st.dictionaries(
+    st.text(alphabet="abcdefgh_", min_size=3, max_size=80).filter(str.isidentifier),
+    values,
+    max_size=30,
+)
+
+
+@settings(max_examples=60)
+@given(facts)
+def test_any_facts_make_one_short_line_of_json(
+    tmp_path_factory: pytest.TempPathFactory, facts: Any
+) -> None:
+    """§6: whatever is handed in, the line is strict JSON, printable, and fits into a pipe."""
+    log = Written(tmp_path_factory.mktemp("log"))
+
+    get_logger().info(Event.INDEX_FAILED, **facts)
+
+    text = log.path.read_bytes()
+    assert text.count(b"\n") == 1
+    assert len(text) <= LINE_MAX + 1
+    assert not re.search("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e]", text.decode()[:-1])
+    assert log.lines[0]["event"] == "index.failed"
+
+
+def test_a_traceback_tells_places_and_no_values(tmp_path: Path) -> None:
+    """X11: neither locals nor the words of foreign errors, which may quote a reply."""
+    log = Written(tmp_path)
+    secret_text = "what the session said"
+
+    def parse(text: str) -> None:
+        raise ValueError(f"Failed to parse response. Raw response: {text}")
+
+    try:
+        try:
+            parse(secret_text)
+        except ValueError as bad:
+            raise WriteError("the disk is full") from bad
+    except WriteError:
+        get_logger().exception(Event.INDEX_FAILED, reason="defect")
+    get_logger().error(Event.INDEX_FAILED, exc_info=OSError(28, "No space", secret_text))
+
+    assert secret_text not in log.path.read_text() + log.stream.getvalue()
+    first, second = log.lines
+    assert first["level"] == "error"
+    assert first["error"] == "WriteError: the disk is full"
+    assert "ValueError" in first["trace"]
+    assert re.fullmatch(r"\w+/test_logs\.py:\d+ parse", first["trace"][-1])
+    assert second["error"] == "OSError: ENOSPC"
+
+
+def test_console_is_for_terminals_unless_asked_for(tmp_path: Path) -> None:
+    """[log] format: auto is JSON away from a terminal; console is one line for eyes, file JSON."""
+    auto = Written(tmp_path, fmt="auto")
+    get_logger().info(Event.DAEMON_READY)
+    console = Written(tmp_path, fmt="console")
+    get_logger().info(Event.DAEMON_STOPPED, path="/x y")
+
+    assert json.loads(auto.stream.getvalue())["event"] == "daemon.ready"
+    shown = console.stream.getvalue()
+    assert "daemon.stopped" in shown
+    assert not shown.startswith("{")
+    assert "\x1b" not in shown
+    assert shown.count("\n") == 1
+    assert [line["event"] for line in console.lines] == ["daemon.ready", "daemon.stopped"]
+
+
+def test_a_terminal_gets_the_console_form() -> None:
+    """[log] format = auto: on a terminal a line is for people, and NO_COLOR is heard."""
+    code = (
+        "import sys; from indexerd import logs\n"
+        "logs.configure('info', 'auto', log_file=None, stderr=sys.stderr)\n"
+        "logs.get_logger().info('daemon.ready')\n"
+    )
+    for variable, coloured in ((None, True), ("1", False)):
+        env = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "TERM")}
+        env |= {"TERM": "xterm"} | ({"NO_COLOR": variable} if variable else {})
+        ours, theirs = os.openpty()
+        subprocess.run([sys.executable, "-c", code], stderr=theirs, env=env, check=True)
+        os.close(theirs)
+        shown = os.read(ours, 4096)
+        os.close(ours)
+
+        assert b"daemon.ready" in shown
+        assert (b"\x1b[" in shown) is coloured
+
+
+def test_other_libraries_records_do_not_reach_stderr() -> None:
+    """X11: a library's warning, which may quote what it was given, is not printed beside us."""
+    code = (
+        "import sys, logging; from indexerd import logs\n"
+        "logs.configure('debug', 'json', log_file=None, stderr=sys.stderr)\n"
+        "logging.getLogger('some.library').error('raw response: words of the session')\n"
+    )
+
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+
+    assert ran.stderr == b""
+
+
+def test_events_can_be_captured() -> None:
+    """style.md §3.10: tests of other modules assert on events with capture_logs."""
+    with structlog.testing.capture_logs() as seen:
+        get_logger().info(Event.INDEX_STARTED, session="abc")
+
+    assert seen == [{"event": "index.started", "session": "abc", "log_level": "info"}]
+
+
+def test_a_throttle_lets_one_through_a_minute_for_each_key() -> None:
+    """F4: at most one bad_line for a file in a minute, and the next says how many there were."""
+    throttle = Throttle(60)
+
+    assert throttle.admit("a", 0.0) == 0
+    assert throttle.admit("b", 1.0) == 0
+    assert [throttle.admit("a", now) for now in (1.0, 30.0, 59.9)] == [None, None, None]
+    assert throttle.admit("a", 60.0) == 3
+    assert throttle.admit("a", 61.0) is None
+    assert throttle.admit("a", 5.0) == 1  # a clock that went back mutes nothing for ever
+
+
+def test_a_throttle_does_not_grow() -> None:
+    """F4: a million files cost no memory; the key seen longest ago is forgotten."""
+    throttle = Throttle(60, keys=3)
+    for key in "abcd":
+        throttle.admit(key, 0.0)
+
+    assert throttle.admit("d", 1.0) is None
+    assert throttle.admit("a", 1.0) == 0

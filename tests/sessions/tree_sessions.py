@@ -1,0 +1,93 @@
+"""Session files for the tests of trees: pi's own answers beside them, and small ones made here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from indexerd.agents import pi
+from indexerd.events import TURN_MASK, TURN_SHIFT, Turn
+from indexerd.sessions.context import Read
+from indexerd.sessions.session import SessionState
+from indexerd.sessions.tree import Wanted, nodes, sketch
+
+SHARED = Path(__file__).parents[3] / "shared/fixtures"
+REAL = Path(__file__).parents[1] / "fixtures/real"
+PUBLIC = SHARED / "public/pi"
+STAMP = "2026-01-01T00:00:00.000Z"
+
+
+def state_of(data: bytes) -> SessionState:
+    """The state of a whole file."""
+    state = SessionState("/s.jsonl")
+    pi.skim(state, data if data.endswith(b"\n") else data + b"\n", 0)
+    return state
+
+
+def reader(state: SessionState, data: bytes) -> Read:
+    """A way to read its rows."""
+
+    def read(row: int) -> Any:
+        start = state.offsets[row]
+        return pi.read(data[start : start + state.lengths[row]], state.id(row))
+
+    return read
+
+
+def all_nodes(
+    state: SessionState, data: bytes, which: Wanted | None = None, **labels: str
+) -> list[dict[str, Any]]:
+    """The nodes of a file's tree."""
+    read = reader(state, data)
+    sketches = {
+        row: sketch(read(row), Turn((state.codes[row] & TURN_MASK) >> TURN_SHIFT))
+        for row in range(len(state))
+    }
+    return list(nodes(state, sketches, state.labels | labels, which or Wanted()))
+
+
+def answers() -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Every file that pi itself took, and what it said of it.
+
+    All of it, trees and contexts, is kept beside the checkout; in it are counts and paths.
+    """
+    folder = SHARED / "real" if (SHARED / "real/pi-oracle").is_dir() else REAL
+    for path in sorted((folder / "pi-oracle").glob("*.json")):
+        said = json.loads(path.read_text())
+        if not said.get("error") and (folder / said["file"]).is_file():
+            yield folder / said["file"], said
+
+
+def line(**fields: Any) -> bytes:
+    """One line as pi writes it."""
+    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+
+
+def session(*entries: bytes, version: int = 3) -> bytes:
+    """A file: a header, and these lines."""
+    head = {"type": "session", "version": version, "id": "s1", "timestamp": STAMP, "cwd": "/w"}
+    return line(**head) + b"".join(entries)
+
+
+def entry(kind: str, entry_id: str, parent: str | None, at: int = 0, /, **more: Any) -> bytes:
+    """An entry of any type, `at` seconds after the session's beginning."""
+    stamp = f"2026-01-01T00:{at // 60:02}:{at % 60:02}.000Z"
+    return line(type=kind, id=entry_id, parentId=parent, timestamp=stamp, **more)
+
+
+def said(entry_id: str, parent: str | None, role: str, text: str = "", **more: Any) -> bytes:
+    """A message; without a text it has no text block."""
+    at = more.pop("at", 0)
+    content = [{"type": "text", "text": text}] if text else []
+    message = {"role": role, "content": content, **more}
+    return entry("message", entry_id, parent, at, message=message)
+
+
+def chain(ids: Iterable[str]) -> Iterator[bytes]:
+    """User messages, one below the other."""
+    above = None
+    for one in ids:
+        yield said(one, above, "user", one)
+        above = one

@@ -1,0 +1,17 @@
+"""A session's lines, as a reader is handed them, out of memory."""
+
+from __future__ import annotations
+
+from indexerd.sessions.session import SessionState
+
+
+class Lines:
+    """A session's lines, out of memory."""
+
+    def __init__(self, state: SessionState, data: bytes) -> None:
+        self._state, self._data = state, data
+
+    def row(self, row: int) -> bytes:
+        """The line of a row."""
+        start = self._state.offsets[row]
+        return self._data[start : start + self._state.lengths[row]]

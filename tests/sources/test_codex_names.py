@@ -1,0 +1,239 @@
+"""Names of codex's threads: from the index, from the database, and neither touched."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indexerd.sources import foreign_db
+from indexerd.sources.codex_names import Names
+from tests.agents.codex_files import SHARED
+
+REAL = SHARED / "real"
+EARLY, LATE = 1_772_355_600_000, 1_772_442_000_000  # 2026-03-01 and -02, 09:00
+
+
+def say(home: Path, *lines: dict[str, Any] | str) -> None:
+    """Append to the index."""
+    with (home / "session_index.jsonl").open("a") as file:
+        for line in lines:
+            file.write(line if isinstance(line, str) else json.dumps(line) + "\n")
+
+
+def named(
+    thread: str, name: str | None, at: str = "2026-03-01T09:00:00.12345678Z"
+) -> dict[str, Any]:
+    """A line of the index."""
+    return {"id": thread, "thread_name": name, "updated_at": at}
+
+
+@contextmanager
+def database(
+    home: Path, number: int = 5, columns: str = "name TEXT,"
+) -> Iterator[sqlite3.Connection]:
+    """Codex's database, open and with a write-ahead log."""
+    with closing(sqlite3.connect(home / f"state_{number}.sqlite", isolation_level=None)) as db:
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute(
+            "CREATE TABLE IF NOT EXISTS threads (id TEXT PRIMARY KEY, rollout_path TEXT,"
+            f" title TEXT, {columns} updated_at_ms INTEGER)"
+        )
+        yield db
+
+
+def put(db: sqlite3.Connection, **fields: Any) -> None:
+    """Write a thread's row."""
+    names, marks = ", ".join(fields), ", ".join("?" * len(fields))
+    insert = f"INSERT OR REPLACE INTO threads ({names}) VALUES ({marks})"  # noqa: S608 - our own
+    db.execute(insert, tuple(fields.values()))
+
+
+def test_the_last_line_of_a_thread_counts(tmp_path: Path) -> None:
+    """S3.3: names are appended; an empty one clears, and only what differs is told."""
+    names = Names(str(tmp_path))
+    assert names.refresh() == set()
+    say(tmp_path, named("a", "one"), named("b", "two"), named("a", "on\ne again"))
+    assert names.refresh() == {"a", "b"}
+    assert (names.name("a"), names.name("b"), names.name("c")) == ("on e again", "two", None)
+    assert names.refresh() == set()
+    say(tmp_path, named("b", "two"), named("a", None))
+    assert names.refresh() == {"a"}
+    assert names.name("a") == ""
+
+
+def test_a_torn_line_waits_and_a_damaged_one_is_passed_over(tmp_path: Path) -> None:
+    """F2, F4: a line counts once its newline is there; other shapes count nothing."""
+    names, whole = Names(str(tmp_path)), json.dumps(named("a", "whole"))
+    say(
+        tmp_path, "{bad\n", "[]\n", "5\n", '{"id":1}\n', '{"id":"x","thread_name":[]}\n', whole[:30]
+    )
+    assert names.refresh() == set()
+    with (tmp_path / "session_index.jsonl").open("ab") as file:
+        file.write(
+            (whole[30:] + "\n" + '{"id":"b","thread_name":"?"}\n').encode().replace(b"?", b"\xff")
+        )
+        file.write(b'{"id":"c","thread_name":' + b"[" * 100_000 + b"\n")
+    assert names.refresh() == {"a"}
+    assert names.name("a") == "whole"
+
+
+def test_a_rewritten_or_removed_index_is_read_anew(tmp_path: Path) -> None:
+    """formats.md 3.1: a removal of names replaces the file."""
+    names = Names(str(tmp_path))
+    say(tmp_path, named("a", "one"), named("b", "two"))
+    names.refresh()
+    fresh = tmp_path / "fresh"
+    fresh.write_text(json.dumps(named("b", "new")) + "\n")
+    fresh.replace(tmp_path / "session_index.jsonl")
+    assert names.refresh() == {"a", "b"}
+    assert (names.name("a"), names.name("b")) == ("", "new")
+    (tmp_path / "session_index.jsonl").unlink()
+    assert names.refresh() == {"b"}
+    assert (names.name("b"), names.name("c")) == ("", None)
+
+
+def test_a_name_that_was_taken_back_while_nobody_looked_is_missed(tmp_path: Path) -> None:
+    """S3.3: what was known from another time is looked for; if it is nowhere, it is no more."""
+    names = Names(str(tmp_path))
+    names.remember({"a": "one", "b": "two"})
+    assert names.name("a") == "one"
+    assert names.refresh() == {"a", "b"}
+    assert (names.name("a"), names.name("c")) == ("", None)
+    say(tmp_path, named("a", "one"))
+    names = Names(str(tmp_path))
+    names.remember({"a": "one", "b": "two"})
+    assert names.refresh() == {"b"}
+
+
+def test_a_home_that_is_away_takes_no_name_back(tmp_path: Path) -> None:
+    """S3.1: moved, or not mounted, CODEX_HOME says nothing of names."""
+    home = tmp_path / "codex"
+    home.mkdir()
+    say(home, named("a", "one"))
+    names = Names(str(home))
+    names.refresh()
+    home.rename(tmp_path / "away")
+    assert names.refresh() == set()
+    assert names.name("a") == "one"
+
+
+def test_names_in_the_database_are_seen_as_they_are_written(tmp_path: Path) -> None:
+    """S3.3: also while they stand in the write-ahead log alone; the path is a hint."""
+    names = Names(str(tmp_path))
+    with database(tmp_path) as db:
+        put(db, id="a", name="first", rollout_path="/s/a.jsonl", title="t", updated_at_ms=EARLY)
+        put(db, id="b", rollout_path="relative", title="t", updated_at_ms=EARLY)
+        assert names.refresh() == {"a"}
+        assert (names.name("a"), names.name("b")) == ("first", None)
+        assert (names.rollout("a"), names.rollout("b")) == ("/s/a.jsonl", None)
+        put(db, id="a", name="second", rollout_path="/s/z.jsonl", title="t", updated_at_ms=LATE)
+        assert names.refresh() == {"a"}
+        assert (names.name("a"), names.rollout("a")) == ("second", "/s/z.jsonl")
+    for file in tmp_path.glob("state_5*"):
+        file.unlink()
+    assert names.refresh() == {"a"}
+    assert names.rollout("a") is None
+
+
+def test_what_was_written_later_wins(tmp_path: Path) -> None:
+    """Releases differ in which place they write: the newer counts, an empty row says nothing."""
+    names = Names(str(tmp_path))
+    early, late = "2026-03-01T09:00:00Z", "2026-03-02T09:00:00Z"
+    say(tmp_path, named("a", "index", late), named("b", "index", early), named("c", "index", early))
+    say(tmp_path, named("d", "", late), named("e", "", early))
+    with database(tmp_path) as db:
+        put(db, id="a", name="row", updated_at_ms=EARLY)
+        put(db, id="b", name="row", updated_at_ms=LATE)
+        put(db, id="c", name=None, updated_at_ms=LATE)
+        put(db, id="d", name="row", updated_at_ms=EARLY)
+        put(db, id="e", name="row", updated_at_ms=LATE)
+    names.refresh()
+    assert [names.name(one) for one in "abcde"] == ["index", "row", "index", "", "row"]
+
+
+def test_a_title_is_a_name_only_where_someone_gave_it(tmp_path: Path) -> None:
+    """formats.md 3.11: by itself codex takes the first message, or its beginning, for a title."""
+    columns = "first_user_message TEXT, preview TEXT,"
+    with database(tmp_path, columns=columns) as db:
+        first = {"first_user_message": "fix the cache now", "preview": "of the parent"}
+        for thread, title in (
+            ("a", "fix the cache now"),
+            ("b", "fix the…"),
+            ("c", "of the parent"),
+        ):
+            put(db, id=thread, title=title, **first)
+        put(db, id="d", title="Cache work", **first)
+        put(db, id="e", title="")
+    with database(tmp_path, number=4, columns="") as db:  # an older one, left behind
+        put(db, id="f", title="Cache work")
+    names = Names(str(tmp_path))
+    assert names.refresh() == {"d"}
+    assert names.name("d") == "Cache work"
+    for file in tmp_path.glob("state_5*"):
+        file.unlink()
+    assert names.refresh() == {"d"}  # without the message nobody can tell what the title is
+
+
+def test_nothing_is_opened_while_nothing_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look at the stats is all that an idle CODEX_HOME costs."""
+    say(tmp_path, named("a", "one"))
+    with database(tmp_path) as db:
+        put(db, id="b", name="two", updated_at_ms=EARLY)
+        names = Names(str(tmp_path))
+        assert names.refresh() == {"a", "b"}
+        monkeypatch.setattr(foreign_db, "reading", _never)
+        monkeypatch.setattr("indexerd.sources.tail.opened", _never)
+        assert names.refresh() == set()
+
+
+def _never(*_: object) -> None:
+    raise AssertionError("opened")
+
+
+def test_what_cannot_be_read_leaves_what_was_known(tmp_path: Path) -> None:
+    """Another program's files may be anything; the next look tries again."""
+    names = Names(str(tmp_path))
+    with database(tmp_path) as db:
+        put(db, id="a", name="one", updated_at_ms=EARLY)
+    assert names.refresh() == {"a"}
+    whole = (tmp_path / "state_5.sqlite").read_bytes()
+    (tmp_path / "state_5.sqlite").write_bytes(b"no database" * 1000)
+    (tmp_path / "session_index.jsonl").mkdir()
+    assert names.refresh() == set()
+    assert names.name("a") == "one"
+    (tmp_path / "state_5.sqlite").write_bytes(whole)
+    assert names.refresh() == set()
+    with closing(sqlite3.connect(tmp_path / "state_6.sqlite")) as db:
+        db.execute("CREATE TABLE threads (other TEXT)")
+        db.commit()
+    assert names.refresh() == {"a"}
+    assert Names(str(tmp_path / "missing")).refresh() == set()
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("agent", ["codex", "codex-0.120.0"])
+def test_real_names_are_what_was_set(agent: str, tmp_path: Path) -> None:
+    """S3.3: what the driver called its threads; a fork inherits, and nothing is written."""
+    if not REAL.is_dir():
+        pytest.skip("the shared fixtures are not beside this checkout")
+    for file in (REAL / agent).glob("s*_*.*"):
+        shutil.copy(file, tmp_path / file.name)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    names = Names(str(tmp_path))
+    names.refresh()
+    for row in json.loads((REAL / "truth.json").read_text()):
+        if row["agent"] == agent and row.get("file"):
+            thread = row["file"][-42:].removesuffix(".jsonl")
+            wanted = "Forecast cache design" if row["label"] == "fork_full" else row.get("name")
+            assert names.name(thread) == wanted
+            assert thread in (names.rollout(thread) or thread)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before

@@ -1,0 +1,306 @@
+"""Sessions of older releases of opencode: a tree of small files."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indexerd.errors import SessionUnreadableError
+from indexerd.sources import opencode_tree
+from indexerd.sources.cursor import Look, Verdict
+from indexerd.sources.lines import Block
+from indexerd.sources.opencode_lines import BRIEF_TEXT
+from indexerd.sources.opencode_tree import Tree, lines, look, tail
+from indexerd.sources.source import Source
+
+PUBLIC = Path(__file__).parents[3] / "shared" / "fixtures" / "public" / "opencode"
+SOURCE: Source = opencode_tree
+START = 1_730_000_000_000
+
+
+class Storage:
+    """A tree, written record by record as the client would."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._clock = 1_700_000_000
+
+    def put(self, kind: str, owner: str, name: str, held: Any) -> Path:
+        """Write one record, in place."""
+        path = self.root / kind / owner / f"{name}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(held if isinstance(held, str) else json.dumps(held, indent=2))
+        self._clock += 1
+        for one in (path, path.parent):
+            os.utime(one, (self._clock, self._clock))
+        return path
+
+    def session(self, name: str = "ses_a", **more: Any) -> Path:
+        """Write a session's own record."""
+        times = {"created": START, "updated": START + 1}
+        held = {"id": name, "directory": "/work/demo", "title": "A title", "time": times}
+        return self.put("session", "project", name, held | more)
+
+    def said(
+        self, name: str, role: str, text: str, at: int = 0, session: str = "ses_a", **more: Any
+    ) -> Path:
+        """Write a message with one text."""
+        times = {"created": START + at, "completed": START + at}
+        path = self.put("message", session, name, {"id": name, "role": role, "time": times} | more)
+        self.put("part", name, f"prt_{name}", {"type": "text", "text": text})
+        return path
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Storage:
+    """A session of a prompt and an answer."""
+    made = Storage(tmp_path / "storage")
+    made.session()
+    made.said("msg_1", "user", "x" * 5000, at=1)
+    made.said("msg_2", "assistant", "hi", at=2, finish="stop")
+    return made
+
+
+def path_of(storage: Storage, name: str = "ses_a") -> str:
+    """A session's path."""
+    return f"{storage.root}/session/project/{name}.json"
+
+
+def rendered(path: str) -> list[dict[str, Any]]:
+    """A session's lines, parsed."""
+    found = tail().read(path)
+    assert (found.verdict, found.whole, found.more) == (Verdict.CONTINUE, True, False)
+    return [json.loads(one.data) for one in found.lines if isinstance(one, Block)]
+
+
+def in_full(path: str) -> list[dict[str, Any]]:
+    """A session's lines in full, parsed."""
+    with lines(path) as held:
+        return [json.loads(held.at(one.offset, 1)) for one in tail().read(path).lines]
+
+
+# -- what is read --------------------------------------------------------------------------------
+
+
+def test_the_same_lines_as_of_a_database(storage: Storage) -> None:
+    """S3.9: a session's line, then its messages in the order of their time, brief and full."""
+    storage.said("msg_0", "user", "later, although its id sorts first", at=9)
+    first, prompt, answer, last = rendered(path_of(storage))
+    assert first == {
+        "type": "session",
+        "schema": 1,
+        "id": "ses_a",
+        "parentID": None,
+        "forkID": None,
+        "title": "A title",
+        "directory": "/work/demo",
+        "version": "",
+        "time": {"created": START, "updated": START + 1, "archived": None},
+        "revert": None,
+    }
+    assert [one["id"] for one in (prompt, answer, last)] == ["msg_1", "msg_2", "msg_0"]
+    assert prompt["parts"] == [{"type": "text", "text": "x" * BRIEF_TEXT}]
+    assert (answer["role"], answer["finish"], answer["parts"]) == ("assistant", "stop", [])
+    assert [one["parts"][0].get("text") for one in in_full(path_of(storage))[1:]] == [
+        "x" * 5000,
+        "hi",
+        "later, although its id sorts first",
+    ]
+
+
+def test_ids_are_those_of_the_names(storage: Storage) -> None:
+    """formats.md 4.1: the ids within a record may be anything."""
+    storage.session(id="ses_other", parentID="ses_0")
+    storage.said("msg_1", "user", "hello", at=1, id="msg_other")
+    assert [one["id"] for one in rendered(path_of(storage))] == ["ses_a", "msg_1", "msg_2"]
+    assert [one.get("child") for one in in_full(path_of(storage))[1:]] == [True, True]
+
+
+def test_what_a_revert_hides_within_a_message_is_left_out(storage: Storage) -> None:
+    """formats.md 4.5: the parts from the named one on, in both forms."""
+    storage.put("part", "msg_2", "prt_x1", {"type": "text", "text": "one"})
+    storage.put("part", "msg_2", "prt_x2", {"type": "text", "text": "two"})
+    storage.session(revert={"messageID": "msg_2", "partID": "prt_x2"})
+    assert rendered(path_of(storage))[0]["revert"]["partID"] == "prt_x2"
+    for form in (rendered, in_full):
+        parts = form(path_of(storage))[2]["parts"]
+        assert [one["text"] for one in parts] == (["hi", "one"])
+
+
+def test_an_answer_that_hangs_on_its_question_comes_with_it(storage: Storage) -> None:
+    """formats.md 4.6: what a summary keeps is said in the message that asked for it."""
+    storage.put("message", "ses_a", "msg_3", {"role": "user", "time": {"created": START + 3}})
+    storage.put("part", "msg_3", "prt_3", {"type": "compaction", "tail_start_id": "msg_2"})
+    storage.said("msg_4", "assistant", "S", at=4, summary=True, finish="stop", parentID="msg_3")
+    assert in_full(path_of(storage))[4]["parent"] == [
+        {"type": "compaction", "tail_start_id": "msg_2"}
+    ]
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    ("tree", "sessions"),
+    [
+        ("storage_v2", {"small": ["Hello"], "large": ["Step 1", "Step 2"]}),
+        ("storage_legacy", {"drift": ["Open README"]}),
+    ],
+)
+def test_public_trees(tmp_path: Path, tree: str, sessions: dict[str, list[str]]) -> None:
+    """Trees that drifted: other prefixes, parts by inner ids, or all in one directory."""
+    source = PUBLIC / "agent-sessions" / tree
+    if not source.is_dir():
+        pytest.skip("the shared fixtures are not beside this checkout")
+    root = shutil.copytree(source, tmp_path / "storage")
+    found = {}
+    for one in Tree(str(root)).sessions():
+        first, *said = rendered(one.path)
+        prompts = [message for message in said if message["role"] == "user"]
+        found[first["id"].removeprefix("ses_s_stage0_")] = [
+            part["text"] for prompt in prompts for part in prompt["parts"]
+        ]
+        assert [len(message["parts"]) > 0 for message in in_full(one.path)[1:]] == [True] * len(
+            said
+        )
+    assert found == sessions
+
+
+# -- what tells a changed session ----------------------------------------------------------------
+
+
+CHANGES = {
+    "title": lambda one: one.session(title="New"),
+    "message added": lambda one: one.said("msg_3", "user", "more", at=3),
+    "message rewritten": lambda one: one.said("msg_2", "assistant", "hi", at=2, finish="error"),
+    "part added": lambda one: one.put("part", "msg_2", "prt_new", {"type": "patch"}),
+    "part rewritten": lambda one: one.put(
+        "part", "msg_2", "prt_msg_2", {"type": "text", "text": "no"}
+    ),
+    "part deleted": lambda one: (one.root / "part/msg_2/prt_msg_2.json").unlink(),
+    "message deleted": lambda one: (one.root / "message/ses_a/msg_2.json").unlink(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_every_change_is_told_and_no_other_session_is(storage: Storage, change: str) -> None:
+    """In the session's file, its messages, the newest messages' parts."""
+    storage.session("ses_b")
+    storage.said("msg_b", "user", "hello", session="ses_b")
+    tree, path = Tree(str(storage.root)), path_of(storage)
+    before = {one.path: one for one in tree.sessions()}
+    assert len(before) == 2
+    position = tail()
+    assert position.read(path).verdict is Verdict.CONTINUE
+    assert position.read(path).verdict is Verdict.SAME
+    again = tail(position.cursor)
+    assert again.read(path).verdict is Verdict.SAME
+
+    CHANGES[change](storage)
+
+    after = {one.path: one for one in tree.sessions()}
+    assert {one for one in before if before[one] != after[one]} == {path}
+    seen = after[path]
+    assert look(path) == Look(seen.dev, seen.ino, seen.size, seen.mtime_ns)
+    assert position.read(path).verdict is Verdict.CONTINUE
+    assert position.read(path).verdict is Verdict.SAME
+
+
+def test_a_change_after_ids_wrapped_around_is_told(storage: Storage) -> None:
+    """formats.md 4.2: the newest message may be the first by name."""
+    for number in range(3, 9):
+        storage.said(f"msg_{number}", "assistant", "hi", at=number)
+    storage.said("msg_0", "assistant", "newest", at=99)
+    before = look(path_of(storage))
+    storage.put("part", "msg_0", "prt_msg_0", {"type": "text", "text": "more"})
+    assert look(path_of(storage)) != before
+
+
+def test_a_session_is_as_old_as_its_newest_file(storage: Storage) -> None:
+    """A part is rewritten at each delta; the session's own file is not."""
+    part = storage.put("part", "msg_2", "prt_msg_2", {"type": "text", "text": "more and more"})
+    assert Tree(str(storage.root)).sessions()[0].mtime_ns == part.stat().st_mtime_ns
+
+
+@pytest.mark.parametrize(
+    ("place", "left"),
+    [("session/project/ses_a", 0), ("message/ses_a/msg_2", 2), ("part/msg_1/prt_msg_1", 3)],
+)
+@pytest.mark.parametrize("half", ["", '{"id": "msg', "[]"])
+def test_a_record_being_written_is_passed_over_for_now(
+    storage: Storage, place: str, left: int, half: str
+) -> None:
+    """formats-observed.md: truncated, then written: looked at again, and never an error."""
+    path, record = path_of(storage), storage.root / f"{place}.json"
+    whole = record.read_text()
+    record.write_text(half)
+    position = tail()
+    for _ in range(2):
+        found = position.read(path)
+        assert (found.verdict, len([*found.lines])) == (Verdict.CONTINUE, left)
+        now = look(path)
+        assert position.cursor is not None
+        assert now is not None
+        assert position.cursor.mtime_ns != now.mtime_ns
+    record.write_text(whole)
+    assert len([*position.read(path).lines]) == 3
+    assert position.read(path).verdict is Verdict.SAME
+
+    record.write_text(half)
+    os.utime(record, (1, 1))  # nobody is writing this any more
+    assert len([*position.read(path).lines]) == left
+    assert position.read(path).verdict is Verdict.SAME
+
+
+def test_what_is_gone_is_gone(storage: Storage) -> None:
+    """F18: a session, a message, the whole tree."""
+    path = path_of(storage)
+    places = [one.offset for one in tail().read(path).lines]
+    (storage.root / "message/ses_a/msg_2.json").unlink()
+    with lines(path) as held:
+        assert json.loads(held.at(places[1], 1))["id"] == "msg_1"
+        with pytest.raises(SessionUnreadableError, match="gone"):
+            held.at(places[2], 1)
+    Path(path).unlink()
+    assert look(path) is None
+    with pytest.raises(FileNotFoundError):
+        tail().read(path)
+    with pytest.raises(SessionUnreadableError), lines(path):
+        pass
+    assert Tree(str(storage.root)).sessions() == []
+    shutil.rmtree(storage.root)
+    assert Tree(str(storage.root)).sessions() == []
+
+
+def test_links_and_odd_names_are_not_followed(storage: Storage, tmp_path: Path) -> None:
+    """X1, X2, X3: no link, no pipe, no id that is not of the form; none of them is an error."""
+    secret = tmp_path / "secret.json"
+    secret.write_text('{"role": "user", "text": "secret"}')
+    outside = tmp_path / "outside"
+    shutil.copytree(storage.root / "message/ses_a", outside)
+    (storage.root / "session/project/ses_link.json").symlink_to(secret)
+    (storage.root / "session/linked").symlink_to(storage.root / "session/project")
+    (storage.root / "session/project/ses_bad id.json").write_text("{}")
+    (storage.root / "message/ses_a/msg_9.json").symlink_to(secret)
+    (storage.root / "message/ses_a/msg_directory.json").mkdir()
+    os.mkfifo(storage.root / "message/ses_a/msg_pipe.json")
+    storage.session("ses_c", id="../../outside")
+    (storage.root / "message/ses_c").symlink_to(outside)
+    found = {one.path.rpartition("/")[2] for one in Tree(str(storage.root)).sessions()}
+    assert found == {"ses_a.json", "ses_c.json"}
+    assert len(rendered(path_of(storage))) == 3
+    assert len(rendered(path_of(storage, "ses_c"))) == 1
+
+
+def test_records_of_any_shape_are_read(storage: Storage) -> None:
+    """F4: wrong types read as absent, and an id within a record leads nowhere else."""
+    storage.session(id="../../up", title=7, time=[], revert="x", parentID={})
+    storage.said("msg_2", "assistant", "hi", id="../../up", parentID="../..", summary=True)
+    storage.put("message", "ses_a", "msg_3", {"role": ["user"], "time": {"created": "soon"}})
+    storage.put("part", "msg_3", "prt_3", {"type": {}, "text": [], "state": 3})
+    first, *said = rendered(path_of(storage))
+    assert (first["title"], first["parentID"], first["revert"]) == ("", None, None)
+    assert len(said) == len(in_full(path_of(storage))) - 1 == 3

@@ -1,0 +1,289 @@
+"""The tree as a story: asks, the work between them folded, depth only where it parts (issue 7)."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from indexerd.events import Entry, Kind, Tokens, ToolCall, ToolResult, Turn
+from indexerd.sessions.session import ROOT, SessionState
+from indexerd.sessions.tree import sketch
+from indexerd.web import story as core
+from indexerd.web.export_json import beat_json
+from indexerd.web.story import Beat, Node, Story, kept_rows, node_of, story_of, turn_of
+from tests.sessions.tree_sessions import chain, entry, reader, said, session, state_of
+from tests.web.story_told import told
+
+
+def told_ids(story: Story, beat: Beat) -> list[str]:
+    """The entries of a beat."""
+    return [story.nodes[place].id for place in range(beat.first, beat.last + 1)]
+
+
+def shape(story: Story) -> list[tuple[str, int, list[str]]]:
+    """Every beat: its kind, its depth, its entries."""
+    return [(beat.kind, beat.depth, told_ids(story, beat)) for beat in story.beats]
+
+
+def call(name: str, call_id: str, **arguments: Any) -> dict[str, Any]:
+    """A block of an answer that calls a tool."""
+    return {"type": "toolCall", "id": call_id, "name": name, "arguments": arguments}
+
+
+def test_work_between_asks_is_one_beat_that_says_how_much() -> None:
+    """Answers, calls by name, failures, tokens and time of what followed an ask."""
+    usage = {"input": 9, "output": 40, "cacheRead": 0, "cacheWrite": 0}
+    calls: dict[str, Any] = {
+        "content": [call("bash", "1", command="ls"), call("bash", "2", command="cat")]
+    }
+    entries = (
+        said("a", None, "user", "List the files.", at=1),
+        said("b", "a", "assistant", usage=usage, at=2, stopReason="toolUse", **calls),
+        said("c", "b", "toolResult", "x", toolCallId="1", toolName="bash", isError=True, at=3),
+        said("d", "c", "assistant", "There are two.", usage=usage, at=61, stopReason="stop"),
+        entry("model_change", "e", "d", 900, provider="p", modelId="m"),
+        said("f", "e", "user", "Thanks.", at=1000),
+    )
+    story = told(*entries)
+    assert shape(story) == [("ask", 0, ["a"]), ("work", 0, ["b", "c", "d", "e"]), ("ask", 0, ["f"])]
+    work = story.beats[1]
+    assert (work.answers, work.calls, work.failed, work.tokens) == (1, {"bash": 2}, 1, 80)
+    assert work.ms == 60_000  # the setting, a quarter of an hour later, is no work
+    assert work.text == "There are two."
+    assert work.active
+    assert beat_json(story.beats[2]) == {
+        "kind": "ask", "first": 5, "last": 5, "depth": 0, "active": True, "text": "Thanks.",
+    }  # fmt: skip
+
+
+def test_a_chain_stays_flat_and_only_a_fork_goes_deeper() -> None:
+    """Depth grows where two ways were gone, and the gist stands where a branch begins (S1.29)."""
+    entries = (
+        said("a", None, "user", "Where to?"),
+        said("b", "a", "assistant", "Two ways."),
+        said("c", "b", "user", "Left."),
+        said("d", "c", "assistant", "Dead end."),
+        said("e", "b", "user", "Right."),
+        said("f", "e", "assistant", "There."),
+        said("g", "f", "user", "On."),
+    )
+    story = told(*entries, gists={"d": "Left was a dead end."})
+    assert shape(story) == [
+        ("ask", 0, ["a"]),
+        ("work", 0, ["b"]),
+        ("ask", 1, ["c"]),
+        ("work", 1, ["d"]),
+        ("ask", 1, ["e"]),
+        ("work", 1, ["f"]),
+        ("ask", 1, ["g"]),
+    ]
+    assert [(beat.begins, beat.gist) for beat in story.beats if beat.begins or beat.gist] == [
+        (True, "Left was a dead end."),
+        (True, ""),
+    ]
+    assert [beat.active for beat in story.beats] == [True, True, False, False, True, True, True]
+    assert [story.nodes[place].id for place in story.path()] == ["a", "b", "e", "f", "g"]
+    assert [story.nodes[place].id for place in story.path(3)] == ["a", "b", "c", "d"]
+
+
+def test_what_nobody_said_anything_below_is_no_branch() -> None:
+    """Results beside the next call do not split the story; they stand in the work there."""
+    entries = (
+        said("a", None, "user", "Go."),
+        said("b", "a", "assistant", "", content=[call("bash", "1", command="ls")]),
+        said("c", "b", "assistant", "Done."),
+        said("d", "b", "toolResult", "x", toolCallId="1", at=9),
+    )
+    assert shape(told(*entries, leaf="c")) == [("ask", 0, ["a"]), ("work", 0, ["b", "d", "c"])]
+
+
+def test_rules_and_the_leaf_end_a_beat() -> None:
+    """Compactions and summaries of branches are beats of their own; so is what follows the leaf."""
+    entries = (
+        said("a", None, "user", "Go."),
+        said("b", "a", "assistant", "One."),
+        entry("compaction", "c", "b", summary="All before.", firstKeptEntryId="b", tokensBefore=9),
+        said("d", "c", "assistant", "Two."),
+        entry("branch_summary", "e", "d", fromId="x", summary="It was left."),
+        said("f", "e", "assistant", "Three."),
+        said("g", "f", "assistant", "Four."),
+    )
+    story = told(*entries, leaf="f")
+    assert [(kind, ids) for kind, _, ids in shape(story)] == [
+        ("ask", ["a"]),
+        ("work", ["b"]),
+        ("compaction", ["c"]),
+        ("work", ["d"]),
+        ("branch-summary", ["e"]),
+        ("work", ["f"]),
+        ("work", ["g"]),
+    ]
+    assert story.nodes[story.leaf].id == "f"
+    assert [beat.active for beat in story.beats][-2:] == [True, False]
+
+
+def test_labels_and_what_is_hidden() -> None:
+    """S1.31, S1.32: labelled entries are named by their beat; a hidden message tells it nothing."""
+    entries = (
+        entry("custom_message", "n", None, customType="x", content="psst", display=False),
+        said("a", "n", "user", "Go."),
+        said("b", "a", "assistant", "One."),
+        entry("label", "l", "b", targetId="b", label="here"),
+    )
+    story = told(*entries)
+    assert [node.hidden for node in story.nodes] == [True, False, False, False]
+    assert "psst" not in "".join(beat.text for beat in story.beats)
+    assert [story.nodes[place].label for place in story.beats[-1].labels] == ["here"]
+    settings_alone = told(entry("model_change", "m", None, provider="p", modelId="q"))
+    assert [beat.quiet for beat in settings_alone.beats] == [True]
+
+
+def test_one_answer_on_several_lines_is_paid_once() -> None:
+    """Tokens of one answer's lines are its tokens, not their sum."""
+    story = told(*chain(["a", "b", "c"]))
+    for node, spent in zip(story.nodes[1:], (30, 50), strict=True):
+        node.kind, node.tokens = Kind.ASSISTANT, Tokens(output=spent, answer="m1")
+    tree = core._Tree(state_of(session(*chain(["a", "b", "c"]))), dict(enumerate(story.nodes)))
+    beats = core._Beats(story.nodes, tree, 2).all(lambda _nodes: {})
+    assert [beat.tokens for beat in beats] == [0, 50]
+
+
+def test_the_texts_of_an_entry_share_its_room() -> None:
+    """What was said comes first, then results and calls; what was cut says how long it was."""
+    result = ToolResult(call="1", text="r" * 90)
+    one = Entry(
+        id="x", kind=Kind.ASSISTANT, type="message", role="assistant", timestamp="",
+        texts=("a" * 50,), tools=(ToolCall("bash", "ls " * 100, id="1"),), results=(result,),
+        thinking=("t" * 90,),
+    )  # fmt: skip
+    cut = node_of(one, Turn.OPEN, 100, lambda text, most: text[:most], {})
+    assert (len(cut.text), cut.length, cut.results) == (50, 0, (("bash", "r" * 50),))
+    assert (cut.calls, cut.thinking) == ((("bash", ""),), "")
+    asked = Entry(
+        id="z", kind=Kind.CALL, type="x", role=None, timestamp="",
+        tools=(ToolCall("todo", arguments={"title": "Tidy", "done": False, "more": [1]}),),
+    )  # fmt: skip
+    shown = node_of(asked, Turn.OPEN, 100, lambda text, most: text[:most])
+    assert shown.calls == (("todo", "title: Tidy, done: False"),)
+    less = node_of(one, Turn.FAILED, 20, lambda text, most: text[:most], {})
+    assert (less.text, less.length, less.failed) == ("a" * 20, 50, 1)
+    named: dict[str, str] = {}
+    node_of(one, Turn.OPEN, 9, lambda text, most: text[:most], named)
+    gave = Entry(id="y", kind=Kind.TOOL, type="user", role="user", timestamp="", results=(result,))
+    assert node_of(gave, Turn.OPEN, 9, lambda text, most: text[:most], named).tool == "bash"
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> list[bytes]:
+    """Entries whose parents are any, later ones and unknown ones included; ids repeat."""
+    many = draw(st.integers(1, 25))
+    ids = [str(draw(st.integers(0, many))) for _ in range(many)]
+    roles = st.sampled_from(["user", "assistant", "toolResult"])
+    above = st.one_of(st.none(), st.integers(0, many + 2).map(str))
+    return [said(one, draw(above), draw(roles), "x", at=draw(st.integers(0, 50))) for one in ids]
+
+
+@settings(max_examples=80, deadline=None)
+@given(trees())
+def test_every_entry_is_in_one_beat(entries: list[bytes]) -> None:
+    """S1.7: whatever parents say, each entry stands once, below its parent, in one beat."""
+    story = told(*entries)
+    places = [place for beat in story.beats for place in range(beat.first, beat.last + 1)]
+    assert places == list(range(len(story.nodes)))
+    assert len({node.id for node in story.nodes}) == len(story.nodes)
+    depths = {at: beat.depth for beat in story.beats for at in range(beat.first, beat.last + 1)}
+    for place, node in enumerate(story.nodes):
+        assert ROOT <= node.above < place
+        if node.above != ROOT:
+            assert depths[place] - depths[node.above] in (0, 1)
+    assert story.leaf == ROOT or story.path()[-1] == story.leaf
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.integers(0, 30), max_size=25), st.randoms(use_true_random=False))
+def test_an_orderly_tree_is_told_as_any_other(parents: list[int], dice: random.Random) -> None:
+    """Where parents stand before their children there is a short way, with the same end."""
+    roles = ("user", "assistant", "toolResult")
+    entries = [
+        said(str(n), None if above >= n else str(above), dice.choice(roles), at=dice.randint(0, 9))
+        for n, above in enumerate(parents)
+    ]
+    data = session(*entries)
+    state = state_of(data)
+    assert state.orderly
+    read = reader(state, data)
+    drafts = {
+        row: node_of(read(row), turn_of(state, row), 9, lambda text, most: text[:most])
+        for row in kept_rows(state)
+    }
+    short = core._Tree(state, drafts)
+    above = [drafts[row].above for row in short.rows]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SessionState, "orderly", property(lambda _: False))
+        long = core._Tree(state, drafts)
+    assert (short.rows, short.depths, short.heads) == (long.rows, long.depths, long.heads)
+    assert above == [drafts[row].above for row in long.rows]
+
+
+@given(
+    st.builds(
+        Entry,
+        id=st.text(max_size=5),
+        kind=st.sampled_from(Kind),
+        type=st.text(max_size=70),
+        role=st.none() | st.sampled_from(["user", "assistant", "x\x1b[31m"]),
+        timestamp=st.text(max_size=70),
+        texts=st.lists(st.text(max_size=20) | st.just("\ufeff \n"), max_size=2).map(tuple),
+        details=st.sampled_from([{}, {"display": False}, {"stopReason": "error"}]),
+    ),
+    st.sampled_from(Turn),
+)
+def test_a_node_is_what_its_sketch_is(one: Entry, turn: Turn) -> None:
+    """What a tree's list says of an entry, its story says as well."""
+    node, shown = node_of(one, turn, 99, lambda text, most: text[:most]), sketch(one, turn)
+    assert (node.type, node.role, node.time) == (shown.type, shown.role, shown.timestamp)
+    assert (node.quiet, node.hidden) == (shown.quiet, not shown.display)
+
+
+def test_a_tree_beyond_all_bounds_keeps_its_newest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many entries are told whole and stay flat; beyond a bound the newest are, and the path."""
+    whole = told(*chain(map(str, range(5000))))
+    assert len(whole.beats) == 5000
+    assert {beat.depth for beat in whole.beats} == {0}
+    monkeypatch.setattr(core, "NODES_MAX", 10)
+    story = told(*chain(map(str, range(40))), leaf="20")
+    kept = [int(node.id) for node in story.nodes]
+    assert kept == [16, 17, 18, 19, 20, 35, 36, 37, 38, 39]
+    assert (story.dropped, story.nodes[story.leaf].id) == (30, "20")
+    assert story.nodes[5].above == 4  # what hung below others hangs below the nearest one kept
+
+
+@settings(max_examples=40, deadline=None)
+@given(trees(), st.integers(0, 25), st.integers(0, 25))
+def test_drafts_told_again_keep_nothing_of_an_earlier_story(
+    entries: list[bytes], first: int, second: int
+) -> None:
+    """A live view makes its nodes once: seen from another leaf they are as if they were new."""
+    data = session(*entries)
+
+    def story(leaf: int, drafts: dict[int, Node] | None = None) -> tuple[Story, dict[int, Node]]:
+        state = state_of(data)
+        state.move_leaf(str(leaf).encode())
+        read = reader(state, data)
+        made = drafts or {
+            row: node_of(read(row), turn_of(state, row), 9, lambda text, most: text[:most])
+            for row in kept_rows(state)
+        }
+        labels = {str(leaf): "here"}
+        return story_of(state, made, labels), made
+
+    _, drafts = story(first)
+    again, _ = story(second, drafts)
+    fresh, _ = story(second)
+    assert (again.nodes, again.beats, again.leaf) == (fresh.nodes, fresh.beats, fresh.leaf)
+    marked = [place for place, node in enumerate(again.nodes) if node.active]
+    assert marked == sorted(again.path())
