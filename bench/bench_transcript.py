@@ -48,7 +48,7 @@ from indexerd.models.extractive import Extractive
 from indexerd.models.journal import Journal
 from indexerd.models.telemetry import Telemetry
 from indexerd.models.treasury import Treasury
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 from indexerd.settings import Settings
 from indexerd.sources.stores import stores
 from indexerd.store.catalog import Catalog

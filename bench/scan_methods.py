@@ -20,7 +20,7 @@ import msgspec
 
 from indexerd.agents import ADAPTERS
 from indexerd.events import Kind
-from indexerd.sessions.session import ROOT, SessionState
+from indexerd.sessions.state import ROOT, SessionState
 from indexerd.sources.lines import Oversize
 from indexerd.sources.session_lines import session_lines
 from indexerd.sources.sources import source_of

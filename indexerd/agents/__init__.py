@@ -10,7 +10,7 @@ from typing import Protocol
 
 from indexerd.agents import claude, codex, opencode, pi
 from indexerd.events import Base, Entry
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 from indexerd.sources.lines import Oversize
 
 

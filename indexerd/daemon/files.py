@@ -18,9 +18,9 @@ from itertools import filterfalse
 
 from indexerd.errors import IndexerdError, SessionUnreadableError
 from indexerd.privacy.exclusions import Exclusions
-from indexerd.sessions.card import Card, unpack
-from indexerd.sessions.owners import Owners
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.duplicates import DuplicateResolver
+from indexerd.sessions.info import SessionInfo, unpack
+from indexerd.sessions.state import SessionState
 from indexerd.sources import taking
 from indexerd.sources.cursor import Verdict
 from indexerd.sources.lineage import Lineage, take_in
@@ -63,7 +63,7 @@ class Files:
         self.exclusions = Exclusions(exclude)
         self._defect = defect
         self._files: dict[str, Tracked] = {}
-        self.owners: Owners[Tracked] = Owners()
+        self.owners: DuplicateResolver[Tracked] = DuplicateResolver()
         self.hidden: set[str] = set()  # sessions that the user excluded
         self.guard: Guard = Unguarded()
         self._inodes = Inodes()
@@ -73,7 +73,7 @@ class Files:
 
     # -- questions -----------------------------------------------------------------------
 
-    def card(self, session_id: str) -> Card | None:
+    def card(self, session_id: str) -> SessionInfo | None:
         """The card of a session's owner."""
         owner = self.owners.get(session_id)
         return owner.card if owner else None
@@ -248,7 +248,7 @@ class Files:
             return None
         return next(iter(self._deal(owner, Verdict.SAME)), None)
 
-    def _agrees(self, agent: str, card: Card) -> bool:
+    def _agrees(self, agent: str, card: SessionInfo) -> bool:
         title = self._title(agent, card.session_id)
         same = title is None or (card.agent_title or "") == title
         return same and card.since == self._since(card.session_id)
@@ -332,7 +332,9 @@ class Files:
             changes.append(self._own(file, card, verdict, was))
         return changes
 
-    def _own(self, file: Tracked, card: Card, verdict: Verdict, was: Card | None) -> Change:
+    def _own(
+        self, file: Tracked, card: SessionInfo, verdict: Verdict, was: SessionInfo | None
+    ) -> Change:
         """Have a file claim its session; it may take it over from another (a revert in Codex)."""
         self.hidden.discard(card.session_id)
         before = self.card(card.session_id)
@@ -393,7 +395,7 @@ class Files:
         self.owners.disown(file, file.card.session_id)
         return [self._lost(file.card)]
 
-    def _lost(self, was: Card) -> Change:
+    def _lost(self, was: SessionInfo) -> Change:
         return Change(was.session_id, self.card(was.session_id), Verdict.SAME, was)
 
     def _is_there(self, path: str) -> bool:

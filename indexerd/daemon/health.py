@@ -14,7 +14,7 @@ from indexerd.daemon.files import Files
 from indexerd.daemon.pipeline import Pipeline
 from indexerd.models.treasury import Treasury
 from indexerd.privacy.sanitize import escape_path
-from indexerd.sessions.card import Card
+from indexerd.sessions.info import SessionInfo
 from indexerd.times import iso
 
 NEWEST_VERSION = 3  # of pi's format
@@ -177,7 +177,7 @@ def _copies(files: Files) -> Iterator[tuple[str, list[str]]]:
             yield session_id, paths
 
 
-def _odd(card: Card, since: str) -> dict[str, Any]:
+def _odd(card: SessionInfo, since: str) -> dict[str, Any]:
     """A session that is read as well as can be (S1.7, S1.12)."""
     if card.looped:
         cause = f"session {card.session_id}: parents run in a circle"

@@ -25,9 +25,9 @@ from indexerd.paths import within
 from indexerd.privacy.own_secrets import OwnSecrets
 from indexerd.protocol.rows import Facts
 from indexerd.search.session_texts import Texts
-from indexerd.sessions.card import Card
-from indexerd.sessions.kin import Kin
-from indexerd.sessions.owners import MARGIN_MS
+from indexerd.sessions.duplicates import MARGIN_MS
+from indexerd.sessions.family import ParentIndex
+from indexerd.sessions.info import SessionInfo
 from indexerd.sources.census import Census
 from indexerd.sources.cursor import Verdict
 from indexerd.sources.scan import ScanResult
@@ -40,7 +40,7 @@ class Update(msgspec.Struct, frozen=True):
     """What the loop learns of one session; the catalog shows it already, unless it is owed."""
 
     session_id: str
-    card: Card | None
+    card: SessionInfo | None
     brief: Brief | None
     change: Change | None = None
     row: dict[str, Any] | None = None
@@ -87,7 +87,7 @@ class Library:
         self.scanned: ScanResult | None = None
         self.changed = 0  # counts up wherever `problems` of files may be others than before
         self.absent: set[str] = set()  # paths of the last hints where nothing was
-        self._kin = Kin()
+        self._kin = ParentIndex()
         self._rows = Rows(self.files, self.shelf, catalog, self._kin, self.stores)
         self._unshown: dict[str, None] = {}  # sessions whose row is owed to the catalog
         self._bad: StateError | None = None  # why it is
@@ -119,7 +119,7 @@ class Library:
         self.changed += 1
         return [Update(card.session_id, card, self.shelf.brief(card.session_id)) for card in cards]
 
-    def _newest_cards(self) -> list[Card]:
+    def _newest_cards(self) -> list[SessionInfo]:
         return sorted(self.files.owners.cards(), key=lambda one: -one.modified_ms)
 
     def stores(self) -> list[Store]:
@@ -133,7 +133,7 @@ class Library:
         self.census.renew(self._stores)
         return self._stores
 
-    def meta_dir(self, card: Card) -> str:
+    def meta_dir(self, card: SessionInfo) -> str:
         """Where a session's meta file belongs."""
         store = next((one for one in self.stores() if one.holds(card.path)), None)
         if store is None:

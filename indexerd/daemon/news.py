@@ -18,7 +18,7 @@ from indexerd.logs import Event, Throttle
 from indexerd.models.outages import Outages
 from indexerd.models.prices import format_usd
 from indexerd.protocol.rows import state_of
-from indexerd.sessions.card import Card
+from indexerd.sessions.info import SessionInfo
 from indexerd.sources.cursor import Verdict
 from indexerd.sources.watch import Health
 from indexerd.times import iso
@@ -147,7 +147,7 @@ class News:
             fields = {"name": card.agent_title, "previous": was.agent_title}
             self.tell("session.renamed", update.session_id, {"sessionFile": card.file, **fields})
 
-    def _bad(self, card: Card, was: Card | None) -> None:
+    def _bad(self, card: SessionInfo, was: SessionInfo | None) -> None:
         new = card.bad_lines - (was.bad_lines if was else 0)
         if new > 0 and self._bad_lines.admit(card.path, self._clock()) is not None:
             fields = {"session": card.session_id, "path": card.path, "count": card.bad_lines}
@@ -255,7 +255,7 @@ def _session_events(update: Update, *, was_known: bool) -> Iterator[tuple[str, d
         yield "session.renamed", {"name": card.agent_title, "previous": was.agent_title}
 
 
-def _lives(card: Card, was: Card | None) -> dict[str, str]:
+def _lives(card: SessionInfo, was: SessionInfo | None) -> dict[str, str]:
     """The session's state and, once per change, what it was before (S3.25)."""
     told = {"state": state_of(card)}
     if was is not None and state_of(was) != told["state"]:

@@ -32,7 +32,7 @@ from indexerd.logs import Event
 from indexerd.meta.metas import digest_name
 from indexerd.meta.writer import MetaWriter
 from indexerd.paths import is_session_id, meta_name, user_name
-from indexerd.sessions.card import base_name
+from indexerd.sessions.info import base_name
 from indexerd.sources.stores import Store
 
 Params = dict[str, Any]

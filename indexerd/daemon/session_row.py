@@ -28,8 +28,8 @@ from indexerd.protocol.rows import (
     growing,
     row_of,
 )
-from indexerd.sessions.card import Card
-from indexerd.sessions.kin import Kin, Parent
+from indexerd.sessions.family import Parent, ParentIndex
+from indexerd.sessions.info import SessionInfo
 from indexerd.sources.stores import Store
 from indexerd.store.catalog import Catalog
 
@@ -52,7 +52,7 @@ class Rows:
         files: Files,
         shelf: Shelf,
         catalog: Catalog,
-        kin: Kin,
+        kin: ParentIndex,
         stores: Callable[[], list[Store]],
     ) -> None:
         self._files = files
@@ -96,14 +96,14 @@ class Rows:
         self._keep(session_id, card, written)
         return written
 
-    def _fitting(self, session_id: str, card: Card) -> Written | None:
+    def _fitting(self, session_id: str, card: SessionInfo) -> Written | None:
         """What is held of a session's row, if most of it still holds."""
         held = self._held.get(session_id)
         if held is None or held.brief is not self._shelf.brief(session_id):
             return None
         return held.written if held.firm == firm(card) else None
 
-    def _keep(self, session_id: str, card: Card, written: Written | None) -> None:
+    def _keep(self, session_id: str, card: SessionInfo, written: Written | None) -> None:
         made_of = firm(card)
         if written is None or made_of is None:
             return
@@ -148,7 +148,7 @@ class Rows:
             return True
         return meta is not None and self._files.exclusions.match(meta.session_file, meta.cwd)
 
-    def _parent(self, card: Card, told: str | None) -> Parent:
+    def _parent(self, card: SessionInfo, told: str | None) -> Parent:
         """Where a session came from; one that is gone stays the parent that was `told` before."""
         parent = self._kin.parent(card)
         if parent.session_id is None and card.parent:  # its file is gone; its row may be there

@@ -30,7 +30,7 @@ from indexerd.meta.limits import NAME_MAX
 from indexerd.meta.newfile import create
 from indexerd.privacy.sanitize import clean_line
 from indexerd.references.looks import Looks
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 from indexerd.sources.session_lines import SessionLines
 from indexerd.times import iso
 

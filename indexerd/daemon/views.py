@@ -34,11 +34,10 @@ from indexerd.privacy.sanitize import clean_line, clean_text
 from indexerd.protocol.rows import LOOKED_AT
 from indexerd.references.inject import own_words
 from indexerd.sessions.branches import Tip, asks, names, summary_rows, tips
-from indexerd.sessions.card import Card
-from indexerd.sessions.context import Read, context_of
+from indexerd.sessions.context import Read, context_entries, context_of
 from indexerd.sessions.history import compactions, opaque, records
-from indexerd.sessions.session import NOWHERE, ROOT, SessionState
-from indexerd.sessions.speech import steps_of
+from indexerd.sessions.info import SessionInfo
+from indexerd.sessions.state import NOWHERE, ROOT, SessionState
 from indexerd.sessions.transforms import rules_of, transformed, transformed_speeches
 from indexerd.sessions.tree import FILTERS, NODES_MAX, WORD_MAX, nodes, sketch, still, wanted
 from indexerd.sources.session_lines import SessionLines
@@ -58,7 +57,7 @@ LEVELS = {"pi": "off"}
 class Taken:
     """A session as it was when somebody asked, seen from the leaf asked for."""
 
-    card: Card
+    card: SessionInfo
     state: SessionState  # a copy of its own
     lines: AbstractContextManager[SessionLines]  # to be entered by the thread that reads
     labels: dict[str, str]  # by entry id: the user's, and the session's own
@@ -309,7 +308,7 @@ def context(taken: Taken, read: Read, params: dict[str, Any]) -> dict[str, Any]:
     if rules:
         answer["transformed"] = True
     if flag(params, "serialize"):
-        speeches = [one for step in steps_of(state, noted) for one in step.speeches]
+        speeches = [one for step in context_entries(state, noted) for one in step.speeches]
         answer["serialized"] = serialize(transformed_speeches(speeches, rules))
     return _head(taken) | answer | _unread(state, asked)
 

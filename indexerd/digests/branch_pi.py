@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 from indexerd.digests.compact_pi import RESERVE, estimate_tokens, files_of
 from indexerd.events import Kind
+from indexerd.sessions.context import ContextEntry, ContextMessage
 from indexerd.sessions.history import FileLists
-from indexerd.sessions.session import SessionState
-from indexerd.sessions.speech import Speech, Step
+from indexerd.sessions.state import SessionState
 
 PREAMBLE = (  # what pi puts before the summary of a branch, for its model
     "The user explored a different conversation branch before returning here.\n"
@@ -35,7 +35,7 @@ _SUMMARIES = frozenset({Kind.COMPACTION, Kind.BRANCH_SUMMARY})
 class Branch:
     """What is told of a branch, oldest first; no speeches: there is nothing to sum up."""
 
-    speeches: tuple[Speech, ...]
+    speeches: tuple[ContextMessage, ...]
     files: FileLists
     tokens: int  # estimated, of the speeches
 
@@ -56,10 +56,10 @@ def branch_rows(state: SessionState, leaf: int, target: int | None) -> list[int]
     return rows[::-1]
 
 
-def prepare_branch(steps: Sequence[Step], budget: int = BUDGET) -> Branch:
+def prepare_branch(steps: Sequence[ContextEntry], budget: int = BUDGET) -> Branch:
     """What to tell of a branch, given its raw steps; `budget` is in tokens, 0 is no limit."""
-    told: list[list[Speech]] = []
-    seen: list[Step] = []
+    told: list[list[ContextMessage]] = []
+    seen: list[ContextEntry] = []
     total = 0
     for step in reversed(steps):
         said = [one for one in step.speeches if one.role != "toolResult"]
@@ -78,6 +78,6 @@ def prepare_branch(steps: Sequence[Step], budget: int = BUDGET) -> Branch:
     return Branch(speeches, files_of(seen, summaries), total)
 
 
-def _forward(told: list[list[Speech]]) -> Iterator[Speech]:
+def _forward(told: list[list[ContextMessage]]) -> Iterator[ContextMessage]:
     for said in reversed(told):
         yield from said

@@ -25,9 +25,8 @@ from typing import Any
 from indexerd.digests.compact_opencode import counted
 from indexerd.digests.serialize import call_text
 from indexerd.events import Kind
-from indexerd.sessions.context import Message, _newest
-from indexerd.sessions.session import SessionState
-from indexerd.sessions.speech import Speech, Step
+from indexerd.sessions.context import ContextEntry, ContextMessage, Message, _newest
+from indexerd.sessions.state import SessionState
 
 NO_SUMMARY = "(no summary available)"  # codex's words
 CONTEXT = "context"  # the note {"used", "window", "at"}: tokens, tokens, a row; any may be absent
@@ -40,12 +39,12 @@ _SHARE = 18, 19  # of a noted window; see `limit_of`
 class Prepared:
     """What a compaction would do."""
 
-    history: tuple[Speech, ...]  # to be summed up: everything
+    history: tuple[ContextMessage, ...]  # to be summed up: everything
     users: tuple[Message, ...]  # what humans said, oldest first, within the budget
     tokens_before: int
 
 
-def prepare(state: SessionState, steps: Sequence[Step]) -> Prepared | None:
+def prepare(state: SessionState, steps: Sequence[ContextEntry]) -> Prepared | None:
     """Sum up the context that these steps are; None where nothing is said in it.
 
     An earlier summary is part of it: nothing is left of what it stood for.
@@ -59,12 +58,12 @@ def prepare(state: SessionState, steps: Sequence[Step]) -> Prepared | None:
 # -- what stays ----------------------------------------------------------------------------------
 
 
-def users_of(steps: Iterable[Step]) -> tuple[Message, ...]:
+def users_of(steps: Iterable[ContextEntry]) -> tuple[Message, ...]:
     """What humans said that stays, oldest first: no earlier summary, and no machine's words."""
     return tuple(_newest([one for step in steps for one in _human(step)]))
 
 
-def _human(step: Step) -> Iterator[Message]:
+def _human(step: ContextEntry) -> Iterator[Message]:
     if step.entry.kind is Kind.COMPACTION:
         yield from _brought(step)
     elif step.entry.kind is Kind.USER:
@@ -73,7 +72,7 @@ def _human(step: Step) -> Iterator[Message]:
                 yield Message(speech.role, "".join(speech.texts), speech.entry.id)
 
 
-def _brought(step: Step) -> Iterator[Message]:
+def _brought(step: ContextEntry) -> Iterator[Message]:
     """What humans said that an earlier compaction has kept."""
     entry = step.entry
     if not step.speeches:
@@ -104,14 +103,14 @@ def approx_tokens(text: str) -> int:
     return -(-len(text.encode("utf-8", "replace")) // _TOKEN)
 
 
-def estimate(speech: Speech) -> int:
+def estimate(speech: ContextMessage) -> int:
     """About how many tokens a speech is, with its thoughts, calls and pictures."""
     texts = (*speech.texts, *speech.thinking, *map(call_text, speech.calls))
     size = sum(len(text.encode("utf-8", "replace")) for text in texts)
     return -(-(size + speech.images * IMAGE_BYTES) // _TOKEN)
 
 
-def tokens_of(state: SessionState, steps: Sequence[Step]) -> int:
+def tokens_of(state: SessionState, steps: Sequence[ContextEntry]) -> int:
     """How many tokens the context takes, as far as that was counted; the rest is estimated."""
     note = noted(state)
     used, at = note.get("used", 0), note.get("at", -1)
@@ -131,12 +130,12 @@ def noted(state: SessionState) -> dict[str, int]:
     return {key: count for key, count in found.items() if type(count) is int}
 
 
-def _is_own(step: Step) -> bool:
+def _is_own(step: ContextEntry) -> bool:
     """Whether these are the model's own words or calls, which a count always holds."""
     return any(one.role == "assistant" for one in step.speeches)
 
 
-def _estimated(steps: Iterable[Step]) -> int:
+def _estimated(steps: Iterable[ContextEntry]) -> int:
     return sum(estimate(speech) for step in steps for speech in step.speeches)
 
 
@@ -167,7 +166,7 @@ def should_compact(used: int, limit: int) -> bool:
 # -- too long for the model ----------------------------------------------------------------------
 
 
-def drop_oldest(speeches: Sequence[Speech]) -> list[Speech]:
+def drop_oldest(speeches: Sequence[ContextMessage]) -> list[ContextMessage]:
     """The conversation without its oldest part, as Codex retries after an overflow (S3.24).
 
     No result stays whose call has gone, so several speeches may go at once. What is left of an

@@ -25,7 +25,7 @@ import msgspec
 
 from indexerd.digests.serialize import call_text, units
 from indexerd.events import Kind, ToolResult
-from indexerd.sessions.speech import CLEARED, Speech, Step
+from indexerd.sessions.context import CLEARED, ContextEntry, ContextMessage
 
 PRUNE_PROTECT = 40_000  # tokens of the newest results, which stay
 PRUNE_MINIMUM = 20_000  # tokens that pruning saves at least, or it is not worth it
@@ -64,11 +64,11 @@ class Limits:
 class Prepared:
     """What a compaction would do: sum up all of it, and keep nothing beside."""
 
-    history: tuple[Speech, ...]
+    history: tuple[ContextMessage, ...]
     tokens_before: int
 
 
-def prepare(steps: Sequence[Step], *, prune: bool = True) -> Prepared | None:
+def prepare(steps: Sequence[ContextEntry], *, prune: bool = True) -> Prepared | None:
     """Sum up the context that these steps are; None where nothing is said in it.
 
     The summary before this one is part of the context, and so of what is summed up.
@@ -83,7 +83,7 @@ def prepare(steps: Sequence[Step], *, prune: bool = True) -> Prepared | None:
 
 
 def prune(
-    speeches: Sequence[Speech],
+    speeches: Sequence[ContextMessage],
     *,
     protect: int = PRUNE_PROTECT,
     minimum: int = PRUNE_MINIMUM,
@@ -100,13 +100,13 @@ def prune(
     return Pruned(tuple(reversed(found)), saved) if saved > minimum else Pruned((), 0)
 
 
-def pruned(speeches: Sequence[Speech]) -> list[Speech]:
+def pruned(speeches: Sequence[ContextMessage]) -> list[ContextMessage]:
     """The conversation with a note in the place of each result that is pruned."""
     places = set(prune(speeches).places)
     return [_cleared(one) if at in places else one for at, one in enumerate(speeches)]
 
 
-def _candidates(speeches: Sequence[Speech], turns: int) -> Iterator[tuple[int, int]]:
+def _candidates(speeches: Sequence[ContextMessage], turns: int) -> Iterator[tuple[int, int]]:
     """Places and tokens of the results that may be pruned, the newest first."""
     names = {call.id: call.name for one in speeches for call in one.calls if call.id}
     seen = 0
@@ -125,7 +125,7 @@ def _candidates(speeches: Sequence[Speech], turns: int) -> Iterator[tuple[int, i
             yield place, text_tokens(held.text)
 
 
-def _begins_turn(speeches: Sequence[Speech], place: int) -> bool:
+def _begins_turn(speeches: Sequence[ContextMessage], place: int) -> bool:
     """Whether a message of the user's role counts as one (see above)."""
     if speeches[place].entry.kind is not Kind.OTHER:
         return True
@@ -133,14 +133,14 @@ def _begins_turn(speeches: Sequence[Speech], place: int) -> bool:
     return not (follows and follows[0].role == "user")
 
 
-def _stops(speech: Speech) -> bool:
+def _stops(speech: ContextMessage) -> bool:
     """Whether what is older was pruned, or summed up, before."""
     if speech.entry.kind is Kind.COMPACTION:
         return True
     return speech.result is not None and speech.result.cleared
 
 
-def _cleared(speech: Speech) -> Speech:
+def _cleared(speech: ContextMessage) -> ContextMessage:
     result = speech.result and msgspec.structs.replace(speech.result, cleared=True)
     return replace(speech, texts=(CLEARED,), images=0, result=result)
 
@@ -148,7 +148,7 @@ def _cleared(speech: Speech) -> Speech:
 # -- what the model sees -------------------------------------------------------------------------
 
 
-def model_view(speeches: Sequence[Speech]) -> list[Speech]:
+def model_view(speeches: Sequence[ContextMessage]) -> list[ContextMessage]:
     """What opencode would hand its model of a conversation.
 
     An answer that ended in an error is left out with what its tools gave; one that was aborted
@@ -162,26 +162,26 @@ def model_view(speeches: Sequence[Speech]) -> list[Speech]:
     return [shown for one in left for shown in (one, *_interrupted(one, answered))]
 
 
-def _is_lost(speech: Speech) -> bool:
+def _is_lost(speech: ContextMessage) -> bool:
     if speech.role != "assistant":
         return False
     stopped = speech.entry.details.get("stopReason")
     return stopped == "error" or (stopped == "aborted" and not (any(speech.texts) or speech.calls))
 
 
-def _call_of(speech: Speech) -> str | None:
+def _call_of(speech: ContextMessage) -> str | None:
     """The id of the call that a result is of."""
     return (speech.result.call or None) if speech.result else None
 
 
-def _interrupted(speech: Speech, answered: set[str | None]) -> Iterator[Speech]:
+def _interrupted(speech: ContextMessage, answered: set[str | None]) -> Iterator[ContextMessage]:
     """Results for calls of an answer that have none; an id that is not there tells nothing."""
     if speech.entry.kind is not Kind.ASSISTANT:
         return
     for call in speech.calls:
         if call.id and call.id not in answered and not call.id.startswith(_BY_PROVIDER):
             result = ToolResult(call.id, call.name, INTERRUPTED)
-            yield Speech("toolResult", speech.entry, (INTERRUPTED,), result=result)
+            yield ContextMessage("toolResult", speech.entry, (INTERRUPTED,), result=result)
 
 
 # -- tokens --------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ def text_tokens(text: str) -> int:
     return _rounded(units(text))
 
 
-def estimate(speech: Speech) -> int:
+def estimate(speech: ContextMessage) -> int:
     """About how many tokens a speech is, with its thoughts, calls and pictures."""
     texts = (*speech.texts, *speech.thinking, *map(call_text, speech.calls))
     return _rounded(sum(map(units, texts)) + speech.images * IMAGE_UNITS)
@@ -202,13 +202,13 @@ def _rounded(size: int) -> int:
     return (size + _TOKEN // 2) // _TOKEN
 
 
-def tokens_of(steps: Sequence[Step]) -> int:
+def tokens_of(steps: Sequence[ContextEntry]) -> int:
     """How many tokens the context takes: as the newest answer counted, or else estimated."""
     tokens, _ = counted(steps)
     return tokens or sum(estimate(speech) for step in steps for speech in step.speeches)
 
 
-def counted(steps: Sequence[Step]) -> tuple[int, int]:
+def counted(steps: Sequence[ContextEntry]) -> tuple[int, int]:
     """What the newest answer since the last compaction counted, and the place of its step.
 
     (0, -1) where there is none. An answer that a compaction keeps was counted with all that the

@@ -18,10 +18,16 @@ from indexerd.digests.spoken import summary_words, summed
 from indexerd.digests.talk import Talk, talk_of
 from indexerd.events import Kind
 from indexerd.indexing.transcript import Redactor
-from indexerd.sessions.context import Message, Read
+from indexerd.sessions.context import (
+    ContextEntry,
+    ContextMessage,
+    Message,
+    Read,
+    context_entries,
+    context_messages,
+)
 from indexerd.sessions.history import FileLists, file_lists
-from indexerd.sessions.session import SessionState
-from indexerd.sessions.speech import Speech, Step, speeches_of, steps_of
+from indexerd.sessions.state import SessionState
 from indexerd.sessions.tree import still
 
 SAID_BYTES = 20_000_000  # of lines before the context that are looked at for what was said
@@ -36,7 +42,7 @@ class Look:
 
     taken: Taken
     read: Read
-    steps: list[Step]
+    steps: list[ContextEntry]
     clean: Redactor
     whole: bool = False  # whether all that was ever done on the path counts
 
@@ -50,7 +56,7 @@ class Look:
         """Whose session it is."""
         return self.taken.card.agent
 
-    def summed(self, speeches: Iterable[Speech]) -> list[Speech]:
+    def summed(self, speeches: Iterable[ContextMessage]) -> list[ContextMessage]:
         """What of these speeches goes into a summary."""
         return summed(speeches, self.state, self.agent)
 
@@ -58,7 +64,7 @@ class Look:
         """An earlier summary of the agent's own, redacted."""
         return self.clean(summary_words(text, self.agent))[0]
 
-    def talk(self, speeches: Iterable[Speech]) -> Talk:
+    def talk(self, speeches: Iterable[ContextMessage]) -> Talk:
         """The same as text, redacted."""
         return talk_of(lines_of(speeches), self.clean)
 
@@ -88,12 +94,12 @@ def earlier_talk(look: Look) -> Talk:
         if size > SAID_BYTES:
             break
         rows.append(row)
-    said = look.summed(speeches_of(look.state, look.read, rows))
+    said = look.summed(context_messages(look.state, look.read, rows))
     spoke = (one for one in said if one.role in ("user", "assistant"))
     return look.talk(replace(one, thinking=(), calls=()) for one in spoke)
 
 
-def tokens_before(look: Look, step: Step) -> int:
+def tokens_before(look: Look, step: ContextEntry) -> int:
     """Tokens of the context that a compaction replaced: as recorded, or else as it is counted."""
     told = step.entry.details.get("tokensBefore")
     if isinstance(told, int | float) and not isinstance(told, bool) and math.isfinite(told):
@@ -102,10 +108,10 @@ def tokens_before(look: Look, step: Step) -> int:
     if above < 0:
         return 0
     state = still(look.state, above)
-    return tokens_of(look.agent, state, steps_of(state, look.read))
+    return tokens_of(look.agent, state, context_entries(state, look.read))
 
 
-def tokens_of(name: str, state: SessionState, steps: Sequence[Step]) -> int:
+def tokens_of(name: str, state: SessionState, steps: Sequence[ContextEntry]) -> int:
     """Tokens of a context as an agent, or a strategy, of this name counts them."""
     if name == "codex":
         return compact_codex.tokens_of(state, steps)
@@ -114,7 +120,7 @@ def tokens_of(name: str, state: SessionState, steps: Sequence[Step]) -> int:
     return compact_pi.context_tokens(steps).tokens
 
 
-def _own(look: Look, step: Step) -> Step:
+def _own(look: Look, step: ContextEntry) -> ContextEntry:
     """A step with a human's own words; the tree knows of those that stand behind instructions."""
     if step.entry.kind not in (Kind.USER, Kind.OTHER) or look.state.kind(step.row) != Kind.USER:
         return step

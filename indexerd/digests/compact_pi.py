@@ -1,6 +1,6 @@
 """When pi compacts a session, where it cuts it, and what it then sums up; nothing is written.
 
-In: steps (sessions/speech.py): `steps_of` for what is to be compacted, or `raw_steps` of a branch.
+In: entries (sessions/context.py): `context_entries` of what is compacted, or `entries_of` a branch.
 Out: token counts, a cut, and a preparation: what a model is to sum up, what stays, which files the
 summary names. Rules and constants are pi's (0.81's where it answered, else 0.87's).
 
@@ -23,9 +23,8 @@ from typing import Any
 
 from indexerd.digests.serialize import arguments, js_json, units
 from indexerd.events import Entry, Kind, Tokens, ToolCall
-from indexerd.sessions.context import role_of
+from indexerd.sessions.context import ContextEntry, ContextMessage, role_of
 from indexerd.sessions.history import FileLists, file_lists
-from indexerd.sessions.speech import Speech, Step
 
 RESERVE = 16_384  # tokens of the window that stay free for the answer
 KEEP_RECENT = 20_000  # tokens at the end that stay as they are
@@ -52,7 +51,7 @@ class ContextSize:
     trailing_tokens: int  # estimated, of what came after that; of all where none did
 
 
-def estimate_tokens(speech: Speech) -> int:
+def estimate_tokens(speech: ContextMessage) -> int:
     """About how many tokens a speech is; never a model's own count."""
     if speech.role not in _ESTIMATED:
         return 0
@@ -73,7 +72,7 @@ def _call_units(call: ToolCall) -> int:
     return units(call.name) + (0 if given is None else units(js_json(given)))
 
 
-def context_tokens(steps: Sequence[Step]) -> ContextSize:
+def context_tokens(steps: Sequence[ContextEntry]) -> ContextSize:
     """The size of a context: what the newest answer says, and estimates of what came after it."""
     at = next((at for at in reversed(range(len(steps))) if _usage(steps[at])), None)
     changed = max((step.place for step in steps if _changes(step.entry)), default=-1)
@@ -89,7 +88,7 @@ def context_tokens(steps: Sequence[Step]) -> ContextSize:
     return ContextSize(total, 0, total)
 
 
-def _prompt_tokens(said: Sequence[Speech]) -> int:
+def _prompt_tokens(said: Sequence[ContextMessage]) -> int:
     """About how large the prompt is that all these system messages together make."""
     sections: dict[str, Any] = {}
     tools: dict[str, Any] = {}
@@ -104,7 +103,7 @@ def _prompt_tokens(said: Sequence[Speech]) -> int:
     return -(-size // _UNITS)
 
 
-def _prompt(speech: Speech) -> dict[str, Any]:
+def _prompt(speech: ContextMessage) -> dict[str, Any]:
     return _mapping(speech.entry.details.get("prompt"))
 
 
@@ -123,7 +122,7 @@ def _prompt_units(text: str, prompt: dict[str, Any]) -> int:
     return units(text) + sum(map(units, parts)) + (0 if tools is None else units(js_json(tools)))
 
 
-def _usage(step: Step) -> int:
+def _usage(step: ContextEntry) -> int:
     entry = step.entry
     spoke = any(speech.role == "assistant" for speech in step.speeches)
     if not spoke or entry.tokens is None or entry.details.get("stopReason") in _FAILED:
@@ -141,7 +140,7 @@ def _changes(entry: Entry) -> bool:
     return entry.kind is Kind.COMPACTION or entry.type == "context_edit"
 
 
-def _step_tokens(step: Step) -> int:
+def _step_tokens(step: ContextEntry) -> int:
     return sum(map(estimate_tokens, step.speeches))
 
 
@@ -162,7 +161,7 @@ class Cut:
     split: bool
 
 
-def find_cut(steps: Sequence[Step], start: int, end: int, keep: int = KEEP_RECENT) -> Cut:
+def find_cut(steps: Sequence[ContextEntry], start: int, end: int, keep: int = KEEP_RECENT) -> Cut:
     """Where to cut the steps from `start` up to `end`, so that about `keep` tokens stay.
 
     Never before a tool's result: it has to follow its call.
@@ -186,11 +185,11 @@ def find_cut(steps: Sequence[Step], start: int, end: int, keep: int = KEEP_RECEN
     return Cut(cut, turn, split=turn != -1)
 
 
-def _may_cut(steps: Sequence[Step], at: int) -> bool:
+def _may_cut(steps: Sequence[ContextEntry], at: int) -> bool:
     return _has(steps[at], _CUTS) and not _goes_on(steps, at)
 
 
-def _goes_on(steps: Sequence[Step], at: int) -> bool:
+def _goes_on(steps: Sequence[ContextEntry], at: int) -> bool:
     """Whether a step is more of the answer before it, which its agent stored line by line."""
     entry = steps[at].entry
     answer = entry.tokens.answer if entry.tokens else ""
@@ -204,20 +203,20 @@ def _goes_on(steps: Sequence[Step], at: int) -> bool:
     return before.entry.tokens is not None and before.entry.tokens.answer == answer
 
 
-def _starts_turn(step: Step) -> bool:
+def _starts_turn(step: ContextEntry) -> bool:
     return _has(step, _TURNS)
 
 
-def _has(step: Step, roles: frozenset[str]) -> bool:
+def _has(step: ContextEntry, roles: frozenset[str]) -> bool:
     """Whether anything of a step that is no compaction is said in one of these roles."""
     return not _is_compaction(step) and any(one.role in roles for one in step.speeches)
 
 
-def _is_compaction(step: Step) -> bool:
+def _is_compaction(step: ContextEntry) -> bool:
     return step.entry.kind is Kind.COMPACTION
 
 
-def _only_omitted(rest: Sequence[Step]) -> bool:
+def _only_omitted(rest: Sequence[ContextEntry]) -> bool:
     """Whether after a cut there is only what edits left out, an answer among it.
 
     So an agent recovers from an answer that failed: nothing is left to keep whole there.
@@ -231,7 +230,7 @@ def _only_omitted(rest: Sequence[Step]) -> bool:
     )
 
 
-def _is_omitted(step: Step) -> bool:
+def _is_omitted(step: ContextEntry) -> bool:
     silent = step.entry.kind is Kind.BRANCH_SUMMARY and not step.entry.texts
     return not step.speeches and not silent and role_of(step.entry) is not None
 
@@ -254,8 +253,10 @@ class Prepared:
     """What a compaction sums up, and what stays."""
 
     first_kept_id: str  # of the first entry that stays
-    history: tuple[Speech, ...]  # to be summed up, together with the previous summary
-    turn_prefix: tuple[Speech, ...]  # the beginning of a turn whose end stays: summed up apart
+    history: tuple[ContextMessage, ...]  # to be summed up, together with the previous summary
+    turn_prefix: tuple[
+        ContextMessage, ...
+    ]  # the beginning of a turn whose end stays: summed up apart
     split: bool
     tokens_before: int
     previous_summary: str | None
@@ -263,7 +264,7 @@ class Prepared:
     previous: Entry | None = None  # the compaction that the previous summary is of
 
 
-def prepare(steps: Sequence[Step], keep: int = KEEP_RECENT) -> Prepared | None:
+def prepare(steps: Sequence[ContextEntry], keep: int = KEEP_RECENT) -> Prepared | None:
     """What to sum up of a context; None where nothing is left to, or nothing came since the last.
 
     `keep` is in tokens.
@@ -294,7 +295,7 @@ def prepare(steps: Sequence[Step], keep: int = KEEP_RECENT) -> Prepared | None:
     )
 
 
-def reach(steps: Sequence[Step]) -> int:
+def reach(steps: Sequence[ContextEntry]) -> int:
     """About how many tokens there are since the newest compaction, among which a cut is looked for.
 
     Where `prepare` finds nothing to do, it tells why: is it more than was to be kept, then there
@@ -303,20 +304,20 @@ def reach(steps: Sequence[Step]) -> int:
     return sum(_step_tokens(step) for step in steps[_newest_compaction(steps) + 1 :])
 
 
-def _newest_compaction(steps: Sequence[Step]) -> int:
+def _newest_compaction(steps: Sequence[ContextEntry]) -> int:
     """The newest, where the model is told of it; -1 where there is none."""
     places = {step.place: at for at, step in enumerate(steps) if _is_compaction(step)}
     at = places[max(places)] if places else -1
     return at if at >= 0 and steps[at].speeches else -1
 
 
-def _spoken(steps: Iterable[Step]) -> Iterator[Speech]:
+def _spoken(steps: Iterable[ContextEntry]) -> Iterator[ContextMessage]:
     for step in steps:
         if not _is_compaction(step):
             yield from (one for one in step.speeches if one.role not in _PROMPTS)
 
 
-def _brought(step: Step) -> tuple[Speech, ...]:
+def _brought(step: ContextEntry) -> tuple[ContextMessage, ...]:
     """What stood for history beside the summary, which is told apart from it."""
     summary = "".join(step.entry.texts)
     return tuple(
@@ -327,7 +328,7 @@ def _brought(step: Step) -> tuple[Speech, ...]:
     )
 
 
-def files_of(steps: Iterable[Step], summaries: Iterable[Entry]) -> FileLists:
+def files_of(steps: Iterable[ContextEntry], summaries: Iterable[Entry]) -> FileLists:
     """Files of the calls that are summed up, and those that these summaries name."""
     calls = [
         Entry("", Kind.CALL, "", None, "", tools=tuple(_calls(step)))
@@ -337,7 +338,7 @@ def files_of(steps: Iterable[Step], summaries: Iterable[Entry]) -> FileLists:
     return file_lists([*summaries, *calls])
 
 
-def _calls(step: Step) -> Iterator[ToolCall]:
+def _calls(step: ContextEntry) -> Iterator[ToolCall]:
     """What is said of calls; and records of what they did, which say nothing to the model."""
     for speech in step.speeches:
         yield from (call for call in speech.calls if not _unknown_to_pi(call))

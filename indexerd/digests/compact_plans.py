@@ -36,9 +36,14 @@ from indexerd.models.decisions import decisions
 from indexerd.models.threads import Check
 from indexerd.privacy.sanitize import clean_text
 from indexerd.references.inject import own_words
-from indexerd.sessions.context import Message
+from indexerd.sessions.context import (
+    ContextEntry,
+    ContextMessage,
+    Message,
+    context_entries,
+    entries_of,
+)
 from indexerd.sessions.history import FileLists, file_lists, merged
-from indexerd.sessions.speech import Speech, Step, raw_steps, steps_of
 from indexerd.settings import Settings
 
 STRATEGIES = ("pi", "codex", "opencode")
@@ -112,7 +117,7 @@ def compaction(
     """
     with taken.lines as lines:
         read = reader(taken, lines, check)
-        steps = steps_of(taken.state, read)
+        steps = context_entries(taken.state, read)
         look = Look(taken, read, steps, redactor(settings), whole=handoff)
         if not any(step.speeches for step in look.steps):
             raise SessionEmptyError("there is no conversation to sum up")
@@ -141,7 +146,7 @@ def _by_rules(look: Look, strategy: str | None, keep: int, *, asked: bool) -> Co
     return _whole(look, name)
 
 
-def _why_not(steps: list[Step], keep: int) -> str:
+def _why_not(steps: list[ContextEntry], keep: int) -> str:
     """Why pi's rules find nothing to sum up."""
     if compact_pi.reach(steps) < keep:
         return f"there is nothing to compact: all of it is within the newest {keep} tokens"
@@ -170,7 +175,7 @@ def _by_pi(look: Look, found: compact_pi.Prepared) -> Compaction:
     )
 
 
-def _last_word(look: Look) -> Step | None:
+def _last_word(look: Look) -> ContextEntry | None:
     """The compaction that a session ends with: nobody said anything since."""
     newest = max((one for one in look.steps if _sums_up(one)), key=_place, default=None)
     if newest is None:
@@ -179,17 +184,17 @@ def _last_word(look: Look) -> Step | None:
     return None if _goes_on(look, since) else newest
 
 
-def _goes_on(look: Look, steps: Iterable[Step]) -> bool:
+def _goes_on(look: Look, steps: Iterable[ContextEntry]) -> bool:
     """Whether anything is said in these steps. Claude Code notes `/compact` behind its summary."""
     left = look.summed(_speeches(steps))
     return any(one.role != "custom" or look.agent != "claude" for one in left)
 
 
-def _place(step: Step) -> int:
+def _place(step: ContextEntry) -> int:
     return step.place
 
 
-def _already(look: Look, step: Step) -> Compaction:
+def _already(look: Look, step: ContextEntry) -> Compaction:
     """The session ends with a compaction: its own summary is all there is to say."""
     kept = step.entry.details.get("kept")
     row = look.state.row(kept) if isinstance(kept, str) else None
@@ -247,7 +252,7 @@ def _handed_over(look: Look, found: Compaction) -> Compaction:
     )
 
 
-def _earlier(steps: list[Step]) -> tuple[str, list[Step]]:
+def _earlier(steps: list[ContextEntry]) -> tuple[str, list[ContextEntry]]:
     """The summary that the context begins with, which is to be merged, and what came after it.
 
     What such a compaction keeps of the messages before it stands among the rest.
@@ -261,7 +266,7 @@ def _earlier(steps: list[Step]) -> tuple[str, list[Step]]:
     return summary, [*steps[:at], replace(step, speeches=brought), *steps[at + 1 :]]
 
 
-def _sums_up(step: Step) -> bool:
+def _sums_up(step: ContextEntry) -> bool:
     """Whether a step is a compaction that the model is told of."""
     entry = step.entry
     return entry.kind is Kind.COMPACTION and bool(step.speeches and "".join(entry.texts))
@@ -279,7 +284,7 @@ def branch(
     budget = max(1, (window or WINDOW) - settings.digest.reserve_tokens)
     with taken.lines as lines:
         read = reader(taken, lines, check)
-        found = prepare_branch(raw_steps(state, read, rows, edits=False), budget)
+        found = prepare_branch(entries_of(state, read, rows, edits=False), budget)
     look = Look(taken, read, [], clean)
     talk = look.talk(look.summed(found.speeches))
     if not talk.parts:
@@ -302,15 +307,15 @@ def _decisions(parts: Sequence[str]) -> tuple[str, ...]:
     return decisions(own_words(text) for _, text in said_in(parts))
 
 
-def _speeches(steps: Iterable[Step]) -> list[Speech]:
+def _speeches(steps: Iterable[ContextEntry]) -> list[ContextMessage]:
     return [speech for step in steps for speech in step.speeches]
 
 
-def _files(steps: Iterable[Step]) -> FileLists:
+def _files(steps: Iterable[ContextEntry]) -> FileLists:
     return file_lists(step.entry for step in steps)
 
 
-def _shown(speeches: Sequence[Speech], clean: Redactor) -> tuple[dict[str, Any], ...]:
+def _shown(speeches: Sequence[ContextMessage], clean: Redactor) -> tuple[dict[str, Any], ...]:
     """The newest messages of human and agent, redacted, as a hand-off quotes them."""
     found = list[dict[str, Any]]()
     for one in reversed(speeches[-KEPT_LOOKED:]):

@@ -42,8 +42,7 @@ from indexerd.models.decisions import decisions
 from indexerd.models.threads import Check
 from indexerd.privacy.sanitize import clean_line, clean_text
 from indexerd.references.inject import own_words
-from indexerd.sessions.context import Read
-from indexerd.sessions.speech import Speech, speeches_of
+from indexerd.sessions.context import ContextMessage, Read, context_messages
 from indexerd.settings import Digest, Settings
 
 BELOW = "no more messages than the threshold are not summed up"
@@ -133,14 +132,14 @@ def _read(plan: Plan, rows: list[int], taken: Taken, read: Read, settings: Setti
     """The plan with what its messages say, and those that stay."""
     state, path, agent = taken.state, taken.state.path(), taken.card.agent
     start = covered(plan.chain) if plan.span is None else plan.span[1] + 1
-    recent = speeches_of(state, read, rows_between(path, rows, start, plan.total - 1))
+    recent = context_messages(state, read, rows_between(path, rows, start, plan.total - 1))
     verbatim = sum(estimate_tokens(one) for one in conversation(recent, state, agent))
     verbatim += sum(one.token_count for one in plan.chain)
     if plan.span is None:
         return replace(plan, tokens_before=verbatim)
     covering = rows_between(path, rows, *plan.span)
     entries = [read(row) for row in covering]
-    speeches = speeches_of(state, _once(covering, entries), covering)
+    speeches = context_messages(state, _once(covering, entries), covering)
     tokens = sum(estimate_tokens(one) for one in conversation(speeches, state, agent))
     before = "\n\n".join(one.content for one in plan.chain[-PREVIOUS_SEGMENTS:])
     return replace(
@@ -153,7 +152,7 @@ def _read(plan: Plan, rows: list[int], taken: Taken, read: Read, settings: Setti
     )
 
 
-def _talk(speeches: list[Speech], taken: Taken, settings: Settings) -> Talk:
+def _talk(speeches: list[ContextMessage], taken: Taken, settings: Settings) -> Talk:
     """The conversation in pi's line format, its old tool output left out where that saves much."""
     kept = pruned(speeches) if settings.digest.prune_tool_output else speeches
     said = summed(kept, taken.state, taken.card.agent)
@@ -161,7 +160,7 @@ def _talk(speeches: list[Speech], taken: Taken, settings: Settings) -> Talk:
 
 
 def _told(
-    speeches: list[Speech], entries: list[Entry], taken: Taken, settings: Settings
+    speeches: list[ContextMessage], entries: list[Entry], taken: Taken, settings: Settings
 ) -> dict[str, Any]:
     """What is said and done, redacted: as one text, and as facts."""
     clean, wanted = redactor(settings), settings.digest

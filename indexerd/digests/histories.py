@@ -27,9 +27,8 @@ from indexerd.digests.stored_digest import stored_segments
 from indexerd.events import Entry, Kind
 from indexerd.models.threads import Check
 from indexerd.privacy.sanitize import clean_line
-from indexerd.sessions.context import Read, role_of
-from indexerd.sessions.session import SessionState
-from indexerd.sessions.speech import speeches_of
+from indexerd.sessions.context import Read, context_messages, role_of
+from indexerd.sessions.state import SessionState
 from indexerd.settings import Digest
 
 TOOLS_MAX = 20  # of one answer
@@ -117,7 +116,7 @@ def _messages(
 
 def _said(state: SessionState, message: _Message, read: Read) -> tuple[str, str, str]:
     """A message of the context; one without words is told by its calls and their results."""
-    text = message.text or serialize(speeches_of(state, read, message.rows))[:TEXT_MAX]
+    text = message.text or serialize(context_messages(state, read, message.rows))[:TEXT_MAX]
     return message.role, text, message.entries[0].id
 
 

@@ -28,9 +28,16 @@ import msgspec
 
 from indexerd.events import KIND_MASK, MESSAGE, TURN_MASK, TURN_SHIFT, Entry, Kind, Turn
 from indexerd.privacy.sanitize import clean_line, clean_text, escape_path
-from indexerd.sessions.deeds import FILES_MAX, PATH_MAX, TOOLS_MAX, USE_MAX, USES_KEPT, Deeds
-from indexerd.sessions.deeds import NAME_MAX as TOOL_MAX
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.facts import (
+    FILES_MAX,
+    PATH_MAX,
+    TOOLS_MAX,
+    USE_MAX,
+    USES_KEPT,
+    ActivityStats,
+)
+from indexerd.sessions.facts import NAME_MAX as TOOL_MAX
+from indexerd.sessions.state import SessionState
 
 POSITION_MAX = 10_000_000  # no path has as many messages
 COUNT_MAX = 1_000_000_000
@@ -317,7 +324,7 @@ def deeds_of(entries: Iterable[Entry], cwd: str) -> tuple[tuple[str, ...], tuple
 
     Paths are absolute, each once, and without those of calls that failed.
     """
-    deeds = Deeds()
+    deeds = ActivityStats()
     for entry in entries:
         deeds.add(entry, cwd)
     facts = deeds.facts()

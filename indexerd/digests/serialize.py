@@ -21,7 +21,7 @@ from typing import Any
 
 from indexerd.events import ToolCall
 from indexerd.privacy.sanitize import scrub
-from indexerd.sessions.speech import Speech
+from indexerd.sessions.context import ContextMessage
 
 TOOL_RESULT_MAX = 2000  # UTF-16 units
 _INDEX_MAX = (1 << 32) - 2  # a key up to this is a place in a list to JavaScript
@@ -40,19 +40,19 @@ _AROUND = {
 }
 
 
-def serialize(speeches: Iterable[Speech], *, tool_result_max: int = TOOL_RESULT_MAX) -> str:
+def serialize(speeches: Iterable[ContextMessage], *, tool_result_max: int = TOOL_RESULT_MAX) -> str:
     """The whole conversation; `tool_result_max` is in UTF-16 units."""
     return "\n\n".join(text for _, text in lines_of(speeches, tool_result_max=tool_result_max))
 
 
 def lines_of(
-    speeches: Iterable[Speech], *, tool_result_max: int = TOOL_RESULT_MAX
-) -> list[tuple[Speech, str]]:
+    speeches: Iterable[ContextMessage], *, tool_result_max: int = TOOL_RESULT_MAX
+) -> list[tuple[ContextMessage, str]]:
     """The parts before they are joined, each with the speech that it is of."""
     return [(speech, text) for speech in speeches for text in _parts(speech, tool_result_max)]
 
 
-def _parts(speech: Speech, most: int) -> Iterator[str]:
+def _parts(speech: ContextMessage, most: int) -> Iterator[str]:
     if speech.role == "assistant":
         yield from _answer(speech)
     elif speech.role == "toolResult":
@@ -65,7 +65,7 @@ def _parts(speech: Speech, most: int) -> Iterator[str]:
             yield f"[User]: {said}"
 
 
-def _answer(speech: Speech) -> Iterator[str]:
+def _answer(speech: ContextMessage) -> Iterator[str]:
     if speech.thinking:
         yield "[Assistant thinking]: " + "\n".join(speech.thinking)
     if speech.texts:
@@ -74,7 +74,7 @@ def _answer(speech: Speech) -> Iterator[str]:
         yield "[Assistant tool calls]: " + "; ".join(call_text(one) for one in speech.calls)
 
 
-def as_user(speech: Speech) -> str:
+def as_user(speech: ContextMessage) -> str:
     """What the model is told as the user's words; nothing where it is told nothing."""
     if speech.role == "bashExecution":
         return _command(speech)
@@ -82,7 +82,7 @@ def as_user(speech: Speech) -> str:
     return "".join((around[0], *speech.texts, around[1])) if around else ""
 
 
-def _command(speech: Speech) -> str:
+def _command(speech: ContextMessage) -> str:
     """A command that the user ran, as pi tells its model of it."""
     ran = speech.entry.details.get("ran")
     if ran is None:  # of another agent: the text says it all

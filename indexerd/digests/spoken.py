@@ -1,6 +1,6 @@
 """What of a conversation goes into a summary: what people, agents and tools said, and no more.
 
-In: speeches of any agent (sessions/speech.py), and the session's state. Out: those that are to be
+In: speeches of any agent (sessions/context.py), and the session's state. Out: those that are to be
 summed up, each under the kind of whoever said it. Left out is what a machine put into the user's
 mouth: environments, instruction files, reminders, approvals, notes that a tool was run, "go on"
 (S3.28). Of what a human said, their own words stay, without what stood around them. Of Codex'
@@ -22,8 +22,8 @@ import msgspec
 from indexerd.digests.serialize import arguments
 from indexerd.events import Kind, ToolCall
 from indexerd.privacy.late import late
-from indexerd.sessions.session import SessionState
-from indexerd.sessions.speech import Speech
+from indexerd.sessions.context import ContextMessage
+from indexerd.sessions.state import SessionState
 
 # What stays of texts that no human typed and no model answered (CUSTOM), by its beginnings: the
 # human's own commands and what they printed, another agent's messages.
@@ -56,13 +56,17 @@ _CLOSING = (
 _CLOSING_MAX = 2000  # characters at the end among which that is looked for
 
 
-def summed(speeches: Iterable[Speech], state: SessionState, agent: str) -> list[Speech]:
+def summed(
+    speeches: Iterable[ContextMessage], state: SessionState, agent: str
+) -> list[ContextMessage]:
     """The speeches that are summed up, in their order."""
     sieve = _Sieve(state, agent)
     return [one for speech in speeches for one in sieve.stays(speech)]
 
 
-def conversation(speeches: Iterable[Speech], state: SessionState, agent: str) -> list[Speech]:
+def conversation(
+    speeches: Iterable[ContextMessage], state: SessionState, agent: str
+) -> list[ContextMessage]:
     """Those of `summed` that belong to messages: an agent's summaries of them do not."""
     said = summed(speeches, state, agent)
     return [one for one in said if one.role not in ("compactionSummary", "branchSummary")]
@@ -83,7 +87,7 @@ def summary_words(text: str, agent: str) -> str:
     return text[: min(ends)].rstrip() if ends else text
 
 
-def whose(speech: Speech) -> str:
+def whose(speech: ContextMessage) -> str:
     """Whose words a speech of `summed` is: user, assistant, or "" for nobody's."""
     if speech.role == "user":
         return "user" if speech.entry.kind is Kind.USER else ""
@@ -100,7 +104,7 @@ class _Sieve:
         self._custom = _CUSTOM.get(agent, ("",))
         self._human: dict[str, frozenset[str]] = {}  # by the id of a compaction
 
-    def stays(self, speech: Speech) -> Iterator[Speech]:
+    def stays(self, speech: ContextMessage) -> Iterator[ContextMessage]:
         role, kind = speech.role, speech.entry.kind
         if role == "user":
             yield from [_own(speech)] if kind is Kind.USER else self._put(speech)
@@ -116,7 +120,7 @@ class _Sieve:
         elif role not in _PROMPTS and kind not in _MACHINES:
             yield speech
 
-    def _put(self, speech: Speech) -> Iterator[Speech]:
+    def _put(self, speech: ContextMessage) -> Iterator[ContextMessage]:
         """What stands under the user's role on an entry that is no human's."""
         entry = speech.entry
         if entry.kind is Kind.COMPACTION:
@@ -128,7 +132,7 @@ class _Sieve:
             if row is not None and self._state.kind(row) is Kind.USER:
                 yield _own(_as(speech, Kind.USER))
 
-    def _brought(self, speech: Speech) -> Iterator[Speech]:
+    def _brought(self, speech: ContextMessage) -> Iterator[ContextMessage]:
         """What a compaction brings along; some agents' tell who said it."""
         entry = speech.entry
         retained = [one for one in entry.details.get("retained", ()) if isinstance(one, dict)]
@@ -140,25 +144,25 @@ class _Sieve:
         elif not entry.details.get("whole"):
             yield speech
 
-    def _answer(self, speech: Speech) -> Iterator[Speech]:
+    def _answer(self, speech: ContextMessage) -> Iterator[ContextMessage]:
         if speech.entry.kind is Kind.COMPACTION:
             speech = _as(speech, Kind.ASSISTANT)
         if speech.calls and self._agent == "codex":
             speech = replace(speech, calls=tuple(map(_unasking, speech.calls)))
         yield speech
 
-    def _noted(self, speech: Speech) -> Iterator[Speech]:
+    def _noted(self, speech: ContextMessage) -> Iterator[ContextMessage]:
         if "".join(speech.texts).lstrip().startswith(self._custom):
             yield speech
 
 
-def _as(speech: Speech, kind: Kind) -> Speech:
+def _as(speech: ContextMessage, kind: Kind) -> ContextMessage:
     """The same, under the kind of who said it."""
     role = "user" if kind is Kind.USER else speech.role
     return replace(speech, role=role, entry=msgspec.structs.replace(speech.entry, kind=kind))
 
 
-def _own(speech: Speech) -> Speech:
+def _own(speech: ContextMessage) -> ContextMessage:
     """A human's own words in the place of all that the model got, unless an edit replaced them."""
     sent = speech.entry.details.get("sent")
     if sent is not None and speech.texts == tuple(sent):
@@ -166,7 +170,7 @@ def _own(speech: Speech) -> Speech:
     return speech
 
 
-def _bare(speech: Speech) -> Iterator[Speech]:
+def _bare(speech: ContextMessage) -> Iterator[ContextMessage]:
     """A speech without reminders around its texts; nothing where those are all."""
     texts = tuple(map(_unreminded, speech.texts))
     if texts == speech.texts:

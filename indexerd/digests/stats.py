@@ -29,9 +29,14 @@ from indexerd.events import Entry, Kind
 from indexerd.models.threads import Check
 from indexerd.models.windows import window_of
 from indexerd.references.looks import Looks
-from indexerd.sessions.context import PROVIDER, Read
-from indexerd.sessions.session import SessionState
-from indexerd.sessions.speech import Step, speeches_of, steps_of
+from indexerd.sessions.context import (
+    PROVIDER,
+    ContextEntry,
+    Read,
+    context_entries,
+    context_messages,
+)
+from indexerd.sessions.state import SessionState
 from indexerd.settings import Digest, Settings
 
 _TOKENS = {
@@ -84,7 +89,7 @@ def stats(taken: Taken, read: Read, row: Row, settings: Digest) -> dict[str, Any
     """The answer. ValueError: a line is no JSON, the session must be reread."""
     warnings: list[str] = []
     state, reserve = taken.state, settings.reserve_tokens
-    size = context_size(taken.card.agent, state, steps_of(state, read))
+    size = context_size(taken.card.agent, state, context_entries(state, read))
     found: dict[str, Any] = {
         "sessionId": taken.card.session_id,
         "contextTokens": size.tokens,
@@ -107,7 +112,7 @@ def outgrown(taken: Taken, read: Read, settings: Digest) -> bool:
 
     Never where the window is not known. ValueError as `stats` raises it.
     """
-    size = context_size(taken.card.agent, taken.state, steps_of(taken.state, read))
+    size = context_size(taken.card.agent, taken.state, context_entries(taken.state, read))
     window = _window(taken.state, read, settings, size.counted)
     if window is None:
         return False
@@ -124,7 +129,7 @@ class Size(NamedTuple):
     counted: int  # of them by a provider, not estimated
 
 
-def context_size(agent: str, state: SessionState, steps: list[Step]) -> Size:
+def context_size(agent: str, state: SessionState, steps: list[ContextEntry]) -> Size:
     """How many tokens the context has, as the session's own agent counts them.
 
     pi, and so Claude Code, whose own rule nobody knows: the newest answer's count, and estimates
@@ -227,7 +232,7 @@ def _folded(taken: Taken, read: Read, warnings: list[str]) -> dict[str, Any]:
     held = chain(state, rows, _segments(taken, warnings))
     count = covered(held)
     lines = rows_between(state.path(), rows, 0, count - 1)
-    folded = conversation(speeches_of(state, read, lines), state, taken.card.agent)
+    folded = conversation(context_messages(state, read, lines), state, taken.card.agent)
     tokens = sum(map(estimate_tokens, folded))
     return {
         "segments": len(held),

@@ -19,7 +19,7 @@ from typing import Self
 
 from indexerd.digests.spoken import whose
 from indexerd.indexing.transcript import Redactor
-from indexerd.sessions.speech import Speech
+from indexerd.sessions.context import ContextMessage
 
 LABELS = ("User", "Assistant", "Assistant thinking", "Assistant tool calls", "Tool result")
 _ROLES = {"User": "user", "Assistant": "assistant"}
@@ -64,7 +64,7 @@ class Talk:
 NO_TALK = Talk()
 
 
-def talk_of(lines: Iterable[tuple[Speech, str]], clean: Redactor) -> Talk:
+def talk_of(lines: Iterable[tuple[ContextMessage, str]], clean: Redactor) -> Talk:
     """Redact the parts of a conversation (`serialize.lines_of`) together, and split them again."""
     roles, marked = list[str](), list[str]()
     for speech, text in lines:

@@ -22,7 +22,7 @@ from indexerd.errors import (
 from indexerd.indexing.policy import View, back_off
 from indexerd.meta.shelf import Brief
 from indexerd.models.breaker import FIRST_PAUSE
-from indexerd.sessions.card import Card
+from indexerd.sessions.info import SessionInfo
 
 SOON = 2.0  # seconds
 NO_MODEL_PAUSE = 3600.0  # a reload of the configuration ends it
@@ -50,7 +50,7 @@ class Forced(msgspec.Struct):
 class Known(msgspec.Struct):
     """One session, as the loop knows it. Times in seconds since the epoch."""
 
-    card: Card
+    card: SessionInfo
     brief: Brief | None
     changed_at: float
     open_since: float

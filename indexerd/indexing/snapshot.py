@@ -42,8 +42,8 @@ from indexerd.paths import meta_name
 from indexerd.privacy.sanitize import clean_text
 from indexerd.protocol import rows
 from indexerd.references.inject import own_words
-from indexerd.sessions.card import Card
-from indexerd.sessions.session import ROOT, SessionState
+from indexerd.sessions.info import SessionInfo
+from indexerd.sessions.state import ROOT, SessionState
 from indexerd.sources.session_lines import SessionLines
 
 _GROWING = frozenset({"opencode"})  # an answer is one row there, and grows while it is made
@@ -54,7 +54,7 @@ _ROLES = {Kind.USER: "user", Kind.ASSISTANT: "assistant"}
 class Snapshot:
     """What will be described, and what was there before."""
 
-    card: Card
+    card: SessionInfo
     directory: Path  # of the meta file
     leaf_id: str
     meta: MetaFile | None
@@ -204,7 +204,7 @@ def _sum(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
 
 
 def _newest_first(
-    card: Card, state: SessionState, lines: SessionLines, told: int | None
+    card: SessionInfo, state: SessionState, lines: SessionLines, told: int | None
 ) -> Iterator[Section]:
     """The path's messages from the leaf back; a line is read only when it is asked for.
 
@@ -223,7 +223,7 @@ def _newest_first(
 
 
 def _facts(
-    transcript: Transcript, card: Card, previous_summary: str | None, done: rows.Facts
+    transcript: Transcript, card: SessionInfo, previous_summary: str | None, done: rows.Facts
 ) -> Facts:
     return Facts(
         messages=tuple((one.role, one.text) for one in transcript.sections),

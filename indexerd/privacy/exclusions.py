@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from fnmatch import fnmatch
 
-from indexerd.sessions.card import Card
+from indexerd.sessions.info import SessionInfo
 
 
 class Exclusions:
@@ -44,13 +44,13 @@ class Exclusions:
         names = (session_id, path.rpartition("/")[2])
         return any(one in self.forgotten for one in names) or matches(self._globs, path, cwd)
 
-    def bar(self, path: str, card: Card | None, cwd: str = "", session_id: str = "") -> bool:
+    def bar(self, path: str, card: SessionInfo | None, cwd: str = "", session_id: str = "") -> bool:
         """The same, where there may be a card that knows better."""
         if card is None:
             return self.match(path, cwd, session_id)
         return self.match(path, card.cwd, card.session_id)
 
-    def forbid(self, card: Card) -> bool:
+    def forbid(self, card: SessionInfo) -> bool:
         """Whether a session is excluded now, even while a reload is on its way."""
         return card.session_id in self.forgotten or matches(self._wanted(), card.path, card.cwd)
 

@@ -23,7 +23,7 @@ from indexerd.privacy.redact import redact
 from indexerd.privacy.redact_extra import compile_extra
 from indexerd.privacy.sanitize import clean_line, clean_text
 from indexerd.protocol.rows import WORD_MAX, Written
-from indexerd.sessions.deeds import USE_MAX
+from indexerd.sessions.facts import USE_MAX
 
 _REMEMBERED = 1024  # texts of rows: a row is made anew whenever its session grows
 _LINES = {"name": NAME_MAX, "metaName": NAME_MAX, "firstUserMessage": FIRST_MESSAGE_MAX}

@@ -21,7 +21,7 @@ from indexerd.meta.limits import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX
 from indexerd.meta.model import FIRST_MESSAGE_MAX, MetaFile
 from indexerd.privacy.redact import redact
 from indexerd.privacy.sanitize import clean_line, clean_text
-from indexerd.sessions.card import Card
+from indexerd.sessions.info import SessionInfo
 from indexerd.times import iso_ms, iso_of_ms
 
 PATHS_MAX = 500  # files listed in a row
@@ -56,7 +56,7 @@ class Written:
 
 
 def row_of(
-    card: Card,
+    card: SessionInfo,
     meta: MetaFile | None,
     title: str | None,
     facts: Facts | None,
@@ -96,7 +96,7 @@ def row_of(
     return _written(row, meta, [title, card.agent_title])
 
 
-def growing(card: Card) -> dict[str, Any]:
+def growing(card: SessionInfo) -> dict[str, Any]:
     """The fields of a row that become others while a session grows, and no card but it changes."""
     found: dict[str, Any] = {
         "modifiedAt": iso_of_ms(card.modified_ms),
@@ -112,7 +112,7 @@ def growing(card: Card) -> dict[str, Any]:
     return found
 
 
-def firm(card: Card) -> tuple[Any, ...] | None:
+def firm(card: SessionInfo) -> tuple[Any, ...] | None:
     """All else that a row takes from a card; None where its file's time is in it, too."""
     return _firm(card) if iso_ms(card.created_at) else None
 
@@ -263,7 +263,7 @@ def _text(text: str, limit: int) -> str:
     return clean_text(text[:LOOKED_AT], limit)
 
 
-def state_of(card: Card) -> str:
+def state_of(card: SessionInfo) -> str:
     """The session's state, as a row says it (S3.25)."""
     if card.archived:
         return "archived"

@@ -20,7 +20,7 @@ from indexerd.models.threads import Check
 from indexerd.references.query_codes import INVALID, MISSING, UNREADABLE
 from indexerd.references.question_prompt import EMPTY, EVER, Gathered, Said, gather
 from indexerd.sessions.context import Read
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 from indexerd.sources.session_lines import SessionLines
 
 _ROLES = {Kind.USER: "user", Kind.ASSISTANT: "assistant"}

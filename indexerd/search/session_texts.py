@@ -32,9 +32,9 @@ from indexerd.privacy.own_secrets import OwnSecrets
 from indexerd.protocol.rows import Facts
 from indexerd.references.inject import own_words
 from indexerd.search.text_steps import BATCH, Part, ascending, entries, part_of, speaks
-from indexerd.sessions.card import Card
-from indexerd.sessions.deeds import Deeds
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.facts import ActivityStats
+from indexerd.sessions.info import SessionInfo
+from indexerd.sessions.state import SessionState
 from indexerd.sources.session_lines import SessionLines
 from indexerd.store.catalog import Catalog, Message
 from indexerd.times import iso_ms
@@ -56,7 +56,9 @@ class Progress(msgspec.Struct, array_like=True):
     last_deed: str = ""  # id of the last of them
     seal: bytes = b""  # of these rows' numbers
     own: int | tuple[int, int] = 0  # which entries are its own: of `_own`
-    done: Deeds = msgspec.field(default_factory=Deeds)  # what was paid: by the rows read for words
+    done: ActivityStats = msgspec.field(
+        default_factory=ActivityStats
+    )  # what was paid: by the rows read for words
 
     def pack(self, sign: str) -> str:
         """As the catalog keeps it, behind a sign of what is read."""
@@ -119,7 +121,7 @@ class Texts:
         """The catalog may owe a scouring: it is to be asked again."""
         self._settled = False
 
-    def resume(self, cards: Iterable[Card]) -> None:
+    def resume(self, cards: Iterable[SessionInfo]) -> None:
         """After a start: whatever was not all read when the last process ended.
 
         Or was read before secrets of other kinds were to be taken out.
@@ -130,7 +132,7 @@ class Texts:
                 self._catalog.stored_under(self._secrets.mark)
         self._compare(cards)
 
-    def _compare(self, cards: Iterable[Card]) -> None:
+    def _compare(self, cards: Iterable[SessionInfo]) -> None:
         """Find what was stored under other patterns, or is not all read."""
         signs, mark = self._catalog.mark_signs(), self._secrets.mark
         rows = set[str]() if self._catalog.held_under() == mark else set(self._catalog.ids())
@@ -141,7 +143,7 @@ class Texts:
         self._left = {key: 0 for key, sign in signs.items() if _mark_of(sign) != mark}
         self._left |= dict.fromkeys(rows, 0)  # of some of these only a meta file is left
 
-    def reconsider(self, cards: Callable[[], Iterable[Card]]) -> bool:
+    def reconsider(self, cards: Callable[[], Iterable[SessionInfo]]) -> bool:
         """The user's patterns may be others; says whether they are."""
         with suppress(StateError):
             self._catalog.fold()  # somebody may have read when it was to be done
@@ -286,7 +288,12 @@ class Texts:
         return True
 
     def _taken_in(
-        self, card: Card, state: SessionState, lines: SessionLines, part: Part, held: Progress
+        self,
+        card: SessionInfo,
+        state: SessionState,
+        lines: SessionLines,
+        part: Part,
+        held: Progress,
     ) -> list[Message]:
         """Read a part's lines, each once and one at a time: they may be of any size.
 
@@ -328,13 +335,13 @@ class Texts:
         begun = path[: held.deeds]
         same = len(begun) == held.deeds and _seal(begun) == held.seal
         if not same or (begun and not _stands(state, begun[-1], held.last_deed)):
-            done = Deeds(spent=held.done.spent)
+            done = ActivityStats(spent=held.done.spent)
             return Progress(held.words, held.last_word, own=own, done=done), None
         return held, None
 
 
 def _facts(
-    card: Card, state: SessionState, lines: SessionLines, part: Part, held: Progress
+    card: SessionInfo, state: SessionState, lines: SessionLines, part: Part, held: Progress
 ) -> Facts | None:
     """What a session did, with what it is at; None while half of it is not read.
 
@@ -353,7 +360,7 @@ def _facts(
     return done.facts()
 
 
-def _sign(card: Card) -> str:
+def _sign(card: SessionInfo) -> str:
     """The same for sessions with the same entries and the same leaf, so that it tells all read."""
     told = f"{card.session_id}\0{card.leaf_id}\0{card.path}\0{_RULES}"
     return f"{card.rows:x}-{blake2b(told.encode('utf-8', 'replace'), digest_size=8).hexdigest()}"
@@ -365,7 +372,7 @@ def _mark_of(sign: str) -> str:
     return told + mark
 
 
-def _own(card: Card, state: SessionState) -> int | tuple[int, int]:
+def _own(card: SessionInfo, state: SessionState) -> int | tuple[int, int]:
     """From which time and which row on a session's entries are its own; 0: all of them are."""
     if state.copied:
         return 0, state.copied

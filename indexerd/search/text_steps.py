@@ -14,8 +14,8 @@ from typing import Protocol
 
 from indexerd.agents import ADAPTERS
 from indexerd.events import PAID, TURN_MASK, TURN_SHIFT, Entry, Kind, Turn
-from indexerd.sessions.card import Card
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.info import SessionInfo
+from indexerd.sessions.state import SessionState
 from indexerd.sources.session_lines import SessionLines
 
 BATCH = 500  # lines read in one step, and not many more than these bytes of them: others wait
@@ -111,7 +111,7 @@ def _does(state: SessionState, row: int) -> bool:
 
 
 def entries(
-    card: Card, state: SessionState, rows: Iterable[int], lines: SessionLines
+    card: SessionInfo, state: SessionState, rows: Iterable[int], lines: SessionLines
 ) -> Iterator[tuple[int, Entry]]:
     """What these rows tell; a line that is no entry any more is passed over."""
     told = ADAPTERS[card.agent].told

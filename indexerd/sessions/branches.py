@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from indexerd.digests.segments import name_at
 from indexerd.events import Entry, Kind
-from indexerd.sessions.session import NOWHERE, ROOT, SessionState
+from indexerd.sessions.state import NOWHERE, ROOT, SessionState
 
 _TALKS = (Kind.USER, Kind.ASSISTANT)
 

@@ -24,8 +24,7 @@ from typing import Any, NamedTuple
 
 from indexerd.errors import UsageError
 from indexerd.privacy.sanitize import clean_line, scrub
-from indexerd.sessions.context import Message
-from indexerd.sessions.speech import CLEARED, Speech
+from indexerd.sessions.context import CLEARED, ContextMessage, Message
 
 RULES_MAX = 20
 ROLES_MAX = 20
@@ -191,16 +190,18 @@ def transformed(messages: Iterable[Message], rules: Iterable[Rule]) -> list[Plac
     return placed
 
 
-def transformed_speeches(speeches: Sequence[Speech], rules: Iterable[Rule]) -> list[Speech]:
+def transformed_speeches(
+    speeches: Sequence[ContextMessage], rules: Iterable[Rule]
+) -> list[ContextMessage]:
     """The same for speeches, which have calls and thoughts beside their texts: these stay."""
     messages = (Message(one.role, "".join(one.texts), one.entry.id) for one in speeches)
     return [_spoken(speeches[one.first], one) for one in transformed(messages, rules)]
 
 
-def _spoken(old: Speech, placed: Placed) -> Speech:
+def _spoken(old: ContextMessage, placed: Placed) -> ContextMessage:
     text = placed.message.text
     if placed.made:
-        return Speech(placed.message.role, old.entry, (text,))
+        return ContextMessage(placed.message.role, old.entry, (text,))
     return old if text == "".join(old.texts) else replace(old, texts=(text,))
 
 

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from indexerd.events import JS_SPACE, Entry, Kind, Turn
 from indexerd.privacy.sanitize import clean_line
-from indexerd.sessions.session import ROOT, SessionState
+from indexerd.sessions.state import ROOT, SessionState
 from indexerd.times import iso_ms
 
 FILTERS = ("default", "no-tools", "user-only", "labeled-only", "all")

@@ -21,8 +21,8 @@ from indexerd.agents.codex.origin import ordinal_of
 from indexerd.errors import SessionUnreadableError
 from indexerd.events import Base, Header
 from indexerd.privacy.sanitize import clean_line
-from indexerd.sessions.card import BARRED, WANTS, Card, base_name
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.info import BARRED, WANTS, SessionInfo, base_name
+from indexerd.sessions.state import SessionState
 from indexerd.sources.lines import LINE_MAX, Block, LineBuffer, Oversize
 from indexerd.sources.memory import Tracked
 from indexerd.sources.source import Lines
@@ -114,7 +114,7 @@ class Lineage:
 
     # -- who begins where ----------------------------------------------------------------
 
-    def know(self, path: str, card: Card) -> bool:
+    def know(self, path: str, card: SessionInfo) -> bool:
         """Take over from a card what its file begins with; says if what it lacks may be there."""
         for name in card.bases:
             for thread in _threads(name)[:1]:
@@ -123,7 +123,7 @@ class Lineage:
             self._inherit(card.wants, path, _UNKNOWN)
         return any(one != path for one in self._files.get(card.wants, ()))
 
-    def lost(self, card: Card | None) -> str:
+    def lost(self, card: SessionInfo | None) -> str:
         """What is wrong with a session's history; nothing where all of it is there."""
         if card is None or not (card.bases or card.wants):  # as nearly all are; all are asked
             return ""

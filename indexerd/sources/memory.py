@@ -18,8 +18,8 @@ from typing import Any
 import msgspec
 
 from indexerd.errors import IndexerdError, StateError
-from indexerd.sessions.card import Card, pack
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.info import SessionInfo, pack
+from indexerd.sessions.state import SessionState
 from indexerd.sources.cursor import Cursor, Look, Verdict, glance
 from indexerd.sources.scan import Found
 from indexerd.sources.source import Tailing
@@ -94,7 +94,7 @@ class Tracked:
     )
 
     def __init__(
-        self, path: str, agent: str, cursor: Cursor | None = None, card: Card | None = None
+        self, path: str, agent: str, cursor: Cursor | None = None, card: SessionInfo | None = None
     ) -> None:
         self.path = path
         self.agent = agent

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 
 from indexerd.agents.lines import parse, shortened
 from indexerd.errors import SessionUnreadableError
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 from indexerd.sources.lines import LINE_MAX, READ_MAX
 from indexerd.sources.source import Lines
 from indexerd.sources.sources import source_of

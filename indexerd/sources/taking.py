@@ -16,8 +16,8 @@ from indexerd.errors import SessionUnreadableError
 from indexerd.events import Header
 from indexerd.paths import is_session_id
 from indexerd.privacy.exclusions import Exclusions
-from indexerd.sessions.card import Card, card_of
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.info import SessionInfo, info_of
+from indexerd.sessions.state import SessionState
 from indexerd.sources.cursor import Verdict
 from indexerd.sources.lineage import Lineage, cwd_of
 from indexerd.sources.lines import Block, Oversize
@@ -32,9 +32,9 @@ class Change:
     """A session is not what it was. `card` is None when its last file is gone."""
 
     session_id: str
-    card: Card | None
+    card: SessionInfo | None
     verdict: Verdict
-    was: Card | None = None
+    was: SessionInfo | None = None
     branched: bool = False  # the old leaf is not on the new path
 
 
@@ -55,10 +55,10 @@ def made(
     store: Store | None,
     since: Callable[[str], str | None],
     title: Callable[[str, str], str | None],
-) -> tuple[Card | None, str]:
+) -> tuple[SessionInfo | None, str]:
     """A file's card, and what is wrong with the file where there can be none."""
     header, was, cursor = state.header, file.card, file.tail.cursor
-    card = card_of(
+    card = info_of(
         state,
         agent=file.agent,
         path=file.path,
@@ -87,7 +87,7 @@ def let_in(file: Tracked, exclusions: Exclusions) -> bool:
 def _besides(
     store: Store | None, title: Callable[[str, str], str | None], header: Header
 ) -> dict[str, Any]:
-    """What is known of a session besides its own lines, as `card_of` takes it."""
+    """What is known of a session besides its own lines, as `info_of` takes it."""
     if store is None:
         return {}
     return {
@@ -97,7 +97,7 @@ def _besides(
     }
 
 
-def rank(path: str, card: Card | None, store: Store) -> tuple[object, ...]:
+def rank(path: str, card: SessionInfo | None, store: Store) -> tuple[object, ...]:
     """What decides between files of one session, before their newest entries do.
 
     Of a thread's files in Codex that with the newest session_meta is live (a revert makes a

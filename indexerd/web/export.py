@@ -33,7 +33,7 @@ from indexerd.models.threads import Check
 from indexerd.privacy.redact import redact
 from indexerd.privacy.sanitize import bare, clean_line
 from indexerd.references.looks import look_alone
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 from indexerd.web import export_html, export_json, export_md
 from indexerd.web.export_html import EXPORT_PARTS, PAGE, STYLE, Assets
 from indexerd.web.export_json import Head, about, document

@@ -38,7 +38,7 @@ import msgspec
 
 from indexerd.events import Kind, Tokens
 from indexerd.privacy.sanitize import scrub
-from indexerd.sessions.session import ROOT
+from indexerd.sessions.state import ROOT
 from indexerd.web.story import Beat, Node, Story
 
 FORMAT, SCHEMA = "indexerd-export", 1

@@ -32,7 +32,7 @@ from indexerd.indexing.preview import alone, sweep
 from indexerd.meta.metas import digest_name
 from indexerd.models.threads import Check
 from indexerd.paths import user_name
-from indexerd.sessions.session import ROOT, SessionState
+from indexerd.sessions.state import ROOT, SessionState
 from indexerd.settings import Settings
 from indexerd.sources.cursor import Look
 from indexerd.sources.tail import look

@@ -18,7 +18,7 @@ from hashlib import blake2b
 
 from indexerd.events import Entry
 from indexerd.sessions.context import Read
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 from indexerd.sources.session_lines import SessionLines
 from indexerd.web.story import Node
 

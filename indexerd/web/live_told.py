@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 from operator import eq
 from typing import Any, TypeVar
 
-from indexerd.sessions.session import ROOT
+from indexerd.sessions.state import ROOT
 from indexerd.web.export_json import beat_json, row_json
 from indexerd.web.story import Beat, Node, Story
 

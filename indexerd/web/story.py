@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from indexerd.events import Kind, Tokens
-from indexerd.sessions.session import NOWHERE, ROOT, SessionState
+from indexerd.sessions.state import NOWHERE, ROOT, SessionState
 from indexerd.sessions.tree import outline, sort_by_date
 from indexerd.web.story_nodes import Cut, Node, line, node_of, turn_of
 

@@ -24,7 +24,7 @@ from indexerd.events import (
     Turn,
 )
 from indexerd.privacy.sanitize import clean_line, scrub
-from indexerd.sessions.session import ROOT, SessionState
+from indexerd.sessions.state import ROOT, SessionState
 from indexerd.sessions.tree import WORD_MAX, is_displayed, is_quiet, shown_word
 from indexerd.times import iso_ms
 

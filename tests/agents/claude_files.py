@@ -9,7 +9,7 @@ from typing import Any
 
 from indexerd.agents.claude import read, skim, skim_oversize
 from indexerd.events import Entry, Kind
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 from indexerd.sources.lines import LineBuffer, Oversize
 
 FILE = "/home/u/.claude/projects/-w/s1.jsonl"

@@ -10,7 +10,7 @@ from typing import Any
 
 from indexerd.agents import codex
 from indexerd.events import TURN_MASK, TURN_SHIFT, Entry, Kind, Turn
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 from indexerd.sources.lines import LineBuffer, Oversize
 
 SHARED = Path(__file__).parents[3] / "shared" / "fixtures"

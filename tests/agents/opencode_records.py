@@ -8,7 +8,7 @@ from typing import Any
 
 from indexerd.agents.opencode import read, skim
 from indexerd.events import Entry, Kind
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 
 START = 1_795_000_000_000
 Line = dict[str, Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 from indexerd.agents.pi import skim, skim_oversize
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 from indexerd.sources.lines import LineBuffer, Oversize
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from indexerd.agents.claude import preview, read, resume_command
 from indexerd.events import Kind, Turn
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 from indexerd.sources import lines as lines_module
 from tests.agents.claude_files import (
     FILE,

@@ -13,7 +13,7 @@ from indexerd.agents.claude import read
 from indexerd.agents.claude.hooks import HOOKS, told
 from indexerd.events import Entry, Kind
 from indexerd.sessions.context import context_of
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 from tests.agents.claude_files import (
     answer,
     attachment,

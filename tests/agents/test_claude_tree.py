@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from indexerd.agents.claude import tree as tree_module
 from indexerd.events import Kind, Turn
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 from tests.agents.claude_files import (
     MISSING,
     answer,

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from indexerd.events import Entry, Kind
 from indexerd.sessions import context as context_module
 from indexerd.sessions.context import USERS_TOKENS, Context, context_of
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 from tests.agents.codex_files import (
     SHARED,
     answer,

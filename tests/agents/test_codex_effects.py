@@ -9,7 +9,7 @@ import pytest
 
 from indexerd.agents import codex
 from indexerd.events import Entry, Kind, ToolCall
-from indexerd.sessions.deeds import Deeds
+from indexerd.sessions.facts import ActivityStats
 from tests.agents.codex_files import (
     call,
     done,
@@ -45,7 +45,7 @@ def tool(data: bytes) -> ToolCall:
 def modified(*lines: bytes) -> tuple[str, ...]:
     """The files that a session changed, as the service adds them up."""
     data = meta() + turn("t", *lines)
-    state, deeds = state_of(data), Deeds()
+    state, deeds = state_of(data), ActivityStats()
     for row, entry in zip(state.path(), entries(state, data), strict=True):
         if state.kind(row) is not Kind.TOOL or undone(state, row):
             deeds.add(entry, "/w")

@@ -12,7 +12,7 @@ from indexerd.agents import codex
 from indexerd.agents.codex.oversize import mended
 from indexerd.agents.codex.shape import Item
 from indexerd.events import Kind, Turn
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 from indexerd.sources import lines as lines_module
 from tests.agents.codex_files import (
     OTHER,

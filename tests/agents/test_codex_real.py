@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from indexerd.events import Kind, Turn
-from indexerd.sessions.deeds import Deeds
+from indexerd.sessions.facts import ActivityStats
 from tests.agents.codex_files import FILE, SHARED, Home, entries, state_of, texts, undone
 
 REAL, PUBLIC = SHARED / "real", SHARED / "public"
@@ -81,7 +81,7 @@ def _is_parent(one: dict[str, Any], row: dict[str, Any]) -> bool:
 
 
 def _modified(state: Any) -> set[str]:
-    deeds = Deeds()
+    deeds = ActivityStats()
     for row, entry in zip(state.path(), entries(state), strict=True):
         if state.kind(row) is not Kind.TOOL or undone(state, row):
             deeds.add(entry, state.header.cwd)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from indexerd.agents import codex
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 
 REAL = Path(__file__).parents[1] / "fixtures/real/codex/sessions/2026/11/21"
 BASE = "01a1fff2-2539-7012-a904-8128a4396c8d"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from indexerd.events import Kind, Turn
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 from tests.agents.codex_files import (
     answer,
     call,

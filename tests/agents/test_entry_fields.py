@@ -11,7 +11,7 @@ import pytest
 
 from indexerd.agents import claude, codex, opencode
 from indexerd.events import Entry, Kind, ToolResult
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 from indexerd.sources import opencode_db
 from indexerd.sources.lines import Block
 from tests.agents import claude_files

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from indexerd.agents import claude, codex, pi
 from indexerd.agents.lines import past_hole
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 from indexerd.sources import lines as lines_module
 from indexerd.sources.lines import LineBuffer, Oversize
 

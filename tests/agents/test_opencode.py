@@ -7,7 +7,7 @@ import pytest
 from indexerd.agents import Adapter, opencode
 from indexerd.agents.opencode import preview
 from indexerd.events import Kind, Turn
-from indexerd.sessions.session import NOWHERE
+from indexerd.sessions.state import NOWHERE
 from indexerd.times import iso_of_ms
 from tests.agents.opencode_records import (
     START,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from indexerd.agents import opencode
 from indexerd.agents.opencode import resume_command, skim, skim_oversize
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 from indexerd.sources.lines import Oversize
 from indexerd.sources.opencode_lines import Message, brief, full, head_of
 from tests.agents.opencode_records import (

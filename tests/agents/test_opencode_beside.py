@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from indexerd.agents.opencode import read, skim
 from indexerd.events import Entry, Kind
 from indexerd.sessions.context import context_of
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 
 OWN = {"type": "text", "text": "As in @@cache."}
 ADDED = {"type": "text", "text": "Referenced: the aardvark.", "synthetic": True}

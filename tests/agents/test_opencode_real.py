@@ -11,8 +11,8 @@ import pytest
 
 from indexerd.agents.opencode import read, skim
 from indexerd.events import Entry, Kind, Turn
-from indexerd.sessions.deeds import Deeds
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.facts import ActivityStats
+from indexerd.sessions.state import SessionState
 from indexerd.sources import opencode_db, opencode_tree
 from indexerd.sources.lines import Block
 from indexerd.sources.source import Source
@@ -63,7 +63,7 @@ def test_real_sessions_are_what_was_sent(tmp_path: Path) -> None:
         assert state.compactions == row.get("compactions", 0)
         assert state.turn is (Turn.FAILED if row["label"] == "interrupted" else Turn.ENDED)
         assert state.unsettled == 0
-        deeds = Deeds()
+        deeds = ActivityStats()
         for at, one in path:
             if state.kind(at) in (Kind.USER, Kind.ASSISTANT):
                 deeds.add(one, state.header.cwd)

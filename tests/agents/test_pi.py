@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from indexerd.agents.pi import read, resume_command, skim
 from indexerd.events import Kind, ToolResult, Turn
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 from indexerd.sources import lines as lines_module
 from tests.agents.pi_files import state_of
 

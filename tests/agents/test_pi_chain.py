@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexerd.agents import pi
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 
 _HEADER = {"type": "session", "version": 3, "id": "s", "timestamp": "", "cwd": "/w"}
 _STOPS = ("stop", "toolUse", "error", "aborted", "length", "paused")

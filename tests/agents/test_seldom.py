@@ -11,7 +11,7 @@ from indexerd.agents.claude.kinds import unwrapped
 from indexerd.agents.claude.titles import SUMMARIES_KEPT
 from indexerd.agents.codex.origin import ordinal_of
 from indexerd.events import Header, Kind
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 from indexerd.sources.lines import Oversize
 from tests.agents import claude_files, codex_files
 from tests.agents.codex_files import answer, entries, item, line, meta, user

@@ -11,7 +11,7 @@ from indexerd.agents import claude, codex, opencode
 from indexerd.agents.claude import hooks
 from indexerd.agents.codex.origin import meta_of
 from indexerd.events import Kind
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 from tests.agents import claude_files, codex_files
 
 

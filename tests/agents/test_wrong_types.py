@@ -17,11 +17,10 @@ from msgspec.structs import fields
 
 from indexerd.agents import ADAPTERS
 from indexerd.events import Entry
-from indexerd.sessions.card import card_of
-from indexerd.sessions.context import context_of
-from indexerd.sessions.deeds import Deeds
-from indexerd.sessions.session import SessionState
-from indexerd.sessions.speech import speeches_of
+from indexerd.sessions.context import context_messages, context_of
+from indexerd.sessions.facts import ActivityStats
+from indexerd.sessions.info import info_of
+from indexerd.sessions.state import SessionState
 from tests.fuzz.targets import corpus
 from tests.indexing.known_answers import agent_of, file_of, sessions, stored_lines
 
@@ -119,16 +118,16 @@ def _taken(agent: str, first: bytes, data: bytes) -> None:
     )
     ADAPTERS[agent].skim(state, whole, 0)
     state.encode().decode("latin-1")
-    card = card_of(state, agent=agent, path="/s.jsonl", mtime_ms=1, since=None)
+    card = info_of(state, agent=agent, path="/s.jsonl", mtime_ms=1, since=None)
     if card is not None:
         msgspec.msgpack.decode(msgspec.msgpack.encode(card), type=type(card))
     entries = {row: _read(agent, state, whole, row) for row in range(len(state))}
-    deeds = Deeds()
+    deeds = ActivityStats()
     for entry in entries.values():
         deeds.add(entry, "/w")
         deeds.pay(entry)
         _right(entry)
-    speeches_of(state, entries.__getitem__, state.path())
+    context_messages(state, entries.__getitem__, state.path())
     context_of(state, entries.__getitem__)
 
 

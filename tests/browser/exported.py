@@ -9,7 +9,7 @@ from typing import Any
 
 from indexerd.daemon.views import Taken
 from indexerd.digests.segments import Segment, encode
-from indexerd.sessions.card import card_of
+from indexerd.sessions.info import info_of
 from indexerd.sessions.tree import still
 from indexerd.web import export as exports
 from tests.sessions.tree_sessions import entry, said, session, state_of
@@ -33,7 +33,7 @@ def page_of(folder: Path, entries: list[bytes], *digests: Segment) -> Path:
     """The exported page of a session of these entries."""
     data = session(*entries)
     state = state_of(data)
-    card = card_of(state, agent="pi", path="/s.jsonl", mtime_ms=0, since=None)
+    card = info_of(state, agent="pi", path="/s.jsonl", mtime_ms=0, since=None)
     assert card is not None
     (folder / "s1.digest.jsonl").write_text("".join(json.dumps(encode(one)) for one in digests))
     lines: Any = nullcontext(Lines(state, data))

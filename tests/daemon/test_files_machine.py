@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from indexerd.daemon.files import Files
-from indexerd.sessions.card import Card
+from indexerd.sessions.info import SessionInfo
 from tests.daemon.files_world import World
 
 IDS = [f"01a1fff2-0000-7000-8000-00000000000{n}" for n in range(3)]
@@ -37,7 +37,7 @@ def _thread(path: str) -> str:
     return found
 
 
-def known(files: Files) -> dict[str, tuple[Card, list[tuple[Any, ...]], str | None]]:
+def known(files: Files) -> dict[str, tuple[SessionInfo, list[tuple[Any, ...]], str | None]]:
     """Every session's card, its tree, and where the leaf is."""
     made = {}
     for card in files.owners.cards():

@@ -14,7 +14,7 @@ from indexerd.daemon import files
 from indexerd.daemon.library import Library
 from indexerd.daemon.news import News
 from indexerd.logs import Event
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 from indexerd.settings import Settings
 from indexerd.sources.stores import stores
 from indexerd.store.catalog import Catalog

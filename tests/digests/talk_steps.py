@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from indexerd.events import Entry, Kind
-from indexerd.sessions.speech import Speech, Step
+from indexerd.sessions.context import ContextEntry, ContextMessage
 from tests.sessions.tree_sessions import entry, said
 
 OLD = {"readFiles": ["r0", "w1"], "modifiedFiles": ["m0"]}
@@ -22,15 +22,15 @@ KINDS = {
 }
 
 
-def step(place: int, role: str, size: int = 0, **more: Any) -> Step:
+def step(place: int, role: str, size: int = 0, **more: Any) -> ContextEntry:
     """An entry of so many tokens; of no role one that the model does not see."""
     kind = KINDS.get(role, Kind.SETTING)
     held = Entry(f"e{place}", kind, "x", role or None, "", ("x" * 4 * size,), **more)
-    speeches = (Speech(role, held, held.texts),) if role else ()
-    return Step(place, held, speeches, place)
+    speeches = (ContextMessage(role, held, held.texts),) if role else ()
+    return ContextEntry(place, held, speeches, place)
 
 
-def steps(*roles: tuple[str, int]) -> list[Step]:
+def steps(*roles: tuple[str, int]) -> list[ContextEntry]:
     """A context of such entries."""
     return [step(place, role, size) for place, (role, size) in enumerate(roles)]
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from indexerd.digests.branch_file import Line, Origin, branch_lines, file_name
 from indexerd.events import Kind
 from indexerd.sessions.context import context_of
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 from indexerd.sessions.tree import still
 from tests.sessions.tree_sessions import answers, entry, line, reader, said, session, state_of
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from indexerd.digests.branch_pi import BUDGET, branch_rows, prepare_branch
 from indexerd.digests.compact_pi import RESERVE, estimate_tokens
+from indexerd.sessions.context import ContextEntry, entries_of
 from indexerd.sessions.history import FileLists
-from indexerd.sessions.speech import Step, raw_steps
 from tests.digests.talk_steps import OLD, TALKS, call, chained, compaction, did, steps
 from tests.sessions.tree_sessions import entry, reader, said, session, state_of
 
@@ -44,11 +44,11 @@ BRANCH = [
 ]
 
 
-def raw(*lines: bytes) -> list[Step]:
+def raw(*lines: bytes) -> list[ContextEntry]:
     """All rows of a small session."""
     data = session(*lines)
     state = state_of(data)
-    return raw_steps(state, reader(state, data), state.path(), edits=False)
+    return entries_of(state, reader(state, data), state.path(), edits=False)
 
 
 def test_a_branch_is_told_newest_first_within_a_budget() -> None:

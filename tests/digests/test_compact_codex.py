@@ -23,13 +23,12 @@ from indexerd.digests.compact_codex import (
     users_of,
 )
 from indexerd.events import Kind, ToolCall
-from indexerd.sessions.context import USERS_TOKENS, Message
-from indexerd.sessions.speech import Speech, Step
+from indexerd.sessions.context import USERS_TOKENS, ContextEntry, ContextMessage, Message
 from indexerd.sessions.tree import still
 from tests.sessions.speeches import calls, counting, entry, gave, said, state_of, steps
 
 
-def users(*texts: str) -> list[Step]:
+def users(*texts: str) -> list[ContextEntry]:
     """Human messages, each with an answer."""
     talk = [one for n, text in enumerate(texts) for one in (said("user", text, name=f"u{n}"),)]
     return steps(*[one for each in talk for one in (each, said("assistant", "ok"))])
@@ -86,15 +85,19 @@ def test_what_a_compaction_brought_stays_without_its_summary() -> None:
         {"role": "user", "text": "SUMMARY"},
     ]
     stored = entry(Kind.COMPACTION, "k", details={"retained": history, "whole": True})
-    brought = tuple(Speech(one["role"], stored, (one["text"],)) for one in history)
+    brought = tuple(ContextMessage(one["role"], stored, (one["text"],)) for one in history)
     after = said("user", "two", name="u2")
-    found = users_of([Step(0, stored, brought, 0), Step(1, after.entry, (after,), 1)])
+    found = users_of(
+        [ContextEntry(0, stored, brought, 0), ContextEntry(1, after.entry, (after,), 1)]
+    )
     assert found == (Message("user", "one", "k"), Message("user", "two", "u2"))
 
     bare = entry(Kind.COMPACTION, "k", details={"keeps": "users"})
-    before, summary = said("user", "one", name="u1"), Speech("user", bare, ("SUMMARY",))
-    assert users_of([Step(0, bare, (before, summary), 0)]) == (Message("user", "one", "u1"),)
-    assert users_of([Step(0, bare, (), 0)]) == ()
+    before, summary = said("user", "one", name="u1"), ContextMessage("user", bare, ("SUMMARY",))
+    assert users_of([ContextEntry(0, bare, (before, summary), 0)]) == (
+        Message("user", "one", "u1"),
+    )
+    assert users_of([ContextEntry(0, bare, (), 0)]) == ()
 
 
 def test_the_new_history_ends_with_the_summary() -> None:
@@ -127,11 +130,11 @@ def test_estimates_are_bytes_by_four_rounded_up() -> None:
     """S3.23: of UTF-8, with thoughts, calls and pictures."""
     assert [approx_tokens(text) for text in ("", "a", "abcd", "abcde", "é" * 4)] == [0, 1, 1, 2, 2]
     call = ToolCall("ls", arguments={"a": 1})  # ls(a=1): 7 bytes
-    one = Speech("assistant", entry(Kind.ASSISTANT), ("abc",), ("de",), (call,), images=1)
+    one = ContextMessage("assistant", entry(Kind.ASSISTANT), ("abc",), ("de",), (call,), images=1)
     assert estimate(one) == -(-(3 + 2 + 7 + IMAGE_BYTES) // 4)
 
 
-def talk() -> list[Step]:
+def talk() -> list[ContextEntry]:
     """Rows 0 to 4: a question, a call, its result, an answer, and a question of 2 tokens."""
     return steps(
         *[said("user", "q" * 40), calls("c1"), gave("c1", "r" * 400)],
@@ -172,16 +175,16 @@ def test_a_count_is_of_the_path_that_it_was_made_on() -> None:
 def test_a_count_of_before_a_compaction_is_of_another_context() -> None:
     """S3.23: one of after it, which codex estimates itself, is of all that was left."""
     compaction = entry(Kind.COMPACTION, "k")
-    summary = Step(3, compaction, (Speech("user", compaction, ("s" * 40,)),), 3)
+    summary = ContextEntry(3, compaction, (ContextMessage("user", compaction, ("s" * 40,)),), 3)
     asked = said("user", "q" * 8)
-    held = [summary, Step(5, asked.entry, (asked,), 5)]
+    held = [summary, ContextEntry(5, asked.entry, (asked,), 5)]
     assert tokens_of(state_of(6, context={"used": 9000, "at": 2}), held) == 10 + 2
     assert tokens_of(state_of(6, context={"used": 700, "at": 4}), held) == 700 + 2
 
 
 def test_other_agents_answers_say_what_was_counted() -> None:
     """S3.23: by the same rules, a session of another agent."""
-    answer = Speech("assistant", counting(5000), ("ok",))
+    answer = ContextMessage("assistant", counting(5000), ("ok",))
     held = steps(said("user", "hi"), answer, said("user", "q" * 8))
     assert tokens_of(state_of(3), held) == 5000 + 2
 
@@ -205,7 +208,7 @@ def test_all_of_it_is_summed_up() -> None:
         *["assistant", "user"],
     ]
     assert ([one.text for one in found.users], found.tokens_before) == (["q" * 40, "q" * 8], 1002)
-    assert prepare(state_of(1), [Step(0, entry(Kind.SETTING))]) is None
+    assert prepare(state_of(1), [ContextEntry(0, entry(Kind.SETTING))]) is None
 
 
 # -- too long for the model ----------------------------------------------------------------------
@@ -231,7 +234,7 @@ _spoken = st.one_of(
 
 @settings(max_examples=80)
 @given(st.lists(_spoken, max_size=12))
-def test_dropping_ends_and_leaves_no_orphans(held: list[Speech]) -> None:
+def test_dropping_ends_and_leaves_no_orphans(held: list[ContextMessage]) -> None:
     """S3.24: each time something goes, from the front or what hung on it, in the same order."""
     for _ in range(len(held) + 1):
         left = drop_oldest(held)

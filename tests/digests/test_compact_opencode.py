@@ -29,13 +29,13 @@ from indexerd.digests.compact_opencode import (
 )
 from indexerd.digests.serialize import serialize
 from indexerd.events import Kind, ToolCall, ToolResult
-from indexerd.sessions.speech import CLEARED, Speech, Step
+from indexerd.sessions.context import CLEARED, ContextEntry, ContextMessage
 from tests.sessions.speeches import calls, counting, entry, gave, said, steps
 
 NEWEST = [said("user", "two"), said("assistant", "ok"), said("user", "three")]  # the last 2 turns
 
 
-def results(*tokens: int, tool: str = "bash", **more: Any) -> list[Speech]:
+def results(*tokens: int, tool: str = "bash", **more: Any) -> list[ContextMessage]:
     """A call and a result for each number of tokens, oldest first."""
     pairs = [(f"{tool}{n}", count) for n, count in enumerate(tokens)]
     return [
@@ -102,11 +102,11 @@ def test_protected_and_failed_results_neither_count_nor_go() -> None:
     "stop",
     [
         gave("c9", "x" * 4, cleared=True),
-        Speech("compactionSummary", entry(Kind.COMPACTION), ("So far.",)),
+        ContextMessage("compactionSummary", entry(Kind.COMPACTION), ("So far.",)),
     ],
     ids=["pruned before", "summary"],
 )
-def test_it_goes_no_further_back_than_before(stop: Speech) -> None:
+def test_it_goes_no_further_back_than_before(stop: ContextMessage) -> None:
     """formats.md 4.6: to the newest summary, or what was pruned already."""
     newer = results(30_000, 40_000)
     assert prune([*results(90_000), stop, *newer, *NEWEST]) == Pruned((4,), 30_000)
@@ -139,7 +139,7 @@ _speech = st.one_of(
 
 @settings(max_examples=120)
 @given(st.lists(_speech, max_size=40))
-def test_pruning_keeps_to_its_bounds(talk: list[Speech]) -> None:
+def test_pruning_keeps_to_its_bounds(talk: list[ContextMessage]) -> None:
     """S3.22: only results before the last two turns, more than 40,000 tokens back, or nothing."""
     places, saved = prune(talk)
     turns = [at for at, one in enumerate(talk) if one.role == "user"]
@@ -157,17 +157,17 @@ def test_pruning_keeps_to_its_bounds(talk: list[Speech]) -> None:
 # -- what the model sees -------------------------------------------------------------------------
 
 
-def broken(stopped: str, text: str = "", *ids: str) -> Speech:
+def broken(stopped: str, text: str = "", *ids: str) -> ContextMessage:
     """An answer that broke off."""
     made = tuple(ToolCall("bash", id=one) for one in ids)
     held = entry(Kind.ASSISTANT, details={"stopReason": stopped})
-    return Speech("assistant", held, (text,) if text else (), ("hm",), made)
+    return ContextMessage("assistant", held, (text,) if text else (), ("hm",), made)
 
 
 def test_an_answer_with_an_error_is_not_seen() -> None:
     """formats.md 4.6: nor what its tools gave; an aborted one is, if it says or calls anything."""
     bad = broken("error", "half", "c1")
-    inside = Speech("toolResult", bad.entry, ("r",), result=ToolResult("", "bash", "r"))
+    inside = ContextMessage("toolResult", bad.entry, ("r",), result=ToolResult("", "bash", "r"))
     talk = [said("user", "a"), bad, inside, gave("c1", "r"), broken("aborted")]
     assert model_view(talk) == talk[:1]
     spoke, called = broken("aborted", "half"), broken("aborted", "", "c2")
@@ -182,14 +182,14 @@ def test_a_call_without_a_result_was_interrupted() -> None:
     assert found[1].result == ToolResult("c2", "bash", INTERRUPTED)
     assert model_view(found) == found
     inside = calls("srvtoolu_1")
-    line = Speech("assistant", entry(Kind.CALL), calls=(ToolCall("web_search", id="w"),))
+    line = ContextMessage("assistant", entry(Kind.CALL), calls=(ToolCall("web_search", id="w"),))
     nameless = calls("")
     assert model_view([inside, line, nameless]) == [inside, line, nameless]
 
 
 def test_all_is_summed_up_and_nothing_stays() -> None:
     """formats.md 4.6: the summary before is part of it; old output is cleared first, if wanted."""
-    summary = Speech("compactionSummary", entry(Kind.COMPACTION), ("So far.",))
+    summary = ContextMessage("compactionSummary", entry(Kind.COMPACTION), ("So far.",))
     talk = [summary, *results(30_000, 40_000), broken("error"), *NEWEST]
     found = prepare(steps(*talk))
     assert found is not None
@@ -198,7 +198,7 @@ def test_all_is_summed_up_and_nothing_stays() -> None:
     whole = prepare(steps(*talk), prune=False)
     assert whole is not None
     assert whole.history == (*talk[:5], *NEWEST)
-    assert prepare([Step(0, entry(Kind.SETTING))]) is None
+    assert prepare([ContextEntry(0, entry(Kind.SETTING))]) is None
 
 
 # -- tokens --------------------------------------------------------------------------------------
@@ -209,18 +209,20 @@ def test_estimates_are_characters_by_four_rounded() -> None:
     assert [text_tokens("x" * n) for n in range(1, 8)] == [0, 1, 1, 1, 1, 2, 2]
     assert text_tokens("\N{GRINNING FACE}" * 3) == 2
     call = ToolCall("ls", arguments={"a": 1})  # ls(a=1): 7
-    one = Speech("assistant", entry(Kind.ASSISTANT), ("abc",), ("de",), (call,), images=1)
+    one = ContextMessage("assistant", entry(Kind.ASSISTANT), ("abc",), ("de",), (call,), images=1)
     assert estimate(one) == (3 + 2 + 7 + IMAGE_UNITS) / 4
 
 
 def test_the_newest_answers_count_is_the_contexts() -> None:
     """S3.23: not one of before the compaction that keeps it, nor the summary's own."""
-    older = Speech("assistant", counting(9000), ("x" * 40,))
-    kept = Step(1, older.entry, (older,), 1)
+    older = ContextMessage("assistant", counting(9000), ("x" * 40,))
+    kept = ContextEntry(1, older.entry, (older,), 1)
     summary = structs.replace(counting(50), kind=Kind.COMPACTION)
-    compaction = Step(3, summary, (Speech("compactionSummary", summary, ("s" * 40,)),), 3)
-    newer = Speech("assistant", counting(700), ("ok",))
-    assert tokens_of([compaction, kept, Step(4, newer.entry, (newer,), 4)]) == 700
+    compaction = ContextEntry(
+        3, summary, (ContextMessage("compactionSummary", summary, ("s" * 40,)),), 3
+    )
+    newer = ContextMessage("assistant", counting(700), ("ok",))
+    assert tokens_of([compaction, kept, ContextEntry(4, newer.entry, (newer,), 4)]) == 700
     assert tokens_of([compaction, kept]) == 10 + 10
     assert tokens_of([kept]) == 9000
     assert tokens_of(steps(said("user", "x" * 40))) == 10

@@ -25,18 +25,18 @@ from indexerd.digests.compact_pi import (
 )
 from indexerd.digests.serialize import serialize, units
 from indexerd.events import Entry, Kind, Tokens, ToolCall
+from indexerd.sessions.context import ContextEntry, ContextMessage, context_entries, entries_of
 from indexerd.sessions.history import FileLists
-from indexerd.sessions.speech import Speech, Step, raw_steps, steps_of
 from indexerd.sessions.tree import still
 from tests.digests.talk_steps import OLD, TALKS, call, chained, compaction, did, step, steps
 from tests.sessions.tree_sessions import PUBLIC, entry, reader, said, session, state_of
 
 
-def small(*lines: bytes) -> list[Step]:
+def small(*lines: bytes) -> list[ContextEntry]:
     """The context of a small session of pi's."""
     data = session(*lines)
     state = state_of(data)
-    return steps_of(state, reader(state, data))
+    return context_entries(state, reader(state, data))
 
 
 # -- pi's own answers ----------------------------------------------------------------------------
@@ -57,8 +57,8 @@ def test_public_files_are_cut_and_prepared_as_pi_does() -> None:
         state = still(state, told["leafIndex"]) if "harness" in name else state
         read, path = reader(state, data), state.path()
 
-        cut = find_cut(raw_steps(state, read, path), 0, len(path), KEEP_RECENT)
-        found = prepare(steps_of(state, read))
+        cut = find_cut(entries_of(state, read, path), 0, len(path), KEEP_RECENT)
+        found = prepare(context_entries(state, read))
 
         answer = told["findCutPoint_all_20000"]
         assert cut == Cut(
@@ -95,14 +95,14 @@ def test_a_message_is_a_fourth_of_its_units_rounded_up() -> None:
     call = ToolCall("read", arguments={"a": 1.0, "é": "😀"})  # {"a":1,"é":"😀"}: 16 units
     ran = structs.replace(who, details={"ran": {"command": "ls", "output": "out"}})
     sizes = [
-        (Speech("user", who, ("ab", "😀")), 1),
-        (Speech("user", who, ("abcde",)), 2),
-        (Speech("user", who, images=2), 2400),
-        (Speech("assistant", who, ("a",), ("b",), (call,)), 6),
-        (Speech("toolResult", who, ("",), images=1), 1200),
-        (Speech("bashExecution", ran, ("$ ls\nout",)), 2),
-        (Speech("compactionSummary", who, ("12345",)), 2),
-        (Speech("nobody", who, ("12345",)), 0),
+        (ContextMessage("user", who, ("ab", "😀")), 1),
+        (ContextMessage("user", who, ("abcde",)), 2),
+        (ContextMessage("user", who, images=2), 2400),
+        (ContextMessage("assistant", who, ("a",), ("b",), (call,)), 6),
+        (ContextMessage("toolResult", who, ("",), images=1), 1200),
+        (ContextMessage("bashExecution", ran, ("$ ls\nout",)), 2),
+        (ContextMessage("compactionSummary", who, ("12345",)), 2),
+        (ContextMessage("nobody", who, ("12345",)), 0),
     ]
     assert [estimate_tokens(speech) for speech, _ in sizes] == [size for _, size in sizes]
 
@@ -220,7 +220,10 @@ def test_an_answer_on_several_lines_is_not_cut_in_two() -> None:
     call = Entry("c", Kind.CALL, "function_call", None, "", tools=(ToolCall("x" * 20),))
     codex = [
         step(0, "user", 5),
-        *(Step(place, call, (Speech("assistant", call, calls=call.tools),)) for place in (1, 2)),
+        *(
+            ContextEntry(place, call, (ContextMessage("assistant", call, calls=call.tools),))
+            for place in (1, 2)
+        ),
         step(3, "toolResult", 5),
     ]
     assert find_cut(codex, 0, 4, 10) == Cut(1, 0, split=True)
@@ -333,11 +336,11 @@ def test_any_context_is_parted_without_a_gap(talk: list[tuple[str, int]], keep: 
     assert rest >= min(keep, 1) or not rest
 
 
-def _is_place(one: Step) -> bool:
+def _is_place(one: ContextEntry) -> bool:
     return any(speech.role not in ("toolResult", "system") for speech in one.speeches)
 
 
-def _conversation(context: Sequence[Step]) -> list[Speech]:
+def _conversation(context: Sequence[ContextEntry]) -> list[ContextMessage]:
     return [one for step in context for one in step.speeches if one.role != "system"]
 
 

@@ -21,7 +21,7 @@ from indexerd.digests.segments import (
     span,
 )
 from indexerd.events import Entry, Kind, ToolCall, code
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 from tests.agents import claude_files, codex_files
 
 USER, ANSWER = code(Kind.USER, message=True), code(Kind.ASSISTANT, message=True)

@@ -36,7 +36,7 @@ from indexerd.digests.segments import (
     span,
 )
 from indexerd.events import MESSAGE, Kind, Turn, code
-from indexerd.sessions.session import NOWHERE, SessionState
+from indexerd.sessions.state import NOWHERE, SessionState
 
 USER = code(Kind.USER, message=True)
 ANSWER = code(Kind.ASSISTANT, turn=Turn.ENDED, message=True)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from indexerd.digests.serialize import call_text, js_json, lines_of, serialize, units
 from indexerd.events import Entry, Kind, ToolCall
-from indexerd.sessions.speech import Speech, speeches_of, steps_of
+from indexerd.sessions.context import ContextMessage, context_entries, context_messages
 from indexerd.sessions.tree import still
 from tests.sessions.tree_sessions import PUBLIC, entry, reader, said, session, state_of
 
@@ -26,7 +26,7 @@ def text_of(*lines: bytes) -> str:
     """All that is said in a small session, serialised."""
     data = session(*lines)
     state = state_of(data)
-    return serialize(speeches_of(state, reader(state, data), state.path()))
+    return serialize(context_messages(state, reader(state, data), state.path()))
 
 
 @pytest.mark.shared
@@ -44,7 +44,9 @@ def test_public_contexts_are_pis_to_the_letter() -> None:
         state = state_of(data)
         harness = "harness" in name  # the tail that a harness keeps is unknown to the agent
         state = still(state, said_of["leafIndex"]) if harness else state
-        speeches = [one for step in steps_of(state, reader(state, data)) for one in step.speeches]
+        speeches = [
+            one for step in context_entries(state, reader(state, data)) for one in step.speeches
+        ]
         text = serialize(speeches[:1] if harness else speeches)
         digest = hashlib.sha256(text.encode()).hexdigest()
         assert {"chars": units(text), "sha256": digest} == expected, name
@@ -112,14 +114,14 @@ def test_a_users_command_is_told_as_pi_tells_it(more: dict[str, Any], told: str)
 
 def test_another_agents_command_is_told_as_it_stands() -> None:
     """Of commands without a known ending the text says it all."""
-    assert serialize([Speech("bashExecution", WHO, ("$ ls\nout",))]) == "[User]: $ ls\nout"
+    assert serialize([ContextMessage("bashExecution", WHO, ("$ ls\nout",))]) == "[User]: $ ls\nout"
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.text(st.sampled_from("aé☃😀"), max_size=40), st.integers(0, 40))
 def test_a_tools_result_is_cut_by_utf16_units(text: str, most: int) -> None:
     """S1.24: the beginning, and how much is missing; a pair torn apart becomes U+FFFD."""
-    found = serialize([Speech("toolResult", WHO, (text,))], tool_result_max=most)
+    found = serialize([ContextMessage("toolResult", WHO, (text,))], tool_result_max=most)
     size = len(text.encode("utf-16-le")) // 2
     if size <= most:
         assert found == (f"[Tool result]: {text}" if text else "")
@@ -133,7 +135,9 @@ def test_a_tools_result_is_cut_by_utf16_units(text: str, most: int) -> None:
 def test_a_result_keeps_2000_units() -> None:
     """S1.24: pi's own bound; everything else is whole."""
     long = "x" * 3000
-    found = lines_of([Speech("toolResult", WHO, (long,)), Speech("user", WHO, (long,))])
+    found = lines_of(
+        [ContextMessage("toolResult", WHO, (long,)), ContextMessage("user", WHO, (long,))]
+    )
     assert found[0][1] == f"[Tool result]: {'x' * 2000}\n\n[... 1000 more characters truncated]"
     assert found[1][1] == f"[User]: {long}"
 
@@ -141,9 +145,9 @@ def test_a_result_keeps_2000_units() -> None:
 def test_parts_come_with_their_speech() -> None:
     """Callers cut a conversation at the borders of its parts."""
     speeches = [
-        Speech("assistant", WHO, ("w",), ("t",), (ToolCall("ls"),)),
-        Speech("toolResult", WHO, ("",)),
-        Speech("user", WHO, ("u",)),
+        ContextMessage("assistant", WHO, ("w",), ("t",), (ToolCall("ls"),)),
+        ContextMessage("toolResult", WHO, ("",)),
+        ContextMessage("user", WHO, ("u",)),
     ]
     found = lines_of(speeches)
     assert [speech for speech, _ in found] == [*[speeches[0]] * 3, speeches[2]]

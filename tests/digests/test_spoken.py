@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from indexerd.digests.serialize import serialize
 from indexerd.digests.spoken import summary_words, summed, whose
 from indexerd.events import Entry, Header, Kind, ToolCall, code
-from indexerd.sessions.session import SessionState
-from indexerd.sessions.speech import Speech
+from indexerd.sessions.context import ContextMessage
+from indexerd.sessions.state import SessionState
 from tests.sessions.speeches import said, state_of
 
 REMINDER = "<system-reminder>\nThink of the list.\n</system-reminder>"
@@ -26,13 +26,15 @@ def child() -> SessionState:
     return state
 
 
-def put(text: str, kind: Kind, role: str = "user", **details: Any) -> Speech:
+def put(text: str, kind: Kind, role: str = "user", **details: Any) -> ContextMessage:
     """A text under a role, from an entry of a kind."""
     entry = Entry("r0", kind, "message", "user", "", texts=(text,), details=details)
-    return Speech(role, entry, (text,))
+    return ContextMessage(role, entry, (text,))
 
 
-def texts(speeches: list[Speech], agent: str, state: SessionState | None = None) -> list[str]:
+def texts(
+    speeches: list[ContextMessage], agent: str, state: SessionState | None = None
+) -> list[str]:
     """What is left of them."""
     return ["".join(one.texts) for one in summed(speeches, state or SessionState(), agent)]
 
@@ -88,8 +90,8 @@ def test_a_human_is_quoted_without_what_stood_around() -> None:
     entry = Entry(
         "a", Kind.USER, "message", "user", "", ("Mine.",), details={"sent": ("<x>Mine.",)}
     )
-    (own,) = summed([Speech("user", entry, ("<x>Mine.",))], SessionState(), "codex")
-    (edited,) = summed([Speech("user", entry, ("New.",))], SessionState(), "codex")
+    (own,) = summed([ContextMessage("user", entry, ("<x>Mine.",))], SessionState(), "codex")
+    (edited,) = summed([ContextMessage("user", entry, ("New.",))], SessionState(), "codex")
     assert (own.texts, edited.texts) == (("Mine.",), ("New.",))
     assert (whose(own), whose(edited)) == ("user", "user")
 
@@ -97,7 +99,7 @@ def test_a_human_is_quoted_without_what_stood_around() -> None:
 def test_a_prompt_behind_instructions_is_the_humans() -> None:
     """formats.md 3: of a message that begins with instructions the tree knows that one asked."""
     both = put("AGENTS… Please.", Kind.OTHER, sent=("AGENTS… Please.",))
-    both = Speech(
+    both = ContextMessage(
         "user",
         Entry("r0", Kind.OTHER, "message", "user", "", ("Please.",), details=both.entry.details),
         both.texts,
@@ -145,13 +147,13 @@ def test_approvals_are_no_part_of_a_call(stored: str) -> None:
     given_text = '{"command": ["ls"], "justification": "I need it", "sandbox_permissions": "all"}'
     given_object = {"command": ["ls"], "justification": "I need it", "prefix_rule": ["ls"]}
     call = ToolCall("shell", arguments=given_text if stored == "text" else given_object)
-    speech = Speech("assistant", said("assistant").entry, calls=(call,))
+    speech = ContextMessage("assistant", said("assistant").entry, calls=(call,))
     told = serialize(summed([speech], SessionState(), "codex"))
     assert told == '[Assistant tool calls]: shell(command=["ls"])'
     assert "justification" in serialize(summed([speech], SessionState(), "pi"))
     for key in ("additional_permissions", "with_escalated_permissions", "sandbox_permissions"):
         call = ToolCall("shell", arguments={"command": ["ls"], key: True})
-        speech = Speech("assistant", said("assistant").entry, calls=(call,))
+        speech = ContextMessage("assistant", said("assistant").entry, calls=(call,))
         assert key not in serialize(summed([speech], SessionState(), "codex"))
 
 
@@ -161,12 +163,12 @@ def test_what_a_compaction_brings_is_its_speakers() -> None:
     retained += [{"role": "user", "text": "Please.", "human": "yes"}]
     entry = Entry("c", Kind.COMPACTION, "compacted", None, "")
     entry.details.update(retained=retained, whole=True)
-    speeches = [Speech("user", entry, (one["text"],)) for one in retained]
+    speeches = [ContextMessage("user", entry, (one["text"],)) for one in retained]
     (found,) = summed(speeches, SessionState(), "codex")
     assert (found.texts, whose(found)) == (("Please.",), "user")
     tail = Entry("c", Kind.COMPACTION, "compaction", None, "", details={"retained": [{}]})
     assert [
-        whose(summed([Speech("user", tail, ("recent",))], SessionState(), agent)[0])
+        whose(summed([ContextMessage("user", tail, ("recent",))], SessionState(), agent)[0])
         for agent in ("pi", "opencode")
     ] == ["user", ""]
 

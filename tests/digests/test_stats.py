@@ -27,9 +27,9 @@ from indexerd.errors import IndexerdError, NotFoundError, UsageError
 from indexerd.events import Entry, Kind, Tokens
 from indexerd.indexing.preview import alone
 from indexerd.references.looks import Looks
-from indexerd.sessions.card import card_of
-from indexerd.sessions.session import SessionState
-from indexerd.sessions.speech import Speech, Step
+from indexerd.sessions.context import ContextEntry, ContextMessage
+from indexerd.sessions.info import info_of
+from indexerd.sessions.state import SessionState
 from indexerd.sessions.tree import still
 from indexerd.settings import Digest, Settings
 from indexerd.store.catalog import Catalog
@@ -49,7 +49,7 @@ def told(
     **settings: Any,
 ) -> dict[str, Any]:
     """What is said of a session in memory."""
-    card = card_of(state, agent=agent, path="/s.jsonl", mtime_ms=0, since=None)
+    card = info_of(state, agent=agent, path="/s.jsonl", mtime_ms=0, since=None)
     assert card is not None
     lines: Any = nullcontext(Lines(state, data))
     digest = Digest(**settings)
@@ -118,7 +118,7 @@ def test_opencode_counts_its_newest_answer_alone() -> None:
         "b", Kind.ASSISTANT, "message", "assistant", "", ("y",), tokens=Tokens(total=9)
     )
     steps = [
-        Step(at, one, (Speech(str(one.role), one, one.texts),), at)
+        ContextEntry(at, one, (ContextMessage(str(one.role), one, one.texts),), at)
         for at, one in enumerate((asked, answered, asked))
     ]
     state = SessionState()

@@ -9,7 +9,7 @@ from indexerd.digests.serialize import lines_of, serialize
 from indexerd.digests.talk import LABELS, NO_TALK, Part, said_in, taken, talk_of, without_oldest
 from indexerd.events import Kind, ToolCall
 from indexerd.privacy.redact import redact
-from indexerd.sessions.speech import Speech
+from indexerd.sessions.context import ContextMessage
 from tests.sessions.speeches import entry
 
 WORDS = st.text("abc \n[]:\xe4\xdf\U0001f600", min_size=1, max_size=60).filter(
@@ -31,9 +31,9 @@ FORGED = st.lists(
 ).map("".join)
 
 
-def speech(role: str, text: str, kind: Kind) -> Speech:
+def speech(role: str, text: str, kind: Kind) -> ContextMessage:
     """One message or result."""
-    return Speech(role, entry(kind), (text,))
+    return ContextMessage(role, entry(kind), (text,))
 
 
 SPEECHES = st.lists(
@@ -43,7 +43,7 @@ SPEECHES = st.lists(
         FORGED.map(lambda text: speech("toolResult", text, Kind.TOOL)),
         FORGED.map(lambda text: speech("custom", text, Kind.CUSTOM)),
         FORGED.map(
-            lambda text: Speech(
+            lambda text: ContextMessage(
                 "assistant",
                 entry(Kind.ASSISTANT),
                 thinking=(text,),
@@ -72,7 +72,7 @@ def bare(text: str) -> str:
 
 
 @given(SPEECHES)
-def test_no_text_changes_whose_words_another_part_is(speeches: list[Speech]) -> None:
+def test_no_text_changes_whose_words_another_part_is(speeches: list[ContextMessage]) -> None:
     """S1.24, S2.13: each part is one speaker's, however much its text looks like another's."""
     found = talk_of(lines_of(speeches), plain)
     assert found.text == bare(serialize(speeches))
@@ -89,7 +89,7 @@ def test_no_text_changes_whose_words_another_part_is(speeches: list[Speech]) -> 
 
 @given(SPEECHES, st.data())
 def test_where_a_border_is_redacted_two_parts_are_one(
-    speeches: list[Speech], data: st.DataObject
+    speeches: list[ContextMessage], data: st.DataObject
 ) -> None:
     """S2.21: what is swallowed with a secret makes nobody say what another one said."""
     lines = lines_of(speeches)

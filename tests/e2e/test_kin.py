@@ -1,4 +1,4 @@
-"""Kin beside the daemon: forks whose origin is gone, names taken back, copies of sub-agents."""
+"""Families seen from outside: forks whose origin is gone, names taken back, copied sub-agents."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ import msgspec
 from indexerd.agents import ADAPTERS
 from indexerd.agents.lines import parse
 from indexerd.events import Entry, Kind, Tokens, ToolCall, ToolResult, Turn, code
-from indexerd.sessions.session import NOWHERE, ROOT, SessionState
+from indexerd.sessions.state import NOWHERE, ROOT, SessionState
 from indexerd.sources.lines import Oversize
 from indexerd.times import iso_of_ms
 from indexerd.web.story import Story, kept_rows, node_of, story_of, turn_of

@@ -33,12 +33,11 @@ from indexerd.models.extract import extract
 from indexerd.models.gist import gist
 from indexerd.sessions import tree
 from indexerd.sessions.branches import asks, names, summary_rows, tips
-from indexerd.sessions.card import card_of
-from indexerd.sessions.context import context_of
-from indexerd.sessions.deeds import Deeds
+from indexerd.sessions.context import ContextEntry, context_entries, context_of
+from indexerd.sessions.facts import ActivityStats
 from indexerd.sessions.history import compactions, file_lists
-from indexerd.sessions.session import SessionState
-from indexerd.sessions.speech import Step, steps_of
+from indexerd.sessions.info import info_of
+from indexerd.sessions.state import SessionState
 from indexerd.sources.lines import Block
 from indexerd.sources.opencode_db import Database, lines, tail
 from indexerd.web.export_json import Head, document
@@ -170,7 +169,7 @@ def _state(state: SessionState) -> dict[str, Any]:
 
 def _card(agent: str, state: SessionState) -> Any:
     return msgspec.to_builtins(
-        card_of(state, agent=agent, path=f"/s/{agent}.jsonl", mtime_ms=1_700_000_000_000, since="")
+        info_of(state, agent=agent, path=f"/s/{agent}.jsonl", mtime_ms=1_700_000_000_000, since="")
     )
 
 
@@ -195,10 +194,10 @@ def _tree(state: SessionState, read: Read) -> dict[str, Any]:
 
 
 def _path(agent: str, state: SessionState, read: Read) -> dict[str, Any]:
-    steps = steps_of(state, read)
+    steps = context_entries(state, read)
     speeches = [one for step in steps for one in step.speeches]
     said = summed(speeches, state, agent)
-    deeds = Deeds()
+    deeds = ActivityStats()
     path = state.path()
     for row in path:
         deeds.add(read(row), "/srv/rig/work")
@@ -223,7 +222,7 @@ def _path(agent: str, state: SessionState, read: Read) -> dict[str, Any]:
     }
 
 
-def _compaction(agent: str, state: SessionState, steps: list[Step]) -> Any:
+def _compaction(agent: str, state: SessionState, steps: list[ContextEntry]) -> Any:
     if agent == "codex":
         found = compact_codex.prepare(state, steps)
         size = compact_codex.tokens_of(state, steps)

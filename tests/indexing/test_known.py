@@ -27,7 +27,7 @@ from indexerd.errors import (
 from indexerd.indexing.known import NO_MODEL_PAUSE, SOON, Known, Setback, after
 from indexerd.logs import Event
 from indexerd.models.breaker import FIRST_PAUSE
-from indexerd.sessions.card import Card
+from indexerd.sessions.info import SessionInfo
 from indexerd.sources.cursor import Verdict
 from indexerd.sources.watch import Health, Problem
 from tests.sessions.plain_card import CARD
@@ -111,7 +111,7 @@ class Heard:
             self.news.failed(known, error, self.now + 60)
 
 
-def card(session_id: str, bad_lines: int = 0) -> Card:
+def card(session_id: str, bad_lines: int = 0) -> SessionInfo:
     """A session."""
     return replace(CARD, path=f"/s/{session_id}.jsonl", session_id=session_id, bad_lines=bad_lines)
 

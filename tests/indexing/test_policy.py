@@ -19,7 +19,7 @@ from indexerd.indexing.policy import (
     back_off,
     decide,
 )
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 from indexerd.settings import Index as Index_
 from indexerd.settings import Settings
 from indexerd.times import iso, iso_ms, iso_of_ms

@@ -30,7 +30,7 @@ from indexerd.models.budget import Purse
 from indexerd.models.journal import Journal
 from indexerd.models.scripted import Scripted
 from indexerd.models.treasury import Treasury
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 from indexerd.settings import Settings
 from indexerd.sources.cursor import Cursor
 from indexerd.sources.stores import Store

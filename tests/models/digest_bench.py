@@ -27,7 +27,7 @@ from indexerd.models.scripted import Answer, Scripted
 from indexerd.models.telemetry import Telemetry
 from indexerd.models.treasury import Treasury
 from indexerd.references.looks import Looks
-from indexerd.sessions.speech import Speech
+from indexerd.sessions.context import ContextMessage
 from indexerd.settings import Settings
 from tests.e2e.world import Session
 
@@ -193,7 +193,7 @@ def working(bench: Bench, turns: int = 20) -> Session:
     return session
 
 
-def spoken(path: Path) -> list[Speech]:
+def spoken(path: Path) -> list[ContextMessage]:
     """What a pi session says, without any code of ours but the estimate."""
     found = []
     for line in path.read_text().splitlines():
@@ -206,7 +206,7 @@ def spoken(path: Path) -> list[Speech]:
         extra = "".join(
             one["name"] + json.dumps(one["arguments"], separators=(",", ":")) for one in asked
         )
-        found.append(Speech(held["role"], entry, (*texts, extra) if extra else texts))
+        found.append(ContextMessage(held["role"], entry, (*texts, extra) if extra else texts))
     return found
 
 

@@ -17,7 +17,7 @@ from indexerd.models.base import Model, Prompt, Reply
 from indexerd.models.extractive import Extractive
 from indexerd.models.scripted import Scripted
 from indexerd.privacy.redact import redact
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 from indexerd.settings import Index, Settings
 from tests.models.again_bench import Bench, answer, indexed, paid, told
 

@@ -14,21 +14,21 @@ from indexerd.protocol.rows import (
     Written,
     row_of,
 )
-from indexerd.sessions.card import Card
+from indexerd.sessions.info import SessionInfo
 
 NOON = 1_700_000_000_000
 PATH = "/home/u/.pi/agent/sessions/--home-u-p--/2026-01-11T10-00-00-000Z_id.jsonl"
-# A session of two questions, field by field as `Card` has them.
+# A session of two questions, field by field as `SessionInfo` has them.
 CARD = msgspec.convert(
     (
         *("pi", PATH, "id", "/home/u/p", "2026-01-11T10:00:00.000Z", None, 3, NOON, NOON + 5000),
         *("00000004", int(Turn.ENDED), None, "", 4, 2, True, False, 4, 0, 0, None, 1),
     ),
-    Card,
+    SessionInfo,
 )
 
 
-def card(**fields: Any) -> Card:
+def card(**fields: Any) -> SessionInfo:
     """The session, with other fields."""
     return msgspec.structs.replace(CARD, **fields)
 
@@ -52,7 +52,7 @@ def meta(**fields: Any) -> MetaFile:
 
 
 def written(
-    made: Card, about: MetaFile | None = None, title: str | None = None, **facts: Any
+    made: SessionInfo, about: MetaFile | None = None, title: str | None = None, **facts: Any
 ) -> Written:
     """Its row."""
     return row_of(made, about, title, Facts(**facts), resume=resume_command)

@@ -15,8 +15,8 @@ from indexerd.protocol.rows import (
     gone_row,
     row_of,
 )
-from indexerd.sessions.card import card_of, pack, unpack
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.info import info_of, pack, unpack
+from indexerd.sessions.state import SessionState
 from indexerd.times import iso_of_ms
 from tests.protocol.row_cards import NOON, PATH, card, meta, written
 
@@ -262,14 +262,14 @@ def test_bytes_that_are_no_utf8_can_be_shown() -> None:
 def test_a_card_is_made_of_a_state() -> None:
     """S0.33, S1.13: facts of the header, counts of the current path, and since what they count."""
     state = SessionState()
-    assert card_of(state, agent="pi", path=PATH, mtime_ms=1, since=None) is None
+    assert info_of(state, agent="pi", path=PATH, mtime_ms=1, since=None) is None
     state.header = Header("id", "/home/u/p", "2026-01-11T10:00:00.000Z", 3, "/parent.jsonl")
     state.add(b"u1", None, code(Kind.USER, message=True), 0, 1)
     state.add(b"a1", b"u1", code(Kind.ASSISTANT, turn=Turn.ENDED, message=True), 1, 1)
     state.add(b"u2", b"a1", code(Kind.USER, message=True), 2, 1)
     state.add(b"c", b"u2", code(Kind.COMPACTION), 3, 1)
 
-    made = card_of(state, agent="pi", path=PATH, mtime_ms=7, since="a1")
+    made = info_of(state, agent="pi", path=PATH, mtime_ms=7, since="a1")
 
     assert made is not None
     assert (made.session_id, made.cwd, made.parent) == ("id", "/home/u/p", "/parent.jsonl")

@@ -18,9 +18,9 @@ from indexerd.events import Header, Kind, Turn, code
 from indexerd.privacy.own_secrets import OwnSecrets
 from indexerd.protocol.rows import Facts
 from indexerd.search.session_texts import Texts
-from indexerd.sessions.card import Card, card_of
-from indexerd.sessions.deeds import Deeds
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.facts import ActivityStats
+from indexerd.sessions.info import SessionInfo, info_of
+from indexerd.sessions.state import SessionState
 from indexerd.store.catalog import Catalog
 from tests.store.catalog_rows import scratch
 
@@ -88,9 +88,9 @@ class Session:
         self.data += line
         return name
 
-    def card(self, _session_id: str) -> Card:
+    def card(self, _session_id: str) -> SessionInfo:
         """Its card."""
-        made = card_of(self.tree, agent="claude", path="/s.jsonl", mtime_ms=0, since=None)
+        made = info_of(self.tree, agent="claude", path="/s.jsonl", mtime_ms=0, since=None)
         assert made is not None
         return replace(made, **self.changes)
 
@@ -112,7 +112,7 @@ class Session:
 
     def afresh(self) -> Facts:
         """The deeds of the path, gathered from scratch, and what every branch took."""
-        deeds = Deeds()
+        deeds = ActivityStats()
         for row in self.tree.path():
             deeds.add(claude.read(self.row(row), self.tree.id(row)), "/w")
         for row in range(len(self.tree)):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from indexerd.sessions.card import Card
+from indexerd.sessions.info import SessionInfo
 
-CARD = Card(
+CARD = SessionInfo(
     agent="pi",
     path="",
     session_id="s",

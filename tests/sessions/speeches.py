@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from indexerd.events import Entry, Kind, Tokens, ToolCall, ToolResult, code
-from indexerd.sessions.session import SessionState
-from indexerd.sessions.speech import CLEARED, Speech, Step
+from indexerd.sessions.context import CLEARED, ContextEntry, ContextMessage
+from indexerd.sessions.state import SessionState
 
 _KINDS = {"user": Kind.USER, "assistant": Kind.ASSISTANT, "toolResult": Kind.TOOL}
 
@@ -16,23 +16,23 @@ def entry(kind: Kind, name: str = "e", **more: Any) -> Entry:
     return Entry(id=name, kind=kind, type="message", role=None, timestamp="", **more)
 
 
-def said(role: str, text: str = "", *, name: str = "e", kind: Kind | None = None) -> Speech:
+def said(role: str, text: str = "", *, name: str = "e", kind: Kind | None = None) -> ContextMessage:
     """A speech of a role, and an entry of the kind that has it, or of another."""
     kind = _KINDS.get(role, Kind.OTHER) if kind is None else kind
-    return Speech(role, entry(kind, name), (text,) if text else ())
+    return ContextMessage(role, entry(kind, name), (text,) if text else ())
 
 
-def calls(*ids: str, tool: str = "bash") -> Speech:
+def calls(*ids: str, tool: str = "bash") -> ContextMessage:
     """An answer that calls tools."""
     made = tuple(ToolCall(tool, id=one) for one in ids)
-    return Speech("assistant", entry(Kind.ASSISTANT), calls=made)
+    return ContextMessage("assistant", entry(Kind.ASSISTANT), calls=made)
 
 
-def gave(call: str, text: str, *, cleared: bool = False, failed: bool = False) -> Speech:
+def gave(call: str, text: str, *, cleared: bool = False, failed: bool = False) -> ContextMessage:
     """What a call gave."""
     at = entry(Kind.TOOL, failed=(call,) if failed else ())
     result = ToolResult(call, text=text, cleared=cleared)
-    return Speech("toolResult", at, (CLEARED if cleared else text,), result=result)
+    return ContextMessage("toolResult", at, (CLEARED if cleared else text,), result=result)
 
 
 def counting(total: int, **details: Any) -> Entry:
@@ -40,9 +40,9 @@ def counting(total: int, **details: Any) -> Entry:
     return entry(Kind.ASSISTANT, tokens=Tokens(total=total), details=details)
 
 
-def steps(*speeches: Speech) -> list[Step]:
+def steps(*speeches: ContextMessage) -> list[ContextEntry]:
     """A step of each speech, as they would stand on a path."""
-    return [Step(at, one.entry, (one,), at) for at, one in enumerate(speeches)]
+    return [ContextEntry(at, one.entry, (one,), at) for at, one in enumerate(speeches)]
 
 
 def state_of(rows: int, **notes: Any) -> SessionState:

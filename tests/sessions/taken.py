@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from indexerd.daemon.views import Taken
-from indexerd.sessions.card import Card, card_of
+from indexerd.sessions.info import SessionInfo, info_of
 from indexerd.sessions.tree import still
 from tests.sessions.tree_sessions import state_of
 from tests.sources.lines_held import Lines
@@ -17,7 +17,7 @@ def taken(data: bytes, path: str = "/s.jsonl", agent: str = "pi", lost: int | No
     state = state_of(data)
     if lost is not None:
         state.lengths[lost] = 0
-    card = card_of(state, agent=agent, path=path, mtime_ms=0, since=None)
-    assert isinstance(card, Card)
+    card = info_of(state, agent=agent, path=path, mtime_ms=0, since=None)
+    assert isinstance(card, SessionInfo)
     lines: Any = nullcontext(Lines(state, data))
     return Taken(card, still(state), lines, {})

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from indexerd.agents import pi
 from indexerd.events import Kind, code
 from indexerd.sessions.asked import KEPT
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 from tests.sessions.tree_sessions import entry, said, session, state_of
 
 USER, ANSWER = code(Kind.USER, message=True), code(Kind.ASSISTANT, message=True)

@@ -12,9 +12,9 @@ from indexerd.models.phrases import sentences
 from indexerd.protocol.rows import state_of
 from indexerd.search.names import CANDIDATES_MAX
 from indexerd.search.names_fuzzy import Nearness
-from indexerd.sessions.card import base_name
-from indexerd.sessions.deeds import ANSWERS_KEPT, CALLS_KEPT, Deeds
+from indexerd.sessions.facts import ANSWERS_KEPT, CALLS_KEPT, ActivityStats
 from indexerd.sessions.history import FileLists, merged
+from indexerd.sessions.info import base_name
 from indexerd.sources.lines import LineBuffer, Oversize
 from tests.protocol.row_cards import card
 from tests.search.names_known import index
@@ -39,7 +39,7 @@ def failed(name: str) -> Entry:
 
 def test_lines_of_one_answer_cost_what_the_largest_says() -> None:
     """While other answers come between them, up to a number; then it is a new answer."""
-    deeds = Deeds()
+    deeds = ActivityStats()
     for n in range(ANSWERS_KEPT):
         deeds.pay(answer(f"a{n}", 10))
     assert deeds.spent.output == 10 * ANSWERS_KEPT
@@ -55,7 +55,7 @@ def test_lines_of_one_answer_cost_what_the_largest_says() -> None:
 
 def test_a_call_is_taken_back_while_it_is_known() -> None:
     """A failed edit leaves no file, if its call is one of the newest."""
-    deeds = Deeds()
+    deeds = ActivityStats()
     for n in range(CALLS_KEPT + 1):
         deeds.add(called(f"c{n}", f"f{n}"), "/w")
     assert len(deeds.calls) == CALLS_KEPT

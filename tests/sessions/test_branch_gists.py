@@ -18,8 +18,8 @@ from indexerd.digests.segments import Segment, encode
 from indexerd.events import Kind
 from indexerd.references.inject import HEAD
 from indexerd.sessions.branches import asks, names, tips
-from indexerd.sessions.card import card_of
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.info import info_of
+from indexerd.sessions.state import SessionState
 from indexerd.sessions.tree import still
 from tests.sessions.tree_sessions import entry, said, session, state_of
 
@@ -41,7 +41,7 @@ def found(entries: Sequence[bytes], home: Path | None = None) -> tuple[dict[str,
     """The tips by their ids, and the ids of the lines that were read for it."""
     data = session(*entries)
     state = state_of(data)
-    card = card_of(state, agent="pi", path="/s.jsonl", mtime_ms=0, since=None)
+    card = info_of(state, agent="pi", path="/s.jsonl", mtime_ms=0, since=None)
     assert card is not None
     lines = Lines(state, data)
     held: Any = nullcontext(lines)

@@ -12,7 +12,7 @@ from indexerd.events import Entry, Kind, ToolCall, code
 from indexerd.sessions import context as context_module
 from indexerd.sessions.context import Context, context_of
 from indexerd.sessions.history import NESTING_MAX, compactions, file_lists, opaque, records
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 from indexerd.sessions.tree import still
 from tests.sessions.tree_sessions import entry, line, reader, said, session, state_of
 

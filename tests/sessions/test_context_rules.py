@@ -10,7 +10,7 @@ import pytest
 from indexerd.cli import main, tree
 from indexerd.daemon.views import VIEWS, ask
 from indexerd.errors import UsageError
-from indexerd.sessions.speech import CLEARED
+from indexerd.sessions.context import CLEARED
 from tests.sessions.taken import taken
 from tests.sessions.tree_sessions import entry, said, session
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexerd.events import Entry, Kind, Tokens, ToolCall
-from indexerd.sessions.deeds import FILES_MAX, TOOLS_MAX, USE_MAX, Deeds
+from indexerd.sessions.facts import FILES_MAX, TOOLS_MAX, USE_MAX, ActivityStats
 
 CWD = "/home/u/p"
 
@@ -23,9 +23,9 @@ def failed(*ids: str) -> Entry:
     return Entry("t", Kind.TOOL, "message", "toolResult", "", failed=ids)
 
 
-def gathered(*entries: Entry) -> Deeds:
+def gathered(*entries: Entry) -> ActivityStats:
     """All of them taken in."""
-    deeds = Deeds()
+    deeds = ActivityStats()
     for entry in entries:
         deeds.add(entry, CWD)
         deeds.pay(entry)
@@ -99,7 +99,7 @@ def test_costs_add_up_where_they_are_recorded() -> None:
 
 def test_copies_of_a_parents_entries_are_not_paid_again() -> None:
     """S1.17: nor done again; the models and times of the path are those of all of it."""
-    deeds = Deeds()
+    deeds = ActivityStats()
     for number, stamp in ((1, "10:00:00"), (2, "10:00:05"), (4, "10:00:06")):
         call = ToolCall("edit", writes=(f"{number}",), id=f"{number}")
         spent = Tokens(number, number, number, number, cost_usd=number / 4)
@@ -149,7 +149,7 @@ def test_any_calls_leave_something_bounded_that_survives_storing(
     deeds = gathered(*entries)
     packed = msgspec.msgpack.encode(deeds)
 
-    assert msgspec.msgpack.decode(packed, type=Deeds) == deeds
+    assert msgspec.msgpack.decode(packed, type=ActivityStats) == deeds
     assert len(deeds.facts().files_modified) <= FILES_MAX
     assert len(deeds.facts().tools_used) <= TOOLS_MAX
 

@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexerd.sessions.card import Card
-from indexerd.sessions.kin import Kin
+from indexerd.sessions.family import ParentIndex
+from indexerd.sessions.info import SessionInfo
 
 CARD = msgspec.convert(
     (
         *("claude", "/r/p/a.jsonl", "a", "/p", "2026-01-11T10:00:00.000Z", None, 1, 0, 0),
         *(None, 0, None, "", 0, 0, False, False, 0, 0, 0),
     ),
-    Card,
+    SessionInfo,
 )
 
 
-def card(name: str, **fields: Any) -> Card:
+def card(name: str, **fields: Any) -> SessionInfo:
     """A session of this name."""
     path = fields.pop("path", f"/r/p/{name}.jsonl")
     return msgspec.structs.replace(CARD, session_id=name, path=path, **fields)
@@ -45,9 +45,11 @@ PARENTS = {
 
 
 @pytest.mark.parametrize("order", [*permutations(FAMILY)], ids=lambda _: "")
-def test_parents_are_found_in_whatever_order_sessions_are_met(order: tuple[Card, ...]) -> None:
+def test_parents_are_found_in_whatever_order_sessions_are_met(
+    order: tuple[SessionInfo, ...],
+) -> None:
     """And whoever was told something else before is named, to be told anew."""
-    kin, told = Kin(), {}
+    kin, told = ParentIndex(), {}
     for one in order:
         told[one.session_id] = kin.parent(one)
         for other in kin.put(one.session_id, one):
@@ -59,7 +61,7 @@ def test_parents_are_found_in_whatever_order_sessions_are_met(order: tuple[Card,
 
 def test_a_parent_that_is_gone_is_named_by_what_is_known() -> None:
     """Its children are told."""
-    kin = Kin()
+    kin = ParentIndex()
     for one in FAMILY:
         kin.put(one.session_id, one)
 
@@ -68,7 +70,7 @@ def test_a_parent_that_is_gone_is_named_by_what_is_known() -> None:
     assert kin.parent(FAMILY[2]) == ("origin", None)
 
 
-def fork(name: str, born_ms: int, **fields: Any) -> Card:
+def fork(name: str, born_ms: int, **fields: Any) -> SessionInfo:
     """A session of opencode that begins as all of its copies do."""
     usual = {"agent": "opencode", "path": f"/d/opencode.db/{name}", "first": "f"}
     return card(name, born_ms=born_ms, **(usual | fields))
@@ -89,7 +91,7 @@ COPIES = [
 @pytest.mark.parametrize("backwards", [False, True])
 def test_a_fork_of_opencode_names_its_parent_in_its_title(backwards: bool) -> None:
     """S1.16: of older copies in one database the one so called; of several none."""
-    kin = Kin()
+    kin = ParentIndex()
     for one in reversed(COPIES) if backwards else COPIES:
         kin.put(one.session_id, one)
 
@@ -100,7 +102,7 @@ def test_a_fork_of_opencode_names_its_parent_in_its_title(backwards: bool) -> No
 
 def test_a_renamed_parent_is_found_where_no_other_can_be_it() -> None:
     """S1.16: titles change; a sibling is no parent, and those whom it concerns are told."""
-    kin, (origin, first, second) = Kin(), COPIES[:3]
+    kin, (origin, first, second) = ParentIndex(), COPIES[:3]
     for one in (origin, first):
         kin.put(one.session_id, one)
     renamed = msgspec.structs.replace(origin, agent_title="Redis")
@@ -115,7 +117,7 @@ def test_a_renamed_parent_is_found_where_no_other_can_be_it() -> None:
 
 def test_nothing_new_tells_nobody() -> None:
     """A session that only grew is no news to its kin."""
-    kin = Kin()
+    kin = ParentIndex()
     for one in FAMILY:
         kin.put(one.session_id, one)
     assert kin.put("origin", msgspec.structs.replace(FAMILY[0], messages=9)) == set()
@@ -141,7 +143,7 @@ def test_a_file_is_found_by_its_path_or_its_name(
     steps: list[tuple[str, str | None, str, str | None]],
 ) -> None:
     """S1.16: a parent named by its file is a session of that path, or else of that file name."""
-    kin, held = Kin(), dict[str, Card]()
+    kin, held = ParentIndex(), dict[str, SessionInfo]()
     for session_id, path, asked, parent in steps:
         one = None if path is None else card(session_id, path=path, parent=parent)
         was = {other: kin.parent(each).session_id for other, each in held.items()}

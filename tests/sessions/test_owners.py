@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from indexerd.sessions.card import Card
-from indexerd.sessions.owners import MARGIN_MS, Owners
+from indexerd.sessions.duplicates import MARGIN_MS, DuplicateResolver
+from indexerd.sessions.info import SessionInfo
 from indexerd.times import iso_of_ms
 from tests.sessions.plain_card import CARD
 from tests.store.owing_place import Place
@@ -24,7 +24,7 @@ class File:
     """A file that claims the session, as far as owning it goes."""
 
     path: str
-    card: Card | None = None
+    card: SessionInfo | None = None
     rank: tuple[Any, ...] = ()
 
 
@@ -32,7 +32,7 @@ class Session:
     """One session with two copies, after the first scan."""
 
     def __init__(self, margin_ms: int = MARGIN_MS) -> None:
-        self.owners: Owners[File] = Owners()
+        self.owners: DuplicateResolver[File] = DuplicateResolver()
         self.one, self.two = File("/s/a.jsonl"), File("/s/b.jsonl")
         self.now = 1_000_000
         self.say(self.one)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexerd.events import MESSAGE, Header, Kind, Turn, code
-from indexerd.sessions.session import NOWHERE, ROOT, SessionState
+from indexerd.sessions.state import NOWHERE, ROOT, SessionState
 
 USER = code(Kind.USER, message=True)
 ANSWER = code(Kind.ASSISTANT, turn=Turn.ENDED, message=True)

@@ -10,7 +10,7 @@ import pytest
 
 from indexerd.agents import pi
 from indexerd.errors import SessionUnreadableError
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 from indexerd.sources import lines as lines_module
 from indexerd.sources import session_lines as service_module
 from indexerd.sources.lines import LineBuffer, Oversize

@@ -19,9 +19,17 @@ from indexerd.agents import ADAPTERS
 from indexerd.errors import ContextTooLargeError
 from indexerd.events import Entry, Kind, ToolCall, ToolResult, code
 from indexerd.sessions import speech as speech_module
-from indexerd.sessions.context import Read, context_of, role_of
-from indexerd.sessions.session import SessionState
-from indexerd.sessions.speech import CLEARED, Speech, raw_steps, speeches_of, steps_of
+from indexerd.sessions.context import (
+    CLEARED,
+    ContextMessage,
+    Read,
+    context_entries,
+    context_messages,
+    context_of,
+    entries_of,
+    role_of,
+)
+from indexerd.sessions.state import SessionState
 from indexerd.sessions.tree import still
 from indexerd.sources import opencode_db
 from tests.agents.codex_files import Home
@@ -91,7 +99,7 @@ def flat(state: SessionState, read: Read) -> list[tuple[str, str]]:
     that an answer brings, nothing is left.
     """
     found: list[tuple[str, str]] = []
-    for step in steps_of(state, read):
+    for step in context_entries(state, read):
         kind = step.entry.kind
         if kind is Kind.COMPACTION:
             found += [(one.role, "".join(one.texts)) for one in step.speeches]
@@ -160,16 +168,16 @@ def test_the_texts_of_all_steps_are_those_of_the_context_of_any_session(
     read = reader(state, data)
 
     assert flat(state, read) == messages(state, read)
-    places = [step.place for step in steps_of(state, read)]
+    places = [step.place for step in context_entries(state, read)]
     path = state.path()
-    assert [path[place] for place in places] == [step.row for step in steps_of(state, read)]
+    assert [path[place] for place in places] == [step.row for step in context_entries(state, read)]
 
 
-def spoken(*lines: bytes) -> list[Speech]:
+def spoken(*lines: bytes) -> list[ContextMessage]:
     """What is said on all rows of a small session."""
     data = session(*lines)
     state = state_of(data)
-    return speeches_of(state, reader(state, data), state.path())
+    return context_messages(state, reader(state, data), state.path())
 
 
 THOUGHT: dict[str, Any] = {"type": "thinking", "thinking": "hm"}
@@ -203,18 +211,18 @@ def test_an_edit_replaces_all_that_an_answer_says() -> None:
     data = session(*lines, entry("context_edit", "b", "a", targetId="a", replacement=None))
     state = state_of(data)
     read = reader(state, data)
-    assert [len(one.speeches) for one in raw_steps(state, read, state.path())] == [0, 0]
-    kept = raw_steps(state, read, state.path(), edits=False)
+    assert [len(one.speeches) for one in entries_of(state, read, state.path())] == [0, 0]
+    kept = entries_of(state, read, state.path(), edits=False)
     assert [len(one.speeches) for one in kept] == [1, 0]
 
 
-def of(*entries: Entry) -> list[Speech]:
+def of(*entries: Entry) -> list[ContextMessage]:
     """What entries of any agent say, one below the other."""
     state = SessionState()
     for row, one in enumerate(entries):
         above = str(row - 1).encode() if row else None
         state.add(str(row).encode(), above, code(one.kind), row, 1)
-    return speeches_of(state, lambda row: entries[row], range(len(entries)))
+    return context_messages(state, lambda row: entries[row], range(len(entries)))
 
 
 def test_calls_and_thoughts_on_lines_of_their_own_are_the_assistants() -> None:
@@ -288,7 +296,7 @@ def test_what_a_compaction_leaves_of_humans_is_said_before_its_summary() -> None
     state = SessionState()
     for row, kind in enumerate(kinds):
         state.add(str(row).encode(), str(row - 1).encode() if row else None, code(kind), row, 1)
-    first, second = steps_of(state, lambda row: entries[row])
+    first, second = context_entries(state, lambda row: entries[row])
     said_of = [(one.role, one.texts, one.entry.id) for one in first.speeches]
     assert said_of == [("user", ("t0",), "0"), ("user", ("the sum",), "2")]
     assert (first.place, second.place) == (2, 3)

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from indexerd.errors import UsageError
 from indexerd.events import Entry, Kind, ToolCall
-from indexerd.sessions.context import Message
-from indexerd.sessions.speech import CLEARED, Speech
+from indexerd.sessions.context import CLEARED, ContextMessage, Message
 from indexerd.sessions.transforms import (
     CHARS_MIN,
     RULES_MAX,
@@ -175,8 +174,8 @@ def test_speeches_keep_their_calls() -> None:
     entry = Entry(id="e0", kind=Kind.ASSISTANT, type="message", role="assistant", timestamp="")
     calls = (ToolCall("read", "/a"),)
     spoken = [
-        Speech("assistant", entry, ("x" * 200, "y" * 200), ("hm",), calls),
-        Speech("toolResult", entry, ("r" * 300,)),
+        ContextMessage("assistant", entry, ("x" * 200, "y" * 200), ("hm",), calls),
+        ContextMessage("toolResult", entry, ("r" * 300,)),
     ]
     first, second = transformed_speeches(spoken, rules_of([{"rule": "prune", "protectTokens": 1}]))
     assert first is spoken[0]

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from indexerd.events import Entry, Kind
 from indexerd.sessions.branches import Tip, summary_rows, tips
-from indexerd.sessions.session import ROOT
+from indexerd.sessions.state import ROOT
 from indexerd.sessions.tree import (
     TEXT_MAX,
     sketch,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from indexerd.events import Kind, code
 from indexerd.sessions.branches import tips
-from indexerd.sessions.session import ROOT, SessionState
+from indexerd.sessions.state import ROOT, SessionState
 from indexerd.sessions.tree import (
     FILTERS,
     Sketch,

@@ -11,7 +11,7 @@ import pytest
 from indexerd.sessions.branches import summary_rows, tips
 from indexerd.sessions.context import Context, context_of
 from indexerd.sessions.history import compactions, file_lists
-from indexerd.sessions.session import ROOT, SessionState
+from indexerd.sessions.state import ROOT, SessionState
 from indexerd.sessions.tree import still
 from tests.sessions.tree_sessions import PUBLIC, all_nodes, answers, reader, state_of
 

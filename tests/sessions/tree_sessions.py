@@ -10,7 +10,7 @@ from typing import Any
 from indexerd.agents import pi
 from indexerd.events import TURN_MASK, TURN_SHIFT, Turn
 from indexerd.sessions.context import Read
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 from indexerd.sessions.tree import Wanted, nodes, sketch
 
 SHARED = Path(__file__).parents[3] / "shared/fixtures"

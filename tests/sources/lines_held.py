@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 
 
 class Lines:

@@ -11,7 +11,7 @@ import pytest
 
 from indexerd.daemon.files import Files
 from indexerd.errors import SessionUnreadableError
-from indexerd.sessions.card import Card
+from indexerd.sessions.info import SessionInfo
 from indexerd.sources import memory
 from indexerd.sources.scan import scan
 from indexerd.sources.stores import Store
@@ -80,7 +80,7 @@ class Disk:
         """The numbers of the scans, of so many, at which it was tried."""
         return [number for number in range(scans) if self.scan()]
 
-    def card(self, session: Session) -> Card:
+    def card(self, session: Session) -> SessionInfo:
         """What is known of a session."""
         found = self.files.card(session.id)
         assert found is not None

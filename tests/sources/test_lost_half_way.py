@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from indexerd.events import Kind
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 from indexerd.sources import memory
 from indexerd.sources.cursor import Cursor
 from indexerd.sources.memory import Memory, Tracked

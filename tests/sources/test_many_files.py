@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from indexerd.daemon import files as files_module
 from indexerd.daemon.files import AT_ONCE
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 from indexerd.sources import memory
 from indexerd.sources.cursor import Cursor, Look, Verdict, glance
 from indexerd.sources.memory import Memory, Tracked

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from indexerd.agents.opencode import read, skim
 from indexerd.digests.compact_opencode import Pruned, prune, pruned
 from indexerd.events import Entry, ToolResult
-from indexerd.sessions.session import SessionState
-from indexerd.sessions.speech import CLEARED, Speech, steps_of
+from indexerd.sessions.context import CLEARED, ContextMessage, context_entries
+from indexerd.sessions.state import SessionState
 from indexerd.sources.lines import Block
 from indexerd.sources.opencode_db import Database, lines, tail
 from indexerd.sources.opencode_parts import (
@@ -76,10 +76,10 @@ def answer(path: str) -> tuple[bytes, Entry]:
     return line_at(path, state, len(state) - 1), entry_of(len(state) - 1)
 
 
-def context(path: str) -> list[Speech]:
+def context(path: str) -> list[ContextMessage]:
     """What is said in a session's context."""
     state, entry_of = taken(path)
-    return [speech for step in steps_of(state, entry_of) for speech in step.speeches]
+    return [speech for step in context_entries(state, entry_of) for speech in step.speeches]
 
 
 # -- one message ---------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pytest
 from indexerd.daemon import background
 from indexerd.daemon.library import Library, Update
 from indexerd.errors import WriteError
-from indexerd.sessions.card import Card
+from indexerd.sessions.info import SessionInfo
 from indexerd.store.owing import Owing
 from tests.daemon.flow_bench import Flow, until
 from tests.e2e.world import Session
@@ -25,7 +25,7 @@ class Heard:
     """What the loop knows after it has heard all this."""
 
     def __init__(self) -> None:
-        self.cards: dict[str, Card | None] = {}
+        self.cards: dict[str, SessionInfo | None] = {}
         self.rows: dict[str, dict[str, Any] | None] = {}
 
     def learn(self, updates: Iterable[list[Update]]) -> None:

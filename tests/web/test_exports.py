@@ -15,7 +15,7 @@ from indexerd.daemon.views import Taken, row_of
 from indexerd.digests.segments import Segment, encode
 from indexerd.errors import NotFoundError
 from indexerd.privacy.sanitize import bare
-from indexerd.sessions.card import card_of
+from indexerd.sessions.info import info_of
 from indexerd.sessions.tree import still
 from indexerd.web import export as exports
 from indexerd.web.export import Wish
@@ -33,7 +33,7 @@ def taken(
     state = state_of(data)
     if lost is not None:
         state.lengths[lost] = 0
-    card = card_of(state, agent="pi", path="/s.jsonl", mtime_ms=0, since=None)
+    card = info_of(state, agent="pi", path="/s.jsonl", mtime_ms=0, since=None)
     assert card is not None
     lines: Any = nullcontext(Lines(state, data))
     row = None if leaf is None else row_of(state, leaf)

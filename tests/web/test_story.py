@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexerd.events import Entry, Kind, Tokens, ToolCall, ToolResult, Turn
-from indexerd.sessions.session import ROOT, SessionState
+from indexerd.sessions.state import ROOT, SessionState
 from indexerd.sessions.tree import sketch
 from indexerd.web import story as core
 from indexerd.web.export_json import beat_json

@@ -24,7 +24,7 @@ from indexerd.agents.claude.lines import Line
 from indexerd.agents.claude.memory import Memory
 from indexerd.events import Header
 from indexerd.privacy.sanitize import scrub
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 
 WORD_MAX = 64  # characters of a time that are kept
 ID_MAX = 512

@@ -22,7 +22,7 @@ from indexerd.agents.claude.tree import Tree
 from indexerd.agents.lines import past_hole, without_hole
 from indexerd.events import Kind
 from indexerd.privacy.sanitize import scrub
-from indexerd.sessions.session import NOWHERE, SessionState
+from indexerd.sessions.state import NOWHERE, SessionState
 from indexerd.sources.lines import Oversize
 from indexerd.times import iso_ms
 

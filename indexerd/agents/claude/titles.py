@@ -14,7 +14,7 @@ import re
 from indexerd.agents.claude.lines import Line, blocks
 from indexerd.agents.claude.memory import Memory
 from indexerd.agents.lines import safe_line
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 
 SUMMARIES_KEPT = 200  # of messages that were not met yet
 LOOKED_AT = 1024  # characters of a title or a local command

@@ -45,7 +45,7 @@ from indexerd.agents.claude.kinds import (
 from indexerd.agents.claude.lines import Line, mapping
 from indexerd.agents.claude.memory import Memory, Prompt
 from indexerd.events import KIND_MASK, TURN_MASK, Kind, Turn, code
-from indexerd.sessions.session import ROOT, SessionState
+from indexerd.sessions.state import ROOT, SessionState
 
 FAR, NEAR = 2048, 64  # steps of one walk, and of one in a file that had more than
 STEPS_MAX = 1_000_000  # of all walks together

@@ -16,7 +16,7 @@ import re
 from enum import IntEnum
 
 from indexerd.agents.codex.memory import Memory
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 from indexerd.times import iso_ms
 
 AT_ONCE_MS = 1000  # between the first line of a copy and its last

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 
 _KEY = "skim"
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from indexerd.agents.codex.rows import Taking
 from indexerd.agents.codex.skim import take
 from indexerd.agents.lines import mended, without_hole
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 from indexerd.sources.lines import Oversize
 
 LOOKED_AT = 32 * 1024  # bytes of the line's beginning

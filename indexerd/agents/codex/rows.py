@@ -18,7 +18,7 @@ from indexerd.digests.compact_codex import CONTEXT
 from indexerd.events import Header
 from indexerd.privacy.sanitize import scrub
 from indexerd.sessions.context import PROVIDER
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 from indexerd.times import iso_ms
 
 NAME_MAX = 128  # characters of an id

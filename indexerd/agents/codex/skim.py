@@ -31,7 +31,7 @@ from indexerd.agents.codex.shape import (
 from indexerd.agents.lines import past_hole, safe_line
 from indexerd.events import Kind, Turn, code
 from indexerd.privacy.sanitize import scrub
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 
 _TOKENS = {"input": "input_tokens", "cached": "cached_input_tokens", "output": "output_tokens"}
 _UNANSWERED = frozenset({"web_search_call", "image_generation_call"})  # calls without an output

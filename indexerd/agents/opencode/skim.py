@@ -29,7 +29,7 @@ from indexerd.agents.opencode.kinds import (
 )
 from indexerd.events import Header, Kind, Turn
 from indexerd.privacy.sanitize import scrub
-from indexerd.sessions.session import SessionState
+from indexerd.sessions.state import SessionState
 from indexerd.sources.lines import Oversize
 from indexerd.times import iso_of_ms
 

@@ -28,7 +28,7 @@ from indexerd.meta.model import FIRST_MESSAGE_MAX
 from indexerd.privacy.redact import redact
 from indexerd.privacy.sanitize import scrub
 from indexerd.sessions.chain import Chain
-from indexerd.sessions.session import NOWHERE, SessionState
+from indexerd.sessions.state import NOWHERE, SessionState
 from indexerd.sources.lines import Oversize
 
 WORD_MAX = 64  # characters of a time that are kept

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Generic, Protocol, TypeVar
 
-from indexerd.sessions.card import Card
+from indexerd.sessions.info import SessionInfo
 
 MARGIN_MS = 60_000
 _NEVER = (-1, 0)
@@ -22,14 +22,14 @@ class Claimant(Protocol):
     """A file, as far as owning a session goes."""
 
     path: str
-    card: Card | None
+    card: SessionInfo | None
     rank: tuple[Any, ...]
 
 
 _C = TypeVar("_C", bound=Claimant)
 
 
-class Owners(Generic[_C]):
+class DuplicateResolver(Generic[_C]):
     """Session ids, the files that claim them, and the one that counts."""
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Owners(Generic[_C]):
         """The file that stands for a session."""
         return self._owners.get(session_id)
 
-    def cards(self) -> Iterator[Card]:
+    def cards(self) -> Iterator[SessionInfo]:
         """The card of every session."""
         files = list(self._owners.values())  # another thread may ask while this one reads
         return (file.card for file in files if file.card)

@@ -62,7 +62,7 @@ class Spent(msgspec.Struct, array_like=True):
             self.cost_usd = (self.cost_usd or 0.0) + tokens.cost_usd
 
 
-class Deeds(msgspec.Struct, array_like=True):
+class ActivityStats(msgspec.Struct, array_like=True):
     """The sum so far. Files are counted, so that one failed edit leaves the good ones."""
 
     reads: dict[str, int] = msgspec.field(default_factory=dict)

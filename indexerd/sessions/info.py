@@ -14,13 +14,13 @@ from msgspec.structs import force_setattr
 
 from indexerd.events import Kind, Turn
 from indexerd.privacy.sanitize import scrub
-from indexerd.sessions.session import NOWHERE, SessionState
+from indexerd.sessions.state import NOWHERE, SessionState
 from indexerd.times import iso_ms
 
 WANTS, BARRED = "wants", "barred"  # notes of a state
 
 
-class Card(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class SessionInfo(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One session file, in facts. Times in ms since the epoch."""
 
     agent: str
@@ -81,7 +81,7 @@ class Card(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return Turn(self.turn)
 
 
-def card_of(
+def info_of(
     state: SessionState,
     *,
     agent: str,
@@ -91,7 +91,7 @@ def card_of(
     title: str | None = None,
     archived: bool = False,
     boxed: bool = False,
-) -> Card | None:
+) -> SessionInfo | None:
     """The card of a state, or None when the file is no session (S1.3).
 
     `title`, `archived` and `boxed` are what is known of it besides its own lines.
@@ -99,7 +99,7 @@ def card_of(
     header = state.header
     if header is None:
         return None
-    return Card(
+    return SessionInfo(
         agent=agent,
         path=path,
         session_id=header.session_id,
@@ -171,15 +171,15 @@ def _tokens(state: SessionState) -> tuple[int, int, int, int] | None:
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Card)
+_decoder = msgspec.msgpack.Decoder(SessionInfo)
 
 
-def pack(card: Card) -> bytes:
+def pack(card: SessionInfo) -> bytes:
     """A card as bytes, for the ledger; without its path, which need not be text."""
     return _encoder.encode(msgspec.structs.replace(card, path=""))
 
 
-def unpack(data: bytes, path: str) -> Card:
+def unpack(data: bytes, path: str) -> SessionInfo:
     """The reverse of `pack`; ValueError for bytes of another build.
 
     What many cards have in common they share: there are tens of thousands of them at a start.
