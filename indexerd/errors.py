@@ -13,7 +13,8 @@
     │   ├── AlreadyRunningError    another daemon, or this session's run exit 75
     │   ├── DaemonDownError        no daemon answers on the socket      exit 69
     │   ├── AccessError            the system denies access             exit 77
-    │   └── WriteError             a meta file could not be written     exit 75
+    │   ├── WriteError             a meta file could not be written     exit 75
+    │   └── DamagedError           a cache is not as it was left        exit 1
     └── ModelError             the provider's side
         ├── ModelUnavailableError  no configured model can be used      exit 1
         ├── ProviderError          the provider failed; may be retried  exit 75
@@ -210,6 +211,10 @@ class WriteError(StateError):
     hint = "free some space, or check the directory's permissions; it is tried again"
     retryable = True
     exit_code = 75
+
+
+class DamagedError(StateError):
+    """A cache holds what was not put into it, or its file is not as it was left."""
 
 
 class ModelError(IndexerdError):

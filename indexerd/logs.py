@@ -136,6 +136,7 @@ class Event(StrEnum):
     BUDGET_EXHAUSTED = "budget.exhausted"
     BUDGET_UNSETTLED = "budget.unsettled"
     SOCKET_REJECTED = "socket.rejected"
+    CACHE_DAMAGED = "cache.damaged"
     CONFIG_INVALID = "config.invalid"
     WEB_STARTED = "web.started"
     WEB_ENDED = "web.ended"

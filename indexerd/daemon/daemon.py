@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -51,8 +52,7 @@ from indexerd.settings.file import read_config
 from indexerd.sources.perils import WHY, Perils
 from indexerd.sources.stores import stores
 from indexerd.sources.watch import Watch
-from indexerd.store.catalog import Catalog
-from indexerd.store.ledger import Ledger
+from indexerd.store.caches import Caches
 from indexerd.store.lock import hold
 
 TICK_SECONDS = 4.0  # between looks at socket file, watcher and watchdog
@@ -109,9 +109,9 @@ class Daemon:
         self._reader = Reader()
         self._ending = Ending(self._overdue)
         self._since = min(self._started, last_at_work(places.ledger))
-        self._ledger = Ledger(places.ledger)
-        self._catalog = Catalog.open(places.catalog)
         self.news = News(self.log, time.time)
+        self._caches = Caches(places, self.news, partial(self._soon, Pipeline.mend), self._started)
+        self._ledger, self._catalog = self._caches.ledger, self._caches.catalog
         self.treasury = Treasury(Journal(places.budget), self._settings, time.time, self.news.say)
         self.treasury.load()
         self._forgotten = Forgotten(places.state_dir)
@@ -119,16 +119,15 @@ class Daemon:
         self.telemetry = Telemetry(places.telemetry)
         self.library = self._library(start)
         self.library.files.exclusions.forgotten = self._forgotten
-        note = places.state_dir / "reading"
-        self._perils = Perils(note, self._ledger, __version__, self._ended_us)
-        self.library.files.guard = self._perils
+        guard = Perils(places.state_dir / "reading", self._ledger, __version__, self._ended_us)
+        self.library.files.guard = self._perils = guard
         self._claims = self._claim_roots()
         self.pipeline = self._pipeline(start, watching=watching)
         self.answers = Answers(self._catalog, time.time)
         self.pipeline.on_row = self.answers.row_changed
         self.parts = Parts(self._shared())
         self.companion = self._companion()
-        more = (self.companion.problems, self._ground.problems)
+        more = (self.companion.problems, self._ground.problems, self._caches.problems)
         self.status = Status(self.pipeline, self.treasury, self._started, more)
         self.api = Api(
             self.pipeline,
@@ -168,7 +167,7 @@ class Daemon:
         return Pipeline(
             library=self.library,
             indexer=indexer,
-            watch=Watch(mode, self._hinted, time.time),
+            watch=Watch(mode, lambda: self._soon(Pipeline.hint), time.time),
             news=self.news,
             read=self._reader,
             loaded=start.loaded,
@@ -213,8 +212,8 @@ class Daemon:
 
     def _claim_roots(self) -> list[int]:
         """Two daemons with two state directories do not share a root (S0.41)."""
-        stores = self.library.find_stores()
-        metas = dict.fromkeys(one.meta for one in stores if Path(one.sessions).exists())
+        found = self.library.find_stores()
+        metas = dict.fromkeys(one.meta for one in found if Path(one.sessions).exists())
         return [fd for meta in metas if (fd := hold_directory(Path(meta))) is not None]
 
     def _settings(self) -> Settings:
@@ -242,11 +241,11 @@ class Daemon:
         else:
             self.news.say(event, {"session": session_id, **fields})
 
-    def _hinted(self) -> None:
-        """Called by the watcher's thread."""
+    def _soon(self, work: Callable[[Pipeline], None]) -> None:
+        """Have something done by the loop; called in any thread."""
         if self._loop is not None:
             with suppress(RuntimeError):  # the loop has ended
-                self._loop.call_soon_threadsafe(self.pipeline.hint)
+                self._loop.call_soon_threadsafe(work, self.pipeline)
 
     # -- life ----------------------------------------------------------------------------
 
@@ -327,6 +326,7 @@ class Daemon:
         """Every few seconds: the reader answers, the socket file is there, the watcher lives."""
         pause = min(TICK_SECONDS, (notifier.watchdog_seconds or TICK_SECONDS * 4) / 4)
         pipeline, new = self.pipeline, True
+        await asyncio.to_thread(self._catalog.check)
         while True:
             await pipeline.read(int)  # returns only if the reader thread gets on
             if not pipeline.stalled():

@@ -127,13 +127,9 @@ class Files:
         globs = self.exclusions.packed()
         renewed = self._ledger.notes(GLOBS).get("", b"") != globs
         dropped = []
-        for path, cursor, packed in self._ledger.cards():
+        for path, cursor, card in self._ledger.cards(_card):
             store = self._store(path)
             if store is None:
-                continue
-            try:
-                card = unpack(packed, path) if packed else None
-            except ValueError:
                 continue
             if self.exclusions.bar(path, card):
                 self.hidden |= {card.session_id} if card else set()
@@ -400,3 +396,7 @@ class Files:
 
     def _is_there(self, path: str) -> bool:
         return taking.is_there(path, self._store(path))
+
+
+def _card(packed: bytes, path: str) -> Card | None:
+    return unpack(packed, path) if packed else None

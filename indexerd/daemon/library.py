@@ -21,19 +21,18 @@ from indexerd.daemon.files import Change, Files
 from indexerd.daemon.session_row import Rows
 from indexerd.errors import NotFoundError, StateError
 from indexerd.meta.shelf import Brief, Shelf
-from indexerd.paths import within
 from indexerd.privacy.own_secrets import OwnSecrets
 from indexerd.protocol.rows import Facts
 from indexerd.search.session_texts import Texts
 from indexerd.sessions.duplicates import MARGIN_MS
 from indexerd.sessions.family import ParentIndex
 from indexerd.sessions.info import SessionInfo
+from indexerd.sources import taking
 from indexerd.sources.census import Census
-from indexerd.sources.cursor import Verdict
 from indexerd.sources.scan import ScanResult
 from indexerd.sources.stores import SUFFIXES, Store
 from indexerd.store.catalog import Catalog, SearchText
-from indexerd.store.ledger import Ledger
+from indexerd.store.ledger import TURN, Ledger
 
 
 class Update(msgspec.Struct, frozen=True):
@@ -63,6 +62,7 @@ class Library:
         """`patterns()`: of the user's own secrets, which are not to be searched."""
         self.ledger = ledger
         self.catalog = catalog
+        ledger.turn = lambda: catalog.turn
         self._find_stores = stores
         self._stores: list[Store] = []
         self.shelf = Shelf(ledger, report)
@@ -109,15 +109,37 @@ class Library:
         self.census.named((one.agent, one.session_id, one.agent_title) for one in cards)
         for card in cards:
             self._kin.put(card.session_id, card)
+        self._fill()
+        self.changed += 1
+        return [Update(card.session_id, card, self.shelf.brief(card.session_id)) for card in cards]
+
+    def mend(self) -> bool:
+        """Make a catalog anew that turned out to be damaged; whether that was done."""
+        if not self.catalog.renew():
+            return False
+        self._rows.drop()
+        self._unshown, self._bad = {}, None
+        self._filled()
+        return True
+
+    def _fill(self) -> None:
+        """Have the catalog show what is known, be it damaged or not."""
+        try:
+            self._filled()
+        except StateError:
+            if not self.catalog.damaged:
+                raise
+        self.mend()
+
+    def _filled(self) -> None:
+        """The same for one that is not; a log that was lost may have taken it behind the ledger."""
         excluded = self._unfollowed(lambda _: True)
         self._show([*self.files.hidden, *self._gone_and_excluded(), *excluded])
-        if self.catalog.rebuilt:
-            ids = {card.session_id for card in cards} | set(self.shelf.ids())
+        if self.catalog.rebuilt or self.catalog.turn < (self.ledger.noted(TURN, "", int) or 0):
+            ids = {card.session_id for card in self.files.owners.cards()} | set(self.shelf.ids())
             self._show(ids)
         self.catalog.renamed += 1  # rows were stored, and nobody was told
         self.texts.resume(self._newest_cards())
-        self.changed += 1
-        return [Update(card.session_id, card, self.shelf.brief(card.session_id)) for card in cards]
 
     def _newest_cards(self) -> list[SessionInfo]:
         return sorted(self.files.owners.cards(), key=lambda one: -one.modified_ms)
@@ -151,6 +173,7 @@ class Library:
 
     def scan(self) -> Iterator[list[Update]]:
         """Compare every session and meta file with what is known; newest files first."""
+        self.mend()
         stores = self._stores
         result = self.census.scan(stores)
         homes = dict.fromkeys(one.meta for one in stores)
@@ -164,15 +187,17 @@ class Library:
         yield self.reconsider()
         yield self._retitled(self.census.retitled())
         wanted = set(self.files.differing(result.files))
-        changed = sorted((one for one in result.files if one.path in wanted), key=_newest)
+        changed = sorted(
+            (one for one in result.files if one.path in wanted), key=lambda one: -one.mtime_ns
+        )
         fresh = [one.path for one in changed]
-        gone = self.files.missing(result.files, lambda path: _unseen(result, path))
+        gone = self.files.missing(result.files, result.unseen)
         yield from self._files_changed([*fresh, *gone])
         if first and len(homes) > 1:  # only now is it known which root a session belongs to
             yield self._metas_changed(self.shelf.sweep(homes, self._belongs))
         if first:
             bad = self.files.problems()
-            lost = self._unfollowed(lambda path: path in bad or _unseen(result, path))
+            lost = self._unfollowed(lambda path: path in bad or result.unseen(path))
             yield self._updates(dict.fromkeys(lost))
         self.files.owners.margin_ms = MARGIN_MS  # from now on an owner stays for a while
 
@@ -278,7 +303,7 @@ class Library:
             if change is not None and change.card is not None:
                 self.texts.want([session_id])
         owed, self._unshown = self._unshown, {}
-        grown = {one for one, change in changes.items() if _only_grew(change)} - others
+        grown = {one for one, change in changes.items() if taking.only_grew(change)} - others
         rows = self._show(owed | changes, grown - owed.keys())
         related = self._show(others - changes.keys())  # their parent is known now, or another
         if rows is not None and related is not None:
@@ -367,24 +392,9 @@ class Library:
         self.catalog.close()
 
 
-def _only_grew(change: Change | None) -> bool:
-    """Whether a known session got more at its end, and nothing else."""
-    return change is not None and change.verdict is Verdict.CONTINUE and change.was is not None
-
-
 def _is_blank(path: str) -> bool:
     """Whether there is nothing at a path, or nothing in it."""
     try:
         return os.stat(path).st_size == 0  # noqa: PTH116 - paths here are text
     except OSError:
         return True
-
-
-def _newest(found: Any) -> int:
-    return -int(found.mtime_ns)
-
-
-def _unseen(result: ScanResult, path: str) -> bool:
-    """Whether a scan could not have seen a path, so that its absence tells nothing."""
-    blind = (*result.unreadable, *result.missing)
-    return result.partial or any(within(path, one) for one in blind)

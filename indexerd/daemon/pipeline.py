@@ -189,6 +189,10 @@ class Pipeline:
         await self.scanned.wait()
         await self._later.run()
 
+    def mend(self) -> None:
+        """A cache turned out to be damaged: the next scan makes it anew, soon."""
+        self._following.rescan()
+
     def owe(self) -> None:
         """Something is still to be stored, or scoured: it is tried again."""
         self._later.wake()

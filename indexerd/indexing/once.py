@@ -8,6 +8,7 @@ from typing import Any
 
 from indexerd.daemon.pipeline import Pipeline
 from indexerd.digests.auto_digest import AutoDigests
+from indexerd.errors import StateError
 from indexerd.indexing.indexing import Done
 from indexerd.indexing.policy import Limits, Wait, decide
 from indexerd.indexing.runner import Failure
@@ -48,12 +49,12 @@ class Report:
 
 async def run_once(pipeline: Pipeline, digests: AutoDigests) -> Report:
     """One pass over everything; a back-off is not waited for."""
+    await pipeline.read(pipeline.library.catalog.check)
     await pipeline.start()
     ticking = asyncio.create_task(pipeline.keep_time())
     try:
         await pipeline.scan()
-        while await pipeline.read(pipeline.library.texts.step):
-            pass
+        await _read_all(pipeline)
         await _settled(pipeline)
         await digests.settle()
     finally:
@@ -61,6 +62,18 @@ async def run_once(pipeline: Pipeline, digests: AutoDigests) -> Report:
         await pipeline.stop()
     await pipeline.read(pipeline.library.checkpoint)
     return _report(pipeline, digests)
+
+
+async def _read_all(pipeline: Pipeline) -> None:
+    """Read all words; where the catalog turns out to be damaged, into a new one."""
+    library = pipeline.library
+    try:
+        while await pipeline.read(library.texts.step):
+            pass
+    except StateError:
+        if not await pipeline.read(library.mend):
+            raise
+        await _read_all(pipeline)
 
 
 async def _settled(pipeline: Pipeline) -> None:

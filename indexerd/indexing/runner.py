@@ -59,11 +59,9 @@ class Runner:
 
     async def load(self) -> None:
         """Take over the setbacks that the ledger kept."""
-        for session_id, packed in (await self._read(self._library.ledger.notes, TOPIC)).items():
-            with suppress(msgspec.DecodeError):
-                setback = msgspec.msgpack.decode(packed, type=Setback)
-                if not _lifted(setback):  # a restart reloads, too
-                    self._setbacks[session_id] = setback
+        held = await self._read(self._library.ledger.notes, TOPIC, _setback)
+        # A restart reloads, too.
+        self._setbacks |= {key: one for key, one in held.items() if not _lifted(one)}
 
     def setback(self, session_id: str) -> Setback:
         """The setback of a session that is met for the first time."""
@@ -151,6 +149,9 @@ class Runner:
         """The configuration changed: what waited for a model or a price waits no longer."""
         if _lifted(known.setback):
             await self._keep(known, NONE)
+
+
+_setback = msgspec.msgpack.Decoder(Setback).decode
 
 
 def _lifted(setback: Setback) -> bool:

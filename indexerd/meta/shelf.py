@@ -49,9 +49,7 @@ class Shelf:
 
     def load(self) -> None:
         """Take over what the ledger knows."""
-        for session_id, packed in self._ledger.notes(TOPIC).items():
-            with suppress(msgspec.DecodeError):
-                self._briefs[session_id] = _decode(packed)
+        self._briefs |= self._ledger.notes(TOPIC, _decode)
 
     def brief(self, session_id: str) -> Brief | None:
         """What is remembered of a session."""

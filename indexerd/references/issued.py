@@ -64,10 +64,10 @@ class Issued:
     async def of(self, session_id: str) -> dict[str, str]:
         """What was kept, by any keys; a copy."""
         if session_id not in self._held:
-            packed = None
+            held = None
             with suppress(StateError):
-                packed = await self._read(self._ledger.noted, TOPIC, session_id)
-            self._hold(session_id, _unpacked(packed))
+                held = await self._read(self._ledger.noted, TOPIC, session_id, _unpacked)
+            self._hold(session_id, held or {})
         self._held.move_to_end(session_id)
         return dict(self._held[session_id])
 
@@ -96,12 +96,11 @@ class Issued:
 
     def _clear(self, session_id: str) -> None:
         self._ledger.note(TOPIC, session_id, None)
-        for other, packed in self._ledger.notes(TOPIC).items():
-            texts = _unpacked(packed)
+        held = self._ledger.notes(TOPIC, lambda packed: (packed[:_STAMP], _unpacked(packed)))
+        for other, (stamp, texts) in held.items():
             left = {key: text for key, text in texts.items() if session_id not in (key, text)}
             if len(left) < len(texts):
-                value = packed[:_STAMP] + msgspec.msgpack.encode(left)
-                self._ledger.note(TOPIC, other, value)
+                self._ledger.note(TOPIC, other, stamp + msgspec.msgpack.encode(left))
 
     def _hold(self, session_id: str, texts: dict[str, str]) -> None:
         self._held[session_id] = texts
@@ -109,8 +108,5 @@ class Issued:
             self._held.popitem(last=False)
 
 
-def _unpacked(packed: bytes | None) -> dict[str, str]:
-    try:
-        return msgspec.msgpack.decode((packed or b"")[_STAMP:], type=dict[str, str])
-    except msgspec.DecodeError:  # nothing kept yet, or by another version
-        return {}
+def _unpacked(packed: bytes) -> dict[str, str]:
+    return msgspec.msgpack.decode(packed[_STAMP:], type=dict[str, str])

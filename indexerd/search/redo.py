@@ -27,7 +27,7 @@ from indexerd.store.write import (
 )
 
 SCOUR, SCOURING, FOLD = "scour", "scouring", "fold"
-SECRETS = "secrets"
+SECRETS, TURN = "secrets", "turn"
 
 _runs = count(1)  # what a note is of: a later scouring does what an earlier one would
 
@@ -103,6 +103,17 @@ def held_under(db: sqlite3.Connection) -> str:
     """The mark that was given last to `stored_under`."""
     held = db.execute("SELECT value FROM note WHERE name = ?", (SECRETS,)).fetchone()
     return str(held[0]) if held else ""
+
+
+def held_turn(db: sqlite3.Connection) -> int:
+    """How many transactions the catalog has seen."""
+    held = db.execute("SELECT value FROM note WHERE name = ?", (TURN,)).fetchone()
+    return int(held[0]) if held else 0
+
+
+def keep_turn(db: sqlite3.Connection, turn: int) -> None:
+    """One transaction more."""
+    db.execute("INSERT OR REPLACE INTO note VALUES (?, ?)", (TURN, str(turn)))
 
 
 def owes_scour(db: sqlite3.Connection) -> bool:

@@ -128,6 +128,7 @@ class Texts:
         """
         self._secrets.renew()
         if self._catalog.rebuilt:  # nothing in it is older than these patterns
+            self._scouring, self._noted, self._settled = None, None, False
             with suppress(StateError):
                 self._catalog.stored_under(self._secrets.mark)
         self._compare(cards)

@@ -283,11 +283,11 @@ class Memory:
         if self.owing.is_gone(path or file.path):
             return False
         try:
-            stored = self._ledger.state(path or file.path)
-            if stored is None:
-                return False
-            file.state = SessionState.decode(stored, file.path)
-        except (StateError, ValueError):
+            read = partial(SessionState.decode, file=file.path)
+            file.state = self._ledger.state(path or file.path, read)
+        except StateError:
+            return False
+        if file.state is None:
             return False
         self._woken[file.path] = file
         self._let_go()
@@ -339,7 +339,6 @@ class Memory:
             for file in dirty
             if (cursor := file.cursor) is not None
         ]
-        if rows:
-            self._ledger.put(rows)
+        self._ledger.put(rows)
         for file in dirty:
             file.dirty = False

@@ -60,6 +60,9 @@ class _Suspect(msgspec.Struct, array_like=True):
     seen: tuple[int, int, int, int] | None = None  # as it was when it was set aside
 
 
+_suspect = msgspec.msgpack.Decoder(_Suspect).decode
+
+
 class Perils:
     """The files that ended us, and the one that may."""
 
@@ -79,9 +82,8 @@ class Perils:
 
     def _load(self) -> None:
         with suppress(StateError):
-            for key, packed in self._ledger.notes(TOPIC).items():
-                with suppress(msgspec.DecodeError, ValueError):
-                    suspect = msgspec.msgpack.decode(packed, type=_Suspect)
+            for key, suspect in self._ledger.notes(TOPIC, _suspect).items():
+                with suppress(ValueError):
                     if suspect.version == self._version:
                         self._suspects[os.fsdecode(bytes.fromhex(key))] = suspect
                         continue

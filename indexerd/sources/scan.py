@@ -66,6 +66,11 @@ class ScanResult:
     refused: tuple[tuple[str, str], ...]
     partial: bool  # something was left out that no list here names: a bound was met
 
+    def unseen(self, path: str) -> bool:
+        """Whether it could not have seen a path, so that its absence tells nothing."""
+        blind = (*self.unreadable, *self.missing)
+        return self.partial or any(within(path, one) for one in blind)
+
 
 def enters(name: str) -> bool:
     """Say whether a directory of this name below a root is looked into."""

@@ -38,6 +38,11 @@ class Change:
     branched: bool = False  # the old leaf is not on the new path
 
 
+def only_grew(change: Change | None) -> bool:
+    """Whether a known session got more at its end, and nothing else."""
+    return change is not None and change.verdict is Verdict.CONTINUE and change.was is not None
+
+
 def begin(
     agent: str, path: str, pieces: Iterable[Block | Oversize], lineage: Lineage
 ) -> SessionState:

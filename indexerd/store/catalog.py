@@ -23,7 +23,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from indexerd.errors import UsageError
 from indexerd.search.index_search import SearchResult, search
@@ -41,11 +41,9 @@ from indexerd.search.redo import (
 from indexerd.sessions.family import Link
 from indexerd.sources.once_through import once_through
 from indexerd.store import kin as catalog_kin
+from indexerd.store.cache_file import drop_aside
 from indexerd.store.connections import Connections
 from indexerd.store.cursor import opened, sealed
-from indexerd.store.file import (
-    drop_aside,
-)
 from indexerd.store.filters import below, conditions, listed
 from indexerd.store.rows import together
 from indexerd.store.write import (
@@ -55,13 +53,16 @@ from indexerd.store.write import (
     drop_messages,
     forget,
     get_mark,
-    put_rows,
+    item_of,
+    put_items,
     set_mark,
 )
 
 __all__ = ["LIMIT_MAX", "Catalog", "Message", "Page", "SearchResult", "SearchText"]
 
 LIMIT_MAX = 1000  # rows of a page, hits of a search
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +104,11 @@ class Catalog(Connections):
     def by_file(self, path: str) -> tuple[dict[str, Any], ...]:
         """The rows of all sessions in a file: one, but for agents that keep a database."""
         sql = "SELECT row FROM record JOIN session USING (no) WHERE file = ? ORDER BY id"
-        rows = self._ask(lambda db: db.execute(sql, (scrub(path),)).fetchall())
-        return tuple(json.loads(row) for (row,) in rows)
+
+        def ask(db: sqlite3.Connection) -> tuple[dict[str, Any], ...]:
+            return tuple(json.loads(row) for (row,) in db.execute(sql, (scrub(path),)))
+
+        return self._ask(ask)
 
     def links(self, session_ids: Iterable[str]) -> list[Link]:
         """Which session each of these came from; unknown ones are left out."""
@@ -122,31 +126,26 @@ class Catalog(Connections):
     def count(self) -> int:
         """How many sessions there are, hidden ones included."""
         sql = "SELECT count(*) FROM record"
-        return int(self._ask(lambda db: db.execute(sql).fetchone())[0])
+        return self._ask(lambda db: int(db.execute(sql).fetchone()[0]))
 
     def known(self) -> tuple[Known, ...]:
         """What `search.names` needs of every session."""
         live = "NOT (archived OR gone OR subagent) AS live"
         sql = f"SELECT *, {live} FROM session WHERE row_seal NOT NULL"  # noqa: S608 - our own words
         columns = "id, name, aliases, cwd, modified, named, live"
-        rows = self._whole(columns, sql)
-        found = []
-        for one, name, aliases, cwd, at, named, alive in rows:
-            names = tuple(json.loads(aliases)) if aliases else (name,)
-            found.append(Known(one, name, names, sys.intern(cwd), at, bool(named), bool(alive)))
-        return tuple(found)
+        return self._whole(columns, sql, _known)
 
     def shown(self) -> list[list[str]]:
         """The id, file and directory of every session whose file was there last."""
         sql = "SELECT * FROM session WHERE row_seal NOT NULL AND NOT gone"
-        return self._whole("id, file, cwd", sql)
+        return self._whole("id, file, cwd", sql, list)
 
-    def _whole(self, columns: str, sql: str) -> list[list[Any]]:
-        """Something of all sessions."""
+    def _whole(self, columns: str, sql: str, read: Callable[[list[list[Any]]], _T]) -> _T:
+        """Something of all sessions, as `read` makes it of rows."""
 
-        def ask(db: sqlite3.Connection) -> list[list[Any]]:
+        def ask(db: sqlite3.Connection) -> _T:
             with once_through(db):
-                return together(db, columns, sql, {})
+                return read(together(db, columns, sql, {}))
 
         return self._ask(ask)
 
@@ -228,13 +227,14 @@ class Catalog(Connections):
     @contextmanager
     def batch(self) -> Iterator[None]:
         """One transaction around many calls: two to three times as fast when a lot is put in."""
-        with self._transaction():
+        with self._transaction(ours=False):
             yield
 
     def put(self, rows: Iterable[tuple[Mapping[str, Any], SearchText]]) -> int:
         """Add rows or take over what changed in them; says how many were not the same before."""
+        items = [item_of(row, text) for row, text in rows]  # which may fail by what is given
         with self._transaction() as db:
-            return put_rows(db, rows)
+            return put_items(db, items)
 
     def forget(self, session_id: str, *, wholly: bool = False) -> None:
         """Drop a session with all its messages; `wholly`: their words are to be scoured, too."""
@@ -260,8 +260,9 @@ class Catalog(Connections):
         self, session_id: str, items: Iterable[Message], *, mark: str | None = None
     ) -> int:
         """Add messages, maybe before there is a row; how many are new. `mark` is kept with them."""
+        given = list(items)  # which may fail by what gives them
         with self._transaction() as db:
-            return add_messages(db, session_id, items, mark)
+            return add_messages(db, session_id, given, mark)
 
     def drop_messages(self, session_id: str, *, wholly: bool = False) -> None:
         """Drop a session's messages and its mark; `wholly`: their words are to be scoured, too."""
@@ -287,7 +288,7 @@ class Catalog(Connections):
     def ids(self) -> tuple[str, ...]:
         """The sessions that have a row."""
         sql = "SELECT id FROM session WHERE row_seal NOT NULL"
-        return tuple(one for (one,) in self._whole("id", sql))
+        return self._whole("id", sql, lambda rows: tuple(one for (one,) in rows))
 
     def stored_under(self, mark: str) -> None:
         """What is stored from now on is without the secrets that a mark stands for."""
@@ -307,7 +308,15 @@ class Catalog(Connections):
         """The first word of every session's mark: what is before its first space."""
         sign = "substr(mark, 1, instr(mark, ' ') - 1) AS sign"
         sql = f"SELECT id, {sign} FROM session WHERE mark NOT NULL"  # noqa: S608 - our own words
-        return dict(self._whole("id, sign", sql))
+        return self._whole("id, sign", sql, dict)
+
+
+def _known(rows: list[list[Any]]) -> tuple[Known, ...]:
+    found = []
+    for one, name, aliases, cwd, at, named, alive in rows:
+        names = tuple(json.loads(aliases)) if aliases else (name,)
+        found.append(Known(one, name, names, sys.intern(cwd), at, bool(named), bool(alive)))
+    return tuple(found)
 
 
 def _limited(limit: int) -> int:

@@ -1,12 +1,11 @@
 """The catalog's file: its tables, how it is opened, and what SQLite's errors mean.
 
-A file that is damaged, or of another version, is set aside as `<name>.aside` (one such file is
-kept, until something is to be forgotten) and made anew, because everything in it can be read again
-from session and meta files. A reader never changes anything: where there is no usable file it gets
-an empty catalog in memory.
+A file that is damaged, or of another version, is set aside (`cache_file`) and made anew, because
+everything in it can be read again from session and meta files. A reader never changes anything:
+where there is no usable file it gets an empty catalog in memory.
 
-Damage that shows only later, in the middle of the file, is noted in `<name>.damaged`; the next
-one to open the catalog for writing sets it aside.
+Damage that shows only later, in the middle of the file, is noted in `<name>.damaged`: should the
+process end before it has made the catalog anew, the next one to open it for writing does.
 
 Names and tags stand in an index of their own besides that of all fields: most words are in some
 description or summary, and a search for one in names had to go through all of these.
@@ -19,19 +18,20 @@ building a fifth faster.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from contextlib import suppress
 from pathlib import Path
 
-from indexerd.errors import AccessError, StateError, WriteError
+from indexerd.errors import AccessError, DamagedError, StateError, WriteError
 from indexerd.search.query import MATCH_TOKENIZER
+from indexerd.store.cache_file import Seal, is_access, is_trouble, named
 
 VERSION = 3  # 2: sessions have a parent; 3: ids and directories are found by their letters
 _WORDS_IN_MEMORY = 8 << 20  # bytes
 _BUSY_MS = 5000
-_LOG_PAGES = 8000  # of 4 KiB, before the write-ahead log is brought into the file
-_LOG_MAX = 64 << 20  # bytes that the write-ahead log keeps after a checkpoint
+_ANEW = "a running daemon makes it anew in a moment, and any at its start"
+LOG_MAX = 32 << 20  # bytes, before the write-ahead log is brought into the file
+_LOG_KEPT = 64 << 20  # bytes that the write-ahead log keeps after a checkpoint
 
 _SCHEMA = f"""
 CREATE TABLE session (
@@ -78,37 +78,24 @@ CREATE TABLE IF NOT EXISTS blank (no INTEGER PRIMARY KEY, filler BLOB);
 """
 
 
-def open_writer(path: Path) -> tuple[sqlite3.Connection, bool]:
-    """Open for writing; says whether the catalog had to be made anew, and so is empty."""
-    noted = _noted(path)
-    try:
-        if noted.exists():
-            _set_aside(path)
-            noted.unlink(missing_ok=True)
-        try:
-            return _open(path)
-        except sqlite3.DatabaseError as error:
-            if not is_unusable(error):
-                raise ours(error) from error
-            _set_aside(path)
-            return _open(path)
-    except OSError as error:
-        raise AccessError(f"the catalog cannot be opened: {error.strerror}: {path}") from error
-    except sqlite3.Error as error:
-        raise ours(error) from error
+def open_writer(path: Path, seal: Seal) -> tuple[sqlite3.Connection, bool]:
+    """Open for writing; says whether there was no catalog, so that this one is empty.
 
-
-def _open(path: Path) -> tuple[sqlite3.Connection, bool]:
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    Raises DamagedError, or whatever else SQLite and Python do, for one that is of no use.
+    """
+    if _noted(path).exists():
+        raise DamagedError("noted before")
     db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
     try:
         db.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
         version = db.execute("PRAGMA user_version").fetchone()[0]
         new = version == 0 and not db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+        if new:
+            seal.drop()  # what comes now is written without a log
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = NORMAL")
-        db.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
-        db.execute(f"PRAGMA journal_size_limit = {_LOG_MAX}")
+        db.execute("PRAGMA wal_autocheckpoint = 0")  # but by our seal
+        db.execute(f"PRAGMA journal_size_limit = {_LOG_KEPT}")
         db.execute("PRAGMA secure_delete = FAST")
         db.execute("PRAGMA cache_size = -8000")
         if new:
@@ -116,7 +103,7 @@ def _open(path: Path) -> tuple[sqlite3.Connection, bool]:
         _check(db)
         if not new:
             db.executescript(_LATER)
-    except sqlite3.DatabaseError:
+    except Exception:
         db.close()
         raise
     return db, new
@@ -137,24 +124,6 @@ def _check(db: sqlite3.Connection) -> None:
     db.execute("SELECT * FROM message_words LIMIT 1").fetchone()
 
 
-def is_unusable(error: sqlite3.Error) -> bool:
-    """Say whether it is the file that is at fault, and not what was asked of it."""
-    return isinstance(error, _OtherVersionError) or is_damage(error)
-
-
-def _set_aside(path: Path) -> None:
-    with suppress(FileNotFoundError):
-        path.replace(path.with_name(path.name + ".aside"))
-    for suffix in ("-wal", "-shm"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
-
-
-def drop_aside(path: Path) -> None:
-    """Let go of the file that was set aside: what is dropped now may be in it."""
-    with suppress(OSError):
-        path.with_name(path.name + ".aside").unlink(missing_ok=True)
-
-
 def open_reader(path: Path, *, readonly: bool) -> sqlite3.Connection:
     """Open for reading. `readonly`: this process does not write the file in any other way."""
     uri = path.absolute().as_uri() + ("?mode=ro" if readonly else "?mode=rw")
@@ -164,7 +133,7 @@ def open_reader(path: Path, *, readonly: bool) -> sqlite3.Connection:
         db.execute("PRAGMA query_only = 1")
         db.execute("PRAGMA temp_store = MEMORY")  # what is sorted needs no room on a full disk
         _check(db)
-    except sqlite3.Error:
+    except Exception:
         db.close()
         raise
     return db
@@ -183,33 +152,22 @@ def note_damage(path: Path) -> None:
         _noted(path).touch(mode=0o600)
 
 
+def forget_damage(path: Path) -> None:
+    """It was made anew."""
+    _noted(path).unlink(missing_ok=True)
+
+
 def _noted(path: Path) -> Path:
     return path.with_name(path.name + ".damaged")
 
 
-def _code(error: sqlite3.Error) -> int:
-    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_MISUSE) & 0xFF
-
-
-def is_absent(error: sqlite3.Error) -> bool:
-    """Say whether there is no file, or none that may be opened."""
-    return _code(error) == sqlite3.SQLITE_CANTOPEN
-
-
-def is_damage(error: sqlite3.Error) -> bool:
-    """Say whether SQLite found the file itself to be wrong."""
-    return _code(error) in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-
-
-def ours(error: sqlite3.Error) -> StateError:
-    """What SQLite's error means to a user."""
-    code = _code(error)
-    if is_damage(error):
-        return StateError(
-            "the catalog is damaged", hint="restart the daemon: it makes the catalog anew"
-        )
-    if code in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY}:
-        return WriteError(f"the catalog cannot be used now: {error}")
-    if code in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM}:
-        return AccessError(f"the catalog cannot be opened: {error}")
-    return StateError(f"the catalog failed: {error}")
+def ours(error: BaseException) -> StateError:
+    """What a failure of the catalog means to a user."""
+    if isinstance(error, StateError) and not isinstance(error, DamagedError):
+        return error
+    if isinstance(error, OSError):
+        return AccessError(f"the catalog cannot be opened: {error.strerror}")
+    if not is_trouble(error):
+        return StateError(f"the catalog is damaged: {named(error)}", hint=_ANEW)
+    kind = AccessError if is_access(error) else WriteError
+    return kind(f"the catalog cannot be used now: {error}")

@@ -50,7 +50,9 @@ class SearchText:
 
 
 @dataclass(frozen=True, slots=True)
-class _Item:
+class Item:
+    """A row, as it is stored."""
+
     session_id: str
     modified: int
     values: tuple[Any, ...]  # as in _SET
@@ -75,13 +77,13 @@ _HELD = f"SELECT no, row_seal, text_seal, {', '.join(_SET)} FROM session WHERE i
 _ABOUT = "name, tags, description, summary"
 
 
-def put_rows(db: sqlite3.Connection, rows: Iterable[tuple[Mapping[str, Any], SearchText]]) -> int:
+def put_items(db: sqlite3.Connection, items: Iterable[Item]) -> int:
     """Add or change rows; says how many were not the same before."""
-    items = sorted((_item(row, text) for row, text in rows), key=lambda one: one.modified)
-    return sum(_put(db, item) for item in items)
+    return sum(_put(db, item) for item in sorted(items, key=lambda one: one.modified))
 
 
-def _item(row: Mapping[str, Any], text: SearchText) -> _Item:
+def item_of(row: Mapping[str, Any], text: SearchText) -> Item:
+    """A row and its texts, as they are stored."""
     held = known(row, text.aliases)
     names = [scrub(name) for name in held.aliases]
     aliases = "" if names == [scrub(held.name)] else json.dumps(names)
@@ -106,7 +108,7 @@ def _item(row: Mapping[str, Any], text: SearchText) -> _Item:
         text.summary,
     )
     whole = json.dumps(row, separators=(",", ":"))
-    return _Item(
+    return Item(
         session_id=scrub(held.session_id),
         modified=held.modified,
         values=values,
@@ -131,7 +133,7 @@ def _digest(*texts: str, size: int = 16) -> bytes:
     return blake2b(joined, digest_size=size).digest()
 
 
-def _put(db: sqlite3.Connection, item: _Item) -> bool:
+def _put(db: sqlite3.Connection, item: Item) -> bool:
     held = db.execute(_HELD, (item.session_id,)).fetchone()
     if held is None:
         held = (_number(db, item.session_id), *[None] * (2 + len(_SET)))
@@ -145,7 +147,7 @@ def _put(db: sqlite3.Connection, item: _Item) -> bool:
     return True
 
 
-def _put_row(db: sqlite3.Connection, no: int, held: Sequence[Any], item: _Item) -> None:
+def _put_row(db: sqlite3.Connection, no: int, held: Sequence[Any], item: Item) -> None:
     pairs = zip(_SET, held, item.values, strict=True)
     changed = {name: new for name, old, new in pairs if old != new}
     changed["row_seal"] = item.row_seal
@@ -157,7 +159,7 @@ def _put_row(db: sqlite3.Connection, no: int, held: Sequence[Any], item: _Item) 
         leave_place(db, held[_CWD])
 
 
-def _put_texts(db: sqlite3.Connection, no: int, item: _Item) -> None:
+def _put_texts(db: sqlite3.Connection, no: int, item: Item) -> None:
     texts = item.stored()
     _unindex_about(db, no)
     db.execute("INSERT OR REPLACE INTO about VALUES (?, ?, ?, ?, ?, ?)", (no, *texts))
@@ -205,10 +207,9 @@ def messages_of(no: int) -> tuple[int, int]:
 
 
 def add_messages(
-    db: sqlite3.Connection, session_id: str, items: Iterable[Message], mark: str | None
+    db: sqlite3.Connection, session_id: str, given: Sequence[Message], mark: str | None
 ) -> int:
     """Add what is not there already; says how many."""
-    given = list(items)  # before anything is written: it may raise
     no = _number(db, session_id)
     first, last = messages_of(no)
     top = db.execute("SELECT max(id) FROM message WHERE id BETWEEN ? AND ?", (first, last))

@@ -227,8 +227,8 @@ def _ledger_new(directory: Path, _beside: Path) -> Steps:
 
 def ledger_found(directory: Path, _beside: Path) -> dict[str, Any]:
     """How many of the transactions are in it: the first ones, each whole."""
-    _sound(directory / "ledger.sqlite")
     with closing(Ledger(directory / "ledger.sqlite")) as ledger:
+        _sound(directory / "ledger.sqlite")
         assert not ledger.rebuilt
         held = {path: (at, card, ledger.state(path)) for path, at, card in ledger.cards()}
         value = ledger.notes("topic")["key"]
@@ -268,8 +268,10 @@ def _catalog_new(directory: Path, _beside: Path) -> Steps:
 def catalog_found(directory: Path, _beside: Path) -> dict[str, Any]:
     """The same of the catalog; what is searched for is what is there."""
     path = directory / "catalog.sqlite"
-    _sound(path)
     with closing(Catalog.open(path)) as catalog:
+        catalog.check()
+        assert not catalog.damaged
+        _sound(path)
         assert not catalog.rebuilt
         counts = {name: (catalog.get(name) or {}).get("messageCount") for name in ("grown", "gone")}
         stage = 0
@@ -332,16 +334,17 @@ def _follow_old(directory: Path, beside: Path) -> None:
 
 def library_found(directory: Path, beside: Path) -> dict[str, Any]:
     """Cursors and what was counted up to them; and what a reading from there comes to."""
-    for name in ("ledger.sqlite", "catalog.sqlite"):
-        _sound(directory / name)
-    positions = {}
-    with closing(Ledger(directory / "ledger.sqlite")) as ledger:
-        for path, cursor, _ in ledger.cards():
-            state = SessionState.decode(ledger.state(path) or b"", path)
-            positions[path] = [cursor.offset, len(state), state.user_messages()]
     held = library(directory, beside)
     rebuilt = held.catalog.rebuilt or held.ledger.rebuilt
     assert not rebuilt
+    held.catalog.check()
+    assert not held.catalog.damaged
+    for name in ("ledger.sqlite", "catalog.sqlite"):
+        _sound(directory / name)
+    positions = {}
+    for path, cursor, _ in held.ledger.cards():
+        state = SessionState.decode(held.ledger.state(path) or b"", path)
+        positions[path] = [cursor.offset, len(state), state.user_messages()]
     held.load()
     for _ in held.scan():
         pass

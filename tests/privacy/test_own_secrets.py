@@ -61,7 +61,7 @@ class Place:
 
     def restart(self) -> None:
         """An end without a word, as after kill -9, and the next start."""
-        self.library.ledger._db.close()
+        self.library.ledger.close()
         self.library.catalog.close()
         self.started()
 

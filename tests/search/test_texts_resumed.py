@@ -60,7 +60,7 @@ class Place:
 
     def kill(self) -> None:
         """As after kill -9: nothing is brought up to date."""
-        self.library.ledger._db.close()
+        self.library.ledger.close()
         self.library.catalog.close()
 
 

@@ -61,6 +61,7 @@ def test_every_event_of_the_contract_has_its_constant() -> None:
     assert expected <= set(Event)
     assert set(Event) - expected == {
         "daemon.config_reloaded",
+        "cache.damaged",
         "web.started",
         "web.ended",
         "session.moved",

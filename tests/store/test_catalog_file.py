@@ -134,7 +134,7 @@ def test_damage_that_shows_late_is_made_good_at_the_next_start(path: Path) -> No
     second = Catalog.open(path)
     with pytest.raises(StateError) as raised:
         [second.get(f"s{n}") for n in range(300)]
-    assert "restart" in raised.value.hint
+    assert "anew" in raised.value.hint
     second.close()
     third = Catalog.open(path)
     assert (third.rebuilt, third.count()) == (True, 0)
@@ -271,3 +271,58 @@ def test_reading_needs_the_standard_library_only() -> None:
         timeout=30,
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_a_byte_that_nobody_would_miss_is_damage(path: Path) -> None:
+    """V6: the file is not as it was left, although SQLite finds nothing wrong with it."""
+    first = Catalog.open(path)
+    fill(first, *(row(f"s{n}", description="word " * 200) for n in range(30)))
+    first.close()
+    data = bytearray(path.read_bytes())
+    data[data.rindex(b"word word")] ^= 1
+    path.write_bytes(data)
+    said: list[str] = []
+    second = Catalog.open(path, report=said.append)
+    assert second.get("s1")
+    second.check()
+    assert (second.damaged, len(said)) == (True, 1)
+    assert second.renew()
+    assert (second.rebuilt, second.count(), len(said)) == (True, 0, 1)
+    fill(second, row("a"))
+    second.close()
+    third = Catalog.open(path)
+    third.check()
+    assert (third.rebuilt, third.damaged, third.count()) == (False, False, 1)
+    third.close()
+
+
+def test_a_row_that_is_no_row_is_damage(path: Path) -> None:
+    """V6: broken JSON, no UTF-8; once, and then it is told for as long as the process runs."""
+    said: list[str] = []
+    catalog = Catalog.open(path, report=said.append)
+    for sql in ("UPDATE record SET row = '{'", "UPDATE record SET row = CAST(x'ff' AS TEXT)"):
+        fill(catalog, row("a"))
+        writer = catalog._writer
+        assert writer is not None
+        writer.execute(sql)
+        with pytest.raises(StateError):
+            catalog.get("a")
+        assert catalog.damaged
+        catalog.renew()
+    assert len(said) == 2
+    assert catalog.problem
+    catalog.close()
+
+
+def test_words_of_a_purged_session_are_not_in_what_was_set_aside(path: Path) -> None:
+    """S2.23: it goes with the first thing that is to be forgotten."""
+    first = Catalog.open(path)
+    fill(first, row("a"))
+    first.close()
+    path.write_bytes(b"not a database" * 1000)
+    second = Catalog.open(path)
+    aside = path.with_name("catalog.sqlite.aside")
+    assert aside.exists()
+    second.stored_under("mark")
+    assert not aside.exists()
+    second.close()

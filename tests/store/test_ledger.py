@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from indexerd.errors import AccessError, WriteError
+from indexerd.errors import AccessError, StateError, WriteError
 from indexerd.sources.cursor import Cursor
 from indexerd.store.ledger import Ledger
 
@@ -133,6 +134,7 @@ def test_a_full_disk_leaves_the_ledger_as_it_was(ledger: Ledger, path: Path) -> 
     ledger.note("retry", "a", b"1")
     big: Row = ("/big", cursor(5), b"", b"x" * 10**6)
     db = ledger._db
+    assert db is not None
     pages = db.execute("PRAGMA page_count").fetchone()[0]
     db.execute(f"PRAGMA max_page_count={pages + 3}")
 
@@ -295,14 +297,60 @@ def test_a_ledger_of_another_version_is_made_anew(path: Path, version: int) -> N
     assert rebuilt
 
 
-def test_a_row_of_another_build_is_passed_over(path: Path) -> None:
-    """V6: a cursor that cannot be read is a file that is not known; the others are."""
-    ledger = Ledger(path)
-    ledger.put(ROWS)
-    ledger._db.execute("UPDATE files_3 SET cursor=x'ff' WHERE path=?", (b"/s/a.jsonl",))
+VALUES = {
+    "UPDATE files_3 SET cursor=x'ff'": Ledger.cards,
+    "UPDATE files_3 SET cursor=7": Ledger.cards,
+    "UPDATE files_3 SET path=1.5 WHERE path=x'2f732f622e6a736f6e6c'": Ledger.cards,
+    "UPDATE files_3 SET card=NULL": Ledger.cards,
+    "UPDATE files_3 SET state='text'": lambda ledger: ledger.state("/s/a.jsonl"),
+    "UPDATE notes_3 SET key=CAST(x'ff' AS TEXT)": lambda ledger: ledger.notes("topic"),
+    "UPDATE notes_3 SET value=1": lambda ledger: ledger.noted("topic", "a"),
+    "UPDATE notes_3 SET value=x'ff'": lambda ledger: ledger.notes("topic", int),
+}
 
-    assert set(content(ledger)) == {"/s/b.jsonl", ROWS[2][0]}
+
+@pytest.mark.parametrize("sql", VALUES)
+def test_a_value_that_was_not_put_is_damage(path: Path, sql: str) -> None:
+    """V6: of another kind, no UTF-8, of no use: set aside and made anew, which is said once."""
+    said: list[str] = []
+    ledger = Ledger(path, said.append)
+    ledger.put(ROWS)
+    ledger.note("topic", "a", b"1")
+    db = ledger._db
+    assert db is not None
+    db.execute(sql)
+
+    assert not VALUES[sql](ledger)
+    assert content(ledger) == {}
+    ledger.put(ROWS)
+    assert content(ledger) == expected(ROWS)
+    assert len(said) == 1
+    assert path.with_name("ledger.sqlite.aside").exists()
     ledger.close()
+
+
+def test_a_defect_costs_one_ledger(path: Path) -> None:
+    """V6: what cannot be read twice is no reason to begin anew again; it is told, and goes on."""
+
+    def bad(_: bytes) -> None:
+        raise KeyError
+
+    ledger = Ledger(path)
+    for _ in range(3):
+        ledger.note("topic", "a", b"1")
+        with suppress(StateError):
+            ledger.notes("topic", bad)
+    assert ledger.problem
+    assert ledger.notes("topic") == {"a": b"1"}
+    ledger.close()
+
+
+def test_a_byte_that_nobody_would_miss_is_damage(path: Path) -> None:
+    """V6: the file is not as it was left, although SQLite finds nothing wrong with it."""
+    data = bytearray(filled(path))
+    data[data.index(b"cardcard")] ^= 1
+    path.write_bytes(data)
+    assert usable(path)
 
 
 def test_a_ledger_in_use_is_not_thrown_away(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,7 +361,7 @@ def test_a_ledger_in_use_is_not_thrown_away(path: Path, monkeypatch: pytest.Monk
     connect = sqlite3.connect
     monkeypatch.setattr(sqlite3, "connect", lambda at, **rest: connect(at, timeout=0.05, **rest))
     other = connect(path, isolation_level=None)
-    other.execute("PRAGMA journal_mode=DELETE")
+    other.execute("PRAGMA locking_mode=EXCLUSIVE")
     other.execute("BEGIN EXCLUSIVE")
 
     with pytest.raises(WriteError):
