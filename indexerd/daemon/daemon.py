@@ -23,6 +23,7 @@ from typing import Any, Protocol
 from indexerd import __version__
 from indexerd.daemon.answers import Answers
 from indexerd.daemon.api import Api
+from indexerd.daemon.caches import Caches
 from indexerd.daemon.claims import hold_directory
 from indexerd.daemon.companion import Companion
 from indexerd.daemon.ending import Ending
@@ -52,7 +53,6 @@ from indexerd.settings.file import read_config
 from indexerd.sources.perils import WHY, Perils
 from indexerd.sources.stores import stores
 from indexerd.sources.watch import Watch
-from indexerd.store.caches import Caches
 from indexerd.store.lock import hold
 
 TICK_SECONDS = 4.0  # between looks at socket file, watcher and watchdog

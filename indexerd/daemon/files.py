@@ -398,5 +398,5 @@ class Files:
         return taking.is_there(path, self._store(path))
 
 
-def _card(packed: bytes, path: str) -> Card | None:
+def _card(packed: bytes, path: str) -> SessionInfo | None:
     return unpack(packed, path) if packed else None
