@@ -231,7 +231,7 @@ def test_every_problem_of_status_has_a_way_out() -> None:
     """Each code that `status` may report is in TROUBLESHOOTING.md, and no other."""
     codes = set(re.findall(r'_problem\("([a-z_]+)"', SOURCES["indexerd/daemon/health.py"]))
     for module in ("companion", "caches"):
-        codes |= set(re.findall(r'"code": "([a-z_]+)"', SOURCES[f"indexerd/service/{module}.py"]))
+        codes |= set(re.findall(r'"code": "([a-z_]+)"', SOURCES[f"indexerd/daemon/{module}.py"]))
     for module in ("hints", "watch"):
         codes |= set(re.findall(r'"(watch_[a-z_]+)"', SOURCES[f"indexerd/sources/{module}.py"]))
     text = DOCS["TROUBLESHOOTING.md"].partition("## What `status` reports")[2].partition("\n## ")[0]
