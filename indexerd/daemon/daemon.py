@@ -34,7 +34,7 @@ from indexerd.daemon.library import Library
 from indexerd.daemon.news import News
 from indexerd.daemon.parts import Parts, Shared
 from indexerd.daemon.pipeline import Pipeline
-from indexerd.daemon.process import last_at_work, make_private, raise_file_limit, settle_memory
+from indexerd.daemon.process import Footprint, last_at_work, make_private, raise_file_limit
 from indexerd.daemon.reader import Reader
 from indexerd.daemon.sdnotify import Notifier
 from indexerd.errors import IndexerdError, SessionUnreadableError, WriteError
@@ -262,7 +262,7 @@ class Daemon:
         self._loop = asyncio.get_running_loop()
         sys.setswitchinterval(SWITCH_SECONDS)
         raise_file_limit()
-        settle_memory()
+        self._footprint = Footprint()
         notifier = Notifier(self._start.env)
         stopping = asyncio.Event()
         failed = asyncio.Event()
@@ -325,15 +325,14 @@ class Daemon:
     async def _tend(self, server: Server, notifier: Notifier, failed: asyncio.Event) -> None:
         """Every few seconds: the reader answers, the socket file is there, the watcher lives."""
         pause = min(TICK_SECONDS, (notifier.watchdog_seconds or TICK_SECONDS * 4) / 4)
-        pipeline, new = self.pipeline, True
+        pipeline = self.pipeline
         await asyncio.to_thread(self._catalog.check)
         while True:
             await pipeline.read(int)  # returns only if the reader thread gets on
             if not pipeline.stalled():
                 notifier.watchdog()
-            if new and pipeline.scanned.is_set():
-                new = False
-                settle_memory()
+            if pipeline.scanned.is_set():
+                self._footprint.tend()
             self.news.status(self.status.state())
             notifier.status(f"{len(pipeline.known)} sessions, {len(pipeline.jobs)} queued")
             try:

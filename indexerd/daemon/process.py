@@ -16,6 +16,7 @@ from pathlib import Path
 from indexerd.errors import AccessError
 
 FILES_WANTED = 4096
+MUCH = 8 * 1024 * 1024  # bytes that the process may have grown by before it gives any back
 YOUNG = 10_000  # objects that come, and do not go, until the young ones are looked through
 
 
@@ -50,6 +51,45 @@ def settle_memory() -> None:
     """
     gc.set_threshold(YOUNG)
     gc.freeze()
+    _trim()
+
+
+class Footprint:
+    """What the process takes of memory, and what of it goes back to the system.
+
+    Python leaves objects that hold each other until it has made very many more, and the C library
+    keeps what is free: a large session that somebody looked at once would stay for good.
+    """
+
+    def __init__(self) -> None:
+        """To be made when the modules are there."""
+        settle_memory()
+        self._least = 0  # bytes, since the last time; 0: the sessions were not there yet
+
+    def tend(self) -> None:
+        """Give back what is free, where there may be much; every few seconds, with all sessions."""
+        now = resident()
+        if not self._least:
+            settle_memory()
+        elif now - self._least < MUCH:
+            self._least = min(self._least, now)
+            return
+        else:
+            gc.collect()
+            _trim()
+        self._least = max(1, resident())
+
+
+def resident() -> int:
+    """Bytes that the process has in memory; 0 where the system does not say."""
+    try:
+        with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - asked for every few seconds
+            return int(file.read().split()[1]) * resource.getpagesize()
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _trim() -> None:
     with suppress(OSError, AttributeError):  # others have no such function
         ctypes.CDLL(None).malloc_trim(0)
 

@@ -34,6 +34,7 @@ from indexerd.privacy.sanitize import clean_line, clean_text
 from indexerd.protocol.rows import LOOKED_AT
 from indexerd.references.inject import own_words
 from indexerd.sessions.branches import Tip, asks, names, summary_rows, tips
+from indexerd.sessions.clipped_entries import SUMMED, WHOLE, Keep, clipped
 from indexerd.sessions.context import Read, context_entries, context_of
 from indexerd.sessions.history import compactions, opaque, records
 from indexerd.sessions.info import SessionInfo
@@ -134,28 +135,34 @@ def changed() -> SessionUnreadableError:
     return SessionUnreadableError("the session file changed while it was read")
 
 
-def reader(taken: Taken, lines: SessionLines, check: Callable[[], None] = lambda: None) -> Read:
+def reader(
+    taken: Taken,
+    lines: SessionLines,
+    check: Callable[[], None] = lambda: None,
+    keep: Keep | None = None,
+) -> Read:
     """A way to read a row in full, and as the lines after it show it, which the state knows.
 
-    `check` is called before each, and ends what nobody waits for any more by an error.
+    `check` is called before each, and ends what nobody waits for any more by an error. Whoever
+    holds many entries at a time says how much of each to `keep`.
     """
     read, state = ADAPTERS[taken.card.agent].read, taken.state
 
     def entry(row: int) -> Entry:
         check()
-        line, kind = lines.row(row), state.kind(row)
+        line, kind = lines.brief(row), state.kind(row)
         try:
             found = read(line, state.id(row)) if line else _lost(state, row)
         except ValueError:
             if not state.strict:
                 raise
             found = _lost(state, row)
-        if found.kind in (kind, Kind.OTHER):
-            return found
-        shown: dict[str, Any] = {"unseen": True} if kind is Kind.OTHER else {}
-        if found.kind is Kind.USER and kind is Kind.CUSTOM:  # asked by a program, in a user's place
-            shown = {"sentAs": "user"}
-        return msgspec.structs.replace(found, kind=kind, details=found.details | shown)
+        if found.kind not in (kind, Kind.OTHER):
+            shown: dict[str, Any] = {"unseen": True} if kind is Kind.OTHER else {}
+            if found.kind is Kind.USER and kind is Kind.CUSTOM:  # a program asked, as a user
+                shown = {"sentAs": "user"}
+            found = msgspec.structs.replace(found, kind=kind, details=found.details | shown)
+        return found if keep is None else clipped(found, keep)
 
     return entry
 
@@ -269,7 +276,7 @@ def path(taken: Taken, read: Read, params: dict[str, Any]) -> dict[str, Any]:
     """
     custom = word(params, "customType")
     rows = taken.state.path()
-    limit = _limit(taken.state, rows)
+    limit = cut_for(taken.state, rows)
     places = {taken.state.id(row): row for row in rows}
     entries: Iterator[Entry] = (read(row) for row in rows)
     if custom is not None:
@@ -308,7 +315,12 @@ def context(taken: Taken, read: Read, params: dict[str, Any]) -> dict[str, Any]:
     if rules:
         answer["transformed"] = True
     if flag(params, "serialize"):
-        speeches = [one for step in context_entries(state, noted) for one in step.speeches]
+        keep = WHOLE if rules else SUMMED
+
+        def brief(row: int) -> Entry:
+            return clipped(noted(row), keep)
+
+        speeches = [one for step in context_entries(state, brief) for one in step.speeches]
         answer["serialized"] = serialize(transformed_speeches(speeches, rules))
     return _head(taken) | answer | _unread(state, asked)
 
@@ -324,10 +336,10 @@ def _head(taken: Taken) -> dict[str, Any]:
     }
 
 
-def _limit(state: SessionState, rows: list[int]) -> int:
+def cut_for(state: SessionState, rows: list[int], total: int | None = None) -> int:
     """How long each text may be, so that all of them together stay within bounds."""
     for limit in _CUTS:
-        if sum(min(state.lengths[row], limit) for row in rows) <= TEXTS_MAX:
+        if sum(min(state.lengths[row], limit) for row in rows) <= (total or TEXTS_MAX):
             return limit
     return _CUTS[-1]
 

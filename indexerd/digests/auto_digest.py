@@ -149,6 +149,9 @@ class AutoDigests:
             found = await self._make_one(session_id)
             if found["segment"] is not None:
                 self.made.append(session_id)
+                if found["after"] > self._settings().digest.trigger_threshold:
+                    self._remind(session_id, self._clock())  # more than one segment takes
+                    return
             await self._pending.drop(session_id)
         except IndexerdError as bad:
             self._failed(session_id, bad)

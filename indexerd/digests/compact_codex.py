@@ -25,6 +25,7 @@ from typing import Any
 from indexerd.digests.compact_opencode import counted
 from indexerd.digests.serialize import call_text
 from indexerd.events import Kind
+from indexerd.sessions.clipped import joined, length
 from indexerd.sessions.context import ContextEntry, ContextMessage, Message, _newest
 from indexerd.sessions.state import SessionState
 
@@ -69,7 +70,7 @@ def _human(step: ContextEntry) -> Iterator[Message]:
     elif step.entry.kind is Kind.USER:
         for speech in step.speeches:
             if speech.role == "user":
-                yield Message(speech.role, "".join(speech.texts), speech.entry.id)
+                yield Message(speech.role, joined(speech.texts), speech.entry.id)
 
 
 def _brought(step: ContextEntry) -> Iterator[Message]:
@@ -82,7 +83,7 @@ def _brought(step: ContextEntry) -> Iterator[Message]:
             yield Message("user", str(one.get("text", "")), entry.id)
     for speech in step.speeches:
         if speech.entry.id != entry.id:
-            yield Message(speech.role, "".join(speech.texts), speech.entry.id)
+            yield Message(speech.role, joined(speech.texts), speech.entry.id)
 
 
 def compacted(users: Iterable[Message], summary: str) -> list[dict[str, Any]]:
@@ -100,13 +101,13 @@ def compacted(users: Iterable[Message], summary: str) -> list[dict[str, Any]]:
 
 def approx_tokens(text: str) -> int:
     """About how many tokens a text is: bytes of UTF-8 by 4, rounded up."""
-    return -(-len(text.encode("utf-8", "replace")) // _TOKEN)
+    return -(-length(text).bytes // _TOKEN)
 
 
 def estimate(speech: ContextMessage) -> int:
     """About how many tokens a speech is, with its thoughts, calls and pictures."""
     texts = (*speech.texts, *speech.thinking, *map(call_text, speech.calls))
-    size = sum(len(text.encode("utf-8", "replace")) for text in texts)
+    size = sum(length(text).bytes for text in texts)
     return -(-(size + speech.images * IMAGE_BYTES) // _TOKEN)
 
 

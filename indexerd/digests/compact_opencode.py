@@ -25,6 +25,7 @@ import msgspec
 
 from indexerd.digests.serialize import call_text, units
 from indexerd.events import Kind, ToolResult
+from indexerd.sessions.clipped import joined
 from indexerd.sessions.context import CLEARED, ContextEntry, ContextMessage
 
 PRUNE_PROTECT = 40_000  # tokens of the newest results, which stay
@@ -118,7 +119,7 @@ def _candidates(speeches: Sequence[ContextMessage], turns: int) -> Iterator[tupl
             continue
         if _stops(one):
             return
-        held = one.result or ToolResult("", text="".join(one.texts))
+        held = one.result or ToolResult("", text=joined(one.texts))
         name = held.name or names.get(held.call, "")
         done = one.role == "toolResult" and held.call not in one.entry.failed
         if done and name not in PROTECTED_TOOLS:

@@ -8,13 +8,13 @@ and of rows that cannot matter only the kind is looked at. ValueError: a line is
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from indexerd.daemon.views import Taken
 from indexerd.digests import compact_codex, compact_opencode, compact_pi
 from indexerd.digests.serialize import lines_of
-from indexerd.digests.spoken import summary_words, summed
+from indexerd.digests.spoken import passing, summary_words, summed
 from indexerd.digests.talk import Talk, talk_of
 from indexerd.events import Kind
 from indexerd.indexing.transcript import Redactor
@@ -24,13 +24,14 @@ from indexerd.sessions.context import (
     Message,
     Read,
     context_entries,
-    context_messages,
+    passing_messages,
 )
 from indexerd.sessions.history import FileLists, file_lists
 from indexerd.sessions.state import SessionState
 from indexerd.sessions.tree import still
 
 SAID_BYTES = 20_000_000  # of lines before the context that are looked at for what was said
+SAID_MAX = 2_000_000  # characters of it
 TOKENS_MAX = 1 << 53
 _CALLS = frozenset({Kind.ASSISTANT, Kind.CALL})
 _SAID = frozenset({Kind.USER, Kind.ASSISTANT})
@@ -94,9 +95,18 @@ def earlier_talk(look: Look) -> Talk:
         if size > SAID_BYTES:
             break
         rows.append(row)
-    said = look.summed(context_messages(look.state, look.read, rows))
-    spoke = (one for one in said if one.role in ("user", "assistant"))
-    return look.talk(replace(one, thinking=(), calls=()) for one in spoke)
+    return look.talk(_words(look, rows))
+
+
+def _words(look: Look, rows: Sequence[int]) -> Iterator[ContextMessage]:
+    """What was said in so many words, until that is enough."""
+    size = 0
+    for one in passing(passing_messages(look.state, look.read, rows), look.state, look.agent):
+        size += sum(map(len, one.texts))
+        if size > SAID_MAX:
+            return
+        if one.role in ("user", "assistant"):
+            yield replace(one, thinking=(), calls=())
 
 
 def tokens_before(look: Look, step: ContextEntry) -> int:

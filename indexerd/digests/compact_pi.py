@@ -23,6 +23,7 @@ from typing import Any
 
 from indexerd.digests.serialize import arguments, js_json, units
 from indexerd.events import Entry, Kind, Tokens, ToolCall
+from indexerd.sessions.clipped import joined
 from indexerd.sessions.context import ContextEntry, ContextMessage, role_of
 from indexerd.sessions.history import FileLists, file_lists
 
@@ -57,7 +58,7 @@ def estimate_tokens(speech: ContextMessage) -> int:
         return 0
     ran = speech.entry.details.get("ran")
     if speech.role == "system":
-        size = _prompt_units("".join(speech.texts), _prompt(speech))
+        size = _prompt_units(joined(speech.texts), _prompt(speech))
     elif speech.role == "bashExecution" and ran is not None:
         size = units(ran["command"]) + units(ran["output"])
     else:
@@ -97,9 +98,9 @@ def _prompt_tokens(said: Sequence[ContextMessage]) -> int:
         for name in _named(prompt.get("toolsRemoved")):
             tools.pop(name, None)
         tools |= _named(prompt.get("toolsAdded"))
-    texts = ["\n".join(speech.texts) for speech in said]
+    texts = [joined(speech.texts, "\n") for speech in said]
     whole = {"sections": sections} | ({"toolsAdded": [*tools.values()]} if tools else {})
-    size = _prompt_units("\n\n".join(text for text in texts if text), whole)
+    size = _prompt_units(joined([text for text in texts if text], "\n\n"), whole)
     return -(-size // _UNITS)
 
 

@@ -36,6 +36,7 @@ from indexerd.models.decisions import decisions
 from indexerd.models.threads import Check
 from indexerd.privacy.sanitize import clean_text
 from indexerd.references.inject import own_words
+from indexerd.sessions.clipped_entries import SUMMED
 from indexerd.sessions.context import (
     ContextEntry,
     ContextMessage,
@@ -116,7 +117,7 @@ def compaction(
     files are those of the whole path.
     """
     with taken.lines as lines:
-        read = reader(taken, lines, check)
+        read = reader(taken, lines, check, SUMMED)
         steps = context_entries(taken.state, read)
         look = Look(taken, read, steps, redactor(settings), whole=handoff)
         if not any(step.speeches for step in look.steps):
@@ -283,7 +284,7 @@ def branch(
     rows = branch_rows(state, row_of(state, leaf), state.leaf)
     budget = max(1, (window or WINDOW) - settings.digest.reserve_tokens)
     with taken.lines as lines:
-        read = reader(taken, lines, check)
+        read = reader(taken, lines, check, SUMMED)
         found = prepare_branch(entries_of(state, read, rows, edits=False), budget)
     look = Look(taken, read, [], clean)
     talk = look.talk(look.summed(found.speeches))

@@ -42,13 +42,17 @@ from indexerd.models.decisions import decisions
 from indexerd.models.threads import Check
 from indexerd.privacy.sanitize import clean_line, clean_text
 from indexerd.references.inject import own_words
-from indexerd.sessions.context import ContextMessage, Read, context_messages
+from indexerd.sessions.clipped_entries import COUNTED, SUMMED
+from indexerd.sessions.context import ContextMessage, Read, context_messages, passing_messages
+from indexerd.sessions.state import SessionState
 from indexerd.settings import Digest, Settings
 
 BELOW = "no more messages than the threshold are not summed up"
 LEAST_BY_TOKENS = 10  # messages that a segment covers which is made for a context's size alone
 RESULT_MAX = 500  # characters of a tool's result that are summed up
 TOPICS_MAX, COMMANDS_MAX = 6, 10
+SPAN_BYTES = 4_000_000  # of the lines of one segment, as far as they are kept in memory
+LINE_BYTES = 500  # of one, beside its text
 COMMAND_MAX = 200  # characters of one command
 LEAST_TOKENS = 150  # a segment may always take
 PREVIOUS_SEGMENTS = 3  # newest ones that the next one's model is shown
@@ -108,14 +112,30 @@ def planned(taken: Taken, check: Check, settings: Settings, *, manual: bool) -> 
     plan = Plan(total, tuple(held), taken.home, place, target=wanted.target_compression)
     if place is None:
         plan = replace(plan, why=_covered(wanted.preserve_recent))
+    else:
+        plan = replace(plan, span=_at_once(state, rows, *place))
     many = manual or (place is not None and due(total, folded, wanted.trigger_threshold))
     if not many and not _may_be_large(wanted, place):
         return replace(plan, span=None, why=plan.why or BELOW)
     with taken.lines as lines:
-        read = reader(taken, lines, check)
-        if not many and not outgrown(taken, read, wanted):
+        counting = reader(taken, lines, check, COUNTED)
+        if not many and not outgrown(taken, counting, wanted):
             return replace(plan, span=None, why=BELOW)
-        return _read(plan, rows, taken, read, settings)
+        return _read(plan, rows, taken, reader(taken, lines, check, SUMMED), settings)
+
+
+def _at_once(state: SessionState, rows: list[int], first: int, last: int) -> tuple[int, int]:
+    """The first of these messages, as many as are read at once: the next segment goes on there."""
+    path, room = state.path(), SPAN_BYTES
+    at, number = path.index(rows[first], first) if first else 0, first
+    for row in path[at:]:
+        if number < last and row == rows[number + 1]:
+            if room <= 0:
+                break
+            number += 1
+        most = SUMMED.result if state.kind(row) is Kind.TOOL else SUMMED.head + SUMMED.tail
+        room -= LINE_BYTES + min(state.lengths[row], most)
+    return first, min(number, last)
 
 
 def _covered(keep: int) -> str:
@@ -132,7 +152,7 @@ def _read(plan: Plan, rows: list[int], taken: Taken, read: Read, settings: Setti
     """The plan with what its messages say, and those that stay."""
     state, path, agent = taken.state, taken.state.path(), taken.card.agent
     start = covered(plan.chain) if plan.span is None else plan.span[1] + 1
-    recent = context_messages(state, read, rows_between(path, rows, start, plan.total - 1))
+    recent = passing_messages(state, read, rows_between(path, rows, start, plan.total - 1))
     verbatim = sum(estimate_tokens(one) for one in conversation(recent, state, agent))
     verbatim += sum(one.token_count for one in plan.chain)
     if plan.span is None:

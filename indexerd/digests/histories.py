@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from indexerd.daemon.views import TEXT_MAX, Taken, reader
+from indexerd.daemon.views import TEXT_MAX, Taken, cut_for, reader
 from indexerd.digests.assembled import assembled
 from indexerd.digests.segments import (
     chain,
@@ -27,12 +27,16 @@ from indexerd.digests.stored_digest import stored_segments
 from indexerd.events import Entry, Kind
 from indexerd.models.threads import Check
 from indexerd.privacy.sanitize import clean_line
+from indexerd.sessions.clipped_entries import Keep
 from indexerd.sessions.context import Read, context_messages, role_of
 from indexerd.sessions.state import SessionState
 from indexerd.settings import Digest
 
 TOOLS_MAX = 20  # of one answer
 LINE_MAX = 200  # characters of a message's text, unless all is asked for
+LINE_LOOKED = 4000  # that are looked at for these
+FULL_MAX = 4_000_000  # bytes of all texts where all is asked for, before each has less
+RESULT_MAX = 2000  # characters of a tool's result, and of each end of what a call was given
 _SPOKEN = frozenset({Kind.USER, Kind.ASSISTANT})
 
 
@@ -43,16 +47,21 @@ def history(taken: Taken, check: Check, *, wanted: Digest, full: bool) -> dict[s
     held = chain(state, rows, stored_segments(taken))
     begun = covered(shown(held, len(rows), wanted.preserve_recent))  # of the assembled context
     with taken.lines as lines:
-        read = reader(taken, lines)
-        messages = list(_messages(state, rows, begun if full else covered(held), read, check))
+        start = begun if full else covered(held)
+        limit = cut_for(state, rows[start:], FULL_MAX) if full else LINE_LOOKED
+        work = cut_for(state, rows_between(state.path(), rows, start, len(rows) - 1), FULL_MAX)
+        read = reader(taken, lines, keep=Keep(RESULT_MAX, head=limit, tail=0, given=RESULT_MAX))
+        recent, said = list[dict[str, Any]](), list[tuple[str, str, str]]()
+        for one in _messages(state, rows, start, read, check):
+            recent += [one.told(full=full)] if one.n >= covered(held) else []
+            told = _said(state, one, read, work) if full else ("", "", "")
+            said += [told] if told[1] else []  # an answer that failed may hold nothing at all
         system = list(_system(state, rows, read)) if full and wanted.preserve_system else []
-        told = [_said(state, one, read) for one in messages] if full else []
-        said = [one for one in told if one[1]]  # an answer that failed may hold nothing at all
     found: dict[str, Any] = {
         "sessionId": taken.card.session_id,
         "leafId": state.leaf_id,
         "segments": [encode(one) for one in held],
-        "recent": [one.told(full=full) for one in messages if one.n >= covered(held)],
+        "recent": recent,
         "fullMessageCount": len(rows),
         "foldedMessages": covered(held),
     }
@@ -86,7 +95,7 @@ class _Message:
     def told(self, *, full: bool) -> dict[str, Any]:
         """As `recent` has it; `tools` are those that an answer without words called."""
         text, first = self.text, self.entries[0]
-        shown = text[:TEXT_MAX] if full else clean_line(text[:4000], LINE_MAX)
+        shown = text[:TEXT_MAX] if full else clean_line(text[:LINE_LOOKED], LINE_MAX)
         found = {"n": self.n, "role": self.role, "text": shown, "entryId": first.id}
         tools = [call.name for one in self.entries for call in one.tools if call.name and not text]
         return found | {"at": first.timestamp} | ({"tools": tools[:TOOLS_MAX]} if tools else {})
@@ -114,9 +123,9 @@ def _messages(
         yield held
 
 
-def _said(state: SessionState, message: _Message, read: Read) -> tuple[str, str, str]:
+def _said(state: SessionState, message: _Message, read: Read, most: int) -> tuple[str, str, str]:
     """A message of the context; one without words is told by its calls and their results."""
-    text = message.text or serialize(context_messages(state, read, message.rows))[:TEXT_MAX]
+    text = message.text or serialize(context_messages(state, read, message.rows))[:most]
     return message.role, text, message.entries[0].id
 
 

@@ -21,6 +21,7 @@ from typing import Any
 
 from indexerd.events import ToolCall
 from indexerd.privacy.sanitize import scrub
+from indexerd.sessions.clipped import Clipped, Written, joined, length
 from indexerd.sessions.context import ContextMessage
 
 TOOL_RESULT_MAX = 2000  # UTF-16 units
@@ -56,7 +57,7 @@ def _parts(speech: ContextMessage, most: int) -> Iterator[str]:
     if speech.role == "assistant":
         yield from _answer(speech)
     elif speech.role == "toolResult":
-        text = "".join(speech.texts)
+        text = joined(speech.texts)
         if text:
             yield f"[Tool result]: {_cut(text, most)}"
     else:
@@ -112,9 +113,9 @@ def _cut(text: str, most: int) -> str:
 
 def units(text: str) -> int:
     """A text's length in UTF-16 units, as JavaScript counts."""
-    if text.isascii():
+    if text.isascii() and not isinstance(text, Clipped):
         return len(text)
-    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+    return length(text).units
 
 
 # -- calls ---------------------------------------------------------------------------------------
@@ -126,7 +127,8 @@ def call_text(call: ToolCall) -> str:
     if given is None:
         return f"{call.name}()"
     pairs = _items(given) if isinstance(given, dict) else [("input", given)]
-    return f"{call.name}({', '.join(f'{scrub(key)}={js_json(value)}' for key, value in pairs)})"
+    told = [joined([f"{scrub(key)}=", js_json(value)]) for key, value in pairs]
+    return joined([f"{call.name}(", joined(told, ", "), ")"])
 
 
 def arguments(call: ToolCall) -> Any:
@@ -162,7 +164,7 @@ def js_json(value: Any) -> str:
             todo.append((True, "]"))
             for at in range(len(one) - 1, -1, -1):
                 todo += [(False, one[at]), (True, "," if at else "")]
-    return "".join(out)
+    return joined(out)
 
 
 def _items(held: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -180,6 +182,8 @@ def _is_index(key: str) -> bool:
 
 
 def _scalar(value: Any) -> str:
+    if isinstance(value, Written):
+        return value
     if isinstance(value, str):
         return _string(value)
     if isinstance(value, bool):

@@ -22,6 +22,7 @@ import msgspec
 from indexerd.digests.serialize import arguments
 from indexerd.events import Kind, ToolCall
 from indexerd.privacy.late import late
+from indexerd.sessions.clipped import Clipped
 from indexerd.sessions.context import ContextMessage
 from indexerd.sessions.state import SessionState
 
@@ -60,16 +61,23 @@ def summed(
     speeches: Iterable[ContextMessage], state: SessionState, agent: str
 ) -> list[ContextMessage]:
     """The speeches that are summed up, in their order."""
+    return list(passing(speeches, state, agent))
+
+
+def passing(
+    speeches: Iterable[ContextMessage], state: SessionState, agent: str
+) -> Iterator[ContextMessage]:
+    """The same one by one: for whoever keeps none of them, or little."""
     sieve = _Sieve(state, agent)
-    return [one for speech in speeches for one in sieve.stays(speech)]
+    return (one for speech in speeches for one in sieve.stays(speech))
 
 
 def conversation(
     speeches: Iterable[ContextMessage], state: SessionState, agent: str
-) -> list[ContextMessage]:
-    """Those of `summed` that belong to messages: an agent's summaries of them do not."""
-    said = summed(speeches, state, agent)
-    return [one for one in said if one.role not in ("compactionSummary", "branchSummary")]
+) -> Iterator[ContextMessage]:
+    """Those that belong to messages, one by one: an agent's summaries of them do not."""
+    said = passing(speeches, state, agent)
+    return (one for one in said if one.role not in ("compactionSummary", "branchSummary"))
 
 
 def summary_words(text: str, agent: str) -> str:
@@ -193,7 +201,8 @@ def _unreminded(text: str) -> str:
         if mark < 0:
             break
         end = last = _trimmed(text, start, mark)
-    return text[start:end]
+    bare = text[start:end]
+    return Clipped(bare, text.lost) if isinstance(text, Clipped) else bare
 
 
 def _trimmed(text: str, start: int, end: int) -> int:

@@ -29,12 +29,13 @@ from indexerd.events import Entry, Kind
 from indexerd.models.threads import Check
 from indexerd.models.windows import window_of
 from indexerd.references.looks import Looks
+from indexerd.sessions.clipped_entries import COUNTED
 from indexerd.sessions.context import (
     PROVIDER,
     ContextEntry,
     Read,
     context_entries,
-    context_messages,
+    passing_messages,
 )
 from indexerd.sessions.state import SessionState
 from indexerd.settings import Digest, Settings
@@ -76,7 +77,7 @@ class Stats:
 
 def _read(taken: Taken, check: Check, row: Row, settings: Digest) -> dict[str, Any]:
     with taken.lines as lines:
-        read = reader(taken, lines)
+        read = reader(taken, lines, keep=COUNTED)
 
         def checked(at: int) -> Entry:
             check()
@@ -232,7 +233,7 @@ def _folded(taken: Taken, read: Read, warnings: list[str]) -> dict[str, Any]:
     held = chain(state, rows, _segments(taken, warnings))
     count = covered(held)
     lines = rows_between(state.path(), rows, 0, count - 1)
-    folded = conversation(context_messages(state, read, lines), state, taken.card.agent)
+    folded = conversation(passing_messages(state, read, lines), state, taken.card.agent)
     tokens = sum(map(estimate_tokens, folded))
     return {
         "segments": len(held),

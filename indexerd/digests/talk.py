@@ -19,6 +19,7 @@ from typing import Self
 
 from indexerd.digests.spoken import whose
 from indexerd.indexing.transcript import Redactor
+from indexerd.sessions.clipped import LEFT_OUT
 from indexerd.sessions.context import ContextMessage
 
 LABELS = ("User", "Assistant", "Assistant thinking", "Assistant tool calls", "Tool result")
@@ -31,7 +32,6 @@ _DIGITS = str.maketrans({"0": _ZERO, "1": _ONE})
 _NUMBERS = str.maketrans({_ZERO: "0", _ONE: "1"})
 _MARK = re.compile(rf"{_BEGIN}([{_ZERO}{_ONE}]{{1,64}}){_END}")
 _MARKS = re.compile(rf"[{_BEGIN}{_ZERO}{_ONE}{_END}]+")
-_LEFT_OUT = "\n[... {count} characters left out ...]\n"
 DROPPED_SHARE = 4  # of what is too large, a fourth goes at a time
 
 
@@ -146,5 +146,5 @@ def _shortened(part: str, size: int) -> str:
     half = max(0, size // 2 - 64)
     head = data[:half].decode("utf-8", "ignore")
     tail = data[len(data) - half :].decode("utf-8", "ignore")
-    text = head + _LEFT_OUT.format(count=len(part) - len(head) - len(tail)) + tail
+    text = head + LEFT_OUT.format(count=len(part) - len(head) - len(tail)) + tail
     return Part(text, part.role) if isinstance(part, Part) else text

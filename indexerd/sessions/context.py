@@ -33,12 +33,13 @@ one keeps is said again where it stands, as pi did up to 0.81 at least; pi 0.87 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from indexerd.errors import ContextTooLargeError
 from indexerd.events import Entry, Kind, ToolCall, ToolResult
+from indexerd.sessions.clipped import about, joined, length
 from indexerd.sessions.state import SessionState
 
 TEXT_MAX = 10_000_000  # characters of all messages together; no model takes as many
@@ -96,17 +97,10 @@ def context_of(state: SessionState, read: Read, *, level: str | None = None) -> 
 
     ContextTooLargeError where the texts are beyond all bounds.
     """
-    seen: dict[int, Entry] = {}
-
-    def once(row: int) -> Entry:
-        if row not in seen:
-            seen[row] = read(row)
-        return seen[row]
-
     path = state.path()
-    said = (one for part in parts_of(state, once) for one in messages_of(state, part, once))
+    said = (one for part in parts_of(state, read) for one in messages_of(state, part, read))
     messages = tuple(_bounded(said))
-    model, thinking = _settings(state, path, once)
+    model, thinking = _settings(state, path, read)
     return Context(messages, model, thinking or level)
 
 
@@ -134,13 +128,15 @@ def parts_of(state: SessionState, read: Read) -> Iterator[Part]:
     at = latest_compaction(state, path)
     places = list(range(len(path))) if at is None else _kept(state, path, at, read)
     rows = [path[place] for place in places]
-    edits = edits_of(read(row) for row in rows)
-    below = _trailing(state, path, read)
+    others = [read(row) for row in rows if state.kind(row) is Kind.OTHER]
+    edits, below = edits_of(others), _trailing(state, path, read)
+    moves = bool(below) or any(one.details.get("ahead") for one in others)
+    del others
     said: list[Part] = []  # since the newest answer
     for place, row in [*zip(places, rows, strict=True), *enumerate(below, len(path))]:
         entry = read(row)
         part = Part(row, place, entry, edits.get(entry.id), newest=place == at)
-        if entry.kind is Kind.ASSISTANT:
+        if entry.kind is Kind.ASSISTANT or not moves:
             yield from _placed(said)
             said = []
         said.append(part)
@@ -229,7 +225,7 @@ def _said(entry: Entry, edit: Entry | None) -> Iterator[Message]:
 
 def _text(entry: Entry) -> str:
     """The texts as the model gets them."""
-    return "".join(entry.details.get("sent", entry.texts))
+    return joined(entry.details.get("sent", entry.texts))
 
 
 def _summary(entry: Entry) -> Iterator[Message]:
@@ -264,7 +260,7 @@ def _users(state: SessionState, rows: list[int], read: Read) -> list[Message]:
             role = role_of(entry)
             if role is not None and entry.role == "user":
                 # Context that stands around a human's words is not kept with them.
-                text = "".join(entry.texts) if entry.kind is Kind.OTHER else _text(entry)
+                text = joined(entry.texts) if entry.kind is Kind.OTHER else _text(entry)
                 found.append(Message(role, text, entry.id))
     return _newest(found)
 
@@ -282,8 +278,9 @@ def _newest(messages: list[Message]) -> list[Message]:
         if left <= 0:
             break
         data = one.text.encode("utf-8", "replace")
-        tokens = _tokens(len(data))
-        found.append(one if tokens <= left else replace(one, text=_ends(data, left)))
+        size = length(one.text).bytes
+        tokens = _tokens(size)
+        found.append(one if tokens <= left else replace(one, text=_ends(data, size, left)))
         left -= tokens
     return found[::-1]
 
@@ -293,13 +290,13 @@ def _tokens(size: int) -> int:
     return -(-size // _TOKEN)
 
 
-def _ends(data: bytes, tokens: int) -> str:
-    """A text cut in its middle to so many tokens, with no character torn."""
+def _ends(data: bytes, whole: int, tokens: int) -> str:
+    """A text of `whole` bytes cut in its middle to so many tokens, with no character torn."""
     size = tokens * _TOKEN
     first = size // 2
     head = data[:first].decode("utf-8", "ignore")
     tail = data[len(data) - (size - first) :].decode("utf-8", "ignore")
-    return f"{head}…{_tokens(len(data) - size)} tokens truncated…{tail}"
+    return f"{head}…{_tokens(whole - size)} tokens truncated…{tail}"
 
 
 def role_of(entry: Entry) -> str | None:
@@ -339,7 +336,7 @@ def _settings(
     return model, level
 
 
-ENTRIES_TEXT_MAX = 50_000_000  # characters of all texts together; results of tools are most of them
+ENTRIES_TEXT_MAX = 4_000_000  # characters of all texts together, as far as they are kept
 CLEARED = "[Old tool result content cleared]"  # opencode's words for a result that it took away
 
 
@@ -376,14 +373,7 @@ def context_entries(state: SessionState, read: Read) -> list[ContextEntry]:
     A compaction's step holds what it brings along: a system message, what humans said, a tail.
     ContextTooLargeError where the texts are beyond all bounds.
     """
-    seen: dict[int, Entry] = {}
-
-    def once(row: int) -> Entry:
-        if row not in seen:
-            seen[row] = read(row)
-        return seen[row]
-
-    return list(_steps(state, parts_of(state, once), once))
+    return list(_within_bound(_steps(state, parts_of(state, read), read)))
 
 
 def entries_of(
@@ -393,10 +383,7 @@ def entries_of(
 
     ContextTooLargeError where the texts are beyond all bounds.
     """
-    entries = [(row, read(row)) for row in rows]
-    new = edits_of(entry for _, entry in entries) if edits else {}
-    parts = (Part(row, at, one, new.get(one.id)) for at, (row, one) in enumerate(entries))
-    return list(_steps(state, parts, read))
+    return list(_within_bound(_raw_steps(state, read, list(rows), edits=edits)))
 
 
 def context_messages(state: SessionState, read: Read, rows: Iterable[int]) -> list[ContextMessage]:
@@ -404,17 +391,42 @@ def context_messages(state: SessionState, read: Read, rows: Iterable[int]) -> li
     return [speech for step in entries_of(state, read, rows) for speech in step.speeches]
 
 
+def passing_messages(
+    state: SessionState, read: Read, rows: Sequence[int]
+) -> Iterator[ContextMessage]:
+    """The same one by one, however many they are: for whoever keeps none of them."""
+    return (speech for step in _raw_steps(state, read, rows) for speech in step.speeches)
+
+
+def _raw_steps(
+    state: SessionState, read: Read, rows: Sequence[int], *, edits: bool = True
+) -> Iterator[ContextEntry]:
+    changes = (row for row in rows if edits and state.kind(row) is Kind.OTHER)
+    new = edits_of(map(read, changes))
+    entries = ((row, read(row)) for row in rows)
+    parts = (Part(row, at, one, new.get(one.id)) for at, (row, one) in enumerate(entries))
+    return _steps(state, parts, read)
+
+
 def _steps(state: SessionState, parts: Iterable[Part], read: Read) -> Iterator[ContextEntry]:
-    size = 0
     for part in parts:
-        speeches = tuple(_speeches(state, part, read))
+        yield ContextEntry(part.row, part.entry, tuple(_speeches(state, part, read)), part.place)
+
+
+def _within_bound(steps: Iterable[ContextEntry]) -> Iterator[ContextEntry]:
+    size = 0
+    for step in steps:
+        speeches = step.speeches
         size += sum(len(text) for one in speeches for text in (*one.texts, *one.thinking))
+        size += sum(
+            about(call.arguments, ENTRIES_TEXT_MAX) for one in speeches for call in one.calls
+        )
         if size > ENTRIES_TEXT_MAX:
             raise ContextTooLargeError(
                 f"what is to be summed up is longer than {ENTRIES_TEXT_MAX} characters",
                 hint="name an earlier entry with --leaf, where there is that option",
             )
-        yield ContextEntry(part.row, part.entry, speeches, part.place)
+        yield step
 
 
 def _speeches(state: SessionState, part: Part, read: Read) -> Iterator[ContextMessage]:

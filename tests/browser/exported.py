@@ -28,6 +28,8 @@ class Lines:
         start = self._state.offsets[row]
         return self._data[start : start + self._state.lengths[row]]
 
+    brief = row  # none here is too long to be held
+
 
 def page_of(folder: Path, entries: list[bytes], *digests: Segment) -> Path:
     """The exported page of a session of these entries."""

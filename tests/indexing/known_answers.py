@@ -211,7 +211,7 @@ def _path(agent: str, state: SessionState, read: Read) -> dict[str, Any]:
         "context": context_of(state, read),
         "speeches": serialize(speeches),
         "summed": serialize(said),
-        "conversation": len(conversation(speeches, state, agent)),
+        "conversation": len([*conversation(speeches, state, agent)]),
         "messages": segments.message_rows(state),
         "deeds": facts,
         "segment": [modified, uses],

@@ -59,7 +59,7 @@ def test_an_agents_summaries_belong_to_no_message() -> None:
     kinds = {"branchSummary": Kind.BRANCH_SUMMARY, "compactionSummary": Kind.COMPACTION}
     speeches = [said(role, f"by {role}", kind=kinds.get(role)) for role in roles]
     assert len(summed(speeches, state_of(1), "pi")) == len(roles)
-    found = conversation(speeches, state_of(1), "pi")
+    found = [*conversation(speeches, state_of(1), "pi")]
     assert [one.role for one in found] == ["user", "assistant"]
 
 

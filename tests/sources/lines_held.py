@@ -15,3 +15,5 @@ class Lines:
         """The line of a row."""
         start = self._state.offsets[row]
         return self._data[start : start + self._state.lengths[row]]
+
+    brief = row  # none here is too long to be held
