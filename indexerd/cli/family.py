@@ -49,7 +49,9 @@ def family(app: App, ref: str) -> None:
     )
     render.table(app, _HEADS, rows)
     if "missingParent" in found:
-        named = render.exact(found["missingParent"])
+        from indexerd.privacy.redact_paths import shown_path
+
+        named = render.exact(shown_path(found["missingParent"]))
         aside(f"the session that this began in is not known: {named}")
     if found["more"]:
         aside(f"{found['more']} more; the nearest are shown")

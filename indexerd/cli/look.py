@@ -102,7 +102,7 @@ def list_(app: App, /, **options: Any) -> None:
             _mark(row) + row["name"],
             render.place(app, row["cwd"]),
         )
-        for row in found["sessions"]
+        for row in map(render.for_people, found["sessions"])
     ]
     render.table(app, ("session", "active", "agent", "asks", "name", "directory"), rows)
     if not rows:
@@ -137,7 +137,7 @@ def show(app: App, ref: str, as_sent: bool) -> None:
     found = read(app, "get", {"ref": ref, "cwd": project()})
     if show_json(app, found):
         return
-    row, meta = found["session"], found["meta"]
+    row, meta = render.for_people(found["session"]), found["meta"]
     render.heading(app, _mark(row) + row["name"])
     if row["description"]:
         render.paragraph(row["description"])

@@ -134,6 +134,11 @@ def place(app: App, path: str) -> str:
     return exact(path)
 
 
+def for_people(row: dict[str, Any]) -> dict[str, Any]:
+    """A row with what is shown in place of paths that hold secrets."""
+    return {**row, **row.get("shown", {})}
+
+
 def age(iso: str) -> str:
     """How long ago, in one unit."""
     from indexerd.times import iso_ms

@@ -13,7 +13,9 @@ from typing import Any
 from indexerd.daemon.files import Files
 from indexerd.daemon.pipeline import Pipeline
 from indexerd.models.treasury import Treasury
+from indexerd.privacy.redact_paths import shown_path
 from indexerd.privacy.sanitize import escape_path
+from indexerd.privacy.suspects import without
 from indexerd.sessions.info import SessionInfo
 from indexerd.times import iso
 
@@ -95,7 +97,7 @@ def _told(pipeline: Pipeline, treasury: Treasury) -> dict[str, Any]:
         "watches": {
             "mode": health.mode,
             "watched": health.watched,
-            "missing": [escape_path(path) for path in health.missing if path not in ours],
+            "missing": [without(path) for path in health.missing if path not in ours],
             "overflows": health.overflows,
             "rebuilds": health.rebuilds,
         },
@@ -187,4 +189,4 @@ def _odd(card: SessionInfo, since: str) -> dict[str, Any]:
 
 
 def _problem(code: str, cause: str, since: str, cure: str) -> dict[str, Any]:
-    return {"code": code, "cause": cause, "since": since, "cure": cure}
+    return {"code": code, "cause": shown_path(cause), "since": since, "cure": cure}

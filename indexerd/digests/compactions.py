@@ -45,6 +45,7 @@ from indexerd.integrations.instructions import instruction_files
 from indexerd.meta.writer import MetaWriter
 from indexerd.models.base import Model
 from indexerd.models.threads import Check
+from indexerd.privacy.redact_paths import for_people, shown_path
 from indexerd.references.looks import Looks
 from indexerd.sessions.history import FileLists
 from indexerd.settings import Settings
@@ -249,12 +250,13 @@ def _usage(made: list[Summary]) -> dict[str, Any]:
 
 def _handoff(row: Row, plan: Compaction, text: str, made: list[Summary]) -> str:
     """The document that a new session goes on from. Blocks: it looks for files."""
+    shown = for_people(row)
     return document(
         Handoff(
             session_id=row["sessionId"],
             agent=row["agent"],
             name=row["name"],
-            cwd=row["cwd"],
+            cwd=shown["cwd"],
             git_branch=row.get("gitBranch", ""),
             began=row["createdAt"],
             last_active=row["modifiedAt"],
@@ -267,7 +269,7 @@ def _handoff(row: Row, plan: Compaction, text: str, made: list[Summary]) -> str:
             decisions=plan.decisions,
             earlier=[Earlier(one.first, one.last, one.content) for one in plan.earlier],
             messages=[Verbatim(one["role"], one["text"], one["entryId"]) for one in plan.kept],
-            resume=_resume(row),
+            resume=_resume(row) if shown["resume"] == row["resume"] else shown["resume"],
         )
     )
 
@@ -300,7 +302,7 @@ def _stretch(row: Row, kind: str, tokens: int, files: FileLists) -> Stretch:
         messages=(),
         files_read=files.read,
         files_modified=files.modified,
-        cwd=row["cwd"],
+        cwd=shown_path(row["cwd"]),
         max_tokens=tokens,
     )
 

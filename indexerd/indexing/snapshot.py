@@ -39,6 +39,7 @@ from indexerd.meta.metas import Stamp, read_meta, stamp
 from indexerd.meta.model import TAGS_MAX, MetaFile
 from indexerd.models.base import LOCAL
 from indexerd.paths import meta_name
+from indexerd.privacy.redact_paths import shown_path
 from indexerd.privacy.sanitize import clean_text
 from indexerd.protocol import rows
 from indexerd.references.inject import own_words
@@ -230,6 +231,6 @@ def _facts(
         files_read=done.files_read,
         files_modified=done.files_modified,
         tools_used=dict(done.tools_used),
-        cwd=card.cwd,
+        cwd=shown_path(card.cwd),
         previous_summary=previous_summary,
     )

@@ -25,6 +25,7 @@ from typing import Any, Literal, NamedTuple
 
 from indexerd.errors import ContextTooLargeError, UsageError
 from indexerd.privacy.late import late
+from indexerd.privacy.redact_paths import shown_path
 from indexerd.privacy.sanitize import clean_line, escape_path
 from indexerd.privacy.suspects import suspected, without
 from indexerd.references.inject import harmless, inline
@@ -359,7 +360,9 @@ def footer(context: Mapping[str, Sequence[str]], cwd: str) -> dict[str, Any]:
     files, applet = shown.get("files", none), shown.get("applet", none)
     more = max(0, len(files.items) + files.rest - SHOWN_FILES)
     first = [_tidy(item) for item in files.items[:SHOWN_FILES]]
-    named = [{"basename": basename(item), "path": absolute(cwd, item)} for item in first]
+    named = [
+        {"basename": shown_path(basename(item)), "path": absolute(cwd, item)} for item in first
+    ]
     words = [one["basename"] for one in named]
     words += [f"+{more} more"] if more else []
     slug, *params = [_tidy(item) for item in applet.items] or [""]

@@ -5,7 +5,8 @@ is another for other patterns: kept beside what was indexed, it tells what has t
 Built-in kinds are taken out as well, whether or not a text that is sent is redacted: an index has
 no need of secrets. Used by the thread that reads.
 
-Paths of files are left as they are: they are looked up by what they are called.
+Paths that a program goes to are left as they are, the session's file, its directory, the command;
+what people are shown in their place is not.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from indexerd.meta.limits import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX
 from indexerd.meta.model import FIRST_MESSAGE_MAX
 from indexerd.privacy.redact import redact
 from indexerd.privacy.redact_extra import compile_extra
+from indexerd.privacy.redact_paths import with_shown
 from indexerd.privacy.sanitize import clean_line, clean_text
 from indexerd.protocol.rows import WORD_MAX, Written
 from indexerd.sessions.facts import USE_MAX
@@ -72,6 +74,9 @@ class OwnSecrets:
                 self._clean(_whole(row["description"], DESCRIPTION_MAX)), DESCRIPTION_MAX
             )
         row["tags"] = [self._line(one, TAG_MAX) for one in row.get("tags", ())]
+        for key in ("filesRead", "filesModified"):
+            if row.get(key):
+                row[key] = [*dict.fromkeys(map(self._clean, row[key]))]
         if row.get("models"):
             row["models"] = [self._line(one, WORD_MAX) for one in row["models"]]
         counts = dict[str, int]()
@@ -85,6 +90,7 @@ class OwnSecrets:
         }
         summary = self._text(written.summary, SUMMARY_MAX)
         aliases = tuple(self._line(one, NAME_MAX) for one in written.aliases)
+        row = with_shown(row, self._redacted)
         return replace(written, row=row, summary=summary, aliases=aliases)
 
     def _text(self, text: str, most: int) -> str:

@@ -2,8 +2,9 @@
 
 Made from a card (the session file), a meta file and a sidecar, each of which may be missing.
 The order of names is the user's title, the meta file's name, the agent's own, the first user
-message, the file's stem (S0.46). Paths in a row are absolute, resolved against the cwd. Session
-and meta files may have been written by any hand: no text of theirs goes into a row unbounded.
+message, the file's stem (S0.46). Paths in a row are absolute, resolved against the cwd; secrets in
+them are replaced but where a program goes: the session's file, its parent's, the cwd, the command.
+Session and meta files may have been written by any hand: no text of theirs goes in unbounded.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from indexerd.events import Turn
 from indexerd.meta.limits import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX
 from indexerd.meta.model import FIRST_MESSAGE_MAX, MetaFile
 from indexerd.privacy.redact import redact
+from indexerd.privacy.redact_paths import shown_paths, with_shown
 from indexerd.privacy.sanitize import clean_line, clean_text
 from indexerd.sessions.info import SessionInfo
 from indexerd.times import iso_ms, iso_of_ms
@@ -85,7 +87,7 @@ def row_of(
     }
     row |= fact_fields(facts) | growing(card)
     if card.git_branch:
-        row["gitBranch"] = _line(card.git_branch, WORD_MAX)
+        row["gitBranch"] = _line(_unsecret(card.git_branch), WORD_MAX)
     if card.agent_title:
         row["agentTitle"] = _line(card.agent_title, FIRST_MESSAGE_MAX)
     parent_id, parent_file = parent
@@ -145,8 +147,8 @@ def fact_fields(facts: Facts | None) -> dict[str, Any]:
     if facts is None:
         return {"filesRead": [], "filesModified": [], "toolsUsed": {}, "toolUses": {}, "models": []}
     return {
-        "filesRead": list(facts.files_read),
-        "filesModified": list(facts.files_modified),
+        "filesRead": list(shown_paths(facts.files_read)),
+        "filesModified": list(shown_paths(facts.files_modified)),
         "toolsUsed": dict(facts.tools_used),
         "toolUses": {name: list(uses) for name, uses in facts.tool_uses},
         "models": list(facts.models),
@@ -185,12 +187,10 @@ def _from_meta(meta: MetaFile | None) -> dict[str, Any]:
         "messageCount": meta.message_count or 0,
         "userMessageCount": meta.user_message_count or 0,
         "newUserMessages": 0,
-        "firstUserMessage": _line(meta.first_user_message or "", FIRST_MESSAGE_MAX),
+        "firstUserMessage": _line(_unsecret(meta.first_user_message or ""), FIRST_MESSAGE_MAX),
         "archived": False,
-        "filesRead": [_absolute(path, meta.cwd) for path in (meta.files_read or [])[:PATHS_MAX]],
-        "filesModified": [
-            _absolute(path, meta.cwd) for path in (meta.files_modified or [])[:PATHS_MAX]
-        ],
+        "filesRead": _listed(meta.files_read, meta.cwd),
+        "filesModified": _listed(meta.files_modified, meta.cwd),
         "toolsUsed": {
             _line(name, WORD_MAX): count
             for name, count in list((meta.tools_used or {}).items())[:PATHS_MAX]
@@ -236,14 +236,14 @@ def _names(
         name = _line(text or "", NAME_MAX)
         if name:
             return name, source
-    return _line(_shown(stem), NAME_MAX) or "session", "file"
+    return _line(_unsecret(_shown(stem)), NAME_MAX) or "session", "file"
 
 
 def _written(row: dict[str, Any], meta: MetaFile | None, names: Iterable[str | None]) -> Written:
     known = [row["name"], _line(_unsecret(meta.name), NAME_MAX) if meta else "", *names]
     aliases = dict.fromkeys(_line(name, NAME_MAX) for name in known if name)
     summary = _text(_unsecret(meta.summary), SUMMARY_MAX) if meta else ""
-    return Written(row, summary, tuple(name for name in aliases if name))
+    return Written(with_shown(row), summary, tuple(name for name in aliases if name))
 
 
 @lru_cache(512)
@@ -276,6 +276,11 @@ def _shown(path: str) -> str:
     """A path that JSON can hold: bytes that are no UTF-8 are escaped."""
     whole = path[:PATH_MAX].encode("utf-8", "surrogateescape")
     return whole.decode("utf-8", "backslashreplace")
+
+
+def _listed(paths: Iterable[str] | None, cwd: str) -> list[str]:
+    """Paths of a meta file, absolute and without secrets."""
+    return list(shown_paths(tuple(_absolute(one, cwd) for one in islice(paths or (), PATHS_MAX))))
 
 
 def _absolute(path: str, cwd: str) -> str:

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from math import log
 from typing import Any, NamedTuple
 
+from indexerd.privacy.redact_paths import shown_path
 from indexerd.search.letters import latest_with
 from indexerd.search.query import Asked, Finder, fold, shown
 from indexerd.store.rows import numbers, together
@@ -150,7 +151,7 @@ def best_place(
         if rows:
             break
     session = db.execute("SELECT id, cwd FROM session WHERE no = ?", (no,)).fetchone()
-    for name, text in zip(("id", "cwd"), session or (), strict=False):
+    for name, text in zip(("id", "cwd"), map(shown_path, session or ()), strict=False):
         part = sum(term.word in text.lower() for term in terms) / len(terms)
         found.append(Place(no, name, no, part, text))
     return max(found, key=lambda place: place.share)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 
+from indexerd.privacy.redact_paths import shown_path
 from indexerd.store.write import SESSION_SHIFT
 
 Stored = tuple[int, str, int, str]
@@ -26,7 +27,7 @@ def all_fields(db: sqlite3.Connection, scope: str | None) -> Iterator[Stored]:
         {"scope": scope},
     ):
         for name, text in zip(_COLUMNS, texts, strict=True):
-            yield no, name, no, text
+            yield no, name, no, shown_path(text) if name == "cwd" else text
 
 
 def all_messages(db: sqlite3.Connection, scope: str | None) -> Iterator[Stored]:

@@ -27,6 +27,7 @@ MAX_FILES = 500_000
 MAX_NAMED = 100  # paths listed in a result; the rest is only counted
 
 Identity = tuple[int, int]  # (dev, ino)
+Arrivals = dict[str, frozenset[str]]  # names that are awaited, by directory
 _TYPE, _REGULAR = 0o170000, stat.S_IFREG  # of a mode: what `stat.S_ISREG` compares
 
 
@@ -102,6 +103,20 @@ def resolve(roots: Iterable[str]) -> Roots:
             real[path] = (status.st_dev, status.st_ino)
     outer = {path: one for path, one in real.items() if not any(_covers(o, path) for o in real)}
     return Roots(outer, tuple(missing), tuple(denied), tuple(refused))
+
+
+def arrivals(missing: Iterable[str]) -> Arrivals:
+    """Where what is missing would begin to appear: in the nearest directories, by these names."""
+    found: dict[str, set[str]] = {}
+    for root in missing:
+        if "\0" in root:
+            continue
+        path = os.path.realpath(root)
+        while not os.path.isdir(os.path.dirname(path)):  # noqa: PTH112, PTH120 - as above
+            path = os.path.dirname(path)  # noqa: PTH120
+        directory, name = os.path.split(path)
+        found.setdefault(directory, set()).add(name)
+    return {directory: frozenset(names) for directory, names in found.items()}
 
 
 def _refusal(root: str, path: str, status: os.stat_result) -> str:

@@ -2,7 +2,8 @@
 
 In: the roots, each time the reconciling scan has run. Out: paths of session and meta files that
 may have changed, a wish for a scan where something may have been missed, the watcher's health.
-Never: reads a file, raises for what the system refuses, waits without a bound.
+Never: reads a file, raises for what the system refuses, waits without a bound. Where a root is
+missing, the nearest directory above it is watched for the one name that leads there.
 
 On Linux this uses watchdog's `InotifyFD` with our own callback, not `Observer`. It is not quite
 public (so: `>=7.1,<8`, and `Stock` as the way back), but only there is a sub-directory that
@@ -28,7 +29,7 @@ from watchdog.utils import UnsupportedLibcError
 from indexerd.paths import within
 from indexerd.sources.hints import MEANWHILE, SUFFIXES, Hints, Inbox, Mode, Trouble
 from indexerd.sources.hints import trouble as refusal
-from indexerd.sources.scan import Identity, Roots, enters, resolve, tree
+from indexerd.sources.scan import Arrivals, Identity, Roots, arrivals, enters, resolve, tree
 from indexerd.sources.watch_stock import Stock
 
 try:
@@ -37,6 +38,7 @@ try:
 
     # IN_ATTRIB tells of a chmod that makes a file readable. Reading causes none of these.
     _EVENTS = In.IN_MODIFY | In.IN_ATTRIB | In.IN_CREATE | In.IN_DELETE | In.IN_MOVE
+    _ARRIVALS = In.IN_CREATE | In.IN_MOVED_TO | In.IN_MOVE_SELF
     _OPTIONS = In.IN_ONLYDIR | In.IN_DONT_FOLLOW | In.IN_EXCL_UNLINK
     FAST = callable(inotify_c.InotifyFD)
 except (ImportError, AttributeError, UnsupportedLibcError):  # macOS, or another watchdog
@@ -44,6 +46,7 @@ except (ImportError, AttributeError, UnsupportedLibcError):  # macOS, or another
 
 JOIN_SECONDS = 2.0  # a thread that has not ended by then is left alone (all are daemon threads)
 FAILING_REBUILDS, FAILING_SECONDS = 5, 300.0
+ARRIVING = 3  # looks at roots that appear while it is armed
 
 # What watchdog has to say, `Watch.health` says; the last-resort handler would print it too.
 logging.getLogger("watchdog").addHandler(logging.NullHandler())
@@ -84,6 +87,7 @@ class _Inotify:
         self.watched: dict[inotify_c.WatchDescriptor, tuple[str, inotify_c.CallbackId]] = {}
         self._roots: dict[str, Identity] = {}
         self._flat: dict[str, Identity] = {}
+        self._coming: Arrivals = {}
         self._doubt, self._last_id, self._new = True, 0, 0
         self.trouble: Trouble = {}
         self._met = self.trouble  # filled by _add; another one during a full walk
@@ -97,14 +101,22 @@ class _Inotify:
             self.close()
             raise
 
-    def sync(self, roots: Mapping[str, Identity], flat: Mapping[str, Identity]) -> None:
-        """Watch what is below `roots` and in `flat`; return at once if nothing has changed."""
+    def sync(
+        self, roots: Mapping[str, Identity], flat: Mapping[str, Identity], coming: Arrivals
+    ) -> None:
+        """Watch what is below `roots`, in `flat`, and for what is `coming`.
+
+        Return at once if nothing has changed.
+        """
         with self._lock:
-            if (roots, flat) == (self._roots, self._flat) and not self._doubt:
+            now = (roots, flat, coming)
+            if now == (self._roots, self._flat, self._coming) and not self._doubt:
                 return
-            self._roots, self._flat = dict(roots), dict(flat)
+            self._roots, self._flat, self._coming = dict(roots), dict(flat), dict(coming)
             self._doubt, self._met = False, {}
             last, new = self._last_id, self._new
+        for directory in coming.keys() - flat.keys():
+            self._add(directory, _ARRIVALS)
         for root in flat:
             self._add(root)
         for root in roots:
@@ -127,7 +139,7 @@ class _Inotify:
         if self._reader.is_alive():
             self._reader.join(JOIN_SECONDS)
 
-    def _add(self, path: str) -> bool:
+    def _add(self, path: str, events: int | None = None) -> bool:
         """Watch one directory, if that can be; a known watch gets its callback anew.
 
         The lock is held all the time, because events may come before the registration returns.
@@ -137,7 +149,8 @@ class _Inotify:
                 return False
             self._last_id += 1
             try:
-                mask, id_ = inotify_c.Mask(_EVENTS | _OPTIONS), inotify_c.CallbackId(self._last_id)
+                mask = inotify_c.Mask((events or _EVENTS) | _OPTIONS)
+                id_ = inotify_c.CallbackId(self._last_id)
                 wd = self._reader.add_callback(os.fsencode(path), mask, self, id_)
             except OSError as error:
                 if error.errno not in {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG}:
@@ -149,7 +162,7 @@ class _Inotify:
                 self._reader.remove_callbacks([(wd, known[1])])
             if wd == -1:  # EACCES: the scan reports it, and the next sync tries again
                 self._reader.remove_callbacks([(wd, id_)])
-                self._doubt = True
+                self._doubt = self._doubt or events is None
                 return False
             self.watched[wd] = (path, id_)
             self._new += known is None
@@ -164,16 +177,24 @@ class _Inotify:
         with self._lock:
             directory = self.watched.get(event.wd, ("",))[0]
         name = os.fsdecode(event.name)
-        if not directory:
+        awaited = self._coming.get(directory)
+        if awaited is not None and (name in awaited or not name):  # or it is itself moved away
+            self._inbox.put(None)
+        if not directory or (awaited is not None and directory not in self._flat):
             return
-        if not event.mask & In.IN_ISDIR:
+        if event.mask & In.IN_ISDIR:
+            self._on_directory(directory, name, event.mask)
+        else:
             self._inbox.offer(directory, name)
-        elif directory in self._flat:
-            if event.mask & (In.IN_CREATE | In.IN_MOVED_TO):
+
+    def _on_directory(self, directory: str, name: str, mask: int) -> None:
+        new = mask & (In.IN_CREATE | In.IN_MOVED_TO)
+        if directory in self._flat:
+            if new:
                 self._inbox.put(None)  # perhaps a root that was missing
-        elif enters(name) and event.mask & In.IN_MOVED_FROM:
+        elif enters(name) and mask & In.IN_MOVED_FROM:
             self._lose()
-        elif enters(name) and event.mask & (In.IN_CREATE | In.IN_MOVED_TO):
+        elif enters(name) and new:
             for path, names in tree(f"{directory}/{name}", self._add):
                 for inner in names:
                     self._inbox.offer(path, inner)
@@ -184,7 +205,7 @@ class _Inotify:
         """Forget a directory that is gone (called by the reader thread, and by its close)."""
         with self._lock:
             directory = self.watched.pop(wd, ("",))[0]
-        ours = directory in self._roots or directory in self._flat
+        ours = any(directory in one for one in (self._roots, self._flat, self._coming))
         if ours and not self._closing.is_set():
             self._lose()
 
@@ -224,19 +245,11 @@ class Watch:
     def arm(self, roots: Sequence[str], flat: Sequence[str] = ()) -> None:
         """Watch what `roots` are now, rebuild what died. Whatever is new asks for a scan.
 
-        Of the directories in `flat` only their own files are watched, not what is below.
+        Of the directories in `flat` only their own files are watched, not what is below. Where
+        something is missing, the nearest directory that is there is watched for it to come.
         """
         with self._arming:
             self._asked = (tuple(roots), tuple(flat))
-            self._found = resolve(roots)
-            alone: dict[str, Identity] = {}
-            for one in flat:
-                alone |= resolve([one]).real
-            covered = (
-                root for root in alone if any(within(root, real) for real in self._found.real)
-            )
-            for root in list(covered):
-                del alone[root]
             if self._driver is not None and not self._driver.alive():
                 self._driver.close()
                 self._driver = None
@@ -248,9 +261,32 @@ class Watch:
                     self._driver = (_Inotify if FAST else Stock)(self._inbox, self._closing)
                 except (OSError, RuntimeError) as error:
                     self._blocked = refusal(error)
-            if self._driver is not None:
-                self._driver.sync(self._found.real, alone)
+            for _ in range(ARRIVING):
+                if not self._sync():
+                    break
         self.health()  # dates what is wrong
+
+    def _sync(self) -> bool:
+        """Watch what there is now; say whether more of it has come meanwhile."""
+        roots, flat = self._asked
+        self._found = resolve(roots)
+        alone: dict[str, Identity] = {}
+        missing = list(self._found.missing)
+        for one in flat:
+            found = resolve([one])
+            missing += found.missing
+            alone |= found.real
+        for root in [one for one in alone if self._is_below(one)]:
+            del alone[root]
+        if self._driver is None:
+            return False
+        coming = {one: names for one, names in arrivals(missing).items() if not self._is_below(one)}
+        self._driver.sync(self._found.real, alone, coming)
+        there = (f"{one}/{name}" for one, names in coming.items() for name in names)
+        return any(map(os.path.isdir, there))
+
+    def _is_below(self, path: str) -> bool:
+        return any(within(path, root) for root in self._found.real)
 
     def tend(self) -> None:
         """Rebuild what died without waiting for the next scan; cheap."""

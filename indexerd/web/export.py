@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -31,6 +31,7 @@ from indexerd.events import Entry
 from indexerd.meta.context_sets import footer
 from indexerd.models.threads import Check
 from indexerd.privacy.redact import redact
+from indexerd.privacy.redact_paths import for_people
 from indexerd.privacy.sanitize import bare, clean_line
 from indexerd.references.looks import look_alone
 from indexerd.sessions.state import SessionState
@@ -229,12 +230,17 @@ def file_of(library: Library, asked: Asked, wish: Wish, check: Check) -> tuple[s
 
 def document_of(head: Head, read: Read, wish: Wish) -> dict[str, Any]:
     """The document, of which every form is made."""
-    return _all_fit(document(head, read.story, **_read(read, wish)), wish)
+    return _all_fit(document(_told(head, wish), read.story, **_read(read, wish)), wish)
 
 
 def about_of(head: Head, read: Read, wish: Wish) -> dict[str, Any]:
     """The document but for its beats and nodes."""
-    return _all_fit(about(head, read.story, **_read(read, wish)), wish)
+    return _all_fit(about(_told(head, wish), read.story, **_read(read, wish)), wish)
+
+
+def _told(head: Head, wish: Wish) -> Head:
+    """What programs are told to the letter, and people as it is shown."""
+    return head if wish.format == "json" else replace(head, row=for_people(head.row))
 
 
 def _read(read: Read, wish: Wish) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
+from indexerd.privacy.redact_paths import shown_path
 from indexerd.privacy.sanitize import clean_line, escape_path, scrub
 from indexerd.times import iso, iso_ms
 from indexerd.web.home_address import (
@@ -151,7 +152,7 @@ class View:
             Stretch(
                 title,
                 tuple(
-                    Project(f"{title}:{cwd}", self.place(cwd), tuple(lines))
+                    Project(f"{title}:{shown_path(cwd)}", self.place(cwd), tuple(lines))
                     for cwd, lines in projects.items()
                 ),
             )
@@ -216,12 +217,14 @@ class View:
         """A directory, as it is named on the page."""
         if not cwd:
             return Place("no directory", "", "")
-        path = cwd
+        path = shown_path(cwd)
+        is_whole = path == cwd  # else no address tells it either
         home = self.home.rstrip("/")
-        if home and (cwd == home or cwd.startswith(f"{home}/")):
-            path = "~" + cwd[len(home) :]
+        if home and (path == home or path.startswith(f"{home}/")):
+            path = "~" + path[len(home) :]
         name = posixpath.basename(path.rstrip("/")) or path
-        href = "" if cwd == self.filters.project else self.filters.address(project=cwd)
+        is_here = cwd == self.filters.project
+        href = self.filters.address(project=cwd) if is_whole and not is_here else ""
         return Place(escape_path(name)[:NAME_MAX], escape_path(path)[:PATH_MAX], href)
 
     def moment(self, text: str) -> Moment:
@@ -312,7 +315,10 @@ def _gist(row: Mapping[str, Any], title: str) -> str:
 
 def _command(row: Mapping[str, Any]) -> str:
     """The resume command, or "": one that would not show as it is, is not offered for pasting."""
+    shown = row.get("shown")
     text = row.get("resume")
+    if isinstance(shown, Mapping):
+        text = shown.get("resume", text)
     if row.get("gone") or not isinstance(text, str) or len(text) > COMMAND_MAX:
         return ""
     return text if escape_path(text) == text else ""

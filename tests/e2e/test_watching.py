@@ -18,7 +18,9 @@ from typing import Any
 import pytest
 
 from indexerd.errors import IndexerdError
+from tests.e2e.clients import ClaudeSession, CodexThread
 from tests.e2e.world import Session, World, ends_well, until
+from tests.sessions.opencode_rows import Rows
 
 NAMESPACE = ["unshare", "-Ur"]
 LIMIT = Path("/proc/sys/user/max_inotify_instances")
@@ -56,6 +58,45 @@ def has_scanned(world: World, before: str | None) -> bool:
 def seldom(world: World) -> None:
     """The next scan by the clock comes after the test."""
     world.env["INDEXERD_WATCH__RESCAN_SECONDS"] = "300"
+
+
+def test_roots_that_come_after_the_start_are_seen(world: World) -> None:
+    """W5: no agent was there at the start; each is seen when it comes, with all above it."""
+    shutil.rmtree(world.pi.parent)
+    home, data = world.root / "home", world.root / "data/opencode"
+    with world.daemon():
+        until(lambda: world.call("status")["lastScanAt"], "the first scan")
+        thread, claude = CodexThread(home), ClaudeSession(home)
+        thread.turn()
+        claude.turn()
+        session = world.session(turns=1)
+        data.mkdir(parents=True)
+        rows = Rows(data / "opencode.db")
+        rows.session("ses_1")
+        for one in (thread.id, claude.id, session.id, "ses_1"):
+            until(partial(world.row, one), "the session")
+        thread.turn()
+        until(lambda: world.row(thread.id)["userMessageCount"] == 2, "the turn that followed")
+
+
+def test_a_root_that_comes_step_by_step_goes_and_comes_back_is_seen(world: World) -> None:
+    """W5, W6: its parents come one by one; it goes with them; then it comes as a link."""
+    home = world.root / "home"
+    codex, other = home / ".codex", CodexThread(world.root / "elsewhere")
+    other.turn()
+    with world.daemon():
+        until(lambda: world.call("status")["lastScanAt"], "the first scan")
+        for part in (codex, codex / "sessions"):
+            before = world.call("status")["lastScanAt"]
+            part.mkdir()
+            until(partial(has_scanned, world, before), "a scan")
+        thread = CodexThread(home)
+        thread.turn()
+        until(lambda: world.row(thread.id), "the thread")
+        shutil.rmtree(codex)
+        until(lambda: world.row(thread.id)["gone"], "its end")
+        codex.symlink_to(other.home)
+        until(lambda: world.row(other.id), "the thread behind the link")
 
 
 def queue_length() -> int:

@@ -288,6 +288,23 @@ def test_it_is_not_left_in_free_pages(tmp_path: Path) -> None:
     assert WORD.encode() not in path.read_bytes()
 
 
+def test_paths_are_told_without_them(place: Place) -> None:
+    """S2.21: files in lists, and what is shown of a directory, which itself stays whole."""
+    session = Session(place.root / "sessions/--w--", cwd=f"/w/{WORD}")
+    call = {"type": "toolCall", "id": "t", "name": "write", "arguments": {"path": f"{WORD}.py"}}
+    message = {"role": "assistant", "content": [call], "stopReason": "toolUse"}
+    session.turn("Please write it.")
+    session.entry("message", message=message)
+    place.patterns = [PATTERN]
+    place.library.reconsider()
+    place.scan()
+    place.read()
+    row = place.library.catalog.get(session.id) or {}
+    assert row["filesModified"] == ["/w/[redacted:custom]/[redacted:custom].py"]
+    assert row["cwd"] == f"/w/{WORD}"
+    assert row["shown"]["cwd"] == "/w/[redacted:custom]"
+
+
 def test_who_reads_meanwhile_only_puts_it_off(place: Place) -> None:
     """X5: the log cannot be brought into the file then; the next scan does it."""
     place.read()

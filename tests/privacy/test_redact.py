@@ -125,6 +125,14 @@ BROKEN_KEYS = {
     "talk between": [*KEY[:9], "", "Assistant: I see, go on.", "", "User: " + KEY[9], *KEY[10:]],
     "quoted": ["> " + line for line in KEY],
     "line numbers, no end": [f"{n:4}\t{line}" for n, line in enumerate(KEY[:-1])],
+    "in a summary's words": [*KEY[:9], "", "[Tool result]: " + KEY[9], *KEY[10:-1]],
+    "joined by spaces": [" ".join(KEY[:-1])],
+    "joined by tabs": ["\t".join(KEY[:-1])],
+    "joined by spaces, no beginning": ["  ".join(KEY[1:])],
+    "joined by spaces, cut in a short piece": [" ".join([*KEY[:-3], KEY[-3][:5]])],
+    "joined quotes": [" > ".join(KEY[:-1])],
+    "joined, encrypted": [" ".join([KEY[0], "Proc-Type: 4,ENCRYPTED", *KEY[1:-1]])],
+    "a comment": ["# " + line for line in KEY[:-1]],
     "encrypted": [KEY[0], "Proc-Type: 4,ENCRYPTED", "DEK-Info: AES-128-CBC,ABC", "", *KEY[1:-1]],
 }
 
@@ -142,6 +150,14 @@ def test_a_broken_private_key_still_goes(how: str, escaped: bool) -> None:
     assert found.counts == {"private-key": 1}
     assert "my key" in found.text
     assert "and now this." in found.text
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", " ", "   ", "\t", "\\n", "\n> ", "\n  "])
+def test_a_key_goes_to_its_end_and_the_sentence_after_it_stays(end: str) -> None:
+    """X5: text may follow in the same line, where the key's last line is short, too."""
+    text = f"use {end.join([*KEY[:-2], 'aB3x9Q=='])} as I do"
+
+    assert redact(text).text == "use [redacted:private-key] as I do"
 
 
 @pytest.mark.parametrize("kind", ["", "EC ", "OPENSSH ", "ENCRYPTED ", "DSA "])
@@ -296,8 +312,10 @@ units = [
     "PRIVATE KEY pwd=", "-----BEGIN PRIVATE KEY-----",
     "-----BEGIN PRIVATE KEY-----\n", "-----END PRIVATE KEY-----",
     "-----END PRIVATE KEY-----\n" + "A" * 64 + "\n", "\u0130",
+    "-----END PRIVATE KEY----- a1 Comment: ", "A" * 16 + " ", "Comment: x ",
 ]
 cases = [(unit * (200_000 // len(unit)), ()) for unit in units]
+cases += [("-----BEGIN PRIVATE KEY-----" + text, ()) for text, _ in cases]
 cases.append(("x" * 50_000, compile_extra([r"x\w*y"])))  # quadratic, but for its windows
 for text, extra in cases:
     print(ascii(text[:80]), flush=True)
