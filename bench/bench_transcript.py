@@ -43,11 +43,10 @@ from indexerd.daemon.library import Library
 from indexerd.indexing.indexing import Indexer
 from indexerd.indexing.snapshot import take
 from indexerd.indexing.transcript import MARKER, Caps
-from indexerd.models.calls import redactor
+from indexerd.models.budget import Budget
 from indexerd.models.extractive import Extractive
-from indexerd.models.journal import Journal
 from indexerd.models.telemetry import Telemetry
-from indexerd.models.treasury import Treasury
+from indexerd.privacy.redactor import redactor
 from indexerd.sessions.state import SessionState
 from indexerd.settings import Settings
 from indexerd.sources.stores import stores
@@ -219,13 +218,13 @@ def indexer(held: Library, state: Path, settings: Settings) -> Indexer:
     async def at_once(work: Callable[..., Any], *args: Any) -> Any:
         return work(*args)
 
-    treasury = Treasury(
-        Journal(state / "budget.jsonl"), lambda: settings, time.time, lambda *one: told.append(one)
+    budget = Budget(
+        state / "budget.jsonl", lambda: settings, time.time, lambda *one: told.append(one)
     )
     return Indexer(
         held,
         reader=at_once,
-        treasury=treasury,
+        budget=budget,
         telemetry=Telemetry(state / "telemetry.jsonl"),
         writer=GuardedWriter(Forgotten(state)),
         notify=lambda *one: told.append(one),

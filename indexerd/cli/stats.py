@@ -81,7 +81,7 @@ def _context(found: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def _totals(totals: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """The sums."""
-    from indexerd.models.usd import format_usd
+    from indexerd.models.prices import format_usd
 
     yield "messages", f"{totals['messages']:,}, {totals['userMessages']:,} of a human"
     yield "entries", f"{totals['entries']:,}"

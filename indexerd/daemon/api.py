@@ -22,7 +22,7 @@ from indexerd.errors import IndexerdError, NotFoundError, UsageError
 from indexerd.indexing.indexing import Done
 from indexerd.indexing.plan import plan
 from indexerd.indexing.preview import as_sent
-from indexerd.models.treasury import Treasury
+from indexerd.models.budget import Budget
 from indexerd.protocol import wire
 from indexerd.references.looks import Looks
 from indexerd.search.names_soon import NamesSoon
@@ -57,7 +57,7 @@ class Api:
         self,
         pipeline: Pipeline,
         answers: Answers,
-        treasury: Treasury,
+        budget: Budget,
         sidecars: Sidecars,
         clock: Callable[[], float],
         *,
@@ -70,7 +70,7 @@ class Api:
         self._pipeline = pipeline
         self._answers = answers
         self._names = NamesSoon(answers)
-        self._treasury = treasury
+        self._budget = budget
         self._sidecars = sidecars
         self._clock = clock
         self._started = clock()
@@ -167,7 +167,7 @@ class Api:
 
     async def _index(self, params: dict[str, Any], _peer: Peer) -> dict[str, Any]:
         if flag(params, "all"):
-            return await plan(self._pipeline, self._treasury, dry_run=flag(params, "dryRun"))
+            return await plan(self._pipeline, self._budget, dry_run=flag(params, "dryRun"))
         force, wait = flag(params, "force"), flag(params, "wait")
         row = self._answers.row(_ref(params), cwd=word(params, "cwd"), fuzzy=not force)
         session_id = row["sessionId"]

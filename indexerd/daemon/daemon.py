@@ -42,10 +42,9 @@ from indexerd.indexing.indexing import Indexer
 from indexerd.indexing.once import Report, run_once
 from indexerd.logs import Event, get_logger
 from indexerd.models.base import Model
-from indexerd.models.journal import Journal
+from indexerd.models.budget import Budget
 from indexerd.models.registry import Models
 from indexerd.models.telemetry import Telemetry
-from indexerd.models.treasury import Treasury
 from indexerd.paths import Places
 from indexerd.privacy import kept
 from indexerd.settings import Loaded, Settings
@@ -112,8 +111,8 @@ class Daemon:
         self.news = News(self.log, time.time)
         self._caches = Caches(places, self.news, partial(self._soon, Pipeline.mend), self._started)
         self._ledger, self._catalog = self._caches.ledger, self._caches.catalog
-        self.treasury = Treasury(Journal(places.budget), self._settings, time.time, self.news.say)
-        self.treasury.load()
+        self.budget = Budget(places.budget, self._settings, time.time, self.news.say)
+        self.budget.load()
         self._forgotten = Forgotten(places.state_dir)
         self._writer = GuardedWriter(self._forgotten)
         self.telemetry = Telemetry(places.telemetry)
@@ -128,11 +127,11 @@ class Daemon:
         self.parts = Parts(self._shared())
         self.companion = self._companion()
         more = (self.companion.problems, self._ground.problems, self._caches.problems)
-        self.status = Status(self.pipeline, self.treasury, self._started, more)
+        self.status = Status(self.pipeline, self.budget, self._started, more)
         self.api = Api(
             self.pipeline,
             self.answers,
-            self.treasury,
+            self.budget,
             self.parts.sidecars,
             time.time,
             status=self.status.tell,
@@ -157,7 +156,7 @@ class Daemon:
         indexer = Indexer(
             self.library,
             reader=self._reader,
-            treasury=self.treasury,
+            budget=self.budget,
             telemetry=self.telemetry,
             writer=self._writer,
             notify=self._attempted,
@@ -180,7 +179,7 @@ class Daemon:
             pipeline=self.pipeline,
             answers=self.answers,
             ledger=self._ledger,
-            treasury=self.treasury,
+            budget=self.budget,
             telemetry=self.telemetry,
             writer=self._writer,
             forgotten=self._forgotten,
@@ -372,7 +371,7 @@ class Daemon:
                 reason = f"{bad['file']}: {bad['key']}: {bad['message']}"
                 self.news.say(Event.CONFIG_INVALID, {"reason": reason})
             return
-        self.treasury.reset_denials()
+        self.budget.reset_denials()
         kept.keep(self._start.places.state_dir, loaded.settings.privacy, loaded.settings.redact)
         self._start.set_logging(loaded.settings)
         await self.pipeline.reload(loaded, Models(loaded.settings, self._start.env))

@@ -12,7 +12,7 @@ from typing import Any
 
 from indexerd.daemon.files import Files
 from indexerd.daemon.pipeline import Pipeline
-from indexerd.models.treasury import Treasury
+from indexerd.models.budget import Budget
 from indexerd.privacy.redact_paths import shown_path
 from indexerd.privacy.sanitize import escape_path
 from indexerd.privacy.suspects import without
@@ -31,13 +31,13 @@ class Status:
     def __init__(
         self,
         pipeline: Pipeline,
-        treasury: Treasury,
+        budget: Budget,
         started: float,
         more: Iterable[Callable[[], Iterable[dict[str, Any]]]] = (),
     ) -> None:
         """`started` in seconds since the epoch; `more` tell problems of other parts."""
         self._pipeline = pipeline
-        self._treasury = treasury
+        self._budget = budget
         self._since = iso(started)
         self._more = [*more]
         self._seen = -1  # what `changed` was when sessions were looked at last
@@ -45,17 +45,17 @@ class Status:
 
     def state(self) -> str:
         """The daemon's state in a word."""
-        bad = bool(self._treasury.troubles()) or any(True for _ in self._problems())
+        bad = bool(self._budget.troubles()) or any(True for _ in self._problems())
         return self._word(bad=bad)
 
     def tell(self) -> dict[str, Any]:
         """The result of the `status` method."""
         problems = [*self._problems()]
-        for code, (cause, cure) in self._treasury.troubles().items():
+        for code, (cause, cure) in self._budget.troubles().items():
             waiting = _waiting(self._pipeline, code)
             who = f"; {waiting} sessions wait for it" if waiting else ""
             problems.append(_problem(code, cause + who, self._since, cure))
-        told = _told(self._pipeline, self._treasury)
+        told = _told(self._pipeline, self._budget)
         return {"state": self._word(bad=bool(problems)), **told, "problems": problems}
 
     def _word(self, *, bad: bool) -> str:
@@ -77,7 +77,7 @@ class Status:
             yield from told()
 
 
-def _told(pipeline: Pipeline, treasury: Treasury) -> dict[str, Any]:
+def _told(pipeline: Pipeline, budget: Budget) -> dict[str, Any]:
     """What there is, and what is to be done."""
     health = pipeline.watch.health()
     ours = {store.meta for store in pipeline.library.stores()}  # made when first written to
@@ -93,7 +93,7 @@ def _told(pipeline: Pipeline, treasury: Treasury) -> dict[str, Any]:
             "usable": [model.key for model in pipeline.models.available()],
             "missing": pipeline.models.missing,
         },
-        "budget": treasury.summary(),
+        "budget": budget.summary(),
         "watches": {
             "mode": health.mode,
             "watched": health.watched,

@@ -34,8 +34,8 @@ from indexerd.errors import DaemonDownError
 from indexerd.logs import Event
 from indexerd.meta.writer import MetaWriter
 from indexerd.models.base import Model
+from indexerd.models.budget import Budget
 from indexerd.models.telemetry import Telemetry
-from indexerd.models.treasury import Treasury
 from indexerd.references.issued import Issued
 from indexerd.references.looks import Looks
 from indexerd.settings import Settings
@@ -73,7 +73,7 @@ class Shared:
     pipeline: Pipeline
     answers: Answers
     ledger: Ledger
-    treasury: Treasury
+    budget: Budget
     telemetry: Telemetry
     writer: MetaWriter
     forgotten: Forgotten
@@ -190,7 +190,7 @@ class Parts:
             read=shared.pipeline.read,
             models=shared.models,
             settings=shared.settings,
-            treasury=shared.treasury,
+            budget=shared.budget,
             telemetry=shared.telemetry,
             clock=shared.clock,
             notify=shared.notify,
@@ -224,7 +224,7 @@ class Parts:
 
         shared = self._shared
         return Summaries(
-            treasury=shared.treasury,
+            budget=shared.budget,
             record=shared.telemetry.append,
             clock=shared.clock,
             notify=shared.notify,

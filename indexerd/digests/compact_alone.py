@@ -14,21 +14,20 @@ from indexerd.daemon.library import Library
 from indexerd.digests.compactions import Wanted, result_of
 from indexerd.digests.summaries import Summaries
 from indexerd.models.base import Model
+from indexerd.models.budget import Budget
 from indexerd.models.extractive import Extractive
-from indexerd.models.journal import Journal
-from indexerd.models.treasury import Treasury
 from indexerd.references.looks import look_alone
 from indexerd.settings import Settings
 
 
 def compact_alone(
-    library: Library, row: dict[str, Any], wanted: Wanted, settings: Settings, budget: Path
+    library: Library, row: dict[str, Any], wanted: Wanted, settings: Settings, journal: Path
 ) -> dict[str, Any]:
-    """The result of `compact` for the session of a row, here and now; `budget` is not written."""
+    """The result of `compact` for the session of a row, here and now; `journal` is not written."""
     plan = look_alone(library, row["sessionId"], wanted.leaf, wanted.work(settings))
-    treasury = Treasury(Journal(budget), lambda: settings, time.time, lambda _event, _told: None)
+    budget = Budget(journal, lambda: settings, time.time, lambda _event, _told: None)
     summaries = Summaries(
-        treasury=treasury,
+        budget=budget,
         record=lambda _row: None,
         clock=time.time,
         notify=lambda _event, _session, _told: None,

@@ -17,7 +17,7 @@ from indexerd.digests.serialize import lines_of
 from indexerd.digests.spoken import passing, summary_words, summed
 from indexerd.digests.talk import Talk, talk_of
 from indexerd.events import Kind
-from indexerd.indexing.transcript import Redactor
+from indexerd.privacy.redactor import Redactor
 from indexerd.sessions.context import (
     ContextEntry,
     ContextMessage,

@@ -30,10 +30,9 @@ from indexerd.digests.summary_prompts import PREVIOUS_MAX
 from indexerd.digests.talk import NO_TALK, Talk, said_in
 from indexerd.errors import SessionEmptyError, UsageError
 from indexerd.events import Kind
-from indexerd.indexing.transcript import Redactor
-from indexerd.models.calls import redactor
 from indexerd.models.decisions import decisions
 from indexerd.models.threads import Check
+from indexerd.privacy.redactor import Redactor, redactor
 from indexerd.privacy.sanitize import clean_text
 from indexerd.references.inject import own_words
 from indexerd.sessions.clipped_entries import SUMMED

@@ -35,11 +35,10 @@ from indexerd.digests.stored_digest import stored_segments
 from indexerd.digests.summary_prompts import SEGMENT_TOKENS
 from indexerd.digests.talk import NO_TALK, Talk, said_in, talk_of
 from indexerd.events import Entry, Kind
-from indexerd.indexing.transcript import Redactor
 from indexerd.models import phrases
-from indexerd.models.calls import redactor
 from indexerd.models.decisions import decisions
 from indexerd.models.threads import Check
+from indexerd.privacy.redactor import Redactor, redactor
 from indexerd.privacy.sanitize import clean_line, clean_text
 from indexerd.references.inject import own_words
 from indexerd.sessions.clipped_entries import COUNTED, SUMMED

@@ -26,8 +26,8 @@ from indexerd.digests.spoken import conversation
 from indexerd.digests.stored_digest import stored_segments
 from indexerd.errors import IndexerdError, UsageError
 from indexerd.events import Entry, Kind
+from indexerd.models.prices import window_of
 from indexerd.models.threads import Check
-from indexerd.models.windows import window_of
 from indexerd.references.looks import Looks
 from indexerd.sessions.clipped_entries import COUNTED
 from indexerd.sessions.context import (

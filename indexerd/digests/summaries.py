@@ -39,20 +39,12 @@ from indexerd.errors import (
     SessionEmptyError,
 )
 from indexerd.events import Prompt, Stretch
-from indexerd.indexing.transcript import Redactor
 from indexerd.logs import Event
-from indexerd.models.base import LOCAL, Finish, Model
-from indexerd.models.calls import (
-    ATTEMPTS,
-    CANCELLED,
-    Called,
-    Spent,
-    booked,
-    first_of,
-    redactor,
-)
+from indexerd.models.attempts import Attempt, Rejected, Spent, ask, first_usable
+from indexerd.models.base import LOCAL, Finish, Model, Reply
+from indexerd.models.budget import Budget
 from indexerd.models.telemetry import digest_row
-from indexerd.models.treasury import Treasury
+from indexerd.privacy.redactor import Redactor, redactor
 from indexerd.privacy.sanitize import clean_text
 from indexerd.settings import Settings
 from indexerd.times import iso
@@ -133,7 +125,6 @@ class _Run:
     redactions: dict[str, int]  # of all that the task sends
     spent: Spent = field(default_factory=Spent)
     notes: list[str] = field(default_factory=list)
-    attempt: int = 0
     bytes: int = 0
 
 
@@ -143,7 +134,7 @@ class Summaries:
     def __init__(
         self,
         *,
-        treasury: Treasury,
+        budget: Budget,
         record: Callable[[dict[str, Any]], object],
         clock: Callable[[], float],
         notify: Notify,
@@ -152,7 +143,7 @@ class Summaries:
 
         `notify(event, session id, fields)` hears of attempts, and of hooks that fail.
         """
-        self._treasury = treasury
+        self._budget = budget
         self._keep = record
         self._clock = clock
         self._notify = notify
@@ -171,7 +162,7 @@ class Summaries:
             counts[EARLIER] = earlier
         wish = await self._wish(task, settings, partial(_counted, clean, counts))
         run = _Run(task, settings, clean, wish, counts)
-        text, model = await first_of(models, partial(self._by, run))
+        text, model = await first_usable(models, partial(self._by, run))
         ms = round((perf_counter() - started) * 1000)
         return Summary(text, model.key, run.spent, tuple(run.notes), ms)
 
@@ -257,54 +248,39 @@ class Summaries:
     # -- calls ---------------------------------------------------------------------------
 
     async def _attempts(self, run: _Run, model: Model, base: Prompt) -> str:
-        prompt, error = base, ""
-        for attempt in range(1, ATTEMPTS + 1):
-            run.attempt = attempt
-            called = await self._call(run, model, prompt)
-            reply = called.reply
-            try:
-                most = base.max_output_tokens
-                text = await asyncio.to_thread(_cleaned, run.clean, reply.text, most)
-            except asyncio.CancelledError:
-                self._record(run, model, called, CANCELLED)
-                raise
-            error = _fault(text, cut=reply.finish is Finish.LENGTH, most=base.max_output_tokens)
-            self._record(run, model, called, error)
-            if not error:
-                return text
-            prompt = shorter_prompt(base, error)
-        raise OutputInvalidError(f"Malformed model output after {ATTEMPTS} attempts: {error}")
+        most = base.max_output_tokens
 
-    async def _call(self, run: _Run, model: Model, prompt: Prompt) -> Called:
-        seconds = run.settings.model.timeout_seconds
-        called = await booked(
-            self._treasury, model, prompt, seconds=seconds, failed=partial(self._failed, run, model)
+        def read(reply: Reply) -> str | Rejected:
+            text = _cleaned(run.clean, reply.text, most)
+            fault = _fault(text, cut=reply.finish is Finish.LENGTH, most=most)
+            return Rejected(fault) if fault else text
+
+        return await ask(
+            model,
+            base,
+            self._budget,
+            seconds=lambda _error: run.settings.model.timeout_seconds,
+            read=read,
+            again=lambda _reply, error: shorter_prompt(base, error),
+            report=partial(self._report, run),
         )
-        told = {"model": model.key, "attempt": run.attempt, "cost_usd": called.usd}
-        self._notify(Event.DIGEST_ATTEMPT, run.task.session_id, told | {"ms": called.ms})
-        run.spent.add(called.reply, called.usd)
-        return called
 
-    def _failed(self, run: _Run, model: Model, why: str, ms: int) -> None:
-        self._append(run, model, success=False, error=why, ms=ms)
-
-    def _record(self, run: _Run, model: Model, called: Called, error: str) -> None:
-        told = {"error": error or None, "ms": called.ms, "usage": called.usage}
-        self._append(run, model, success=not error, **told)
-
-    def _append(self, run: _Run, model: Model, **told: Any) -> None:
+    def _report(self, run: _Run, attempt: Attempt) -> None:
+        """Keep what an attempt cost, and its row of the audit trail."""
         task = run.task
+        if attempt.reply is not None:
+            run.spent.add(attempt.reply, attempt.usd)
+            told = {"model": attempt.model, "attempt": attempt.number, "cost_usd": attempt.usd}
+            self._notify(Event.DIGEST_ATTEMPT, task.session_id, told | {"ms": attempt.ms})
         row = digest_row(
             task=task.name,
             by="user" if task.asked else "daemon",
             covering=task.covering,
             session_id=task.session_id,
-            model=model.key,
             timestamp=iso(self._clock()),
-            attempt=run.attempt,
             bytes=run.bytes,
             redactions=run.redactions,
-            **told,
+            **attempt.audit(),
         )
         self._keep(row)
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from indexerd.digests.spoken import whose
-from indexerd.indexing.transcript import Redactor
+from indexerd.privacy.redactor import Redactor
 from indexerd.sessions.clipped import LEFT_OUT
 from indexerd.sessions.context import ContextMessage
 

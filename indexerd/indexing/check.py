@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from pydantic import ValidationError
 
 from indexerd.meta.limits import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX
 from indexerd.meta.model import Metadata
+from indexerd.models.attempts import Rejected
 from indexerd.privacy.sanitize import clean_line, clean_text, scrub
 
 REPLY_MAX = 1_000_000  # characters of an answer that are looked at
@@ -28,14 +28,7 @@ _PLACEHOLDERS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
-    """An answer that does not do; `error` is written for the model to read."""
-
-    error: str
-
-
-def judge(reply: str, *, cut: bool, redact: Callable[[str], str]) -> Metadata | Rejected:
+def validate(reply: str, *, cut: bool, redact: Callable[[str], str]) -> Metadata | Rejected:
     """Judge a reply. `cut` says that the output limit ended it: never salvaged (M10)."""
     try:
         return _clean(Metadata.model_validate(_scrubbed(json_of(reply, cut=cut))), redact)

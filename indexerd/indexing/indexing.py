@@ -1,9 +1,7 @@
 """One indexing run: snapshot, prompt, model, check, write (S0.18 to S0.45).
 
-The attempt loop is here, and visible: at most three calls for malformed answers, each retry
-carrying the previous reply and what was wrong with it. A failing provider ends the run at
-once; who tries again, and when, is the pipeline's business. A model that is not to be had
-(no budget, no key, content declined) makes room for a local one, if one is configured.
+Each retry carries the previous reply and what was wrong with it (`models.attempts` has the loop).
+A failing provider ends the run at once; whether to try again, and when, is decided elsewhere.
 
 An answer that was paid for is never thrown away because a disk is full: it is kept here and
 written by the next run of its session, without another call (A3).
@@ -18,9 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from indexerd.daemon.library import Library
-from indexerd.errors import OutputInvalidError, WriteError
+from indexerd.errors import WriteError
 from indexerd.events import Prompt
-from indexerd.indexing.check import Rejected, judge
+from indexerd.indexing.check import validate
 from indexerd.indexing.known import Setback
 from indexerd.indexing.prompts import carried, index_prompt, retry_prompt
 from indexerd.indexing.resting import rest
@@ -29,10 +27,19 @@ from indexerd.indexing.transcript import Caps
 from indexerd.logs import Event
 from indexerd.meta.model import FIRST_MESSAGE_MAX, SCHEMA_VERSION, Metadata, MetaFile, Usage
 from indexerd.meta.writer import Conflict, MetaWriter
-from indexerd.models.base import Finish, Model
-from indexerd.models.calls import ATTEMPTS, Called, Spent, booked, first_of, redactor
+from indexerd.models.attempts import (
+    ATTEMPTS,
+    CANCELLED,
+    Attempt,
+    Rejected,
+    Spent,
+    ask,
+    first_usable,
+)
+from indexerd.models.base import Finish, Model, Reply
+from indexerd.models.budget import Budget
 from indexerd.models.telemetry import Telemetry, index_row
-from indexerd.models.treasury import Treasury
+from indexerd.privacy.redactor import redactor
 from indexerd.settings import Settings
 from indexerd.times import iso, iso_ms, iso_of_ms
 
@@ -79,7 +86,7 @@ class Indexer:
         library: Library,
         *,
         reader: Reader,
-        treasury: Treasury,
+        budget: Budget,
         telemetry: Telemetry,
         writer: MetaWriter,
         notify: Notify,
@@ -87,7 +94,7 @@ class Indexer:
     ) -> None:
         self._library = library
         self._reader = reader
-        self._treasury = treasury
+        self._budget = budget
         self._telemetry = telemetry
         self._writer = writer
         self._notify = notify
@@ -117,7 +124,7 @@ class Indexer:
             return await self._write(session_id, held)
         run = await self.prepare(session_id, settings)
         run.by = None if asked is None else "user" if asked else "daemon"
-        found, model = await first_of(models, lambda model: self._attempts(run, model, settings))
+        found, model = await first_usable(models, lambda model: self._ask(run, model, settings))
         meta = _meta_file(run, found, model, self._clock())
         return await self._write(session_id, _Held(run.snap, meta, run.spent.usd))
 
@@ -125,7 +132,7 @@ class Indexer:
         """Seconds until a run is worth a try; 0 where it is, or has only to be written."""
         if session_id in self._held:
             return 0.0
-        return rest(self._treasury, models, setback, self._clock())
+        return rest(self._budget, models, setback)
 
     def drop(self, session_id: str) -> None:
         """Forget an answer that could not be written yet."""
@@ -144,70 +151,46 @@ class Indexer:
 
     # -- models --------------------------------------------------------------------------
 
-    async def _attempts(self, run: Prepared, model: Model, settings: Settings) -> Metadata:
-        prompt = run.prompt
+    async def _ask(self, run: Prepared, model: Model, settings: Settings) -> Metadata:
         clean = redactor(settings)
-        error = ""
-        for attempt in range(1, ATTEMPTS + 1):
-            if attempt > 1:
-                self._retrying(run, model, attempt, error)
-            called = await self._call(run, model, prompt, settings, attempt)
-            reply = called.reply
-            verdict = judge(
-                reply.text, cut=reply.finish is Finish.LENGTH, redact=lambda text: clean(text)[0]
-            )
-            self._record(run, model, attempt, called, verdict)
-            if isinstance(verdict, Metadata):
-                return verdict
-            error = verdict.error
-            prompt = retry_prompt(run.prompt, clean(reply.text)[0], error)
-        raise OutputInvalidError(f"Malformed model output after {ATTEMPTS} attempts: {error}")
 
-    async def _call(
-        self, run: Prepared, model: Model, prompt: Prompt, settings: Settings, attempt: int
-    ) -> Called:
-        """One booked call."""
+        def read(reply: Reply) -> Metadata | Rejected:
+            cut = reply.finish is Finish.LENGTH
+            return validate(reply.text, cut=cut, redact=lambda text: clean(text)[0])
 
-        def failed(why: str, ms: int) -> None:
-            self._append(run, model, attempt, success=False, error=why, ms=ms)
+        return await ask(
+            model,
+            run.prompt,
+            self._budget,
+            seconds=lambda _error: settings.model.timeout_seconds,
+            read=read,
+            again=lambda reply, error: retry_prompt(run.prompt, clean(reply.text)[0], error),
+            report=lambda attempt: self._report(run, attempt),
+        )
 
-        seconds = settings.model.timeout_seconds
-        called = await booked(self._treasury, model, prompt, seconds=seconds, failed=failed)
-        told = {"model": model.key, "attempt": attempt, "cost_usd": called.usd, "ms": called.ms}
-        self._notify(Event.INDEX_ATTEMPT, run.snap.card.session_id, told)
-        run.spent.add(called.reply, called.usd)
-        return called
-
-    def _retrying(self, run: Prepared, model: Model, attempt: int, error: str) -> None:
-        fields = {"attempt": attempt - 1, "of": ATTEMPTS - 1, "model": model.key, "reason": error}
-        self._notify(Event.INDEX_RETRY, run.snap.card.session_id, fields)
-
-    def _record(
-        self,
-        run: Prepared,
-        model: Model,
-        attempt: int,
-        called: Called,
-        verdict: Metadata | Rejected,
-    ) -> None:
-        error = verdict.error if isinstance(verdict, Rejected) else None
-        self._append(run, model, attempt, success=error is None, error=error, usage=called.usage)
-
-    def _append(self, run: Prepared, model: Model, attempt: int, **told: Any) -> None:
-        """A row of the audit trail: one for each request that went out, however it ended."""
+    def _report(self, run: Prepared, attempt: Attempt) -> None:
+        """Write the audit row of a request that went out, and tell who watches."""
+        session_id = run.snap.card.session_id
         row = index_row(
-            session_id=run.snap.card.session_id,
-            model=model.key,
+            session_id=session_id,
             timestamp=iso(self._clock()),
-            attempt=attempt,
             redactions=run.snap.transcript.redactions,
             bytes=run.sent_bytes,
             by=run.by,
             leaf_id=run.snap.leaf_id,
             since=run.snap.since_id,
-            **told,
+            **attempt.audit(),
         )
         self._telemetry.append(row)
+        if attempt.reply is None or attempt.error == CANCELLED:
+            return
+        run.spent.add(attempt.reply, attempt.usd)
+        told = {"model": attempt.model, "attempt": attempt.number}
+        spent = {"cost_usd": attempt.usd, "ms": attempt.ms}
+        self._notify(Event.INDEX_ATTEMPT, session_id, told | spent)
+        if attempt.error is not None and attempt.number < ATTEMPTS:
+            more = {"of": ATTEMPTS - 1, "reason": attempt.error}
+            self._notify(Event.INDEX_RETRY, session_id, told | more)
 
     # -- writing -------------------------------------------------------------------------
 

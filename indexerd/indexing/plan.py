@@ -6,10 +6,10 @@ from typing import Any
 
 from indexerd.daemon.pipeline import Pipeline
 from indexerd.errors import IndexerdError
-from indexerd.models.treasury import Treasury, tokens_of
+from indexerd.models.budget import Budget, tokens_of
 
 
-async def plan(pipeline: Pipeline, treasury: Treasury, *, dry_run: bool) -> dict[str, Any]:
+async def plan(pipeline: Pipeline, budget: Budget, *, dry_run: bool) -> dict[str, Any]:
     """Queue all due sessions, or (dry run) say how many, how many tokens, what they may cost.
 
     The figures are the most that one call each may use; `costUsd` is null where a price is
@@ -34,7 +34,7 @@ async def plan(pipeline: Pipeline, treasury: Treasury, *, dry_run: bool) -> dict
             unreadable += 1
             continue
         tokens += tokens_of(run.prompt)
-        cost = treasury.estimate(models[0].key, run.prompt) if models else None
+        cost = budget.estimate(models[0].key, run.prompt) if models else None
         priced = priced and cost is not None
         usd += cost or 0.0
     return {

@@ -30,7 +30,6 @@ from indexerd.indexing.transcript import (
     EMPTY,
     MESSAGE_MAX,
     Caps,
-    Redactor,
     Section,
     Transcript,
     assemble,
@@ -40,6 +39,7 @@ from indexerd.meta.model import TAGS_MAX, MetaFile
 from indexerd.models.base import LOCAL
 from indexerd.paths import meta_name
 from indexerd.privacy.redact_paths import shown_path
+from indexerd.privacy.redactor import Redactor
 from indexerd.privacy.sanitize import clean_text
 from indexerd.protocol import rows
 from indexerd.references.inject import own_words

@@ -16,8 +16,10 @@ alone too long keeps its end, cut at a character's border; lines split at `\\n` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+
+from indexerd.privacy.redactor import Redactor
 
 MARKER = "[Conversation truncated — only the most recent portion is shown]"
 LABELS = {"user": "User: ", "assistant": "Assistant: "}
@@ -108,9 +110,6 @@ class Caps:
             len(text.encode("utf-8", "replace")) > self.max_bytes
             or text.count("\n") >= self.max_lines
         )
-
-
-Redactor = Callable[[str], tuple[str, dict[str, int]]]
 
 
 def assemble(newest_first: Iterable[Section], caps: Caps, redact: Redactor) -> Transcript:

@@ -1,18 +1,16 @@
-"""One breaker a provider: after failures nobody knocks for a while, then exactly one does.
-
-States are a table, not a maze:
+"""The circuit breaker of one provider: after failures nobody asks for a while, then one call does.
 
     closed     --5 failures in a row-->  open
-    closed     --throttled (429)----->  open until the provider's own time
-    closed     --denied (bad key)---->  denied until a reload
-    open       --time passed--------->  half-open: one trial call
-    half-open  --success------------->  closed
-    half-open  --failure------------->  open, twice as long (at most two hours)
+    closed     --throttled (429)----->   open until the provider's own time
+    closed     --denied (bad key)---->   denied until a reload
+    open       --time passed--------->   half-open: one trial call
+    half-open  --success------------->   closed
+    half-open  --failure------------->   open, twice as long (at most two hours)
 
-Several calls may be under way when it opens. What they bring home later neither closes it, nor
-shortens the pause, nor doubles it: only the trial decides.
+Several calls may be under way when it opens. Their results neither close it, nor shorten the
+pause, nor double it: only the trial decides.
 
-Pure: `now` in seconds since the epoch, jitter is the caller's number in [0, 1).
+Pure: `now` is seconds since the epoch, `jitter` a number in [0, 1).
 """
 
 from __future__ import annotations
@@ -24,17 +22,17 @@ from indexerd.errors import ModelUnavailableError, ProviderError
 FAILURES = 5
 FIRST_PAUSE = 60.0
 LONGEST_PAUSE = 2 * 3600.0
-LONGEST_WISH = 3600.0  # of a Retry-After; more is not believed
+LONGEST_WISH = 3600.0  # a longer Retry-After is treated as this one
 _AHEAD = 1.2 * LONGEST_PAUSE  # `until` is never further ahead, unless the clock was set back (V8)
 
 
 class Breaker(msgspec.Struct):
-    """The state of one provider, as it is stored."""
+    """The state of one provider."""
 
     failures: int = 0
     opened: int = 0  # times in a row
     until: float = 0.0
-    denied: str = ""  # why the provider will not serve us until a reload
+    denied: str = ""  # why the provider refuses us until a reload
     trial: bool = False  # the one call of the half-open state is under way
 
     @property
@@ -50,14 +48,14 @@ class Breaker(msgspec.Struct):
             raise ModelUnavailableError(f"the provider refuses us: {self.denied}")
         if not self.until:
             return
-        if self._resting(now):
+        if self._pauses(now):
             raise ProviderError("the provider is resting", retry_after=self.until - now)
         if self.trial:
             raise ProviderError("the provider is being tried", retry_after=FIRST_PAUSE)
         self.trial = True
 
     def succeeded(self) -> bool:
-        """A call was answered. Says whether that closed the breaker."""
+        """Record an answered call; True if that closed the breaker."""
         if self.until and not self.trial:
             return False
         closed = bool(self.until)
@@ -66,12 +64,12 @@ class Breaker(msgspec.Struct):
         return closed
 
     def failed(self, error: ProviderError, now: float, jitter: float) -> bool:
-        """A call failed. Says whether that opened the breaker (again)."""
+        """Record a failed call; True if that opened the breaker (again)."""
         self.failures += 1
         trial, self.trial = self.trial, False
         if not (error.throttled or trial or self.failures >= FAILURES):
             return False
-        late = not trial and self._resting(now)
+        late = not trial and self._pauses(now)
         self.opened += 0 if late else 1
         pause = min(FIRST_PAUSE * 2.0 ** min(self.opened - 1, 16), LONGEST_PAUSE)
         if error.retry_after is not None:
@@ -81,14 +79,14 @@ class Breaker(msgspec.Struct):
         return not late
 
     def deny(self, why: str) -> bool:
-        """The provider will not serve us: closed to every session until a reload."""
+        """Refuse every call until a reload; True if that is new."""
         first = not self.denied
         self.denied, self.trial = why, False
         return first
 
-    def _resting(self, now: float) -> bool:
-        return 0 < self.until - now <= _AHEAD
-
     def abandon(self) -> None:
-        """A call ended without telling anything of the provider (it was cancelled)."""
+        """A call was cancelled, which says nothing of the provider."""
         self.trial = False
+
+    def _pauses(self, now: float) -> bool:
+        return 0 < self.until - now <= _AHEAD

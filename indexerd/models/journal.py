@@ -1,37 +1,36 @@
-"""An append-only file of JSON rows in which every row is on disk before `append` returns.
+"""An append-only file of JSON rows; every row is on disk before `append` returns.
 
-Used for the budget: what was reserved must be known after a power cut (M15). A torn last row,
-which a crash may leave, is passed over when read, and the next row starts on a line of its own.
-
-`Slot` is the other kind of memory of what we were doing: a note in a file that stays open, without
-a sync. It costs microseconds, and outlives the process, but not the system.
+What was reserved must be known after a power cut (M15). A torn last row, which a crash may leave,
+is skipped by `rows`, and the next row starts on a line of its own.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-READ_MAX = 8 * 1024 * 1024  # newest bytes that are read back: weeks of rows
-LONG = 4 * 1024 * 1024  # bytes of a file that is worth being made shorter
+import msgspec
 
-_NOTE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-_FLAGS = _NOTE | os.O_APPEND
+READ_MAX = 8 * 1024 * 1024  # newest bytes that are read back: weeks of rows
+LONG = 4 * 1024 * 1024  # bytes of a file that is worth shortening
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Journal:
-    """One file. OSError from either method is the caller's to judge."""
+    """One file. An OSError of any method is for the caller to handle."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, row_type: Any = dict) -> None:
+        """`row_type` is what a row has to be for msgspec; others are skipped."""
         self._path = path
+        self._type = row_type
 
-    def append(self, row: Mapping[str, Any]) -> None:
-        """Write one row, durably; several milliseconds on a real disk."""
-        data = json.dumps(row, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+    def append(self, row: Any) -> None:
+        """Write one row durably; several milliseconds on a real disk."""
+        data = _line(row)
         fd = os.open(self._path, _FLAGS, 0o600)
         try:
             size = os.fstat(fd).st_size
@@ -45,8 +44,8 @@ class Journal:
         if not size:
             _sync_directory(self._path.parent)
 
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """The rows, oldest first; none where there is no file yet."""
+    def rows(self) -> Iterator[Any]:
+        """Yield the valid rows, oldest first; none where there is no file yet."""
         try:
             fd = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -57,12 +56,8 @@ class Journal:
         finally:
             os.close(fd)
         for line in data.split(b"\n")[1 if start else 0 :]:
-            try:
-                row = json.loads(line)
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(row, dict):
-                yield row
+            with suppress(ValueError, RecursionError, msgspec.ValidationError):
+                yield msgspec.convert(json.loads(line, parse_constant=_no_nan), self._type)
 
     def is_long(self) -> bool:
         """Whether the file has grown so much that old rows should go."""
@@ -71,52 +66,26 @@ class Journal:
         except FileNotFoundError:
             return False
 
-    def shorten(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Keep these rows alone. Durably: after a crash it is the old file or the new one, whole.
-
-        Nobody may append meanwhile.
-        """
-        lines = (json.dumps(row, allow_nan=False, separators=(",", ":")) + "\n" for row in rows)
-        data = "".join(lines).encode()
+    def shorten(self, rows: Iterable[Any]) -> None:
+        """Keep only these rows: after a crash the file is the old or the new one, whole."""
         new = self._path.with_name(f".{self._path.name}.tmp")
-        with suppress(FileNotFoundError):
-            new.unlink()  # of a crash on the way
+        new.unlink(missing_ok=True)  # left by a crash
         fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with open(fd, "wb") as file:  # noqa: PTH123 - a descriptor, not a path
-            file.write(data)
+            file.write(b"".join(map(_line, rows)))
             file.flush()
             os.fsync(fd)
         new.rename(self._path)
         _sync_directory(self._path.parent)
 
 
-class Slot:
-    """One note, overwritten in place. Where it cannot be kept, nothing is said of that."""
+def _line(row: Any) -> bytes:
+    plain = msgspec.to_builtins(row)
+    return json.dumps(plain, allow_nan=False, separators=(",", ":")).encode() + b"\n"
 
-    def __init__(self, path: Path) -> None:
-        try:
-            self._fd = os.open(path, _NOTE, 0o600)
-        except OSError:
-            self._fd = -1
 
-    def read(self, most: int) -> bytes:
-        """What is there, with what longer notes left behind it; b"" where nothing can be read."""
-        if self._fd >= 0:
-            with suppress(OSError):
-                return os.pread(self._fd, most, 0)
-        return b""
-
-    def write(self, data: bytes) -> None:
-        """Put a note over the beginning of the last."""
-        if self._fd >= 0:
-            with suppress(OSError):
-                os.pwrite(self._fd, data, 0)
-
-    def close(self) -> None:
-        """Let go of the file, which stays."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+def _no_nan(word: str) -> float:
+    raise ValueError(f"{word} is not JSON")
 
 
 def _sync_directory(path: Path) -> None:

@@ -1,13 +1,14 @@
-"""What a call costs, and the most it may cost, in US dollars.
+"""What a call costs in US dollars, and how many tokens a model takes, as far as it is known.
 
-In: a provider, the model that answered, its tokens, and the user's own prices. Out: a `Decimal`,
-or None where the price is not known: an unknown cost is said to be unknown, never 0. Own prices
-win; then the list prices that ship with `genai-prices` (offline data: it is never updated over
-the network), imported on first use. Cached input is charged in full, so a cost errs upwards.
+Own prices win; then the list prices that ship with `genai-prices` (offline data, never updated
+over the network; imported on first use, 0.3 s). An unknown cost or window is None, never 0.
+Cached input is charged in full, so a cost errs upwards.
 
 Surprises: a name under `openai/` says nothing of who serves it (`gpt-oss` from Ollama is free),
 so there the library is asked only about a base URL that it knows. Google may route a retired
-name to its successor: `model` must be the one that answered.
+name to its successor: `model` must be the one that answered. The library knows prices of many
+more models than windows (none of Google's or of OpenRouter's). A window may be larger than listed
+(a beta of 1,000,000 tokens): a context that is larger than it proves the list wrong.
 """
 
 from __future__ import annotations
@@ -15,28 +16,25 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from decimal import Decimal
+from functools import lru_cache
 
 from indexerd.models.base import LOCAL, Tokens
-from indexerd.models.usd import format_usd
 from indexerd.settings import Price
-
-__all__ = ["cost_usd", "format_usd", "upper_bound_usd"]
 
 # For a Google model that the library does not know yet: above every text model that Google
 # lists (the dearest, long prompts of gemini-3-pro, is 4 in and 18 out per million tokens).
 CEILING = Price(input=5.0, output=25.0)
 _AS_GOOGLE = frozenset({"google", "scripted"})  # scripted: so that budgets can be tested
 _MILLION = 1_000_000
+_CENT = Decimal("0.01")
+_NAME_MAX = 128  # characters: a session file may name any model, and patterns run over it
 _DATED = re.compile(r"[-@:](latest|\d{3}|\d{8}|\d{4}-\d{2}-\d{2})$")
 
 
 def cost_usd(
     provider: str, model: str, tokens: Tokens, own: Mapping[str, Price], *, base_url: str = ""
 ) -> Decimal | None:
-    """Price a call by the model that answered; None if a count or the price is not known.
-
-    `base_url` is where an `openai/*` model is served.
-    """
+    """Price a call by the model that answered; `base_url` is where an `openai/*` one is served."""
     if f"{provider}/" == LOCAL:
         return Decimal(0)
     if tokens.input is None or tokens.output is None:
@@ -88,3 +86,29 @@ def _listed(
     except (LookupError, ValueError):
         return None
     return None
+
+
+def format_usd(cost: Decimal | float | None) -> str:
+    """Write a cost: 4 decimals from one cent, 6 below, and words where it is unknown (S0.43)."""
+    if cost is None:
+        return "unknown cost"
+    exact = Decimal(str(cost))
+    return f"${exact:.4f}" if exact >= _CENT else f"${exact:.6f}"
+
+
+@lru_cache(256)
+def window_of(provider: str | None, model: str) -> int | None:
+    """Return the size of a model's context window in tokens, None where it is not listed.
+
+    A provider that the library does not know may serve any model in a smaller window, so then the
+    model's name alone is not asked about. The first call takes 0.3 s: not for an event loop.
+    """
+    if not model or len(model) > _NAME_MAX or len(provider or "") > _NAME_MAX:
+        return None
+    from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415 - 0.3 s, where it is asked
+
+    try:
+        _, found = get_snapshot().find_provider_model(model, None, provider or None, None)
+    except (LookupError, ValueError):
+        return None
+    return found.context_window or None

@@ -27,26 +27,16 @@ from indexerd.errors import (
     DeadlineError,
     IndexerdError,
     ModelError,
-    OutputInvalidError,
     UsageError,
 )
 from indexerd.events import Prompt
-from indexerd.indexing.check import Rejected
 from indexerd.indexing.prompts import retry_prompt
-from indexerd.indexing.transcript import Redactor
 from indexerd.logs import Event
-from indexerd.models.base import LOCAL, Finish, Model
-from indexerd.models.calls import (
-    ATTEMPTS,
-    CANCELLED,
-    Called,
-    Spent,
-    booked,
-    first_of,
-    redactor,
-)
+from indexerd.models.attempts import Attempt, Rejected, Spent, ask, first_usable
+from indexerd.models.base import LOCAL, Finish, Model, Reply
+from indexerd.models.budget import Budget
 from indexerd.models.telemetry import Telemetry, query_row
-from indexerd.models.treasury import Treasury
+from indexerd.privacy.redactor import Redactor, redactor
 from indexerd.privacy.sanitize import clean_text
 from indexerd.references.cited_answer import EXCERPT_MAX, SCHEMA, Cited, judge_answer, partly
 from indexerd.references.query_codes import coded
@@ -105,16 +95,6 @@ class _Run:
         return round((perf_counter() - self.started) * 1000)
 
 
-@dataclass(slots=True)
-class _Trial:
-    """One text that a model is asked about, and which attempt it is."""
-
-    run: _Run
-    model: Model
-    context: Context
-    number: int = 0
-
-
 class Questions:
     """Answers questions, for one daemon."""
 
@@ -126,7 +106,7 @@ class Questions:
         read: Reader,
         models: Callable[[], list[Model]],
         settings: Callable[[], Settings],
-        treasury: Treasury,
+        budget: Budget,
         telemetry: Telemetry,
         clock: Callable[[], float],
         notify: Notify,
@@ -138,7 +118,7 @@ class Questions:
         self._answers = answers
         self._models = models
         self._settings = settings
-        self._treasury = treasury
+        self._budget = budget
         self._telemetry = telemetry
         self._clock = clock
         self._notify = notify
@@ -176,7 +156,7 @@ class Questions:
             run = self._run(session_id, question, turn_id, leaf)
             row = self._answers.by_id(session_id)
             try:
-                cited, model = await first_of(self._models(), partial(self._ask, run))
+                cited, model = await first_usable(self._models(), partial(self._ask, run))
             except IndexerdError as bad:
                 told = {"reason": bad.kind, "ms": run.ms, "cost_usd": run.spent.usd}
                 self._notify(FAILED, session_id, told)
@@ -244,72 +224,47 @@ class Questions:
                 return partly(found, context) if local else found
 
     async def _attempts(self, run: _Run, model: Model, context: Context) -> Cited:
-        base = prompt = _prompt(model, context, run.question)
-        trial = _Trial(run, model, context)
-        error = ""
-        for attempt in range(1, ATTEMPTS + 1):
-            if attempt > 1 and run.left() < LEAST_SECONDS:
-                raise DeadlineError(f"no answer of the right shape in time: {error}")
-            trial.number = attempt
-            called = await self._call(trial, prompt)
-            reply = called.reply
-            try:
-                verdict = await asyncio.to_thread(
-                    judge_answer,
-                    reply.text,
-                    cut=reply.finish is Finish.LENGTH,
-                    redact=lambda text: run.clean(text)[0],
-                    sections=context.sections,
-                )
-            except asyncio.CancelledError:
-                self._record(trial, called, Rejected(CANCELLED))
-                raise
-            self._record(trial, called, verdict)
-            if isinstance(verdict, Cited):
-                return verdict
-            error = verdict.error
-            prompt = retry_prompt(base, run.clean(reply.text)[0], error)
-        raise OutputInvalidError(f"Malformed model output after {ATTEMPTS} attempts: {error}")
+        base = _prompt(model, context, run.question)
+        asked = self._readings.looking(model, context.bytes) if _is_built_in(model) else model
 
-    async def _call(self, trial: _Trial, prompt: Prompt) -> Called:
-        run = trial.run
+        def seconds(error: str) -> float:
+            left = run.left()
+            if error and left < LEAST_SECONDS:
+                raise DeadlineError(f"no answer of the right shape in time: {error}")
+            return max(0.1, round(min(left, run.settings.model.timeout_seconds), 1))
+
+        def read(reply: Reply) -> Cited | Rejected:
+            return judge_answer(
+                reply.text,
+                cut=reply.finish is Finish.LENGTH,
+                redact=lambda text: run.clean(text)[0],
+                sections=context.sections,
+            )
 
         def admitted() -> None:
             run.called = True
 
-        model = trial.model
-        if _is_built_in(model):
-            model = self._readings.looking(model, trial.context.bytes)
-        seconds = min(run.left(), run.settings.model.timeout_seconds)
-        called = await booked(
-            self._treasury,
-            model,
-            prompt,
-            seconds=max(0.1, round(seconds, 1)),  # errors name it
-            failed=partial(self._failed, trial),
+        return await ask(
+            asked,
+            base,
+            self._budget,
+            seconds=seconds,
+            read=read,
+            again=lambda reply, error: retry_prompt(base, run.clean(reply.text)[0], error),
+            report=partial(self._report, run, context),
             admitted=admitted,
         )
-        run.spent.add(called.reply, called.usd)
-        return called
 
-    # -- the audit trail -----------------------------------------------------------------
-
-    def _failed(self, trial: _Trial, why: str, ms: int) -> None:
-        self._append(trial, success=False, error=why, ms=ms)
-
-    def _record(self, trial: _Trial, called: Called, verdict: Cited | Rejected) -> None:
-        error = verdict.error if isinstance(verdict, Rejected) else None
-        self._append(trial, success=error is None, error=error, ms=called.ms, usage=called.usage)
-
-    def _append(self, trial: _Trial, **told: Any) -> None:
+    def _report(self, run: _Run, context: Context, attempt: Attempt) -> None:
+        """Keep what an attempt cost, and its row of the audit trail."""
+        if attempt.reply is not None:
+            run.spent.add(attempt.reply, attempt.usd)
         row = query_row(
-            session_id=trial.run.session_id,
-            model=trial.model.key,
+            session_id=run.session_id,
             timestamp=iso(self._clock()),
-            attempt=trial.number,
-            bytes=trial.context.bytes,
-            redactions=trial.context.redactions,
-            **told,
+            bytes=context.bytes,
+            redactions=context.redactions,
+            **attempt.audit(),
         )
         self._telemetry.append(row)
 

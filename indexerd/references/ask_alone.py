@@ -12,10 +12,9 @@ from typing import Any
 from indexerd.daemon.library import Library
 from indexerd.daemon.views import changed
 from indexerd.errors import OutputInvalidError
-from indexerd.indexing.check import Rejected
-from indexerd.indexing.transcript import Redactor
-from indexerd.models.calls import Spent, redactor
+from indexerd.models.attempts import Rejected, Spent
 from indexerd.models.extractive import Extractive
+from indexerd.privacy.redactor import Redactor, redactor
 from indexerd.references.ask import LOCAL_BYTES, question_of, result_of, usage_of
 from indexerd.references.cited_answer import judge_answer, partly
 from indexerd.references.query_codes import coded

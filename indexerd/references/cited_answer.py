@@ -18,7 +18,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from indexerd.indexing.check import Rejected, faults, json_of
+from indexerd.indexing.check import faults, json_of
+from indexerd.models.attempts import Rejected
 from indexerd.models.passages import nearest
 from indexerd.privacy.sanitize import clean_line, clean_text, scrub
 from indexerd.references.question_prompt import CUT, Context, Said

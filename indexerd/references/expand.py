@@ -20,12 +20,11 @@ from typing import Any
 
 from indexerd.daemon.answers import Answers, word
 from indexerd.errors import AmbiguousError, IndexerdError, InvalidMetaError, UsageError
-from indexerd.indexing.transcript import Redactor
 from indexerd.meta.metas import read_meta
 from indexerd.meta.model import MetaFile
-from indexerd.models.calls import redactor
 from indexerd.models.telemetry import INJECT
 from indexerd.paths import meta_name
+from indexerd.privacy.redactor import Redactor, redactor
 from indexerd.references import inject
 from indexerd.references.issued import Kept
 from indexerd.references.parse import LONG, Reference, find

@@ -24,7 +24,8 @@ from hashlib import blake2b
 from typing import Any
 
 from indexerd.events import Prompt, Question
-from indexerd.indexing.transcript import BEYOND_BYTES, MESSAGE_MAX, Redactor
+from indexerd.indexing.transcript import BEYOND_BYTES, MESSAGE_MAX
+from indexerd.privacy.redactor import Redactor
 from indexerd.privacy.sanitize import clean_text
 
 QUESTION_MAX = 4000  # characters

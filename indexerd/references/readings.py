@@ -22,9 +22,9 @@ from indexerd.daemon.library import Library
 from indexerd.daemon.reader import Reader
 from indexerd.daemon.views import Taken, changed
 from indexerd.errors import DeadlineError
-from indexerd.indexing.transcript import Redactor
 from indexerd.models.base import Model, Prompt, Reply
 from indexerd.models.threads import Check, stoppable
+from indexerd.privacy.redactor import Redactor
 from indexerd.references.question_prompt import Context, Gathered, compose
 from indexerd.references.recall import Seen, gathered_of, seen_of, taken_of
 

@@ -15,8 +15,8 @@ from indexerd.daemon.library import Library
 from indexerd.daemon.views import Taken, reader, row_of, take
 from indexerd.errors import NotFoundError, SessionEmptyError, SessionUnreadableError
 from indexerd.events import Kind
-from indexerd.indexing.transcript import Redactor
 from indexerd.models.threads import Check
+from indexerd.privacy.redactor import Redactor
 from indexerd.references.query_codes import INVALID, MISSING, UNREADABLE
 from indexerd.references.question_prompt import EMPTY, EVER, Gathered, Said, gather
 from indexerd.sessions.context import Read

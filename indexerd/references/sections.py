@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from indexerd.indexing.transcript import Redactor
 from indexerd.meta.model import MetaFile
+from indexerd.privacy.redactor import Redactor
 from indexerd.privacy.sanitize import clean_line, clean_text
 from indexerd.references import inject
 

@@ -22,7 +22,6 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from indexerd.errors import SessionUnreadableError, StateError
-from indexerd.models.journal import Slot
 from indexerd.sources.cursor import Look
 from indexerd.store.ledger import Ledger
 
@@ -148,3 +147,33 @@ class Perils:
     def close(self) -> None:
         """Let go of the file."""
         self._slot.close()
+
+
+class Slot:
+    """One note in a file that stays open: it outlives the process, but not the system."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._fd = os.open(path, flags, 0o600)
+        except OSError:  # where it cannot be kept, nothing is quarantined
+            self._fd = -1
+
+    def read(self, most: int) -> bytes:
+        """Return what is there, with what longer notes left behind it."""
+        if self._fd >= 0:
+            with suppress(OSError):
+                return os.pread(self._fd, most, 0)
+        return b""
+
+    def write(self, data: bytes) -> None:
+        """Overwrite the beginning of the last note, without a sync."""
+        if self._fd >= 0:
+            with suppress(OSError):
+                os.pwrite(self._fd, data, 0)
+
+    def close(self) -> None:
+        """Close the file, which stays."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1

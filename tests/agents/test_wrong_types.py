@@ -21,8 +21,8 @@ from indexerd.sessions.context import context_messages, context_of
 from indexerd.sessions.facts import ActivityStats
 from indexerd.sessions.info import info_of
 from indexerd.sessions.state import SessionState
+from tests.agents.fixture_lines import fixture_lines
 from tests.fuzz.targets import corpus
-from tests.indexing.known_answers import agent_of, file_of, sessions, stored_lines
 
 AGENTS = ("pi", "claude", "codex", "opencode")
 WRONG: tuple[Any, ...] = (None, 7, "x", [[7]], {"x": [7]})
@@ -36,13 +36,7 @@ TEXT_MAX = 200  # characters
 
 def lines_of(agent: str) -> Iterator[bytes]:
     """Lines of an agent's fixtures, as they reach its adapter, and of the fuzz corpus."""
-    for name in sessions():
-        if agent_of(name) != agent or name.endswith("/corpus"):
-            continue
-        if agent == "opencode":
-            yield from stored_lines(name)
-        else:
-            yield from file_of(name).read_bytes().splitlines(keepends=True)
+    yield from fixture_lines(agent)
     for path in corpus(agent):
         yield from path.read_bytes().splitlines(keepends=True)
 

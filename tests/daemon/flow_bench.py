@@ -16,10 +16,9 @@ from indexerd.daemon.reader import Reader
 from indexerd.indexing.indexing import Indexer
 from indexerd.logs import get_logger
 from indexerd.meta.writer import MetaWriter
-from indexerd.models.journal import Journal
+from indexerd.models.budget import Budget
 from indexerd.models.registry import Models
 from indexerd.models.telemetry import Telemetry
-from indexerd.models.treasury import Treasury
 from indexerd.settings import Index, Loaded, Settings
 from indexerd.settings import Watch as Watching
 from indexerd.sources.hints import Hints
@@ -82,13 +81,13 @@ class Flow:
             report=lambda *_: None,
             defect=_no_defect,
         )
-        self.treasury = Treasury(
-            Journal(root / "budget.jsonl"), lambda: self.settings, self.clock, self.news.say
+        self.budget = Budget(
+            root / "budget.jsonl", lambda: self.settings, self.clock, self.news.say
         )
         self.indexer = Indexer(
             self.library,
             reader=self.reader,
-            treasury=self.treasury,
+            budget=self.budget,
             telemetry=Telemetry(root / "telemetry.jsonl"),
             writer=MetaWriter(),
             notify=lambda event, session, told: self.news.say(event, {"session": session, **told}),

@@ -143,7 +143,7 @@ def test_status_looks_at_sessions_again_only_after_a_change(
 
     async def work() -> None:
         await until(flow.pipeline.scanned.is_set, "the first scan")
-        status = Status(flow.pipeline, flow.treasury, 0.0)
+        status = Status(flow.pipeline, flow.budget, 0.0)
         assert status.state() == "ok"
         flow.metas.mkdir(exist_ok=True)
         meta = flow.metas / f"{session.id}.meta.json"

@@ -16,9 +16,10 @@ from functools import cache
 from itertools import islice
 
 from indexerd.errors import ConfigError
-from indexerd.indexing.check import Rejected, judge
+from indexerd.indexing.check import validate
 from indexerd.meta.limits import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX
 from indexerd.meta.model import TAGS_MAX, TAGS_MIN
+from indexerd.models.attempts import Rejected
 from indexerd.privacy import sanitize as cleaning
 from indexerd.privacy.redact import _HIDING
 from indexerd.privacy.redact import redact as redacted
@@ -67,7 +68,7 @@ def references(data: bytes) -> None:
 
 def check(data: bytes) -> None:
     """A model's answer is taken, clean and within limits, or rejected in words; none is cut."""
-    said = judge(text_of(data), cut=False, redact=lambda text: redacted(text).text)
+    said = validate(text_of(data), cut=False, redact=lambda text: redacted(text).text)
     if isinstance(said, Rejected):
         said.error.encode()
         assert said.error
@@ -82,7 +83,7 @@ def check(data: bytes) -> None:
         assert 0 < len(text) <= limit
         assert not _GONE & {unicodedata.category(char) for char in text if char not in "\n\t"}
     assert "\n" not in said.name + "".join(said.tags)
-    assert judge(said.model_dump_json(), cut=True, redact=str) == Rejected(
+    assert validate(said.model_dump_json(), cut=True, redact=str) == Rejected(
         "The reply was cut by the output limit: answer more briefly"
     )
 

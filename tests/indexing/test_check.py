@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexerd.indexing.check import REPLY_MAX, Rejected, judge
+from indexerd.indexing.check import REPLY_MAX, validate
 from indexerd.meta.limits import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX
 from indexerd.meta.model import Metadata
+from indexerd.models.attempts import Rejected
 from indexerd.privacy import redact as redact_module
 
 GOOD: dict[str, Any] = {
@@ -36,7 +37,7 @@ def real(text: str) -> str:
 
 def verdict(reply: str, *, cut: bool = False) -> Metadata | Rejected:
     """Judge with the real redactor."""
-    return judge(reply, cut=cut, redact=real)
+    return validate(reply, cut=cut, redact=real)
 
 
 def altered(**fields: Any) -> str:
@@ -245,7 +246,7 @@ def test_a_secret_at_the_limit_is_redacted_before_the_cut() -> None:
     def longer(text: str) -> str:
         return text.replace("KEY", "[redacted:" + "long" * 9 + "]")
 
-    said = judge(altered(name="KEY" + "x" * (NAME_MAX - 3)), cut=False, redact=longer)
+    said = validate(altered(name="KEY" + "x" * (NAME_MAX - 3)), cut=False, redact=longer)
 
     assert isinstance(said, Metadata)
     assert said.name.startswith("[redacted:long")
@@ -254,7 +255,7 @@ def test_a_secret_at_the_limit_is_redacted_before_the_cut() -> None:
 
 def test_a_text_that_redaction_empties_is_no_answer() -> None:
     """X7: the name was nothing but a secret, and a redactor that leaves nothing."""
-    said = judge(altered(name="KEY"), cut=False, redact=lambda text: text.replace("KEY", ""))
+    said = validate(altered(name="KEY"), cut=False, redact=lambda text: text.replace("KEY", ""))
 
     assert isinstance(said, Rejected)
     assert said.error.startswith("name: ")
@@ -266,7 +267,7 @@ def test_a_text_that_redaction_empties_is_no_answer() -> None:
 def test_a_degenerate_reply_costs_no_more_than_its_length(reply: str) -> None:
     """M12: blanks without end are a known way for models to fail; none of it is searched twice."""
     assert len(reply) < REPLY_MAX
-    assert isinstance(judge(reply, cut=False, redact=as_it_is), Rejected)
+    assert isinstance(validate(reply, cut=False, redact=as_it_is), Rejected)
 
 
 values = st.recursive(

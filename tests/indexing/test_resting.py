@@ -10,10 +10,10 @@ from indexerd.indexing.known import NO_MODEL_PAUSE, Setback
 from indexerd.indexing.resting import rest
 from indexerd.models.base import Model
 from indexerd.models.breaker import FIRST_PAUSE, Breaker
-from indexerd.models.journal import Journal
+from indexerd.models.budget import Budget, Reserved
 from indexerd.models.scripted import Scripted
-from indexerd.models.treasury import Treasury
-from indexerd.settings import Budget, Settings
+from indexerd.settings import Budget as Limits
+from indexerd.settings import Settings
 
 NOW = 1_700_000_000.0
 FIRST, OTHER = Scripted(key="one/a"), Scripted(key="two/b")
@@ -23,17 +23,16 @@ DENIED, SPENT = Setback(why="model_unavailable"), Setback(why="budget_exhausted"
 
 
 @pytest.fixture
-def treasury(tmp_path: Path) -> Treasury:
+def budget(tmp_path: Path) -> Budget:
     """Books with two calls a minute, and three a day."""
-    settings = Settings(budget=Budget(requests_per_minute=2, daily_calls=3))
-    return Treasury(Journal(tmp_path / "b.jsonl"), lambda: settings, lambda: NOW, lambda *_: None)
+    settings = Settings(budget=Limits(requests_per_minute=2, daily_calls=3))
+    return Budget(tmp_path / "b.jsonl", lambda: settings, lambda: NOW, lambda *_: None)
 
 
-def spent(treasury: Treasury, *ages: float) -> None:
+def spent(budget: Budget, *ages: float) -> None:
     """Calls were made so many seconds ago."""
     for number, age in enumerate(ages):
-        row = {"op": "reserve", "id": str(number), "t": NOW - age, "usd": 0.0, "model": "one/a"}
-        treasury.purse.apply(row)
+        budget.account.apply(Reserved(str(number), NOW - age, 0.0, "one/a"))
 
 
 @pytest.mark.parametrize(
@@ -51,44 +50,43 @@ def spent(treasury: Treasury, *ages: float) -> None:
     ],
 )
 def test_a_provider_that_is_not_asked(
-    treasury: Treasury, breaker: Breaker, setback: Setback, seconds: float
+    budget: Budget, breaker: Breaker, setback: Setback, seconds: float
 ) -> None:
     """M4, M5, M16: who was told waits; whoever was not is told; a trial is not taken away."""
-    treasury.breakers["one"] = breaker
+    budget.breakers["one"] = breaker
     trial = breaker.trial
-    assert rest(treasury, [FIRST], setback, NOW) == seconds
+    assert rest(budget, [FIRST], setback) == seconds
     others = 0.0 if breaker.denied else seconds  # who rests is waited for, and nobody else asked
-    assert rest(treasury, [FIRST, OTHER], setback, NOW) == others
-    assert rest(treasury, [FIRST, LOCAL], setback, NOW) == others
+    assert rest(budget, [FIRST, OTHER], setback) == others
+    assert rest(budget, [FIRST, LOCAL], setback) == others
     assert breaker.trial is trial
 
 
-def test_the_first_that_rests_is_waited_for(treasury: Treasury) -> None:
+def test_the_first_that_rests_is_waited_for(budget: Budget) -> None:
     """M16: two providers are down; a run would ask the first one first."""
-    treasury.breakers |= {"one": Breaker(5, 1, NOW + 40), "two": Breaker(5, 1, NOW + 30)}
+    budget.breakers |= {"one": Breaker(5, 1, NOW + 40), "two": Breaker(5, 1, NOW + 30)}
     both: list[Model] = [FIRST, OTHER]
-    assert rest(treasury, both, DOWN, NOW) == 40.0
-    treasury.breakers["one"] = Breaker(denied="401")  # which is passed over
-    assert rest(treasury, both, DOWN, NOW) == 30.0
-    assert rest(treasury, [], DOWN, NOW) == 0.0
+    assert rest(budget, both, DOWN) == 40.0
+    budget.breakers["one"] = Breaker(denied="401")  # which is passed over
+    assert rest(budget, both, DOWN) == 30.0
+    assert rest(budget, [], DOWN) == 0.0
 
 
-def test_a_model_that_is_not_served_is_waited_for_until_a_reload(treasury: Treasury) -> None:
+def test_a_model_that_is_not_served_is_waited_for_until_a_reload(budget: Budget) -> None:
     """M5: one model of a provider is refused, and the other is not."""
-    treasury.denied["one/a"] = "404"
-    assert rest(treasury, [FIRST], DENIED, NOW) == NO_MODEL_PAUSE
-    assert rest(treasury, [Scripted(key="one/z")], DENIED, NOW) == 0.0
+    budget.denied["one/a"] = "404"
+    assert rest(budget, [FIRST], DENIED) == NO_MODEL_PAUSE
+    assert rest(budget, [Scripted(key="one/z")], DENIED) == 0.0
 
 
-def test_a_full_minute_is_waited_for_and_told_nobody(treasury: Treasury) -> None:
+def test_a_full_minute_is_waited_for_and_told_nobody(budget: Budget) -> None:
     """M15, M16: that passes, and is no failure of any session."""
-    spent(treasury, 50.0, 20.0)
-    assert rest(treasury, [FIRST], NEW, NOW) == pytest.approx(10.0)
-    assert rest(treasury, [FIRST], NEW, NOW + 11.0) == 0.0
+    spent(budget, 50.0, 20.0)
+    assert rest(budget, [FIRST], NEW) == pytest.approx(10.0)
 
 
-def test_a_day_that_is_spent_is_told_of_once(treasury: Treasury) -> None:
+def test_a_day_that_is_spent_is_told_of_once(budget: Budget) -> None:
     """M16: a session is told, and then waits until tomorrow."""
-    spent(treasury, 300.0, 200.0, 100.0)
-    assert rest(treasury, [FIRST], NEW, NOW) == 0.0
-    assert rest(treasury, [FIRST], SPENT, NOW) == 86_400.0 - NOW % 86_400.0
+    spent(budget, 300.0, 200.0, 100.0)
+    assert rest(budget, [FIRST], NEW) == 0.0
+    assert rest(budget, [FIRST], SPENT) == 86_400.0 - NOW % 86_400.0

@@ -12,10 +12,9 @@ from indexerd.indexing.indexing import Indexer, Prepared, prepare
 from indexerd.indexing.preview import alone
 from indexerd.meta.writer import MetaWriter
 from indexerd.models.base import Model
-from indexerd.models.journal import Journal
+from indexerd.models.budget import Budget
 from indexerd.models.scripted import Scripted
 from indexerd.models.telemetry import Telemetry
-from indexerd.models.treasury import Treasury
 from indexerd.settings import Index, Settings
 from tests.e2e.world import Session
 
@@ -82,8 +81,8 @@ class Bench:
 
     async def _run(self, library: Any, model: Model, *, asked: bool | None) -> None:
         self.now += 60
-        treasury = Treasury(
-            Journal(self.root / "budget.jsonl"),
+        budget = Budget(
+            self.root / "budget.jsonl",
             lambda: self.settings,
             lambda: self.now,
             lambda _event, _fields: None,
@@ -91,7 +90,7 @@ class Bench:
         indexer = Indexer(
             library,
             reader=_at_once,
-            treasury=treasury,
+            budget=budget,
             telemetry=Telemetry(self.audit),
             writer=MetaWriter(),
             notify=lambda _event, _session, _fields: None,

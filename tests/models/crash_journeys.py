@@ -26,10 +26,9 @@ from indexerd.meta import metas
 from indexerd.meta.model import UserFile
 from indexerd.meta.writer import MetaWriter
 from indexerd.models.base import Reply, Tokens
-from indexerd.models.budget import Purse
+from indexerd.models.budget import Budget
 from indexerd.models.journal import Journal
 from indexerd.models.scripted import Scripted
-from indexerd.models.treasury import Treasury
 from indexerd.sessions.state import SessionState
 from indexerd.settings import Settings
 from indexerd.sources.cursor import Cursor
@@ -69,26 +68,25 @@ def nothing(_directory: Path, _beside: Path) -> None:
 # -- the books -----------------------------------------------------------------------------------
 
 
-def treasury(directory: Path) -> Treasury:
+def budget(directory: Path) -> Budget:
     """The books of a daemon that has just started."""
-    journal = Journal(directory / "budget.jsonl")
-    found = Treasury(journal, Settings, time.time, lambda _event, _fields: None)
+    found = Budget(directory / "budget.jsonl", Settings, time.time, lambda _event, _fields: None)
     found.load()
     return found
 
 
 def spend(directory: Path, beside: Path) -> Steps:
     """A call that is answered, and one whose provider wants to be left alone."""
-    books, model = treasury(directory), Scripted([], key=FLASH)
+    books, model = budget(directory), Scripted([], key=FLASH)
     prompt, tokens = Prompt("", "Describe this.", {}, 100), Tokens(input=400, output=90)
     reply = Reply("{}", FLASH.partition("/")[2], tokens=tokens)
     with asyncio.Runner() as runner:
-        ticket = runner.run(books.admit(model, prompt))
+        ticket = runner.run(books.reserve(model, prompt))
         yield
         note(beside / "bill", "0.0003\n")  # whoever is asked is to be paid
         runner.run(books.settle(ticket, model, reply))
         yield
-        ticket = runner.run(books.admit(model, prompt))
+        ticket = runner.run(books.reserve(model, prompt))
         yield
         note(beside / "bill", "0\n")
         bad = ProviderError("429", retry_after=WISH, throttled=True)
@@ -99,15 +97,15 @@ def spend(directory: Path, beside: Path) -> Steps:
 def books_found(directory: Path, _beside: Path) -> dict[str, Any]:
     """What the next daemon knows of what was spent, and whether the provider has its rest."""
     rows = list(Journal(directory / "budget.jsonl").rows())
-    purse = Purse.of(rows)
-    rests = [one.until for one in treasury(directory).breakers.values() if one.until > time.time()]
+    account = budget(directory).account
+    rests = [one.until for one in budget(directory).breakers.values() if one.until > time.time()]
     Journal(directory / "budget.jsonl").append({"op": "note"})  # the next row stands by itself
     after = list(Journal(directory / "budget.jsonl").rows())
     assert after == [*rows, {"op": "note"}]
     return {
         "seen": [row["op"] for row in rows],
-        "calls": purse.calls,
-        "usd": purse.usd,
+        "calls": account.calls,
+        "usd": account.usd,
         "refunded": any(row["op"] == "settle" and row["usd"] == 0 for row in rows),
         "rests": bool(rests),
     }

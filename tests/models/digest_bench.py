@@ -22,10 +22,9 @@ from indexerd.events import Entry, Kind
 from indexerd.indexing.preview import alone
 from indexerd.meta.writer import MetaWriter
 from indexerd.models.base import Model, Reply, Tokens
-from indexerd.models.journal import Journal
+from indexerd.models.budget import Budget
 from indexerd.models.scripted import Answer, Scripted
 from indexerd.models.telemetry import Telemetry
-from indexerd.models.treasury import Treasury
 from indexerd.references.looks import Looks
 from indexerd.sessions.context import ContextMessage
 from indexerd.settings import Settings
@@ -127,7 +126,7 @@ class Bench:
         news.subscribe(self.heard.append)
         looks, answers = Looks(library, reader), Answers(library.catalog, lambda: NOW)
         summaries = Summaries(
-            treasury=self.treasury(),
+            budget=self.budget(),
             record=self.telemetry.append,
             clock=lambda: NOW,
             notify=lambda event, session, told: news.say(event, {"session": session, **told}),
@@ -145,10 +144,10 @@ class Bench:
         )
         return Services(library, digests, Compactions(answers, **shared), summaries, news, reader)
 
-    def treasury(self) -> Treasury:
+    def budget(self) -> Budget:
         """Money, counted in a file of its own."""
-        journal = Journal(self.root / "budget.jsonl")
-        return Treasury(journal, lambda: self.settings, lambda: NOW, lambda _event, _told: None)
+        journal = self.root / "budget.jsonl"
+        return Budget(journal, lambda: self.settings, lambda: NOW, lambda _event, _told: None)
 
     # -- looking -------------------------------------------------------------------------
 

@@ -18,10 +18,9 @@ from indexerd.errors import (
 )
 from indexerd.indexing.preview import alone
 from indexerd.models.base import Model
-from indexerd.models.journal import Journal
+from indexerd.models.budget import Budget
 from indexerd.models.scripted import Answer, Scripted
 from indexerd.models.telemetry import Telemetry
-from indexerd.models.treasury import Treasury
 from indexerd.references.ask import Questions
 from indexerd.settings import Settings
 from tests.e2e.world import Session
@@ -55,8 +54,8 @@ class Desk:
             self.library = self._stack.enter_context(opened)
             reader = Reader()
             self._stack.callback(reader.close)
-            journal = Journal(self.root / "budget.jsonl")
-            self.treasury = Treasury(
+            journal = self.root / "budget.jsonl"
+            self.budget = Budget(
                 journal, lambda: self.settings, lambda: NOW, lambda _event, _fields: None
             )
             self._questions = Questions(
@@ -65,7 +64,7 @@ class Desk:
                 read=reader,
                 models=lambda: self.models,
                 settings=lambda: self.settings,
-                treasury=self.treasury,
+                budget=self.budget,
                 telemetry=Telemetry(self.root / "telemetry.jsonl"),
                 clock=lambda: NOW,
                 notify=lambda event, session, told: self.events.append((event, session, told)),

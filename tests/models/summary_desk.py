@@ -11,9 +11,8 @@ from indexerd.digests.summaries import Summaries, Summary, Task
 from indexerd.digests.talk import Talk
 from indexerd.events import Stretch
 from indexerd.models.base import Model
-from indexerd.models.journal import Journal
+from indexerd.models.budget import Budget
 from indexerd.models.scripted import Answer, Scripted
-from indexerd.models.treasury import Treasury
 from indexerd.settings import Settings
 from tests.models.digest_bench import NOW
 
@@ -37,14 +36,14 @@ class Desk:
         self.models: list[Model] = []
         self.rows: list[dict[str, Any]] = []
         self.said: list[tuple[str, str, dict[str, Any]]] = []
-        treasury = Treasury(
-            Journal(root / "budget.jsonl"),
+        budget = Budget(
+            root / "budget.jsonl",
             lambda: self.settings,
             lambda: NOW,
             lambda _event, _told: None,
         )
         self._summaries = Summaries(
-            treasury=treasury,
+            budget=budget,
             record=self.rows.append,
             clock=lambda: NOW,
             notify=lambda event, session, told: self.said.append((event, session, told)),

@@ -1,271 +1,388 @@
-"""The books of a day: reserved before, settled after, never less than was spent."""
+"""The budget: reserved before, settled after, never less than was spent, over any crash."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexerd.errors import BudgetError
-from indexerd.models.budget import Caps, Purse, day_of
+from indexerd.errors import (
+    BudgetError,
+    ContextTooLargeError,
+    DeadlineError,
+    IndexerdError,
+    ModelUnavailableError,
+    ProviderDeniedError,
+    ProviderError,
+    RefusedError,
+)
+from indexerd.events import Prompt
+from indexerd.logs import Event
+from indexerd.models import journal
+from indexerd.models.attempts import ask
+from indexerd.models.base import Reply, Tokens
+from indexerd.models.breaker import FAILURES, FIRST_PAUSE
+from indexerd.models.budget import Budget, Caps, DailyAccount, Reserved, Settled, day_of
+from indexerd.models.scripted import Scripted
+from indexerd.settings import Budget as Limits
+from indexerd.settings import Settings
 
 DAY = 86_400.0
 NOON = 20_000 * DAY + DAY / 2
 CAPS = Caps(daily_usd=1.0, daily_calls=500, requests_per_minute=30)
+FLASH = "google/gemini-3.5-flash-lite"
+PROMPT = Prompt("", "Describe this.", {}, 100)
+DOWN = ProviderError("503")
 
 
-def reserve(ticket: str, when: float, usd: float | None) -> dict[str, Any]:
-    """The row that is stored before a request leaves."""
-    return {"op": "reserve", "id": ticket, "t": when, "usd": usd, "model": "m", "tokens": 9}
+def throttled(seconds: float | None) -> ProviderError:
+    """A 429."""
+    return ProviderError("429", retry_after=seconds, throttled=True)
 
 
-def settle(ticket: str, when: float, usd: float | None) -> dict[str, Any]:
-    """The row that is stored when the reply was counted."""
-    row = {"op": "settle", "id": ticket, "t": when, "usd": usd}
-    return row | {"inputTokens": 1, "outputTokens": None}
+def account(*rows: Reserved | Settled) -> DailyAccount:
+    """The account after these rows."""
+    made = DailyAccount()
+    for row in rows:
+        made.apply(row)
+    return made
 
 
-def sums(purse: Purse) -> tuple[str, int, float, int]:
-    """What the books say."""
-    return purse.day, purse.calls, round(purse.usd, 9), purse.unpriced
-
-
-def allowed(purse: Purse, now: float, usd: float | None, caps: Caps = CAPS) -> bool:
+def allowed(made: DailyAccount, now: float, usd: float | None, caps: Caps = CAPS) -> bool:
     """Whether one more call is."""
     try:
-        purse.check(now, usd, caps)
+        made.check(now, usd, caps)
     except BudgetError:
         return False
     return True
 
 
+# -- the account of a day ------------------------------------------------------------------------
+
+
 def test_a_reservation_is_replaced_by_what_it_cost() -> None:
-    """M15: booked at the most, settled at what it was; a second settling changes nothing."""
-    purse = Purse()
-    purse.apply(reserve("a", NOON, 0.5))
-    assert sums(purse)[1:] == (1, 0.5, 0)
-    purse.apply(settle("a", NOON + 1, 0.125))
-    assert sums(purse)[1:] == (1, 0.125, 0)
-    purse.apply(settle("a", NOON + 2, 0.0))
-    assert sums(purse)[1:] == (1, 0.125, 0)
+    """M15, M20: an unknown amount stays booked at its most; a second settling changes nothing."""
+    made = account(Reserved("a", NOON, 0.5), Settled("a", NOON))
+    assert (made.calls, made.usd) == (1, 0.5)
+    made.apply(Settled("a", NOON + 1, 0.125))
+    made.apply(Settled("a", NOON + 2, 0.0))
+    made.apply(Settled("lost", NOON + 2, 0.0))
+    assert (made.calls, made.usd) == (1, 0.125)
 
 
-def test_a_reply_without_usage_costs_what_was_reserved() -> None:
-    """M20: an unknown amount is charged at the upper bound, never 0."""
-    purse = Purse.of([reserve("a", NOON, 0.5), settle("a", NOON + 1, None)])
-
-    assert purse.usd == 0.5
-
-
-def test_an_unknown_price_counts_as_a_call_and_is_shown() -> None:
-    """M20: where no price is known the call cap binds; what is learnt later is booked."""
-    purse = Purse.of([reserve("a", NOON, None)])
-    assert sums(purse)[1:] == (1, 0.0, 1)
-    assert not allowed(purse, NOON + 61, None, Caps(1.0, 1, 30))
-
-    purse.apply(settle("a", NOON + 1, 0.25))
-    assert purse.usd == 0.25
-
-
-calls = st.lists(
-    st.tuples(
-        st.floats(0.0, 0.5),  # the most it may cost
-        st.none() | st.floats(0.0, 1.0),  # what it cost, of that; None: not said
-        st.booleans(),  # whether it was settled before the crash
-    ),
-    max_size=12,
-)
-
-
-@given(calls)
-def test_never_under_counted_over_a_crash(made: list[tuple[float, float | None, bool]]) -> None:
-    """M15: with any settlings missing, the rebuilt books hold at least what was spent."""
-    rows, spent = list[dict[str, Any]](), 0.0
-    for n, (most, share, settled) in enumerate(made):
-        cost = most if share is None else most * share
-        spent += cost
-        rows.append(reserve(str(n), NOON + n, most))
-        if settled:
-            rows.append(settle(str(n), NOON + n + 0.5, None if share is None else cost))
-    alive = Purse()
-    for row in rows:
-        alive.apply(row)
-    rebuilt = Purse.of(rows)
-
-    assert sums(rebuilt) == sums(alive)
-    assert rebuilt.calls == len(made)
-    assert rebuilt.usd >= spent - 1e-9
-    if all(settled for _, _, settled in made):
-        assert rebuilt.usd == pytest.approx(spent)
-
-
-def test_the_dollar_cap_counts_what_the_next_call_may_cost() -> None:
-    """M15: refused before it is made, when at its most it would pass the cap."""
-    purse = Purse.of([reserve("a", NOON, 0.75)])
-
-    assert allowed(purse, NOON + 1, 0.25)
-    assert not allowed(purse, NOON + 1, 0.26)
+def test_the_caps() -> None:
+    """M15, M20: dollars at their most, calls (also without a price), and requests a minute."""
+    made = account(Reserved("a", NOON, 0.75), Reserved("b", NOON + 20, None))
+    assert made.unpriced == 1
+    assert allowed(made, NOON + 30, 0.25)
     with pytest.raises(BudgetError) as caught:
-        purse.check(NOON + 1, 0.26, CAPS)
-    assert caught.value.retry_after == DAY / 2 - 1  # until midnight, UTC
-
-
-def test_the_call_cap() -> None:
-    """M15: as many calls as allowed, then none until tomorrow."""
-    caps = Caps(1.0, 3, 30)
-    purse = Purse()
-    made = 0
-    for n in range(10):
-        if allowed(purse, NOON + n, 0.0, caps):
-            purse.apply(reserve(str(n), NOON + n, 0.0))
-            made += 1
-    assert made == 3
-    assert not allowed(purse, NOON + DAY / 2 - 1, 0.0, caps)
-    assert allowed(purse, NOON + DAY / 2, 0.0, caps)
-
-
-def test_requests_per_minute() -> None:
-    """M15: any sixty seconds hold no more than allowed; the wait is said exactly."""
-    caps = Caps(1.0, 500, 3)
-    purse = Purse.of([reserve(str(n), NOON + 10 * n, 0.0) for n in range(3)])
-
+        made.check(NOON + 30, 0.26, CAPS)
+    assert caught.value.retry_after == DAY / 2 - 30  # until midnight, UTC
+    assert not caught.value.passing
+    assert not allowed(made, NOON + 90, None, Caps(1.0, 2, 30))
     with pytest.raises(BudgetError) as caught:
-        purse.check(NOON + 25, 0.0, caps)
-    assert caught.value.retry_after == 35.0
-    assert not allowed(purse, NOON + 59.9, 0.0, caps)
-    assert allowed(purse, NOON + 60, 0.0, caps)
-
-
-@given(st.lists(st.floats(0, 400), min_size=1, max_size=40), st.integers(1, 5))
-def test_no_minute_holds_more_requests_than_allowed(gaps: list[float], limit: int) -> None:
-    """M15: however they come, and also when the books are rebuilt each time."""
-    caps, rows, made = Caps(1e6, 10**6, limit), list[dict[str, Any]](), list[float]()
-    now = NOON
-    for n, gap in enumerate(gaps):
-        now += gap / 20
-        if allowed(Purse.of(rows), now, 0.0, caps):
-            rows.append(reserve(str(n), now, 0.0))
-            made.append(now)
-    for start in made:
-        assert sum(start <= one < start + 60 for one in made) <= limit
-
-
-def test_a_new_day_opens_a_new_account() -> None:
-    """The day is UTC's; a reservation of yesterday that is settled today is not today's."""
-    purse = Purse.of([reserve("a", NOON, 0.5)])
-    assert purse.day == day_of(NOON) == "2024-10-04"
-
-    purse.apply(settle("a", NOON + DAY, 0.25))
-
-    assert sums(purse) == ("2024-10-05", 0, 0.0, 0)
+        made.check(NOON + 30, 0.0, Caps(1.0, 500, 2))
+    assert (caught.value.retry_after, caught.value.passing) == (30.0, True)
+    assert allowed(made, NOON + 60, 0.0, Caps(1.0, 500, 2))
 
 
 @pytest.mark.parametrize("step", [DAY, -DAY])
-@pytest.mark.parametrize("rebuilt", [False, True])
-def test_a_clock_step_of_a_day_resets_the_count_at_most_once(step: float, *, rebuilt: bool) -> None:
-    """M15: a day ahead and back, or a day back and ahead again; also over a restart."""
-    purse, rows, resets = Purse(), list[dict[str, Any]](), 0
-    moments = [NOON, NOON + step + 1, NOON + 2, NOON + step + 3, NOON + 4]
-    for n, now in enumerate(moments):
-        before = purse.calls
-        rows.append(reserve(str(n), now, 0.1))
-        if rebuilt:
-            purse = Purse.of(rows)
-        else:
-            purse.apply(rows[-1])
-        resets += purse.calls <= before
+def test_a_clock_step_of_a_day_resets_the_count_at_most_once(step: float) -> None:
+    """M15: a day ahead and back, or a day back and ahead again."""
+    made, resets = DailyAccount(), 0
+    for n, now in enumerate([NOON, NOON + step + 1, NOON + 2, NOON + step + 3, NOON + 4]):
+        before = made.calls
+        made.apply(Reserved(str(n), now, 0.1))
+        resets += made.calls <= before
     assert resets == (1 if step > 0 else 0)
-    assert purse.calls == (4 if step > 0 else 5)
 
 
-def test_a_clock_that_was_years_ahead_does_not_keep_the_books_open() -> None:
+def test_a_clock_that_was_years_ahead_does_not_keep_the_budget_open() -> None:
     """V8: the count made under the wrong date stays, and the next real midnight ends it."""
     far = NOON + 27_000 * DAY
-    rows = [reserve("a", NOON, 0.5), reserve("b", far, 0.25), reserve("c", NOON + 1, 0.25)]
-    for purse in (Purse.of(rows), Purse.of(rows)):
-        assert sums(purse) == (day_of(NOON), 2, 0.5, 0)
-        assert allowed(purse, NOON + 61, 0.5)
-        assert not allowed(purse, NOON + 61, 0.51)
-        purse.turn_page(NOON + DAY)
-        assert sums(purse) == (day_of(NOON + DAY), 0, 0.0, 0)
+    made = account(
+        Reserved("a", NOON, 0.5), Reserved("b", far, 0.25), Reserved("c", NOON + 1, 0.25)
+    )
+    assert (made.day, made.calls, made.usd) == (day_of(NOON), 2, 0.5)
+    assert not allowed(made, NOON + 61, 0.51)
+    made.turn_page(NOON + DAY)
+    assert (made.day, made.calls) == (day_of(NOON + DAY), 0)
 
 
-def test_a_page_can_be_turned_without_a_call() -> None:
-    """`status` shows today's account, not the last one that was used."""
-    purse = Purse.of([reserve("a", NOON, 0.5)])
-    purse.turn_page(NOON + DAY)
+@given(st.lists(st.floats(0, 20), min_size=1, max_size=40), st.integers(1, 5))
+def test_no_minute_holds_more_requests_than_allowed(gaps: list[float], limit: int) -> None:
+    """M15: however they come."""
+    caps, made, times, now = Caps(1e6, 10**6, limit), DailyAccount(), list[float](), NOON
+    for n, gap in enumerate(gaps):
+        now += gap
+        if allowed(made, now, 0.0, caps):
+            made.apply(Reserved(str(n), now, 0.0))
+            times.append(now)
+    assert all(sum(start <= one < start + 60 for one in times) <= limit for start in times)
 
-    assert sums(purse) == (day_of(NOON + DAY), 0, 0.0, 0)
+
+# -- the journal ---------------------------------------------------------------------------------
 
 
-GOOD = reserve("good", NOON, 0.5)
+class Desk:
+    """A budget, its clock, and models that answer what they are told to."""
+
+    def __init__(self, root: Path) -> None:
+        self.path = root / "budget.jsonl"
+        self.now = NOON
+        self.settings = Settings()
+        self.heard: list[tuple[Event, dict[str, Any]]] = []
+        self.restart()
+
+    def restart(self) -> Budget:
+        """The budget as after kill -9."""
+        self.budget = Budget(
+            self.path,
+            lambda: self.settings,
+            lambda: self.now,
+            lambda event, fields: self.heard.append((event, fields)),
+        )
+        self.budget.load()
+        return self.budget
+
+    def ask(self, *answers: Any, key: str = FLASH) -> list[IndexerdError | None]:
+        """Make calls one after another; how each of them failed, if it did."""
+        failures: list[IndexerdError | None] = []
+        for answer in answers:
+            self.asked = Scripted([answer], key=key)
+            try:
+                asyncio.run(self._call(self.asked))
+                failures.append(None)
+            except IndexerdError as bad:
+                failures.append(bad)
+        return failures
+
+    async def _call(self, model: Scripted) -> None:
+        await ask(
+            model,
+            PROMPT,
+            self.budget,
+            seconds=lambda _error: 5.0,
+            read=lambda reply: reply.text,
+            again=lambda _reply, _error: PROMPT,
+            report=lambda _attempt: None,
+        )
+
+    def told(self, event: Event) -> list[dict[str, Any]]:
+        """What was logged of one kind of event."""
+        return [fields for one, fields in self.heard if one is event]
+
+    def rows(self, op: str) -> list[dict[str, Any]]:
+        """The journal's rows of a kind."""
+        lines = self.path.read_text().splitlines() if self.path.exists() else []
+        return [row for row in map(json.loads, lines) if row["op"] == op]
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    """A budget."""
+    return Desk(tmp_path)
+
+
+COUNTED = Reply("{}", "gemini-3.5-flash-lite", tokens=Tokens(400, 90))
+
+
+def test_a_torn_journal_is_never_a_dollar_less(desk: Desk) -> None:
+    """M15, A2: wherever it is cut, and whatever a crash leaves there, what was sent is booked."""
+    desk.ask(COUNTED, Reply("{}", "gemini-3.5-flash-lite"), throttled(0.0))
+    data = desk.path.read_bytes()
+    spent: list[tuple[int, float]] = []  # the rows before a call, and what it cost
+    for number, line in enumerate(data.splitlines(), 1):
+        row = json.loads(line)
+        if row["op"] == "reserve":
+            settled = [json.loads(one) for one in data.splitlines() if row["id"].encode() in one]
+            spent.append((number, next((one["usd"] for one in settled[1:]), row["usd"]) or 0.0))
+    for length in range(0, len(data), 7):
+        whole = data[:length].count(b"\n")
+        for left in (b"", b"\0" * 512, b"\n"):
+            desk.path.write_bytes(data[:length] + left)
+            made = desk.restart().account
+            assert made.calls >= sum(rows <= whole for rows, _ in spent)
+            assert made.usd >= sum(usd for rows, usd in spent if rows <= whole) - 1e-12
+    calls = made.calls
+    desk.budget.breakers.clear()
+    assert desk.ask(COUNTED) == [None]  # on a line of its own
+    assert desk.restart().account.calls == calls + 1
 
 
 @pytest.mark.parametrize(
     "bad",
     [
         {},
-        {"t": NOON, "id": "x"},
-        {"op": "reserve", "t": NOON},
-        {"op": "reserve", "id": "x"},
-        {"op": "steal", "id": "x", "t": NOON, "usd": 1.0},
-        {"op": ["reserve"], "id": "x", "t": NOON, "usd": 1.0},
-        reserve("x", math.nan, 0.1),
-        reserve("x", math.inf, 0.1),
-        reserve("x", -math.inf, 0.1),
-        reserve("x", -1.0, 0.1),
-        reserve("x", 1e18, 0.1),
-        reserve("x", 10**400, 0.1),
-        {**reserve("x", NOON, 0.1), "t": True},
-        reserve("x", NOON, math.nan),
-        reserve("x", NOON, math.inf),
-        reserve("x", NOON, -5.0),
-        reserve("x", NOON, 10**400),
-        {**reserve("x", NOON, 0.1), "usd": True},
-        settle("good", NOON, -5.0),
-        settle("good", NOON, math.nan),
-        {**reserve("x", NOON, 0.1), "usd": "0.1"},
-        {**reserve("x", NOON, 0.1), "usd": [0.1]},
-        {**reserve("x", NOON, 0.1), "id": 7},
-        {**reserve("x", NOON, 0.1), "t": "now"},
+        {"op": "steal"},
+        {"t": math.nan},
+        {"t": math.inf},
+        {"t": -1.0},
+        {"t": 10**400},
+        {"t": True},
+        {"t": "now"},
+        {"usd": math.nan},
+        {"usd": -5.0},
+        {"usd": 10**400},
+        {"usd": True},
+        {"usd": "0.1"},
+        {"id": 7},
+        {"op": "settle", "id": "good", "usd": -5.0},
+        {"op": "breaker", "id": "google", "failures": 1, "opened": 1, "until": 1e20},
+        {"op": "breaker", "id": "google", "failures": 1.5, "opened": 1, "until": NOON + 60},
+        {"op": "breaker", "id": "google", "failures": 1, "opened": 10**30, "until": NOON + 60},
     ],
     ids=repr,
 )
-def test_a_row_of_a_wrong_shape_is_passed_over(bad: dict[str, Any]) -> None:
-    """M15: a damaged journal neither stops the daemon nor opens a cap (NaN is under any cap)."""
-    purse = Purse.of([GOOD, bad])
-
-    assert sums(purse) == sums(Purse.of([GOOD]))
-    assert not allowed(purse, NOON + 61, 0.51)
-
-
-def test_a_settling_without_its_reservation_gives_nothing_back() -> None:
-    """M15: the journal's beginning may be cut off."""
-    purse = Purse.of([settle("lost", NOON, 0.25), GOOD, settle("lost", NOON, 0.0)])
-
-    assert purse.usd == 0.5
+def test_a_row_of_a_wrong_shape_is_skipped(desk: Desk, bad: dict[str, Any]) -> None:
+    """M15, X12: a damaged journal neither stops the daemon nor opens a cap."""
+    good = {"op": "reserve", "id": "good", "t": NOON, "usd": 0.5, "model": "m", "tokens": 9}
+    row = {"op": "reserve", "id": "x", "t": NOON, "usd": 0.1} | bad if bad else bad
+    desk.path.write_text(f"{json.dumps(good)}\n[]\n{json.dumps(row)}\n" + "[" * 100_000 + "\n")
+    made = desk.restart()
+    assert (made.account.calls, made.account.usd) == (1, 0.5)
+    assert made.breakers == {}
 
 
-@given(
-    st.lists(
-        st.dictionaries(
-            st.sampled_from(["op", "id", "t", "usd"]),
-            st.sampled_from(["reserve", "settle", "a", "b", None, 0, NOON, 0.1, -1, math.nan, True])
-            | st.floats()
-            | st.integers(),
-        ),
-        max_size=20,
-    )
+def test_a_long_journal_is_shortened_and_says_the_same(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """V12, M15: today's calls and breakers are kept; rows of last week go."""
+    desk.ask(*[COUNTED] * 3)
+    desk.ask(DOWN, key="openai/gpt-test")
+    desk.now += 7 * DAY
+    desk.ask(throttled(7200.0))
+    before, made = desk.path.stat().st_size, desk.budget.account
+    until = {name: one.until for name, one in desk.budget.breakers.items()}
+    monkeypatch.setattr(journal, "LONG", 100)
+    desk.restart()
+    again = desk.restart()
+    assert desk.path.stat().st_size < before
+    assert sorted(row["id"] for row in desk.rows("breaker")) == ["google", "openai"]
+    assert (again.account.calls, again.account.usd) == (made.calls, made.usd)
+    assert {name: one.until for name, one in again.breakers.items()} == until
+
+
+def test_what_cannot_be_booked_is_not_called_and_not_counted(desk: Desk) -> None:
+    """A3: a full disk uses up no day's calls; once there is room, models are asked again."""
+    desk.path.mkdir()
+    for key in (FLASH, "openai/of-no-known-price"):
+        (bad,) = desk.ask("never said", key=key)
+        assert isinstance(bad, BudgetError)
+        assert "free space" in bad.hint
+        assert desk.asked.calls == []
+    assert "cannot be written" in desk.budget.troubles()["state_unwritable"][0]
+    made = desk.budget.account
+    assert (made.calls, made.usd, made.unpriced) == (0, 0.0, 0)
+    desk.path.rmdir()
+    assert desk.ask("said") == [None]
+    assert desk.budget.troubles() == {}
+
+
+# -- providers that fail -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seconds", [37.0, 3600.0, 1e9, None])
+def test_a_pause_that_was_asked_for_holds_for_every_session_and_over_kill_9(
+    desk: Desk, seconds: float | None
+) -> None:
+    """M3, M16: it is on disk before the failed call returns; other providers are asked."""
+    desk.ask(throttled(seconds))
+    until = desk.budget.breakers["google"].until
+    assert desk.restart().breakers["google"].until == until > NOON
+    for key in (FLASH, "google/gemini-3.5-pro"):
+        (refused,) = desk.ask("never said", key=key)
+        assert isinstance(refused, ProviderError)
+        assert desk.asked.calls == []
+    assert desk.told(Event.MODEL_BREAKER_OPEN)[-1]["model"] == "google"
+    assert desk.ask("fine", key="openai/some") == [None]
+    desk.now = until
+    assert desk.ask("fine") == [None]
+    assert desk.restart().breakers["google"].word == "closed"
+
+
+def test_failures_are_counted_over_kill_9_and_one_trial_ends_the_pause(desk: Desk) -> None:
+    """M4, M16: the fifth failure opens; after the pause one call tries, the others wait."""
+    for number in range(FAILURES):
+        desk.ask(DOWN if number % 2 else DeadlineError("late"))
+        desk.restart()
+    (refused,) = desk.ask("never said")
+    assert isinstance(refused, ProviderError)
+    assert desk.asked.calls == []
+    desk.now += FIRST_PAUSE * 1.1
+
+    async def three() -> list[Any]:
+        model = Scripted(key=FLASH)
+        asked = [desk.budget.reserve(model, PROMPT) for _ in range(3)]
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    ended = asyncio.run(three())
+    assert sorted(isinstance(one, ProviderError) for one in ended) == [False, True, True]
+
+
+@pytest.mark.parametrize("model_only", [False, True])
+def test_a_denial_holds_until_a_reload(desk: Desk, *, model_only: bool) -> None:
+    """M5: a bad key stops the provider, a 404 only the model; SIGHUP asks again."""
+    desk.ask(ProviderDeniedError("bad key", model_only=model_only))
+    (refused,) = desk.ask("never said")
+    assert isinstance(refused, ModelUnavailableError)
+    assert desk.asked.calls == []
+    (other,) = desk.ask("fine", key="google/other")
+    assert isinstance(other, ModelUnavailableError) is not model_only
+    assert "bad key" in desk.budget.troubles()["model_unavailable"][0]
+    desk.budget.reset_denials()
+    assert desk.ask("fine") == [None]
+    assert desk.budget.troubles() == {}
+
+
+@pytest.mark.parametrize(
+    ("answer", "free"),
+    [
+        (throttled(1.0), True),
+        (ProviderDeniedError("401"), True),
+        (ContextTooLargeError("too large"), True),
+        (DeadlineError("too late"), False),
+        (DOWN, False),
+        (RefusedError("declined"), False),
+        (Reply("{}", "gemini-3.5-flash-lite"), False),
+    ],
+    ids=lambda value: type(value).__name__,
 )
-def test_no_row_raises_and_no_cap_opens(rows: list[dict[str, Any]]) -> None:
-    """M15: whatever the journal holds, the sums are amounts."""
-    purse = Purse.of(rows)
+def test_what_a_failed_call_costs(desk: Desk, answer: Any, *, free: bool) -> None:
+    """M15, M20: only what surely was not done is free; all else stays booked at its most."""
+    desk.ask(answer)
+    [row] = desk.rows("reserve")
+    assert row["usd"] > 0
+    assert desk.restart().account.usd == (0.0 if free else row["usd"])
+    assert desk.budget.account.calls == 1
 
-    assert purse.calls >= 0
-    assert purse.usd >= -1e-9
-    assert math.isfinite(purse.usd)
-    purse.turn_page(NOON + 10**6 * DAY)
-    assert allowed(purse, NOON + 10**6 * DAY, 0.5)
+
+def test_a_cap_that_is_reached_is_logged_once(desk: Desk) -> None:
+    """M16: not once for each of the sessions that wait for tomorrow."""
+    desk.settings = Settings(budget=Limits(daily_calls=1))
+    failures = desk.ask("fine", *["never said"] * 20)
+    assert sum(isinstance(one, BudgetError) for one in failures) == 20
+    assert len(desk.told(Event.BUDGET_EXHAUSTED)) == 1
+
+
+def test_a_cancelled_trial_is_made_again_and_local_models_are_free(desk: Desk) -> None:
+    """M17, M21: a dropped call says nothing of the provider; a local one has no row."""
+    local = Scripted(["said"], key="local/any", remote=False)
+    asyncio.run(desk._call(local))
+    assert not desk.path.exists()
+    desk.ask(throttled(1.0))
+    desk.now += 2
+
+    async def dropped() -> None:
+        model = Scripted(key=FLASH)
+        ticket = await desk.budget.reserve(model, PROMPT)
+        await desk.budget.failed(ticket, model, asyncio.CancelledError())
+
+    asyncio.run(dropped())
+    assert desk.ask("fine") == [None]

@@ -12,8 +12,8 @@ import pytest
 
 from indexerd.errors import OutputInvalidError, ProviderError
 from indexerd.meta.shelf import Shelf
+from indexerd.models.attempts import ATTEMPTS
 from indexerd.models.base import Finish, Reply, Tokens
-from indexerd.models.calls import ATTEMPTS
 from indexerd.models.scripted import Scripted
 from indexerd.store.ledger import Ledger
 from tests.models.again_bench import Bench, answer, indexed, told

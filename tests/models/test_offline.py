@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from indexerd.errors import DeadlineError, ModelUnavailableError
 from indexerd.events import Facts, Stretch
-from indexerd.indexing.check import judge
+from indexerd.indexing.check import validate
 from indexerd.meta.model import Metadata
 from indexerd.models.base import Finish, Model, Prompt, Reply
 from indexerd.models.extract import extract
@@ -42,7 +42,7 @@ def ask(known: Facts | None, seconds: float = 10.0) -> Reply:
 
 def judged(text: str) -> object:
     """Judge an answer as every model's is judged."""
-    return judge(text, cut=False, redact=str)
+    return validate(text, cut=False, redact=str)
 
 
 def test_the_answer_passes_the_check_of_every_model() -> None:

@@ -148,7 +148,7 @@ def _bounded(storm: Storm, asked: Watched, kind: Kind) -> None:
     assert 0 < storm.log_bytes() <= 500 * lines
 
     # The status: one cause, and how many wait for it.
-    (code,) = storm.treasury.troubles()
+    (code,) = storm.budget.troubles()
     assert code == ("model_unavailable" if kind.denied else "provider_unavailable")
     whys = Counter(known.setback.why for known in storm.pipeline.known.values())
     assert whys[code] >= FEW - 5
@@ -162,7 +162,7 @@ async def _recovered(storm: Storm, failing: Model, kind: Kind) -> None:
     since = storm.clock()
     asked = storm.use(well(failing))
     if kind.denied:  # a key was mended: what SIGHUP does
-        storm.treasury.reset_denials()
+        storm.budget.reset_denials()
         await storm.pipeline.reload(Loaded(storm.settings), storm.pipeline.models)
     patience = LONGEST_REST + HOUR
     while len(storm.described()) < FEW:
@@ -178,7 +178,7 @@ async def _recovered(storm: Storm, failing: Model, kind: Kind) -> None:
     assert many[-1] - many[0] <= (FEW / _pace(storm) + 2) * 60.0
     assert told(storm, Event.MODEL_BREAKER_CLOSED) == 1
     assert told(storm, Event.INDEX_SUCCEEDED) == FEW
-    assert storm.treasury.troubles() == {}
+    assert storm.budget.troubles() == {}
 
 
 def test_a_thousand_sessions_a_day_of_failures_and_what_comes_after(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexerd.indexing.check import Rejected
+from indexerd.models.attempts import Rejected
 from indexerd.references.cited_answer import (
     ANSWER_MAX,
     CITATIONS_MAX,

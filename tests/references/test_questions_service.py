@@ -143,7 +143,7 @@ def test_a_budget_that_is_used_up_is_not_exceeded(desk: Desk) -> None:
     bad = desk.fails()
     assert (bad.kind, bad.upstream) == ("budget_exhausted", "QUERY_MODEL_UNAVAILABLE")
     assert "[budget]" in bad.hint
-    assert desk.treasury.purse.calls == 1
+    assert desk.budget.account.calls == 1
 
 
 def test_without_a_model_there_is_no_answer(desk: Desk) -> None:

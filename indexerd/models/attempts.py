@@ -1,0 +1,204 @@
+"""Every model call: which model is asked, how often, and what each attempt cost.
+
+`first_usable` chooses the model; `ask` makes at most three attempts at a usable reply from it.
+Each attempt is booked in the budget before the request leaves and settled afterwards, and is
+reported once, however it ended: what was sent was sent, also when nobody waits for it any more.
+A failing provider ends `ask` at once; whether and when to try again is the caller's decision.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, TypeVar
+
+from indexerd.errors import (
+    BudgetError,
+    ContextTooLargeError,
+    ModelError,
+    ModelUnavailableError,
+    OutputInvalidError,
+    ProviderDeniedError,
+    RefusedError,
+)
+from indexerd.events import Prompt
+from indexerd.models.base import Model, Reply
+from indexerd.models.budget import Budget
+
+ATTEMPTS = 3
+CANCELLED = "cancelled"
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True)
+class Spent:
+    """What all attempts together cost."""
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    usd: float | None = 0.0
+
+    def add(self, reply: Reply, usd: float | None) -> None:
+        """Count one answered call; an unknown cost makes the sum unknown."""
+        self.calls += 1
+        self.input_tokens += reply.tokens.input or 0
+        self.output_tokens += reply.tokens.output or 0
+        self.usd = None if usd is None or self.usd is None else self.usd + usd
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A reply that cannot be used; `error` is written for the model to read."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """How one call ended. `error` is None for a usable reply, `usd` where no cost is known."""
+
+    model: str
+    number: int
+    ms: int
+    error: str | None = None
+    reply: Reply | None = None  # None: the call itself failed
+    usd: float | None = None
+
+    def audit(self) -> dict[str, Any]:
+        """Return its fields of a telemetry row."""
+        row: dict[str, Any] = {
+            "model": self.model,
+            "attempt": self.number,
+            "success": self.error is None,
+            "error": self.error,
+            "ms": self.ms,
+        }
+        if self.reply is not None:
+            tokens = self.reply.tokens
+            row["usage"] = {
+                "inputTokens": tokens.input,
+                "outputTokens": tokens.output,
+                "costUsd": self.usd,
+            }
+        return row
+
+
+async def first_usable(
+    models: Sequence[Model], ask_model: Callable[[Model], Awaitable[_T]]
+) -> tuple[_T, Model]:
+    """Ask the first model that can be used (S0.27); raise the last one's error if none can."""
+    rest = list(models)
+    error: ModelError = ModelUnavailableError("no configured model can be used")
+    while rest:
+        model = rest.pop(0)
+        try:
+            return await ask_model(model), model
+        except ModelError as bad:
+            error, rest = bad, fallbacks(bad, rest)
+    raise error
+
+
+def fallbacks(error: ModelError, rest: Sequence[Model]) -> list[Model]:
+    """Return the models to ask instead after `error`; none where it is better to wait.
+
+    A model that its provider does not serve makes room for any other. Declined or too large
+    content and a spent day make room for local models only (M11, M16).
+    """
+    if isinstance(error, ProviderDeniedError | ModelUnavailableError):
+        return list(rest)
+    spent = isinstance(error, BudgetError) and not error.passing
+    if spent or isinstance(error, RefusedError | ContextTooLargeError):
+        return [model for model in rest if not model.remote]
+    return []
+
+
+def refusals(models: Sequence[Model], budget: Budget) -> list[ModelError]:
+    """Return the errors that a run would meet before any call; none where one would be made."""
+    met: list[ModelError] = []
+    rest = list(models)
+    while rest:
+        refused = budget.refusal(rest.pop(0))
+        if refused is None:
+            return []
+        met.append(refused)
+        rest = fallbacks(refused, rest)
+    return met
+
+
+async def ask(
+    model: Model,
+    prompt: Prompt,
+    budget: Budget,
+    *,
+    seconds: Callable[[str], float],
+    read: Callable[[Reply], _T | Rejected],
+    again: Callable[[Reply, str], Prompt],
+    report: Callable[[Attempt], None],
+    admitted: Callable[[], None] = lambda: None,
+) -> _T:
+    """Ask for a usable reply, in at most three calls (S0.21 to S0.24).
+
+    `seconds(error)` gives the next call's limit, or raises where there is no time for it; `error`
+    is what was wrong with the reply before. `read` runs in a thread. `again(reply, error)` is the
+    prompt of a retry. `admitted` is called when the budget let a call through.
+    """
+    error = ""
+    for number in range(1, ATTEMPTS + 1):
+        limit = seconds(error)
+        reply, usd, ms = await _call(
+            model, prompt, budget, limit=limit, number=number, report=report, admitted=admitted
+        )
+        try:
+            found = await asyncio.to_thread(read, reply)
+        except asyncio.CancelledError:
+            report(Attempt(model.key, number, ms, CANCELLED, reply, usd))
+            raise
+        if not isinstance(found, Rejected):
+            report(Attempt(model.key, number, ms, None, reply, usd))
+            return found
+        error = found.error
+        report(Attempt(model.key, number, ms, error, reply, usd))
+        prompt = again(reply, error)
+    raise OutputInvalidError(f"Malformed model output after {ATTEMPTS} attempts: {error}")
+
+
+async def _call(
+    model: Model,
+    prompt: Prompt,
+    budget: Budget,
+    *,
+    limit: float,
+    number: int,
+    report: Callable[[Attempt], None],
+    admitted: Callable[[], None],
+) -> tuple[Reply, float | None, int]:
+    """Make one call, reserved before and settled after."""
+    ticket = await budget.reserve(model, prompt)
+    admitted()
+    started = perf_counter()
+
+    def elapsed() -> int:
+        return round((perf_counter() - started) * 1000)
+
+    try:
+        reply = await model.generate(prompt, timeout=limit)
+    except BaseException as bad:
+        report(Attempt(model.key, number, elapsed(), _why(bad)))  # first: a second cancel may come
+        await asyncio.shield(budget.failed(ticket, model, bad))
+        raise
+    ms = elapsed()
+    try:
+        return reply, await budget.settle(ticket, model, reply), ms
+    except asyncio.CancelledError:
+        report(Attempt(model.key, number, ms, CANCELLED))
+        raise
+
+
+def _why(bad: BaseException) -> str:
+    """Describe a failed call for the audit; a defect's own text may quote the prompt."""
+    if isinstance(bad, asyncio.CancelledError):
+        return CANCELLED
+    return str(bad) if isinstance(bad, ModelError) else f"internal error: {type(bad).__name__}"
