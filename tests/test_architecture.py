@@ -41,6 +41,7 @@ MAY_WRITE = {
     "privacy/kept.py": "the last good exclusions",
     "store/rotating.py": "log and telemetry",
     "models/journal.py": "the budget's journal",
+    "sources/perils.py": "the path of the file that is being read",
     "store/lock.py": "the lock of the state directory",
     "daemon/claims.py": "a claim on a meta directory, where the kernel has no names for it",
     "meta/newfile.py": "a branch as a new session file, or an export, at its user's word",
