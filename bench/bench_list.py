@@ -35,7 +35,8 @@ from measure import Bench, Target, percentile, ratio
 
 from indexerd.daemon.answers import Answers
 from indexerd.daemon.unix_server import UnixServer
-from indexerd.protocol import wire
+from indexerd.protocol import params, wire
+from indexerd.protocol.params import decode
 from indexerd.store.catalog import Catalog, SearchText
 from indexerd.times import iso
 
@@ -184,7 +185,11 @@ async def serve(path: str, catalog: Catalog) -> None:
     answers = Answers(catalog, time.time)
 
     def handle(request: wire.Request, _peer: object) -> Any:
-        return answers.page(request.params) if request.method == "list" else answers.list({})
+        return (
+            answers.page(decode(params.List, request.params))
+            if request.method == "list"
+            else answers.list(decode(params.List, {}))
+        )
 
     server = UnixServer(Path(path), handle, lambda why: print(why, file=sys.stderr))
     await server.start()
@@ -240,10 +245,10 @@ def checked(
 ) -> dict[str, tuple[int, int]]:
     """See that all answers are right; how many rows and bytes each has."""
     sizes = {}
-    for name, params in questions.items():
-        answer = ask(ours, request(params))
+    for name, given in questions.items():
+        answer = ask(ours, request(given))
         found = json.loads(answer)["result"]["sessions"]
-        ok = found == wanted(rows, params)
+        ok = found == wanted(rows, given)
         bench.check(f"{name}: the page is that of a look at every row", ok=ok)
         sizes[name] = (len(found), len(answer))
     first = json.loads(ask(ours, request({})))["result"]

@@ -22,7 +22,8 @@ from indexerd.daemon.answers import Answers
 from indexerd.daemon.library import Library
 from indexerd.daemon.unix_server import UnixServer
 from indexerd.paths import META_SUFFIX
-from indexerd.protocol import wire
+from indexerd.protocol import params, wire
+from indexerd.protocol.params import decode
 from indexerd.settings import Settings
 from indexerd.sources.stores import stores
 from indexerd.store.catalog import Catalog
@@ -71,7 +72,7 @@ class Ours:
         self.library.load()
         for _ in self.library.scan():
             pass
-        self.answers = Answers(self.library.catalog, lambda: 1.8e9)
+        self.answers = Answers(self.library.catalog, lambda: 1.8e9, home=self.library.home)
         assert self.answers.names
 
     def works(self) -> dict[str, Work]:
@@ -80,7 +81,9 @@ class Ours:
         return {
             "rare": lambda: self.search(plan["rare"]),
             "common": lambda: self.search(plan["common"]),
-            "page": lambda: [wire.result(1, self.answers.page({})) for _ in range(FEW)],
+            "page": lambda: [
+                wire.result(1, self.answers.page(decode(params.List, {}))) for _ in range(FEW)
+            ],
             "get": lambda: self.get(plan["ids"]),
             "named": lambda: self.get(plan["names"]),
             "append": self.append,
@@ -91,13 +94,14 @@ class Ours:
         }
 
     def search(self, words: Iterable[str]) -> list[bytes]:
-        return [wire.result(1, self.answers.search({"query": one})) for one in words]
+        return [
+            wire.result(1, self.answers.search(decode(params.Search, {"query": one})))
+            for one in words
+        ]
 
     def get(self, refs: Iterable[str]) -> list[bytes]:
-        ask, home = self.answers.get, self.library.home
-        return [
-            wire.result(1, ask({"ref": one}, lambda row: home(row["sessionId"]))) for one in refs
-        ]
+        ask = self.answers.get
+        return [wire.result(1, ask(params.RefParams(ref=one))) for one in refs]
 
     def append(self) -> list[str]:
         hinted = self.library.hinted

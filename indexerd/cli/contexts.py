@@ -10,16 +10,12 @@ from __future__ import annotations
 import sys
 
 from indexerd.cli import declare, render
-from indexerd.cli.ask import ask, offline, project, show
+from indexerd.cli.ask import ask, project, read, show
 from indexerd.cli.streams import aside, put, safe
-from indexerd.errors import DaemonDownError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from indexerd.cli.app import App
-    from indexerd.daemon.answers import Held
 
 
 @declare.command("context-set")
@@ -48,16 +44,10 @@ def context_set(app: App, /, *, ref: str, name: str, items: tuple[str, ...], mer
 @declare.argument("name", required=False)
 def context_get(app: App, ref: str, name: str | None) -> None:
     """Show what was noted of a session: every set, or the one named."""
-    from indexerd.meta.context_sets import relative, told
+    from indexerd.meta.context_sets import relative
 
     params = {"session": ref, "cwd": project(), "setName": name}
-    try:
-        found = ask(app, "get_relevant_context", params)
-    except DaemonDownError:
-        row, held = _stored(app, params, "session")
-        text, context = told(held.context, name)
-        where = {"sessionId": row["sessionId"], "cwd": row["cwd"]}
-        found = {"text": text, "context": context, **where}
+    found = read(app, "get_relevant_context", params)
     if show(app, found):
         return
     cwd = found["cwd"]
@@ -88,19 +78,6 @@ def resume_context(app: App, ref: str, resume_id: str | None) -> None:
 def footer(app: App, ref: str) -> None:
     """Print a session's context in one line: its first files and its applet."""
     params = {"ref": ref, "cwd": project()}
-    try:
-        found = ask(app, "footer", params)
-    except DaemonDownError:
-        from indexerd.meta import context_sets as sets
-
-        row, held = _stored(app, params, "ref")
-        found = {"sessionId": row["sessionId"], **sets.footer(held.context, row["cwd"])}
+    found = read(app, "footer", params)
     if not show(app, found) and found["text"]:
         put([safe(found["text"])])
-
-
-def _stored(app: App, params: dict[str, Any], key: str) -> tuple[dict[str, Any], Held]:
-    """A session's row and what its sidecar says, without a daemon."""
-    answers, home = offline(app)
-    aside("indexerd: no daemon runs; answering from what is stored")
-    return answers.held(params, key, home)

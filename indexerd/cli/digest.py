@@ -9,14 +9,12 @@ hand-off goes out as it is, since it is meant for a file or another program.
 
 from __future__ import annotations
 
-import os
-
 from indexerd.cli import declare, render
+from indexerd.cli.ask import READING, project, read
 from indexerd.cli.ask import ask as ask_daemon
-from indexerd.cli.ask import offline, project, where
 from indexerd.cli.ask import show as show_json
 from indexerd.cli.streams import aside, put, safe
-from indexerd.errors import DaemonDownError, UsageError
+from indexerd.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,10 +41,7 @@ TEXT_MAX = 100_000  # characters of one text
 def history(app: App, ref: str, *, full: bool, leaf: str | None) -> None:
     """Show what a session came to: its digests, and the messages after them."""
     params = {"ref": ref, "cwd": project(), "full": full or None, "leaf": _named(leaf)}
-    try:
-        found = ask_daemon(app, "history", params)
-    except DaemonDownError:
-        found = _alone(app, params, _history)
+    found = read(app, "history", params, otherwise=READING)
     if show_json(app, found):
         return
     for segment in found["segments"]:
@@ -150,10 +145,7 @@ def compact(
         "leaf": _named(leaf),
         "keepRecentTokens": keep_recent,
     }
-    try:
-        found = ask_daemon(app, "compact", params, seconds=MODEL_SECONDS)
-    except DaemonDownError:
-        found = _alone(app, params, _compact)
+    found = read(app, "compact", params, seconds=MODEL_SECONDS, otherwise=READING)
     if show_json(app, found):
         return
     for note in found["notes"]:
@@ -211,38 +203,3 @@ def _indented(text: str) -> None:
     from indexerd.privacy.sanitize import clean_text
 
     put("  " + line for line in clean_text(text, TEXT_MAX).split("\n"))
-
-
-# -- without a daemon ----------------------------------------------------------------------------
-
-
-def _alone(app: App, params: Params, work: Work) -> dict[str, Any]:
-    from pathlib import Path
-
-    from indexerd.indexing.preview import alone
-    from indexerd.settings.file import read_config
-
-    answers, _ = offline(app)
-    aside("indexerd: no daemon runs; reading the session itself")
-    row = answers.row(params["ref"], cwd=params.get("cwd"))
-    settings = read_config(where(app), os.environ).settings
-    given = {key: one for key, one in params.items() if one is not None} | {"row": row}
-    with alone(row, settings, os.environ, Path.home()) as library:
-        return work(library, given, settings, app)
-
-
-def _history(library: Library, params: Params, settings: Settings, _app: App) -> dict[str, Any]:
-    from functools import partial
-
-    from indexerd.digests.histories import history as history_of
-    from indexerd.references.looks import look_alone
-
-    work = partial(history_of, wanted=settings.digest, full=bool(params.get("full")))
-    return look_alone(library, params["row"]["sessionId"], params.get("leaf"), work)
-
-
-def _compact(library: Library, params: Params, settings: Settings, app: App) -> dict[str, Any]:
-    from indexerd.digests.compact_alone import compact_alone
-    from indexerd.digests.compactions import wanted_of
-
-    return compact_alone(library, params["row"], wanted_of(params), settings, where(app).budget)

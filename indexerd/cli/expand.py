@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import time
-
 from indexerd.cli import declare
-from indexerd.cli.ask import offline, project, where
+from indexerd.cli.ask import local, project, where
 from indexerd.cli.fast import NOTHING, complain, expanded, prompt_of, show_expanded
 from indexerd.cli.streams import aside
 from indexerd.errors import DaemonDownError, IndexerdError
@@ -54,26 +50,8 @@ def expand(app: App, text: str, session: str | None, cwd: str | None, inline: bo
 def without_daemon(params: dict[str, Any], app: App | None = None) -> dict[str, Any]:
     """Expand from what is stored. Questions stay unanswered: they are a daemon's business."""
     from indexerd.cli.app import App
-    from indexerd.references.expand import References
-    from indexerd.references.issued import Nowhere
-    from indexerd.settings.file import read_config
 
-    app = app or App(None, json=False, color="auto")
-    answers, home = offline(app)
+    backend = local(app or App(None, json=False, color="auto"))
     aside("indexerd: no daemon runs; answering from what is stored")
-    settings = read_config(where(app), os.environ).settings
-    references = References(
-        answers,
-        Nowhere(),
-        ask=_unasked,
-        home=lambda session_id: home(answers.by_id(session_id)),
-        settings=lambda: settings,
-        record=lambda _row: None,
-        ready=lambda: True,
-        clock=time.time,
-    )
-    return asyncio.run(references.expand(params))
-
-
-async def _unasked(_session_id: str, _question: str, **_more: Any) -> dict[str, Any]:
-    raise DaemonDownError("questions need the daemon")
+    found: dict[str, Any] = backend.call("expand", params)
+    return found

@@ -14,10 +14,10 @@ import sys
 from pathlib import Path
 
 from indexerd.cli import declare
-from indexerd.cli.ask import ask, offline, project, show, where
+from indexerd.cli.ask import READING, local, project, read, show, where
 from indexerd.cli.render import exact
-from indexerd.cli.streams import aside, put
-from indexerd.errors import DaemonDownError, UsageError
+from indexerd.cli.streams import put
+from indexerd.errors import UsageError
 from indexerd.paths import within
 
 TYPE_CHECKING = False
@@ -94,15 +94,15 @@ def _made(
     """A name for the file, and its text."""
     import time
 
-    from indexerd.indexing.preview import alone
+    from indexerd.daemon.one_session import open_session
     from indexerd.privacy.redact_extra import compile_extra
     from indexerd.times import iso
     from indexerd.web.export import Asked, Wish, file_of
 
     wish = Wish(form[0], form[1], compile_extra(settings.redact.extra_patterns))
-    stored = _stored(app, {"ref": ref, "cwd": project()})
+    stored = read(app, "get", {"ref": ref, "cwd": project()}, otherwise=READING)
     row = stored["session"]
-    with alone(row, settings, os.environ, Path.home()) as library:
+    with open_session(row, settings, os.environ, Path.home()) as library:
         asked = Asked(stored, _kin(app, row), iso(time.time()), leaf)
         return file_of(library, asked, wish, _go_on)
 
@@ -111,22 +111,8 @@ def _go_on() -> None:
     """Nothing ends this work but the end of the process."""
 
 
-def _stored(app: App, params: dict[str, Any]) -> dict[str, Any]:
-    try:
-        found = ask(app, "get", params)
-    except DaemonDownError:
-        answers, home = offline(app)
-        aside("indexerd: no daemon runs; reading the session itself")
-        found = answers.get({key: one for key, one in params.items() if one is not None}, home)
-    stored: dict[str, Any] = found
-    return stored
-
-
 def _kin(app: App, row: dict[str, Any]) -> dict[str, Any]:
-    if not where(app).catalog.exists():
-        return {}
-    answers, _ = offline(app)
-    return answers.kin(row)
+    return local(app).answers.kin(row) if where(app).catalog.exists() else {}
 
 
 # -- the file ------------------------------------------------------------------------------------

@@ -8,13 +8,11 @@ The answer is somebody else's text: it is indented, and what stands at the margi
 
 from __future__ import annotations
 
-import os
-
 from indexerd.cli import declare, render
 from indexerd.cli.ask import ask as ask_daemon
-from indexerd.cli.ask import offline, project, where
+from indexerd.cli.ask import project, read
 from indexerd.cli.ask import show as show_json
-from indexerd.cli.streams import aside, put, safe
+from indexerd.cli.streams import put, safe
 from indexerd.errors import DaemonDownError, UsageError
 
 TYPE_CHECKING = False
@@ -61,29 +59,14 @@ def _citation(one: dict[str, Any]) -> str:
 
 def _answered(app: App, ref: str, question: str, leaf: str | None) -> Any:
     params = {"session": ref, "question": question, "leaf": leaf, "cwd": project()}
-    try:
-        return ask_daemon(app, "query_session", params, seconds=_patience(app))
-    except DaemonDownError:
-        return _alone(app, ref, question, leaf)
+    otherwise = "looking through the session itself, without a language model"
+    return read(app, "query_session", params, seconds=_patience(app), otherwise=otherwise)
 
 
 def _patience(app: App) -> float:
     """How many seconds an answer may take: what the daemon itself gives it, and a little."""
-    said = ask_daemon(app, "hello", {}).get("settings") or {}
+    try:
+        said = ask_daemon(app, "hello", {}).get("settings") or {}
+    except DaemonDownError:
+        said = {}
     return float(said.get("queryTimeoutSeconds") or _SECONDS) + SPARE_SECONDS
-
-
-def _alone(app: App, ref: str, question: str, leaf: str | None) -> Any:
-    from pathlib import Path
-
-    from indexerd.indexing.preview import alone
-    from indexerd.references.ask_alone import answer_alone
-    from indexerd.settings.file import read_config
-
-    settings = read_config(where(app), os.environ).settings
-    answers, _ = offline(app)
-    note = "no daemon runs; looking through the session itself, without a language model"
-    aside(f"indexerd: {note}")
-    row = answers.row(ref, cwd=project())
-    with alone(row, settings, os.environ, Path.home()) as library:
-        return answer_alone(library, row, question, settings, leaf=leaf)

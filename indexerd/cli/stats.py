@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-
 from indexerd.cli import declare, render
-from indexerd.cli.ask import ask, offline, project, show, where
-from indexerd.cli.streams import aside
-from indexerd.errors import DaemonDownError
+from indexerd.cli.ask import READING, project, read, show
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,36 +27,9 @@ _SECONDS = ((3600, "h"), (60, "min"), (1, "s"))
 def stats(app: App, ref: str) -> None:
     """Show how full a session's context is, and what the session came to so far."""
     params = {"ref": ref, "cwd": project()}
-    try:
-        found = ask(app, "stats", params)
-    except DaemonDownError:
-        found = _alone(app, params)
+    found = read(app, "stats", params, otherwise=READING)
     if not show(app, found):
         render.facts([*_context(found), *_totals(found["totals"])])
-
-
-def _alone(app: App, params: dict[str, Any]) -> dict[str, Any]:
-    """Read the session's file, as the daemon does."""
-    from pathlib import Path
-
-    from indexerd.daemon.views import ask_library
-    from indexerd.digests.stats import stats as stats_of
-    from indexerd.indexing.preview import alone
-    from indexerd.references.looks import present
-    from indexerd.settings.file import read_config
-
-    answers, _ = offline(app)
-    aside("indexerd: no daemon runs; reading the session itself")
-    row = answers.row(params["ref"], cwd=params["cwd"])
-    settings = read_config(where(app), os.environ).settings
-    with alone(row, settings, os.environ, Path.home()) as library:
-        present(library, row["sessionId"])
-        return ask_library(
-            library,
-            row["sessionId"],
-            lambda taken, read, _: stats_of(taken, read, row, settings.digest),
-            {},
-        )
 
 
 def _context(found: dict[str, Any]) -> Iterator[tuple[str, Any]]:

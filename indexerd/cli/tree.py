@@ -13,11 +13,11 @@ import os
 import sys
 
 from indexerd.cli import declare, render
+from indexerd.cli.ask import READING, project, read
 from indexerd.cli.ask import ask as ask_daemon
-from indexerd.cli.ask import offline, project, where
 from indexerd.cli.ask import show as show_json
 from indexerd.cli.streams import aside, put, safe
-from indexerd.errors import DaemonDownError, UsageError
+from indexerd.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,28 +37,7 @@ def look(app: App, method: str, params: dict[str, Any]) -> Any:
     """Ask the daemon, or read the session's file."""
     if params.get("leaf") == "":
         raise UsageError("--leaf takes an entry's id", hint="`indexerd tree REF` shows them")
-    try:
-        return ask_daemon(app, method, params)
-    except DaemonDownError:
-        answers, _ = offline(app)
-        aside("indexerd: no daemon runs; reading the session itself")
-        row = answers.row(params["ref"], cwd=params.get("cwd"))
-        given = {key: value for key, value in params.items() if value is not None}
-        return _alone(app, method, row, given)
-
-
-def _alone(app: App, method: str, row: dict[str, Any], params: dict[str, Any]) -> Any:
-    from pathlib import Path
-
-    from indexerd.daemon.views import VIEWS, ask_library
-    from indexerd.indexing.preview import alone
-    from indexerd.references.looks import present
-    from indexerd.settings.file import read_config
-
-    settings = read_config(where(app), os.environ).settings
-    with alone(row, settings, os.environ, Path.home()) as library:
-        present(library, row["sessionId"])
-        return ask_library(library, row["sessionId"], VIEWS[method], params)
+    return read(app, method, params, otherwise=READING)
 
 
 @declare.command()

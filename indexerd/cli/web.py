@@ -20,7 +20,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from indexerd.cli import declare
-from indexerd.cli.ask import project, read, show, stored, where
+from indexerd.cli.ask import local, project, read, show, where
 from indexerd.cli.loading import Loading
 from indexerd.cli.streams import aside, put
 from indexerd.errors import IndexerdError
@@ -95,7 +95,9 @@ def _serve(app: App, listen: str, ready: Any, *, child: bool = False) -> int:
         from indexerd.web.serve import serve
 
     os.umask(0o077)
-    desk = Desk(where(app), os.environ, home=Path.home(), stored=partial(stored, app))
+    desk = Desk(
+        where(app), os.environ, home=Path.home(), stored=lambda *call: local(app).call(*call)
+    )
     return serve(desk, _site, listen=listen, child=child, on_ready=ready, on_error=_complain)
 
 

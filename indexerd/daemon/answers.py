@@ -13,15 +13,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from indexerd.daemon.relations import Kindred
 from indexerd.errors import (
     AccessError,
     IndexerdError,
     InvalidMetaError,
     NotFoundError,
-    UsageError,
 )
 from indexerd.paths import meta_name, user_name
+from indexerd.protocol import params
+from indexerd.protocol.params import RefParams
 from indexerd.search.name_index import NameIndex
 from indexerd.search.names import Names, Scope
 from indexerd.store.catalog import Catalog, Page
@@ -29,11 +32,10 @@ from indexerd.store.catalog import Catalog, Page
 if TYPE_CHECKING:
     from indexerd.meta.model import UserFile
 
-LIMIT_MAX = 500
 ANCESTORS_MAX = 8  # generations that sets are looked for in
 CLEARED = "contextCleared"  # in a fork's file: no sets, and none of its parent's either
 
-Home = Callable[[dict[str, Any]], str | None]
+Home = Callable[[str], str | None]  # the directory of a session's meta file, by its id
 
 
 class Answers:
@@ -44,8 +46,16 @@ class Answers:
         catalog: Catalog,
         clock: Callable[[], float],
         hidden: Callable[[dict[str, Any]], bool] | None = None,
+        *,
+        home: Home = lambda _: None,
+        behind: Callable[[], int] = int,
     ) -> None:
-        """`hidden(row)` says what is not to be shown: without a daemon, the exclusions."""
+        """`hidden(row)` says what is not to be shown: without a daemon, the exclusions.
+
+        `behind()`: how many sessions have text that cannot be found yet.
+        """
+        self.home = home
+        self._behind = behind
         self._catalog = catalog
         self._hidden = hidden
         self._clock = clock
@@ -97,16 +107,10 @@ class Answers:
             raise NotFoundError(f"no session {session_id}")
         return row
 
-    def resolve(self, params: dict[str, Any]) -> dict[str, Any]:
-        """Which session a reference means, and how that was found; `exclude` is the one asking."""
-        scope = _word(params, "scope", "project")
-        if scope not in ("project", "all"):
-            raise UsageError("scope is project or all")
+    def resolve(self, asked: params.Resolve) -> dict[str, Any]:
+        """Which session a reference means, and how that was found."""
         match = self.names.resolve(
-            _text(params, "ref"),
-            cwd=word(params, "cwd"),
-            scope="all" if scope == "all" else "project",
-            exclude=word(params, "exclude"),
+            asked.ref, cwd=asked.cwd, scope=asked.scope or "project", exclude=asked.exclude
         )
         found: dict[str, Any] = {
             "sessionId": match.session_id,
@@ -117,61 +121,46 @@ class Answers:
             found["score"] = round(match.score, 3)
         return found
 
-    def complete(self, params: dict[str, Any]) -> dict[str, Any]:
+    def complete(self, asked: params.Complete) -> dict[str, Any]:
         """Candidates for `@@`."""
         items = self.names.complete(
-            _word(params, "prefix", ""),
-            cwd=word(params, "cwd"),
-            exclude=word(params, "exclude"),
-            limit=_limit(params, 20),
+            asked.prefix or "",
+            cwd=asked.cwd,
+            exclude=asked.exclude,
+            limit=asked.limit,
             now=self._clock(),
         )
         return {"items": items}
 
-    def list(self, params: dict[str, Any]) -> dict[str, Any]:
+    def list(self, asked: params.List) -> dict[str, Any]:
         """One page of rows, newest first."""
-        page = self._page(params)
+        page = self._page(asked)
         return _paged(page, [row for row in page.rows if not self._is_hidden(row)])
 
-    def page(self, params: dict[str, Any]) -> dict[str, Any]:
-        """The same for a socket: rows go from the catalog into the answer as they stand.
+    def page(self, asked: params.List) -> dict[str, Any]:
+        """The same for a socket: rows go from the store into the answer as they stand.
 
         To read and write them anew takes ten times as long, and the daemon's loop with it: 20 ms
         for 500 rows with a hundred paths each (bench/bench_list.py).
         """
-        page = self._page(params)
+        page = self._page(asked)
         return _paged(page, [_spliced(text) for text in page.texts])
 
-    def _page(self, params: dict[str, Any]) -> Page:
-        return self._catalog.list(
-            agent=word(params, "agent"),
-            cwd=word(params, "cwd"),
-            since=word(params, "since"),
-            archived=flag(params, "archived"),
-            subagents=flag(params, "subagents"),
-            limit=_limit(params, 50),
-            cursor=word(params, "cursor"),
-        )
+    def _page(self, asked: params.List) -> Page:
+        return self._catalog.list(**msgspec.structs.asdict(asked))
 
-    def search(self, params: dict[str, Any], behind: int = 0) -> dict[str, Any]:
-        """Hits, best first; with `rows`, what is known of their sessions, by id.
-
-        `behind`: how many sessions have text that cannot be found yet, which a warning says.
-        """
+    def search(self, asked: params.Search) -> dict[str, Any]:
+        """Hits, best first; with `rows`, what is known of their sessions, by id."""
         result = self._catalog.search(
-            _text(params, "query"),
-            agent=word(params, "agent"),
-            cwd=word(params, "cwd"),
-            since=word(params, "since"),
-            limit=_limit(params, 20),
+            asked.query, agent=asked.agent, cwd=asked.cwd, since=asked.since, limit=asked.limit
         )
         hits = [one for one in result.hits if not self._hides(one["sessionId"])]
         found: dict[str, Any] = {"hits": hits}
-        if flag(params, "rows"):
+        if asked.rows:
             ids = dict.fromkeys(one["sessionId"] for one in hits)
             found["rows"] = {one: row for one in ids if (row := self._catalog.get(one))}
         warnings = [*result.warnings]
-        if behind:
+        if behind := self._behind():
             warnings.append(f"the text of {behind} sessions is not searchable yet")
         if warnings:
             found["warnings"] = warnings
@@ -183,31 +172,26 @@ class Answers:
         rows = self._catalog.get_many(one.session_id for one in below if not one.subagent)
         return [row for row in rows.values() if not self._is_hidden(row)]
 
-    def family(self, params: dict[str, Any]) -> dict[str, Any]:
-        """The sessions that one came from, and those that came from it or from its ancestors."""
-        return self.family_of(self.row(_text(params, "ref"), cwd=word(params, "cwd")))
-
     def family_of(self, row: dict[str, Any]) -> dict[str, Any]:
-        """The same for a row, in any thread."""
+        """The sessions that one came from, and all that came from the same; for any thread."""
         return Kindred(self._catalog, self._hidden).family(row)
 
     def kin(self, row: dict[str, Any]) -> dict[str, Any]:
         """The ids of a session's parent, forks and sub-agents."""
         return Kindred(self._catalog, self._hidden).kin(row)
 
-    def held(self, params: dict[str, Any], key: str, home: Home) -> tuple[dict[str, Any], Held]:
-        """The row of a session, and what its user and its agent noted of it."""
-        row = self.row(_text(params, key), cwd=word(params, "cwd"))
-        directory = home(row)
+    def held(self, row: dict[str, Any]) -> Held:
+        """What the user and the agent noted of a session; for any thread."""
+        directory = self.home(row["sessionId"])
         if directory is None:
             raise NotFoundError("there is no place for this session's sidecar")
         own = Place(Path(directory), row["sessionId"])
-        return row, held(own, ancestors(row, self.by_id, home))
+        return held(own, ancestors(row, self.by_id, self.home))
 
-    def get(self, params: dict[str, Any], meta_dir: Home) -> Any:
+    def get(self, asked: RefParams) -> dict[str, Any]:
         """All that is stored of one session."""
-        row = self.row(_text(params, "ref"), cwd=word(params, "cwd"))
-        directory = meta_dir(row)
+        row = self.row(asked.ref, cwd=asked.cwd)
+        directory = self.home(row["sessionId"])
         found: dict[str, Any] = {
             "session": row,
             "meta": None,
@@ -218,7 +202,7 @@ class Answers:
         if directory is None:
             return found
         own = Place(Path(directory), row["sessionId"])
-        return found | stored(own, ancestors(row, self.by_id, meta_dir))
+        return found | stored(own, ancestors(row, self.by_id, self.home))
 
 
 class Place(NamedTuple):
@@ -259,7 +243,7 @@ def ancestors(
             known.add(row["sessionId"])
             directory = None
             with suppress(NotFoundError):  # its directory may be no root any more
-                directory = home(row)
+                directory = home(row["sessionId"])
             if directory is not None:
                 places.append(Place(Path(directory), row["sessionId"]))
     return places
@@ -330,42 +314,6 @@ def _paged(page: Page, rows: Sequence[Any]) -> dict[str, Any]:
 
 def _spliced(text: str) -> Any:
     """A row as it stands; read, where its text is not fit for a line of the protocol."""
-    from msgspec import Raw  # noqa: PLC0415 - commands that answer without a daemon do without it
-
     if "\\ud" in text or "\n" in text:  # perhaps half a character; no text of ours at all
         return json.loads(text)
-    return Raw(text)
-
-
-def _text(params: dict[str, Any], key: str) -> str:
-    value = params.get(key)
-    if not isinstance(value, str) or not value:
-        raise UsageError(f"{key} is required, and is a string")
-    return value
-
-
-def _word(params: dict[str, Any], key: str, default: str) -> str:
-    return word(params, key) or default
-
-
-def word(params: dict[str, Any], key: str) -> str | None:
-    """A parameter that is a string, or absent."""
-    value = params.get(key)
-    if value is not None and not isinstance(value, str):
-        raise UsageError(f"{key} is a string")
-    return value
-
-
-def flag(params: dict[str, Any], key: str) -> bool:
-    """A parameter that is true or false; absent is false."""
-    value = params.get(key, False)
-    if not isinstance(value, bool):
-        raise UsageError(f"{key} is true or false")
-    return value
-
-
-def _limit(params: dict[str, Any], default: int) -> int:
-    value = params.get("limit", default)
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= LIMIT_MAX:
-        raise UsageError(f"limit is a number from 1 to {LIMIT_MAX}")
-    return value
+    return msgspec.Raw(text)

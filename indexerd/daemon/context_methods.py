@@ -22,13 +22,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from indexerd.daemon.answers import Answers, word
+from indexerd.daemon.answers import Answers
 from indexerd.daemon.news import News
 from indexerd.daemon.sidecar import Sidecars
-from indexerd.errors import AmbiguousError, IndexerdError, NotFoundError, StateError, UsageError
+from indexerd.errors import AmbiguousError, IndexerdError, NotFoundError, StateError
 from indexerd.logs import Event
 from indexerd.meta import context_sets as sets
 from indexerd.paths import is_session_id
+from indexerd.protocol import params
+from indexerd.protocol.params import SessionParams
 from indexerd.store.ledger import Ledger
 from indexerd.times import iso
 
@@ -39,7 +41,6 @@ NEW_SESSION_PATIENCE = 2.0  # seconds
 _WHOLE_ID = 16  # characters; a shorter word may be the beginning of an id
 _TRIM_EVERY = 100  # resumes
 
-Params = dict[str, Any]
 Row = dict[str, Any]
 
 
@@ -66,18 +67,10 @@ class Contexts:
         self._telling: set[asyncio.Task[None]] = set()
         sidecars.on_sets = self._noted
 
-    def methods(self) -> dict[str, Callable[[Params, Any], Any]]:
-        """Every method, by its name."""
-        return {
-            "set_relevant_context": self._set,
-            "get_relevant_context": self._get,
-            "resume_context": self._resume,
-            "footer": self._footer,
-        }
-
-    async def _set(self, params: Params, _peer: Any) -> dict[str, Any]:
-        change = sets.change_of(params.get("setName"), params.get("items"), params.get("mode"))
-        row = await self._row_soon(params)
+    async def set(self, asked: params.SetContext) -> dict[str, Any]:
+        """Set or clear one set of a session."""
+        change = sets.change_of(asked.set_name, asked.items, asked.mode)
+        row = await self._row_soon(asked)
         outcome = await self._sidecars.put(row, change)
         return {
             "sessionId": row["sessionId"],
@@ -96,16 +89,10 @@ class Contexts:
             if name not in sets.KNOWN:  # S4.2
                 self._news.say(Event.CONTEXT_UNKNOWN_SET, {"session": session_id})
 
-    async def _get(self, params: Params, _peer: Any) -> dict[str, Any]:
-        name = word(params, "setName")
-        row = self._row(params, "session")
-        text, context = sets.told((await self._sidecars.held(row)).context, name)
-        where = {"sessionId": row["sessionId"], "cwd": row["cwd"]}
-        return {"text": text, "context": context, **where}
-
-    async def _resume(self, params: Params, _peer: Any) -> dict[str, Any]:
-        resume_id = word(params, "resumeId") or ""
-        row = self._certain(params)
+    async def resume(self, asked: params.ResumeContext) -> dict[str, Any]:
+        """The block for the first message after a resume, once."""
+        resume_id = asked.resume_id or ""
+        row = self._answers.certain(asked.session, cwd=asked.cwd)
         session_id, cwd = row["sessionId"], row["cwd"]
         if not await self._resumes.claim(session_id, resume_id):
             return {"sessionId": session_id, "text": None, "missingFiles": 0}
@@ -133,26 +120,12 @@ class Contexts:
             if held.context:
                 self._news.context("load", session_id, held.context)
 
-    async def _footer(self, params: Params, _peer: Any) -> dict[str, Any]:
-        row = self._row(params, "ref")
-        context = (await self._sidecars.held(row)).context
-        return {"sessionId": row["sessionId"], **sets.footer(context, row["cwd"])}
-
-    def _row(self, params: Params, key: str, *, fuzzy: bool = True) -> Row:
-        ref = word(params, key)
-        if not ref:
-            raise UsageError(f"{key} is required, and is a string")
-        return self._answers.row(ref, cwd=word(params, "cwd"), fuzzy=fuzzy)
-
-    def _certain(self, params: Params) -> Row:
-        return self._row(params, "session", fuzzy=False)
-
-    async def _row_soon(self, params: Params) -> Row:
+    async def _row_soon(self, asked: SessionParams) -> Row:
         """The session's row; one with a whole id that is not known may only just have begun."""
         try:
-            return self._certain(params)
+            return self._answers.certain(asked.session, cwd=asked.cwd)
         except (NotFoundError, AmbiguousError):  # another may have a name that is like this id
-            ref = str(params["session"])
+            ref = asked.session
             if len(ref) < _WHOLE_ID or not is_session_id(ref):
                 raise
         met = asyncio.Event()
@@ -166,7 +139,7 @@ class Contexts:
             pass
         finally:
             end()
-        return self._certain(params)
+        return self._answers.certain(ref, cwd=asked.cwd)
 
 
 class Resumes:

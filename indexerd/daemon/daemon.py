@@ -26,17 +26,21 @@ from indexerd.daemon.api import Api
 from indexerd.daemon.caches import Caches
 from indexerd.daemon.claims import hold_directory
 from indexerd.daemon.companion import Companion
+from indexerd.daemon.context_methods import Contexts, Resumes
 from indexerd.daemon.ending import Ending
 from indexerd.daemon.forgotten import Forgotten, GuardedWriter
 from indexerd.daemon.ground import Ground
 from indexerd.daemon.health import Status
 from indexerd.daemon.library import Library
+from indexerd.daemon.methods import Services, SessionMethods
 from indexerd.daemon.news import News
-from indexerd.daemon.parts import Parts, Shared
 from indexerd.daemon.pipeline import Pipeline
 from indexerd.daemon.process import Footprint, last_at_work, make_private, raise_file_limit
+from indexerd.daemon.purge import Purge
 from indexerd.daemon.reader import Reader
 from indexerd.daemon.sdnotify import Notifier
+from indexerd.daemon.sidecar import Sidecars
+from indexerd.digests.auto_digest import AutoDigests, Pending
 from indexerd.errors import IndexerdError, SessionUnreadableError, WriteError
 from indexerd.indexing.indexing import Indexer
 from indexerd.indexing.once import Report, run_once
@@ -47,6 +51,7 @@ from indexerd.models.registry import Models
 from indexerd.models.telemetry import Telemetry
 from indexerd.paths import Places
 from indexerd.privacy import kept
+from indexerd.references.issued import Issued
 from indexerd.settings import Loaded, Settings
 from indexerd.settings.file import read_config
 from indexerd.sources.perils import WHY, Perils
@@ -122,21 +127,42 @@ class Daemon:
         self.library.files.guard = self._perils = guard
         self._claims = self._claim_roots()
         self.pipeline = self._pipeline(start, watching=watching)
-        self.answers = Answers(self._catalog, time.time)
+        self.answers = Answers(
+            self._catalog,
+            time.time,
+            home=self.library.home,
+            behind=lambda: self.library.texts.unread,
+        )
         self.pipeline.on_row = self.answers.row_changed
-        self.parts = Parts(self._shared())
+        self._issued = Issued(self._ledger, self._reader, time.time)
+        self._resumes = Resumes(self._ledger, self._reader, time.time)
         self.companion = self._companion()
         more = (self.companion.problems, self._ground.problems, self._caches.problems)
         self.status = Status(self.pipeline, self.budget, self._started, more)
-        self.api = Api(
+        self.api = self._api()
+
+    def _api(self) -> Api:
+        sidecars = Sidecars(self.pipeline, self.answers, self._writer)
+        contexts = Contexts(
+            sidecars,
+            self.answers,
+            self.news,
+            resumes=self._resumes,
+            record=self.telemetry.append,
+            clock=time.time,
+        )
+        sessions = SessionMethods(self._services(contexts.opened))
+        self.auto_digests = self._auto_digests(sessions)
+        return Api(
             self.pipeline,
             self.answers,
             self.budget,
-            self.parts.sidecars,
-            time.time,
+            sessions=sessions,
+            sidecars=sidecars,
+            contexts=contexts,
+            purge=self._purge(sidecars),
             status=self.status.tell,
-            looks=self.parts.looks,
-            more=self.parts.methods(),
+            clock=time.time,
         )
 
     def _library(self, start: Start) -> Library:
@@ -174,22 +200,52 @@ class Daemon:
             clock=time.time,
         )
 
-    def _shared(self) -> Shared:
-        return Shared(
-            pipeline=self.pipeline,
+    def _services(self, on_history: Callable[[str], object]) -> Services:
+        return Services(
             answers=self.answers,
-            ledger=self._ledger,
-            budget=self.budget,
-            telemetry=self.telemetry,
-            writer=self._writer,
-            forgotten=self._forgotten,
-            news=self.news,
+            library=self.library,
+            read=self._reader,
             settings=self._settings,
             models=self._models,
+            summarizers=self._summarizers,
+            budget=self.budget,
+            record=self.telemetry.append,
             notify=self._attempted,
-            at_home=self._at_home,
+            writer=self._writer,
+            issued=self._issued,
+            ready=self.pipeline.scanned.is_set,
+            on_history=on_history,
+            events=self.news,
+            excluded=lambda: self._at_home(self._settings().digest.exclude),
             clock=time.time,
+        )
+
+    def _auto_digests(self, sessions: SessionMethods) -> AutoDigests:
+        pipeline = self.pipeline
+        made = AutoDigests(
+            sessions.make_digest,
+            pipeline.known,
+            settings=self._settings,
+            off=lambda: pipeline.indexing_off,
+            news=self.news,
+            clock=time.time,
+            pending=Pending(self._ledger, self._reader),
+            ready=pipeline.scanned.wait,
             since=self._since,
+        )
+        pipeline.on_meeting = made.met
+        pipeline.on_growth = made.grown
+        return made
+
+    def _purge(self, sidecars: Sidecars) -> Purge:
+        return Purge(
+            self.pipeline,
+            self.answers,
+            sidecars,
+            writer=self._writer,
+            forgotten=self._forgotten,
+            forget=(self._issued.forget, self._resumes.forget),
+            clock=time.time,
         )
 
     def _companion(self) -> Companion:
@@ -208,6 +264,15 @@ class Daemon:
         """
         usable = self.pipeline.models.available()
         return [one for one in usable if not (one.remote and self.pipeline.indexing_off)]
+
+    def _summarizers(self) -> list[Model]:
+        """The models of digests and compaction: the one that was set for them alone (S2.19)."""
+        key = self._settings().digest.model
+        if not key:
+            return self._models()
+        model = self.pipeline.models.get(key)
+        off = self.pipeline.indexing_off
+        return [one for one in (model,) if not (off and one.remote)]
 
     def _claim_roots(self) -> list[int]:
         """Two daemons with two state directories do not share a root (S0.41)."""
@@ -252,7 +317,7 @@ class Daemon:
         """One pass, without socket and watcher."""
         try:
             self._sweep()
-            return await run_once(self.pipeline, self.parts.auto_digests)
+            return await run_once(self.pipeline, self.auto_digests)
         finally:
             await self._end()
 
@@ -278,7 +343,7 @@ class Daemon:
             self.news.say(Event.DAEMON_READY, {"path": str(self._start.places.socket)})
             tasks = [
                 asyncio.create_task(self.pipeline.run()),
-                asyncio.create_task(self.parts.auto_digests.run()),
+                asyncio.create_task(self.auto_digests.run()),
                 asyncio.create_task(self.companion.run()),
                 asyncio.create_task(self._tend(server, notifier, failed)),
                 asyncio.create_task(stopping.wait()),

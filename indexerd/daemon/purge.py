@@ -22,7 +22,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from indexerd.daemon.answers import Answers, flag, word
+from indexerd.daemon.answers import Answers
 from indexerd.daemon.forgotten import Forgotten, remove_transcript
 from indexerd.daemon.library import Library
 from indexerd.daemon.pipeline import Pipeline
@@ -32,10 +32,10 @@ from indexerd.logs import Event
 from indexerd.meta.metas import digest_name
 from indexerd.meta.writer import MetaWriter
 from indexerd.paths import is_session_id, meta_name, user_name
+from indexerd.protocol import params
 from indexerd.sessions.info import base_name
 from indexerd.sources.stores import Store
 
-Params = dict[str, Any]
 Row = dict[str, Any]
 Forget = Callable[[str], Awaitable[None]]
 
@@ -84,26 +84,18 @@ class Purge:
         self._one_at_a_time = asyncio.Lock()
         self._under_way: set[asyncio.Task[Any]] = set()
 
-    def methods(self) -> dict[str, Callable[[Params, Any], Any]]:
-        """Every method, by its name."""
-        return {"purge": self._purge}
-
-    async def _purge(self, params: Params, _peer: Any) -> dict[str, Any]:
-        ref, by = word(params, "ref"), word(params, "by") or "socket"
-        if not ref:
-            raise UsageError("ref is required, and is a string")
-        if by not in ("cli", "socket"):
-            raise UsageError("by is cli or socket")
-        if flag(params, "undo"):
-            return await self._to_its_end(self._undo(ref, by))
-        meant = await self._meant(ref, word(params, "cwd"))
-        transcript = flag(params, "transcript")
+    async def purge(self, asked: params.Purge) -> dict[str, Any]:
+        """Forget a session, say what that would remove, or take it back."""
+        by = asked.by or "socket"
+        if asked.undo:
+            return await self._to_its_end(self._undo(asked.ref, by))
+        meant = await self._meant(asked.ref, asked.cwd)
         held: _Held = await self._pipeline.read(_held, self._pipeline.library, meant)
-        if transcript:
+        if asked.transcript:
             _refuse(meant, held, forgotten=meant.session_id in self._forgotten)
-        if flag(params, "dryRun"):
-            return _told(meant, held, transcript=transcript)
-        return await self._to_its_end(self._carry_out(meant, held, by, transcript=transcript))
+        if asked.dry_run:
+            return _told(meant, held, transcript=asked.transcript)
+        return await self._to_its_end(self._carry_out(meant, held, by, transcript=asked.transcript))
 
     async def _to_its_end(self, work: Any) -> dict[str, Any]:
         """What has begun is carried out, whoever has hung up meanwhile; one after the other."""

@@ -11,44 +11,18 @@ begins a family: all that came from it together, below `missingParent`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from indexerd.errors import NotFoundError, UsageError
+from indexerd.errors import NotFoundError
 from indexerd.sessions.family import Link, Place, by_age, depth_first, kept, member, relation
 from indexerd.store.catalog import Catalog
-
-if TYPE_CHECKING:
-    from indexerd.daemon.answers import Answers
 
 MEMBERS_MAX = 500
 WALK_MAX = 50_000  # sessions that are walked over; of a larger family `more` says too little
 KIN_MAX = 200  # ids of each kind
 
-Params = dict[str, Any]
 Row = dict[str, Any]
 Hidden = Callable[[Row], bool]
-
-
-class Family:
-    """Answers `family`, for one daemon: the walk is a worker thread's."""
-
-    def __init__(self, answers: Answers) -> None:
-        self._answers = answers
-
-    def methods(self) -> dict[str, Callable[[Params, Any], Any]]:
-        """Every method, by its name."""
-        return {"family": self._family}
-
-    async def _family(self, params: Params, _peer: Any) -> Row:
-        import asyncio  # noqa: PLC0415 - commands that answer without a daemon do without it
-
-        ref, cwd = params.get("ref"), params.get("cwd")
-        if not isinstance(ref, str) or not ref:
-            raise UsageError("ref is required, and is a string")
-        if cwd is not None and not isinstance(cwd, str):
-            raise UsageError("cwd is a string")
-        row = self._answers.row(ref, cwd=cwd)  # here: names belong to the loop
-        return await asyncio.to_thread(self._answers.family_of, row)
 
 
 class Kindred:

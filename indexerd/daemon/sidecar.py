@@ -20,6 +20,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from msgspec import UNSET
+
 from indexerd.daemon.answers import (
     CLEARED,
     Answers,
@@ -42,6 +44,7 @@ from indexerd.meta.model import UserFile
 from indexerd.meta.writer import MetaWriter
 from indexerd.privacy.sanitize import clean_line
 from indexerd.privacy.suspects import suspected
+from indexerd.protocol import params
 
 Row = dict[str, Any]
 
@@ -92,18 +95,18 @@ class Sidecars:
         await self._change(row, work, change.name)
         return outcomes[0]
 
-    async def update(self, row: Row, params: dict[str, Any]) -> Row:
+    async def update(self, row: Row, asked: params.Update) -> Row:
         """Set or clear title, hint, a label and sets; what is not named stays (S4.21)."""
         session_id = row["sessionId"]
-        labelled = _labelled(params)
+        labelled = _labelled(asked)
         if labelled:
             library = self._pipeline.library
             await self._pipeline.read(_find, library, session_id, labelled)
         warnings: list[str] = []
-        work = partial(_changed, params, warnings, forked=is_fork(row))
-        await self._change(row, work, _set_named(params))
+        work = partial(_changed, asked, warnings, forked=is_fork(row))
+        await self._change(row, work, _set_named(asked))
         new = self._answers.by_id(session_id)
-        if "title" in params:
+        if asked.title is not UNSET:
             renamed = {"name": new["name"], "previous": row["name"]}
             self._pipeline.news.tell("session.renamed", session_id, renamed)
         return new | {"warnings": warnings} if warnings else new
@@ -175,7 +178,7 @@ class Sidecars:
         return Place(Path(directory), row["sessionId"])
 
     def _before(self, row: Row) -> list[Place]:
-        return ancestors(row, self._answers.by_id, self._home)
+        return ancestors(row, self._answers.by_id, self._answers.home)
 
     def _heirs(self, session_id: str) -> list[Place]:
         """The places of a session's forks; of theirs, where a fork has no place for a file."""
@@ -211,36 +214,37 @@ def _with_context(user: UserFile, context: Context, *, forked: bool) -> UserFile
 
 
 def _changed(
-    params: dict[str, Any], warnings: list[str], found: Held, *, forked: bool
+    asked: params.Update, warnings: list[str], found: Held, *, forked: bool
 ) -> Made | None:
     """The sidecar with what `update` asks for; null clears."""
     user = found.user
     fields = user.model_dump()
-    if "title" in params:
-        fields["title"] = _line(params["title"], "title")
-    if "envHint" in params:
-        fields["env_hint"] = hint = _hint(params["envHint"])
+    if asked.title is not UNSET:
+        fields["title"] = _line(asked.title, "title")
+    if asked.env_hint is not UNSET:
+        fields["env_hint"] = hint = _hint(asked.env_hint)
         warnings += suspected(hint or "", "envHint")
-    if "label" in params:
-        entry_id, text = _label(params["label"])
+    if asked.label is not UNSET:
+        entry_id, text = _label(asked.label)
         labels = {key: one for key, one in user.labels.items() if key != entry_id}
         fields["labels"] = labels | ({entry_id: text} if text else {})
     new = UserFile.model_validate(fields)
     context, names = found.context, list[str]()
-    for key, apply in (("context", _all_sets), ("setContext", _some_sets)):
-        if key in params:
-            context, told, more = apply(context, params[key])
+    for value, apply in ((asked.context, _all_sets), (asked.set_context, _some_sets)):
+        if value is not UNSET:
+            context, told, more = apply(context, value)
             names += more
             warnings += told
     if names:
         return Made(_with_context(new, context, forked=forked), list(dict.fromkeys(names)))
-    return Made(new) if params.keys() & {"title", "envHint", "label"} else None
+    others = (asked.title, asked.env_hint, asked.label)
+    return Made(new) if any(one is not UNSET for one in others) else None
 
 
-def _set_named(params: dict[str, Any]) -> str | None:
+def _set_named(asked: params.Update) -> str | None:
     """The one set that changes; None where all do, or none."""
-    one = params.get("setContext")
-    if "context" in params or not isinstance(one, dict):
+    one = asked.set_context
+    if asked.context is not UNSET or not isinstance(one, dict):
         return None
     name = one.get("setName")
     return name.strip() if isinstance(name, str) else None
@@ -285,9 +289,9 @@ def _label(given: Any) -> tuple[str, str | None]:
     return given["entryId"], _line(given.get("text"), "label text")
 
 
-def _labelled(params: dict[str, Any]) -> str:
+def _labelled(asked: params.Update) -> str:
     """The entry that gets a label by this, which must be there."""
-    entry_id, text = _label(params["label"]) if "label" in params else ("", None)
+    entry_id, text = _label(asked.label) if asked.label is not UNSET else ("", None)
     return entry_id if text else ""
 
 
@@ -296,10 +300,8 @@ def _find(library: Library, session_id: str, entry_id: str) -> None:
     row_of(take(library, session_id).state, entry_id)
 
 
-def _hint(value: Any) -> str | None:
+def _hint(value: str | None) -> str | None:
     """A command line: cutting it would make it another one."""
-    if value is not None and not isinstance(value, str):
-        raise UsageError("envHint is a string, or null to clear it")
     return sets.item_of(value, "envHint") if value and value.strip() else None
 
 

@@ -1,10 +1,8 @@
-"""The socket's methods about one session's tree, and the two that add to it.
+"""The socket's methods about one session's tree.
 
-`tree`, `branches`, `path` and `context` look. `label` writes to the user's own sidecar. `branch`
-makes a new session file of one path: the only thing that ever makes a file in an agent's
-directory, at its user's word, and never over another file.
-
-How a session is taken and read: references/looks.py.
+`tree`, `branches`, `path` and `context` look. `branch` makes a new session file of one path: the
+only thing that ever makes a file in an agent's directory, at its user's word, and never over
+another file.
 """
 
 from __future__ import annotations
@@ -17,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from indexerd.agents import pi
-from indexerd.daemon.answers import Answers, word
-from indexerd.daemon.views import VIEWS, Taken, ask
+from indexerd.daemon import views
+from indexerd.daemon.answers import Answers
+from indexerd.daemon.views import Taken, View, ask
 from indexerd.digests.branch_file import VERSION, Line, Origin, branch_lines, file_name
 from indexerd.errors import (
     SessionEmptyError,
@@ -26,17 +25,13 @@ from indexerd.errors import (
     UsageError,
 )
 from indexerd.events import Kind
-from indexerd.meta.limits import NAME_MAX
 from indexerd.meta.newfile import create
-from indexerd.privacy.sanitize import clean_line
+from indexerd.protocol import params
+from indexerd.protocol.params import LeafParams, RefParams
 from indexerd.references.looks import Looks
 from indexerd.sessions.state import SessionState
 from indexerd.sources.session_lines import SessionLines
 from indexerd.times import iso
-
-Params = dict[str, Any]
-Update = Callable[[Params, Any], Awaitable[Any]]
-Work = Callable[[Taken, Params], dict[str, Any]]
 
 # How the other agents make a branch of a session: their files are theirs alone to write.
 _OWN_WAYS = {
@@ -47,63 +42,51 @@ _OWN_WAYS = {
 
 
 class Trees:
-    """Answers about trees, for one daemon."""
+    """Answers about trees."""
 
-    def __init__(
-        self,
-        answers: Answers,
-        *,
-        looks: Looks,
-        update: Update,
-        clock: Callable[[], float],
-    ) -> None:
-        """`update` changes the user's sidecar."""
+    def __init__(self, answers: Answers, looks: Looks, clock: Callable[[], float]) -> None:
         self._answers = answers
-        self._update = update
-        self._clock = clock
         self._looks = looks
+        self._clock = clock
 
-    def methods(self) -> dict[str, Callable[[Params, Any], Any]]:
-        """Every method, by its name."""
-        looks = {name: partial(self._look, partial(ask, view)) for name, view in VIEWS.items()}
-        return {**looks, "branch": self._branch, "label": self._label}
+    def tree(self, asked: params.Tree) -> Awaitable[Any]:
+        """Every entry that is asked for."""
+        return self._view(views.tree, asked)
 
-    async def _look(self, work: Work, params: Params, _peer: Any) -> Any:
-        return await self._do(work, self._session(params), params)
+    def branches(self, asked: LeafParams) -> Awaitable[Any]:
+        """The last entry of each branch."""
+        return self._view(views.branches, asked)
 
-    def _session(self, params: Params) -> str:
-        row = self._answers.row(_text(params, "ref"), cwd=word(params, "cwd"))
-        return str(row["sessionId"])
+    def path(self, asked: params.Path) -> Awaitable[Any]:
+        """The entries from the root to the leaf."""
+        return self._view(views.path, asked)
 
-    async def _do(self, work: Work, session_id: str, params: Params) -> Any:
-        leaf = word(params, "leaf")
-        if leaf == "":
-            raise UsageError("leaf is an entry's id")
-        return await self._looks.at(session_id, leaf, lambda taken, _: work(taken, params))
+    def context(self, asked: params.Context) -> Awaitable[Any]:
+        """What the agent would hand its model."""
+        return self._view(views.context, asked)
 
-    async def _label(self, params: Params, peer: Any) -> Any:
-        entry_id, text = _text(params, "entryId"), word(params, "text")
-        session_id = self._session(params)
-        label = {"entryId": entry_id, "text": text or None}
-        await self._update({"ref": session_id, "label": label}, peer)
-        shown = clean_line(text, NAME_MAX) if text else None
-        return {"sessionId": session_id, "entryId": entry_id, "label": shown or None}
-
-    async def _branch(self, params: Params, _peer: Any) -> Any:
-        _text(params, "leaf")
-        given = word(params, "file")
-        if given is not None and not given.startswith("/"):
+    async def branch(self, asked: params.Branch) -> Any:
+        """Make a session file of one path."""
+        file = asked.file
+        if file is not None and not file.startswith("/"):
             raise UsageError("file is an absolute path")
-        if given is not None and "\0" in given:
+        if file is not None and "\0" in file:
             raise UsageError("file has a NUL in it, which no path can have")
         now = self._clock()
-        make = partial(_write, iso(now), new_id(now), given)
-        return await self._do(make, self._session(params), params)
+        make = partial(_write, iso(now), new_id(now), file)
+        return await self._looks.at(self._session(asked), asked.leaf, lambda taken, _: make(taken))
+
+    async def _view(self, view: View, asked: LeafParams) -> Any:
+        work = partial(ask, view)
+        return await self._looks.at(
+            self._session(asked), asked.leaf, lambda taken, _: work(taken, asked)
+        )
+
+    def _session(self, asked: RefParams) -> str:
+        return str(self._answers.row(asked.ref, cwd=asked.cwd)["sessionId"])
 
 
-def _write(
-    now: str, session_id: str, file: str | None, taken: Taken, _params: Params
-) -> dict[str, Any]:
+def _write(now: str, session_id: str, file: str | None, taken: Taken) -> dict[str, Any]:
     """Make the file of a path. UsageError for sessions of agents other than pi."""
     card, state, header = taken.card, taken.state, taken.state.header
     if card.agent != pi.NAME:
@@ -145,10 +128,3 @@ def new_id(now: float) -> str:
     """A UUID of version 7, as pi makes them: `now` in seconds, then chance."""
     high = (int(now * 1000) & (1 << 48) - 1) << 80 | 7 << 76 | secrets.randbits(12) << 64
     return str(uuid.UUID(int=high | 2 << 62 | secrets.randbits(62)))
-
-
-def _text(params: Params, key: str) -> str:
-    value = word(params, key)
-    if not value:
-        raise UsageError(f"{key} is required, and is a string")
-    return value

@@ -20,17 +20,18 @@ from typing import Any
 import msgspec
 
 from indexerd.agents import ADAPTERS
-from indexerd.daemon.answers import flag, word
 from indexerd.daemon.library import Library
 from indexerd.digests.branch_pi import PREAMBLE
 from indexerd.digests.segments import parse
 from indexerd.digests.serialize import serialize
-from indexerd.errors import IndexerdError, NotFoundError, SessionUnreadableError, UsageError
+from indexerd.errors import IndexerdError, NotFoundError, SessionUnreadableError
 from indexerd.events import MESSAGE, TURN_MASK, TURN_SHIFT, Entry, Kind, Turn
 from indexerd.meta.metas import digest_name, read_digest, read_user
 from indexerd.meta.model import FIRST_MESSAGE_MAX
 from indexerd.paths import user_name
 from indexerd.privacy.sanitize import clean_line, clean_text
+from indexerd.protocol import params
+from indexerd.protocol.params import LeafParams
 from indexerd.protocol.rows import LOOKED_AT
 from indexerd.references.inject import own_words
 from indexerd.sessions.branches import Tip, asks, names, summary_rows, tips
@@ -40,7 +41,7 @@ from indexerd.sessions.history import compactions, opaque, records
 from indexerd.sessions.info import SessionInfo
 from indexerd.sessions.state import NOWHERE, ROOT, SessionState
 from indexerd.sessions.transforms import rules_of, transformed, transformed_speeches
-from indexerd.sessions.tree import FILTERS, NODES_MAX, WORD_MAX, nodes, sketch, still, wanted
+from indexerd.sessions.tree import NODES_MAX, WORD_MAX, nodes, sketch, still, wanted
 from indexerd.sources.session_lines import SessionLines
 from indexerd.times import iso_ms, iso_of_ms
 
@@ -65,7 +66,7 @@ class Taken:
     home: Path | None = None  # the directory of its meta file and sidecars
 
 
-View = Callable[[Taken, Read, dict[str, Any]], dict[str, Any]]
+View = Callable[[Taken, Read, Any], dict[str, Any]]  # the params are those of its method
 
 
 def take(library: Library, session_id: str, leaf: str | None = None) -> Taken:
@@ -112,22 +113,10 @@ def _user_labels(home: Path | None, session_id: str) -> dict[str, str]:
     return user.labels if user else {}
 
 
-def ask(view: View, taken: Taken, params: dict[str, Any]) -> dict[str, Any]:
+def ask(view: View, taken: Taken, asked: LeafParams) -> dict[str, Any]:
     """Answer from what was taken. ValueError: a line is no JSON, the session must be reread."""
     with taken.lines as lines:
-        return view(taken, reader(taken, lines), params)
-
-
-def ask_library(
-    library: Library, session_id: str, view: View, params: dict[str, Any]
-) -> dict[str, Any]:
-    """Take and ask, in one thread: what a command does without a daemon."""
-    try:
-        return ask(view, take(library, session_id, word(params, "leaf")), params)
-    except ValueError:
-        if library.reread(session_id):
-            return ask_library(library, session_id, view, params)
-        raise changed() from None
+        return view(taken, reader(taken, lines), asked)
 
 
 def changed() -> SessionUnreadableError:
@@ -185,17 +174,14 @@ def _lost(state: SessionState, row: int) -> Entry:
 # -- the views -----------------------------------------------------------------------------------
 
 
-def tree(taken: Taken, read: Read, params: dict[str, Any]) -> dict[str, Any]:
+def tree(taken: Taken, read: Read, asked: params.Tree) -> dict[str, Any]:
     """`tree`: every entry that is asked for, depth first."""
-    mode = word(params, "filter") or "all"
-    if mode not in FILTERS:
-        raise UsageError(f"filter is one of {', '.join(FILTERS)}")
     state = taken.state
     sketches = {
         row: sketch(read(row), Turn((state.codes[row] & TURN_MASK) >> TURN_SHIFT))
         for row in dict.fromkeys(state.index.get(one, at) for at, one in enumerate(state.ids))
     }
-    found = nodes(state, sketches, taken.labels, wanted(mode, word(params, "search")))
+    found = nodes(state, sketches, taken.labels, wanted(asked.filter or "all", asked.search))
     listed = list(islice(found, NODES_MAX))
     answer = _head(taken) | {"nodes": listed} | _unread(state, sketches)
     if next(found, None) is not None:
@@ -208,7 +194,7 @@ def tree(taken: Taken, read: Read, params: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-def branches(taken: Taken, read: Read, _params: dict[str, Any]) -> dict[str, Any]:
+def branches(taken: Taken, read: Read, _asked: object = None) -> dict[str, Any]:
     """`branches`: every tip; only its last message and what its gist is made of are read."""
     state = taken.state
     summaries = {row: read(row) for row in summary_rows(state)}
@@ -269,12 +255,12 @@ def _gist(
     return "", ""
 
 
-def path(taken: Taken, read: Read, params: dict[str, Any]) -> dict[str, Any]:
+def path(taken: Taken, read: Read, asked: params.Path) -> dict[str, Any]:
     """`path`: the entries from the root to the leaf, with their texts.
 
     `customType` asks for an extension's records alone, with their data (S1.33).
     """
-    custom = word(params, "customType")
+    custom = asked.custom_type
     rows = taken.state.path()
     limit = cut_for(taken.state, rows)
     places = {taken.state.id(row): row for row in rows}
@@ -286,26 +272,26 @@ def path(taken: Taken, read: Read, params: dict[str, Any]) -> dict[str, Any]:
     return _head(taken) | {"entries": listed} | cut | _unread(taken.state, rows)
 
 
-def context(taken: Taken, read: Read, params: dict[str, Any]) -> dict[str, Any]:
+def context(taken: Taken, read: Read, asked: params.Context) -> dict[str, Any]:
     """`context`: what the agent would hand its model; and the path's compactions, newest first.
 
     `transforms` are rules for this one answer (S1.37). `serialize` adds the whole as one text.
     """
-    rules = rules_of(params.get("transforms"))
+    rules = rules_of(asked.transforms)
     state = taken.state
-    asked: set[int] = set()
+    shown: set[int] = set()
 
     def noted(row: int) -> Entry:
-        asked.add(row)
+        shown.add(row)
         return read(row)
 
     found = context_of(state, noted, level=LEVELS.get(taken.card.agent))
     rows = [row for row in state.path() if state.kind(row) is Kind.COMPACTION]
     past = [_compaction(one) for one in compactions(read(row) for row in rows)]
-    shown = (one.message for one in transformed(found.messages, rules))
+    messages = (one.message for one in transformed(found.messages, rules))
     answer = {
         "messages": [
-            {"role": one.role, "text": one.text, "entryId": one.entry_id} for one in shown
+            {"role": one.role, "text": one.text, "entryId": one.entry_id} for one in messages
         ],
         "model": found.model,
         "thinkingLevel": found.thinking_level,
@@ -314,7 +300,7 @@ def context(taken: Taken, read: Read, params: dict[str, Any]) -> dict[str, Any]:
     }
     if rules:
         answer["transformed"] = True
-    if flag(params, "serialize"):
+    if asked.serialize:
         keep = WHOLE if rules else SUMMED
 
         def brief(row: int) -> Entry:
@@ -322,10 +308,7 @@ def context(taken: Taken, read: Read, params: dict[str, Any]) -> dict[str, Any]:
 
         speeches = [one for step in context_entries(state, brief) for one in step.speeches]
         answer["serialized"] = serialize(transformed_speeches(speeches, rules))
-    return _head(taken) | answer | _unread(state, asked)
-
-
-VIEWS: dict[str, View] = {"tree": tree, "branches": branches, "path": path, "context": context}
+    return _head(taken) | answer | _unread(state, shown)
 
 
 def _head(taken: Taken) -> dict[str, Any]:

@@ -17,11 +17,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from indexerd.daemon.answers import Answers, flag, word
+from indexerd.daemon.answers import Answers
 from indexerd.daemon.views import Taken
 from indexerd.digests import compact_codex
 from indexerd.digests.branch_pi import PREAMBLE
-from indexerd.digests.compact_pi import KEEP_RECENT, file_blocks
+from indexerd.digests.compact_pi import file_blocks
 from indexerd.digests.compact_plans import (
     NO_FILES,
     NO_HISTORY,
@@ -34,29 +34,26 @@ from indexerd.digests.compact_plans import (
     strategy_of,
 )
 from indexerd.digests.handoff import Earlier, Handoff, Verbatim, document
-from indexerd.digests.instruction_files import instruction_files
 from indexerd.digests.segments import Segment
 from indexerd.digests.stored_digest import store_segment
 from indexerd.digests.summaries import Summaries, Summary, Task
 from indexerd.digests.summary_prompts import BRANCH_TOKENS, CHECKPOINT_TOKENS, TURN_TOKENS
 from indexerd.digests.talk import Talk
-from indexerd.errors import UsageError
 from indexerd.events import Stretch
+from indexerd.integrations.instructions import instruction_files
 from indexerd.meta.writer import MetaWriter
 from indexerd.models.base import Model
 from indexerd.models.threads import Check
 from indexerd.privacy.redact_paths import for_people, shown_path
+from indexerd.protocol import params
+from indexerd.protocol.params import RefParams
 from indexerd.references.looks import Looks
 from indexerd.sessions.history import FileLists
 from indexerd.settings import Settings
 from indexerd.times import iso
 
-FOCUS_MAX = 4000  # characters of what a user wants a summary to dwell on
-KEEP_MAX = 1_000_000  # tokens
-
 _TOKENS = {"checkpoint": CHECKPOINT_TOKENS, "turn": TURN_TOKENS}
 
-Params = dict[str, Any]
 Row = dict[str, Any]
 
 
@@ -83,14 +80,11 @@ class Compactions:
         self._writer = writer
         self._clock = clock
 
-    def methods(self) -> dict[str, Callable[[Params, Any], Any]]:
-        """Every method, by its name."""
-        return {"compact": self._compact, "branch_summary": self._branch_summary}
-
     # -- compaction ----------------------------------------------------------------------
 
-    async def _compact(self, params: Params, _peer: Any) -> dict[str, Any]:
-        row, wanted, settings = self._row(params), wanted_of(params), self._settings()
+    async def compact(self, asked: params.Compact) -> dict[str, Any]:
+        """The result of `compact`."""
+        row, wanted, settings = self._row(asked), wanted_of(asked), self._settings()
         plan = await self._looks.at(row["sessionId"], wanted.leaf, wanted.work(settings))
 
         async def write(task: Task) -> Summary:
@@ -100,11 +94,10 @@ class Compactions:
 
     # -- branches ------------------------------------------------------------------------
 
-    async def _branch_summary(self, params: Params, _peer: Any) -> dict[str, Any]:
-        row, leaf = self._row(params), word(params, "leaf")
-        if not leaf:
-            raise UsageError("leaf is required, and is an entry's id")
-        focus, instead = _focus(params), flag(params, "replaceInstructions")
+    async def branch_summary(self, asked: params.BranchSummary) -> dict[str, Any]:
+        """The result of `branch_summary`."""
+        row, leaf = self._row(asked), asked.leaf
+        focus, instead = asked.instructions or "", asked.replace_instructions
         settings = self._settings()
         window = settings.digest.context_window or None
         work = partial(branch, settings=settings, leaf=leaf, window=window)
@@ -147,11 +140,8 @@ class Compactions:
             kind="branch",
         )
 
-    def _row(self, params: Params) -> Row:
-        ref = word(params, "ref")
-        if not ref:
-            raise UsageError("ref is required, and is a string")
-        return self._answers.row(ref, cwd=word(params, "cwd"))
+    def _row(self, asked: RefParams) -> Row:
+        return self._answers.row(asked.ref, cwd=asked.cwd)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,14 +165,14 @@ class Wanted:
         )
 
 
-def wanted_of(params: Params) -> Wanted:
+def wanted_of(asked: params.Compact) -> Wanted:
     """What a request asks for; UsageError for what it cannot ask."""
     return Wanted(
-        strategy=strategy_of(word(params, "strategy")),
-        focus=_focus(params),
-        leaf=_leaf(params),
-        keep=_keep(params),
-        handoff=flag(params, "handoff"),
+        strategy=strategy_of(asked.strategy),
+        focus=asked.instructions or "",
+        leaf=asked.leaf,
+        keep=asked.keep_recent_tokens,
+        handoff=asked.handoff,
     )
 
 
@@ -319,24 +309,3 @@ def _branch_result(
         "usage": _usage([made] if made else []),
         "notes": list(made.notes) if made else [],
     }
-
-
-def _focus(params: Params) -> str:
-    focus = word(params, "instructions") or ""
-    if len(focus) > FOCUS_MAX:
-        raise UsageError(f"instructions have at most {FOCUS_MAX} characters")
-    return focus
-
-
-def _leaf(params: Params) -> str | None:
-    leaf = word(params, "leaf")
-    if leaf == "":
-        raise UsageError("leaf is an entry's id")
-    return leaf
-
-
-def _keep(params: Params) -> int:
-    value = params.get("keepRecentTokens", KEEP_RECENT)
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= KEEP_MAX:
-        raise UsageError(f"keepRecentTokens is a number from 0 to {KEEP_MAX}")
-    return value

@@ -12,31 +12,43 @@ import asyncio
 import secrets
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
-from indexerd.daemon.answers import Answers, flag, word
-from indexerd.daemon.news import News
+from indexerd.daemon.answers import Answers
 from indexerd.digests.assembled import Figures
 from indexerd.digests.digest_plans import Plan, planned
 from indexerd.digests.histories import history
 from indexerd.digests.segments import Segment, encode, parse
 from indexerd.digests.stored_digest import require_room, store_segment
 from indexerd.digests.summaries import Summaries, Summary, Task
-from indexerd.errors import NotFoundError, UsageError
+from indexerd.errors import NotFoundError
 from indexerd.events import Stretch
 from indexerd.logs import Event
 from indexerd.meta.writer import MetaWriter
 from indexerd.models.base import Model
 from indexerd.privacy.exclusions import Exclusions
+from indexerd.protocol import params
+from indexerd.protocol.params import RefParams
 from indexerd.references.looks import Looks
 from indexerd.settings import Settings
 from indexerd.times import iso
 
 AFTER_REPLY = 0.02  # seconds: who asked for a history has it before others hear of that
 
-Params = dict[str, Any]
 Row = dict[str, Any]
+
+
+class Events(Protocol):
+    """The part of the event bus that digests use."""
+
+    def say(self, event: Event, fields: dict[str, Any]) -> None:
+        """Write to the log."""
+        ...
+
+    def tell(self, event: str, session_id: str | None, fields: dict[str, Any]) -> None:
+        """Send to the subscribers."""
+        ...
 
 
 class Digests:
@@ -51,7 +63,7 @@ class Digests:
         models: Callable[[], list[Model]],
         settings: Callable[[], Settings],
         writer: MetaWriter,
-        news: News,
+        news: Events,
         clock: Callable[[], float],
         excluded: Callable[[], list[str]],
     ) -> None:
@@ -68,28 +80,20 @@ class Digests:
         self.on_history: Callable[[str], object] = len  # a session's id; heard by nobody so far
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    def methods(self) -> dict[str, Callable[[Params, Any], Any]]:
-        """Every method, by its name."""
-        return {"digest": self._digest, "history": self._history}
+    async def digest(self, asked: params.Digest) -> dict[str, Any]:
+        """The result of `digest`."""
+        return await self.make(self._session(asked), manual=True, dry=asked.dry_run)
 
-    async def _digest(self, params: Params, _peer: Any) -> dict[str, Any]:
-        session_id = self._session(params)
-        return await self.make(session_id, manual=True, dry=flag(params, "dryRun"))
-
-    async def _history(self, params: Params, _peer: Any) -> dict[str, Any]:
-        session_id, leaf = self._session(params), word(params, "leaf")
-        if leaf == "":
-            raise UsageError("leaf is an entry's id")
-        work = partial(history, wanted=self._settings().digest, full=flag(params, "full"))
-        found = await self._looks.at(session_id, leaf, work)
+    async def history(self, asked: params.History) -> dict[str, Any]:
+        """The result of `history`."""
+        session_id = self._session(asked)
+        work = partial(history, wanted=self._settings().digest, full=asked.full)
+        found = await self._looks.at(session_id, asked.leaf, work)
         asyncio.get_running_loop().call_later(AFTER_REPLY, self.on_history, session_id)
         return found
 
-    def _session(self, params: Params) -> str:
-        ref = word(params, "ref")
-        if not ref:
-            raise UsageError("ref is required, and is a string")
-        return str(self._answers.row(ref, cwd=word(params, "cwd"))["sessionId"])
+    def _session(self, asked: RefParams) -> str:
+        return str(self._answers.row(asked.ref, cwd=asked.cwd)["sessionId"])
 
     def off(self, row: Row) -> str:
         """Why no digests are made of a session; "" where they are (S2.2)."""

@@ -17,17 +17,18 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from indexerd.daemon.answers import Answers, word
+from indexerd.daemon.answers import Answers
 from indexerd.daemon.views import Taken, reader
 from indexerd.digests import compact_codex, compact_opencode, compact_pi
 from indexerd.digests.compact_pi import estimate_tokens
 from indexerd.digests.segments import Segment, chain, covered, message_rows, rows_between
 from indexerd.digests.spoken import conversation
 from indexerd.digests.stored_digest import stored_segments
-from indexerd.errors import IndexerdError, UsageError
+from indexerd.errors import IndexerdError
 from indexerd.events import Entry, Kind
 from indexerd.models.prices import window_of
 from indexerd.models.threads import Check
+from indexerd.protocol.params import RefParams
 from indexerd.references.looks import Looks
 from indexerd.sessions.clipped_entries import COUNTED
 from indexerd.sessions.context import (
@@ -49,7 +50,6 @@ _TOKENS = {
 WARN_PERCENT = 80  # of the usable tokens (S2.26)
 FOLD_PERCENT = 90
 
-Params = dict[str, Any]
 Row = Mapping[str, Any]
 
 
@@ -62,15 +62,9 @@ class Stats:
         self._looks = looks
         self._settings = settings
 
-    def methods(self) -> dict[str, Callable[[Params, Any], Any]]:
-        """Every method, by its name."""
-        return {"stats": self._stats}
-
-    async def _stats(self, params: Params, _peer: Any) -> dict[str, Any]:
-        ref = word(params, "ref")
-        if not ref:
-            raise UsageError("ref is required, and is a string")
-        row = self._answers.row(ref, cwd=word(params, "cwd"))
+    async def stats(self, asked: RefParams) -> dict[str, Any]:
+        """The result of `stats`."""
+        row = self._answers.row(asked.ref, cwd=asked.cwd)
         work = partial(_read, row=row, settings=self._settings().digest)
         return await self._looks.at(row["sessionId"], None, work)
 

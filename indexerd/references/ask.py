@@ -13,15 +13,14 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
 from typing import Any
 
-from indexerd.daemon.answers import Answers, word
+from indexerd.daemon.answers import Answers
 from indexerd.daemon.library import Library
-from indexerd.daemon.reader import Reader
 from indexerd.errors import (
     ContextTooLargeError,
     DeadlineError,
@@ -35,9 +34,10 @@ from indexerd.logs import Event
 from indexerd.models.attempts import Attempt, Rejected, Spent, ask, first_usable
 from indexerd.models.base import LOCAL, Finish, Model, Reply
 from indexerd.models.budget import Budget
-from indexerd.models.telemetry import Telemetry, query_row
+from indexerd.models.telemetry import query_row
 from indexerd.privacy.redactor import Redactor, redactor
 from indexerd.privacy.sanitize import clean_text
+from indexerd.protocol.params import QuerySession
 from indexerd.references.cited_answer import EXCERPT_MAX, SCHEMA, Cited, judge_answer, partly
 from indexerd.references.query_codes import coded
 from indexerd.references.question_prompt import (
@@ -58,7 +58,6 @@ LEAST_SECONDS = 1.0  # in which one more attempt may come to something
 TURN_ID_MAX = 1000  # characters
 
 ANSWERED, FAILED = Event.QUERY_ANSWERED, Event.QUERY_FAILED
-Params = dict[str, Any]
 Notify = Callable[[Event, str, dict[str, Any]], None]
 
 
@@ -103,11 +102,11 @@ class Questions:
         library: Library,
         answers: Answers,
         *,
-        read: Reader,
+        read: Callable[..., Awaitable[Any]],
         models: Callable[[], list[Model]],
         settings: Callable[[], Settings],
         budget: Budget,
-        telemetry: Telemetry,
+        record: Callable[[dict[str, Any]], object],
         clock: Callable[[], float],
         notify: Notify,
     ) -> None:
@@ -119,25 +118,19 @@ class Questions:
         self._models = models
         self._settings = settings
         self._budget = budget
-        self._telemetry = telemetry
+        self._record_row = record
         self._clock = clock
         self._notify = notify
         self._turns = Turns()
         self._readings = Readings(library, read)
 
-    def methods(self) -> dict[str, Callable[[Params, Any], Any]]:
-        """The one method, by its name."""
-        return {"query_session": self._query_session}
-
-    async def _query_session(self, params: Params, _peer: Any) -> dict[str, Any]:
+    async def query(self, asked: QuerySession) -> dict[str, Any]:
+        """The result of `query_session`."""
         with coded():
-            for key in ("session", "question"):
-                if not word(params, key):
-                    raise UsageError(f"{key} is required, and is a string")
-            cwd, leaf, turn_id = (word(params, key) for key in ("cwd", "leaf", "turnId"))
-            row = self._answers.row(params["session"], cwd=cwd)
-        found = self.answer(row["sessionId"], params["question"], turn_id=turn_id, leaf=leaf)
-        return await found
+            row = self._answers.row(asked.session, cwd=asked.cwd)
+        return await self.answer(
+            row["sessionId"], asked.question, turn_id=asked.turn_id, leaf=asked.leaf
+        )
 
     async def answer(
         self,
@@ -266,7 +259,7 @@ class Questions:
             redactions=context.redactions,
             **attempt.audit(),
         )
-        self._telemetry.append(row)
+        self._record_row(row)
 
 
 def question_of(question: str, clean: Redactor) -> str:

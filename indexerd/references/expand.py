@@ -18,13 +18,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from indexerd.daemon.answers import Answers, word
-from indexerd.errors import AmbiguousError, IndexerdError, InvalidMetaError, UsageError
+from msgspec import UNSET
+
+from indexerd.daemon.answers import Answers
+from indexerd.errors import AmbiguousError, IndexerdError, InvalidMetaError
 from indexerd.meta.metas import read_meta
 from indexerd.meta.model import MetaFile
 from indexerd.models.telemetry import INJECT
 from indexerd.paths import meta_name
 from indexerd.privacy.redactor import Redactor, redactor
+from indexerd.protocol.params import Expand
 from indexerd.references import inject
 from indexerd.references.issued import Kept
 from indexerd.references.parse import LONG, Reference, find
@@ -40,7 +43,6 @@ _STATUS = {
     "usage": "not_found",
 }
 
-Params = dict[str, Any]
 Ask = Callable[..., Awaitable[dict[str, Any]]]
 
 
@@ -113,21 +115,12 @@ class References:
         self._ready = ready
         self._clock = clock
 
-    def methods(self) -> dict[str, Callable[[Params, Any], Any]]:
-        """Every method, by its name."""
-        return {"expand": lambda params, _peer: self.expand(params)}
-
-    async def expand(self, params: Params) -> dict[str, Any]:
-        """Find, resolve, ask: the result of interfaces.md §5."""
-        text = params.get("text")
-        if not isinstance(text, str):
-            raise UsageError("text is required, and is a string")
-        prompt = _Prompt(
-            word(params, "sessionId"),
-            word(params, "cwd"),
-            word(params, "turnId"),
-            self._most(params),
-        )
+    async def expand(self, asked: Expand) -> dict[str, Any]:
+        """Find, resolve, ask: the result of `expand`."""
+        text, most = asked.text, self._settings().references.max_injected_bytes
+        if asked.max_bytes is not UNSET:
+            most = min(asked.max_bytes, most)
+        prompt = _Prompt(asked.session_id, asked.cwd, asked.turn_id, most)
         found = await asyncio.to_thread(find, text) if len(text) > LONG else find(text)
         if not found:
             return _answer(prompt, [], redactor(self._settings()), truncated=False)
@@ -140,14 +133,6 @@ class References:
         answer = _answer(prompt, messages, clean, truncated=truncated)
         self._record(prompt, answer)
         return answer
-
-    def _most(self, params: Params) -> int:
-        """How many bytes may be injected: the settings say, or the caller, if it takes less."""
-        most, least = self._settings().references.max_injected_bytes, 500
-        value = params.get("maxBytes", most)
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise UsageError(f"maxBytes is a number of {least} or more")
-        return min(value, most)
 
     # -- sessions ------------------------------------------------------------------------
 

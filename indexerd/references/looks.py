@@ -7,11 +7,10 @@ however large one is, neither the event loop nor what follows the files waits fo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 from indexerd.daemon.library import Library
-from indexerd.daemon.reader import Reader
 from indexerd.daemon.views import Taken, changed, take
 from indexerd.errors import NotFoundError
 from indexerd.models.threads import Check, stoppable
@@ -24,7 +23,7 @@ _T = TypeVar("_T")
 class Looks:
     """Looks at sessions, for one daemon."""
 
-    def __init__(self, library: Library, read: Reader) -> None:
+    def __init__(self, library: Library, read: Callable[..., Awaitable[Any]]) -> None:
         """`read` does work in the thread of the library."""
         self._library = library
         self._read = read
@@ -39,7 +38,7 @@ class Looks:
         """
         async with self._slots:
             await self._read(present, self._library, session_id)
-            taken = await self._read(take, self._library, session_id, leaf)
+            taken: Taken = await self._read(take, self._library, session_id, leaf)
             try:
                 return await stoppable(lambda check: work(taken, check))
             except ValueError:  # a line was not what it looked like: once more, parsing them all

@@ -12,14 +12,13 @@ made anew with every change of its file, is part of the key.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Hashable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
 from indexerd.daemon.library import Library
-from indexerd.daemon.reader import Reader
 from indexerd.daemon.views import Taken, changed
 from indexerd.errors import DeadlineError
 from indexerd.models.base import Model, Prompt, Reply
@@ -128,7 +127,7 @@ def _text(wanted: Wanted, clean: Redactor, taken: Taken, check: Check) -> Text:
 class Readings:
     """What questions need of sessions, for one daemon."""
 
-    def __init__(self, library: Library, read: Reader) -> None:
+    def __init__(self, library: Library, read: Callable[..., Awaitable[Any]]) -> None:
         """`read` does work in the thread of the library."""
         self._library = library
         self._read = read
@@ -138,12 +137,12 @@ class Readings:
 
     async def text(self, wanted: Wanted, clean: Redactor) -> Text:
         """The text of a session for a model. Errors as `taken_of` and `gathered_of` raise them."""
-        seen = await self._read(seen_of, self._library, wanted.session_id, wanted.leaf)
+        seen: Seen = await self._read(seen_of, self._library, wanted.session_id, wanted.leaf)
         return await self._texts.get((seen.key, wanted), partial(self._text, wanted, clean, seen))
 
     async def _text(self, wanted: Wanted, clean: Redactor, seen: Seen) -> Text:
         async with self._places.place(seen.bytes):
-            taken = await self._read(taken_of, self._library, wanted.session_id, wanted.leaf)
+            taken: Taken = await self._read(taken_of, self._library, wanted.session_id, wanted.leaf)
             try:
                 return await stoppable(partial(_text, wanted, clean, taken))
             except ValueError:  # a line was not what it looked like: once more, parsing them all

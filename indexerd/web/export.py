@@ -86,7 +86,7 @@ def read_session(taken: Taken, check: Check, wish: Wish, drafts: Drafts | None =
             return node_of(read(row), turn_of(state, row), room, cut, held.names)
 
         nodes = held.nodes(state, lines, rows, room, draft)
-        tips = branches(taken, _clean(held.reading(state, read), wish), {})["tips"]
+        tips = branches(taken, _clean(held.reading(state, read), wish))["tips"]
     labels = {key: cut(text, STEM_MAX * 8) for key, text in taken.labels.items()}
     gists = {
         row: (cut(tip["gist"], TEXT_MAX), tip["gistSource"])

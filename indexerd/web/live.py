@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import Any
 
 from indexerd.daemon.library import Library
+from indexerd.daemon.one_session import open_session, sweep
 from indexerd.daemon.process import make_private
 from indexerd.daemon.views import changed, take
 from indexerd.errors import IndexerdError
-from indexerd.indexing.preview import alone, sweep
 from indexerd.meta.metas import digest_name
 from indexerd.models.threads import Check
 from indexerd.paths import user_name
@@ -70,7 +70,7 @@ class LiveSessions:
         if within is not None:
             make_private(within)
             sweep(within)
-        self._alone: Alone = lambda row: alone(row, settings(), env, home, within)
+        self._alone: Alone = lambda row: open_session(row, settings(), env, home, within)
         self._clock = clock
         self._lock = threading.Lock()
         self._open: OrderedDict[str, LiveSession] = OrderedDict()  # used longest ago first

@@ -22,8 +22,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from indexerd.daemon.one_session import open_session
 from indexerd.errors import IndexerdError, NotFoundError, UsageError
-from indexerd.indexing.preview import alone
 from indexerd.models.telemetry_rows import rows_of
 from indexerd.models.threads import Check
 from indexerd.paths import is_session_id
@@ -211,7 +211,7 @@ class SessionView:
     def _file(self, asked: exports.Asked, form: str, check: Check) -> tuple[str, bytes]:
         settings, row = self._desk.settings(), asked.stored["session"]
         wish = exports.Wish(form, extra=compile_extra(settings.redact.extra_patterns))
-        with alone(row, settings, self._desk.env, self._desk.home) as library:
+        with open_session(row, settings, self._desk.env, self._desk.home) as library:
             name, text = exports.file_of(library, asked, wish, check)
         return name, text.encode("utf-8", "replace")
 

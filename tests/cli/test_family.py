@@ -104,7 +104,8 @@ def test_programs_get_the_methods_result(world: World) -> None:
     """interfaces.md 4: with --json exactly that."""
     store(world, born("a"), born("b", "a"))
     catalog = Catalog.open(world.state / "catalog.sqlite", readonly=True)
-    expected = Answers(catalog, lambda: 0.0).family({"ref": "b"})
+    answers = Answers(catalog, lambda: 0.0)
+    expected = answers.family_of(answers.row("b"))
     catalog.close()
     assert json.loads(ran("b", as_json=True).stdout) == expected
 

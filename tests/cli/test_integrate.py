@@ -15,7 +15,7 @@ import pytest
 
 import indexerd
 from indexerd.cli.program import command
-from indexerd.integrations import changes
+from indexerd.integrations import edits as installs
 from indexerd.integrations.agent_settings import is_hook_command
 from indexerd.integrations.install import hook_command
 from tests.cli.integrated import SETTINGS, STATE, TOML, Machine
@@ -45,14 +45,15 @@ def test_put_in_and_taken_out(machine: Machine, agent: str) -> None:
 
 
 def test_the_hooks_of_claude(machine: Machine) -> None:
-    """Ours stand beside the user's; the order of the rest stays; the command never blocks."""
+    """Ours stand beside the user's; the user's comment and order stay; the command never blocks."""
     assert machine.did("claude") == {
         ".claude/settings.json": "updated",
         ".claude.json": "updated",
         ".claude/skills/indexerd/SKILL.md": "created",
     }
     text = machine.settings.read_text()
-    held = json.loads(text)
+    assert "    // mine\n" in text
+    held = json.loads(text.replace("// mine", ""))
     assert list(held["hooks"]) == ["Stop", "UserPromptSubmit", "SessionStart"]
     theirs, ours = held["hooks"]["UserPromptSubmit"]
     assert theirs["hooks"][0]["command"] == "date"
@@ -98,7 +99,7 @@ def test_an_older_installation_is_brought_up(machine: Machine) -> None:
     machine.did("claude")
     text = machine.settings.read_text()
     current = json.loads(machine.state.read_text())
-    hook = json.loads(text)["hooks"]["SessionStart"][0]["hooks"][0]
+    hook = json.loads(text.replace("// mine", ""))["hooks"]["SessionStart"][0]["hooks"][0]
     edited = text.replace('"timeout": 40', '"timeout": 3').replace('"resume"', '"resume|startup"')
     old = edited.replace(hook["command"], "/old/bin/indexerd hook claude || true")
     assert old.count("/old/bin") == 2
@@ -108,7 +109,7 @@ def test_an_older_installation_is_brought_up(machine: Machine) -> None:
     machine.state.write_text(json.dumps(state))
     skill = machine.home / ".claude/skills/indexerd/SKILL.md"
     present = skill.read_text()
-    changes.apply([changes.own_file(str(skill), "---\nname: indexerd\n---\nOlder.\n")])
+    installs.apply([installs.own_file(str(skill), "---\nname: indexerd\n---\nOlder.\n")])
     assert set(machine.did("claude").values()) == {"updated"}
     assert skill.read_text() == present
     assert machine.settings.read_text() == edited
@@ -134,7 +135,7 @@ def test_what_the_user_set_in_codexs_table_stays(machine: Machine) -> None:
 def test_what_the_user_changed_since_stays(machine: Machine) -> None:
     """A hook of theirs put beside ours, and a server of theirs, outlive ours."""
     machine.did("claude")
-    held = json.loads(machine.settings.read_text())
+    held = json.loads(machine.settings.read_text().replace("// mine", ""))
     held["hooks"]["SessionStart"][0]["hooks"].append({"type": "command", "command": "mine"})
     machine.settings.write_text(json.dumps(held, indent=2))
     state = json.loads(machine.state.read_text())

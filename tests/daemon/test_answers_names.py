@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from indexerd.daemon.answers import Answers
-from indexerd.errors import AmbiguousError, UsageError
+from indexerd.errors import AmbiguousError
+from indexerd.protocol import params
+from indexerd.protocol.params import decode
 from indexerd.store.catalog import Catalog
 from tests.store.catalog_rows import SHOP, fill, row
 
@@ -28,12 +30,15 @@ def test_the_session_that_asks_is_passed_over(catalog: Catalog) -> None:
     answers = Answers(catalog, lambda: 0.0)
     for ref in ("confirm-button", "confirm buton"):
         with pytest.raises(AmbiguousError):
-            answers.resolve({"ref": ref, "cwd": SHOP})
-        found = answers.resolve({"ref": ref, "cwd": SHOP, "exclude": "asking"})
+            answers.resolve(decode(params.Resolve, {"ref": ref, "cwd": SHOP}))
+        found = answers.resolve(
+            decode(params.Resolve, {"ref": ref, "cwd": SHOP, "exclude": "asking"})
+        )
         assert found["sessionId"] == "meant"
-    assert answers.resolve({"ref": "asking", "exclude": "asking"})["how"] == "id"
-    with pytest.raises(UsageError):
-        answers.resolve({"ref": "asking", "exclude": 7})
+    assert (
+        answers.resolve(decode(params.Resolve, {"ref": "asking", "exclude": "asking"}))["how"]
+        == "id"
+    )
 
 
 def test_a_reference_in_a_first_message_changes_nothing(catalog: Catalog) -> None:
@@ -41,32 +46,41 @@ def test_a_reference_in_a_first_message_changes_nothing(catalog: Catalog) -> Non
     answers = Answers(catalog, lambda: 0.0)
     catalog.forget("asking")
     answers.row_changed("asking", None)
-    assert answers.resolve({"ref": "confirm-button"})["sessionId"] == "meant"
+    assert (
+        answers.resolve(decode(params.Resolve, {"ref": "confirm-button"}))["sessionId"] == "meant"
+    )
     name = "go on with @@confirm-button"
     later = row("asking", 2, name=name, nameSource="first-message")
     fill(catalog, later)
     answers.row_changed("asking", later)
-    assert answers.resolve({"ref": "confirm-button"})["sessionId"] == "meant"
-    assert answers.complete({"prefix": "go on"})["items"][0]["label"] == name
+    assert (
+        answers.resolve(decode(params.Resolve, {"ref": "confirm-button"}))["sessionId"] == "meant"
+    )
+    assert (
+        answers.complete(decode(params.Complete, {"prefix": "go on"}))["items"][0]["label"] == name
+    )
 
 
 def test_a_search_brings_the_rows_of_what_it_found(catalog: Catalog) -> None:
     """Where that is asked for: each session's once, and of those alone that may be shown."""
     answers = Answers(catalog, lambda: 0.0, lambda row: row["sessionId"] == "asking")
-    found = answers.search({"query": "confirm", "rows": True})
+    found = answers.search(decode(params.Search, {"query": "confirm", "rows": True}))
     assert {one["sessionId"] for one in found["hits"]} == {"meant"}
     assert found["rows"] == {"meant": catalog.get("meant")}
-    assert "rows" not in answers.search({"query": "confirm"})
-    with pytest.raises(UsageError):
-        answers.search({"query": "confirm", "rows": "yes"})
+    assert "rows" not in answers.search(decode(params.Search, {"query": "confirm"}))
 
 
 def test_a_search_tells_of_all_that_limits_it(catalog: Catalog) -> None:
     """A word that nothing has, asked for while texts are still being read: both are said."""
-    answers = Answers(catalog, lambda: 0.0)
-    assert "warnings" not in answers.search({"query": "confirm"})
-    guessed = answers.search({"query": "konfirm"})
+    answers, behind = Answers(catalog, lambda: 0.0), [0]
+    answers._behind = lambda: behind[0]
+    assert "warnings" not in answers.search(decode(params.Search, {"query": "confirm"}))
+    guessed = answers.search(decode(params.Search, {"query": "konfirm"}))
     assert [one["sessionId"] for one in guessed["hits"]]
+    behind[0] = 3
     late = "the text of 3 sessions is not searchable yet"
-    assert answers.search({"query": "konfirm"}, 3)["warnings"] == [*guessed["warnings"], late]
-    assert answers.search({"query": "confirm"}, 3)["warnings"] == [late]
+    assert answers.search(decode(params.Search, {"query": "konfirm"}))["warnings"] == [
+        *guessed["warnings"],
+        late,
+    ]
+    assert answers.search(decode(params.Search, {"query": "confirm"}))["warnings"] == [late]

@@ -15,7 +15,6 @@ from indexerd.daemon.context_methods import RESUMES_MAX, is_there
 from indexerd.errors import (
     AccessError,
     NotFoundError,
-    UsageError,
     WriteError,
 )
 from tests.sessions.context_shop import Shop, run
@@ -211,12 +210,3 @@ def test_a_place_that_takes_nothing_is_an_error(shop: Shop) -> None:
     with pytest.raises(WriteError):
         run(shop.update("a", context={"files": ["/w/a"]}))
     assert (shop.events(), shop.kept) == ([], [])
-
-
-@pytest.mark.parametrize("method", ["set_relevant_context", "get_relevant_context", "footer"])
-@pytest.mark.parametrize("ref", [None, "", 5])
-def test_a_session_must_be_named(shop: Shop, method: str, ref: Any) -> None:
-    """Every method says what it misses."""
-    key = "ref" if method == "footer" else "session"
-    with pytest.raises(UsageError, match=f"{key} is"):
-        run(shop.call(method, **{key: ref}, setName="files", items=["a"]))

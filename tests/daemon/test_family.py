@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -13,8 +12,7 @@ import pytest
 
 from indexerd.daemon import relations as module
 from indexerd.daemon.answers import Answers
-from indexerd.daemon.relations import Family
-from indexerd.errors import NotFoundError, UsageError
+from indexerd.errors import NotFoundError
 from indexerd.store import kin as catalog_kin
 from indexerd.store.catalog import Catalog
 from tests.e2e.world import World
@@ -36,6 +34,11 @@ def born(session_id: str, parent: str | None = None, minute: int = 0, **more: An
     usual = {"state": "idle", "userMessageCount": 1, "subagent": False}
     named = {"parentSessionId": parent} if parent else {}
     return row(session_id, minute, **usual | named | more)
+
+
+def family(ask: Answers, ref: str) -> Any:
+    """The family of a session."""
+    return ask.family_of(ask.row(ref))
 
 
 def answers(catalog: Catalog, hidden: Callable[[dict[str, Any]], bool] | None = None) -> Answers:
@@ -70,7 +73,7 @@ def test_every_member_is_told_the_same_family(catalog: Catalog) -> None:
     )
     ask = answers(catalog)
     for one in "abcd":
-        found = ask.family({"ref": one})
+        found = family(ask, one)
         assert (found["sessionId"], found["more"], outline(found)) == (one, 0, "a0 c1 b1 d2")
     marks = {one["sessionId"]: one for one in found["members"]}
     assert [marks["b"]["archived"], marks["c"]["gone"], marks["d"]["subagent"]] == [True] * 3
@@ -89,10 +92,10 @@ def test_a_parent_that_nobody_met_is_named_and_its_children_are_kin(catalog: Cat
     file = "/sessions/lost.jsonl"
     fill(catalog, *(born(one, parentSessionFile=file) for one in ("x", "y")))
     ask = answers(catalog)
-    found = ask.family({"ref": "c"})
+    found = family(ask, "c")
     assert outline(found) == "lost b0 a0 c1"
     assert [one["relation"] for one in found["members"]] == ["fork", "fork", "fork"]
-    assert outline(ask.family({"ref": "y"})) == f"{file} x0 y0"
+    assert outline(family(ask, "y")) == f"{file} x0 y0"
 
 
 def test_a_parent_that_becomes_known_is_found(catalog: Catalog) -> None:
@@ -100,12 +103,12 @@ def test_a_parent_that_becomes_known_is_found(catalog: Catalog) -> None:
     fill(catalog, born("child", parentSessionFile="/sessions/p.jsonl"))
     ask = answers(catalog)
     fill(catalog, born("p"), born("child", "p", parentSessionFile="/sessions/p.jsonl"))
-    assert outline(ask.family({"ref": "p"})) == "p0 child1"
+    assert outline(family(ask, "p")) == "p0 child1"
     fill(catalog, born("child"))
-    assert outline(ask.family({"ref": "p"})) == "p0"
+    assert outline(family(ask, "p")) == "p0"
     fill(catalog, born("child", "p"))
     catalog.forget("p")
-    assert outline(ask.family({"ref": "child"})) == "p child0"
+    assert outline(family(ask, "child")) == "p child0"
 
 
 @pytest.mark.parametrize("one", "abcde")
@@ -113,7 +116,7 @@ def test_a_circle_has_one_beginning(catalog: Catalog, one: str) -> None:
     """S1.7: what agents write cannot hang us; the oldest begins it, whoever asks."""
     ring = {"a": "c", "b": "a", "c": "b", "d": "d", "e": "c"}
     fill(catalog, *(born(key, parent, 9 - n) for n, (key, parent) in enumerate(ring.items())))
-    found = answers(catalog).family({"ref": one})
+    found = family(answers(catalog), one)
     assert outline(found) == ("d0" if one == "d" else "c0 e1 a1 b2")
     assert found["members"][0]["relation"] == "root"
 
@@ -122,11 +125,11 @@ def test_what_is_excluded_is_no_member(catalog: Catalog) -> None:
     """S4.22, F: its children hang on as if it had never been met; nothing of it is told."""
     fill(catalog, born("a"), born("b", "a"), born("c", "b"), born("d", "b"), born("e", "a"))
     ask = answers(catalog, lambda row: row["sessionId"] == "b")
-    assert outline(ask.family({"ref": "a"})) == "a0 e1"
-    assert outline(ask.family({"ref": "c"})) == "b c0 d0"
+    assert outline(family(ask, "a")) == "a0 e1"
+    assert outline(family(ask, "c")) == "b c0 d0"
     assert ask.kin(ask.by_id("a")) == {"forks": ["e"]}
     with pytest.raises(NotFoundError):
-        ask.family({"ref": "b"})
+        family(ask, "b")
 
 
 def test_a_hostile_row_changes_nothing(catalog: Catalog) -> None:
@@ -134,9 +137,9 @@ def test_a_hostile_row_changes_nothing(catalog: Catalog) -> None:
     evil = "'; DROP TABLE session; --\x00\u202e\ud800"
     fill(catalog, born("a", name=evil), born("b", evil), born("c%", "a"), born("d", "a%"))
     ask = answers(catalog)
-    assert outline(ask.family({"ref": "a"})) == "a0 c%1"
-    assert ask.family({"ref": "a"})["members"][0]["name"] == evil
-    assert [one["sessionId"] for one in ask.family({"ref": "b"})["members"]] == ["b"]
+    assert outline(family(ask, "a")) == "a0 c%1"
+    assert family(ask, "a")["members"][0]["name"] == evil
+    assert [one["sessionId"] for one in family(ask, "b")["members"]] == ["b"]
     assert catalog.count() == 4
 
 
@@ -145,15 +148,15 @@ def test_a_family_may_be_of_any_size(catalog: Catalog, monkeypatch: pytest.Monke
     children = [born(f"s{n:04}", "a", n, subagent=n % 2 == 1) for n in range(1, 700)]
     fill(catalog, born("a"), *children, *(born(f"t{n:04}", f"t{n - 1:04}", n) for n in range(700)))
     ask = answers(catalog)
-    found = ask.family({"ref": "s0699"})
+    found = family(ask, "s0699")
     assert (len(found["members"]), found["more"]) == (500, 200)
     assert outline(found).endswith("s04981 s06991")
-    found = ask.family({"ref": "t0650"})
+    found = family(ask, "t0650")
     assert (found["members"][-1]["sessionId"], found["more"]) == ("t0650", 200)
     assert found["missingParent"] == "t-001"
     assert len(ask.kin(ask.by_id("a"))["forks"]) == module.KIN_MAX
     monkeypatch.setattr(module, "WALK_MAX", 50)
-    found = ask.family({"ref": "t0650"})["members"]
+    found = family(ask, "t0650")["members"]
     assert [one["sessionId"] for one in found] == [f"t{n:04}" for n in range(601, 651)]
 
 
@@ -215,7 +218,7 @@ def test_a_session_that_has_its_parents_last_message_goes_on_from_it(
     fill(catalog, born("p", None, 60), born("c", "p", 30))
     say(catalog, "p", ("1", "a"), ("2", "b"))
     say(catalog, "c", *said)
-    assert answers(catalog).family({"ref": "c"})["members"][1]["relation"] == how
+    assert family(answers(catalog), "c")["members"][1]["relation"] == how
 
 
 def test_a_parent_that_went_on_was_forked(catalog: Catalog) -> None:
@@ -224,9 +227,9 @@ def test_a_parent_that_went_on_was_forked(catalog: Catalog) -> None:
     for one in "pc":
         say(catalog, one, ("1", "a"), ("2", "b"))
     ask = answers(catalog)
-    assert ask.family({"ref": "c"})["members"][1]["relation"] == "resumed"
+    assert family(ask, "c")["members"][1]["relation"] == "resumed"
     say(catalog, "p", ("3", "and on"))
-    assert ask.family({"ref": "c"})["members"][1]["relation"] == "fork"
+    assert family(ask, "c")["members"][1]["relation"] == "fork"
 
 
 # -- real files ----------------------------------------------------------------------------------
@@ -266,23 +269,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_forks_of_every_agent_are_told_apart(stored: Path, ref: str) -> None:
     """S1.16: as pi, Codex, opencode and Claude Code wrote them; V6: an older catalog is remade."""
     catalog = Catalog.open(stored, readonly=True)
-    found = answers(catalog).family({"ref": ref})
+    found = family(answers(catalog), ref)
     catalog.close()
     assert " ".join(one["relation"] for one in found["members"]) == FORKS[ref]
     assert found["sessionId"] in {one["sessionId"] for one in found["members"]}
-
-
-# -- asked ---------------------------------------------------------------------------------------
-
-
-def test_the_method_says_what_answers_say(catalog: Catalog) -> None:
-    """interfaces.md 5: the walk is a thread's; a reference is needed, and must mean something."""
-    fill(catalog, born("aaaaaa"), born("bbbbbb", "aaaaaa"))
-    ask = answers(catalog)
-    method = Family(ask).methods()["family"]
-    assert asyncio.run(method({"ref": "bbbbbb"}, None)) == ask.family({"ref": "bbbbbb"})
-    for params in ({}, {"ref": 1}, {"ref": "aaaaaa", "cwd": 1}):
-        with pytest.raises(UsageError):
-            asyncio.run(method(params, None))
-    with pytest.raises(NotFoundError):
-        asyncio.run(method({"ref": "nobody-at-all"}, None))

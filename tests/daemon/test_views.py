@@ -15,7 +15,7 @@ import pytest
 
 from indexerd.daemon import views
 from indexerd.daemon.trees import _write, new_id
-from indexerd.daemon.views import VIEWS, Taken, ask, row_of
+from indexerd.daemon.views import Taken, row_of
 from indexerd.errors import (
     AccessError,
     IndexerdError,
@@ -26,7 +26,7 @@ from indexerd.errors import (
     WriteError,
 )
 from indexerd.meta.newfile import create
-from tests.sessions.taken import taken
+from tests.sessions.taken import taken, view
 from tests.sessions.tree_sessions import entry, said, session, state_of
 
 NOW = "2026-02-03T04:05:06.789Z"
@@ -40,7 +40,7 @@ TALK = [
 def test_an_entry_whose_line_is_lost_keeps_its_place() -> None:
     """F8: what was too long to keep is in the tree, the path and the context, without its text."""
     data = session(*TALK)
-    found = ask(VIEWS["tree"], taken(data, lost=0), {})
+    found = view("tree", taken(data, lost=0), {})
     tree, warnings = found["nodes"], ["1 entry is too long to be read"]
     assert found["warnings"] == warnings
     assert [(node["id"], bool(node["text"])) for node in tree] == [
@@ -48,10 +48,10 @@ def test_an_entry_whose_line_is_lost_keeps_its_place() -> None:
         ("b", True),
         ("c", True),
     ]
-    path = ask(VIEWS["path"], taken(data, lost=0), {})
+    path = view("path", taken(data, lost=0), {})
     assert [one["text"] for one in path["entries"]] == ["", "1", "two"]
     assert path["warnings"] == warnings
-    context = ask(VIEWS["context"], taken(data, lost=0), {})
+    context = view("context", taken(data, lost=0), {})
     assert [(one["role"], one["text"]) for one in context["messages"]] == [
         ("user", ""),
         ("assistant", "1"),
@@ -64,9 +64,9 @@ def test_what_is_not_asked_for_is_not_warned_of() -> None:
     """F8: an unreadable entry that no part of the answer needs says nothing; two are counted."""
     keeps = entry("compaction", "d", "c", summary="S", firstKeptEntryId="b")
     held = taken(session(*TALK, keeps), lost=0)
-    assert "warnings" not in ask(VIEWS["context"], held, {})
+    assert "warnings" not in view("context", held)
     held.state.lengths[1] = 0
-    assert ask(VIEWS["path"], held, {})["warnings"] == ["2 entries are too long to be read"]
+    assert view("path", held)["warnings"] == ["2 entries are too long to be read"]
 
 
 def test_the_texts_of_a_path_are_cut_only_where_they_must_be(
@@ -74,28 +74,28 @@ def test_the_texts_of_a_path_are_cut_only_where_they_must_be(
 ) -> None:
     """An answer is bounded; where that costs text, it says how much is left of each."""
     data = session(*TALK)
-    whole = ask(VIEWS["path"], taken(data), {})
+    whole = view("path", taken(data), {})
     assert (len(whole["entries"][0]["text"]), "textMax" in whole) == (8000, False)
     monkeypatch.setattr(views, "TEXTS_MAX", 5000)
-    cut = ask(VIEWS["path"], taken(data), {})
+    cut = view("path", taken(data), {})
     assert (len(cut["entries"][0]["text"]), cut["textMax"]) == (2000, 2000)
 
 
 def test_nodes_beyond_the_bound_are_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tree is cut at its end, and the answer says so."""
     monkeypatch.setattr(views, "NODES_MAX", 2)
-    found = ask(VIEWS["tree"], taken(session(*TALK)), {})
+    found = view("tree", taken(session(*TALK)), {})
     assert (len(found["nodes"]), found["truncated"]) == (2, True)
-    assert "truncated" not in ask(VIEWS["tree"], taken(session(*TALK[:2])), {})
+    assert "truncated" not in view("tree", taken(session(*TALK[:2])), {})
 
 
 def test_a_session_without_entries_has_empty_views() -> None:
     """S1.5: no leaf, no nodes, no tips, nothing on the path; pi's level is `off`."""
     data = session()
-    assert ask(VIEWS["tree"], taken(data), {}) == {"sessionId": "s1", "leafId": None, "nodes": []}
-    assert ask(VIEWS["branches"], taken(data), {})["tips"] == []
-    assert ask(VIEWS["path"], taken(data), {})["entries"] == []
-    context = ask(VIEWS["context"], taken(data), {})
+    assert view("tree", taken(data), {}) == {"sessionId": "s1", "leafId": None, "nodes": []}
+    assert view("branches", taken(data), {})["tips"] == []
+    assert view("path", taken(data), {})["entries"] == []
+    context = view("context", taken(data), {})
     assert (context["messages"], context["model"], context["thinkingLevel"]) == ([], None, "off")
 
 
@@ -107,7 +107,7 @@ def test_compactions_are_told_newest_first() -> None:
         entry("compaction", "d", "c", summary="S1", **more),
         entry("compaction", "e", "d", summary="S2", fromHook=True, details=odd, **more),
     ]
-    found = ask(VIEWS["context"], taken(session(*TALK, *lines)), {})
+    found = view("context", taken(session(*TALK, *lines)), {})
     assert [one["summary"] for one in found["compactions"]] == ["S2", "S1"]
     assert found["previousSummary"] == "S2"
     newest = found["compactions"][0]
@@ -123,7 +123,7 @@ def test_an_entry_that_is_not_there_is_named_safely() -> None:
 
 def branch(held: Taken, file: Path | None = None) -> dict[str, Any]:
     """Make a branch's file."""
-    return _write(NOW, "new", str(file) if file else None, held, {})
+    return _write(NOW, "new", str(file) if file else None, held)
 
 
 def test_a_branch_stands_beside_its_source(tmp_path: Path) -> None:

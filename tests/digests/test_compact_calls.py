@@ -14,6 +14,7 @@ from indexerd.errors import (
     SessionEmptyError,
     UsageError,
 )
+from indexerd.protocol import params
 from tests.models.digest_bench import KEY, Bench, Quoting, calls, spoken, working
 
 
@@ -251,12 +252,11 @@ def test_a_digest_and_a_branchs_summary_at_once_are_both_kept(bench: Bench) -> N
     bench.session.talk(20)
 
     async def both(held: Any) -> None:
-        digest, branch = held.digests.methods(), held.compactions.methods()
-        ref = {"ref": bench.session.id}
+        ref = bench.session.id
         for _ in range(5):
             await asyncio.gather(
-                digest["digest"](ref, None),
-                branch["branch_summary"](ref | {"leaf": leaf}, None),
+                held.digests.digest(params.Digest(ref=ref)),
+                held.compactions.branch_summary(params.BranchSummary(ref=ref, leaf=leaf)),
             )
             kinds = sorted(line.get("kind", "segment") for line in bench.lines())
             assert kinds == ["branch", "segment"]

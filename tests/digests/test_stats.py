@@ -19,13 +19,14 @@ from indexerd.cli.app import App
 from indexerd.cli.clicked import clicked
 from indexerd.cli.stats import stats as command
 from indexerd.daemon.answers import Answers
+from indexerd.daemon.one_session import open_session
 from indexerd.daemon.reader import Reader
 from indexerd.daemon.views import Taken, ask
 from indexerd.digests.segments import Segment, encode
 from indexerd.digests.stats import Stats, context_size, stats
-from indexerd.errors import IndexerdError, NotFoundError, UsageError
+from indexerd.errors import NotFoundError
 from indexerd.events import Entry, Kind, Tokens
-from indexerd.indexing.preview import alone
+from indexerd.protocol.params import RefParams
 from indexerd.references.looks import Looks
 from indexerd.sessions.context import ContextEntry, ContextMessage
 from indexerd.sessions.info import info_of
@@ -54,7 +55,9 @@ def told(
     lines: Any = nullcontext(Lines(state, data))
     digest = Digest(**settings)
     taken = Taken(card, still(state), lines, {}, home)
-    return ask(lambda taken, read, _: stats(taken, read, row or {}, digest), taken, {})
+    return ask(
+        lambda taken, read, _: stats(taken, read, row or {}, digest), taken, RefParams(ref="s1")
+    )
 
 
 def talk(tokens: int, *more: bytes, model: str = "m") -> bytes:
@@ -298,14 +301,9 @@ def test_the_socket_and_the_command_say_the_same(
     settings = Settings(digest=Digest(context_window=120_000))
     answers = Answers(Catalog.open(here.state / "catalog.sqlite", readonly=True), lambda: 0.0, None)
     row = answers.row(session.id)
-    with alone(row, settings, here.env, here.root / "home") as library:
+    with open_session(row, settings, here.env, here.root / "home") as library:
         looks = Looks(library, cast("Reader", _at_once))
-        method = Stats(answers, looks=looks, settings=lambda: settings).methods()["stats"]
-        assert asyncio.run(method({"ref": session.id}, None)) == found
-        wrong: list[tuple[dict[str, Any], type[IndexerdError]]] = [
-            ({}, UsageError),
-            ({"ref": "nobody-at-all"}, NotFoundError),
-        ]
-        for params, error in wrong:
-            with pytest.raises(error):
-                asyncio.run(method(params, None))
+        method = Stats(answers, looks=looks, settings=lambda: settings).stats
+        assert asyncio.run(method(RefParams(ref=session.id))) == found
+        with pytest.raises(NotFoundError):
+            asyncio.run(method(RefParams(ref="nobody-at-all")))

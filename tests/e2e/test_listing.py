@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from indexerd.daemon.answers import Answers
 from indexerd.errors import UsageError
-from indexerd.protocol import wire
+from indexerd.protocol import params, wire
+from indexerd.protocol.params import decode
 from indexerd.times import iso_of_ms
 from tests.e2e.world import Session, World, until
 from tests.sessions.opencode_rows import Rows
@@ -307,9 +308,9 @@ def test_a_page_for_the_socket_is_the_list(texts: list[str]) -> None:
     with scratch() as catalog:
         fill(catalog, *(row(f"s{n}", n, name=text) for n, text in enumerate(texts)))
         answers = Answers(catalog, lambda: 0.0)
-        line = wire.result(1, answers.page({"limit": 3}))
+        line = wire.result(1, answers.page(decode(params.List, {"limit": 3})))
         assert line.index(b"\n") == len(line) - 1
-        expected = wire.result(1, answers.list({"limit": 3}))
+        expected = wire.result(1, answers.list(decode(params.List, {"limit": 3})))
         assert json.loads(line.decode()) == json.loads(expected)
 
 

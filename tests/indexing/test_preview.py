@@ -11,8 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from indexerd.daemon.one_session import PREFIX, open_session, real_files, sweep
 from indexerd.indexing.indexing import prepare
-from indexerd.indexing.preview import PREFIX, alone, as_sent, real_files, sweep
+from indexerd.indexing.preview import as_sent
 from indexerd.models.registry import Models
 from indexerd.protocol.rows import PATH_MAX
 from indexerd.settings import Settings
@@ -68,7 +69,7 @@ def test_a_session_is_read_by_its_row(tmp_path: Path, decoy: bool) -> None:
     if decoy:
         Path(as_row(path)).write_bytes(text.replace(b'"id":"s1"', b'"id":"s2"'))
     row = {"agent": "pi", "sessionFile": as_row(path), "sessionId": "s1"}
-    with alone(row, Settings(), {}, tmp_path) as library:
+    with open_session(row, Settings(), {}, tmp_path) as library:
         card = library.files.card("s1")
         assert card is not None
         assert card.path == path

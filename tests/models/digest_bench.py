@@ -14,17 +14,18 @@ from typing import Any
 from indexerd.daemon.answers import Answers
 from indexerd.daemon.library import Library
 from indexerd.daemon.news import News
+from indexerd.daemon.one_session import open_session
 from indexerd.daemon.reader import Reader
 from indexerd.digests.compactions import Compactions
 from indexerd.digests.digests import Digests
 from indexerd.digests.summaries import Summaries
 from indexerd.events import Entry, Kind
-from indexerd.indexing.preview import alone
 from indexerd.meta.writer import MetaWriter
 from indexerd.models.base import Model, Reply, Tokens
 from indexerd.models.budget import Budget
 from indexerd.models.scripted import Answer, Scripted
 from indexerd.models.telemetry import Telemetry
+from indexerd.protocol.methods import asked
 from indexerd.references.looks import Looks
 from indexerd.sessions.context import ContextMessage
 from indexerd.settings import Settings
@@ -100,8 +101,8 @@ class Bench:
 
     def _ask(self, part: str, method: str, params: dict[str, Any]) -> Any:
         async def work(held: Services) -> Any:
-            answer = getattr(held, part).methods()[method]
-            return await answer({"ref": self.session.id} | params, None)
+            given = asked(method, {"ref": self.session.id} | params)
+            return await getattr(getattr(held, part), method)(given)
 
         return self.run(work)
 
@@ -116,7 +117,7 @@ class Bench:
         row = {"agent": "pi", "sessionFile": str(self.session.path), "sessionId": self.session.id}
         reader = Reader()
         try:
-            with alone(row, self.settings, env, self.root) as library:
+            with open_session(row, self.settings, env, self.root) as library:
                 yield self._made_of(library, reader)
         finally:
             reader.close()

@@ -7,20 +7,21 @@ import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from indexerd.daemon.answers import Answers
+from indexerd.daemon.one_session import open_session
 from indexerd.daemon.reader import Reader
 from indexerd.errors import (
     IndexerdError,
 )
-from indexerd.indexing.preview import alone
 from indexerd.models.base import Model
 from indexerd.models.budget import Budget
 from indexerd.models.scripted import Answer, Scripted
 from indexerd.models.telemetry import Telemetry
+from indexerd.protocol.methods import asked
 from indexerd.references.ask import Questions
 from indexerd.settings import Settings
 from tests.e2e.world import Session
@@ -50,7 +51,7 @@ class Desk:
         """Read the file as it is now."""
         if self._questions is None:
             env = {"PI_CODING_AGENT_DIR": str(self.root / "pi")}
-            opened = alone(self.row, self.settings, env, self.root)
+            opened = open_session(self.row, self.settings, env, self.root)
             self.library = self._stack.enter_context(opened)
             reader = Reader()
             self._stack.callback(reader.close)
@@ -65,7 +66,7 @@ class Desk:
                 models=lambda: self.models,
                 settings=lambda: self.settings,
                 budget=self.budget,
-                telemetry=Telemetry(self.root / "telemetry.jsonl"),
+                record=Telemetry(self.root / "telemetry.jsonl").append,
                 clock=lambda: NOW,
                 notify=lambda event, session, told: self.events.append((event, session, told)),
             )
@@ -94,7 +95,7 @@ class Desk:
         """What the socket's method answers."""
 
         async def run() -> Any:
-            return await self.open().methods()["query_session"](params, None)
+            return await self.open().query(cast("Any", asked("query_session", params)))
 
         return asyncio.run(run())
 

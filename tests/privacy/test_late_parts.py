@@ -9,9 +9,9 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from indexerd.daemon.parts import LATE, MODULES, Parts, installed
 
 import indexerd
-from indexerd.daemon.parts import LATE, MODULES, Parts, installed
 from indexerd.errors import DaemonDownError
 
 

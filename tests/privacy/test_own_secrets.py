@@ -12,6 +12,8 @@ import pytest
 
 from indexerd.daemon.answers import Answers
 from indexerd.daemon.library import Library
+from indexerd.protocol import params
+from indexerd.protocol.params import decode
 from indexerd.sources.stores import Store
 from indexerd.store.catalog import Catalog
 from indexerd.store.ledger import Ledger
@@ -102,7 +104,7 @@ def test_new_patterns_hold_for_what_was_indexed_before(place: Place, *, restarte
     place.read()
     assert place.found(WORD) == 3
     answers = Answers(place.library.catalog, time.time)
-    assert WORD in answers.complete({})["items"][0]["label"]
+    assert WORD in answers.complete(decode(params.Complete, {}))["items"][0]["label"]
     place.patterns = [PATTERN]
     if restarted:
         place.restart()
@@ -112,7 +114,7 @@ def test_new_patterns_hold_for_what_was_indexed_before(place: Place, *, restarte
     place.read()
     assert (place.found(WORD), place.found("badge")) == (0, 3)
     if not restarted:
-        assert WORD not in answers.complete({})["items"][0]["label"]
+        assert WORD not in answers.complete(decode(params.Complete, {}))["items"][0]["label"]
     names = {one.name for one in place.library.catalog.known()}
     assert names == {"The badge is [redacted:custom], said the porter."}
     assert place.on_disk() == []

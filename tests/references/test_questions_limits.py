@@ -20,7 +20,6 @@ from indexerd.errors import (
     UsageError,
 )
 from indexerd.models.extractive import Extractive
-from indexerd.references.ask_alone import answer_alone
 from indexerd.references.question_prompt import QUESTION_MAX
 from indexerd.references.turns import TURNS_MAX, Turns
 from indexerd.store.catalog import SearchText
@@ -90,7 +89,6 @@ def test_the_built_in_model_says_where_it_stopped_looking(
 ) -> None:
     """Issue 4: in the answer itself, and in words of its own bound; with a daemon and without."""
     monkeypatch.setattr("indexerd.references.ask.LOCAL_BYTES", 3000)
-    monkeypatch.setattr("indexerd.references.ask_alone.LOCAL_BYTES", 3000)
     for n in range(40):
         desk.session.turn(f"Question {n}?", "word " * 60)
     desk.models = [Extractive()]
@@ -98,9 +96,6 @@ def test_the_built_in_model_says_where_it_stopped_looking(
     told = "Only the most recent 0.003 MB of the conversation were looked through."
     assert found["notes"] == [told]
     assert found["answerMarkdown"].split("\n\n")[0].endswith(f" best. {told}")
-    row = desk.row | {"name": "Where do alerts go?"}
-    here = answer_alone(desk.library, row, "words of question 39?", desk.settings)
-    assert here["answerMarkdown"] == found["answerMarkdown"]
 
 
 def test_escape_sequences_hide_nothing_from_a_question(desk: Desk) -> None:

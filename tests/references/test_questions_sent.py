@@ -9,12 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from indexerd.errors import (
-    NotFoundError,
-    SessionUnreadableError,
-)
 from indexerd.models.extractive import Extractive
-from indexerd.references.ask_alone import answer_alone
 from tests.models.question_desk import GOOD, Desk, desks, made
 
 
@@ -109,22 +104,3 @@ def test_the_built_in_model_looks_through_all_of_it(desk: Desk) -> None:
     assert found["notes"] == []
     assert found["usage"]["costUsd"] == 0.0
     assert [row["success"] for row in desk.telemetry()] == [True]
-
-
-def test_without_a_daemon_the_answer_is_the_same(desk: Desk) -> None:
-    """S1.34: what the command does by itself."""
-    desk.models = [Extractive()]
-    found = desk.ask("Where are alerts written to?")
-    row = desk.row | {"name": "Where do alerts go?"}
-    here = answer_alone(desk.library, row, "Where are alerts written to?", desk.settings)
-    assert here["usage"].pop("ms") >= 0
-    assert found["usage"].pop("ms") >= 0
-    assert here == found
-    lost = desk.session.path.rename(desk.root / "elsewhere")
-    with pytest.raises(SessionUnreadableError) as missing:
-        answer_alone(desk.library, row, "Where?", desk.settings)
-    assert missing.value.upstream == "SESSION_FILE_MISSING"
-    lost.rename(desk.session.path)
-    with pytest.raises(NotFoundError) as caught:
-        answer_alone(desk.library, row, "Where?", desk.settings, leaf="nope")
-    assert caught.value.upstream == "INVALID_ARGS"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from indexerd.daemon.answers import Answers
+from indexerd.protocol import params
+from indexerd.protocol.params import decode
 from tests.e2e.world import Session
 from tests.store.one_store import library_of
 
@@ -24,7 +26,11 @@ def test_names_asked_for_while_the_catalog_is_made_anew_are_not_few_for_ever(
         path.unlink()
     library = library_of(tmp_path)
     answers = Answers(library.catalog, lambda: 0.0)
-    assert answers.complete({})["items"] == []  # asked while the start still reads the ledger
+    assert (
+        answers.complete(decode(params.Complete, {}))["items"] == []
+    )  # asked while the start still reads the ledger
     library.load()
-    assert [one["sessionId"] for one in answers.complete({})["items"]] == [session.id]
+    assert [one["sessionId"] for one in answers.complete(decode(params.Complete, {}))["items"]] == [
+        session.id
+    ]
     library.close()

@@ -13,6 +13,8 @@ import pytest
 
 from indexerd.daemon.answers import Answers
 from indexerd.errors import StateError
+from indexerd.protocol import params
+from indexerd.protocol.params import decode
 from indexerd.search.name_index import NameIndex
 from indexerd.search.names import Names
 from indexerd.search.names_soon import SLICE, NamesSoon
@@ -45,7 +47,7 @@ def change(answers: Answers, catalog: Catalog, session_id: str, name: str | None
 
 def named(answers: Answers, ref: str) -> str:
     """The session that a name means."""
-    found: str = answers.resolve({"ref": ref, "scope": "all"})["sessionId"]
+    found: str = answers.resolve(decode(params.Resolve, {"ref": ref, "scope": "all"}))["sessionId"]
     return found
 
 

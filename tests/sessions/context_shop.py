@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from indexerd.daemon.answers import Place, is_fork, stored
 from indexerd.daemon.context_methods import Contexts, Resumes
+from indexerd.daemon.methods import stored_methods
 from indexerd.daemon.news import News
 from indexerd.daemon.reader import Reader
 from indexerd.daemon.sidecar import Sidecars
@@ -21,6 +22,7 @@ from indexerd.errors import (
 from indexerd.logs import get_logger
 from indexerd.meta.model import UserFile
 from indexerd.meta.writer import MetaWriter
+from indexerd.protocol.methods import asked
 from indexerd.store.ledger import Ledger
 
 
@@ -71,7 +73,14 @@ class Shop:
             scanned=asyncio.Event(),
         )
         pipeline.scanned.set()
-        answers = SimpleNamespace(row=self._row, by_id=self._row, forks=self._forks)
+        answers = SimpleNamespace(
+            row=self._row,
+            certain=self._row,
+            by_id=self._row,
+            forks=self._forks,
+            home=pipeline.library.home,
+        )
+        answers.held = lambda row: asyncio.run(self.sidecars.held(row))
         self.sidecars = Sidecars(cast("Any", pipeline), cast("Any", answers), self.writer)
         self.resumes = Resumes(self.ledger, self.reader, self.clock)
         self.contexts = Contexts(
@@ -82,7 +91,15 @@ class Shop:
             record=lambda row: self.kept.append(dict(row)),
             clock=self.clock,
         )
-        self.methods = self.contexts.methods()
+        for name in ("list", "get", "resolve", "complete"):
+            setattr(answers, name, None)
+        stored = stored_methods(cast("Any", answers))
+        self.methods = {
+            "set_relevant_context": self.contexts.set,
+            "resume_context": self.contexts.resume,
+            "get_relevant_context": stored["get_relevant_context"],
+            "footer": stored["footer"],
+        }
 
     def close(self) -> None:
         self.reader.close()
@@ -104,12 +121,11 @@ class Shop:
         self.rows[name] = {"sessionId": name, "name": name, "cwd": "/w", **fields}
 
     async def call(self, method: str, **params: Any) -> Any:
-        found = self.methods[method](params, None)
-        return await found
+        return await self.methods[method](asked(method, params))
 
     async def put(self, session: str, name: str, *items: str, mode: str = "replace") -> Any:
-        asked = {"session": session, "setName": name, "items": list(items), "mode": mode}
-        return await self.call("set_relevant_context", **asked)
+        given = {"session": session, "setName": name, "items": list(items), "mode": mode}
+        return await self.call("set_relevant_context", **given)
 
     async def context(self, session: str) -> Any:
         return (await self.call("get_relevant_context", session=session))["context"]
@@ -125,7 +141,9 @@ class Shop:
         return stored(own, before)
 
     async def update(self, session: str, **params: Any) -> Any:
-        return await self.sidecars.update(self.rows[session], params)
+        return await self.sidecars.update(
+            self.rows[session], asked("update", {"ref": session, **params})
+        )
 
     def stored(self, session: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads((self.root / f"metas/{session}.user.json").read_text())

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, cast
 
-from indexerd.daemon.views import Taken
+from indexerd.daemon import views
+from indexerd.daemon.views import Taken, ask
+from indexerd.protocol.methods import asked
 from indexerd.sessions.info import SessionInfo, info_of
 from indexerd.sessions.tree import still
 from tests.sessions.tree_sessions import state_of
@@ -21,3 +23,9 @@ def taken(data: bytes, path: str = "/s.jsonl", agent: str = "pi", lost: int | No
     assert isinstance(card, SessionInfo)
     lines: Any = nullcontext(Lines(state, data))
     return Taken(card, still(state), lines, {})
+
+
+def view(method: str, held: Taken, params: dict[str, Any] | None = None) -> Any:
+    """The result of a method for a session that was taken."""
+    given = asked(method, {"ref": "s1", **(params or {})})
+    return ask(getattr(views, method), held, cast("Any", given))

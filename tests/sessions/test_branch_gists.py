@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexerd.daemon.views import ASKS_READ, VIEWS, Taken, ask
+from indexerd.daemon.views import ASKS_READ, Taken
 from indexerd.digests.branch_pi import PREAMBLE
 from indexerd.digests.segments import Segment, encode
 from indexerd.events import Kind
@@ -21,6 +21,7 @@ from indexerd.sessions.branches import asks, names, tips
 from indexerd.sessions.info import info_of
 from indexerd.sessions.state import SessionState
 from indexerd.sessions.tree import still
+from tests.sessions.taken import view
 from tests.sessions.tree_sessions import entry, said, session, state_of
 
 
@@ -47,7 +48,7 @@ def found(entries: Sequence[bytes], home: Path | None = None) -> tuple[dict[str,
     assert card is not None
     lines = Lines(state, data)
     held: Any = nullcontext(lines)
-    answer = ask(VIEWS["branches"], Taken(card, still(state), held, {}, home), {})
+    answer = view("branches", Taken(card, still(state), held, {}, home), {})
     return {tip["leafId"]: tip for tip in answer["tips"]}, lines.asked
 
 

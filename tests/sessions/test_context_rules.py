@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from indexerd.cli import main, tree
-from indexerd.daemon.views import VIEWS, ask
 from indexerd.errors import UsageError
 from indexerd.sessions.context import CLEARED
-from tests.sessions.taken import taken
+from tests.sessions.taken import taken, view
 from tests.sessions.tree_sessions import entry, said, session
 
 LONG = "x" * 1000
@@ -28,22 +27,22 @@ PRUNE = {"rule": "prune", "protectTokens": 0}
 
 def test_rules_hold_for_one_answer() -> None:
     """The next answer is as if there had been none; what was changed says so."""
-    plain = ask(VIEWS["context"], taken(TALK), {})
+    plain = view("context", taken(TALK), {})
     assert "transformed" not in plain
-    found = ask(VIEWS["context"], taken(TALK), {"transforms": [PRUNE]})
+    found = view("context", taken(TALK), {"transforms": [PRUNE]})
     assert found["transformed"] is True
     texts = [one["text"] for one in found["messages"]]
     assert texts == ["Read it.", "", CLEARED, "Done."]
     same = [(one["role"], one["entryId"]) for one in plain["messages"]]
     assert same == [(one["role"], one["entryId"]) for one in found["messages"]]
-    assert plain == ask(VIEWS["context"], taken(TALK), {"transforms": None})
+    assert plain == view("context", taken(TALK), {"transforms": None})
     with pytest.raises(UsageError, match="transforms"):
-        ask(VIEWS["context"], taken(TALK), {"transforms": "prune"})
+        view("context", taken(TALK), {"transforms": "prune"})
 
 
 def test_the_whole_can_be_had_as_one_text() -> None:
     """S1.24: as pi hands it to a summariser, with the calls that messages do not show."""
-    found = ask(VIEWS["context"], taken(TALK), {"serialize": True})
+    found = view("context", taken(TALK), {"serialize": True})
     expected = [
         "[User]: Read it.",
         '[Assistant tool calls]: read(path="/a")',
@@ -52,7 +51,7 @@ def test_the_whole_can_be_had_as_one_text() -> None:
     ]
     assert found["serialized"] == "\n\n".join(expected)
     rules = [PRUNE, {"rule": "summary", "from": "d", "text": "It was done.", "role": "user"}]
-    found = ask(VIEWS["context"], taken(TALK), {"serialize": True, "transforms": rules})
+    found = view("context", taken(TALK), {"serialize": True, "transforms": rules})
     expected[2:] = [f"[Tool result]: {CLEARED}", "[User]: It was done."]
     assert found["serialized"] == "\n\n".join(expected)
 
@@ -65,7 +64,7 @@ def test_the_command_takes_rules_as_json(
 
     def answered(_app: Any, method: str, params: dict[str, Any]) -> Any:
         asked.append(params)
-        return ask(VIEWS[method], taken(TALK), params)
+        return view(method, taken(TALK), params)
 
     monkeypatch.setattr(tree, "look", answered)
     cut = {"rule": "truncate", "chars": 100, "keep": "head"}

@@ -1,0 +1,176 @@
+"""The methods answered in this process, from store, meta files and session files.
+
+What a command falls back to where no daemon runs: the same handlers, over a store that is only
+read. A session's tree is read from its file, questions and compactions are the built-in model's,
+nothing leaves the machine, nothing is counted, and nothing is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from inspect import isawaitable
+from pathlib import Path
+from typing import Any
+
+from indexerd.daemon.answers import Answers
+from indexerd.daemon.forgotten import Forgotten
+from indexerd.daemon.library import Library
+from indexerd.daemon.methods import Handler, Services, SessionMethods, stored_methods
+from indexerd.daemon.one_session import open_session
+from indexerd.errors import DaemonDownError, UsageError
+from indexerd.indexing.indexing import prepare
+from indexerd.indexing.preview import as_sent
+from indexerd.meta.writer import MetaWriter
+from indexerd.models.base import Model
+from indexerd.models.budget import Budget
+from indexerd.models.extractive import Extractive
+from indexerd.models.registry import Models
+from indexerd.paths import Places
+from indexerd.privacy.exclusions import Exclusions
+from indexerd.protocol import methods
+from indexerd.protocol.params import Params, RefParams, SessionParams
+from indexerd.references.issued import Nowhere
+from indexerd.settings import Settings
+from indexerd.settings.file import read_config
+from indexerd.sources.stores import stores
+from indexerd.store.catalog import Catalog
+
+
+class LocalBackend:
+    """Answers methods in this process; see `protocol.methods.Backend`. Not for several threads."""
+
+    def __init__(
+        self,
+        places: Places,
+        env: Mapping[str, str],
+        home: Path,
+        warn: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`warn` is told, once, what keeps the answers from being complete."""
+        self._places = places
+        self._env = env
+        self._user_home = home
+        self.settings: Settings = read_config(places, env).settings
+        catalog = Catalog.open(places.catalog, readonly=True)
+        if not places.catalog.exists():
+            warn("nothing is stored yet: `indexerd run --once` reads your sessions")
+        elif catalog.problem:
+            warn(catalog.problem)
+        self.answers = Answers(catalog, time.time, self._hidden(), home=self._meta_dir)
+
+    def call(self, method: str, params: Mapping[str, Any] | None = None) -> Any:
+        """The method's result; DaemonDownError where only a daemon has one."""
+        spec = methods.METHODS.get(method)
+        if spec is None:
+            raise UsageError(f"unknown method: {method}")
+        if spec.needs_daemon:
+            raise DaemonDownError(f"{method} needs a running daemon")
+        asked = methods.asked(method, params or {})
+        return asyncio.run(self._answer(method, asked))
+
+    async def _answer(self, method: str, asked: Params) -> Any:
+        with ExitStack() as stack:
+            found = self._handler(method, asked, stack)(asked)
+            return await found if isawaitable(found) else found
+
+    def _handler(self, method: str, asked: Params, stack: ExitStack) -> Handler:
+        if method == "expand":
+            return self._expand
+        if handler := stored_methods(self.answers).get(method):
+            return handler
+        row = self._row(asked)
+        library = stack.enter_context(open_session(row, self.settings, self._env, self._user_home))
+        if method == "as_sent":
+            return lambda _: self._as_sent(library, row)
+        return SessionMethods(self._services(library)).table()[method]
+
+    def _row(self, asked: Params) -> dict[str, Any]:
+        assert isinstance(asked, RefParams | SessionParams)  # noqa: S101 - the table says so
+        ref = asked.ref if isinstance(asked, RefParams) else asked.session
+        return self.answers.row(ref, cwd=asked.cwd)
+
+    def _as_sent(self, library: Library, row: dict[str, Any]) -> dict[str, Any]:
+        prepared = prepare(library, row["sessionId"], self.settings)
+        return as_sent(prepared, Models(self.settings, self._env))
+
+    async def _expand(self, asked: Any) -> dict[str, Any]:
+        from indexerd.references.expand import References  # noqa: PLC0415 - seldom asked for
+
+        references = References(
+            self.answers,
+            Nowhere(),
+            ask=_unasked,
+            home=self.answers.home,
+            settings=lambda: self.settings,
+            record=lambda _: None,
+            ready=lambda: True,
+            clock=time.time,
+        )
+        return await references.expand(asked)
+
+    def _services(self, library: Library) -> Services:
+        budget = Budget(self._places.budget, lambda: self.settings, time.time, lambda *_: None)
+        return Services(
+            answers=self.answers,
+            library=library,
+            read=_here,
+            settings=lambda: self.settings,
+            models=_built_in,
+            summarizers=_built_in,
+            budget=budget,
+            record=lambda _: None,
+            notify=lambda *_: None,
+            writer=MetaWriter(),
+            issued=Nowhere(),
+            ready=lambda: True,
+            on_history=lambda _: None,
+            events=_Silence(),
+            excluded=lambda: self.settings.digest.exclude,
+            clock=time.time,
+        )
+
+    def _hidden(self) -> Callable[[dict[str, Any]], bool] | None:
+        """What the user excluded, should no daemon have taken it out since."""
+        globs, forgotten = self.settings.privacy.exclude, Forgotten(self._places.state_dir)
+        if not globs and not forgotten:
+            return None
+        home = str(self._user_home)
+        exclusions = Exclusions(
+            lambda: [home + one[1:] if one.startswith("~/") else one for one in globs]
+        )
+        exclusions.forgotten = forgotten
+        exclusions.renew()
+        return lambda row: exclusions.match(row["sessionFile"], row["cwd"], row["sessionId"])
+
+    def _meta_dir(self, session_id: str) -> str | None:
+        """Where the session's meta file is, by the configuration."""
+        file = self.answers.by_id(session_id)["sessionFile"]
+        found = stores(self.settings, self._env, self._user_home)
+        store = next((one for one in found if one.holds(file)), None)
+        return store.meta if store else None
+
+
+class _Silence:
+    """An event bus that nobody listens to."""
+
+    def say(self, *_: object) -> None:
+        """Write nothing."""
+
+    def tell(self, *_: object) -> None:
+        """Tell nobody."""
+
+
+async def _here(work: Callable[..., Any], *args: Any) -> Any:
+    """The library's thread is this one."""
+    return work(*args)
+
+
+async def _unasked(_session_id: str, _question: str, **_more: Any) -> dict[str, Any]:
+    raise DaemonDownError("questions need the daemon")
+
+
+def _built_in() -> list[Model]:
+    return [Extractive()]

@@ -1,0 +1,278 @@
+"""What each method of the socket takes, and the one place where it is checked.
+
+`decode` turns a request's params into the method's Struct. Unknown fields are ignored, a wrong
+type is a UsageError that names the field, and None stands for what is absent, but in `Update`:
+there null clears, and UNSET is what is absent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from indexerd.errors import UsageError
+
+LIMIT_MAX = 500  # rows or hits of one answer
+KEEP_TOKENS = 20_000  # of the newest messages, that a compaction leaves as they are
+KEEP_TOKENS_MAX = 1_000_000
+INSTRUCTIONS_MAX = 4000  # characters
+INJECTED_MIN = 500  # bytes; less holds no reference
+
+Text = Annotated[str, Meta(min_length=1)]
+Instructions = Annotated[str, Meta(max_length=INSTRUCTIONS_MAX)]
+Limit = Annotated[int, Meta(ge=1, le=LIMIT_MAX)]
+
+Scope = Literal["project", "all"]
+TreeFilter = Literal["default", "no-tools", "user-only", "labeled-only", "all"]
+SetMode = Literal["replace", "merge"]
+
+
+class Params(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The params of a method that takes none."""
+
+
+class RefParams(Params, frozen=True, kw_only=True):
+    """A session by its id, the beginning of that, or a name; `cwd` is where names count first."""
+
+    ref: Text
+    cwd: str | None = None
+
+
+class LeafParams(RefParams, frozen=True, kw_only=True):
+    """A session as seen from an entry; None: from its current leaf."""
+
+    leaf: Text | None = None
+
+
+class SessionParams(Params, frozen=True, kw_only=True):
+    """The same as `RefParams`, for methods whose callers are agents."""
+
+    session: Text
+    cwd: str | None = None
+
+
+class List(Params, frozen=True, kw_only=True):
+    """Params of `list`."""
+
+    agent: str | None = None
+    cwd: str | None = None
+    since: str | None = None
+    archived: bool = False
+    subagents: bool = False
+    limit: Limit = 50
+    cursor: str | None = None
+
+
+class Resolve(RefParams, frozen=True, kw_only=True):
+    """Params of `resolve`."""
+
+    scope: Scope | None = None
+    exclude: str | None = None  # the session that asks
+
+
+class Complete(Params, frozen=True, kw_only=True):
+    """Params of `complete`."""
+
+    prefix: str | None = None
+    cwd: str | None = None
+    exclude: str | None = None
+    limit: Limit = 20
+
+
+class Search(Params, frozen=True, kw_only=True):
+    """Params of `search`."""
+
+    query: Text
+    agent: str | None = None
+    cwd: str | None = None
+    since: str | None = None
+    limit: Limit = 20
+    rows: bool = False
+
+
+class Tree(LeafParams, frozen=True, kw_only=True):
+    """Params of `tree`."""
+
+    filter: TreeFilter | None = None
+    search: str | None = None
+
+
+class Path(LeafParams, frozen=True, kw_only=True):
+    """Params of `path`."""
+
+    custom_type: str | None = None
+
+
+class Context(LeafParams, frozen=True, kw_only=True):
+    """Params of `context`."""
+
+    transforms: Any = None  # sessions.transforms checks them
+    serialize: bool = False
+
+
+class History(LeafParams, frozen=True, kw_only=True):
+    """Params of `history`."""
+
+    full: bool = False
+
+
+class Digest(RefParams, frozen=True, kw_only=True):
+    """Params of `digest`."""
+
+    dry_run: bool = False
+
+
+class Compact(LeafParams, frozen=True, kw_only=True):
+    """Params of `compact`."""
+
+    strategy: str | None = None
+    instructions: Instructions | None = None
+    handoff: bool = False
+    keep_recent_tokens: Annotated[int, Meta(ge=0, le=KEEP_TOKENS_MAX)] = KEEP_TOKENS
+
+
+class BranchSummary(RefParams, frozen=True, kw_only=True):
+    """Params of `branch_summary`."""
+
+    leaf: Text
+    instructions: Instructions | None = None
+    replace_instructions: bool = False
+
+
+class Branch(RefParams, frozen=True, kw_only=True):
+    """Params of `branch`."""
+
+    leaf: Text
+    file: str | None = None
+
+
+class Label(RefParams, frozen=True, kw_only=True):
+    """Params of `label`."""
+
+    entry_id: Text
+    text: str | None = None
+
+
+class Update(RefParams, frozen=True, kw_only=True):
+    """Params of `update`; null clears, what is absent stays."""
+
+    title: str | UnsetType | None = UNSET
+    env_hint: str | UnsetType | None = UNSET
+    label: Any = UNSET
+    context: Any = UNSET
+    set_context: Any = UNSET
+
+
+class Expand(Params, frozen=True, kw_only=True):
+    """Params of `expand`."""
+
+    text: str
+    session_id: str | None = None
+    cwd: str | None = None
+    turn_id: str | None = None
+    max_bytes: Annotated[int, Meta(ge=INJECTED_MIN)] | UnsetType = UNSET
+
+
+class QuerySession(SessionParams, frozen=True, kw_only=True):
+    """Params of `query_session`."""
+
+    question: Text
+    leaf: str | None = None
+    turn_id: str | None = None
+
+
+class SetContext(SessionParams, frozen=True, kw_only=True):
+    """Params of `set_relevant_context`."""
+
+    set_name: Any = None  # meta.context_sets checks these three
+    items: Any = None
+    mode: Any = None
+
+
+class GetContext(SessionParams, frozen=True, kw_only=True):
+    """Params of `get_relevant_context`."""
+
+    set_name: str | None = None
+
+
+class ResumeContext(SessionParams, frozen=True, kw_only=True):
+    """Params of `resume_context`."""
+
+    resume_id: str | None = None
+
+
+class Index(Params, frozen=True, kw_only=True):
+    """Params of `index`."""
+
+    ref: Text | None = None
+    cwd: str | None = None
+    force: bool = False
+    wait: bool = False
+    all: bool = False
+    dry_run: bool = False
+
+
+class Purge(RefParams, frozen=True, kw_only=True):
+    """Params of `purge`."""
+
+    transcript: bool = False
+    dry_run: bool = False
+    undo: bool = False
+    by: Literal["cli", "socket"] | None = None
+
+
+class Subscribe(Params, frozen=True, kw_only=True):
+    """Params of `subscribe`."""
+
+    events: list[str] | None = None
+
+
+_P = TypeVar("_P", bound=Params)
+_SHOWN = re.compile(r"(?P<why>.*?)(?: - at `\$(?P<at>[^`]*)`)?", re.DOTALL)
+_WORDS = {
+    "str": "a string",
+    "bool": "true or false",
+    "int": "a whole number",
+    "array": "a list",
+    "null": "null",
+}
+
+
+def decode(shape: type[_P], params: Mapping[str, Any]) -> _P:
+    """The params of a request; UsageError says which field is wrong."""
+    try:
+        return msgspec.convert(params, shape)
+    except msgspec.ValidationError as bad:
+        raise UsageError(_explained(shape, str(bad))) from None
+
+
+def _explained(shape: type[Params], text: str) -> str:
+    """Msgspec's message in the words of the protocol's documentation."""
+    found = _SHOWN.fullmatch(text)
+    why, at = (found["why"], found["at"]) if found else (text, None)
+    field = (at or "").removeprefix(".") or "params"
+    if missing := re.fullmatch(r"Object missing required field `(\w+)`", why):
+        why = "is required"
+        field = missing[1]
+    elif why.startswith("Invalid enum value"):
+        why = f"must be one of {', '.join(_choices(shape, field))}"
+    elif why == "Expected `str` of length >= 1":
+        why = "must not be empty"
+    elif types := re.fullmatch(r"Expected `([^`]+)`, got `([^`]+)`", why):
+        wanted = " or ".join(_WORDS.get(one, one) for one in types[1].split(" | "))
+        why = f"must be {wanted}, not {_WORDS.get(types[2], types[2])}"
+    elif bound := re.fullmatch(r"Expected `(int|str)` (?:of length )?([<>]=) (\d+)", why):
+        size = f"{'at least' if bound[2] == '>=' else 'at most'} {bound[3]}"
+        why = f"must be {size}" + (" characters long" if bound[1] == "str" else "")
+    return f"{field} {why}"
+
+
+def _choices(shape: type[Params], name: str) -> list[str]:
+    """The words that a field takes."""
+    field = next(one for one in msgspec.structs.fields(shape) if one.encode_name == name)
+    literals = (one for one in get_args(field.type) if get_origin(one) is Literal)
+    return [word for one in literals for word in get_args(one)]
