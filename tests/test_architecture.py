@@ -24,8 +24,8 @@ VAGUE = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "bas
 # Who may put one file into the place of another, and why.
 MAY_REPLACE = {
     "meta/writer.py": "meta files and sidecars: the one writer",
-    "integrations/units.py": "the service file, written as carefully",
-    "integrations/edits.py": "an agent's configuration, where its user asked for it",
+    "integrations/service.py": "the service file, written as carefully",
+    "integrations/changes.py": "an agent's configuration, where its user asked for it",
     "privacy/kept.py": "the last good exclusions",
     "meta/newfile.py": "an export, over a file that its user wants replaced",
     "store/rotating.py": "the log's files move on by one",
@@ -36,8 +36,8 @@ MAY_REPLACE = {
 # Who may open a file for writing, and why. No session file is among what they write.
 MAY_WRITE = {
     "meta/writer.py": "meta files and sidecars: the one writer",
-    "integrations/units.py": "the service file",
-    "integrations/edits.py": "an agent's configuration, where its user asked for it",
+    "integrations/service.py": "the service file",
+    "integrations/changes.py": "an agent's configuration, where its user asked for it",
     "privacy/kept.py": "the last good exclusions",
     "store/rotating.py": "log and telemetry",
     "models/journal.py": "the budget's journal",

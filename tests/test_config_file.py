@@ -9,10 +9,10 @@ import pytest
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel
 
-from indexerd.integrations import packaged
+from indexerd.integrations import service_files
 from indexerd.settings import Settings, load
 
-TEXT = packaged.read_text(packaged.CONFIG)
+TEXT = service_files.read_text(service_files.CONFIG)
 
 
 def keys(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]]:

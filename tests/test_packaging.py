@@ -116,7 +116,7 @@ def test_the_installed_program_runs(installed: Path) -> None:
 
 def test_the_installed_program_finds_its_data(installed: Path) -> None:
     """The shipped files are read from the package, and the service file is filled in."""
-    script = "import sys, indexerd.integrations.packaged as p; print(p.read_text(sys.argv[1]))"
+    script = "import sys, indexerd.integrations.service_files as p; print(p.read_text(sys.argv[1]))"
     for name in SHIPPED:
         assert run(installed, "-c", script, name) == (ROOT / name).read_text() + "\n"
     program = str(installed / "bin/indexerd")

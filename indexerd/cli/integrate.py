@@ -33,7 +33,8 @@ def integrate(app: App, agent: str, remove: bool, force: bool) -> None:
     """Install into an agent: references, questions, context."""
     from importlib.util import find_spec
 
-    from indexerd.integrations.install import Host, install, uninstall
+    from indexerd.integrations.install import Host
+    from indexerd.integrations.install import integrate as change
     from indexerd.settings.file import read_config
 
     loaded = read_config(where(app), os.environ)
@@ -44,8 +45,9 @@ def integrate(app: App, agent: str, remove: bool, force: bool) -> None:
         command=command(),
         serves_mcp=find_spec("mcp") is not None,
         force=force,
+        remove=remove,
     )
-    done = (uninstall if remove else install)(agent, host)
+    done = change(agent, host)
     if loaded.problems:
         aside("the configuration has problems: see `indexerd config check`")
     if show_json(app, done):

@@ -23,7 +23,7 @@ from indexerd.errors import DaemonDownError, UsageError
 
 if TYPE_CHECKING:
     from indexerd.cli.app import App
-    from indexerd.integrations.units import Host, Outcome
+    from indexerd.integrations.service import Host, Outcome
 
 
 @click.group()
@@ -36,12 +36,12 @@ def service() -> None:
 @click.pass_context
 def install(ctx: click.Context, program: str | None) -> None:
     """Write the service file, and start the service."""
-    from indexerd.integrations import units
+    from indexerd.integrations import service as services
     from indexerd.settings.file import read_config
 
     places = where(ctx.obj)
     loaded = read_config(places, os.environ)
-    done = units.install(_host(), _program(program), places, loaded.settings)
+    done = services.install(_host(), _program(program), places, loaded.settings)
     if loaded.problems:
         click.echo("the configuration has problems: see `indexerd config check`", err=True)
     _print(ctx.obj, done, "installed" if done.changed else "already installed")
@@ -52,9 +52,9 @@ def install(ctx: click.Context, program: str | None) -> None:
 @click.pass_context
 def uninstall(ctx: click.Context) -> None:
     """Stop the service, and remove its file."""
-    from indexerd.integrations import units
+    from indexerd.integrations import service as services
 
-    done = units.uninstall(_host())
+    done = services.uninstall(_host())
     _print(ctx.obj, done, "removed" if done.changed else "not installed")
 
 
@@ -62,15 +62,15 @@ def uninstall(ctx: click.Context) -> None:
 @click.pass_context
 def status(ctx: click.Context) -> None:
     """Show what the service manager says of the service."""
-    from indexerd.integrations import units
+    from indexerd.integrations import service as services
 
-    found = units.status(_host())
+    found = services.status(_host())
     _print(ctx.obj, found, "installed" if found.installed else "not installed")
     ctx.exit(0 if found.running else DaemonDownError.exit_code)
 
 
 def _host() -> Host:
-    from indexerd.integrations.units import Host
+    from indexerd.integrations.service import Host
 
     return Host(os.environ, Path.home(), os.getuid())
 

@@ -34,13 +34,13 @@ from indexerd.digests.compact_plans import (
     strategy_of,
 )
 from indexerd.digests.handoff import Earlier, Handoff, Verbatim, document
+from indexerd.digests.instruction_files import instruction_files
 from indexerd.digests.segments import Segment
 from indexerd.digests.stored_digest import store_segment
 from indexerd.digests.summaries import Summaries, Summary, Task
 from indexerd.digests.summary_prompts import BRANCH_TOKENS, CHECKPOINT_TOKENS, TURN_TOKENS
 from indexerd.digests.talk import Talk
 from indexerd.events import Stretch
-from indexerd.integrations.instructions import instruction_files
 from indexerd.meta.writer import MetaWriter
 from indexerd.models.base import Model
 from indexerd.models.threads import Check

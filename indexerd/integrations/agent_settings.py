@@ -1,126 +1,133 @@
-"""Hooks and MCP servers in the JSON settings of Claude Code and Codex: ours in, ours out.
+"""Our hooks and MCP server in agents' settings: JSON of Claude Code and Codex, TOML of Codex.
 
-In: a settings file's text, and what is to be in it. Out: the text with it, or without anything
-of ours; see `integrations.jsonc` for what stays. A hook is known as ours by its command, which
-calls our program and does nothing else, and by its event; a server by the program that it starts.
-Both are never doubled, and are brought up to date where they stand: the program's path and its
-words are ours, all else about them (limits, matchers, whatever is added) is their user's.
+Text in, text out. A hook is ours if its command calls our program and does nothing else; a server
+is ours if it starts our program. Of entries that are there only the program's path and arguments
+are brought up to date: limits, matchers and further keys belong to the user.
 
-ValueError: the text is not JSON, or not of a settings file's shape. UsageError: there is a server
-of our name that is not ours.
+ValueError: a text cannot be parsed, has another shape, or would not survive being rewritten (JSON
+with comments). UsageError: there is a server of our name that is not ours.
 """
 
 from __future__ import annotations
 
+import copy
+import json
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+
 from indexerd.errors import UsageError
-from indexerd.integrations import jsonc
 
 NAME = "indexerd"
-EVENTS = ("UserPromptSubmit", "SessionStart")  # for which we install hooks; others are not ours
+EVENTS = ("UserPromptSubmit", "SessionStart")  # of the hooks that we install
 _PYTHON = re.compile(r"(?:python|pypy|graalpy)[\w.-]*")
+_INDENT = re.compile(r"\n([ \t]+)\S")
 
-_Way = list[tuple[jsonc.Node, int]]  # from the document: each container, and the place in it
-
-
-def with_hooks(agent: str, groups: Mapping[str, dict[str, Any]], text: str) -> str:
-    """The text with a group of hooks for each of some of `EVENTS`."""
-    for event, group in groups.items():
-        text = _with_group(agent, event, group, text)
-    return text
+Value = dict[str, Any]
 
 
-def _with_group(agent: str, event: str, group: dict[str, Any], text: str) -> str:
-    """The text with one hook of ours for an event; of one that is there the command is ours."""
-    root = _object(text)
-    hooks = root.member("hooks")
-    if hooks is None:
-        return jsonc.insert(text, root, {event: [group]}, "hooks")
-    _must_be(dict, hooks, "hooks")
-    groups = hooks.member(event)
-    if groups is None:
-        return jsonc.insert(text, hooks, [group], event)
-    _must_be(list, groups, f"hooks.{event}")
-    found = _ours(agent, root, event)
-    if not found:
-        return jsonc.insert(text, groups, group)
-    while len(found) > 1:  # of older paths, or put in twice
-        text = _without_hook(text, found[-1]) or text
-        found = _ours(agent, _object(text), event)
-    array, index = found[0][-1]
-    command = array.children[index].node.member("command")
-    wanted = group["hooks"][0]["command"]
-    if command is None or command.value == wanted:
+# -- JSON ----------------------------------------------------------------------------------------
+
+
+def change_json(change: Callable[[Value], None], text: str | None) -> str:
+    """The text with `change` done to its object; the same text where that changes nothing."""
+    bom = "\ufeff" if (text or "").startswith("\ufeff") else ""
+    body = (text or "").removeprefix(bom)
+    before = _parse(body) if body.strip() else {}
+    after = copy.deepcopy(before)
+    change(after)
+    if after == before and text is not None:
         return text
-    return jsonc.replace(text, command, wanted)
+    found = _INDENT.search(body)
+    indent: str | None = found[1] if found else ("  " if not body.strip() else None)
+    shown = json.dumps(after, indent=indent, ensure_ascii=False, allow_nan=False)
+    ends = "\n" if not body.strip() or body.endswith("\n") else ""
+    shown = (shown + ends).replace("\n", "\r\n" if "\r\n" in body else "\n")
+    return bom + shown
 
 
-def without_hooks(agent: str, text: str) -> str | None:
-    """The text without any hook of ours in `EVENTS`; None where nothing is left."""
-    while True:
-        root = _object(text)
-        found = [way for event in EVENTS for way in _ours(agent, root, event)]
-        if not found:
-            return text
-        after = _without_hook(text, found[-1])
-        if after is None:
-            return None
-        text = after
-
-
-def _without_hook(text: str, way: _Way) -> str | None:
-    """The text without one hook, and without its group if that has no other."""
-    array, _ = way[-1]
-    return jsonc.remove(text, way if len(array.children) > 1 else way[:-2])
-
-
-def _ours(agent: str, root: jsonc.Node, event: str) -> list[_Way]:
-    """The ways from the document to each hook of ours for an event."""
-    found = []
-    for way in _ways(root, "hooks", event):
-        groups = way[-1][0].children[way[-1][1]].node
-        for at, one in enumerate(groups.children):
-            inner = [
-                (one.node, index)
-                for index, child in enumerate(one.node.children)
-                if child.key == "hooks"
-            ]
-            for step in inner:
-                array = step[0].children[step[1]].node
-                found += [
-                    [*way, (groups, at), step, (array, index)]
-                    for index, child in enumerate(array.children)
-                    if _calls_us(agent, child.node.value)
-                ]
+def _parse(text: str) -> Value:
+    try:
+        found = json.loads(text)
+        json.dumps(found, allow_nan=False)  # a number that is too large would not come back
+    except json.JSONDecodeError as bad:
+        raise ValueError(f"not JSON in line {bad.lineno}") from None
+    except (ValueError, RecursionError):
+        raise ValueError("it cannot be written again as it is") from None
+    if not isinstance(found, dict):
+        raise ValueError("it holds no object")
     return found
 
 
-def _ways(root: jsonc.Node, *keys: str) -> list[_Way]:
-    """The way along some keys; none where they do not lead anywhere."""
-    way: _Way = []
-    node = root
-    for key in keys:
-        at = [index for index, child in enumerate(node.children) if child.key == key]
-        if not at:
-            return []
-        way.append((node, at[-1]))
-        node = node.children[at[-1]].node
-    return [way]
+def _member(value: Value, key: str, kind: type) -> Any:
+    """What is under a key, made where there is nothing. ValueError for another type."""
+    held = value.setdefault(key, kind())
+    if not isinstance(held, kind):
+        raise ValueError(f"{key} is no {'object' if kind is dict else 'list'}")
+    return held
 
 
-def _calls_us(agent: str, hook: Any) -> bool:
-    if not isinstance(hook, dict) or hook.get("type", "command") != "command":
-        return False
-    command = hook.get("command")
-    return isinstance(command, str) and is_hook_command(agent, command)
+def put_hooks(agent: str, groups: Mapping[str, Value], value: Value) -> None:
+    """Have one hook of ours for each event; of one that is there the command is brought up."""
+    hooks = _member(value, "hooks", dict)
+    for event, group in groups.items():
+        listed = _member(hooks, event, list)
+        ours = list(_our_hooks(agent, listed))
+        if not ours:
+            listed.append(copy.deepcopy(group))
+            continue
+        ours[0][1]["command"] = group["hooks"][0]["command"]
+        for inner, hook in ours[1:]:  # of older paths
+            _drop(inner, hook)
+        _drop_empty_groups(hooks, event, [inner for inner, _ in ours[1:]])
+
+
+def take_hooks(agent: str, value: Value) -> None:
+    """Remove our hooks, and the lists that this leaves empty."""
+    hooks = value.get("hooks")
+    if not isinstance(hooks, dict):
+        return
+    for event in EVENTS:
+        ours = list(_our_hooks(agent, hooks.get(event)))
+        for inner, hook in ours:
+            _drop(inner, hook)
+        _drop_empty_groups(hooks, event, [inner for inner, _ in ours])
+    if not hooks:
+        del value["hooks"]
+
+
+def _our_hooks(agent: str, groups: Any) -> Iterator[tuple[list[Any], Value]]:
+    """Each hook of ours, and the list that it is in."""
+    for group in groups if isinstance(groups, list) else ():
+        inner = group.get("hooks") if isinstance(group, dict) else None
+        for hook in inner if isinstance(inner, list) else ():
+            if not isinstance(hook, dict) or hook.get("type", "command") != "command":
+                continue
+            command = hook.get("command")
+            if inner and isinstance(command, str) and is_hook_command(agent, command):
+                yield inner, hook
+
+
+def _drop(inner: list[Any], hook: Value) -> None:
+    inner[:] = [one for one in inner if one is not hook]
+
+
+def _drop_empty_groups(hooks: Value, event: str, changed: Sequence[list[Any]]) -> None:
+    """Remove the groups whose lists are among `changed` and empty now; and the event's list."""
+    emptied = {id(one) for one in changed if not one}
+    if emptied:
+        hooks[event][:] = [one for one in hooks[event] if id(one.get("hooks")) not in emptied]
+        if not hooks[event]:
+            del hooks[event]
 
 
 def is_hook_command(agent: str, command: str) -> bool:
-    """Whether a shell's command is a call of our hook for an agent, and nothing besides."""
+    """Whether a shell command calls our hook for an agent, and does nothing besides."""
     if "\n" in command:
         return False
     words = shlex.shlex(command, posix=True, punctuation_chars=True)
@@ -142,62 +149,91 @@ def _is_program(words: Sequence[str]) -> bool:
     )
 
 
-# -- the MCP server ------------------------------------------------------------------------------
+def put_server(wanted: Mapping[str, Any], value: Value) -> None:
+    """Have an entry for our MCP server; what else its user gave it stays."""
+    servers = _member(value, "mcpServers", dict)
+    if NAME not in servers:
+        servers[NAME] = dict(wanted)
+    elif not _is_server(servers[NAME]):
+        raise UsageError(
+            f"there is an MCP server {NAME} that is not ours",
+            hint=f"rename it, or take it away: claude mcp remove -s user {NAME}",
+        )
+    servers[NAME] |= {key: wanted[key] for key in ("command", "args")}
+
+
+def take_server(value: Value) -> None:
+    """Remove our MCP server."""
+    servers = value.get("mcpServers")
+    if isinstance(servers, dict) and _is_server(servers.get(NAME)):
+        del servers[NAME]
+        if not servers:
+            del value["mcpServers"]
 
 
 def _is_server(held: Any) -> bool:
     """Whether an entry starts our program, wherever that is."""
-    if not isinstance(held, dict) or not isinstance(held.get("args"), list):
+    if not isinstance(held, Mapping) or not isinstance(held.get("args"), list):
         return False
     words = [str(held.get("command")), *map(str, held["args"])]
     return words[-1] == "mcp" and _is_program(words[:-1])
 
 
-def with_server(wanted: Mapping[str, Any], text: str) -> str:
-    """The text with this entry for our MCP server; what else its user gave it stays."""
-    root = _object(text)
-    servers = root.member("mcpServers")
-    if servers is None:
-        return jsonc.insert(text, root, {NAME: wanted}, "mcpServers")
-    _must_be(dict, servers, "mcpServers")
-    there = servers.member(NAME)
-    if there is None:
-        return jsonc.insert(text, servers, wanted, NAME)
-    if not _is_server(there.value):
+# -- TOML ----------------------------------------------------------------------------------------
+
+
+def put_toml_server(wanted: Mapping[str, Any], text: str | None) -> str:
+    """The text with a table of our MCP server; of one that is there the program is brought up."""
+    text = text or ""
+    servers = _toml(text).get("mcp_servers", {})
+    if not isinstance(servers, Mapping):
+        raise ValueError("mcp_servers is no table")
+    if NAME not in servers:
+        table = tomlkit.table()
+        table.update(wanted)
+        added = tomlkit.document()
+        added["mcp_servers"] = tomlkit.table(is_super_table=True).append(NAME, table)
+        joined = f"{text}\n{tomlkit.dumps(added)}" if text else tomlkit.dumps(added)
+        if _is_toml(joined):  # not where the servers are written in one line
+            return joined
+        raise ValueError("[mcp_servers] is written in one line; write it as a table")
+    if not _is_server(servers[NAME]):
         raise UsageError(
-            f"there is an MCP server {NAME} that is not ours",
-            hint=f"rename it, or take it away: claude mcp remove -s user {NAME}",
+            f"there is a [mcp_servers.{NAME}] that is not ours",
+            hint=f"remove [mcp_servers.{NAME}] if you do not need it, then try again",
         )
-    for key in ("args", "command"):
-        there = _entry(text)
-        held = there.member(key)
-        if held is not None and held.value != wanted[key]:
-            text = jsonc.replace(text, held, wanted[key])
-    return text
+    document = tomlkit.parse(text)
+    table = document["mcp_servers"][NAME]
+    for key in ("command", "args"):
+        if table[key] != wanted[key]:
+            table[key] = wanted[key]
+    return tomlkit.dumps(document)
 
 
-def _entry(text: str) -> jsonc.Node:
-    """Our entry in a text that has one."""
-    servers, index = _ways(_object(text), "mcpServers", NAME)[0][-1]
-    return servers.children[index].node
+def take_toml_server(text: str) -> str:
+    """The text without our table, and without the line break that we put before it."""
+    servers = _toml(text).get("mcp_servers")
+    if not isinstance(servers, Mapping) or not _is_server(servers.get(NAME)):
+        return text
+    document = tomlkit.parse(text)
+    del document["mcp_servers"][NAME]
+    if not document["mcp_servers"]:
+        del document["mcp_servers"]
+    left = tomlkit.dumps(document)
+    return left.removesuffix("\n") if text.startswith(left) else left
 
 
-def without_server(text: str) -> str | None:
-    """The text without our MCP server; None where nothing is left."""
-    root = _object(text)
-    for way in _ways(root, "mcpServers", NAME):
-        servers, index = way[-1]
-        if _is_server(servers.children[index].node.value):
-            return jsonc.remove(text, way)
-    return text
+def _toml(text: str) -> Value:
+    try:
+        tomlkit.parse(text)
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, TOMLKitError, RecursionError):
+        raise ValueError("it is not TOML") from None
 
 
-def _object(text: str) -> jsonc.Node:
-    root = jsonc.parse(text)
-    _must_be(dict, root, "the document")
-    return root
-
-
-def _must_be(kind: type, node: jsonc.Node, what: str) -> None:
-    if not isinstance(node.value, kind):
-        raise ValueError(f"{what} is no {'object' if kind is dict else 'list'}")
+def _is_toml(text: str) -> bool:
+    try:
+        tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return False
+    return True

@@ -14,7 +14,6 @@ from indexerd.cli import main
 from tests.cli.home import INDEXERD
 
 SETTINGS = """{
-    // mine
     "permissions": {"allow": ["Bash"]},
     "hooks": {
         "Stop": [{"hooks": [{"type": "command", "command": "say done"}]}],

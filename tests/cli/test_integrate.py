@@ -15,7 +15,7 @@ import pytest
 
 import indexerd
 from indexerd.cli.program import command
-from indexerd.integrations import edits as installs
+from indexerd.integrations import changes
 from indexerd.integrations.agent_settings import is_hook_command
 from indexerd.integrations.install import hook_command
 from tests.cli.integrated import SETTINGS, STATE, TOML, Machine
@@ -45,15 +45,14 @@ def test_put_in_and_taken_out(machine: Machine, agent: str) -> None:
 
 
 def test_the_hooks_of_claude(machine: Machine) -> None:
-    """Ours stand beside the user's; the user's comment and order stay; the command never blocks."""
+    """Ours stand beside the user's; the order of the rest stays; the command never blocks."""
     assert machine.did("claude") == {
         ".claude/settings.json": "updated",
         ".claude.json": "updated",
         ".claude/skills/indexerd/SKILL.md": "created",
     }
     text = machine.settings.read_text()
-    assert "    // mine\n" in text
-    held = json.loads(text.replace("// mine", ""))
+    held = json.loads(text)
     assert list(held["hooks"]) == ["Stop", "UserPromptSubmit", "SessionStart"]
     theirs, ours = held["hooks"]["UserPromptSubmit"]
     assert theirs["hooks"][0]["command"] == "date"
@@ -99,7 +98,7 @@ def test_an_older_installation_is_brought_up(machine: Machine) -> None:
     machine.did("claude")
     text = machine.settings.read_text()
     current = json.loads(machine.state.read_text())
-    hook = json.loads(text.replace("// mine", ""))["hooks"]["SessionStart"][0]["hooks"][0]
+    hook = json.loads(text)["hooks"]["SessionStart"][0]["hooks"][0]
     edited = text.replace('"timeout": 40', '"timeout": 3').replace('"resume"', '"resume|startup"')
     old = edited.replace(hook["command"], "/old/bin/indexerd hook claude || true")
     assert old.count("/old/bin") == 2
@@ -109,7 +108,7 @@ def test_an_older_installation_is_brought_up(machine: Machine) -> None:
     machine.state.write_text(json.dumps(state))
     skill = machine.home / ".claude/skills/indexerd/SKILL.md"
     present = skill.read_text()
-    installs.apply([installs.own_file(str(skill), "---\nname: indexerd\n---\nOlder.\n")])
+    changes.apply([changes.own_file(str(skill), "---\nname: indexerd\n---\nOlder.\n")])
     assert set(machine.did("claude").values()) == {"updated"}
     assert skill.read_text() == present
     assert machine.settings.read_text() == edited
@@ -135,7 +134,7 @@ def test_what_the_user_set_in_codexs_table_stays(machine: Machine) -> None:
 def test_what_the_user_changed_since_stays(machine: Machine) -> None:
     """A hook of theirs put beside ours, and a server of theirs, outlive ours."""
     machine.did("claude")
-    held = json.loads(machine.settings.read_text().replace("// mine", ""))
+    held = json.loads(machine.settings.read_text())
     held["hooks"]["SessionStart"][0]["hooks"].append({"type": "command", "command": "mine"})
     machine.settings.write_text(json.dumps(held, indent=2))
     state = json.loads(machine.state.read_text())

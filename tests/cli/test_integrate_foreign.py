@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ def machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Machine:
 
 REFUSED = {
     "a plugin of theirs": ("opencode", "plugin", "export default 1\n", 2),
+    "settings with comments": ("claude", "settings", "{ // mine\n}\n", 78),
     "broken settings": ("claude", "settings", '{"a": 1,', 78),
     "settings that are a list": ("claude", "settings", "[]", 78),
     "hooks that are a list": ("claude", "settings", '{"hooks": []}', 78),
@@ -41,6 +43,16 @@ def test_what_is_not_ours_or_broken_is_not_touched(machine: Machine, what: str) 
     assert str(path) in error["message"]
     assert error["hint"]
     assert machine.tree() == before
+
+
+def test_what_to_do_by_hand_where_there_are_comments(machine: Machine) -> None:
+    """A file that we could not write again with its comments: the hint has all of our entry."""
+    machine.settings.write_text("{ // mine\n}\n")
+    hint = machine.run("claude", code=78)["error"]["hint"]
+    entry, _ = json.JSONDecoder().raw_decode(hint[hint.index("{") :])
+    machine.settings.write_text("{}")
+    machine.did("claude")
+    assert json.loads(machine.settings.read_text()) == entry
 
 
 def test_an_agent_that_is_not_there(machine: Machine, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from indexerd.daemon import sdnotify
-from indexerd.integrations import units
+from indexerd.integrations import service as units
 from indexerd.paths import places
 from indexerd.settings import Settings
 from tests.integrations import probes, user_manager

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from indexerd.integrations import units
+from indexerd.integrations import service as units
 from tests.e2e.world import Session
 from tests.integrations import probes, user_manager
 from tests.integrations.user_manager import UID, Manager, a_python, until

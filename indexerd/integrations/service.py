@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import Any
 
 from indexerd.errors import AccessError, UsageError, WriteError
-from indexerd.integrations import packaged
-from indexerd.integrations.packaged import MARKER, Access, is_plain
+from indexerd.integrations import service_files
+from indexerd.integrations.service_files import MARKER, Access, is_plain
 from indexerd.paths import Places, within
 from indexerd.settings import Settings
 
@@ -151,11 +151,13 @@ def install(host: Host, program: Path, places: Places, settings: Settings) -> Ou
     """
     env, notes = carried(host, places)
     if host.platform == "darwin":
-        return _install_launchd(host, packaged.plist_text(str(program), str(host.home), env), notes)
+        return _install_launchd(
+            host, service_files.plist_text(str(program), str(host.home), env), notes
+        )
     if not host.platform.startswith("linux"):
         raise UsageError("no service manager is known on this system", hint="use `indexerd run`")
     access = access_of(host, places, settings)
-    unit = packaged.unit_text(str(program), str(host.home.resolve()), env, access)
+    unit = service_files.unit_text(str(program), str(host.home.resolve()), env, access)
     return _install_systemd(host, unit, notes)
 
 
@@ -271,7 +273,7 @@ def _install_systemd(host: Host, unit: str, notes: list[str]) -> Outcome:
         return Outcome(path, installed=True, running=False, changed=before != unit, notes=(*notes,))
     started = _start(host, again=active and before != unit)
     if started.code != 0 and _exit_status(host) in _REFUSED:
-        written = packaged.without_namespace(unit)
+        written = service_files.without_namespace(unit)
         notes.append(
             "this system refuses user namespaces: the unit was written without the protections"
             " that need one, see docs/SERVICE.md"

@@ -18,7 +18,8 @@ from click.testing import CliRunner
 from indexerd.cli.app import App
 from indexerd.cli.service import service
 from indexerd.errors import IndexerdError, UsageError, WriteError
-from indexerd.integrations import packaged, units
+from indexerd.integrations import service as units
+from indexerd.integrations import service_files
 from indexerd.paths import places
 from indexerd.settings import Settings, load
 
@@ -58,23 +59,23 @@ def unit_of(where: units.Host) -> list[str]:
 
 def test_shipped_files_are_found_in_checkout_and_wheel(tmp_path: Path) -> None:
     """The same text from the repository's root and from where the build puts it in a wheel."""
-    package = Path(packaged.__file__).parents[1]
+    package = Path(service_files.__file__).parents[1]
     shutil.copytree(package, tmp_path / "indexerd", ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("config", "systemd"):
         shutil.copytree(package.parent / name, tmp_path / "indexerd/_data" / name)
     (tmp_path / "systemd").mkdir()
     (tmp_path / "systemd/indexerd.service").write_text("somebody else's")
-    code = "import sys, indexerd.integrations.packaged as p; print(p.read_text(sys.argv[1]))"
-    for name in (packaged.CONFIG, packaged.SYSTEMD_UNIT, packaged.LAUNCHD_PLIST):
+    code = "import sys, indexerd.integrations.service_files as p; print(p.read_text(sys.argv[1]))"
+    for name in (service_files.CONFIG, service_files.SYSTEMD_UNIT, service_files.LAUNCHD_PLIST):
         words = [sys.executable, "-c", code, name]
         done = subprocess.run(words, cwd=tmp_path, check=True, capture_output=True, text=True)
-        assert done.stdout == packaged.read_text(name) + "\n"
+        assert done.stdout == service_files.read_text(name) + "\n"
 
 
 def test_a_missing_shipped_file_is_said() -> None:
     """A broken installation is an error with a hint, and not a traceback."""
     with pytest.raises(IndexerdError, match="missing"):
-        packaged.read_text("config/nothing.toml")
+        service_files.read_text("config/nothing.toml")
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
@@ -86,10 +87,10 @@ def test_the_unit_is_verified_without_a_word(tmp_path: Path, namespaces: bool) -
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     env = {"CODEX_HOME": '/x "y" 5% \\', "INDEXERD_LOG__LEVEL": "debug"}
-    access = packaged.Access(["/srv/pi 100%"], [f"{tmp_path}/odd 'sessions'"])
-    unit = packaged.unit_text(str(program), str(tmp_path), env, access)
+    access = service_files.Access(["/srv/pi 100%"], [f"{tmp_path}/odd 'sessions'"])
+    unit = service_files.unit_text(str(program), str(tmp_path), env, access)
     if not namespaces:
-        unit = packaged.without_namespace(unit)
+        unit = service_files.without_namespace(unit)
 
     assert verify(tmp_path, unit) == ""
     assert "Bogus" in verify(tmp_path, unit.replace("UMask=", "Bogus=1\nUMask="))

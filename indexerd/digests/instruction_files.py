@@ -1,9 +1,8 @@
 """Which files of a project tell an agent how to work there: their names, never what they say.
 
-In: the directory of a session, which its file names and anybody may have written. Out: names of
-files and of directories of rules, relative to it, the outermost first, so that what is nearest
-comes last and counts most. The only file that is read is opencode's configuration, for the names
-in its `instructions`. Nothing raises: what is missing, unreadable or no directory has no names.
+Names of files and of directories of rules, relative to a session's directory, the outermost first,
+so that what is nearest comes last and counts most. The only file that is read is opencode's
+configuration, for the names in its `instructions`. What is missing or unreadable has no names.
 
 What agents read, by their documentation and sources:
 
@@ -25,6 +24,7 @@ ends below the home directory, and outside of both at once: a file that some str
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import stat
@@ -34,7 +34,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from indexerd.integrations import jsonc
 from indexerd.meta.metas import OPEN_FLAGS
 
 LEVELS_MAX = 40  # directories that are looked at
@@ -44,20 +43,14 @@ CONFIG_MAX = 256 * 1024  # bytes of a configuration; a larger one is not read
 _NAME_MAX = 4096
 
 _EVERYWHERE = (
-    "AGENTS.override.md",
-    "AGENTS.md",
-    "CLAUDE.md",
-    ".claude/CLAUDE.md",
-    ".claude/rules",
-    "CLAUDE.local.md",
-    "GEMINI.md",
-    ".github/copilot-instructions.md",
-    ".cursor/rules",
+    "AGENTS.override.md", "AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md", ".claude/rules",
+    "CLAUDE.local.md", "GEMINI.md", ".github/copilot-instructions.md", ".cursor/rules",
     ".cursorrules",
-)
+)  # fmt: skip
 _HERE = (".pi/SYSTEM.md", ".pi/APPEND_SYSTEM.md")  # of the cwd alone
 _CONFIGS = ("opencode.json", "opencode.jsonc")
 _WILD = re.compile(r"[*?\[\]{}]")
+_STRING_OR_COMMENT = re.compile(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 
 
 def instruction_files(cwd: str, home: Path | None = None) -> list[str]:
@@ -85,9 +78,7 @@ def instruction_files(cwd: str, home: Path | None = None) -> list[str]:
 
 def _levels(start: str, home: str) -> list[str]:
     """The directories to look in, from the inside out."""
-    above = [start]
-    while len(above) < LEVELS_MAX and above[-1] != "/":
-        above.append(os.path.dirname(above[-1]))  # noqa: PTH120 - these are strings throughout
+    above = [start, *map(str, Path(start).parents)][:LEVELS_MAX]
     root = next((at for at, one in enumerate(above) if _stat(f"{one}/.git")), None)
     if root is not None:
         return above[: root + 1]
@@ -99,44 +90,38 @@ def _candidates(directory: str, *, here: bool) -> Iterator[str]:
     yield from _EVERYWHERE
     yield from _HERE if here else ()
     for config in _CONFIGS:
-        yield from islice(_named(directory, _told(f"{directory}/{config}")), NAMES_MAX)
+        yield from islice(_named(directory, _configured(f"{directory}/{config}")), NAMES_MAX)
 
 
 def _stat(path: str) -> os.stat_result | None:
     """What is at a path, links followed, if that is a file or a directory."""
     try:
-        found = os.stat(path)  # noqa: PTH116 - as above
+        found = os.stat(path)  # noqa: PTH116 - strings throughout
     except (OSError, ValueError):  # not there, not allowed, links in a circle, no name at all
         return None
     return found if stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode) else None
 
 
-def _told(path: str) -> list[Any]:
-    """The `instructions` of a configuration."""
+def _configured(path: str) -> list[Any]:
+    """The `instructions` of a configuration, which may have comments."""
     try:
-        fd = os.open(path, OPEN_FLAGS)
-    except (OSError, ValueError):
+        with open(os.open(path, OPEN_FLAGS), "rb") as file:  # noqa: PTH123 - a descriptor
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return []
+            text = file.read(CONFIG_MAX + 1).decode("utf-8-sig")
+        held = json.loads(_STRING_OR_COMMENT.sub(lambda found: found[1] or " ", text))
+        found = held["instructions"] if len(text) <= CONFIG_MAX else []
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return []
-    try:
-        size = os.fstat(fd).st_size if stat.S_ISREG(os.fstat(fd).st_mode) else CONFIG_MAX + 1
-        data = os.read(fd, CONFIG_MAX) if size <= CONFIG_MAX else b""
-    except OSError:
-        return []
-    finally:
-        os.close(fd)
-    try:
-        node = jsonc.parse(data.decode("utf-8-sig")).member("instructions")
-    except (ValueError, RecursionError):
-        return []
-    return node.value if node is not None and isinstance(node.value, list) else []
+    return found if isinstance(found, list) else []
 
 
-def _named(directory: str, told: list[Any]) -> Iterator[str]:
+def _named(directory: str, entries: list[Any]) -> Iterator[str]:
     """The names that entries of `instructions` mean, below the directory; addresses mean none.
 
     Of patterns those are followed whose last part alone is one.
     """
-    for one in told[:NAMES_MAX]:
+    for one in entries[:NAMES_MAX]:
         if not isinstance(one, str) or "\0" in one or len(one) > _NAME_MAX or "://" in one:
             continue
         name = os.path.normpath(one)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from indexerd.integrations import instructions
-from indexerd.integrations.instructions import instruction_files
+from indexerd.digests import instruction_files as instructions
+from indexerd.digests.instruction_files import instruction_files
 
 
 @pytest.fixture

@@ -1,13 +1,11 @@
-"""The data files that ship with the program: found, read, and the two service files filled in.
+"""The text of the systemd unit and of the launchd plist, from the templates that ship with us.
 
-In: a name as in the repository, `config/indexerd.toml` or `systemd/indexerd.service`. Out: its
-text. In an installed wheel the files are inside the package, under `_data/`, where the build
-puts them; in a checkout they are at the repository's root, and only there: a stray `config/`
-beside an installed package is not ours, hence the look for pyproject.toml.
+In an installed wheel the templates are inside the package, under `_data/`; in a checkout they are
+at the repository's root, and only there: a `config/` beside an installed package is not ours, hence
+the look for pyproject.toml.
 
-Filling is where words become someone else's syntax. systemd reads `%` as a specifier, quotes
-and backslashes as quoting, and refuses a program whose path holds either, however it is
-escaped; a plist is made by plistlib and never by pasting. Nothing here writes a file.
+systemd reads `%` as a specifier, quotes and backslashes as quoting, and refuses a program whose
+path holds either, however it is escaped; a plist is made by plistlib. Nothing here writes a file.
 """
 
 from __future__ import annotations
