@@ -30,7 +30,7 @@ from indexerd.digests.summary_prompts import PREVIOUS_MAX
 from indexerd.digests.talk import NO_TALK, Talk, said_in
 from indexerd.errors import SessionEmptyError, UsageError
 from indexerd.events import Kind
-from indexerd.models.decisions import decisions
+from indexerd.models.candidates import decisions
 from indexerd.models.threads import Check
 from indexerd.privacy.redactor import Redactor, redactor
 from indexerd.privacy.sanitize import clean_text

@@ -35,8 +35,8 @@ from indexerd.digests.stored_digest import stored_segments
 from indexerd.digests.summary_prompts import SEGMENT_TOKENS
 from indexerd.digests.talk import NO_TALK, Talk, said_in, talk_of
 from indexerd.events import Entry, Kind
-from indexerd.models import phrases
-from indexerd.models.decisions import decisions
+from indexerd.models.candidates import decisions
+from indexerd.models.sentences import key_phrases, topic_runs
 from indexerd.models.threads import Check
 from indexerd.privacy.redactor import Redactor, redactor
 from indexerd.privacy.sanitize import clean_line, clean_text
@@ -204,8 +204,8 @@ def _clean_use(use: ToolUse, clean: Redactor) -> ToolUse:
 
 
 def _topics(texts: Iterable[str]) -> list[str]:
-    runs = ((phrases.topic_runs(clean_text(text[:4000], 4000)), 1) for text in texts)
-    return phrases.key_phrases(runs, TOPICS_MAX)
+    runs = ((topic_runs(clean_text(text[:4000], 4000)), 1) for text in texts)
+    return key_phrases(runs, TOPICS_MAX)
 
 
 def _commands(entries: Iterable[Entry], clean: Redactor) -> list[str]:

@@ -1,155 +1,176 @@
-"""Metadata of a session without a model: `extract(facts)`, what `local/extractive` answers.
+"""Metadata of a session without a language model: what `local/extractive` answers to facts.
 
-In: what was said, oldest first and redacted, and what is known of files and tools. Out: valid
-`Metadata` for any input. Its sentences were said in the session (shortened at most) or stand in
-the summary that it continues; our own words are labels such as "Asked:". It never invents.
+Valid `Metadata` for any input. Its sentences were said in the session (shortened at most) or
+stand in the summary that it continues; our own words are labels such as "Asked:".
 """
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from indexerd.events import Facts
 from indexerd.meta.limits import SUMMARY_MAX
 from indexerd.meta.model import TAGS_MIN, Metadata
-from indexerd.models import cues, phrases
-from indexerd.models.phrases import clip, dense, plain
-from indexerd.models.sentences import (
-    HEAD,
+from indexerd.models.candidates import (
+    ASKING,
+    CHOSEN,
+    DOING,
+    DONE,
+    ENDED,
+    EXACT,
+    GOAL,
     ITEM_MAX,
-    OPENING,
+    NEXT,
+    RESULT,
+    RULES,
+    Candidates,
+    Item,
     Line,
     Turns,
-    achieved,
-    asked,
-    best,
-    decided,
-    goals,
-    left_open,
+    candidates_of,
+    distinct,
+    extract_candidates,
+    item,
     listed,
-    main_ask,
-    merged,
-    paths,
+    main_request,
     read_turns,
-    unpadded,
+    requests,
+    shown_paths,
 )
-from indexerd.privacy.sanitize import clean_line, clean_text
+from indexerd.models.sentences import (
+    clip,
+    dense,
+    error_line,
+    headline,
+    key_phrases,
+    plain,
+    tickets,
+    topic_runs,
+)
+from indexerd.privacy.sanitize import clean_line
 
-_NOTHING = "Nothing explicit was found."
+NOTHING = "Nothing explicit was found."
+_TAGS_MAX = 10
 
-Files = dict[str, list[str]]
 
-
-def extract(facts: Facts) -> Metadata:
+def extract(facts: Facts, check: Callable[[], None] = lambda: None) -> Metadata:
     """Describe a session from its facts alone; always the same for the same facts."""
-    turns = read_turns(facts.messages)
-    asks = asked(turns)
-    main = main_ask(asks, turns)
-    before = _sections(facts.previous_summary or "")
-    lead, results = achieved(turns, [f"Earlier: {one}" for one in before["outcome"][-2:]])
-    decisions = merged(before["key decisions"], best(decided(turns, main), 5), 6, 6)
-    steps = left_open(turns)
-    files = {
-        "Changed": paths(facts.files_modified, facts.cwd),
-        "Read": paths(facts.files_read, facts.cwd),
-    }
-    wanted = before["goal"][:1] + ([_task(main)] if main else [])
-    name = _name(wanted, turns, facts, files)
+    turns = read_turns(facts.messages, check)
+    new, old = extract_candidates(turns), candidates_of(facts.previous_summary or "")
+    main = main_request(requests(turns), turns)
+    task = old[GOAL][0].text if old[GOAL] else _task(main) if main else ""
+    changed = shown_paths(facts.files_modified, facts.cwd)
+    read = shown_paths(facts.files_read, facts.cwd)
+    name = next(_names(task, turns, facts, changed), "Conversation without a topic")
+    results = _best(new[DONE] + new[ENDED], 4)
+    steps = _open(turns, new)
+    users = sum(role == "user" for role, _ in facts.messages)
+    files = listed([clip(_base(one), 60) for one in changed or read], 3)
+    files = f"; {'changed' if changed else 'read'} {files}" if files else ""
     sections = {
-        "Goal": merged(before["goal"], goals(asks, main), 1, 3) or [name],
-        "Key Decisions": decisions or [_NOTHING],
-        "Outcome": results or [_NOTHING] * (not steps),
+        "Goal": _merged(old[GOAL], _best(new[GOAL], 4), 1, 3) or [name],
+        "Key Decisions": _merged(old[CHOSEN], _best(new[CHOSEN] + new[RULES] + new[EXACT], 6), 6, 6)
+        or [NOTHING],
+        "Outcome": [f"Earlier: {one.text}" for one in old[DONE][-2:] if "Earlier:" not in one.text]
+        + [one.text for one in results]
+        or [NOTHING] * (not steps),
         "Next Steps": steps,
         "Files": [
-            f"{label}: {listed([f'`{clip(one, 100)}`' for one in names], 8)}"
-            for label, names in files.items()
+            f"{label}: " + listed([f"`{clip(one, 100)}`" for one in names], 8)
+            for label, names in (("Changed", changed), ("Read", read))
             if names
         ],
     }
-    users = sum(role == "user" for role, _ in facts.messages)
     return Metadata(
         name=name,
-        description=_description([*wanted, ""][0], lead, steps, users, files),
+        description=_description(task, new, steps, users, files),
         summary="\n\n".join(
             "\n- ".join([f"## {title}", *items]) for title, items in sections.items() if items
         )[:SUMMARY_MAX],
-        tags=_tags(facts, turns, files),
+        tags=_tags(facts, turns, changed or read),
     )
 
 
 def _task(ask: Line) -> str:
-    """The request; "There is an X. Please fix it." is the request to fix the X."""
-    problem, order = cues.PROBLEM.match(ask.text), cues.DO_IT.match(ask.after)
-    if problem and order and order[1].lower() in cues.VERBS:
-        thing = re.sub(r"^an?\s", "the ", ask.text[problem.end() :], flags=re.IGNORECASE)
-        return f"{order[1]} {thing}"
-    return ask.text
+    """Return the request; "There is an X. Please fix it." is the request to fix the X."""
+    problem = re.match(r"(?:there(?:'s| is| are)|we have|i see) an? ", ask.text, re.IGNORECASE)
+    order = re.match(r"(?:please )?(fix|remove|change|update) it\b", ask.after, re.IGNORECASE)
+    return f"{order[1]} the {ask.text[problem.end() :]}" if problem and order else ask.text
 
 
-def _name(wanted: Iterable[str], turns: Turns, facts: Facts, files: Files) -> str:
-    """Headline of the first text that gives one: requests, errors, answers, files, anything."""
-    lines = list(itertools.chain.from_iterable(turns))
-    for text in itertools.chain(
-        wanted,
-        (phrases.error_line(text[:HEAD]) for _, text in facts.messages[:OPENING]),
-        [one.text for one in lines if sum(map(len, one.runs)) > 1][:1],
-        [f"Changes to {_base(one)}" for one in files["Changed"][:1]],
-        [one.text for one in lines[:OPENING] if one.runs],
-        [f"Conversation: {one.text}" for one in lines if one.runs][:1],
-        [f"Conversation in {one}" for one in [_base(clean_line(facts.cwd[-400:], 400))] if one],
-    ):
-        name = phrases.headline(unpadded(text))
-        if (" " in name or dense(name)) and any(char.isalpha() for char in name):
-            return name
-    return "Conversation without a topic"
+def _names(task: str, turns: Turns, facts: Facts, changed: Sequence[str]) -> Iterator[str]:
+    """Yield names that make sense: of requests, errors, answers, files, anything."""
+    lines = [line for turn in turns for line in turn]
+    texts = [task, *(error_line(text[:16_000]) for _, text in facts.messages[:20])]
+    texts += [line.text for line in lines if len(line.topics) > 1][:1]
+    texts += [f"Changes to {_base(one)}" for one in changed[:1]]
+    texts += [line.text for line in lines[:20] if line.topics and " " in line.text]
+    texts += [f"Conversation: {line.text}" for line in lines if line.topics][:1]
+    texts += [f"Conversation in {one}" for one in [_base(clean_line(facts.cwd[-400:], 400))] if one]
+    for text in texts:
+        name = headline(text)
+        if (" " in name or dense(name)) and any(map(str.isalpha, name)):
+            yield name
 
 
 def _base(path: str) -> str:
     return re.split(r"[/\\]", path.rstrip("/\\"))[-1]
 
 
-def _description(asked: str, lead: str, steps: Sequence[str], users: int, files: Files) -> str:
-    parts = {"Asked": asked, "Outcome": lead, "Open": "" if lead else "".join(steps[:1])}
+def _best(items: Sequence[Item], limit: int) -> list[Item]:
+    """Return the items with the highest scores, in the order in which they were said."""
+    ranked = distinct(sorted(items, key=lambda one: -one.score)[:60])[:limit]
+    return sorted(ranked, key=items.index)
+
+
+def _merged(old: Sequence[Item], new: Sequence[Item], first: int, last: int) -> list[str]:
+    """Return old and new without doubles; of too many the oldest and the newest."""
+    both = distinct([*old[:20], *new])
+    kept = both if len(both) <= first + last else both[:first] + both[-last:]
+    return [clip(one.text, ITEM_MAX) for one in kept]
+
+
+def _open(turns: Turns, new: Candidates) -> list[str]:
+    """Return what is still open: a message without an answer, a question, announced work."""
+    last = turns[-1] if turns else []
+    found: list[Item] = []
+    if last and last[0].user:
+        if not last[0].topics and not dense(last[0].text):
+            return []  # "thanks"
+        found.append(item(f"Unanswered: {last[0].text} {last[0].after}".strip()))
+    elif last and last[-1].text.endswith(ASKING):
+        found.append(item(f"Awaiting an answer: {last[-1].text}"))
+    else:
+        found += new[DOING]
+    newest = {line.text for line in last if not line.user}
+    return [one.text for one in distinct([*found, *(n for n in new[NEXT] if n.text in newest)])][:4]
+
+
+def _description(task: str, new: Candidates, steps: Sequence[str], users: int, files: str) -> str:
+    ends = new[ENDED] or new[DONE]
+    lead = max(ends, key=lambda one: one.score).text if ends else ""
+    if lead and len(ends) > 1 and all(one.score < RESULT for one in ends) and lead[-1].isalnum():
+        lead = "; ".join(one.text for one in ends)  # a list is told whole
+    parts = {"Asked": task, "Outcome": lead, "Open": "" if lead else "".join(steps[:1])}
     said = []
     for label, text in parts.items():
         short = clip(plain(text), 260).rstrip(" ,;:")
-        end = "" if short[-1:] in ".!?…。\uff01\uff1f" else "。" if dense(short) else "."
+        end = "" if short[-1:] in ".!?…。！？" else "。" if dense(short) else "."  # noqa: RUF001
         said += [f"{label}: {short}{end}"] if short else []
     size = f"{users} request" + "s" * (users != 1)
-    label = "Changed" if files["Changed"] else "Read"
-    names = [clip(_base(one), 60) for one in files[label]]
-    size += f"; {label.lower()} {listed(names, 3)}" if names else ""
-    return " ".join([*said, size + "."])
+    return " ".join([*said, f"{size}{files}."])
 
 
-def _sections(summary: str) -> dict[str, list[str]]:
-    """The items of an earlier summary by heading; what stands before any heading is its goal."""
-    found: dict[str, list[str]] = {"goal": [], "key decisions": [], "outcome": []}
-    items = found["goal"]
-    for line in clean_text(summary[: 2 * SUMMARY_MAX], SUMMARY_MAX).split("\n"):
-        heading = re.match(r"#{1,6}\s+(.*)", line)
-        if heading:
-            items = found.setdefault(heading[1].strip(" :").lower(), [])
-            continue
-        text = phrases.tidy(re.sub(r"^\s*(?:[-*+]|\d+\.)\s+", "", line))
-        if text and not text.startswith((_NOTHING, "Earlier: ")):
-            items.append(clip(text, ITEM_MAX))
-    return found
-
-
-def _tags(facts: Facts, turns: Turns, files: Files) -> list[str]:
-    lines = sorted(itertools.chain.from_iterable(turns), key=lambda one: not one.user)
+def _tags(facts: Facts, turns: Turns, files: Sequence[str]) -> list[str]:
+    lines = sorted((line for turn in turns for line in turn), key=lambda line: not line.user)
     found = [
-        *phrases.tickets((line.text for line in lines), 3),
-        *phrases.key_phrases(((line.runs, 3 if line.user else 1) for line in lines), 6),
-        *(_base(one).lower() for one in (files["Changed"] or files["Read"])[:2]),
+        *tickets((line.text for line in lines), 3),
+        *key_phrases(((topic_runs(one.text), 3 if one.user else 1) for one in lines), 6),
+        *(_base(one).lower() for one in files[:2]),
         _base(clean_line(facts.cwd[-400:], 400)).lower(),
     ]
-    tags = list(dict.fromkeys(tag for one in found if (tag := plain(one)[:40].strip())))[:10]
+    tags = list(dict.fromkeys(tag for one in found if (tag := plain(one)[:40].strip())))[:_TAGS_MAX]
     tools = (plain(clean_line(tool[:80], 40)).lower() for tool in sorted(facts.tools_used)[:9])
-    for one in (*tools, "conversation", "agent session", "untagged"):
-        if len(tags) < TAGS_MIN and one and one not in tags:
-            tags.append(one)
-    return tags
+    more = [one for one in (*tools, "conversation", "agent session", "untagged") if one]
+    return tags + [one for one in more if one not in tags][: max(0, TAGS_MIN - len(tags))]

@@ -7,8 +7,7 @@ summed up it answers with plain Markdown. A prompt with none of them is refused,
 says who answered; an answer to a question says so in its text, too.
 
 The work is done in a thread, as it is pure CPU work that must not hold up the event loop. Past
-its deadline, or when nobody waits for it any more, looking through a session or a stretch stops
-soon; naming a session is so short that it is not stopped.
+its deadline, or when nobody waits for it any more, it stops soon.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from typing import Final
 from indexerd.errors import DeadlineError, ModelUnavailableError
 from indexerd.models.base import LOCAL, Prompt, Reply, Tokens
 from indexerd.models.extract import extract
-from indexerd.models.gist import gist
 from indexerd.models.passages import answer
+from indexerd.models.summarize import summarize
 from indexerd.models.threads import Check, stoppable
 
 
@@ -57,5 +56,5 @@ def _said(prompt: Prompt, check: Check) -> str:
     if prompt.question is not None:
         return json.dumps(answer(prompt.question, check))
     if prompt.stretch is not None:
-        return gist(prompt.stretch, check)
-    return extract(prompt.facts).model_dump_json() if prompt.facts is not None else ""
+        return summarize(prompt.stretch, check)
+    return extract(prompt.facts, check).model_dump_json() if prompt.facts is not None else ""

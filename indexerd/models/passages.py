@@ -1,19 +1,12 @@
 r"""The passages of a session that fit a question best: what `local/extractive` answers with.
 
-In: a question and what was said, oldest first. Out: the fields of an answer, whose text says
-plainly that no language model wrote it and then quotes what was found, best first. Nothing is
-put together or made up.
-
-A passage is a paragraph, or a part of a long one. It is ranked by BM25 over the words of the
-question that carry meaning, in one form for all endings; rare words count most. Words stand in
-identifiers, too (`confirmButton`); scripts without spaces are looked at by pairs of characters.
-Later ones count a little more, as decisions are revised; so does what tells a decision where one
-is asked for, and the reply to a user's message that fits. A user's own questions count less:
-they rarely hold their answer. What is cited holds a word of the question: a reply in which none
-stands is quoted as one, and what it replies to is cited.
-
-Work is linear: only places where a word stands are looked at, and where those are too many, only
-the newest, which is said.
+The answer says plainly that no language model wrote it, and then quotes what was found, best
+first. A passage is a paragraph, or a part of a long one, ranked by BM25 over the stems of the
+question's words; words inside identifiers count (`confirmButton`), and scripts without spaces are
+looked at by pairs of characters. Later passages count a little more, as decisions are revised; so
+does what tells a decision where one is asked for, and the reply to a user's question that fits. A
+user's own questions count less: they rarely hold their answer. What is cited holds a word of the
+question: for a reply in which none stands, what it replies to is cited.
 """
 
 from __future__ import annotations
@@ -21,80 +14,117 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from math import log
-from typing import Any, NamedTuple
+from typing import Any
 
 from indexerd.events import Question
-from indexerd.models.question_words import ALIKE, STEM_LEAST, WORDS, Term, stem, terms_of
-from indexerd.privacy.late import late
-from indexerd.search.query import fold
+from indexerd.models.lexicon import ALIKE, DECIDED, fold, question_stops, stem
 
-PASSAGES_MAX = 5
-PASSAGE_MAX = 700  # characters
-EXCERPT_MAX = 280
-HITS_MAX = 40_000  # places at which a word of the question stands; later ones are not looked at
-_USUAL = 400  # characters of a passage
-_SHORT = 150  # one that is shorter gains nothing by it
-_K, _B = 1.2, 0.4
-_BEYOND = 8  # passages that every session is taken to have besides its own
-_REPLY, _REPLY_LATER, _REPLY_PASSAGES = 0.75, 0.85, 3  # what replies have of what they reply to
-_ASKED = 0.6  # what a user's question is worth as an answer
-_ASKING = ("?", "\uff1f")
-_ENTRY_MAX = 2  # passages of one entry
-_FAR_BELOW = 0.35  # of the best score: what comes below it is left out
-# Parts of the question that are covered, rare words counting most.
-_HIGH, _MEDIUM, _SOME, _FITS = 0.8, 0.5, 0.4, 0.2
-
+PASSAGES_MAX, PASSAGE_MAX, EXCERPT_MAX = 5, 700, 280  # the last two in characters
+MATCHES_MAX = 20_000  # passages that fit; earlier ones are not looked at
 FOUND = "No language model answered this: these passages of the session fit the question best."
 CROWDED = " Its words stand in so many places that only the newest of these were looked at."
 NOTHING = (
     "No passage of the session fits the question. (Its words were looked for; no language model "
     "read the session.)"
 )
+_TERMS_MAX = 24
+_USUAL, _SHORT = 400, 150  # characters of a passage; a shorter one gains nothing by it
+_K, _B = 1.2, 0.4
+_BEYOND = 8  # passages that every session is taken to have besides its own
+_REPLY, _REPLY_LATER, _REPLY_PASSAGES = 0.75, 0.85, 3  # what replies have of what they reply to
+_QUESTION = 0.6  # what a user's question is worth as an answer
+_ENTRY_MAX = 2  # passages of one entry
+_FAR_BELOW = 0.35  # of the best score: what comes below it is left out
+_HIGH, _MEDIUM, _FITS = 0.8, 0.5, 0.2  # parts of the question that are covered
+_ASKING = ("?", "？")  # noqa: RUF001 - of other scripts
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3"
+_WORDS = re.compile(rf"[{_UNSPACED}]+|[^\W_{_UNSPACED}]+")
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_BLANK = re.compile(r"\n[ \t]*\n\s*")
+_BREAKS = re.compile(r"\n|(?<=[.!?;])\s|[。！？]")  # noqa: RUF001 - of other scripts
+_ALIKE = {word: group.split() for group in ALIKE for word in group.split()}
+_DECIDING = frozenset([*ALIKE[0].split(), "reason", "rather", "whi", "why", "warum"])
 
-_DECISIONS = frozenset([*ALIKE[0].split(), *ALIKE[1].split(), "reason", "rather", "why", "warum"])
-_DECIDED = late(
-    r"\b(?:decided|decision|chose|choosing|went with|go(?:ing)? with|settled|opted|agreed"
-    r"|instead of|because|rather than|reason|root cause|let's use|we use|entschieden|nehmen wir"
-    r"|weil|stattdessen)\b"
-)
-_OWN = late(r"\b(?:did|do|have) (?:i|we|the user) (?:ask|want|say|request)|\buser\b")
-_BLANK = late(r"\n[ \t]*\n\s*")
-_BREAKS = late(r"\n|(?<=[.!?;])\s|[\u3002\uff01\uff1f]")
-_RUN = late(r"[^\W_]+")
-_OPEN_END = 5  # a stem of so many may go on, at half its weight
-
-
-Check = Callable[[], None]
+Said = Sequence[tuple[str, str, str]]
 
 
 @dataclass(slots=True)
 class Passage:
     """A part of an entry in which words of the question stand."""
 
-    entry: int  # its place among what was said
+    entry: int
     start: int
     end: int
-    counts: dict[int, float] = field(default_factory=dict)  # term -> how often, weighed
-    fits: dict[int, float] = field(default_factory=dict)  # term -> how well, 1 at most
-    places: list[int] = field(default_factory=list)
+    counts: dict[str, float]  # term -> how often
     score: float = 0.0
     share: float = 0.0  # of the question that it covers
     to: Passage | None = None  # what it replies to, where no word of the question stands in it
 
 
-def answer(question: Question, check: Check = lambda: None) -> dict[str, Any]:
-    """The fields of an answer: answerMarkdown, confidence, citations.
+class Terms:
+    """The words of a question that carry meaning, each in one form for all its endings."""
 
-    `check` is called now and then; what it raises ends the work.
-    """
-    terms = terms_of(question.text)
+    def __init__(self, question: str) -> None:
+        self.pairs: list[str] = []  # of scripts without spaces
+        self.words: dict[str, dict[str, float]] = {}  # term -> stems that stand for it
+        for word in _WORDS.findall(fold(f"{question} {_CAMEL.sub(' ', question)}")):
+            if re.match(f"[{_UNSPACED}]", word):
+                self.pairs += [word[at : at + 2] for at in range(max(1, len(word) - 1))]
+            elif word not in question_stops() and (len(word) > 1 or word.isdigit()):
+                base = stem(word)
+                alike = dict.fromkeys(_ALIKE.get(base, ()), 0.6)
+                self.words[base] = alike | {base: 1.0}
+        self.pairs = list(dict.fromkeys(self.pairs))[:_TERMS_MAX]
+        self.words = dict(islice(self.words.items(), _TERMS_MAX))
+        # Stems end otherwise than words do ("retri"): a word is searched by what they share.
+        needles = {
+            one[:-1] if one[-1] in "iy" else one for forms in self.words.values() for one in forms
+        }
+        self._needles = re.compile(
+            "|".join(map(re.escape, sorted({*needles, *self.pairs}) or ["$^"]))
+        )
+
+    @property
+    def all(self) -> list[str]:
+        """Every term."""
+        return [*self.words, *self.pairs]
+
+    def count(self, text: str) -> dict[str, float]:
+        """Return how often each term stands in a text; none where none does."""
+        low = fold(text)
+        if not self._needles.search(low):
+            return {}
+        found = {pair: float(low.count(pair)) for pair in self.pairs if pair in low}
+        spread = _CAMEL.sub(" ", text)
+        stems = Counter(
+            map(stem, _WORDS.findall(low if spread == text else f"{low} {fold(spread)}"))
+        )
+        for term, forms in self.words.items():
+            if number := sum(
+                stems[form] * weight for form, weight in forms.items() if form in stems
+            ):
+                found[term] = number
+        return found
+
+    def place(self, text: str) -> int:
+        """Return where in a text the words of the question are densest."""
+        places = [hit.start() for hit in self._needles.finditer(fold(text))]
+        reach = EXCERPT_MAX * 3 // 4
+        return max(
+            places, key=lambda at: (sum(at <= to < at + reach for to in places), -at), default=0
+        )
+
+
+def answer(question: Question, check: Callable[[], None] = lambda: None) -> dict[str, Any]:
+    """Return the fields of an answer; `check` may raise to end the work."""
+    terms = Terms(question.text)
     found = _passages(question.said, terms, check)
     weights = _weights(question.said, terms, found)
-    best = _best(_ranked(question, found, weights, check))
-    crowded = CROWDED if sum(len(one.places) for one in found) >= HITS_MAX else ""
+    best = _best(_ranked(question, found, weights))
+    crowded = CROWDED if len(found) >= MATCHES_MAX else ""
     if not best or max(one.share for one in best) < _FITS:
         return {"answerMarkdown": NOTHING + crowded, "confidence": "low", "citations": []}
     quotes, citations = [FOUND + crowded], list[dict[str, str]]()
@@ -103,107 +133,51 @@ def answer(question: Question, check: Check = lambda: None) -> dict[str, Any]:
         who = role.capitalize()
         if one.to is not None:
             who += f", in reply to [{question.said[one.to.entry][0]}]"
-        quotes.append(_quoted(f"[{entry_id}] {who}: {text[one.start : one.end]}"))
-        cited = _citation(question, one.to or one)
+        lines = f"[{entry_id}] {who}: {text[one.start : one.end]}".strip().split("\n")
+        quotes.append("\n".join(f"> {line}".rstrip() for line in lines))
+        cited = _citation(question.said, one.to or one, terms)
         citations += [] if cited in citations else [cited]
-    confidence = _confidence(best, weights)
+    covered = max(one.share for one in best)
+    confidence = "high" if covered >= _HIGH and len(weights) > 1 else "low"
     return {
         "answerMarkdown": "\n\n".join(quotes),
-        "confidence": confidence,
+        "confidence": "medium" if confidence == "low" and covered >= _MEDIUM else confidence,
         "citations": citations,
     }
 
 
-def _citation(question: Question, one: Passage) -> dict[str, str]:
-    entry_id, role, text = question.said[one.entry]
-    excerpt = " ".join(_around(text, one).split())
-    return {"entryId": entry_id, "role": role, "excerpt": excerpt}
-
-
-def nearest(text: str, words: str) -> str:
-    """The passage of a text that has most of the words; nothing where it has none of them."""
-    said = (("", "", text),)
-    terms = terms_of(words)
+def nearest(text: str, wanted: str) -> str:
+    """Return the passage of a text that has most of the words; "" where it has none of them."""
+    said, terms = (("", "", text),), Terms(wanted)
     found = _passages(said, terms)
-    ranked = _ranked(Question(words, said), found, _weights(said, terms, found))
-    return _around(text, ranked[0]) if ranked else ""
+    ranked = _ranked(Question(wanted, said), found, _weights(said, terms, found))
+    return _excerpt(text, ranked[0], terms) if ranked else ""
 
 
-# -- finding -------------------------------------------------------------------------------------
-
-
-def _passages(
-    said: Sequence[tuple[str, str, str]], terms: Sequence[Term], check: Check = lambda: None
-) -> list[Passage]:
-    """Every passage in which a term stands."""
+def _passages(said: Said, terms: Terms, check: Callable[[], None] = lambda: None) -> list[Passage]:
+    """Return the passages in which a term stands, the newest first."""
     found: list[Passage] = []
-    left = HITS_MAX
     for entry in reversed(range(len(said))):
+        check()
         text = said[entry][2]
-        hits = sorted(islice(_hits(text, terms, check), left))
-        left -= len(hits)
-        if hits:
-            found += _spread(entry, text, hits)
-        if not left:
-            break
+        if not terms.count(text):
+            continue
+        for start, end in spans(text):
+            if counts := terms.count(text[start:end]):
+                check()
+                found.append(Passage(entry, start, end, counts))
+                if len(found) >= MATCHES_MAX:
+                    return found
     return found
 
 
-def _hits(text: str, terms: Sequence[Term], check: Check) -> Iterator[tuple[int, int, float]]:
-    """Where terms stand in a text: (place, term, what it counts)."""
-    low = fold(text)
-    for number, term in enumerate(terms):
-        check()
-        for form, weight in term.forms.items():
-            needle = form.removesuffix("y") if len(form) > STEM_LEAST else form
-            at = low.find(needle)
-            while at >= 0:
-                counts = _counts(text, low, at, form) if term.spaced else 1.0
-                if counts:
-                    yield at, number, counts * weight
-                at = low.find(needle, at + len(needle))
-
-
-def _counts(text: str, low: str, at: int, form: str) -> float:
-    """What a place counts at which a form may begin: it has to begin a word, and be all of it."""
-    if at and low[at - 1].isalnum() and not (text[at].isupper() and text[at - 1].islower()):
-        return 0.0
-    run = _RUN.match(low, at, at + 2 * PASSAGE_MAX)
-    end = run.end() if run else at
-    word = low[at:end]
-    if text[at:end] != word:  # a part of an identifier may end sooner
-        ends = (to for to in range(at + 1, end) if text[to].isupper() and text[to - 1].islower())
-        word = low[at : next(ends, end)]
-    if word == form or stem(word) == form:
-        return 1.0
-    return 0.5 if len(form) >= _OPEN_END and word.startswith(form) else 0.0
-
-
-def _spread(entry: int, text: str, hits: Sequence[tuple[int, int, float]]) -> Iterator[Passage]:
-    """Passages around hits, which come in the text's order."""
-    here = iter(hits)
-    hit = next(here, None)
-    for start, end in spans(text):
-        one = Passage(entry, start, end)
-        while hit is not None and hit[0] < end:
-            one.counts[hit[1]] = one.counts.get(hit[1], 0.0) + hit[2]
-            one.fits[hit[1]] = max(one.fits.get(hit[1], 0.0), hit[2])
-            one.places.append(hit[0])
-            hit = next(here, None)
-        if one.places:
-            yield one
-        if hit is None:
-            return
-
-
 def spans(text: str) -> Iterator[tuple[int, int]]:
-    """Where the passages of a text are: paragraphs, of which long ones are cut at lines.
+    """Yield the passages of a text: paragraphs, of which long ones are cut at lines.
 
     A short one that leads on to the next, such as a heading, goes with it.
     """
     start = 0
-    borders = [found.span() for found in _BLANK.finditer(text)]
-    for stop, after in [*borders, (len(text), len(text))]:
+    for stop, after in [*(found.span() for found in _BLANK.finditer(text)), (len(text), len(text))]:
         part = text[start:stop].strip()
         leads = part.startswith("#") or part.endswith(":")
         if leads and len(part) < PASSAGE_MAX // 4 and stop < len(text):
@@ -214,7 +188,7 @@ def spans(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _cut(text: str, start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """Parts of at most PASSAGE_MAX characters, which end at a line's or sentence's end."""
+    """Yield parts of at most PASSAGE_MAX characters, which end at a line's or sentence's end."""
     while stop - start > PASSAGE_MAX:
         window = text[start : start + PASSAGE_MAX]
         ends = [found.end() for found in _BREAKS.finditer(window, PASSAGE_MAX // 2)]
@@ -225,110 +199,67 @@ def _cut(text: str, start: int, stop: int) -> Iterator[tuple[int, int]]:
         yield start, stop
 
 
-# -- ranking -------------------------------------------------------------------------------------
+def _weights(said: Said, terms: Terms, found: Sequence[Passage]) -> dict[str, float]:
+    """Return how much each term says: rare ones most, those that stand nowhere as much as those."""
+    total = max(sum(len(text) for _, _, text in said) / _USUAL, len(found)) + _BEYOND
+    in_passages = Counter(term for one in found for term in one.counts)
+    counts = {term: max(1, in_passages[term]) for term in terms.all}
+    return {term: log(1 + (total - n + 0.5) / (n + 0.5)) for term, n in counts.items()}
 
 
-def _weights(
-    said: Sequence[tuple[str, str, str]], terms: Sequence[Term], found: Sequence[Passage]
-) -> list[float]:
-    """How much each term tells: rare ones most, those that stand nowhere as much as those."""
-    passages = max(sum(len(text) for _, _, text in said) / _USUAL, len(found))
-    total = passages + _BEYOND  # in a short session no word is common
-    in_passages = Counter(number for one in found for number in one.counts)
-    counts = [max(1, in_passages[number]) for number in range(len(terms))]
-    return [log(1 + (total - count + 0.5) / (count + 0.5)) for count in counts]
-
-
-def _ranked(
-    question: Question,
-    found: Sequence[Passage],
-    weights: Sequence[float],
-    check: Check = lambda: None,
-) -> list[Passage]:
-    """The passages by their scores, best first; replies to what fits are among them."""
-    whole = sum(weights) or 1.0
+def _ranked(question: Question, found: list[Passage], weights: dict[str, float]) -> list[Passage]:
+    """Return the passages by their scores, best first; replies to what fits are among them."""
+    whole = sum(weights.values()) or 1.0
+    asked = {stem(word) for word in _WORDS.findall(fold(question.text))}
+    decision = bool(asked & _DECIDING)
     for one in found:
-        check()
         length = _K * (1 - _B + _B * max(one.end - one.start, _SHORT) / _USUAL)
-        one.share = sum(weights[number] * well for number, well in one.fits.items()) / whole
-        one.score = sum(
-            weights[number] * count * (_K + 1) / (count + length)
-            for number, count in one.counts.items()
+        one.share = (
+            sum(weights[term] * min(1.0, count) for term, count in one.counts.items()) / whole
         )
-        one.score *= 0.5 + one.share / 2
-    everything = [*found, *_replies(question, found)]
-    manner = _Manner.of(question.text)
+        bm25 = (weights[term] * n * (_K + 1) / (n + length) for term, n in one.counts.items())
+        one.score = sum(bm25) * (0.5 + one.share / 2)
+    everything = [*found, *_replies(question.said, found)]
     for one in everything:
-        check()
         _, role, text = question.said[one.entry]
         passage = text[one.start : one.end].rstrip()
-        one.score *= manner.factor(role, passage)
         if role == "user" and passage.endswith(_ASKING):
-            one.share *= _ASKED
+            one.share *= _QUESTION
+            one.score *= _QUESTION
+        one.score *= 1.25 if decision and DECIDED.search(passage) else 1.0
+        one.score *= 0.7 if role != "user" and passage.endswith(":") else 1.0  # it only announces
         one.score *= 1 + 0.2 * one.entry / max(1, len(question.said) - 1)
     return sorted(everything, key=lambda one: (-one.score, -one.entry, one.start))
 
 
-class _Manner(NamedTuple):
-    """What kind of passage a question is after."""
+def _replies(said: Said, found: Sequence[Passage]) -> Iterator[Passage]:
+    """Yield the beginnings of replies to what a user asked in the words of the question.
 
-    decision: bool  # what was decided, and why
-    own: bool  # what the user said
-
-    @classmethod
-    def of(cls, text: str) -> _Manner:
-        asked = fold(text)
-        words = WORDS.findall(asked)
-        decision = any(word in _DECISIONS or stem(word) in _DECISIONS for word in words)
-        return cls(decision, _OWN.search(asked) is not None)
-
-    def factor(self, role: str, passage: str) -> float:
-        """What a passage is worth by how it is said."""
-        worth = 1.25 if self.decision and _DECIDED.search(fold(passage)) else 1.0
-        if role == "user":
-            return worth * (1.2 if self.own else _ASKED if passage.endswith(_ASKING) else 0.95)
-        return worth * (0.7 if passage.endswith(":") else 1.0)  # it announces, and tells nothing
-
-
-def _replies(question: Question, found: Sequence[Passage]) -> Iterator[Passage]:
-    """The beginnings of replies to what a user asked in the words of the question.
-
-    Where such a passage was found by its own words already, it only gains by it. One without a
-    word of the question is worth showing only as the reply to what asks something.
+    A passage that was found by its own words gains by it instead.
     """
     known = {(one.entry, one.start): one for one in found}
     asked: dict[int, Passage] = {}
     for one in found:
-        if question.said[one.entry][1] == "user":
-            held = asked.get(one.entry)
-            asked[one.entry] = max(held, one, key=lambda each: each.score) if held else one
+        if said[one.entry][1] == "user" and one.score > getattr(asked.get(one.entry), "score", 0.0):
+            asked[one.entry] = one
     for place, one in asked.items():
-        reply = place + 1
-        if reply >= len(question.said) or question.said[reply][1] != "assistant":
+        reply, weight = place + 1, _REPLY
+        if reply >= len(said) or said[reply][1] != "assistant":
             continue
-        weight = _REPLY
-        for start, end in islice(spans(question.said[reply][2]), _REPLY_PASSAGES):
+        asks = said[place][2].rstrip().endswith(_ASKING)
+        asks = asks or said[place][2][: one.end].rstrip().endswith(_ASKING)
+        for start, end in islice(spans(said[reply][2]), _REPLY_PASSAGES):
             same = known.get((reply, start))
             if same is not None:
                 same.score += one.score * weight / 2
                 same.share = max(same.share, one.share * weight)
-            elif _asks(question.said[place][2], one):
-                made = Passage(reply, start, end, to=one)
-                made.score, made.share = one.score * weight, one.share * weight
-                made.fits.update(one.fits)
-                yield made
+            elif asks:
+                yield Passage(reply, start, end, {}, one.score * weight, one.share * weight, one)
             weight *= _REPLY_LATER
 
 
-def _asks(text: str, one: Passage) -> bool:
-    """Whether a passage of a user's text is a question, or the text ends with one."""
-    return any(
-        text[max(0, end - 80) : end].rstrip().endswith(_ASKING) for end in (one.end, len(text))
-    )
-
-
 def _best(ranked: Sequence[Passage]) -> list[Passage]:
-    """The first few that are not far below the best, no more than two of an entry."""
+    """Return the first few that are not far below the best, no more than two of an entry."""
     kept: list[Passage] = []
     entries: Counter[int] = Counter()
     for one in ranked:
@@ -340,33 +271,21 @@ def _best(ranked: Sequence[Passage]) -> list[Passage]:
     return kept
 
 
-def _confidence(best: Sequence[Passage], weights: Sequence[float]) -> str:
-    """How much of the question is covered: by one passage, or by the best few together."""
-    alone = max(one.share for one in best)
-    together = sum(
-        weight * max(one.fits.get(number, 0.0) for one in best[:3])
-        for number, weight in enumerate(weights)
-    ) / (sum(weights) or 1.0)
-    if alone >= _HIGH and len(weights) > 1:
-        return "high"
-    return "medium" if alone >= _MEDIUM or (alone >= _SOME and together >= _HIGH) else "low"
+def _citation(said: Said, one: Passage, terms: Terms) -> dict[str, str]:
+    entry_id, role, text = said[one.entry]
+    return {
+        "entryId": entry_id,
+        "role": role,
+        "excerpt": " ".join(_excerpt(text, one, terms).split()),
+    }
 
 
-# -- showing -------------------------------------------------------------------------------------
-
-
-def _quoted(text: str) -> str:
-    return "\n".join(f"> {line}".rstrip() for line in text.strip().split("\n"))
-
-
-def _around(text: str, one: Passage) -> str:
-    """At most EXCERPT_MAX characters of a passage, where the question's words are densest."""
-    if one.end - one.start <= EXCERPT_MAX or not one.places:
-        return text[one.start : min(one.end, one.start + EXCERPT_MAX)]
-    reach = EXCERPT_MAX * 3 // 4
-    most = max(one.places, key=lambda at: (sum(at <= to < at + reach for to in one.places), -at))
-    start = max(one.start, min(most - EXCERPT_MAX // 5, one.end - EXCERPT_MAX))
-    if start > one.start:
-        space = re.compile(r"\s").search(text, start, most)
-        start = space.end() if space else most
-    return text[start : min(one.end, start + EXCERPT_MAX)]
+def _excerpt(text: str, one: Passage, terms: Terms) -> str:
+    """Return at most EXCERPT_MAX characters of a passage, where the words are densest."""
+    passage = text[one.start : one.end]
+    if len(passage) <= EXCERPT_MAX:
+        return passage
+    start = max(0, min(terms.place(passage) - EXCERPT_MAX // 5, len(passage) - EXCERPT_MAX))
+    space = re.compile(r"\s").search(passage, start, start + 40) if start else None
+    start = space.end() if space else start
+    return passage[start : start + EXCERPT_MAX]

@@ -1,218 +1,295 @@
-"""What was said, sentence by sentence, and what each sentence tells: both summarisers' eyes.
+r"""Prose out of messy messages: sentences, topic words, headlines, key phrases, tickets.
 
-In: messages, oldest first. Out: lines with their topics and places, and of them what was asked,
-decided, achieved and left open, as it was said (shortened at most). Nothing is put together.
-What surprised us: half of what users type is no request ("ok, go on"), and half of what agents say
-tells no result but announces work ("Let me look at..."); a few words tell them apart.
+In: any text that a person or a model wrote, with Markdown, pasted logs and damage. Out: its
+sentences as they were written, and phrases cut from them. Work is linear and bounded. What
+surprised us: closing tags are often missing (the text was cut), so a wrapper without an end hides
+nothing; and a line of Chinese or Thai is one word to `\w`.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 
-from indexerd.models import cues, phrases
-from indexerd.models.phrases import clip, dense, plain, topic_runs
-from indexerd.privacy.sanitize import clean_line
+from indexerd.models.lexicon import ARTICLE, CLAUSES, PADDING, POLITE_END, stop_words, word_set
+from indexerd.privacy.sanitize import clean_text
 
-TEXT_MAX = 120_000  # characters looked at
-ITEM_MAX = 240  # of one bullet
-HEAD, TAIL = 16_000, 8_000  # of one message, in characters
-OPENING, LATEST = 20, 500  # messages: the first ones, and the last ones
-LEAST = 12  # characters of a sentence that tells something
-ASKING, LEADING_ON = ("?", "\uff1f"), (":", "\uff1a")
+SENTENCE_MAX = 4_000
+SENTENCES_MAX = 300
+NAME_WORDS, NAME_CHARS, DENSE_NAME_CHARS = 8, 100, 28
+_WORD_MAX = 40  # characters; a longer word is a token, a hash or noise
+_LINE_WRAPPED = 60  # characters of a line that an editor may have wrapped
+
+_WRAPPERS = word_set(
+    """skill skills file files system-reminder environment_context instructions user_instructions
+    command-message command-name local-command-stdout local-command-caveat bash-input
+    bash-stdout bash-stderr task-notification document documents attachment context log logs
+    output stdout stderr diff code pre"""
+)
+_TAG = re.compile(r"<!--[\s\S]{0,200}?-->|</?(?P<name>[A-Za-z][\w:.-]{0,40})(?:\s[^<>]{0,300})?/?>")
+_NOISE = re.compile(
+    r"""Traceback \(|File "|at [\w$.<>/]{1,200}\s?\(|\^+$|\[?\d{4}-\d\d-\d\d[T ]\d\d:
+    |\[?\d\d:\d\d:\d\d|\[?(?:ERROR|WARN(?:ING)?|INFO|DEBUG|TRACE|FATAL|npm ERR!)\b[\]: |]
+    |(?:\$|>>>)\s|diff --git|(?:[-+]{3}|@@)\s|\|.*\||[-+=|_*~\#.]{3,}$|Caused by:|panic:
+    |[\w.]{0,80}(?:Error|Exception):|!\w
+    |import\s\w+(?:\.|\sas\s|$)|from\s\S+\simport\s|def\s\w+\(|class\s\w+\s?[:({]|\#include
+    |(?:const|let|var)\s[\w{}, ]+=|(?:export|public|private|static|async)\s.*[{;]$|func\w*\s\w*\(
+    |/(?!(?:tmp|etc|var|home|usr|dev|opt)\b)[A-Za-z][\w:-]*(?:\s|$)""".replace("\n    ", "")
+)
+_ERROR = re.compile(r"(?:E\s+)?((?:[\w.]{0,80}(?:Error|Exception)|panic|fatal|error):\s.{3,200})")
+_CODE_MARK = re.compile(r"[{}\[\]()=;<>|&$\\^~\"]")
+_BULLET = re.compile(r"(?:(?:[-+*•–]|(?:\*\*)?\d{1,3}[.)]|\[[ xX]\]|>{1,5}|#{1,6})\s+){1,3}")  # noqa: RUF001
+_END = re.compile(r"[.!?…]+[\"'’”»)\]`*]{0,3}(?=\s)|[。！？]+")  # noqa: RUF001
+_NO_END = re.compile(
+    r"(?:^\d{1,3}|(?:^|[\s(])(?:(?:\w\.)+\w|[^\W\d_]|vs|etc|bzw|ca|nr|approx|dr|mrs?))\.$",
+    re.IGNORECASE,
+)
+_ROLE = re.compile(r"\b(User|Assistant|Human|System)\s*[:：]+\s*")  # noqa: RUF001
+_LINK = re.compile(r"!?\[([^\[\]\n]{1,200})\]\([^()\s]{0,500}\)")
+_MARKS = re.compile(r"@{2,}|\*\*(?=\S)|(?<=\S)\*\*|(?<![\w*/])\*(?=\w)|(?<=\w)\*(?![\w*])")
+_REDACTED = re.compile(r"\[?redacted:[\w.-]{0,40}\]?", re.IGNORECASE)
+_PATH = re.compile(r"(?<!\S)@?(?:[\w.~@:-]*/){2,}?([\w.@-]+)(?![\w/])")
+_LETTER = re.compile(r"[^\W\d_]")
+_HAN = "\u3400-\u9fff\uf900-\ufaff"
+_DENSE = re.compile(f"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff{_HAN}]")
+_RUNS = re.compile(f"[\u30a1-\u30fc]{{2,12}}|[{_HAN}]{{2,12}}|[A-Za-z][\\w.]{{1,30}}")
+_WORD = re.compile(r"[^\W_][\w.+#/'’-]*")  # noqa: RUF001
+_TOKEN = re.compile(r"`[^`\n]{1,80}`|[^\W_][\w.+#/'’-]*|[^\s\w]")  # noqa: RUF001
+_JIRA = re.compile(r"(?<![\w-])([A-Z][A-Z0-9]{0,8}[A-Z])-\d{1,6}(?![\w-])")
+_NOT_JIRA = word_set("""UTF SHA ISO RFC CVE HTTP AES RSA MD GPT TLS SSL UTC BASE""")
+_NUMBER = re.compile(r"(?<![\w&/#])#(\d{2,5})(?!\w)")
+_OUTER = " .,;:!?…-–—/\\|*#=+&~、。，；：！？"  # noqa: RUF001
 
 
-def topics(runs: list[list[str]]) -> set[str]:
-    """Topic words, in one form each."""
-    return {word.removesuffix("s") for run in runs for word in run}
+def sentences(text: str) -> list[str]:
+    """Return what was said in a message, without code, logs and attachments."""
+    text = clean_text(text, len(text))
+    found: list[str] = []
+    for block in _blocks(_unwrapped(text) if "<" in text else text):
+        lines = (tidy(piece[:SENTENCE_MAX]) for piece in _split(block))
+        found += [line for line in lines if _LETTER.search(line)]
+    over = max(0, len(found) - SENTENCES_MAX)  # the middle of a long message counts least
+    return found[: SENTENCES_MAX // 2] + found[SENTENCES_MAX // 2 + over :]
 
 
-class Line(NamedTuple):
-    """A sentence, in small letters too, its topic words, the sentence after it, and its place."""
-
-    text: str
-    low: str
-    runs: list[list[str]]
-    after: str
-    turn: int
-    place: int
-    user: bool
+def error_line(text: str) -> str:
+    """Return the last error that a pasted log or trace names; empty if there is none."""
+    hits = [hit for line in text.split("\n") if (hit := _ERROR.match(line.strip()))]
+    return tidy(hits[-1][1]) if hits else ""
 
 
-Turns = Sequence[Sequence[Line]]
+def _unwrapped(text: str) -> str:
+    """Take out tags, and with the tags of attachments what is between them."""
+    parts: list[str] = []
+    at = 0
+    endless: set[str] = set()
+    for tag in _TAG.finditer(text):
+        if tag.start() < at:
+            continue
+        parts.append(text[at : tag.start()])
+        at = tag.end()
+        name = tag["name"] or ""
+        if name.lower() in _WRAPPERS - endless and tag[0][1] != "/" and tag[0][-2] != "/":
+            end = text.find(f"</{name}>", at)
+            if end < 0:
+                endless.add(name.lower())  # looked for once: the search stays linear
+            else:
+                at = end + len(name) + 3
+                parts.append("\n")
+    return "".join(parts) + text[at:]
 
 
-def read_turns(
-    messages: Sequence[tuple[str, str]],
-    latest: int = LATEST,
-    check: Callable[[], None] = lambda: None,
-) -> Turns:
-    """Sentences of each message that has any; where there is too much, the middle is left out.
+def _blocks(text: str) -> Iterator[str]:
+    """Yield paragraphs, bullets and headings; lines that an editor wrapped are one block again."""
+    held = ""
+    for line in _prose(text):
+        bullet = _BULLET.match(line)
+        body = line[bullet.end() :] if bullet else line
+        ended = held[-1:] in ".!?:;。！？" or len(held) <= _LINE_WRAPPED or len(held) > SENTENCE_MAX  # noqa: RUF001
+        if (
+            held
+            and body
+            and not bullet
+            and (not ended or (body[0].islower() and held[-1] not in ".:"))
+        ):
+            held += " " + body
+            continue
+        if held:
+            yield held
+        held = body
+        if line.startswith("#"):
+            yield body
+            held = ""
+    if held:
+        yield held
 
-    Of messages beyond the first ones the `latest` are read. `check` is called for each, and may
-    raise to end the work.
-    """
-    places = list(range(len(messages)))
-    turns: list[list[Line]] = []
-    left = TEXT_MAX
-    for at in places[:OPENING] + places[OPENING:][: -latest - 1 : -1]:
-        check()
-        role, text = messages[at]
-        if len(text) > HEAD + TAIL:
-            text = f"{text[:HEAD]}\n\n{text[-TAIL:]}"
-        if (left := left - len(text)) < 0:
-            break
-        user = role == "user"
-        said = phrases.sentences(text, headings=user)
-        both = enumerate(zip(said, [*said[1:], ""], strict=False))
-        turns += [[Line(a, f" {a.lower()}", topic_runs(a), b, at, n, user) for n, (a, b) in both]]
-    return sorted((turn for turn in turns if turn), key=lambda turn: turn[0].turn)
+
+def _prose(text: str) -> Iterator[str]:
+    """Yield the lines that are prose, and an empty one for each that is not."""
+    fence = ""
+    noisy = False
+    for raw in text.split("\n"):
+        line = raw.strip()
+        if fence:
+            fence = "" if line.startswith(fence) else fence
+            continue
+        if line.startswith(("```", "~~~")) and line[:3] not in line[3:]:
+            fence = line[:3]
+        noisy = bool(line) and (_is_noise(line) or (noisy and raw[0] in " \t+-"))
+        yield "" if noisy or fence else line
+
+
+def _is_noise(line: str) -> bool:
+    """Whether a line is code, a log or a table rather than prose."""
+    if _NOISE.match(line) or (len(line) > 2 * _WORD_MAX and line.isascii() and " " not in line):
+        return True
+    marks = len(_CODE_MARK.findall(line, 0, 400))
+    return (line[-1] in "{};" and marks > 1) or (marks > 3 and marks * 5 > min(len(line), 400))  # noqa: PLR2004 - a few belong to prose
+
+
+def _split(block: str) -> Iterator[str]:
+    start = 0
+    for mark in _END.finditer(block):
+        if not _NO_END.search(block[max(start, mark.start() - 12) : mark.start() + 1]):
+            yield block[start : mark.end()]
+            start = mark.end()
+    yield block[start:]
+
+
+def tidy(piece: str) -> str:
+    """Return one line without Markdown's marks, link targets and role markers."""
+    text = _ROLE.sub("", _MARKS.sub("", _LINK.sub(r"\1", piece)))
+    return _even(" ".join(text.split()))
+
+
+def _even(text: str) -> str:
+    return text.replace("`", "") if text.count("`") % 2 else text
+
+
+def clip(text: str, limit: int) -> str:
+    """Cut a text at a word's border; an ellipsis says so."""
+    if len(text) <= limit:
+        return text
+    cut = text[: limit - 1]
+    space = cut.rfind(" ")
+    return _even((cut[:space] if space > limit // 2 else cut).rstrip(" ,;:-")) + "…"
+
+
+def plain(text: str) -> str:
+    """Return a text fit for a name or a tag: without marks of code, roles and redactions."""
+    text = _MARKS.sub("", _REDACTED.sub("", text.replace("`", "")))
+    return " ".join(_ROLE.sub(r"\1 ", text).split())
+
+
+def dense(text: str) -> bool:
+    """Whether a text is largely written in a script without spaces."""
+    return 3 * len(_DENSE.findall(text[:400])) >= max(1, len(_LETTER.findall(text[:400])))
+
+
+def words(text: str) -> list[str]:
+    """Return all words, in small letters; file names and identifiers are one word each."""
+    return [hit.rstrip(".'/’-+").lower() for hit in _WORD.findall(text)]  # noqa: RUF001
+
+
+def topic_runs(text: str) -> list[list[str]]:
+    """Return the words that carry a topic, in small letters; a run is what stands together."""
+    runs: list[list[str]] = [[]]
+    for token in _TOKEN.findall(_REDACTED.sub(" ; ", text)):
+        found = _topic(token)
+        if len(found) == 1:
+            runs[-1].append(found[0])
+        elif found or runs[-1]:
+            runs += [*([one] for one in found), []]
+    return [run for run in runs if run]
+
+
+def topics(text: str) -> frozenset[str]:
+    """Return the topic words, in one form each."""
+    return frozenset(word.removesuffix("s") for run in topic_runs(text) for word in run)
+
+
+@lru_cache(maxsize=4096)  # the same words come again and again
+def _topic(token: str) -> tuple[str, ...]:
+    """Return the word if it has a topic; of an unspaced script, the words within."""
+    word = token.strip("`")
+    if not word.isascii() and _DENSE.search(word):
+        return tuple(run for run in _RUNS.findall(word) if run not in stop_words())
+    low = word.lower().replace("’", "'").rstrip(".'/-+").rpartition("/")[2]  # noqa: RUF001
+    low = re.sub(r"^(?:[ldjmtscn]|qu)'|'(?:s|re|ve|ll|d|m)$|n't$", "", low)
+    numbers = sum(map(str.isdigit, low)) > 4 or low.isdecimal() or _JIRA.fullmatch(word)  # noqa: PLR2004 - a date, an id
+    short = len(low) < 3 and not (len(low) == 2 and word.isupper())  # noqa: PLR2004 - as above
+    unfit = numbers or short or " " in low or ".." in low or not low[:1].isalnum()
+    return () if unfit or low in stop_words() or len(low) > _WORD_MAX else (low,)
 
 
 def unpadded(text: str) -> str:
-    """Leave greetings, politeness and articles out; addresses and paths keep their last part."""
-    text = plain(text).lstrip("¿¡@ ")
-    if "/" in text:
-        text = cues.PATH.sub(r"\1", text)
-    text = cues.PADDING.sub("", text, count=1) or text
-    text = text[:-40] + cues.POLITE_END.sub("", cues.POLITE_END.sub("", text[-40:]))
-    article = cues.ARTICLE.match(text)
-    return text[article.end() :] if article and " " in text[article.end() :] else text
+    """Leave out greetings, politeness and articles; paths keep their last part."""
+    text = _PATH.sub(r"\1", plain(text).lstrip("¿¡@ "))
+    text = PADDING.sub("", text, count=1) or text
+    text = text[:-40] + POLITE_END.sub("", text[-40:])
+    return ARTICLE.sub("", text, count=1) if ARTICLE.match(text) else text
 
 
-def is_request(line: Line) -> bool:
-    """Say whether a sentence asks for, or reports, something that one could look for later."""
-    bare = unpadded(line.text)
-    found, spoken = topics(topic_runs(bare)), phrases.words(bare)
-    if len(found) > 1 or dense(bare):
-        return len(bare) * 2 >= LEAST
-    ordered = bool(spoken) and spoken[0] in cues.VERBS and not {*spoken[1:2]} <= cues.IT
-    polite = len(line.text) - len(bare) >= LEAST
-    return ordered or any(polite or re.search(r"[\d._/]", word) for word in found)
+def headline(text: str) -> str:
+    """Cut a request to a name: 5 to 8 words, at a clause's border where there is one."""
+    text = unpadded(text)
+    if dense(text):
+        comma = re.compile("[、。，；！？,;!?]").search(text, 9, DENSE_NAME_CHARS + 1)  # noqa: RUF001
+        return text[: comma.start() if comma else DENSE_NAME_CHARS].strip(_OUTER)
+    parts = text.split(" ")
+    if len(parts) > NAME_WORDS:
+        borders = [
+            at
+            for at in range(NAME_WORDS // 2, NAME_WORDS + 1)
+            if parts[at - 1][-1:] in ",;:)." or parts[at].lower() in CLAUSES
+        ]
+        parts = parts[: borders[-1] if borders else NAME_WORDS]
+        while parts[2:] and parts[-1].lower().strip(",;:") in stop_words():
+            parts.pop()
+    name = clip(" ".join(parts), NAME_CHARS)
+    for left, right in ("()", "[]", '""', "“”"):
+        if name.count(left) != name.count(right) or (left == right and name.count(left) % 2):
+            name = name.replace(left, "").replace(right, "")
+    name = name.strip(_OUTER)
+    if name.isupper() and len(name) > 2 * NAME_WORDS:
+        name = name.lower()
+    first = name.partition(" ")[0]
+    raised = first.islower() and first.replace("-", "").replace("'", "").isalpha()
+    return name[:1].upper() + name[1:] if raised else name
 
 
-def asked(turns: Turns) -> list[Line]:
-    """The request of each of the user's messages that has one; else what has a topic at all."""
-    mine = [turn for turn in turns if turn[0].user]
-    firm = [[one for one in turn[:40] if is_request(one)] for turn in mine]
-    best = [min(turn, key=lambda one: bool(cues.SETTING.match(one.low))) for turn in firm if turn]
-    return best or [turn[0] for turn in mine if turn[0].runs]
+def key_phrases(said: Iterable[tuple[Sequence[list[str]], int]], limit: int) -> list[str]:
+    """Rank phrases of one to three words, from weighted runs; no two share a word."""
+    counts: Counter[tuple[str, ...]] = Counter()
+    for runs, weight in said:
+        for run in runs:
+            for at in range(len(run)):
+                for size in (1, 2, 3)[: len(run) - at]:
+                    counts[tuple(run[at : at + size])] += weight
 
+    def score(phrase: tuple[str, ...]) -> float:
+        alone = sum(counts[(word,)] for word in phrase) / len(phrase)
+        return counts[phrase] ** 2 / alone * (0.4 + 0.6 * len(phrase))
 
-def main_ask(asks: Sequence[Line], turns: Turns) -> Line | None:
-    """The first request, unless nobody came back to it and most of the session is on another."""
-    heard = Counter(w for turn in turns[2:] for w in {w for one in turn for w in topics(one.runs)})
-
-    def echo(ask: Line) -> int:
-        return max((heard[word] for word in topics(ask.runs)), default=0)
-
-    best = max(asks, key=echo, default=None)
-    moved = best and len(asks) > 3 and not echo(asks[0]) and 2 * echo(best) > len(turns)  # noqa: PLR2004 - too few to tell
-    return best if moved else next(iter(asks), None)
-
-
-def tells(line: Line) -> bool:
-    """Say whether a sentence is the agent's, and neither asks nor announces."""
-    told = not line.user and len(line.text) >= LEAST and bool(line.runs)
-    return told and not line.text.endswith(LEADING_ON + ASKING) and not cues.PLAN.match(line.low)
-
-
-def distinct(texts: Iterable[str], limit: int) -> list[str]:
-    """The first of the texts that have nearly the same topics; at most `limit`."""
-    found: list[tuple[str, set[str]]] = []
-    for text in texts:
-        mine = topics(topic_runs(text)) or {text}
-        if len(found) < limit and not any(
-            5 * len(mine & other) > 4 * min(len(mine), len(other)) for _, other in found
-        ):
-            found.append((text, mine))
-    return [text for text, _ in found]
-
-
-def best(scored: Sequence[tuple[float, Line]], limit: int) -> list[str]:
-    """Those with the highest scores, in the order in which they were said."""
-    ranked = sorted(scored, key=lambda one: (-one[0], one[1].turn, one[1].place))[:60]
-    places = {clip(line.text, ITEM_MAX): (line.turn, line.place) for _, line in reversed(ranked)}
-    return sorted(distinct(reversed(places), limit), key=places.__getitem__)
-
-
-def merged(old: Sequence[str], new: Sequence[str], first: int, last: int) -> list[str]:
-    """Old and new without doubles; of too many, the oldest and the newest."""
-    both = distinct([*old[:20], *new], 40)
-    return both if len(both) <= first + last else both[:first] + both[-last:]
-
-
-def goals(asks: Sequence[Line], main: Line | None) -> list[str]:
-    """The first request as it was made, then those that say most, in their order."""
-    first = [f"{one.text} {one.after * (not one.text[-1].isalnum())}".strip() for one in asks[:1]]
-    later = [(len(one.runs) + 9.0 * (one is main), one) for one in asks[1:] if one.runs]
-    return distinct([*(clip(one, ITEM_MAX) for one in first), *best(later, 3)], 4)
-
-
-def decided(turns: Turns, main: Line | None) -> list[tuple[float, Line]]:
-    """Choices, orders, causes and advice with scores; `main`, the request itself, is none."""
-    scored: list[tuple[float, Line]] = []
-    question = ""
-    for turn in turns:
-        for line in turn:
-            advised = cues.ADVISED.search(line.low) or cues.ORDERED.match(line.low)
-            score = 3.0 * bool(cues.DECIDED.search(line.low)) + 2.0 * bool(advised)
-            chosen = not line.user and line.place == 0 and bool(cues.CHOICE.search(question))
-            score += 2.0 * chosen
-            if score and line is not main and not line.text.endswith(ASKING):
-                score -= 1.5 * bool(cues.PLAN.match(line.low))
-                score -= 1.5 * line.text.endswith(LEADING_ON)
-                scored += [(score, line)] * (score > 1)
-        question = turn[-1].low if turn[0].user else ""
-    return scored
-
-
-def achieved(turns: Turns, before: list[str]) -> tuple[str, list[str]]:
-    """The sentence that says best what came of it, and up to four that say it at all."""
-    told = [one for turn in turns for one in turn if tells(one)]
-    if not told:
-        return "", before
-    scored = [(bool(cues.RESULT.search(one.low)) + one.turn / 1e6, one) for one in told]
-    final = [(2 + score, one) for score, one in scored if one.turn == told[-1].turn]
-    final = [one for one in final if not cues.OPEN.search(one[1].low)] or final
-    early = [one for one in scored if one[0] >= 1 and one[1].turn != told[-1].turn]
-    latest = sorted(final, key=lambda one: (-one[0], one[1].place))[:3]
-    lead = latest[0][1].text
-    if latest[0][0] < 3 and lead[-1].isalnum():  # noqa: PLR2004 - no result; a list is told whole
-        lead = "; ".join(one.text for _, one in final)
-    return lead, before + best([*latest, *early], 4)
-
-
-def left_open(turns: Turns) -> list[str]:
-    """What is still open: a message without an answer, a question, work announced."""
-    last = turns[-1] if turns else []
+    taken: set[str] = set()
     found: list[str] = []
-    if last and last[0].user:
-        text = f"{last[0].text} {last[0].after}".strip()
-        if set(phrases.words(text)) <= cues.CLOSING:
-            return []
-        found.append(f"Unanswered: {text}")
-        last = turns[-2] if len(turns) > 1 and not is_request(last[0]) else []
-    if last:
-        if last[-1].text.endswith(ASKING):
-            found.append(f"Awaiting an answer: {last[-1].text}")
-        elif cues.PLAN.match(last[-1].low):
-            found.append(last[-1].text.rstrip("".join(LEADING_ON)))
-        found += [one.text for one in last if cues.OPEN.search(one.low) and one.text[-1] != ":"]
-    return distinct((clip(text, ITEM_MAX) for text in found[:8]), 4)
+    likely = [phrase for phrase, _ in counts.most_common(50 * limit)]
+    for phrase in sorted(likely, key=lambda one: (-score(one), one)):
+        stems = {word.removesuffix("s") for word in phrase}
+        if not stems & taken:
+            taken |= stems
+            found.append(" ".join(phrase))
+    return found[:limit]
 
 
-def paths(paths: Sequence[str], cwd: str) -> list[str]:
-    """File names to show, relative to the session's directory where they are below it."""
-    base = cwd.rstrip("/") + "/"
-    shown = (plain(clean_line(path[:600].removeprefix(base), 160)) for path in paths[:200])
-    return list(dict.fromkeys(path for path in shown if path))
-
-
-def listed(names: Sequence[str], limit: int) -> str:
-    """The first names in one line, and how many more there are."""
-    more = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return ", ".join(names[:limit]) + more
+def tickets(texts: Iterable[str], limit: int) -> list[str]:
+    """Return ticket ids that are written in the texts, as tags, in their order."""
+    found: dict[str, None] = {}
+    for text in texts:
+        ids = [hit[0] for hit in _JIRA.finditer(text) if hit[1] not in _NOT_JIRA]
+        found |= {
+            f"ticket:{one}": None for one in [*ids, *(hit[0] for hit in _NUMBER.finditer(text))]
+        }
+    return list(found)[:limit]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from indexerd.digests.segments import DECISION_MAX, DECISIONS_MAX
 from indexerd.events import Entry, Kind
-from indexerd.models.decisions import PHRASES, decisions
+from indexerd.models.candidates import PHRASES, decisions
 
 
 @pytest.mark.parametrize("phrase", PHRASES)

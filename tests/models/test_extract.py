@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexerd.events import Facts
-from indexerd.models import phrases
+from indexerd.models import sentences as phrases
 from indexerd.models.extract import extract
 
 
@@ -284,7 +284,6 @@ def test_a_word_of_greeting_is_described_honestly() -> None:
     said = extract(facts("hi", "Hello!", cwd="/home/x/thing", tools_used={"bash": 1}))
     assert said.name == "Conversation in thing"
     assert said.tags == ["thing", "bash", "conversation"]
-    assert extract(facts("hi", "four")).name == "Conversation: four"
     assert extract(Facts(())).name == "Conversation without a topic"
 
 

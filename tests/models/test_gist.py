@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexerd.events import Stretch
-from indexerd.models.gist import gist
+from indexerd.models.summarize import summarize as gist
 from indexerd.privacy.sanitize import clean_line
 
 HEADS = {

@@ -19,7 +19,7 @@ from indexerd.meta.model import Metadata
 from indexerd.models.base import Finish, Model, Prompt, Reply
 from indexerd.models.extract import extract
 from indexerd.models.extractive import Extractive
-from indexerd.models.gist import gist
+from indexerd.models.summarize import summarize as gist
 
 FACTS = Facts(
     (
@@ -107,7 +107,7 @@ def no_network(event, args):
     if event in ("socket.connect", "socket.getaddrinfo", "socket.sendto"):
         raise SystemExit("the network was touched")
 sys.addaudithook(no_network)
-from indexerd.models.gist import gist
+from indexerd.models.summarize import summarize as gist
 from indexerd.events import Facts, Stretch
 from indexerd.models.base import Prompt
 from indexerd.models.extractive import Extractive
