@@ -106,7 +106,6 @@ def _names(task: str, turns: Turns, facts: Facts, changed: Sequence[str]) -> Ite
     texts += [line.text for line in lines if len(line.topics) > 1][:1]
     texts += [f"Changes to {_base(one)}" for one in changed[:1]]
     texts += [line.text for line in lines[:20] if line.topics and " " in line.text]
-    texts += [f"Conversation: {line.text}" for line in lines if line.topics][:1]
     texts += [f"Conversation in {one}" for one in [_base(clean_line(facts.cwd[-400:], 400))] if one]
     for text in texts:
         name = headline(text)

@@ -7,8 +7,6 @@ import pytest
 from indexerd.errors import NotFoundError
 from indexerd.events import Entry, Kind, Tokens, ToolCall, Turn
 from indexerd.indexing.policy import Limits, View, back_off, settled_at
-from indexerd.models.heard import _telling
-from indexerd.models.phrases import sentences
 from indexerd.protocol.rows import state_of
 from indexerd.search.names import CANDIDATES_MAX
 from indexerd.search.names_fuzzy import Nearness
@@ -109,22 +107,6 @@ def test_the_end_of_an_unfinished_line_is_there_however_long_it_is() -> None:
     assert lines.last(3) == b"xxx"
     found = lines.feed(b"yz\n")
     assert isinstance(found[0], Oversize)
-
-
-def test_a_wrapper_that_never_ends_is_looked_for_once() -> None:
-    """Its tag goes, and what stands behind it stays."""
-    text = "<system-reminder>kept one.\n\n<system-reminder>kept two."
-    assert sentences(text) == ["kept one.", "kept two."]
-    assert sentences("<system-reminder>gone</system-reminder>kept.") == ["kept."]
-
-
-def test_lines_that_tell_a_decision_are_taken_outside_of_code_and_up_to_a_length() -> None:
-    """What stands in a fence is no decision."""
-    text = "we decided on a\n```\nwe decided on b\n```\nwe decided on c\nwe decided on d"
-    assert _telling(text, 1000) == "we decided on a\n\nwe decided on c\n\nwe decided on d"
-    assert _telling(text, 20) == "we decided on a\n\nwe decided on c"
-    assert _telling(text, 0) == ""
-    assert _telling("nothing of that kind", 1000) == ""
 
 
 def test_lists_of_files_become_one() -> None:

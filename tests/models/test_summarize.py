@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexerd.events import Stretch
-from indexerd.models.summarize import summarize as gist
+from indexerd.models.summarize import summarize
 from indexerd.privacy.sanitize import clean_line
 
 HEADS = {
@@ -52,7 +52,7 @@ SAID = (
 
 def told(kind: str, *said: tuple[str, str], **known: object) -> str:
     """What is said of a stretch."""
-    return gist(Stretch(kind, said or SAID, **known), lambda: None)  # type: ignore[arg-type] # any field
+    return summarize(Stretch(kind, said or SAID, **known), lambda: None)  # type: ignore[arg-type] # any field
 
 
 def section(text: str, head: str) -> list[str]:
@@ -292,8 +292,8 @@ OURS += "needed to continue more"
 @given(stretches)
 def test_any_stretch_is_summed_up_within_its_room(stretch: Stretch) -> None:
     """S2.9: never longer than asked for, twice the same, and no word that was not said."""
-    text = gist(stretch, lambda: None)
-    assert text == gist(stretch, lambda: None)
+    text = summarize(stretch, lambda: None)
+    assert text == summarize(stretch, lambda: None)
     assert text
     assert len(text) <= 4 * stretch.max_tokens
     assert text.isprintable() or text.replace("\n", "").isprintable()
@@ -340,12 +340,12 @@ def test_it_stops_when_nobody_waits() -> None:
         raise TimeoutError
 
     with pytest.raises(TimeoutError):
-        gist(Stretch("segment", SAID), check)
+        summarize(Stretch("segment", SAID), check)
 
 
 @pytest.mark.parametrize("asked", ["ok", "go on, please", "\x1b[31mhm?\x1b[0m"])
 def test_a_turn_always_says_what_it_began_with(asked: str) -> None:
     """S1.26: whatever it is, it is the request of the turn."""
     said = (("assistant", "Earlier."), ("user", asked), ("assistant", "Reading stats.py."))
-    found = gist(Stretch(kind="turn", messages=said, max_tokens=8192), lambda: None)
+    found = summarize(Stretch(kind="turn", messages=said, max_tokens=8192), lambda: None)
     assert found.split("\n")[:2] == ["## Original Request", f"- {clean_line(asked, 99)}"]

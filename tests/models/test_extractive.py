@@ -19,7 +19,7 @@ from indexerd.meta.model import Metadata
 from indexerd.models.base import Finish, Model, Prompt, Reply
 from indexerd.models.extract import extract
 from indexerd.models.extractive import Extractive
-from indexerd.models.summarize import summarize as gist
+from indexerd.models.summarize import summarize
 
 FACTS = Facts(
     (
@@ -68,7 +68,7 @@ def test_a_stretch_is_summed_up_in_plain_words() -> None:
     stretch = Stretch("checkpoint", FACTS.messages)
     prompt = Prompt("system", "user", stretch=stretch)
     reply = asyncio.run(Extractive().generate(prompt, timeout=10))
-    assert reply.text == gist(stretch, lambda: None)
+    assert reply.text == summarize(stretch, lambda: None)
     assert "## Key Decisions\n- We decided to use full jitter." in reply.text
     assert (reply.model, reply.finish) == ("local/extractive", Finish.STOP)
     with pytest.raises(DeadlineError, match="within 0 s"):
@@ -107,7 +107,7 @@ def no_network(event, args):
     if event in ("socket.connect", "socket.getaddrinfo", "socket.sendto"):
         raise SystemExit("the network was touched")
 sys.addaudithook(no_network)
-from indexerd.models.summarize import summarize as gist
+from indexerd.models.summarize import summarize
 from indexerd.events import Facts, Stretch
 from indexerd.models.base import Prompt
 from indexerd.models.extractive import Extractive
