@@ -44,10 +44,10 @@ def mcp(app: App, host: str | None) -> None:
             " `pip install 'indexerd[mcp]'`",
         )
     with Loading():
-        from indexerd.mcp.daemon import Desk
+        from indexerd.mcp.daemon import DaemonAccess
         from indexerd.mcp.server import serve
 
-    serve(Desk(places(config=app.config), os.environ, cwd=project()))
+    serve(DaemonAccess(places(config=app.config), os.environ, cwd=project()))
 
 
 def _print(app: App, host: str) -> None:

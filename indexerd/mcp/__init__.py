@@ -1,1 +1,1 @@
-"""The MCP server: a tool is one method of the daemon."""
+"""The MCP server: a tool is one method of the daemon, rendered for a model."""

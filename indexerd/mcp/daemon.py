@@ -1,12 +1,9 @@
 """The MCP server's way to the daemon: short conversations, each in a thread of its own.
 
-In: what a tool wants to ask. Out: its answer, or the daemon's error. The blocking client is used
-in threads that nobody waits for at the end: a host that hangs up while a question is with a model
-must not find a process left. Each conversation has a connection of its own, so that a daemon that
-was down, or was restarted, is simply there again at the next call.
+The blocking client runs in threads that nobody waits for at the end: a host that hangs up while a
+question is with a model must not find a process left. Each conversation has a connection of its
+own, so that a daemon that was down is simply there again at the next call.
 
-Questions wait for a model, and so they have places of their own: no other tool waits behind them.
-So have summaries, which may take minutes.
 What surprised us: hosts start their servers with hardly any environment (Codex passes on HOME and
 PATH, but no XDG_RUNTIME_DIR), and so the socket is looked for where a login session has it, too.
 """
@@ -14,123 +11,155 @@ PATH, but no XDG_RUNTIME_DIR), and so the socket is looked for where a login ses
 from __future__ import annotations
 
 import asyncio
+import math
+import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 from indexerd.client import Client
-from indexerd.errors import ConfigError, DaemonDownError
-from indexerd.mcp.limits import Shelf, Window
-from indexerd.mcp.texts import Safe
-from indexerd.mcp.where import directory, meant
+from indexerd.errors import (
+    AmbiguousError,
+    CallLimitError,
+    ConfigError,
+    DaemonDownError,
+    NotFoundError,
+    UsageError,
+)
+from indexerd.mcp.rendering import Renderer
 from indexerd.paths import Places, socket_places
 from indexerd.privacy.redact_extra import compile_extra
-from indexerd.settings import Settings
 from indexerd.settings.file import read_config
+from indexerd.times import iso_ms
 
-AT_ONCE = 8  # conversations at the same time
-ASKING_AT_ONCE = 2  # of those that wait for a model, beside the others
-SUMMING_AT_ONCE = 2  # beside both
 SECONDS = 20.0  # for one answer; the daemon itself may wait 5 s for its first scan
-BEYOND = 5.0  # more than the daemon allows a question
+MODEL_SECONDS = 600.0  # for one that a model makes: the daemon has the shorter limits
+MODEL_CALLS = 4  # that may be under way at once; other tools do not wait behind them
+PER_MINUTE = 20  # calls of tools that use a model
+PATIENCE, PAUSE = 2.0, 0.1  # seconds for a session that has only just begun; between two looks
+_AGENTS = {"claude": "claude", "codex": "codex", "opencode": "opencode"}
+_HINT = "give `session`: list_sessions shows the newest first"
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Talk:
-    """One conversation. `safe` makes foreign texts fit for a model."""
+class Conversation:
+    """One conversation with the daemon."""
 
     client: Client
-    safe: Safe
-    cwd: str | None  # the project; None where it was removed, and all are meant
+    renderer: Renderer
+    cwd: str | None  # the project; None where all are meant
     agent: str | None  # whose host asks, where that is known
     since: float  # when the server was started, in seconds since the epoch
-    trees: Shelf
-    linked: bool = False  # `cwd` is not the directory that was named, but what that leads to
 
     def ask(self, method: str, **params: Any) -> Any:
-        """Ask; what is None is left out."""
+        """The daemon's answer; params that are None are left out."""
         given = {key: value for key, value in params.items() if value is not None}
         return self.client.call(method, given)
 
+    def resolve(self, ref: str, *, scope: str = "project", certain: bool = False) -> dict[str, Any]:
+        """The session that a reference means, never the one that asks; "" means that one.
+
+        `certain`: something is to be changed, so a name that is only close means nothing.
+        """
+        if not ref:
+            return self.running()
+        found = self.ask("resolve", ref=ref, cwd=self.cwd, scope=scope, exclude=self.own_id())
+        if certain and found.get("how") == "fuzzy":
+            raise AmbiguousError("that is only close to a session's name", [dict(found)])
+        return dict(found)
+
+    def own_id(self) -> str | None:
+        """The id of the session that asks, where it is known."""
+        with suppress(AmbiguousError, NotFoundError, UsageError):
+            return str(self.running(patience=0.0)["sessionId"])
+        return None
+
+    def running(self, *, patience: float = PATIENCE) -> dict[str, Any]:
+        """The row of the one session of this host's agent in use here since the server began.
+
+        Raises UsageError, NotFoundError or AmbiguousError where that cannot be told for certain.
+        """
+        if self.agent is None or self.cwd is None:
+            raise UsageError("which session is yours cannot be told from here", hint=_HINT)
+        until = time.monotonic() + patience
+        while True:
+            rows = self.ask("list", agent=self.agent, cwd=self.cwd, limit=20)["sessions"]
+            live = [one for one in rows if iso_ms(str(one["modifiedAt"])) >= self.since * 1000]
+            if live or time.monotonic() >= until:
+                break
+            time.sleep(PAUSE)
+        if len(live) > 1:
+            raise AmbiguousError("several sessions are in use in this project", live)
+        if not live:
+            raise NotFoundError("no session in use is known in this project yet", hint=_HINT)
+        return dict(live[0])
+
 
 @dataclass(slots=True)
-class Desk:
-    """Where tools go with their questions."""
+class DaemonAccess:
+    """Opens conversations for tools, and counts those that cost the user's money."""
 
     where: Places
     env: Mapping[str, str]
     cwd: str | None = None  # the server's own directory: hosts start it in the project
     started: float = field(default_factory=time.time)
     clock: Callable[[], float] = time.monotonic
-    _quick: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, AT_ONCE))
-    _asking: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, ASKING_AT_ONCE))
-    _summing: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, SUMMING_AT_ONCE))
-    _window: Window = field(init=False)
-    _trees: Shelf = field(init=False)
+    _model_calls: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MODEL_CALLS))
+    _recent: deque[float] = field(default_factory=deque)
 
-    def __post_init__(self) -> None:
-        self._window = Window(self.clock)
-        self._trees = Shelf(self.clock)
-
-    async def talk(
+    async def converse(
         self,
-        work: Callable[[Talk], T],
+        work: Callable[[Conversation], T],
         *,
         cwd: str = "",
-        agent: str | None = None,
-        questions: int = 0,
-        seconds: float = 0.0,
-        verbatim: bool = False,
+        client: str | None = None,
+        calls_model: bool = False,
+        verbatim: bool = True,
     ) -> T:
         """Do `work` in a thread, with a connection. Errors as `Client` raises them.
 
-        `questions`: so many may be put to a model, which takes its time; CallLimitError where
-        there were too many lately. `seconds`: they are summaries, and each answer may take that
-        long, since it may need several calls of the model. `verbatim`: a session's own words come
-        back, which need the user's own patterns of what is secret: ConfigError where the
-        configuration cannot be read.
-        UsageError where `cwd` can be no directory.
+        `client` is what the host calls itself. CallLimitError where models were asked too often
+        lately; UsageError where `cwd` can be no directory; ConfigError where a session's own words
+        are asked for (`verbatim`) and the user's patterns of secrets cannot be read.
         """
-        if questions:
-            self._window.take(questions)
+        if calls_model:
+            self._count()
 
-        def converse() -> T:
-            settings = self._settings(verbatim=verbatim)
-            extra = compile_extra(settings.redact.extra_patterns)
-            safe = Safe(extra, redacting=settings.redact.enabled)
-            here = directory(cwd, self.cwd)
-            with self._connect(seconds or self._patience(questions, settings)) as client:
-                here, linked = meant(client, here)
-                talk = Talk(client, safe, here, agent, self.started, self._trees, linked)
-                return work(talk)
+        def run() -> T:
+            loaded = read_config(self.where, self.env)
+            if loaded.problems and verbatim:
+                raise ConfigError(loaded.problems)
+            patterns = loaded.settings.redact
+            renderer = Renderer(compile_extra(patterns.extra_patterns), redacting=patterns.enabled)
+            here = _directory(cwd, self.cwd)
+            seconds = MODEL_SECONDS if calls_model else SECONDS
+            with connected(self.where, self.env, seconds) as to:
+                return work(Conversation(to, renderer, here, _agent_of(client), self.started))
 
-        place = self._summing if seconds else self._asking if questions else self._quick
-        async with place:
-            return await in_thread(converse)
+        if not calls_model:
+            return await in_thread(run)
+        async with self._model_calls:
+            return await in_thread(run)
 
-    def _patience(self, questions: int, settings: Settings) -> float:
-        """How many seconds an answer may take; the daemon's settings count, not our copy."""
-        if not questions:
-            return SECONDS
-        with self._connect(SECONDS) as client:
-            told = client.call("hello").get("settings", {}).get("queryTimeoutSeconds")
-        known = isinstance(told, int | float)  # an older daemon does not say
-        return questions * ((told if known else settings.query.timeout_seconds) + BEYOND)
-
-    def _settings(self, *, verbatim: bool) -> Settings:
-        loaded = read_config(self.where, self.env)
-        if verbatim and loaded.problems:
-            raise ConfigError(loaded.problems)
-        return loaded.settings
-
-    def _connect(self, seconds: float) -> Client:
-        return connected(self.where, self.env, seconds)
+    def _count(self) -> None:
+        now = self.clock()
+        while self._recent and self._recent[0] <= now - 60:
+            self._recent.popleft()
+        if len(self._recent) >= PER_MINUTE:
+            wait = math.ceil(self._recent[0] + 60 - now)
+            raise CallLimitError(
+                f"{PER_MINUTE} questions and summaries were asked for in the last minute, and no"
+                " more are allowed",
+                hint=f"ask again in {wait} s; fewer and better questions may do",
+            )
+        self._recent.append(now)
 
 
 def connected(where: Places, env: Mapping[str, str], seconds: float) -> Client:
@@ -169,3 +198,22 @@ async def in_thread(work: Callable[[], T]) -> T:
 
     threading.Thread(target=run, name="indexerd-mcp", daemon=True).start()
     return await done
+
+
+def _agent_of(client: str | None) -> str | None:
+    """The agent whose host calls itself so: `claude-code`, `codex-mcp-client`, `opencode`."""
+    words = (client or "").lower()
+    return next((name for start, name in _AGENTS.items() if words.startswith(start)), None)
+
+
+def _directory(named: str, own: str | None) -> str | None:
+    """The directory that is named, from the server's `own`; that one, if none is named."""
+    if not named:
+        return own
+    hint = "give an absolute path, or leave `cwd` out"
+    if "\0" in named:
+        raise UsageError("cwd has a NUL in it, which no path can have", hint=hint)
+    try:
+        return os.path.abspath(Path(own or "", Path(named).expanduser()))  # noqa: PTH100 - drops `..`
+    except (RuntimeError, FileNotFoundError):
+        raise UsageError("cwd leads to no directory that is known", hint=hint) from None

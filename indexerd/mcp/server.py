@@ -1,18 +1,22 @@
-"""The MCP server: tools, resources and a prompt for coding agents, over stdin and stdout.
+r"""The MCP server: tools, resources and a prompt for coding agents, over stdin and stdout.
 
-In: the protocol, from a host. Out: the protocol, and nothing else on stdout. It is a thin client
-of the daemon's socket: it opens no session, no catalog and no meta file. It ends when its stdin
-ends or it gets a signal; it has nothing to save. It writes no log, as hosts show stderr to users.
+It is a client of the daemon's socket: it opens no session, no store and no meta file. It ends when
+its stdin ends or it gets a signal; it has nothing to save, and writes no log, as hosts show stderr
+to users.
 
 What surprised us: a thread of the SDK waits for stdin and cannot be interrupted, so that Python's
-own answer to SIGINT would wait for it for ever; hence the system's.
+own answer to SIGINT would wait for it for ever; hence the system's. The SDK's parser refuses a
+whole line for one lone surrogate (half an emoji, which models cut and JavaScript sends as
+`\ud83d`), and of a line that is no request it says nothing to anybody: the host waits for ever.
 """
 
 from __future__ import annotations
 
+import json
 import logging
+import re
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from importlib.resources import files
 from typing import Any, TextIO, cast
@@ -27,25 +31,34 @@ from mcp.server.mcpserver.exceptions import (
     UnexpectedToolError,
 )
 from mcp.server.stdio import stdio_server
-from mcp_types import CallToolResult, InputRequiredResult, Tool
-from mcp_types import Resource as Listed
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    INVALID_REQUEST,
+    CallToolResult,
+    ErrorData,
+    InputRequiredResult,
+    JSONRPCError,
+    Resource,
+    jsonrpc_message_adapter,
+)
 from pydantic import ValidationError
 
 from indexerd import __version__
 from indexerd.errors import IndexerdError, NotFoundError, UsageError
 from indexerd.mcp import answers
-from indexerd.mcp.daemon import Desk
-from indexerd.mcp.lines import Lines
-from indexerd.mcp.summing import SummingTools
-from indexerd.mcp.teller import failed
-from indexerd.mcp.texts import Safe, reading
-from indexerd.mcp.tools import Tools
-from indexerd.meta.limits import NAME_MAX
+from indexerd.mcp.daemon import DaemonAccess
+from indexerd.mcp.rendering import Answer, Renderer, reading
+from indexerd.mcp.tools import Tools, failed
 from indexerd.paths import is_session_id
 from indexerd.references.query_codes import BY_KIND, UNKNOWN
 
 LISTED = 20  # sessions that are offered as resources
 _MARKDOWN = "text/markdown"
+_ESCAPE = re.compile(
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"  # a pair
+    r"|(?P<lone>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
+    re.DOTALL,
+)
 INSTRUCTIONS = (
     "indexerd remembers the past sessions of every coding agent on this machine. Use"
     " search_sessions or resolve_session when the user refers to earlier work or writes @@name,"
@@ -56,18 +69,18 @@ INSTRUCTIONS = (
 
 
 class SessionServer(MCPServer[Any]):
-    """The server. One desk, its tools, the newest sessions as resources, one prompt."""
+    """The server: its tools, the newest sessions as resources, one prompt."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, daemon: DaemonAccess) -> None:
         super().__init__(
             "indexerd",
             title="Past sessions of coding agents",
             instructions=INSTRUCTIONS,
             version=__version__,
             log_level="CRITICAL",
-            tools=[*Tools(desk).all(), *SummingTools(desk).all()],
+            tools=Tools(daemon).all(),
         )
-        self._desk = desk
+        self._daemon = daemon
         self.resource(
             "session://{session_id}",
             name="session",
@@ -84,17 +97,16 @@ class SessionServer(MCPServer[Any]):
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
     ) -> CallToolResult | InputRequiredResult:
-        """Call a tool. Whatever goes wrong is told as the tools tell it (see `mcp_tools`)."""
+        """Call a tool. Whatever goes wrong is an error of our tree, without what was given."""
+        code = (lambda kind: BY_KIND.get(kind, UNKNOWN)) if name == "query_session" else None
         try:
             return await super().call_tool(name, arguments, context)
         except UnexpectedToolError:
-            hint = "this is a fault of indexerd's"
-            problem = IndexerdError(f"{name} failed", hint=hint, upstream=_code(name, "internal"))
+            problem = IndexerdError(f"{name} failed", hint="this is a fault of indexerd's")
         except ToolError as bad:
-            problem = UsageError(
-                _wrong(bad), hint=self._accepted(name), upstream=_code(name, "usage")
-            )
-        return failed(answers.failure(problem, Safe()))
+            problem = UsageError(_wrong(bad), hint=self._accepted(name))
+        problem.upstream = code(problem.kind) if code else None
+        return failed(problem)
 
     def _accepted(self, name: str) -> str:
         """What a tool takes, for whoever gave it something else."""
@@ -104,30 +116,20 @@ class SessionServer(MCPServer[Any]):
         return f"its parameters are {', '.join(schema['properties'])}; see its input schema"
 
     async def run_stdio_async(self) -> None:
-        """Serve stdin and stdout; each line of a host's is mended first (see `mcp_lines`)."""
-        lines = Lines(open(0, encoding="utf-8", errors="replace", newline="\n", closefd=False))  # noqa: ASYNC230, SIM115 - nothing is read yet, and the thread that reads outlives this
+        """Serve stdin and stdout; each line of a host's is mended first."""
+        lines = HostLines(
+            open(0, encoding="utf-8", errors="replace", newline="\n", closefd=False)  # noqa: ASYNC230, SIM115 - read in a thread that outlives this
+        )
         stdin = anyio.wrap_file(cast("TextIO", lines))  # all that is asked of it is a line
         async with stdio_server(stdin=stdin) as (heard, said):
             lines.answer = partial(anyio.from_thread.run, said.send)
             server = self._lowlevel_server
             await server.run(heard, said, server.create_initialization_options())
 
-    async def list_tools(self) -> list[Tool]:
-        """The tools, without the titles that pydantic gives to fields: a model pays for them."""
-        return [
-            one.model_copy(
-                update={
-                    "input_schema": _untitled(one.input_schema),
-                    "output_schema": _untitled(one.output_schema),
-                }
-            )
-            for one in await super().list_tools()
-        ]
-
-    async def list_resources(self) -> list[Listed]:
+    async def list_resources(self) -> list[Resource]:
         """The newest sessions of the project; none while no daemon runs, which is no error."""
         try:
-            found = await self._desk.talk(
+            found = await self._daemon.converse(
                 lambda talk: answers.sessions(talk, everywhere=False, limit=LISTED)
             )
         except IndexerdError:
@@ -136,16 +138,59 @@ class SessionServer(MCPServer[Any]):
 
     async def _session(self, session_id: str) -> str:
         try:
-            found = await self._desk.talk(lambda talk: answers.session(talk, session_id))
+            found = await self._daemon.converse(lambda talk: answers.session(talk, session_id))
         except NotFoundError as bad:
-            raise ResourceNotFoundError(Safe().line(bad)) from bad
+            raise ResourceNotFoundError("no session has this id") from bad
         except IndexerdError as bad:
-            raise ResourceError(f"{Safe().line(bad)}: {Safe().line(bad.hint)}") from bad
+            say = Renderer().line
+            raise ResourceError(f"{say(bad)}: {say(bad.hint)}") from bad
         return markdown(found)
 
 
-def _listed(one: Mapping[str, Any]) -> Listed:
-    return Listed(
+class HostLines:
+    """A host's lines, read in a thread. `answer` sends a message to the host from there."""
+
+    def __init__(self, source: TextIO) -> None:
+        self._source = source
+        self.answer: Callable[[SessionMessage], object] | None = None
+
+    def readline(self) -> str:
+        """The next line, without lone surrogates; what is no request is answered with an error."""
+        line = without_lone_surrogates(self._source.readline())
+        refused = refusal(line)
+        if refused is not None and self.answer is not None:
+            self.answer(SessionMessage(refused))
+        return line
+
+
+def without_lone_surrogates(line: str) -> str:
+    """JSON with U+FFFD in the place of each lone surrogate; all else is as it was."""
+    if "\\ud" not in line and "\\uD" not in line:
+        return line
+    return _ESCAPE.sub(lambda found: "\\ufffd" if found["lone"] else found[0], line)
+
+
+def refusal(line: str) -> JSONRPCError | None:
+    """The error for a line that the SDK will not take for a request, although it has an id."""
+    try:
+        jsonrpc_message_adapter.validate_json(line, by_name=False)
+    except ValidationError:
+        pass
+    else:
+        return None
+    try:
+        held = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    request_id = held.get("id") if isinstance(held, dict) and "method" in held else None
+    if not isinstance(request_id, int | str) or isinstance(request_id, bool):
+        return None
+    problem = ErrorData(code=INVALID_REQUEST, message="this is no request of JSON-RPC 2.0")
+    return JSONRPCError(jsonrpc="2.0", id=request_id, error=problem)
+
+
+def _listed(one: Mapping[str, Any]) -> Resource:
+    return Resource(
         uri=f"session://{one['sessionId']}",
         name=one["name"] or one["sessionId"],
         title=f"{one['name']} ({one['agent']}, {one['modifiedAt'][:10]})",
@@ -154,33 +199,21 @@ def _listed(one: Mapping[str, Any]) -> Listed:
     )
 
 
-def _untitled(schema: Any) -> Any:
-    """A schema without titles. No field of ours is called so."""
-    if isinstance(schema, dict):
-        return {key: _untitled(one) for key, one in schema.items() if key != "title"}
-    return [_untitled(one) for one in schema] if isinstance(schema, list) else schema
-
-
-def _code(tool: str, kind: str) -> str | None:
-    """The older tool's code, for the tool that follows it (S0.64)."""
-    return BY_KIND.get(kind, UNKNOWN) if tool == "query_session" else None
-
-
 def _wrong(bad: ToolError) -> str:
     """What is wrong with a call, without repeating what was given."""
     if not isinstance(bad.__cause__, ValidationError):
         return str(bad)
-    return "; ".join(_said(one) for one in bad.__cause__.errors())[: 4 * NAME_MAX]
+    said = []
+    for one in bad.__cause__.errors():
+        parameter = ".".join(map(str, one["loc"]))
+        unknown = one["type"] == "extra_forbidden"
+        said.append(
+            f"there is no parameter {parameter}" if unknown else f"{parameter}: {one['msg']}"
+        )
+    return "; ".join(said)[:500]
 
 
-def _said(one: Mapping[str, Any]) -> str:
-    parameter = ".".join(map(str, one["loc"]))
-    if one["type"] == "extra_forbidden":
-        return f"there is no parameter {parameter}"
-    return f"{parameter}: {one['msg']}"
-
-
-def markdown(found: Mapping[str, Any]) -> str:
+def markdown(found: Answer) -> str:
     """A session's metadata for reading; `found` is what `get_session` answers."""
     one = reading(found)
     facts = {
@@ -194,15 +227,15 @@ def markdown(found: Mapping[str, Any]) -> str:
         "read": ", ".join(one["filesRead"]),
         "resume": one["resume"] or "",
     }
-    listed = "\n".join(f"- {key}: {value}" for key, value in facts.items() if value)
-    decisions = "\n".join(f"> - {text}" for text in one["keyDecisions"])
     parts = [
         f"# {one['name']}",
         one["provenance"],
-        listed,
+        "\n".join(f"- {key}: {value}" for key, value in facts.items() if value),
         f"Description: {one['description']}" if one["description"] else "",
         f"Summary:\n\n{one['summary']}" if one["summary"] else "Not summarised yet.",
-        f"Decisions:\n\n{decisions}" if decisions else "",
+        "Decisions:\n\n" + "\n".join(f"> - {text}" for text in one["keyDecisions"])
+        if one["keyDecisions"]
+        else "",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -213,11 +246,11 @@ def guide() -> str:
     return text.read_text(encoding="utf-8")
 
 
-def serve(desk: Desk) -> None:
+def serve(daemon: DaemonAccess) -> None:
     """Serve stdin and stdout until stdin ends."""
     logging.disable(logging.CRITICAL)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    server = SessionServer(desk)
+    server = SessionServer(daemon)
     try:
         server.run("stdio")
     except* (BrokenPipeError, ConnectionResetError):

@@ -18,7 +18,7 @@ from typing import Any
 from mcp import Client
 from mcp_types import CallToolResult, Implementation
 
-from indexerd.mcp.daemon import Desk
+from indexerd.mcp.daemon import DaemonAccess
 from indexerd.mcp.server import SessionServer
 from indexerd.paths import places
 from indexerd.references.inject import harmless
@@ -85,7 +85,7 @@ class Daemon:
         self.path = path
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.rows = [row()]
-        self.desks: dict[Any, Desk] = {}
+        self.desks: dict[Any, DaemonAccess] = {}
         self.answers: dict[str, Callable[[dict[str, Any]], Any]] = {
             "hello": lambda params: {"settings": {"queryTimeoutSeconds": 30.0}},
             "get": lambda params: {
@@ -190,21 +190,26 @@ def desk(
     cwd: str | None = "/w",
     clock: Callable[[], float] = time.monotonic,
     **env: str,
-) -> Desk:
+) -> DaemonAccess:
     """A desk before this daemon, in a home without configuration; the same one if asked again."""
     key = (cwd, clock, *sorted(env.items()))
     if key in daemon.desks:
         return daemon.desks[key]
     home = {"HOME": str(daemon.path.parent), "INDEXERD_SOCKET": str(daemon.path)} | env
-    made = daemon.desks[key] = Desk(places(home), home, cwd=cwd, clock=clock)
+    made = daemon.desks[key] = DaemonAccess(places(home), home, cwd=cwd, clock=clock)
     return made
 
 
-_SERVERS: dict[int, tuple[Desk, SessionServer]] = {}  # by desk, which has no hash of its own
+_SERVERS: dict[
+    int, tuple[DaemonAccess, SessionServer]
+] = {}  # by desk, which has no hash of its own
 
 
 def talk(
-    where: Desk, scene: Callable[[Client], Awaitable[Any]], host: str = "test", mode: str = "auto"
+    where: DaemonAccess,
+    scene: Callable[[Client], Awaitable[Any]],
+    host: str = "test",
+    mode: str = "auto",
 ) -> Any:
     """Play a scene with a client of this desk's server."""
 
@@ -219,7 +224,7 @@ def talk(
     return asyncio.run(run())
 
 
-def call(where: Desk, name: str, host: str = "test", **arguments: Any) -> CallToolResult:
+def call(where: DaemonAccess, name: str, host: str = "test", **arguments: Any) -> CallToolResult:
     """One call of one tool."""
     found: CallToolResult = talk(where, lambda client: client.call_tool(name, arguments), host)
     return found

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp import Client
 
-from indexerd.mcp.texts import BYTES_MAX, Safe, bounded, size
+from indexerd.mcp.rendering import BYTES_MAX, Renderer, bounded, size
 from indexerd.privacy.sanitize import escape_path
 from indexerd.references.inject import harmless
 from indexerd.sessions.tree import FILTERS
@@ -66,7 +66,7 @@ def daemon(tmp_path: Path) -> Daemon:
 
 
 def test_tools_are_described_and_annotated(daemon: Daemon) -> None:
-    """Issue 4 point 5, S1.34: the tools, each with a paragraph, described parameters, true hints.
+    """S1.34: the tools, each with a paragraph, described parameters, true hints.
 
     Those that have a model write a summary say that it costs something.
     """
@@ -169,15 +169,9 @@ def test_paths_are_exact_in_data_and_harmless_in_text(daemon: Daemon) -> None:
     assert data["gitBranch"] == "a<b>@@c"
     assert json.loads(text_of(session))["filesRead"] == [harmless(one) for one in shown]
     assert context.structured_content["context"] == {"a<b>": shown}
-    words = text_of(context)
-    for found in (words, text_of(session)):
+    for found in (text_of(context), text_of(session)):
         assert not [bad for bad in ("@@", "a<b>", "[INST]", "\u202e", "\x1b") if bad in found]
-    first, *lines = words.split("\n")
-    assert first == context.structured_content["provenance"]
-    assert all(line.startswith("> ") for line in lines)
-    assert json.loads("\n".join(line[2:] for line in lines)) == {
-        "a&lt;b>": [harmless(one) for one in shown]
-    }
+    assert json.loads(text_of(context))["context"] == {"a&lt;b>": [harmless(one) for one in shown]}
 
 
 def test_a_secret_in_a_path_stays_secret(daemon: Daemon) -> None:
@@ -236,12 +230,12 @@ def test_own_patterns_and_cut_secrets(daemon: Daemon) -> None:
 @given(st.text(max_size=400), st.integers(1, 300))
 def test_safe_lines_and_quotes_hold_their_bounds(text: str, limit: int) -> None:
     """Whatever comes: one line is one printable line within its limit, every quoted line is."""
-    safe = Safe()
-    line = safe.line(text, limit)
+    renderer = Renderer()
+    line = renderer.line(text, limit)
     assert "\n" not in line
     assert "@@" not in line
     assert len(line) <= limit * 4  # `<` becomes four characters
-    quoted = safe.quote(text, limit)
+    quoted = renderer.render(text, "summary")
     assert all(one.startswith(">") for one in quoted.split("\n")) or not quoted
 
 
