@@ -31,7 +31,7 @@ MAY_REPLACE = {
     "store/rotating.py": "the log's files move on by one",
     "store/cache_file.py": "a damaged cache is put aside",
     "models/journal.py": "books that have grown long, without their old rows",
-    "web/web_place.py": "where the web view listens, and its key where there was none",
+    "web/server.py": "where the web view listens, and the page that opens it",
 }
 # Who may open a file for writing, and why. No session file is among what they write.
 MAY_WRITE = {
@@ -47,7 +47,8 @@ MAY_WRITE = {
     "meta/newfile.py": "a branch as a new session file, or an export, at its user's word",
     "store/cache_file.py": "ledger and catalog, made private before SQLite opens them; seals",
     "store/file.py": "a note that the catalog is damaged",
-    "web/web_place.py": "the web view's key, and where it listens",
+    "web/auth.py": "one-time tokens of the web view",
+    "web/server.py": "where the web view listens, and the page that opens it",
     "models/scripted.py": "the fake model counts its calls, in tests",
     "cli/streams.py": "/dev/null in the place of a stream that is gone",
     "demo.py": "sample sessions, in a temporary home",

@@ -92,23 +92,18 @@ def _made(
     app: App, settings: Settings, ref: str, leaf: str | None, form: tuple[str, bool]
 ) -> tuple[str, str]:
     """A name for the file, and its text."""
-    import time
-
     from indexerd.daemon.one_session import open_session
     from indexerd.privacy.redact_extra import compile_extra
-    from indexerd.times import iso
-    from indexerd.web.export import Asked, Wish, file_of
+    from indexerd.web.document import Wish
+    from indexerd.web.export import export as made
 
-    wish = Wish(form[0], form[1], compile_extra(settings.redact.extra_patterns))
+    chosen, redacting = form
+    extra = compile_extra(settings.redact.extra_patterns)
+    wish = Wish(for_people=chosen != "json", redact=redacting, extra=extra, leaf=leaf)
     stored = read(app, "get", {"ref": ref, "cwd": project()}, otherwise=READING)
     row = stored["session"]
     with open_session(row, settings, os.environ, Path.home()) as library:
-        asked = Asked(stored, _kin(app, row), iso(time.time()), leaf)
-        return file_of(library, asked, wish, _go_on)
-
-
-def _go_on() -> None:
-    """Nothing ends this work but the end of the process."""
+        return made(library, stored, chosen, wish, _kin(app, row))
 
 
 def _kin(app: App, row: dict[str, Any]) -> dict[str, Any]:

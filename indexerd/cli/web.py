@@ -1,9 +1,9 @@
 """The command `web`: sessions in a browser, on this machine alone.
 
 Where a view runs already (the daemon's, by `[web] listen`, or another terminal's), its link is
-given, and nothing is started. Otherwise this process serves until it is interrupted. Only a server
-that proved to be ours gets a link. A browser is given a file of ours that leads there: the
-arguments of every process can be read by every user of the machine, and a link lets its bearer in.
+given, and nothing is started. Otherwise this process serves until it is interrupted. A browser is
+given a file of ours that leads there: every user of the machine can read the arguments of every
+process, and a link lets its bearer in.
 
 The web framework is imported when the view is served, and nowhere else in the program: it is an
 extra.
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from indexerd.cli.app import App
-    from indexerd.web.desk import Desk
-    from indexerd.web.web_place import Running
+    from indexerd.web.server import Running
 
 FREE = "127.0.0.1:0"
 NEEDS = ("jinja2", "sse_starlette", "starlette", "uvicorn")
@@ -67,9 +66,9 @@ def web(
     ready = partial(_ready, app, path, opening=not no_open)
     if listen is None:
         with Loading():
-            from indexerd.web.serve import find_running
+            from indexerd.web.server import find_running
 
-        running = find_running(where(app))
+        running = find_running(where(app).state_dir)
         if running is not None:
             ready(running)
             return 0
@@ -91,53 +90,29 @@ def _place(app: App) -> str:
 
 def _serve(app: App, listen: str, ready: Any, *, child: bool = False) -> int:
     with Loading():
-        from indexerd.web.desk import Desk
-        from indexerd.web.serve import serve
+        from indexerd.web.daemon import Daemon
+        from indexerd.web.server import serve
 
     os.umask(0o077)
-    desk = Desk(
+    daemon = Daemon(
         where(app), os.environ, home=Path.home(), stored=lambda *call: local(app).call(*call)
     )
-    return serve(desk, _site, listen=listen, child=child, on_ready=ready, on_error=_complain)
-
-
-def _site(desk: Desk, pages: Any, hub: Any) -> Any:
-    """The pages, and what is to be closed at the end."""
-    with Loading():
-        from indexerd.web import home, session
-        from indexerd.web.live import LiveSessions
-
-    def up() -> bool:
-        return bool(hub.up)
-
-    desk.on_silent = lambda silent: hub.hush(silent=silent)
-    live = LiveSessions(desk.settings, desk.env, desk.home, within=desk.where.state_dir / "view")
-
-    def heard(event: dict[str, Any]) -> None:
-        if event["event"] == "session.removed" and "sessionId" in event:
-            live.forget(event["sessionId"])
-        elif event["event"] == "lost":  # that one was removed may be among what was
-            live.close()
-
-    hub.on_event(heard)
-    pages_of = [*home.routes(desk, pages, up=up), *session.routes(desk, pages, live, up=up)]
-    return pages_of, [live.close]
+    return serve(daemon, listen=listen, child=child, on_ready=ready, on_error=_complain)
 
 
 def _ready(app: App, path: str, running: Running, *, opening: bool) -> None:
     """Say where the view is, and open it."""
-    from indexerd.web.serve import link as address_of
+    from indexerd.web.server import login_link, open_page
 
-    address = address_of(running, path)
+    state_dir = where(app).state_dir
+    address = login_link(state_dir, running, path)
     if not show(app, {"url": running.url, "link": address, "pid": running.pid}):
         put([address])
     sys.stdout.flush()
     if running.pid == os.getpid():
         aside("serving until interrupted (Ctrl-C)")
     if opening and _screen():
-        from indexerd.web.web_place import put_page
-
-        _open(put_page(where(app).state_dir, address).as_uri(), waiting=running.pid != os.getpid())
+        _open(open_page(state_dir, address).as_uri(), waiting=running.pid != os.getpid())
 
 
 def _open(address: str, *, waiting: bool) -> None:

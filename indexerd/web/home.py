@@ -1,146 +1,422 @@
-"""The home page: where was I? Every session by day and project, or what a search found.
+"""The home page: sessions by day and project, or what a search found.
 
-In: an address, which holds all of the page's state. Out: a page that is whole without its script,
-from what the daemon answers, or from what is stored where none runs. What was asked for and cannot
-be given, such as a cursor of another list, is said in the place of the results. The script fetches
-this same page again while its user types, and when something happened.
+The address holds all of the page's state, and anybody may have written it: each value is bounded,
+and one that its filter does not know counts as absent. The page is whole without its script, which
+fetches this same page again while its user types, and when something happened. What was asked for
+and cannot be given, such as a cursor of another list, is said in the place of the results.
+
+A day is a day of this machine's calendar. `since` begins at a local midnight: a cursor of `list`
+would not fit a `since` that moves with the clock.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+import posixpath
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, date, datetime, time, timedelta
+from itertools import chain
 from typing import Any
+from urllib.parse import parse_qsl, quote
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
-from starlette.routing import Route
 
 from indexerd.agents import ADAPTERS
 from indexerd.errors import AskError
-from indexerd.privacy.sanitize import clean_line, escape_path
-from indexerd.web.desk import Desk
-from indexerd.web.home_address import (
-    Filters,
-    asked,
-    choices,
-    filters_of,
-    footer_target,
-    names_project,
-    spoken,
-)
-from indexerd.web.home_view import Offset, View, since_time
-from indexerd.web.pages import Pages
+from indexerd.privacy.sanitize import clean_line, escape_path, scrub
+from indexerd.times import iso, iso_ms
+from indexerd.web.assets import Assets
+from indexerd.web.daemon import Daemon
 
 ROWS = 60  # sessions on a page
 HITS = 30
 PROJECTS_OF = 500  # sessions, the latest, whose directories may be named in a search
-WARNINGS_MAX = 10
-WARNING_MAX = 500  # characters
+QUERY_MAX, PATH_MAX, WORD_MAX = 500, 4096, 256  # characters
+GIST_MAX = 280
+FILES_SHOWN = 4
+FIND_MAX = 200  # characters that a session's page is to look for
+OPEN_SECONDS = 30 * 60  # without a change, after which nobody is at an open turn any more
+SINCE = {"": "any time", "today": "today", "7d": "7 days", "30d": "30 days"}
+_DAYS_BACK = {"today": 0, "7d": 6, "30d": 29}
+_FIELDS = {"name": "title", "cwd": "directory"}  # of a hit, where the page has another word
+_ROLES = {"user": ", you", "assistant": ", answer"}
+_TYPED = re.compile(r'(agent|project|since):(?:"([^"]+)"|([^\s"]+))')
+_PART = re.compile(r'[^\s"]*"[^"]*"|\S+')
+_FOUND = re.compile("«([^«»]*)»")  # how a search marks what it found
+
+Row = Mapping[str, Any]
+Shown = dict[str, Any]  # what the template prints
 
 
-def routes(
-    desk: Desk,
-    pages: Pages,
-    *,
-    up: Callable[[], bool],
-    clock: Callable[[], float] = time.time,
-    offset: Offset = lambda seconds: time.localtime(seconds).tm_gmtoff,
-) -> list[Route]:
-    """Routes of the home page. `up` says whether a daemon runs; `clock` is in seconds of UTC."""
-    home = Home(desk, pages, up, clock, offset)
-    return [Route("/", home.page, methods=["GET"], name="home")]
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """What an address of the home page asks for; "" is no filter."""
+
+    q: str = ""
+    agent: str = ""
+    project: str = ""  # a directory, for itself and all below
+    since: str = ""  # a key of SINCE
+    archived: str = ""  # "1" or ""
+    subagents: str = ""
+    before: str = ""  # a cursor: go on after an earlier page
+
+    @classmethod
+    def of(cls, params: Mapping[str, str]) -> Filters:
+        """The filters among an address's parameters."""
+        return cls(
+            q=clean_line(params.get("q", "")[: QUERY_MAX * 4], QUERY_MAX),
+            agent=clean_line(params.get("agent", "")[:WORD_MAX], WORD_MAX),
+            project=params.get("project", "")[:PATH_MAX],
+            since=params["since"] if params.get("since") in SINCE else "",
+            archived="1" if params.get("archived") == "1" else "",
+            subagents="1" if params.get("subagents") == "1" else "",
+            before=params.get("before", "")[:WORD_MAX],
+        )
+
+    @property
+    def narrowed(self) -> bool:
+        """Whether anything is left out that a bare address would show."""
+        return bool(self.agent or self.project or self.since)
+
+    def address(self, **changes: str) -> str:
+        """The page with these changes; a change of filters begins at its first page."""
+        changed = replace(self, **({"before": ""} | changes))
+        pairs = [(one.name, getattr(changed, one.name)) for one in fields(changed)]
+        query = "&".join(f"{key}={encoded(value)}" for key, value in pairs if value)
+        return f"/?{query}" if query else "/"
+
+    def kept(self) -> list[tuple[str, str]]:
+        """What a form for a search carries along."""
+        names = ("agent", "project", "since", "archived", "subagents")
+        return [(name, getattr(self, name)) for name in names if getattr(self, name)]
+
+    def choices(self) -> dict[str, list[Shown]]:
+        """The links that set or take back a filter."""
+        agents = dict.fromkeys(["", *ADAPTERS, self.agent])
+        listed = {
+            "agent": [("agent", name, name or "any") for name in agents],
+            "since": [("since", key, label) for key, label in SINCE.items()],
+        }
+        found = {
+            group: [
+                {
+                    "key": f"{name}:{value}",
+                    "label": label,
+                    "href": self.address(**{name: value}),
+                    "on": getattr(self, name) == value,
+                }
+                for name, value, label in choices
+            ]
+            for group, choices in listed.items()
+        }
+        more = (
+            ("archived", self.archived, "archived"),
+            ("subagents", self.subagents, "sub-agents"),
+        )
+        found["more"] = [
+            {
+                "key": name,
+                "label": label,
+                "href": self.address(**{name: "" if on else "1"}),
+                "on": bool(on),
+            }
+            for name, on, label in more
+        ]
+        return found
+
+
+def typed_filters(
+    filters: Filters, agents: Collection[str], home: str, directories: Iterable[str] = ()
+) -> Filters:
+    """The same with the `agent:`, `project:` and `since:` of the search as filters.
+
+    A project is a whole path (`~` is the directory `home`), or the name of one of `directories` or
+    a part of it. What is no agent, project or key of SINCE stays a word, as does everything in
+    quotes and after `re:`.
+    """
+    named: dict[str, str] = {}
+    words: list[str] = []
+    for part in _PART.finditer(filters.q):
+        if part[0].startswith("re:"):
+            words.append(filters.q[part.start() :])
+            break
+        found = _TYPED.fullmatch(part[0])
+        name, value = (found[1], found[2] or found[3]) if found else ("", "")
+        if name == "project":
+            value = _directory(value, home, directories)
+        known: dict[str, Collection[str]] = {"agent": agents, "since": SINCE}
+        if value and value in known.get(name, (value,)):
+            named[name] = value
+        else:
+            words.append(part[0])
+    return replace(filters, q=" ".join(words), **named) if named else filters
+
+
+def _directory(text: str, home: str, directories: Iterable[str]) -> str:
+    """The directory that somebody means; "" for none."""
+    if text == "~" or text.startswith("~/"):
+        text = home.rstrip("/") + text[1:]
+    if text.startswith("/"):
+        return text.rstrip("/") or "/"
+    part = text.casefold()
+    names = [(basename(one).casefold(), one) for one in directories]
+    same = (one for name, one in names if name == part)
+    within = (one for name, one in names if part in name)
+    return next(chain(same, within), "")
+
+
+def session_address(session_id: str) -> str:
+    """The page of a session. A name of dots alone would be a step up, and leads nowhere."""
+    name = quote(scrub(session_id), safe="")
+    return f"/s/{name}" if name.strip(".") else "/s/-"
+
+
+def footer_target(params: Mapping[str, str]) -> str | None:
+    """Where a link of a context footer leads, `?session=…&applet=…`; None for another address."""
+    session_id = params.get("session", "")[:WORD_MAX]
+    if not session_id or "applet" not in params:
+        return None
+    name = basename(params.get("path", "")[-PATH_MAX:])
+    find = f"?find={encoded(name)}" if params["applet"] == "text-editor" and name else ""
+    return session_address(session_id) + find
+
+
+def basename(path: str) -> str:
+    """The last part of a path, whichever way its separators lean."""
+    return re.split(r"[/\\]", path.rstrip("/\\"))[-1]
+
+
+def encoded(text: str) -> str:
+    """Text as one part of an address."""
+    return quote(scrub(text), safe="/")
 
 
 class Home:
-    """What the home page is made with."""
+    """The page, and what it is made of."""
 
-    def __init__(
-        self,
-        desk: Desk,
-        pages: Pages,
-        up: Callable[[], bool],
-        clock: Callable[[], float],
-        offset: Offset,
-    ) -> None:
-        self._desk = desk
-        self._pages = pages
-        self._up = up
-        self._clock = clock
-        self._offset = offset
+    def __init__(self, daemon: Daemon, assets: Assets) -> None:
+        self._daemon = daemon
+        self._assets = assets
 
     async def page(self, request: Request) -> Response:
         """The page, or the way to where a context footer's link leads."""
-        params = asked(request.url.query)
+        pairs = parse_qsl(request.url.query[:16_384], errors="replace")
+        params = {key: scrub(value) for key, value in reversed(pairs)}
         target = footer_target(params)
         if target is not None:
             return RedirectResponse(target, 303)
-        typed = filters_of(params)
-        filters = await self._spoken(typed)
-        view = View(filters, self._clock(), self._offset, str(self._desk.home))
-        problem: dict[str, str] | None = None
-        found: dict[str, Any] = {}
+        typed = Filters.of(params)
+        filters = await self._typed(typed)
+        shown: Shown = {"stretches": [], "hits": [], "following": "", "warnings": []}
+        problem: Shown | None = None
         try:
-            found = await (self._search(view) if filters.q else self._list(view))
+            shown |= await (self._search(filters) if filters.q else self._list(filters))
         except AskError as bad:
             problem = {"message": str(bad), "hint": bad.hint}
-        html = self._pages.render(
+        html = self._assets.render(
             "home.html",
             typed=typed,
             filters=filters,
-            zone=view.zone(),
-            choices=choices(filters, ADAPTERS),
-            project=escape_path(view.place(filters.project).path) if filters.project else "",
-            up=self._up(),
+            zone=f"UTC{datetime.now().astimezone().isoformat()[-6:]}".removesuffix("+00:00"),
+            choices=filters.choices(),
+            project=self._place(filters.project, filters)["path"] if filters.project else "",
+            up=self._daemon.up,
             problem=problem,
-            **{"stretches": [], "hits": [], "following": "", "warnings": [], "most": HITS, **found},
+            most=HITS,
+            **shown,
         )
-        return HTMLResponse(html, headers={"Cache-Control": "no-store"})
+        return HTMLResponse(html)
 
-    async def _spoken(self, typed: Filters) -> Filters:
-        """The filters, with those that the search itself names."""
+    async def _typed(self, typed: Filters) -> Filters:
         directories: dict[str, None] = {}
-        if names_project(typed.q):
-            latest = await self._desk.read("list", {"limit": PROJECTS_OF})
-            rows = latest["sessions"][:PROJECTS_OF]
-            directories = dict.fromkeys(one["cwd"] for one in rows if one["cwd"])
-        return spoken(typed, ADAPTERS, str(self._desk.home), directories)
+        if "project:" in typed.q:
+            latest = await self._daemon.read("list", {"limit": PROJECTS_OF})
+            directories = dict.fromkeys(one["cwd"] for one in latest["sessions"] if one["cwd"])
+        return typed_filters(typed, ADAPTERS, str(self._daemon.home), directories)
 
-    def _narrowing(self, view: View) -> dict[str, Any]:
+    @staticmethod
+    def _params(filters: Filters) -> dict[str, Any]:
         """What `list` and `search` both take."""
-        filters = view.filters
-        wanted = {
-            "agent": filters.agent,
-            "cwd": filters.project,
-            "since": since_time(filters.since, view.now, view.offset),
-        }
+        since = None
+        if filters.since in _DAYS_BACK:
+            day = datetime.now().astimezone().date() - timedelta(days=_DAYS_BACK[filters.since])
+            since = iso(datetime.combine(day, time()).timestamp())
+        wanted = {"agent": filters.agent, "cwd": filters.project, "since": since}
         return {key: value for key, value in wanted.items() if value}
 
-    async def _list(self, view: View) -> dict[str, Any]:
-        filters = view.filters
-        params = self._narrowing(view) | {
+    async def _list(self, filters: Filters) -> Shown:
+        params = self._params(filters) | {
             "archived": bool(filters.archived),
             "subagents": bool(filters.subagents),
             "limit": ROWS,
         }
         if filters.before:
             params["cursor"] = filters.before
-        found = await self._desk.read("list", params)
+        found = await self._daemon.read("list", params)
         following = found.get("nextCursor")
         return {
-            "stretches": view.stretches(found["sessions"][:ROWS]),
+            "stretches": self._stretches(found["sessions"], filters),
             "following": filters.address(before=following) if following else "",
-            "warnings": _warnings(found),
+            "warnings": found.get("warnings", []),
         }
 
-    async def _search(self, view: View) -> dict[str, Any]:
-        params = self._narrowing(view) | {"query": view.filters.q, "limit": HITS, "rows": True}
-        found = await self._desk.read("search", params)
-        hits = found["hits"][:HITS]
-        return {"hits": view.hits(hits, found.get("rows") or {}), "warnings": _warnings(found)}
+    def _stretches(self, rows: Iterable[Row], filters: Filters) -> list[Shown]:
+        """Rows by day and by project, in their order."""
+        found: dict[str, dict[str, list[Shown]]] = {}
+        for row in rows:
+            projects = found.setdefault(_stretch(row["modifiedAt"]), {})
+            projects.setdefault(row["cwd"] or "", []).append(line(row))
+        return [
+            {
+                "title": title,
+                "projects": [
+                    {
+                        "key": f"{title}:{cwd}",
+                        "place": self._place(cwd, filters),
+                        "lines": lines,
+                    }
+                    for cwd, lines in projects.items()
+                ],
+            }
+            for title, projects in found.items()
+        ]
+
+    async def _search(self, filters: Filters) -> Shown:
+        params = self._params(filters) | {"query": filters.q, "limit": HITS, "rows": True}
+        found = await self._daemon.read("search", params)
+        rows = found.get("rows", {})
+        hits = [self._hit(one, rows.get(one["sessionId"], {}), filters) for one in found["hits"]]
+        return {"hits": hits, "warnings": found.get("warnings", [])}
+
+    def _hit(self, hit: Row, row: Row, filters: Filters) -> Shown:
+        session_id, field, entry = hit["sessionId"], hit["field"], hit.get("entryId") or ""
+        shown = line({"name": hit.get("name"), **row, "sessionId": session_id})
+        snippet = list(_parts(hit["snippet"]))
+        return {
+            "href": shown["href"] + _spot(field, entry, snippet),
+            "field": str(_FIELDS.get(field, field)) + _ROLES.get(str(hit.get("role")), ""),
+            "snippet": snippet,
+            "place": self._place(row["cwd"] or "", filters) if row else None,
+            "line": shown | {"key": f"{session_id} {field} {entry}"},
+        }
+
+    def _place(self, cwd: str, filters: Filters) -> Shown:
+        """A directory, with `~` for the user's home; it leads to the page of that project."""
+        if not cwd:
+            return {"name": "no directory", "path": "", "href": ""}
+        home, path = str(self._daemon.home).rstrip("/"), cwd
+        if home and (cwd == home or cwd.startswith(f"{home}/")):
+            path = "~" + cwd[len(home) :]
+        name = posixpath.basename(path.rstrip("/")) or path
+        href = "" if cwd == filters.project else filters.address(project=cwd)
+        return {"name": escape_path(name), "path": escape_path(path), "href": href}
 
 
-def _warnings(found: Mapping[str, Any]) -> list[str]:
-    """What an answer wants said, within bounds."""
-    told = [one for one in found.get("warnings") or () if isinstance(one, str)]
-    return [clean_line(one[: WARNING_MAX * 4], WARNING_MAX) for one in told[:WARNINGS_MAX]]
+def line(row: Row) -> Shown:
+    """One session in a list."""
+    session_id, title = row["sessionId"], row.get("name") or "session"
+    behind = (row.get("newUserMessages") or 0) if row.get("indexed") else 0
+    gist = row.get("description") or row.get("firstUserMessage") or ""
+    touched = next((one for one in ("filesModified", "filesRead") if row.get(one)), "")
+    files = [one for one in row.get(touched) or () if basename(one)]
+    marks = (("gone", "file gone"), ("subagent", "sub-agent"))
+    resume = "" if row.get("gone") else row.get("resume") or ""
+    return {
+        "key": session_id,
+        "session_id": session_id,
+        "href": session_address(session_id),
+        "title": title,
+        "agent": row.get("agent", ""),
+        "state": _state(row),
+        "marks": [word for name, word in marks if row.get(name)],
+        "gist": "" if title.startswith(gist[:GIST_MAX]) else clean_line(gist, GIST_MAX),
+        "moment": _moment(row.get("modifiedAt", "")),
+        "touched": {"filesModified": "changed", "filesRead": "read"}.get(touched, ""),
+        "files": [
+            {"name": escape_path(basename(one)), "path": escape_path(one)}
+            for one in files[:FILES_SHOWN]
+        ],
+        "more_files": len(files) - FILES_SHOWN,
+        "behind": f"{behind} message{'' if behind == 1 else 's'} behind" if behind else "",
+        # A command that would not show as it is, is not offered for pasting.
+        "resume": resume if escape_path(resume) == resume else "",
+    }
+
+
+def _state(row: Row) -> str:
+    """A state as it is shown: an open turn may never have ended."""
+    state: str = row.get("state", "idle")
+    then = iso_ms(row.get("modifiedAt", "")) / 1000
+    stale = datetime.now(UTC).timestamp() - then > OPEN_SECONDS
+    return "unfinished" if state == "active" and then and stale else state
+
+
+def _parts(snippet: str) -> Iterator[tuple[str, bool]]:
+    """A snippet in pieces, and whether each was looked for."""
+    for at, piece in enumerate(_FOUND.split(snippet)):
+        if piece:
+            yield piece, bool(at % 2)
+
+
+def _spot(field: str, entry: str, snippet: Sequence[tuple[str, bool]]) -> str:
+    """Where in a session's page a hit is: its entry, or what to look for among the entries.
+
+    That is only what was found in them: a title, a tag or a summary has words of its own.
+    """
+    if entry:
+        return f"#target={encoded(entry)}"
+    words: Iterable[str] = ()
+    if field == "message":
+        words = (word for text, found in snippet if found for word in text.split())
+    elif field == "files":
+        words = basename("".join(text for text, _ in snippet).strip("…")).split()
+    find = " ".join(dict.fromkeys(words))[:FIND_MAX]
+    return f"?find={encoded(find)}" if find else ""
+
+
+# -- times, by this machine's calendar -----------------------------------------------------------
+
+
+def _local(stamp: str) -> datetime | None:
+    ms = iso_ms(stamp)
+    return datetime.fromtimestamp(ms / 1000).astimezone() if ms else None
+
+
+def _moment(stamp: str) -> Shown:
+    """A time: for programs, for a reader, and how long ago it is, in one unit."""
+    then = _local(stamp)
+    if then is None:
+        return {"iso": "", "full": "at an unknown time", "ago": ""}
+    now = datetime.now().astimezone()
+    minutes = max(0, int((now - then).total_seconds())) // 60
+    days = (now.date() - then.date()).days
+    if minutes < 60:  # noqa: PLR2004 - of an hour
+        ago = f"{minutes} min ago" if minutes else "just now"
+    elif minutes < 24 * 60:
+        ago = f"{minutes // 60} h ago"
+    elif days <= 1:
+        ago = f"yesterday {then:%H:%M}"
+    elif days < 7:  # noqa: PLR2004 - of a week
+        ago = f"{days} days ago"
+    else:
+        ago = f"{then.day} {then:%b}" + ("" if then.year == now.year else f" {then.year}")
+    return {"iso": stamp, "full": f"{then:%a} {then.day} {then:%B %Y, %H:%M}", "ago": ago}
+
+
+def _stretch(stamp: str) -> str:
+    """The stretch of days that a time falls into; what is still to come counts as today."""
+    then = _local(stamp)
+    if then is None:
+        return "No date"
+    today: date = datetime.now().astimezone().date()
+    monday = today - timedelta(days=today.weekday())
+    stretches = {
+        "Today": today,
+        "Yesterday": today - timedelta(days=1),
+        "This week": monday,
+        "Last week": monday - timedelta(days=7),
+    }
+    usual = f"{then:%B %Y}"
+    return next((title for title, first in stretches.items() if then.date() >= first), usual)

@@ -11,7 +11,8 @@ from indexerd.daemon.views import Taken
 from indexerd.digests.segments import Segment, encode
 from indexerd.sessions.info import info_of
 from indexerd.sessions.tree import still
-from indexerd.web import export as exports
+from indexerd.web.document import Wish, document_of
+from indexerd.web.page import export_page
 from tests.sessions.tree_sessions import entry, said, session, state_of
 
 EVIL = "</script><script>window.owned=1</script><img src=http://127.0.0.1:9/x onerror=owned=1>"
@@ -40,14 +41,10 @@ def page_of(folder: Path, entries: list[bytes], *digests: Segment) -> Path:
     (folder / "s1.digest.jsonl").write_text("".join(json.dumps(encode(one)) for one in digests))
     lines: Any = nullcontext(Lines(state, data))
     taken = Taken(card, still(state), lines, dict(state.labels), folder)
-    read = exports.read_session(taken, lambda: None, exports.Wish())
     row = {"sessionId": "s1", "cwd": "/w", "name": f"Tidy up {EVIL}", "agent": "pi"}
-    context = {"files": ["/w/<b>.py"]}
-    head = exports.head_of({"session": row, "context": context}, {"parent": "p1"}, "")
+    stored = {"session": row, "context": {"files": ["/w/<b>.py"]}}
     page = folder / "page.html"
-    page.write_text(
-        exports.text_of(exports.document_of(head, read, exports.Wish()), exports.Wish())
-    )
+    page.write_text(export_page(document_of(taken, stored, Wish(), {"parent": "p1"})))
     return page
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from indexerd.web.pages import Pages
-from indexerd.web.web_place import put_page
+from indexerd.web.assets import Assets
+from indexerd.web.server import open_page
 from tests.browser.served import Placed, Served, served
 from tests.browser.site import site
 from tests.browser.tabs import Tabs
@@ -159,7 +159,7 @@ def link(home: Served) -> str:
 
 def test_a_file_of_ours_leads_a_browser_in(home: Served, session: Placed, tabs: Tabs) -> None:
     """Although a strict cookie is not sent where another page, such as a file, led to us."""
-    path = put_page(home.world.state, link(home))
+    path = open_page(home.world.state, link(home))
     tabs.forgive(re.escape(path.as_uri()))
     tabs.forgive("403")  # the first answer, which has the page loaded once more
     page = tabs.context(home.running.origin).new_page()
@@ -191,7 +191,7 @@ class Stranger(BaseHTTPRequestHandler):
         elif not self.path.startswith("/static/"):
             kind = "text/html"
             body = (
-                f"<!doctype html><script src='{Pages().url('home.js')}'></script><script>"
+                f"<!doctype html><script src='{Assets().url('home.js')}'></script><script>"
                 "navigator.serviceWorker.register('/worker.js')</script>".encode()
             )
         self.send_response(200)

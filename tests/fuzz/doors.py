@@ -9,29 +9,24 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import tempfile
 from collections.abc import Callable
 from functools import cache
-from html.parser import HTMLParser
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from indexerd.privacy.sanitize import scrub
 from indexerd.protocol import wire
-from indexerd.web import home_address
-from indexerd.web import token as web_token
-from indexerd.web.export_html import island as to_island
-from indexerd.web.footer_html import address, footer_html
-from indexerd.web.guard import CSP, Guard
-from indexerd.web.pages import Pages
-from tests.fuzz.texts import as_json, parts_of, text_of
+from indexerd.web import home as home_page
+from indexerd.web.assets import Assets
+from indexerd.web.auth import CSP, Auth, issue_token
+from indexerd.web.page import embedded
+from tests.fuzz.texts import as_json, text_of
 
-NOW = 1_800_000_000.0
 PORT = 7117
 ORIGIN = f"http://127.0.0.1:{PORT}"
-BOOT = b"b" * 32
-TOKEN = web_token.make_token(BOOT, b"n" * 16, ORIGIN, NOW)
-COOKIE = web_token.make_cookie(BOOT, PORT, NOW)
 _DEEP = 100  # levels of a value; a document has a few
 _STEP = 7  # bytes that arrive at a time
 _PLAIN = re.compile(r"[A-Za-z0-9/?&=%._~+:-]*")
@@ -82,74 +77,25 @@ def _dealt(data: bytes) -> None:
     assert lines.too_long == (short < len(whole) - 1 or len(whole[-1]) > 64)
 
 
-# -- addresses and tokens --------------------------------------------------------------------------
-
-
-def footer(data: bytes) -> None:
-    """What an address is made of comes out of it again, and nothing else does; links are links."""
-    session, view, key, value, path = parts_of(data, 5)
-    where = address("/", session, view, [(key, value)])
-    assert _PLAIN.fullmatch(where)
-    split = urlsplit(where)
-    assert (split.scheme, split.netloc, split.path, split.fragment) == ("", "", "/", "")
-    wanted = [("session", session), ("applet", view), (key, value)]
-    given = parse_qsl(split.query, keep_blank_values=True)
-    assert given == [(scrub(one), scrub(other)) for one, other in wanted]
-    found = {
-        "files": [{"path": path, "basename": value}],
-        "more": 1,
-        "applet": {"slug": view, "params": [key, f"{key}={value}"]},
-    }
-    page = _Tags()
-    html = footer_html(found, session, "/w", "/")
-    html.encode()
-    page.feed(html)
-    page.close()
-    assert page.tags == ["a", "bdi", "span", "a", "bdi"]
-    assert page.keys == {"href", "title"}
-
-
-class _Tags(HTMLParser):
-    """The elements of a piece of HTML, and the names of their attributes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.keys: set[str] = set()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note it."""
-        self.tags.append(tag)
-        self.keys |= {name for name, _ in attrs}
+# -- addresses --------------------------------------------------------------------------
 
 
 def home(data: bytes) -> None:
     """Any query gives filters within bounds, and their address gives the same filters again."""
     for query in (text_of(data), data.decode("latin-1")):
-        params = home_address.asked(query)
-        "".join(params.values()).encode()
-        filters = home_address.filters_of(params)
+        params = {key: scrub(value) for key, value in parse_qsl(query, errors="replace")}
+        filters = home_page.Filters.of(params)
         where = filters.address(before=filters.before)
         assert _PLAIN.fullmatch(where)
         assert where.startswith("/")
         assert not where.startswith("//")
-        assert home_address.filters_of(home_address.asked(where.partition("?")[2])) == filters
-        for links in home_address.choices(filters, ("pi", "claude")).values():
-            assert all(_PLAIN.fullmatch(one.href) for one in links)
-        target = home_address.footer_target(params)
+        again = {key: scrub(value) for key, value in parse_qsl(where.partition("?")[2])}
+        assert home_page.Filters.of(again) == filters
+        for links in filters.choices().values():
+            assert all(_PLAIN.fullmatch(one["href"]) for one in links)
+        target = home_page.footer_target(params)
         assert target is None or re.fullmatch(r"/s/[\w%.~-]+(\?find=[\w%./~-]+)?", target)
-        assert ".." not in home_address.session_address(query).split("/")
-
-
-def token(data: bytes) -> None:
-    """Only what was made is good; other texts are simply not, and none raises."""
-    text, challenge = parts_of(data, 2)
-    found = web_token.nonce_of(text, BOOT, ORIGIN, NOW)
-    assert found is None or text == TOKEN
-    assert not web_token.good_cookie(text, BOOT, PORT, NOW) or text == COOKIE
-    proof = web_token.make_proof(BOOT, challenge, ORIGIN)
-    assert proof is None or re.fullmatch(r"[\w-]{16,128}", challenge)
-    assert not web_token.good_proof(text, BOOT, challenge, ORIGIN) or text == proof
+        assert ".." not in home_page.session_address(query).split("/")
 
 
 # -- the page's data -------------------------------------------------------------------------------
@@ -160,7 +106,7 @@ def island(data: bytes) -> None:
     value = as_json(data)
     if data.count(b"[") + data.count(b"{") > _DEEP:
         return
-    text = to_island(value)
+    text = embedded(value)
     text.encode()
     assert not set(text) & set("<>&\u2028\u2029\0\x1b")
     told = json.dumps(value)
@@ -177,8 +123,14 @@ def _no_constant(word: str) -> None:
 
 
 @cache
-def _pages() -> Pages:
-    return Pages()
+def _auth() -> tuple[Auth, str, str]:
+    """The authentication of a server, its cookie, and the name that its one token goes by."""
+    auth = Auth(ORIGIN, Path(tempfile.mkdtemp()), on_error=_fail)
+    return auth, f"indexerd-{PORT}={auth._cookie}", "@TOKEN@"
+
+
+def _fail(error: BaseException) -> None:
+    raise error
 
 
 def guard(data: bytes) -> None:
@@ -192,18 +144,20 @@ def guard(data: bytes) -> None:
     lines[1:3] = [re.sub(rb"[\x00-\x20\x7f]", b"", one) for one in lines[1:3]]
     pairs = [line.partition(b":") for line in lines[3:] if line]
     headers = [(name.strip().lower(), value.strip()) for name, _, value in pairs]
+    auth, cookie, _ = _auth()
+    token = issue_token(auth._state_dir, ORIGIN) if b"@TOKEN@" in lines[2] else ""
     scope: dict[str, Any] = {
         "type": "http",
         "method": lines[0].decode("latin-1").upper(),
         "path": lines[1].decode("utf-8", "replace"),
         "raw_path": lines[1],
         "query_string": lines[2],
-        "headers": [(name, value.replace(b"@COOKIE@", COOKIE.encode())) for name, value in headers],
-        "app": SimpleNamespace(state=SimpleNamespace(pages=_pages())),
+        "headers": [(name, value.replace(b"@COOKIE@", cookie.encode())) for name, value in headers],
+        "app": SimpleNamespace(state=SimpleNamespace(assets=Assets())),
     }
-    scope["query_string"] = lines[2].replace(b"@TOKEN@", TOKEN.encode())
+    scope["query_string"] = lines[2].replace(b"@TOKEN@", token.encode())
     reached, sent = asyncio.run(_asked(scope, body))
-    _dressed(sent)
+    _dressed(sent, token)
     if reached:
         _may(scope)
 
@@ -214,8 +168,6 @@ async def _asked(scope: dict[str, Any], body: bytes) -> tuple[bool, list[dict[st
 
     async def app(_scope: Any, receive: Any, send: Any) -> None:
         reached.append(True)
-        if _scope["method"] == "POST":
-            assert (await receive())["body"] == body
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
@@ -226,16 +178,11 @@ async def _asked(scope: dict[str, Any], body: bytes) -> tuple[bool, list[dict[st
     async def send(message: Any) -> None:
         sent.append(message)
 
-    def fail(error: BaseException) -> None:
-        raise error
-
-    hosts = frozenset({f"127.0.0.1:{PORT}", f"localhost:{PORT}"})
-    door = Guard(ORIGIN, hosts, PORT, BOOT, now=lambda: NOW, on_error=fail)
-    await door.around(app)(scope, receive, send)
+    await _auth()[0].protect(app)(scope, receive, send)
     return bool(reached), sent
 
 
-def _dressed(sent: list[dict[str, Any]]) -> None:
+def _dressed(sent: list[dict[str, Any]], token: str) -> None:
     """Every answer carries its headers, and leads nowhere but to us."""
     starts = [one for one in sent if one["type"] == "http.response.start"]
     assert len(starts) == 1
@@ -246,7 +193,7 @@ def _dressed(sent: list[dict[str, Any]]) -> None:
     for name in ("location", "refresh"):
         where = held.get(name, ours[0]).removeprefix("0; url=")
         assert urlsplit(where.lower()).netloc in {urlsplit(one).netloc for one in ours}
-        assert TOKEN not in where
+        assert not token or token not in where
 
 
 def _may(scope: dict[str, Any]) -> None:
@@ -256,11 +203,10 @@ def _may(scope: dict[str, Any]) -> None:
         held.setdefault(name, []).append(value)
     assert held[b"host"][0].lower() in (b"127.0.0.1:7117", b"localhost:7117")
     path = scope["path"]
-    public = path == "/hello" or path.startswith("/static/")
-    known = any(COOKIE.encode() in one for one in held.get(b"cookie", ()))
+    public = path.startswith("/static/")
+    known = any(_auth()[1].encode() in one for one in held.get(b"cookie", ()))
     assert known or (public and scope["method"] in ("GET", "HEAD"))
-    assert scope["method"] in ("GET", "HEAD", "POST")
-    if scope["method"] == "POST":
+    if scope["method"] not in ("GET", "HEAD"):
         assert known
         assert held[b"origin"] == [b"http://" + held[b"host"][0].lower()]
         assert held[b"content-type"][0].lower().startswith(b"application/json")
@@ -269,9 +215,7 @@ def _may(scope: dict[str, Any]) -> None:
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "wire": request,
-    "footer": footer,
     "home": home,
-    "token": token,
     "island": island,
     "guard": guard,
 }

@@ -19,7 +19,7 @@ from indexerd.events import Entry, Kind, Tokens, ToolCall, ToolResult, Turn, cod
 from indexerd.sessions.state import NOWHERE, ROOT, SessionState
 from indexerd.sources.lines import Oversize
 from indexerd.times import iso_of_ms
-from indexerd.web.story import Story, kept_rows, node_of, story_of, turn_of
+from indexerd.web.story import Story, kept_rows, node_of, story_of
 
 FILE = (
     "/home/u/.agent/sessions/rollout-2026-01-01T00-00-00-0199c3f2-0000-7000-8000-00000000000a.jsonl"
@@ -153,7 +153,7 @@ def story(data: bytes) -> None:
     """Any tree at all: each node once and below its parent, each in one beat; nothing recurses."""
     state, entries = _tree(data)
     drafts = {
-        row: node_of(entries[row], turn_of(state, row), 300, lambda text, most: text[:most])
+        row: node_of(state, row, entries[row], 300, cut=lambda text, most: text[:most], names={})
         for row in kept_rows(state)
     }
     gists = dict.fromkeys(list(drafts)[::3], ("what it was about", "agent"))
@@ -176,8 +176,11 @@ def _whole(told: Story) -> None:
         assert beat.ms >= 0 <= beat.failed
         assert len(beat.text) <= 160
         assert len(beat.calls) <= 40
-    marked = [place for place, node in enumerate(told.nodes) if node.active]
-    assert marked == sorted(told.path())
+    place, path = told.leaf, list[int]()
+    while place >= 0:
+        path.append(place)
+        place = told.nodes[place].above
+    assert [place for place, node in enumerate(told.nodes) if node.active] == sorted(path)
 
 
 def _tree(data: bytes) -> tuple[SessionState, list[Entry]]:

@@ -2,21 +2,60 @@
 
 from __future__ import annotations
 
-import random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexerd.events import Entry, Kind, Tokens, ToolCall, ToolResult, Turn
+from indexerd.events import TURN_SHIFT, Entry, Kind, ToolCall, ToolResult, Turn
 from indexerd.sessions.state import ROOT, SessionState
 from indexerd.sessions.tree import sketch
 from indexerd.web import story as core
-from indexerd.web.export_json import beat_json
-from indexerd.web.story import Beat, Node, Story, kept_rows, node_of, story_of, turn_of
+from indexerd.web.document import _plain
+from indexerd.web.story import Beat, Node, Story, kept_rows, node_of, story_of
 from tests.sessions.tree_sessions import chain, entry, reader, said, session, state_of
-from tests.web.story_told import told
+
+
+def cut(text: str, most: int) -> str:
+    """A text of at most so many characters."""
+    return text[:most]
+
+
+def nodes_of(state: SessionState, data: bytes, room: int = 500) -> dict[int, Node]:
+    """A node for each row that a story keeps."""
+    read, names = reader(state, data), dict[str, str]()
+    return {
+        row: node_of(state, row, read(row), room, cut=cut, names=names) for row in kept_rows(state)
+    }
+
+
+def node(one: Entry, room: int, turn: Turn = Turn.OPEN, names: Any = None) -> Node:
+    """The node of an entry that stands alone."""
+    state: Any = SimpleNamespace(codes=[turn << TURN_SHIFT])
+    return node_of(state, 0, one, room, cut=cut, names={} if names is None else names)
+
+
+def told(
+    *entries: bytes, leaf: str | None = None, gists: dict[str, str] | None = None, room: int = 500
+) -> Story:
+    """The story of a session of these entries."""
+    data = session(*entries)
+    state = state_of(data)
+    if leaf is not None:
+        state.move_leaf(leaf.encode())
+    named = {state.index[tip.encode()]: (text, "agent") for tip, text in (gists or {}).items()}
+    return story_of(state, nodes_of(state, data, room), state.labels, named)
+
+
+def path(story: Story, place: int | None = None) -> list[str]:
+    """The ids from the root to an entry."""
+    found, place = [], story.leaf if place is None else place
+    while place >= 0:
+        found.insert(0, story.nodes[place].id)
+        place = story.nodes[place].above
+    return found
 
 
 def told_ids(story: Story, beat: Beat) -> list[str]:
@@ -55,7 +94,7 @@ def test_work_between_asks_is_one_beat_that_says_how_much() -> None:
     assert work.ms == 60_000  # the setting, a quarter of an hour later, is no work
     assert work.text == "There are two."
     assert work.active
-    assert beat_json(story.beats[2]) == {
+    assert _plain(story.beats[2]) == {
         "kind": "ask", "first": 5, "last": 5, "depth": 0, "active": True, "text": "Thanks.",
     }  # fmt: skip
 
@@ -86,8 +125,8 @@ def test_a_chain_stays_flat_and_only_a_fork_goes_deeper() -> None:
         (True, ""),
     ]
     assert [beat.active for beat in story.beats] == [True, True, False, False, True, True, True]
-    assert [story.nodes[place].id for place in story.path()] == ["a", "b", "e", "f", "g"]
-    assert [story.nodes[place].id for place in story.path(3)] == ["a", "b", "c", "d"]
+    assert path(story) == ["a", "b", "e", "f", "g"]
+    assert path(story, 3) == ["a", "b", "c", "d"]
 
 
 def test_what_nobody_said_anything_below_is_no_branch() -> None:
@@ -142,16 +181,6 @@ def test_labels_and_what_is_hidden() -> None:
     assert [beat.quiet for beat in settings_alone.beats] == [True]
 
 
-def test_one_answer_on_several_lines_is_paid_once() -> None:
-    """Tokens of one answer's lines are its tokens, not their sum."""
-    story = told(*chain(["a", "b", "c"]))
-    for node, spent in zip(story.nodes[1:], (30, 50), strict=True):
-        node.kind, node.tokens = Kind.ASSISTANT, Tokens(output=spent, answer="m1")
-    tree = core._Tree(state_of(session(*chain(["a", "b", "c"]))), dict(enumerate(story.nodes)))
-    beats = core._Beats(story.nodes, tree, 2).all(lambda _nodes: {})
-    assert [beat.tokens for beat in beats] == [0, 50]
-
-
 def test_the_texts_of_an_entry_share_its_room() -> None:
     """What was said comes first, then results and calls; what was cut says how long it was."""
     result = ToolResult(call="1", text="r" * 90)
@@ -160,21 +189,21 @@ def test_the_texts_of_an_entry_share_its_room() -> None:
         texts=("a" * 50,), tools=(ToolCall("bash", "ls " * 100, id="1"),), results=(result,),
         thinking=("t" * 90,),
     )  # fmt: skip
-    cut = node_of(one, Turn.OPEN, 100, lambda text, most: text[:most], {})
-    assert (len(cut.text), cut.length, cut.results) == (50, 0, (("bash", "r" * 50),))
-    assert (cut.calls, cut.thinking) == ((("bash", ""),), "")
+    found = node(one, 100)
+    assert (len(found.text), found.length, found.results) == (50, 0, (("bash", "r" * 50),))
+    assert (found.calls, found.thinking) == ((("bash", ""),), "")
     asked = Entry(
         id="z", kind=Kind.CALL, type="x", role=None, timestamp="",
         tools=(ToolCall("todo", arguments={"title": "Tidy", "done": False, "more": [1]}),),
     )  # fmt: skip
-    shown = node_of(asked, Turn.OPEN, 100, lambda text, most: text[:most])
+    shown = node(asked, 100)
     assert shown.calls == (("todo", "title: Tidy, done: False"),)
-    less = node_of(one, Turn.FAILED, 20, lambda text, most: text[:most], {})
+    less = node(one, 20, Turn.FAILED)
     assert (less.text, less.length, less.failed) == ("a" * 20, 50, 1)
     named: dict[str, str] = {}
-    node_of(one, Turn.OPEN, 9, lambda text, most: text[:most], named)
+    node(one, 9, names=named)
     gave = Entry(id="y", kind=Kind.TOOL, type="user", role="user", timestamp="", results=(result,))
-    assert node_of(gave, Turn.OPEN, 9, lambda text, most: text[:most], named).tool == "bash"
+    assert node(gave, 9, names=named).tool == "bash"
 
 
 @st.composite
@@ -200,33 +229,6 @@ def test_every_entry_is_in_one_beat(entries: list[bytes]) -> None:
         assert ROOT <= node.above < place
         if node.above != ROOT:
             assert depths[place] - depths[node.above] in (0, 1)
-    assert story.leaf == ROOT or story.path()[-1] == story.leaf
-
-
-@settings(max_examples=80, deadline=None)
-@given(st.lists(st.integers(0, 30), max_size=25), st.randoms(use_true_random=False))
-def test_an_orderly_tree_is_told_as_any_other(parents: list[int], dice: random.Random) -> None:
-    """Where parents stand before their children there is a short way, with the same end."""
-    roles = ("user", "assistant", "toolResult")
-    entries = [
-        said(str(n), None if above >= n else str(above), dice.choice(roles), at=dice.randint(0, 9))
-        for n, above in enumerate(parents)
-    ]
-    data = session(*entries)
-    state = state_of(data)
-    assert state.orderly
-    read = reader(state, data)
-    drafts = {
-        row: node_of(read(row), turn_of(state, row), 9, lambda text, most: text[:most])
-        for row in kept_rows(state)
-    }
-    short = core._Tree(state, drafts)
-    above = [drafts[row].above for row in short.rows]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SessionState, "orderly", property(lambda _: False))
-        long = core._Tree(state, drafts)
-    assert (short.rows, short.depths, short.heads) == (long.rows, long.depths, long.heads)
-    assert above == [drafts[row].above for row in long.rows]
 
 
 @given(
@@ -244,9 +246,9 @@ def test_an_orderly_tree_is_told_as_any_other(parents: list[int], dice: random.R
 )
 def test_a_node_is_what_its_sketch_is(one: Entry, turn: Turn) -> None:
     """What a tree's list says of an entry, its story says as well."""
-    node, shown = node_of(one, turn, 99, lambda text, most: text[:most]), sketch(one, turn)
-    assert (node.type, node.role, node.time) == (shown.type, shown.role, shown.timestamp)
-    assert (node.quiet, node.hidden) == (shown.quiet, not shown.display)
+    found, shown = node(one, 99, turn), sketch(one, turn)
+    assert (found.type, found.role, found.time) == (shown.type, shown.role, shown.timestamp)
+    assert (found.quiet, found.hidden) == (shown.quiet, not shown.display)
 
 
 def test_a_tree_beyond_all_bounds_keeps_its_newest(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,17 +275,12 @@ def test_drafts_told_again_keep_nothing_of_an_earlier_story(
     def story(leaf: int, drafts: dict[int, Node] | None = None) -> tuple[Story, dict[int, Node]]:
         state = state_of(data)
         state.move_leaf(str(leaf).encode())
-        read = reader(state, data)
-        made = drafts or {
-            row: node_of(read(row), turn_of(state, row), 9, lambda text, most: text[:most])
-            for row in kept_rows(state)
-        }
+        made = drafts or nodes_of(state, data)
         labels = {str(leaf): "here"}
-        return story_of(state, made, labels), made
+        return story_of(state, made, labels, {}), made
 
     _, drafts = story(first)
     again, _ = story(second, drafts)
     fresh, _ = story(second)
     assert (again.nodes, again.beats, again.leaf) == (fresh.nodes, fresh.beats, fresh.leaf)
-    marked = [place for place, node in enumerate(again.nodes) if node.active]
-    assert marked == sorted(again.path())
+    assert [node.id for node in again.nodes if node.active] == path(again)

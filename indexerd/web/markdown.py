@@ -1,8 +1,8 @@
 r"""One path of a session as Markdown: a heading for each ask, answers quoted, tools one line each.
 
-In: a document (web/export_json.py). Out: text. Nothing of the session stands in it but behind our
-own marks: words on a line of ours have every mark of Markdown escaped; texts are quoted, each line
-of them, so that a heading, a rule or a list in one is one in the quotation. Quoted text stays
+Made of a document (web/document.py). Nothing of the session stands in it but behind our own marks:
+words on a line of ours have every mark of Markdown escaped; texts are quoted, each line of them, so
+that a heading, a rule or a list in one is one in the quotation. Quoted text stays
 Markdown, with two exceptions outside of fenced code: a tag is shown, not rendered, and an image
 becomes a link, as a reader's program must not be made to load it. Control characters are gone.
 

@@ -1,10 +1,9 @@
-// The document of web/export_json.py, and what is worked out of it: where branches end, which
-// entry is the newest below another, which path is the session's own.
+// The document of web/document.py, and what is worked out of it: where branches end, which entry is
+// the newest below another, which path is the session's own.
 //
-// `take` takes a whole document; `patch` one of the live view's patches: entries that it does not
-// bring are kept, as the very same objects, so that whoever drew them can tell. Everything else is
-// worked out anew: that is linear, and some milliseconds for twenty thousand entries. What a patch
-// is, web/live_told.py says; of fields that it does not bring, those that are here stay.
+// `take` takes a whole document, or the changes of web/live.py: the first `keep` nodes and beats
+// stay. A node that says the same as before is the very same object, so that whoever drew it can
+// tell. Everything else is worked out anew: that is linear, some milliseconds for 20,000 entries.
 ((indexerd) => {
   "use strict";
   const story = {
@@ -21,8 +20,11 @@
   const nameOf = (node, place) => node.id || `~${node.row ?? place}`;
   const name = (place) => nameOf(story.nodes[place], place);
 
-  function take(doc) {
-    const { nodes, beats } = doc;
+  function take({ keep = { nodes: 0, beats: 0 }, base, ...change }) {
+    const old = new Map(story.nodes.slice(keep.nodes).map((node) => [node.row, node]));
+    const nodes = [...story.nodes.slice(0, keep.nodes), ...change.nodes.map((node) => reused(node, old.get(node.row)))];
+    const beats = [...story.beats.slice(0, keep.beats), ...change.beats];
+    const doc = { ...change, nodes, beats };
     Object.assign(story, { doc, nodes, beats, places: new Map() });
     story.ends = new Int32Array(nodes.length);
     story.newest = new Int32Array(nodes.length).fill(-1);
@@ -56,42 +58,13 @@
     }
   }
 
-  // A list of which the first and the last stay (web/live_told.py).
-  const spliced = (held, { keep, put, end }) =>
-    [...held.slice(0, keep), ...put, ...held.slice(held.length - end)];
+  const PLACED = ["above", "active", "ordinal"]; // what may change of a node that says the same
+  const said = (node) => JSON.stringify(node, (key, value) => (PLACED.includes(key) ? undefined : value));
 
-  function patch(change) { // false: it does not fit what is here, the whole is needed
-    const { base, rows, beats, nodes: brought, ...rest } = change;
-    const old = story.nodes;
-    const fit = (held, { keep, end }) => keep + end <= held.length;
-    if (!fit(old, rows) || !fit(story.beats, beats)) return false;
-    const order = spliced(old.map(({ row }) => row), rows);
-    const held = new Map(), over = new Map(), places = new Map([[-1, -1]]);
-    for (const node of old) {
-      held.set(node.row, node);
-      over.set(node.row, node.above < 0 ? -1 : old[node.above].row);
-    }
-    for (const node of brought) {
-      held.set(node.row, node);
-      over.delete(node.row); // it says itself where it hangs
-    }
-    order.forEach((row, place) => places.set(row, place));
-    const nodes = order.map((row) => held.get(row));
-    const above = order.map((row, place) =>
-      over.has(row) ? places.get(over.get(row)) : nodes[place] && nodes[place].above);
-    if (nodes.includes(undefined) || above.includes(undefined)) return false;
-    nodes.forEach((node, place) => { node.above = above[place]; });
-    const kept = story.beats.length - beats.end, by = nodes.length - old.length;
-    const stayed = story.beats.map((beat, at) => at < kept ? beat : moved(beat, by));
-    take({ ...story.doc, ...rest, nodes, beats: spliced(stayed, beats) });
-    return true;
-  }
-
-  function moved(beat, by) { // the same, so many places further on
-    if (!by) return beat;
-    const found = { ...beat, first: beat.first + by, last: beat.last + by };
-    if (beat.labels) found.labels = beat.labels.map((place) => place + by);
-    return found;
+  function reused(node, old) {
+    if (!old || said(old) !== said(node)) return node;
+    for (const key of PLACED) old[key] = node[key];
+    return old;
   }
 
   function pathTo(leaf) {
@@ -107,5 +80,5 @@
     return leaf >= 0 && under(leaf, place) ? leaf : story.newest[place];
   }
 
-  indexerd.story = Object.assign(story, { take, patch, name, nameOf, pathTo, through });
+  indexerd.story = Object.assign(story, { take, name, nameOf, pathTo, through });
 })((window.indexerd ||= {}));

@@ -1,5 +1,5 @@
 // The page of a session that goes on: what happens is told by server-sent events, and what is new
-// is fetched as a patch, at most once a second, one at a time, and only while somebody looks.
+// is fetched, at most once a second, one at a time, and only while somebody looks.
 //
 // Events hold no text of a session; they only say that something is new. Who read the session's
 // leaf goes with it, and to the end if they were there; who read something else stays there.
@@ -38,7 +38,7 @@
       const { version } = story.doc;
       const since = version ? `?since=${encodeURIComponent(version)}` : "";
       let change = await get(`document${since}`);
-      if (change.base && change.nodes && !fits(change)) change = await get("document");
+      if (change.base && change.base !== story.doc.version) change = await get("document");
       failures = 0;
       complain("");
       take(change);
@@ -62,18 +62,11 @@
       "open the link that it gives, and load this page anew.");
   }
 
-  const fits = (change) => change.base === story.doc.version;
-
   function take(change) {
     if (!change.nodes) return; // nothing is new
     const before = session.names();
     const follow = before.atLeaf, bottom = atEnd, length = story.nodes.length, seen = tree.follows();
-    if (!change.base) story.take(change);
-    else if (!story.patch(change)) {
-      story.doc.version = ""; // what is here does not fit: all of it, once more
-      dirty = true;
-      return;
-    }
+    story.take(change);
     talk.steady(() => {
       session.renew(before, follow, seen);
       tell();

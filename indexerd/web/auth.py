@@ -1,0 +1,238 @@
+"""Who may ask the web view: one-time tokens, the cookie, and what every request and answer needs.
+
+A link has a token that works once, within five minutes, and with the one server that it was made
+for: its hash is the name of an empty file in the state directory, which nobody else can write, and
+using it removes the file. It is exchanged for a cookie, which ends with the server. Requests by
+another host's name are refused, and so is what another site's page sends, but for a link that is
+followed; what changes anything must come from a page of ours, as JSON.
+
+Cookies know no ports, so the cookie's name does. A strict cookie is not sent where a page of
+another site led here (a link in an exported page, a file in a browser): the refusal then has the
+browser load the address once more, as from our own page (`Refresh`). Another user's program may
+have had this port before us: whoever is let in has what a browser kept of it cleared.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from urllib.parse import unquote_plus, urlsplit
+
+from starlette.datastructures import MutableHeaders
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from indexerd.errors import AccessError, UsageError
+from indexerd.web.problems import problem
+
+TOKEN_SECONDS = 300
+COOKIE_SECONDS = 30 * 86_400  # at most, should one server live so long
+CLEARED = '"cache", "storage"'  # not "cookies": those of every port of the host would go
+CSP = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": CSP,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "X-Frame-Options": "DENY",
+    "Permissions-Policy": "clipboard-write=(self), clipboard-read=(), camera=(), microphone=(), "
+    "geolocation=(), payment=(), usb=(), display-capture=()",
+}
+_READS = frozenset({"GET", "HEAD"})
+_OWN_SITE = frozenset({"", "none", "same-origin"})  # Sec-Fetch-Site; programs send none
+_AGAIN = "run `indexerd web` again, and follow the address that it gives"
+_PREFIX = "web-token-"
+
+
+def issue_token(state_dir: Path, url: str) -> str:
+    """A token for the server at `url`; forgets those that nobody used in time."""
+    for old in state_dir.glob(f"{_PREFIX}*"):
+        with suppress(OSError):
+            if time.time() - old.stat().st_mtime > TOKEN_SECONDS:
+                old.unlink()
+    token = secrets.token_urlsafe(32)
+    os.close(os.open(_token_file(state_dir, url, token), os.O_CREAT | os.O_EXCL, 0o600))
+    return token
+
+
+def redeem_token(state_dir: Path, url: str, token: str) -> bool:
+    """Say whether a token is good, which it is once."""
+    path = _token_file(state_dir, url, token)
+    try:
+        issued = path.stat().st_mtime
+        path.unlink()
+    except OSError:
+        return False
+    return time.time() - issued <= TOKEN_SECONDS
+
+
+def _token_file(state_dir: Path, url: str, token: str) -> Path:
+    digest = sha256(f"{url} {token}".encode("utf-8", "replace")).hexdigest()
+    return state_dir / f"{_PREFIX}{digest}"
+
+
+class Auth:
+    """The middleware of one server, and its cookie.
+
+    `keep`: the cookie outlives the browser; not where each start has another port, and so another
+    cookie, of which a browser would send more and more to everything on this machine.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        state_dir: Path,
+        *,
+        keep: bool = False,
+        on_admitted: Callable[[str], None] = lambda _: None,
+        on_error: Callable[[BaseException], None] = lambda _: None,
+    ) -> None:
+        """`on_admitted` gets a token that was used, `on_error` what no page foresaw."""
+        parts = urlsplit(url)
+        port = parts.port or 80
+        self._url, self._state_dir = url, state_dir
+        self._hosts = {parts.netloc}
+        if parts.hostname in {"127.0.0.1", "::1"}:  # what `localhost` may lead to
+            self._hosts.add(f"localhost:{port}")
+        if port == 80:  # noqa: PLR2004 - browsers leave it away
+            self._hosts |= {one.removesuffix(":80") for one in self._hosts}
+        self._cookie_name = f"indexerd-{port}"
+        self._cookie = secrets.token_urlsafe(32)
+        self._max_age = f" Max-Age={COOKIE_SECONDS};" if keep else ""
+        self._on_admitted, self._on_error = on_admitted, on_error
+
+    def protect(self, app: ASGIApp) -> ASGIApp:
+        """The app behind these checks: for Starlette's `Middleware`.
+
+        Innermost of all that handles errors, so that every answer carries the headers.
+        """
+
+        async def protected(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] != "http":
+                await app(scope, receive, send)
+                return
+            begun = False
+
+            async def with_headers(message: Message) -> None:
+                nonlocal begun
+                if message["type"] == "http.response.start":
+                    begun = True
+                    _add_headers(scope, message)
+                await send(message)
+
+            request = Request(scope)
+            try:
+                answer = self._refusal(request) or self._identify(request)
+                await (answer or app)(scope, receive, with_headers)
+            except ClientDisconnect:  # nobody is left to answer
+                return
+            except Exception as error:
+                self._on_error(error)
+                if begun:  # half an answer: the connection's end says so
+                    raise
+                await problem(request, error)(scope, receive, with_headers)
+
+        return protected
+
+    def _refusal(self, request: Request) -> Response | None:
+        """Refuse what no page of ours, and nobody who follows a link to one, would ask."""
+        headers = request.headers
+        hosts = headers.getlist("host")
+        if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
+            return _refused(request, "this address is not one of indexerd's")
+        reads = request.method in _READS
+        followed = (
+            reads
+            and headers.get("sec-fetch-mode") == "navigate"
+            and headers.get("sec-fetch-dest") == "document"
+        )
+        if _from_elsewhere(request) and not followed:
+            return _refused(request, "another page asked for this", hint="")
+        if not reads:
+            if headers.getlist("origin") != [f"http://{hosts[0].lower()}"]:
+                return _refused(request, "this did not come from a page of indexerd", hint="")
+            kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+            if kind != "application/json":
+                return problem(request, UsageError("what is sent here is JSON", hint=""), 415)
+        return None
+
+    def _identify(self, request: Request) -> Response | None:
+        """Turn a token into a cookie, and refuse whoever has neither."""
+        known = self._knows(request)
+        query, tokens = _without_tokens(request.scope["query_string"])
+        if tokens and request.method == "GET":
+            fresh = len(tokens) == 1 and redeem_token(self._state_dir, self._url, tokens[0])
+            if not fresh and not known:
+                return _refused(request, "this address has been used, or is old")
+            answer = RedirectResponse(_address(request, query), 303)
+            if fresh:
+                self._on_admitted(tokens[0])
+                answer.headers["Set-Cookie"] = (
+                    f"{self._cookie_name}={self._cookie}; Path=/;{self._max_age}"
+                    " HttpOnly; SameSite=Strict"
+                )
+                answer.headers["Clear-Site-Data"] = CLEARED
+            return answer
+        # The assets ship with the program, and dress the refusal itself.
+        if known or (request.scope["path"].startswith("/static/") and request.method in _READS):
+            return None
+        refused = _refused(request, "this browser is not known here")
+        if _from_elsewhere(request):
+            refused.headers["Refresh"] = f"0; url={_address(request, query)}"
+        return refused
+
+    def _knows(self, request: Request) -> bool:
+        pairs = (
+            one.partition("=")
+            for text in request.headers.getlist("cookie")
+            for one in text.split(";")
+        )
+        return any(
+            name.strip() == self._cookie_name
+            and hmac.compare_digest(value.strip().encode(), self._cookie.encode())
+            for name, _, value in pairs
+        )
+
+
+def _from_elsewhere(request: Request) -> bool:
+    """Whether a page that is not ours caused this, as far as the browser says."""
+    return request.headers.get("sec-fetch-site", "") not in _OWN_SITE
+
+
+def _refused(request: Request, message: str, hint: str = _AGAIN) -> Response:
+    return problem(request, AccessError(message, hint=hint))
+
+
+def _without_tokens(query: bytes) -> tuple[str, list[str]]:
+    """A query without its tokens, otherwise as it was, and the tokens."""
+    parts = query.decode("latin-1").split("&")
+    tokens = [one for one in parts if unquote_plus(one.partition("=")[0]) == "token"]
+    rest = "&".join(one for one in parts if one not in tokens)
+    return rest, [unquote_plus(one.partition("=")[2]) for one in tokens]
+
+
+def _address(request: Request, query: str) -> str:
+    """The whole address with this query: a path alone could begin with two slashes, a host."""
+    raw: bytes = request.scope.get("raw_path") or b"/"
+    address = f"http://{request.headers['host']}{raw.decode('latin-1')}"
+    return f"{address}?{query}" if query else address
+
+
+def _add_headers(scope: Scope, message: Message) -> None:
+    headers = MutableHeaders(scope=message)
+    for name, value in _HEADERS.items():
+        headers[name] = value
+    if not (scope["path"].startswith("/static/") and "Cache-Control" in headers):
+        headers["Cache-Control"] = "no-store"

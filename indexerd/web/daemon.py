@@ -1,0 +1,175 @@
+"""The daemon as the web view uses it: questions, and its events for every open page.
+
+Each question has a connection of its own, so a daemon that was restarted is simply there again.
+What can be read without a daemon is read from what is stored where none answers. After one that did
+not answer in time, nobody asks it for `SILENT_SECONDS`: each page would wait anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from indexerd.client import Client
+from indexerd.errors import DaemonDownError, DeadlineError
+from indexerd.paths import Places, socket_places
+from indexerd.settings import Settings
+from indexerd.settings.file import read_config
+
+AT_ONCE = 8  # questions
+SECONDS = 20.0  # for one answer
+READ_SECONDS = 6.0  # for one that can be had without the daemon, which may wait 5 s for its scan
+SILENT_SECONDS = 10.0
+EVENTS_MAX = 256  # that a page has not taken yet; then it is told that some are lost
+PAUSES = (0.25, 5.0)  # seconds between tries to subscribe: the first, and the longest
+LOST = {"event": "lost"}
+_SUBSCRIBE = b'{"jsonrpc":"2.0","id":1,"method":"subscribe","params":{}}\n'
+_LINE_MAX = 4 * 1024 * 1024  # bytes; events are far smaller
+
+Event = dict[str, Any]
+
+
+class Daemon:
+    """Questions and events. `up`: it answers.
+
+    `stored(method, params)` answers what needs no daemon; it may block.
+    """
+
+    def __init__(
+        self,
+        where: Places,
+        env: Mapping[str, str],
+        *,
+        home: Path,
+        stored: Callable[[str, dict[str, Any]], Any],
+    ) -> None:
+        self.where, self.env, self.home = where, env, home
+        self.on_event: Callable[[Event], None] = lambda _: None
+        self._stored = stored
+        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._subscribed = False
+        self._silent_until = 0.0
+        self._pages: set[asyncio.Queue[Event | None]] = set()
+        self._closed = False
+
+    @property
+    def up(self) -> bool:
+        """Whether a daemon runs, and did not fail to answer lately."""
+        return self._subscribed and time.monotonic() >= self._silent_until
+
+    def settings(self) -> Settings:
+        """The settings as the configuration is now; where it has mistakes, what still holds."""
+        return read_config(self.where, self.env).settings
+
+    # -- questions -----------------------------------------------------------------------
+
+    async def call(self, method: str, params: Mapping[str, Any], seconds: float = SECONDS) -> Any:
+        """Ask the daemon; errors as `Client` raises them."""
+        if time.monotonic() < self._silent_until:
+            raise DeadlineError(
+                "the daemon does not answer; nothing was changed",
+                hint="try again in a moment; `indexerd status` says whether it is back",
+            )
+
+        def converse() -> Any:
+            down: DaemonDownError | None = None
+            for path in socket_places(self.where, self.env):
+                try:
+                    with Client(path, seconds) as client:
+                        return client.call(method, dict(params))
+                except DaemonDownError as bad:
+                    down = down or bad
+            raise down or DaemonDownError("no daemon answers")
+
+        async with self._slots:
+            return await asyncio.to_thread(converse)
+
+    async def read(self, method: str, params: Mapping[str, Any]) -> Any:
+        """Ask the daemon, or read what is stored; for methods that change nothing."""
+        try:
+            found = await self.call(method, params, READ_SECONDS)
+        except DaemonDownError:
+            pass
+        except DeadlineError:
+            if time.monotonic() >= self._silent_until:
+                self._silent_until = time.monotonic() + SILENT_SECONDS
+                self._tell({"event": "daemon", "up": False})
+        else:
+            if self._silent_until:
+                self._silent_until = 0.0
+                self._tell({"event": "daemon", "up": self.up})
+            return found
+        return await asyncio.to_thread(self._stored, method, dict(params))
+
+    # -- events --------------------------------------------------------------------------
+
+    async def listen(self) -> AsyncIterator[Event]:
+        """Events from now on, `{"event": "daemon", "up"}` first, until `close`."""
+        queue: asyncio.Queue[Event | None] = asyncio.Queue(EVENTS_MAX)
+        queue.put_nowait({"event": "daemon", "up": self.up})
+        self._pages.add(queue)
+        try:
+            while not self._closed and (event := await queue.get()) is not None:
+                yield event
+        finally:
+            self._pages.discard(queue)
+
+    def close(self) -> None:
+        """End every listening: open streams would keep the server from its end."""
+        self._closed = True
+        for queue in self._pages:
+            _put(queue, None)
+
+    async def follow(self) -> None:
+        """Keep subscribed until cancelled."""
+        pause, seen_before = PAUSES[0], False
+        while True:
+            for path in socket_places(self.where, self.env):
+                with suppress(OSError, ValueError):  # nobody there, it hung up, or no JSON
+                    await self._subscription(path, again=seen_before)
+                if self._subscribed:
+                    self._subscribed, seen_before, pause = False, True, PAUSES[0]
+                    self._tell({"event": "daemon", "up": False})
+                    break
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, PAUSES[1])
+
+    async def _subscription(self, path: Path, *, again: bool) -> None:
+        """One connection, from its beginning to its end."""
+        async with asyncio.timeout(SECONDS):
+            reader, writer = await asyncio.open_unix_connection(path, limit=_LINE_MAX)
+        try:
+            writer.write(_SUBSCRIBE)
+            while line := await reader.readline():
+                message = json.loads(line)
+                if "result" in message:
+                    self._subscribed = True
+                    self._silent_until = 0.0
+                    self._tell({"event": "daemon", "up": True})
+                    if again:  # what happened meanwhile, nobody told
+                        self._tell(LOST)
+                elif message.get("method") == "event":
+                    told = message["params"]
+                    names = ("event", "sessionId")
+                    self._tell({name: told[name] for name in names if name in told})
+        finally:
+            writer.transport.abort()
+
+    def _tell(self, event: Event) -> None:
+        self.on_event(event)
+        for queue in self._pages:
+            _put(queue, event)
+
+
+def _put(queue: asyncio.Queue[Event | None], event: Event | None) -> None:
+    """Add an event; a page that takes none is told that some are lost."""
+    if queue.full():
+        while not queue.empty():
+            queue.get_nowait()
+        queue.put_nowait(LOST)
+    queue.put_nowait(event)

@@ -1,0 +1,280 @@
+"""The web view's server: listens on loopback, says where in the state directory, ends when told to.
+
+`web-PID.json` (0600) says where the server of that process listens; the process holds a lock on it,
+so a file that a killed server left is known by being free. `web-open.html` (0600) leads a browser
+to an address with its token, which so is in no process's arguments, where every user of the machine
+could read it; it goes once it has let somebody in.
+
+uvicorn waits for open streams and passes on the signal that ended it. So the streams are ended
+first, and the signals are handled here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import json
+import os
+import re
+import signal
+import socket
+import stat
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+import uvicorn
+
+from indexerd.daemon.process import make_private, raise_file_limit
+from indexerd.errors import AccessError, IndexerdError, UsageError, WriteError
+from indexerd.settings import listen_address
+from indexerd.web.app import make_app
+from indexerd.web.auth import Auth, issue_token
+from indexerd.web.daemon import Daemon
+
+OPEN_PAGE = "web-open.html"
+GRACE_SECONDS = 2  # for answers under way, at the end
+CONNECTIONS_MAX = 256
+SWITCH_SECONDS = 0.0005  # a session that is read lets the event loop go first
+_URL = re.compile(r"http://(?:127(?:\.[0-9]{1,3}){3}|\[::1\]):[0-9]{1,5}")
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'">
+<meta name="referrer" content="no-referrer">
+<meta http-equiv="refresh" content="0; url={0}">
+<title>indexerd</title>
+</head>
+<body><p><a href="{0}">Open the web view</a></p></body>
+</html>
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A server that runs."""
+
+    url: str
+    pid: int
+
+
+def serve(
+    daemon: Daemon,
+    *,
+    listen: str = "127.0.0.1:0",
+    child: bool = False,
+    on_ready: Callable[[Running], None] = lambda _: None,
+    on_error: Callable[[BaseException], None] = lambda _: None,
+) -> int:
+    """Serve until SIGTERM, SIGINT or SIGHUP; the exit code is 0 then.
+
+    `listen` is `HOST:PORT` on loopback; port 0 is a free one. A `child` ends with its standard
+    input, too. UsageError for an address that cannot be used.
+    """
+    raise_file_limit()
+    sys.setswitchinterval(SWITCH_SECONDS)
+    state_dir = daemon.where.state_dir
+    make_private(state_dir)
+    with _bound(listen) as sock:
+        running = Running(_url(sock), os.getpid())
+        auth = Auth(
+            running.url,
+            state_dir,
+            keep=listen_address(listen)[1] != 0,
+            on_admitted=lambda token: _drop_page(state_dir, token),
+            on_error=on_error,
+        )
+        path = state_dir / f"web-{running.pid}.json"
+        with _announced(path, running) as announce:
+
+            def ready() -> None:
+                announce()
+                on_ready(running)
+
+            try:
+                asyncio.run(_run(daemon, auth, sock, ready, child=child))
+            finally:
+                _drop_page(state_dir, f"{running.url}/")
+    return 0
+
+
+def find_running(state_dir: Path) -> Running | None:
+    """A server of this state directory that runs now, the latest of several."""
+    found: list[tuple[int, Running]] = []
+    for path in state_dir.glob("web-*.json"):
+        with suppress(OSError, ValueError, KeyError, TypeError), path.open("rb") as file:
+            seen = os.fstat(file.fileno())
+            if seen.st_uid != os.geteuid() or stat.S_IMODE(seen.st_mode) & 0o077:
+                continue  # another user may have written it
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                told = json.loads(file.read(4096))
+                if _URL.fullmatch(told["url"]):
+                    found.append((seen.st_mtime_ns, Running(told["url"], int(told["pid"]))))
+            else:  # its process was killed
+                path.unlink()
+    return max(found, key=lambda one: one[0])[1] if found else None
+
+
+def login_link(state_dir: Path, running: Running, path: str = "/") -> str:
+    """An address that lets a browser in, once and soon; `path` may have a query."""
+    token = issue_token(state_dir, running.url)
+    return f"{running.url}{path}{'&' if '?' in path else '?'}token={token}"
+
+
+def open_page(state_dir: Path, address: str) -> Path:
+    """Write the page that leads a browser to an address."""
+    path = state_dir / OPEN_PAGE
+    new = path.with_name(f".{OPEN_PAGE}.{os.getpid()}")
+    with suppress(FileNotFoundError):
+        new.unlink()
+    with _private(new) as file:
+        os.write(file, _PAGE.format(escape(address)).encode("utf-8", "replace"))
+    new.replace(path)
+    return path
+
+
+def _drop_page(state_dir: Path, words: str) -> None:
+    """Remove the page, if these words are in its address: another server's stays."""
+    path = state_dir / OPEN_PAGE
+    with suppress(OSError, ValueError):
+        if escape(words) in path.read_text():
+            path.unlink()
+
+
+@contextmanager
+def _announced(path: Path, running: Running) -> Iterator[Callable[[], None]]:
+    """Hold the lock of the server's file, which is there from the call of what is yielded on."""
+    new = path.with_name(f".{path.name}")
+    with suppress(FileNotFoundError):
+        new.unlink()
+    with _private(new) as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.write(file, json.dumps({"url": running.url, "pid": running.pid}).encode())
+
+        def announce() -> None:
+            new.replace(path)
+
+        try:
+            yield announce
+        finally:
+            for one in (new, path):
+                one.unlink(missing_ok=True)
+
+
+@contextmanager
+def _private(path: Path) -> Iterator[int]:
+    """A new file of ours, open for writing."""
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except PermissionError as bad:
+        raise AccessError(f"cannot write {path}: {bad.strerror}") from None
+    except OSError as bad:
+        raise WriteError(f"cannot write {path}: {bad.strerror}") from None
+    try:
+        yield file
+    finally:
+        os.close(file)
+
+
+@contextmanager
+def _bound(listen: str) -> Iterator[socket.socket]:
+    try:
+        host, port = listen_address(listen)
+    except ValueError as bad:
+        raise UsageError(f"cannot listen on {listen}: {bad}") from None
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind(("127.0.0.1" if host == "localhost" else host, port))
+            sock.listen(128)
+        except OSError as bad:
+            told = f"cannot listen on {listen}: {bad.strerror}"
+            if bad.errno == errno.EACCES:
+                raise AccessError(told, hint="use a port above 1023") from None
+            raise UsageError(told, hint="use another port; port 0 is a free one") from None
+        yield sock
+
+
+def _url(sock: socket.socket) -> str:
+    host, port = sock.getsockname()[:2]
+    return f"http://[{host}]:{port}" if sock.family == socket.AF_INET6 else f"http://{host}:{port}"
+
+
+class _Server(uvicorn.Server):
+    """Says when it listens, and leaves signals to us."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen."""
+        await super().startup(sockets=sockets)
+        if self.started:
+            self._ready()
+
+    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override] # no generator
+        """Nothing: see `_run`."""
+        return nullcontext()
+
+
+async def _run(
+    daemon: Daemon,
+    auth: Auth,
+    sock: socket.socket,
+    ready: Callable[[], None],
+    *,
+    child: bool,
+) -> None:
+    config = uvicorn.Config(
+        make_app(daemon, auth),
+        http="h11",
+        ws="none",
+        loop="none",
+        lifespan="on",
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=CONNECTIONS_MAX,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+    )
+    server, stopped = _Server(config, ready), False
+
+    def stop() -> None:
+        nonlocal stopped
+        stopped = True
+        daemon.close()
+        server.should_exit = True
+
+    loop = asyncio.get_running_loop()
+    for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(one, stop)
+    if child:
+        _at_end_of_input(lambda: loop.call_soon_threadsafe(stop))
+    await server.serve([sock])
+    if not server.started and not stopped:
+        raise IndexerdError("the web view could not be started")
+
+
+def _at_end_of_input(stop: Callable[[], object]) -> None:
+    """Call once standard input ends, from a thread that nobody waits for."""
+
+    def wait() -> None:
+        with suppress(OSError):
+            while os.read(0, 4096):
+                pass
+        with suppress(RuntimeError):  # the loop has ended by itself
+            stop()
+
+    threading.Thread(target=wait, name="indexerd-web-parent", daemon=True).start()
