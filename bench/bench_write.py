@@ -32,7 +32,7 @@ from unittest import mock
 import msgspec
 from measure import Bench, Target, percentile, ratio, wall
 
-from indexerd.meta import metas
+from indexerd.meta import reader as metas
 from indexerd.meta.model import MetaFile, Usage
 from indexerd.meta.writer import MetaWriter
 from indexerd.paths import META_SUFFIX

@@ -53,7 +53,7 @@ MAY_WRITE = {
     "cli/streams.py": "/dev/null in the place of a stream that is gone",
     "demo.py": "sample sessions, in a temporary home",
 }
-READERS = ("agents/", "sessions/", "sources/tail.py", "sources/scan.py", "meta/metas.py")
+READERS = ("agents/", "sessions/", "sources/tail.py", "sources/scan.py", "meta/reader.py")
 
 
 def calls(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from indexerd.meta.model import FIRST_MESSAGE_MAX
 from indexerd.privacy.redact import redact
 from indexerd.privacy.sanitize import clean_line
+from indexerd.protocol.limits import FIRST_MESSAGE_MAX
 from indexerd.references.inject import own_words
 from indexerd.sources.lines import Oversize
 

@@ -254,8 +254,8 @@ def held(own: Place, before: Sequence[Place]) -> Held:
 
     A bad file of its own is an error with its path; one of an ancestor is that ancestor's.
     """
-    from indexerd.meta.metas import read_user  # noqa: PLC0415 - pydantic, only where a file is read
     from indexerd.meta.model import UserFile  # noqa: PLC0415 - as above
+    from indexerd.meta.reader import read_user  # noqa: PLC0415 - pydantic, only where a file is read
 
     try:
         user = read_user(own.sidecar) or UserFile()
@@ -279,7 +279,7 @@ def has_own(user: UserFile) -> bool:
 
 def stored(own: Place, before: Sequence[Place] = ()) -> dict[str, Any]:
     """What meta file, sidecar and digest of a session say; what is invalid becomes a warning."""
-    from indexerd.meta.metas import (  # noqa: PLC0415 - pydantic, only where a file is read
+    from indexerd.meta.reader import (  # noqa: PLC0415 - pydantic, only where a file is read
         digest_name,
         read_digest,
         read_meta,

@@ -25,10 +25,10 @@ from indexerd.daemon.sidecar import Sidecars
 from indexerd.errors import IndexerdError, NotFoundError, UsageError
 from indexerd.indexing.plan import plan
 from indexerd.indexing.preview import as_sent
-from indexerd.meta.limits import NAME_MAX
 from indexerd.models.budget import Budget
 from indexerd.privacy.sanitize import clean_line
 from indexerd.protocol import methods, params, wire
+from indexerd.protocol.limits import NAME_MAX
 from indexerd.protocol.params import Params, RefParams
 from indexerd.search.names_soon import NamesSoon
 from indexerd.times import iso

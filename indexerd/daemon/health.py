@@ -164,7 +164,7 @@ def _sessions(pipeline: Pipeline, since: str) -> Problems:
         names = ", ".join(escape_path(path) for path in paths)
         cause = f"several files claim session {session_id}; the first counts: {names}"
         yield _problem("duplicate_session", cause, since, "remove the copies that are not wanted")
-    for why in list(pipeline.library.shelf.problems().values())[:SHOWN]:
+    for why in list(pipeline.library.metas.problems().values())[:SHOWN]:
         cure = "`indexerd index REF --force` writes it anew"
         yield _problem("invalid_meta", why, since, cure)
     odd = (one for one in files.owners.cards() if one.looped or one.version > NEWEST_VERSION)

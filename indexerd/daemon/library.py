@@ -20,7 +20,7 @@ import msgspec
 from indexerd.daemon.files import Change, Files
 from indexerd.daemon.session_row import Rows
 from indexerd.errors import NotFoundError, StateError
-from indexerd.meta.shelf import Brief, Shelf
+from indexerd.meta.cache import MetaCache, MetaStat
 from indexerd.privacy.own_secrets import OwnSecrets
 from indexerd.protocol.rows import Facts
 from indexerd.search.session_texts import Texts
@@ -40,7 +40,7 @@ class Update(msgspec.Struct, frozen=True):
 
     session_id: str
     card: SessionInfo | None
-    brief: Brief | None
+    meta: MetaStat | None
     change: Change | None = None
     row: dict[str, Any] | None = None
 
@@ -65,12 +65,12 @@ class Library:
         ledger.turn = lambda: catalog.turn
         self._find_stores = stores
         self._stores: list[Store] = []
-        self.shelf = Shelf(ledger, report)
+        self.metas = MetaCache(ledger, report)
         self.census = Census()
         self.files = Files(
             ledger,
             stores=self.stores,
-            since=self.shelf.since,
+            since=self.metas.since,
             title=self.census.title,
             exclude=exclude,
             defect=defect,
@@ -88,7 +88,7 @@ class Library:
         self.changed = 0  # counts up wherever `problems` of files may be others than before
         self.absent: set[str] = set()  # paths of the last hints where nothing was
         self._kin = ParentIndex()
-        self._rows = Rows(self.files, self.shelf, catalog, self._kin, self.stores)
+        self._rows = Rows(self.files, self.metas, catalog, self._kin, self.stores)
         self._unshown: dict[str, None] = {}  # sessions whose row is owed to the catalog
         self._bad: StateError | None = None  # why it is
         self._swept = b""  # the exclusions that gone sessions were compared with
@@ -98,20 +98,20 @@ class Library:
     @property
     def trouble(self) -> StateError | None:
         """Why something that was read is not stored: then it is owed, and tried again."""
-        return self._bad or self.files.owing.trouble or self.shelf.owing.trouble
+        return self._bad or self.files.owing.trouble or self.metas.owing.trouble
 
     def load(self) -> list[Update]:
         """Take over what ledger and catalog know; no session file is opened."""
         self.find_stores()
         self.files.load()
-        self.shelf.load()
+        self.metas.load()
         cards = list(self.files.owners.cards())
         self.census.named((one.agent, one.session_id, one.agent_title) for one in cards)
         for card in cards:
             self._kin.put(card.session_id, card)
         self._fill()
         self.changed += 1
-        return [Update(card.session_id, card, self.shelf.brief(card.session_id)) for card in cards]
+        return [Update(card.session_id, card, self.metas.get(card.session_id)) for card in cards]
 
     def mend(self) -> bool:
         """Make a catalog anew that turned out to be damaged; whether that was done."""
@@ -136,7 +136,7 @@ class Library:
         excluded = self._unfollowed(lambda _: True)
         self._show([*self.files.hidden, *self._gone_and_excluded(), *excluded])
         if self.catalog.rebuilt or self.catalog.turn < (self.ledger.noted(TURN, "", int) or 0):
-            ids = {card.session_id for card in self.files.owners.cards()} | set(self.shelf.ids())
+            ids = {card.session_id for card in self.files.owners.cards()} | set(self.metas.ids())
             self._show(ids)
         self.catalog.renamed += 1  # rows were stored, and nobody was told
         self.texts.resume(self._newest_cards())
@@ -164,9 +164,9 @@ class Library:
 
     def home(self, session_id: str) -> str | None:
         """The directory in which a session's meta file and sidecar are, or belong."""
-        brief, card = self.shelf.brief(session_id), self.files.card(session_id)
-        if brief is not None:
-            return brief.directory
+        stat, card = self.metas.get(session_id), self.files.card(session_id)
+        if stat is not None:
+            return stat.directory
         return self.meta_dir(card) if card else None
 
     # -- taking changes in ---------------------------------------------------------------
@@ -177,7 +177,7 @@ class Library:
         stores = self._stores
         result = self.census.scan(stores)
         homes = dict.fromkeys(one.meta for one in stores)
-        moved = self.shelf.sweep(homes, self._belongs)
+        moved = self.metas.sweep(homes, self._belongs)
         first = self.scanned is None
         if first:  # a crash may have come between a meta file and the ledger
             moved = list(dict.fromkeys([*moved, *self._miscounted()]))
@@ -194,7 +194,7 @@ class Library:
         gone = self.files.missing(result.files, result.unseen)
         yield from self._files_changed([*fresh, *gone])
         if first and len(homes) > 1:  # only now is it known which root a session belongs to
-            yield self._metas_changed(self.shelf.sweep(homes, self._belongs))
+            yield self._metas_changed(self.metas.sweep(homes, self._belongs))
         if first:
             bad = self.files.problems()
             lost = self._unfollowed(lambda path: path in bad or result.unseen(path))
@@ -244,7 +244,7 @@ class Library:
         for path in (*paths, *(sudden - self.absent)):
             if path.rpartition("/")[0] not in places or path.endswith(SUFFIXES):
                 sessions.append(path)
-            elif session_id := self.shelf.touched(path):
+            elif session_id := self.metas.touched(path):
                 metas.append(session_id)
         if metas:
             yield self._metas_changed(metas)
@@ -259,7 +259,7 @@ class Library:
         boxed = any(one.sessions == file for one in stores)
         path = f"{file}/{session_id}" if boxed else file
         for meta in dict.fromkeys(one.meta for one in stores if one.takes(path)):
-            self.shelf.reread(session_id, meta)
+            self.metas.reread(session_id, meta)
         if agent == "codex":  # its history may begin in another file
             self.files.acquaint(self.census.scan(stores).files)
         for _ in self._files_changed([path]):
@@ -267,7 +267,7 @@ class Library:
 
     def written(self, session_id: str, directory: str) -> list[Update]:
         """Our own writer has just written a session's meta file or sidecar."""
-        self.shelf.reread(session_id, directory)
+        self.metas.reread(session_id, directory)
         return self._metas_changed([session_id])
 
     def _belongs(self, session_id: str) -> str | None:
@@ -279,7 +279,7 @@ class Library:
         return [
             card.session_id
             for card in self.files.owners.cards()
-            if card.since != self.shelf.since(card.session_id)
+            if card.since != self.metas.since(card.session_id)
         ]
 
     def _metas_changed(self, ids: list[str]) -> list[Update]:
@@ -316,7 +316,7 @@ class Library:
             Update(
                 session_id,
                 self.files.card(session_id),
-                self.shelf.brief(session_id),
+                self.metas.get(session_id),
                 change,
                 rows.get(session_id),
             )
@@ -380,7 +380,7 @@ class Library:
         """
         if self._bad is None:
             self.files.checkpoint()
-        self.shelf.checkpoint()
+        self.metas.checkpoint()
         if self.trouble is not None:
             raise self.trouble
 

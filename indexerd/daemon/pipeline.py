@@ -213,7 +213,7 @@ class Pipeline:
                 self._forget(key)
             elif known is None:
                 seen = min(card.mtime_ms / 1000, now)
-                self.known[key] = Known(card, update.brief, seen, seen, self.runner.setback(key))
+                self.known[key] = Known(card, update.meta, seen, seen, self.runner.setback(key))
                 (self.on_growth if self.scanned.is_set() else self.on_meeting)(key)
             else:
                 self._grow(known, update, now)
@@ -237,7 +237,7 @@ class Pipeline:
 
     def _grow(self, known: Known, update: Update, now: float) -> None:
         below = known.card.new_users < self.settings.min_new_user_messages
-        known.brief = update.brief
+        known.meta = update.meta
         if update.card is not None:
             known.card = update.card
         if update.change is not None and update.change.verdict is not Verdict.SAME:

@@ -29,7 +29,8 @@ from indexerd.daemon.pipeline import Pipeline
 from indexerd.daemon.sidecar import Sidecars
 from indexerd.errors import IndexerdError, NotFoundError, StateError, UsageError
 from indexerd.logs import Event
-from indexerd.meta.metas import digest_name
+from indexerd.meta.cache import meta_or_problem
+from indexerd.meta.reader import digest_name
 from indexerd.meta.writer import MetaWriter
 from indexerd.paths import is_session_id, meta_name, user_name
 from indexerd.protocol import params
@@ -133,7 +134,7 @@ class Purge:
         removed: list[Path] = []
         for home in held.homes:
             removed += await asyncio.to_thread(self._writer.remove, home, session_id)
-        await pipeline.read(pipeline.library.shelf.reread, session_id, None)
+        await pipeline.read(pipeline.library.metas.reread, session_id, None)
         if await pipeline.read(pipeline.library.catalog.get, session_id):  # its file was gone
             await pipeline.rewritten(session_id, "")
         await pipeline.runner.forget(session_id)
@@ -182,7 +183,7 @@ def _hidden(library: Library, session_id: str) -> _Meant | None:
     for store in library.stores():
         home = Path(store.meta)
         if _ours([home], session_id):
-            meta, _ = library.shelf.meta_or_problem(session_id, store.meta)
+            meta, _ = meta_or_problem(session_id, store.meta)
             agents = [one.agent for one in library.stores() if meta and one.agent == meta.agent]
             return _Meant(session_id, next(iter(agents), store.agent), None)
     return _Meant(session_id, "", None) if session_id in library.files.hidden else None
@@ -198,10 +199,10 @@ def _ours(homes: Iterable[Path], session_id: str) -> list[Path]:
 def _held(library: Library, meant: _Meant) -> _Held:
     """What there is of a session. For the thread that owns the library."""
     session_id = meant.session_id
-    brief = library.shelf.brief(session_id)
+    stat = library.metas.get(session_id)
     stores = library.stores()
     found = [one.meta for one in stores if one.agent == meant.agent or not meant.agent]
-    homes = [Path(one) for one in dict.fromkeys([*([brief.directory] if brief else []), *found])]
+    homes = [Path(one) for one in dict.fromkeys([*([stat.directory] if stat else []), *found])]
     homes += [home for home in _places(stores) if home not in homes and _ours([home], session_id)]
     transcripts = [] if meant.agent == BOXED else library.files.owners.files(session_id)
     paths = [one.path for one in transcripts]

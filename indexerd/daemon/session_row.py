@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from indexerd.agents import ADAPTERS
 from indexerd.daemon.files import Files
+from indexerd.meta.cache import MetaCache, MetaStat
 from indexerd.meta.model import MetaFile
-from indexerd.meta.shelf import Brief, Shelf
 from indexerd.protocol.rows import (
     Facts,
     Written,
@@ -40,7 +40,7 @@ class _Held(NamedTuple):
     """A row, and what it was made of."""
 
     firm: tuple[Any, ...]
-    brief: Brief | None
+    meta: MetaStat | None
     written: Written
 
 
@@ -50,13 +50,13 @@ class Rows:
     def __init__(
         self,
         files: Files,
-        shelf: Shelf,
+        metas: MetaCache,
         catalog: Catalog,
         kin: ParentIndex,
         stores: Callable[[], list[Store]],
     ) -> None:
         self._files = files
-        self._shelf = shelf
+        self._metas = metas
         self._catalog = catalog
         self._kin = kin
         self._stores = stores
@@ -99,7 +99,7 @@ class Rows:
     def _fitting(self, session_id: str, card: SessionInfo) -> Written | None:
         """What is held of a session's row, if most of it still holds."""
         held = self._held.get(session_id)
-        if held is None or held.brief is not self._shelf.brief(session_id):
+        if held is None or held.meta is not self._metas.get(session_id):
             return None
         return held.written if held.firm == firm(card) else None
 
@@ -107,17 +107,17 @@ class Rows:
         made_of = firm(card)
         if written is None or made_of is None:
             return
-        self._held[session_id] = _Held(made_of, self._shelf.brief(session_id), written)
+        self._held[session_id] = _Held(made_of, self._metas.get(session_id), written)
         self._held.move_to_end(session_id)
         if len(self._held) > KEPT:
             self._held.popitem(last=False)
 
     def _made(self, session_id: str, facts: Facts | None) -> Written | None:
         """A row made of everything; `facts` are those of the row before, where none are given."""
-        card, brief = self._files.card(session_id), self._shelf.brief(session_id)
-        meta = self._shelf.meta(session_id) if brief and brief.since is not None else None
+        card, stat = self._files.card(session_id), self._metas.get(session_id)
+        meta = self._metas.meta(session_id)
         old = self._catalog.get(session_id)
-        title = brief.title if brief else None
+        title = stat.title if stat else None
         if card is None:
             return None if self._is_hidden(session_id, meta, old) else gone_row(old, meta, title)
         return row_of(

@@ -38,13 +38,13 @@ from indexerd.daemon.views import row_of, take
 from indexerd.errors import AccessError, InvalidMetaError, NotFoundError, UsageError
 from indexerd.meta import context_sets as sets
 from indexerd.meta.context_sets import Change, Context, Outcome
-from indexerd.meta.limits import NAME_MAX
-from indexerd.meta.metas import read_user
 from indexerd.meta.model import UserFile
+from indexerd.meta.reader import read_user
 from indexerd.meta.writer import MetaWriter
 from indexerd.privacy.sanitize import clean_line
 from indexerd.privacy.suspects import suspected
 from indexerd.protocol import params
+from indexerd.protocol.limits import NAME_MAX
 
 Row = dict[str, Any]
 

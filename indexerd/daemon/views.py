@@ -26,11 +26,11 @@ from indexerd.digests.segments import parse
 from indexerd.digests.serialize import serialize
 from indexerd.errors import IndexerdError, NotFoundError, SessionUnreadableError
 from indexerd.events import MESSAGE, TURN_MASK, TURN_SHIFT, Entry, Kind, Turn
-from indexerd.meta.metas import digest_name, read_digest, read_user
-from indexerd.meta.model import FIRST_MESSAGE_MAX
+from indexerd.meta.reader import digest_name, read_digest, read_user
 from indexerd.paths import user_name
 from indexerd.privacy.sanitize import clean_line, clean_text
 from indexerd.protocol import params
+from indexerd.protocol.limits import FIRST_MESSAGE_MAX
 from indexerd.protocol.params import LeafParams
 from indexerd.protocol.rows import LOOKED_AT
 from indexerd.references.inject import own_words

@@ -23,8 +23,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from indexerd.meta.limits import NAME_MAX
 from indexerd.privacy.sanitize import clean_text
+from indexerd.protocol.limits import NAME_MAX
 from indexerd.protocol.rows import WORD_MAX, absolute
 from indexerd.references.inject import inline, quoted, shares
 

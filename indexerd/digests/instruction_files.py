@@ -34,7 +34,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from indexerd.meta.metas import OPEN_FLAGS
+from indexerd.meta.reader import OPEN_FLAGS
 
 LEVELS_MAX = 40  # directories that are looked at
 NAMES_MAX = 40  # names in all

@@ -8,8 +8,8 @@ from threading import Lock
 from indexerd.daemon.views import Taken
 from indexerd.digests.segments import Segment, chain, encode, message_rows, parse
 from indexerd.errors import InvalidMetaError
-from indexerd.meta.metas import digest_bytes, digest_name, read_digest
 from indexerd.meta.model import META_BYTES_MAX, parse_digest
+from indexerd.meta.reader import digest_bytes, digest_name, read_digest
 from indexerd.meta.writer import MetaWriter
 
 LINE_ROOM = 256 * 1024  # bytes that one more line may take

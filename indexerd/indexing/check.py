@@ -14,10 +14,10 @@ from collections.abc import Callable
 
 from pydantic import ValidationError
 
-from indexerd.meta.limits import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX
 from indexerd.meta.model import Metadata
 from indexerd.models.attempts import Rejected
 from indexerd.privacy.sanitize import clean_line, clean_text, scrub
+from indexerd.protocol.limits import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX
 
 REPLY_MAX = 1_000_000  # characters of an answer that are looked at
 

@@ -25,7 +25,7 @@ from indexerd.indexing.resting import rest
 from indexerd.indexing.snapshot import Snapshot, take
 from indexerd.indexing.transcript import Caps
 from indexerd.logs import Event
-from indexerd.meta.model import FIRST_MESSAGE_MAX, SCHEMA_VERSION, Metadata, MetaFile, Usage
+from indexerd.meta.model import SCHEMA_VERSION, Metadata, MetaFile, Usage
 from indexerd.meta.writer import Conflict, MetaWriter
 from indexerd.models.attempts import (
     ATTEMPTS,
@@ -40,6 +40,7 @@ from indexerd.models.base import Finish, Model, Reply
 from indexerd.models.budget import Budget
 from indexerd.models.telemetry import Telemetry, index_row
 from indexerd.privacy.redactor import redactor
+from indexerd.protocol.limits import FIRST_MESSAGE_MAX
 from indexerd.settings import Settings
 from indexerd.times import iso, iso_ms, iso_of_ms
 

@@ -20,7 +20,7 @@ from indexerd.errors import (
     WriteError,
 )
 from indexerd.indexing.policy import View, back_off
-from indexerd.meta.shelf import Brief
+from indexerd.meta.cache import MetaStat
 from indexerd.models.breaker import FIRST_PAUSE
 from indexerd.sessions.info import SessionInfo
 
@@ -51,7 +51,7 @@ class Known(msgspec.Struct):
     """One session, as the loop knows it. Times in seconds since the epoch."""
 
     card: SessionInfo
-    brief: Brief | None
+    meta: MetaStat | None
     changed_at: float
     open_since: float
     setback: Setback = NONE

@@ -13,9 +13,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from indexerd.events import Facts, Prompt
-from indexerd.meta.limits import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX
-from indexerd.meta.model import TAGS_MAX
 from indexerd.privacy.sanitize import scrub
+from indexerd.protocol.limits import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX, TAGS_MAX
 
 REPLY_SHOWN = 4000  # characters of a malformed reply that the retry carries
 

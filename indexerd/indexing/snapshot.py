@@ -34,14 +34,15 @@ from indexerd.indexing.transcript import (
     Transcript,
     assemble,
 )
-from indexerd.meta.metas import Stamp, read_meta, stamp
-from indexerd.meta.model import TAGS_MAX, MetaFile
+from indexerd.meta.model import MetaFile
+from indexerd.meta.reader import Stamp, read_meta, stamp
 from indexerd.models.base import LOCAL
 from indexerd.paths import meta_name
 from indexerd.privacy.redact_paths import shown_path
 from indexerd.privacy.redactor import Redactor
 from indexerd.privacy.sanitize import clean_text
 from indexerd.protocol import rows
+from indexerd.protocol.limits import TAGS_MAX
 from indexerd.references.inject import own_words
 from indexerd.sessions.info import SessionInfo
 from indexerd.sessions.state import ROOT, SessionState
@@ -122,8 +123,8 @@ def _old_meta(library: Library, session_id: str, directory: Path) -> MetaFile | 
     """
     if directory.exists() and not directory.is_dir():
         raise AccessError(f"{directory} is no directory", hint="move it out of the way")
-    brief = library.shelf.brief(session_id)
-    homes = dict.fromkeys([directory, *([Path(brief.directory)] if brief else [])])
+    stat = library.metas.get(session_id)
+    homes = dict.fromkeys([directory, *([Path(stat.directory)] if stat else [])])
     for home in homes:
         try:
             meta = read_meta(home / meta_name(session_id))

@@ -1,10 +1,10 @@
-"""The on-disk contract: what a model must answer, and what a meta file holds.
+"""The files beside a session: meta file, the user's sidecar, digest.
 
-`Metadata` is strict (limits of S0.19): it judges what a model says, and what we write.
-`MetaFile` is lenient (interfaces.md §3): a reader checks that the twelve fields are there
-with the right types, keeps what it does not know, and cuts long texts only when used. An
-optional field of another type (a newer schema's, or a slip of the hand) counts as absent: a file
-that somebody paid for is not thrown away for it. Whatever is read can be written again.
+`Metadata` is strict (limits of S0.19): it judges what a model says. The files are read leniently
+(interfaces.md §3): the twelve fields of the contract must be there with the right types, unknown
+ones are kept, and long texts are cut only when used. An optional field of another type (a newer
+schema's, or a slip of the hand) counts as absent: a file that somebody paid for is not thrown
+away for it. Whatever is read can be written again.
 """
 
 from __future__ import annotations
@@ -18,13 +18,17 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import to_json
 
 from indexerd.errors import InvalidMetaError
-from indexerd.meta.limits import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX
+from indexerd.protocol.limits import (
+    DESCRIPTION_MAX,
+    NAME_MAX,
+    SUMMARY_MAX,
+    TAG_MAX,
+    TAGS_MAX,
+    TAGS_MIN,
+)
 
 SCHEMA_VERSION = 1
-TAGS_MIN = 3
-TAGS_MAX = 12
-FIRST_MESSAGE_MAX = 200
-META_BYTES_MAX = 4 * 1024 * 1024  # a meta file larger than this was not written by us
+META_BYTES_MAX = 4 * 1024 * 1024  # a larger file of a session was not written by us
 NESTING_MAX = 64  # of unknown fields; beyond it pydantic could read a file but not write it again
 
 Tag = Annotated[str, StringConstraints(min_length=1, max_length=TAG_MAX)]
@@ -41,7 +45,7 @@ class Metadata(BaseModel):
     tags: list[Tag] = Field(min_length=TAGS_MIN, max_length=TAGS_MAX)
 
 
-class _Camel(BaseModel):
+class _File(BaseModel):
     model_config = ConfigDict(
         strict=True,
         frozen=True,
@@ -51,8 +55,8 @@ class _Camel(BaseModel):
         defer_build=True,
     )
 
-    def encoded(self) -> bytes:
-        """Encode as JSON without the fields that are absent; unknown ones stay, null or not."""
+    def to_json(self) -> bytes:
+        """Two-space JSON, UTF-8, a newline at the end; absent fields omitted, unknown ones kept."""
         unknown = self.model_extra or {}
         held = {
             key: one
@@ -62,11 +66,11 @@ class _Camel(BaseModel):
         try:
             data = to_json(held, indent=2, inf_nan_mode="null")
         except ValueError:  # a lone surrogate, as in a path that is not UTF-8
-            data = to_json(_scrub(held), indent=2, inf_nan_mode="null")
+            data = to_json(_storable(held), indent=2, inf_nan_mode="null")
         return data + b"\n"
 
 
-class Usage(_Camel):
+class Usage(_File):
     """What one indexing run cost, all its attempts together; `None` = not known."""
 
     input_tokens: int = 0
@@ -75,8 +79,8 @@ class Usage(_Camel):
     calls: int = 0
 
 
-class MetaFile(_Camel):
-    """A meta file, ours or the older pi extension's. Timestamps are ISO-8601 UTC with `Z`."""
+class MetaFile(_File):
+    """`<id>.meta.json`, ours or the older pi extension's. Timestamps are ISO-8601 UTC with `Z`."""
 
     session_id: str
     session_file: str
@@ -105,17 +109,22 @@ class MetaFile(_Camel):
     session_created_at: str | None = None
     session_modified_at: str | None = None
 
-    def to_json(self) -> bytes:
-        """The file's bytes: two-space JSON, UTF-8, a newline at the end, absent fields omitted."""
-        return self.encoded()
 
-
-# The fields of the mission's own contract: one of another type makes a file invalid.
+# The fields of the contract: one of another type makes a file invalid.
 CONTRACT = frozenset(to_camel(name) for name in list(MetaFile.model_fields)[:12])
 
 
+class UserFile(_File):
+    """`<id>.user.json`: what the user said of a session. The user's title wins everywhere."""
+
+    title: str | None = None
+    labels: dict[str, str] = Field(default_factory=dict)
+    context: dict[str, list[str]] = Field(default_factory=dict)
+    env_hint: str | None = None
+
+
 def parse_meta(data: bytes, path: str) -> MetaFile:
-    """Read a meta file's bytes; anything that is not one raises the upstream warning (S0.38)."""
+    """Parse a meta file; anything that is not one raises the upstream warning (S0.38)."""
     if len(data) > META_BYTES_MAX:
         raise InvalidMetaError(f"Invalid meta shape in {path}")
     try:
@@ -123,12 +132,35 @@ def parse_meta(data: bytes, path: str) -> MetaFile:
     except (ValueError, RecursionError):
         raise InvalidMetaError(f"Invalid JSON in meta file: {path}") from None
     try:
-        return _shaped(_scrub(held))
+        return _meta(_storable(held))
     except ValueError:  # pydantic's ValidationError is one
         raise InvalidMetaError(f"Invalid meta shape in {path}") from None
 
 
-def _shaped(held: Any) -> MetaFile:
+def parse_user(data: bytes, path: str) -> UserFile:
+    """Parse a user's sidecar."""
+    if len(data) > META_BYTES_MAX:
+        raise InvalidMetaError(f"Invalid user file: {path}")
+    try:
+        return UserFile.model_validate(_storable(_decode(data)), by_alias=True, by_name=False)
+    except (ValueError, RecursionError):
+        raise InvalidMetaError(f"Invalid user file: {path}") from None
+
+
+def parse_digest(data: bytes) -> list[dict[str, Any]]:
+    """Parse a digest's segments, one a line; a line that is no JSON object is left out."""
+    segments = []
+    for line in data.split(b"\n"):
+        try:
+            held = _storable(_decode(line))
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(held, dict):
+            segments.append(held)
+    return segments
+
+
+def _meta(held: Any) -> MetaFile:
     """Demand the contract's fields; leave out an optional one whose type is not ours."""
     try:
         return MetaFile.model_validate(held, by_alias=True, by_name=False)
@@ -142,14 +174,14 @@ def _shaped(held: Any) -> MetaFile:
 
 def _decode(data: bytes) -> Any:
     """Decode JSON as the standard has it: NaN and Infinity, which Python would take, are errors."""
-    return json.loads(data.decode("utf-8"), parse_constant=_no_constant)
+    return json.loads(data.decode("utf-8"), parse_constant=_refuse)
 
 
-def _no_constant(word: str) -> None:
+def _refuse(word: str) -> None:
     raise ValueError(f"{word} is not JSON")
 
 
-def _scrub(value: Any, depth: int = 0) -> Any:
+def _storable(value: Any, depth: int = 0) -> Any:
     """Replace what JSON may carry and a file of ours may not: lone surrogates, 1e999."""
     if depth > NESTING_MAX:
         raise ValueError("nested too deeply")
@@ -160,43 +192,7 @@ def _scrub(value: Any, depth: int = 0) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, list):
-        return [_scrub(one, depth + 1) for one in value]
+        return [_storable(one, depth + 1) for one in value]
     if isinstance(value, dict):
-        return {_scrub(key): _scrub(one, depth + 1) for key, one in value.items()}
+        return {_storable(key): _storable(one, depth + 1) for key, one in value.items()}
     return value
-
-
-class UserFile(_Camel):
-    """`<id>.user.json`: what the user said of a session. The user's title wins everywhere."""
-
-    title: str | None = None
-    labels: dict[str, str] = Field(default_factory=dict)
-    context: dict[str, list[str]] = Field(default_factory=dict)
-    env_hint: str | None = None
-
-    def to_json(self) -> bytes:
-        """The sidecar's bytes, written as meta files are."""
-        return self.encoded()
-
-
-def parse_user(data: bytes, path: str) -> UserFile:
-    """Read a user sidecar's bytes."""
-    if len(data) > META_BYTES_MAX:
-        raise InvalidMetaError(f"Invalid user file: {path}")
-    try:
-        return UserFile.model_validate(_scrub(_decode(data)), by_alias=True, by_name=False)
-    except (ValueError, RecursionError):
-        raise InvalidMetaError(f"Invalid user file: {path}") from None
-
-
-def parse_digest(data: bytes) -> list[dict[str, Any]]:
-    """Read a digest's segments, one a line; a line that is no JSON object is left out."""
-    segments = []
-    for line in data.split(b"\n"):
-        try:
-            held = _scrub(_decode(line))
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(held, dict):
-            segments.append(held)
-    return segments

@@ -47,8 +47,8 @@ from types import EllipsisType
 from typing import Any, overload
 
 from indexerd.errors import WriteError
-from indexerd.meta.metas import OPEN_FLAGS, Stamp, digest_name
 from indexerd.meta.model import META_BYTES_MAX, MetaFile, UserFile
+from indexerd.meta.reader import OPEN_FLAGS, Stamp, digest_name
 from indexerd.paths import META_SUFFIX, SESSION_ID, meta_name, user_name
 from indexerd.store.lock import DirectoryLocks, lives, make_directory, sync, sync_directory
 

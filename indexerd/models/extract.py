@@ -10,8 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from indexerd.events import Facts
-from indexerd.meta.limits import SUMMARY_MAX
-from indexerd.meta.model import TAGS_MIN, Metadata
+from indexerd.meta.model import Metadata
 from indexerd.models.candidates import (
     ASKING,
     CHOSEN,
@@ -49,6 +48,7 @@ from indexerd.models.sentences import (
     topic_runs,
 )
 from indexerd.privacy.sanitize import clean_line
+from indexerd.protocol.limits import SUMMARY_MAX, TAGS_MIN
 
 NOTHING = "Nothing explicit was found."
 _TAGS_MAX = 10

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from indexerd.meta.metas import OPEN_FLAGS
+from indexerd.meta.reader import OPEN_FLAGS
 from indexerd.settings import Privacy, Redact, sound
 
 NAME = "privacy.json"

@@ -18,12 +18,17 @@ from dataclasses import replace
 from functools import lru_cache
 from hashlib import blake2b
 
-from indexerd.meta.limits import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX
-from indexerd.meta.model import FIRST_MESSAGE_MAX
 from indexerd.privacy.redact import redact
 from indexerd.privacy.redact_extra import compile_extra
 from indexerd.privacy.redact_paths import with_shown
 from indexerd.privacy.sanitize import clean_line, clean_text
+from indexerd.protocol.limits import (
+    DESCRIPTION_MAX,
+    FIRST_MESSAGE_MAX,
+    NAME_MAX,
+    SUMMARY_MAX,
+    TAG_MAX,
+)
 from indexerd.protocol.rows import WORD_MAX, Written
 from indexerd.sessions.facts import USE_MAX
 

@@ -18,11 +18,17 @@ from operator import attrgetter
 from typing import Any
 
 from indexerd.events import Turn
-from indexerd.meta.limits import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX
-from indexerd.meta.model import FIRST_MESSAGE_MAX, MetaFile
+from indexerd.meta.model import MetaFile
 from indexerd.privacy.redact import redact
 from indexerd.privacy.redact_paths import shown_paths, with_shown
 from indexerd.privacy.sanitize import clean_line, clean_text
+from indexerd.protocol.limits import (
+    DESCRIPTION_MAX,
+    FIRST_MESSAGE_MAX,
+    NAME_MAX,
+    SUMMARY_MAX,
+    TAG_MAX,
+)
 from indexerd.sessions.info import SessionInfo
 from indexerd.times import iso_ms, iso_of_ms
 

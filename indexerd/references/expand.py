@@ -22,8 +22,8 @@ from msgspec import UNSET
 
 from indexerd.daemon.answers import Answers
 from indexerd.errors import AmbiguousError, IndexerdError, InvalidMetaError
-from indexerd.meta.metas import read_meta
 from indexerd.meta.model import MetaFile
+from indexerd.meta.reader import read_meta
 from indexerd.models.telemetry import INJECT
 from indexerd.paths import meta_name
 from indexerd.privacy.redactor import Redactor, redactor

@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from indexerd.meta.limits import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX
 from indexerd.privacy.late import late
 from indexerd.privacy.sanitize import clean_line, clean_text
+from indexerd.protocol.limits import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX
 
 CUSTOM_TYPE = "session-reference"
 HEAD = "Referenced session summaries:"

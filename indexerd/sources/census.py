@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from indexerd.errors import SessionUnreadableError
-from indexerd.meta.metas import DIGEST_SUFFIX
+from indexerd.meta.reader import DIGEST_SUFFIX
 from indexerd.sources.codex_names import Names
 from indexerd.sources.opencode_db import Database
 from indexerd.sources.opencode_tree import Tree

@@ -17,7 +17,7 @@ from typing import Any
 
 from indexerd import settings
 from indexerd.errors import ConfigError, InvalidMetaError, SessionUnreadableError
-from indexerd.meta import metas
+from indexerd.meta import reader as metas
 from indexerd.meta.model import (
     META_BYTES_MAX,
     NESTING_MAX,

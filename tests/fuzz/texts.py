@@ -17,13 +17,19 @@ from itertools import islice
 
 from indexerd.errors import ConfigError
 from indexerd.indexing.check import validate
-from indexerd.meta.limits import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX
-from indexerd.meta.model import TAGS_MAX, TAGS_MIN
 from indexerd.models.attempts import Rejected
 from indexerd.privacy import sanitize as cleaning
 from indexerd.privacy.redact import _HIDING
 from indexerd.privacy.redact import redact as redacted
 from indexerd.privacy.redact_extra import compile_extra
+from indexerd.protocol.limits import (
+    DESCRIPTION_MAX,
+    NAME_MAX,
+    SUMMARY_MAX,
+    TAG_MAX,
+    TAGS_MAX,
+    TAGS_MIN,
+)
 from indexerd.references.parse import (
     FOUND_MAX,
     QUESTION_MAX,

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexerd.indexing.check import REPLY_MAX, validate
-from indexerd.meta.limits import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX
 from indexerd.meta.model import Metadata
 from indexerd.models.attempts import Rejected
 from indexerd.privacy import redact as redact_module
+from indexerd.protocol.limits import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX
 
 GOOD: dict[str, Any] = {
     "name": "Mend the tail reader of session files",

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from indexerd.events import Facts, Prompt
 from indexerd.indexing.prompts import REPLY_SHOWN, Earlier, carried, index_prompt, retry_prompt
-from indexerd.meta.limits import DESCRIPTION_MAX, SUMMARY_MAX
 from indexerd.meta.model import Metadata
+from indexerd.protocol.limits import DESCRIPTION_MAX, SUMMARY_MAX
 
 NONCE = "5f1d0c9a7b3e2468"
 SCHEMA = Metadata.model_json_schema()

@@ -1,4 +1,4 @@
-"""io/writer: what its docstring promises, tried with real processes, signals and limits."""
+"""meta/writer: what its docstring promises, tried with real processes, signals and limits."""
 
 from __future__ import annotations
 
@@ -11,28 +11,19 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexerd.errors import UsageError, WriteError
-from indexerd.meta import metas
-from indexerd.meta.model import META_BYTES_MAX, UserFile
+from indexerd.meta import reader as metas
+from indexerd.meta.model import UserFile
 from indexerd.meta.writer import Conflict, MetaWriter, Written
 from indexerd.store.lock import sync
-from tests.meta.writer_driver import ROOT, SESSION, Driver, assert_intact, files, meta, path_in
+from tests.meta.writer_driver import ROOT, SESSION, assert_intact, files, meta, path_in
 
 DEAD_PID = 4_194_999  # above Linux's highest pid, so that no process has it
-
-
-@pytest.fixture(scope="module")
-def driver() -> Iterator[Driver]:
-    """One driver for all the tests here."""
-    one = Driver()
-    yield one
-    one.close()
 
 
 @pytest.fixture
@@ -44,15 +35,6 @@ def held(tmp_path: Path) -> Path:
 
 
 # What is written
-
-
-def test_write_says_what_it_wrote(tmp_path: Path) -> None:
-    """A write returns path, length and stamp of exactly the bytes of `to_json` (S0.36)."""
-    written = MetaWriter().write_meta(tmp_path, meta())
-    path = path_in(tmp_path)
-    assert written == Written(path, path.stat().st_size, changed=True, stamp=written.stamp)
-    assert path.read_bytes() == meta().to_json()
-    assert metas.stamp(path) == written.stamp
 
 
 def test_upstream_file_round_trips(tmp_path: Path) -> None:
@@ -80,63 +62,6 @@ def test_upstream_file_round_trips(tmp_path: Path) -> None:
     assert metas.read_meta(path_in(tmp_path)) == loaded
 
 
-def test_unchanged_content_writes_nothing(tmp_path: Path) -> None:
-    """The same content again leaves inode and times alone, and says so; other content does not."""
-    one = MetaWriter()
-    first = one.write_meta(tmp_path, meta())
-    assert one.write_meta(tmp_path, meta()) == Written(
-        first.path, first.bytes, changed=False, stamp=first.stamp
-    )
-    assert metas.stamp(first.path) == first.stamp
-    assert one.write_meta(tmp_path, meta().model_copy(update={"name": "Nend"})).changed
-    assert b'"Nend"' in first.path.read_bytes()
-
-
-def test_modes_do_not_depend_on_the_umask(driver: Driver, tmp_path: Path) -> None:
-    """With umask 000, files are 0600, and every directory that had to be made is 0700 (A8)."""
-    directory = tmp_path / "a" / "b" / "sessions-meta"
-    above = tmp_path.stat().st_mode
-    assert driver.run("write", directory, umask=0)["changed"]
-    assert path_in(directory).stat().st_mode & 0o7777 == 0o600
-    for made in (directory, directory.parent, directory.parent.parent):
-        assert made.stat().st_mode & 0o7777 == 0o700
-    assert tmp_path.stat().st_mode == above
-
-
-def test_temporary_name_is_one_that_readers_ignore(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """While a write is under way, its file is a dot-name in the same directory (A9, S0.37)."""
-    seen: list[str] = []
-
-    def looking(fd: int) -> None:
-        seen.extend(os.listdir(tmp_path))
-        assert list(metas.scan(tmp_path)) == []
-        sync(fd)
-
-    monkeypatch.setattr("indexerd.meta.writer.sync", looking)
-    MetaWriter().write_meta(tmp_path, meta())
-    assert len(seen) == 1
-    assert re.fullmatch(rf"\.{SESSION}\.{os.getpid()}\.[0-9]+\.tmp", seen[0])
-
-
-def test_sidecars_round_trip(tmp_path: Path) -> None:
-    """User files and digests go the same way, and read back equal."""
-    one = MetaWriter()
-    user = UserFile(title="Caf\u00e9", labels={"a1": "here"}, context={"s": ["x"]}, env_hint="e")
-    segments: list[dict[str, Any]] = [
-        {"id": "d1", "content": "line\nbreak \u2028 \u00e9"},
-        {"id": "d2", "n": [0, 4]},
-    ]
-    assert one.write_user(tmp_path, SESSION, user).changed
-    assert one.write_digest(tmp_path, SESSION, segments).changed
-    assert metas.read_user(tmp_path / f"{SESSION}.user.json") == user
-    digest = tmp_path / f"{SESSION}.digest.jsonl"
-    assert metas.read_digest(digest) == segments
-    assert digest.read_bytes().count(b"\n") == 2
-    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
-
-
 # What is in the target's place
 
 
@@ -156,15 +81,6 @@ def test_symbolic_link_is_replaced_not_followed(tmp_path: Path) -> None:
     assert files(tmp_path) == ["metas", "victim"]
 
 
-def test_hard_link_is_replaced(held: Path, tmp_path: Path) -> None:
-    """A6: the other name of a hard-linked file keeps the old content."""
-    other = tmp_path / "other"
-    other.hardlink_to(path_in(held))
-    MetaWriter().write_meta(held, meta(1))
-    assert other.read_bytes() == meta(0).to_json()
-    assert_intact(held, 1)
-
-
 @pytest.mark.parametrize("kind", ["directory", "fifo"])
 def test_what_cannot_be_replaced_is_named(tmp_path: Path, kind: str) -> None:
     """A6: a directory or FIFO in the file's place is an error that names it, and stays."""
@@ -175,25 +91,6 @@ def test_what_cannot_be_replaced_is_named(tmp_path: Path, kind: str) -> None:
     assert str(path) in caught.value.hint
     assert files(tmp_path) == [path.name]
     assert path.is_dir() == (kind == "directory")
-
-
-def test_meta_directory_may_be_a_link(held: Path, tmp_path: Path) -> None:
-    """The directory itself may be a symbolic link: people keep such things elsewhere."""
-    link = tmp_path / "link"
-    link.symlink_to(held)
-    assert MetaWriter().write_meta(link, meta(1)).changed
-    assert_intact(held, 1)
-
-
-@pytest.mark.parametrize("kind", ["file", "dangling"])
-def test_directory_that_cannot_be_made(tmp_path: Path, kind: str) -> None:
-    """A file or a dangling link where the directory should be is an error that names it."""
-    place = tmp_path / "sessions-meta"
-    place.write_bytes(b"x") if kind == "file" else place.symlink_to(tmp_path / "nowhere")
-    for directory in (place, place / "below"):
-        with pytest.raises(WriteError, match=re.escape(str(place))) as caught:
-            MetaWriter().write_meta(directory, meta())
-        assert caught.value.upstream in {"EEXIST", "ENOTDIR"}
 
 
 @given(st.text(max_size=150).filter(lambda text: not re.fullmatch(r"[A-Za-z0-9][\w.-]*", text)))
@@ -214,18 +111,6 @@ def test_no_id_leaves_the_directory(text: str) -> None:
             with pytest.raises(UsageError):
                 MetaWriter().remove(directory, session_id)
         assert files(Path(place)) == []
-
-
-def test_content_that_readers_would_refuse_is_not_written(held: Path) -> None:
-    """Too many bytes, or a number that JSON has not, is an error before anything is touched."""
-    vast = meta().model_copy(update={"summary": "x" * META_BYTES_MAX})
-    with pytest.raises(WriteError, match="more than a reader takes") as caught:
-        MetaWriter().write_meta(held, vast)
-    assert not caught.value.retryable
-    with pytest.raises(WriteError, match="cannot be put into JSON") as caught:
-        MetaWriter().write_digest(held, SESSION, [{"id": "d", "n": float("nan")}])
-    assert not caught.value.retryable
-    assert_intact(held)
 
 
 # Other writers
@@ -310,13 +195,6 @@ def test_sweep_removes_what_dead_writers_left(held: Path) -> None:
         os.utime(held / name, (1_000_000_000, 1_000_000_000))
     assert MetaWriter().sweep(held) == len(fresh)  # a living process, but a stale file
     assert path_in(held).read_bytes() == meta().to_json()
-
-
-def test_sweep_where_nothing_is(tmp_path: Path) -> None:
-    """A missing meta directory is nothing to sweep, and is not created."""
-    assert MetaWriter().sweep(tmp_path / "none") == 0
-    assert MetaWriter().remove(tmp_path / "none", SESSION) == ()
-    assert files(tmp_path) == []
 
 
 def test_remove_takes_only_what_is_ours(held: Path) -> None:

@@ -22,7 +22,7 @@ from typing import Any
 from indexerd.daemon.library import Library
 from indexerd.errors import ProviderError
 from indexerd.events import Prompt
-from indexerd.meta import metas
+from indexerd.meta import reader as metas
 from indexerd.meta.model import UserFile
 from indexerd.meta.writer import MetaWriter
 from indexerd.models.base import Reply, Tokens

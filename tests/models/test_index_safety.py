@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from indexerd.errors import OutputInvalidError, ProviderError
-from indexerd.meta.shelf import Shelf
+from indexerd.meta.cache import MetaCache
 from indexerd.models.attempts import ATTEMPTS
 from indexerd.models.base import Finish, Reply, Tokens
 from indexerd.models.scripted import Scripted
@@ -158,13 +158,13 @@ def test_a_broken_meta_file_is_told_of_once_and_written_anew(bench: Bench, kind:
 
     heard: list[str] = []
     ledger = Ledger(bench.root / "shelf.sqlite")
-    shelf = Shelf(ledger, lambda _session, why: heard.append(why))
+    shelf = MetaCache(ledger, lambda _session, why: heard.append(why))
     for _ in range(3):
         shelf.sweep([str(bench.metas)], lambda _session: None)
         shelf.touched(str(path))
     assert len(heard) == 1
     assert list(shelf.problems()) == [bench.session.id]
-    again = Shelf(ledger, lambda _session, why: heard.append(why))  # after a restart
+    again = MetaCache(ledger, lambda _session, why: heard.append(why))  # after a restart
     again.load()
     again.sweep([str(bench.metas)], lambda _session: None)
     assert len(heard) == 1

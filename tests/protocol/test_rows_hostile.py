@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexerd.meta.limits import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX
+from indexerd.protocol.limits import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX
 from indexerd.protocol.rows import (
     PATH_MAX,
     PATHS_MAX,

@@ -96,7 +96,7 @@ class Desk:
     def agrees(self) -> None:
         """Every row, with the names it is found by, is the one that is made of everything."""
         library = self.library
-        anew = Rows(library.files, library.shelf, library.catalog, library._kin, library.stores)
+        anew = Rows(library.files, library.metas, library.catalog, library._kin, library.stores)
         known = {one.session_id: one for one in library.catalog.known()}
         for session in self.sessions:
             written = anew.of(session.id, grown=False)

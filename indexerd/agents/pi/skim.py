@@ -24,9 +24,9 @@ from typing import Any
 from indexerd.agents.lines import parse, past_hole, safe_line, string, without_hole
 from indexerd.agents.pi.read import packed_code, preview, turn_of, when, words
 from indexerd.events import MESSAGE, Header, Kind, Turn, code
-from indexerd.meta.model import FIRST_MESSAGE_MAX
 from indexerd.privacy.redact import redact
 from indexerd.privacy.sanitize import scrub
+from indexerd.protocol.limits import FIRST_MESSAGE_MAX
 from indexerd.sessions.chain import Chain
 from indexerd.sessions.state import NOWHERE, SessionState
 from indexerd.sources.lines import Oversize

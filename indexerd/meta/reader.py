@@ -1,8 +1,8 @@
 """Reading meta directories: meta files, the user's sidecars, digests, and what is there.
 
-Out come checked values or errors of our tree, whatever is on the disk. Nothing is ever changed
-or moved here: an invalid file counts as missing and stays where it is (S0.38, S0.39, A10), until
-a successful run writes it anew.
+Checked values or errors of our tree come out, whatever is on the disk. Nothing is changed or
+moved: an invalid file counts as missing and stays where it is (S0.38, S0.39, A10), until a
+successful run writes it anew.
 
 Missing is no error: readers return None, `scan` yields nothing. What cannot be read (EACCES, a
 directory, a FIFO, a symbolic link) is an AccessError, not a missing file: a run that cannot see
@@ -10,8 +10,8 @@ the old file must not pay for a new one (S0.40). The type is judged on the open 
 the open neither follows a link nor waits for a FIFO's writer (X2, X3). A meta directory itself
 may be a symbolic link: people keep such things elsewhere.
 
-Surprise: the id inside a file is not compared with the file's name, as upstream does not either;
-ask for the file of the session you mean.
+What surprised us: the id inside a file is not compared with the file's name, as upstream does not
+either; ask for the file of the session you mean.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from indexerd.errors import AccessError, InvalidMetaError
 from indexerd.meta.model import (
@@ -37,13 +36,11 @@ from indexerd.paths import META_SUFFIX, USER_SUFFIX, is_session_id, meta_name
 
 DIGEST_SUFFIX = ".digest.jsonl"
 OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
-CHUNK = 64 * 1024  # bytes a read; most meta files fit into one
 _MISSING = (FileNotFoundError, NotADirectoryError)
 _LINK_ERRORS = (errno.ELOOP, errno.EMLINK)  # O_NOFOLLOW on Linux and macOS, and on FreeBSD
 
 
-@dataclass(frozen=True, slots=True)
-class Stamp:
+class Stamp(NamedTuple):
     """Which version of a file was seen: a later one has another time, size or inode."""
 
     mtime_ns: int
@@ -56,15 +53,13 @@ class Stamp:
         return cls(found.st_mtime_ns, found.st_size, found.st_ino)
 
 
-@dataclass(frozen=True, slots=True)
-class MetaStat:
-    """One file of a meta directory."""
+class Found(NamedTuple):
+    """One meta file or sidecar of a directory."""
 
     session_id: str
-    path: Path
+    kind: Literal["meta", "user"]
     mtime_ns: int
     size: int  # bytes
-    kind: Literal["meta", "user"]
 
 
 def digest_name(session_id: str) -> str:
@@ -79,7 +74,7 @@ def read_meta(path: Path) -> MetaFile | None:
 
 
 def read_user(path: Path) -> UserFile | None:
-    """Read a user sidecar; None when there is none.
+    """Read a user's sidecar; None when there is none.
 
     An InvalidMetaError must reach the user instead of being written over: unlike a meta file,
     the sidecar holds words that nobody can generate again.
@@ -94,7 +89,7 @@ def read_digest(path: Path) -> list[dict[str, Any]]:
 
 
 def digest_bytes(path: Path) -> bytes:
-    """A digest as it stands; empty when there is no file.
+    """Read a digest as it stands; empty when there is no file.
 
     InvalidMetaError for one that is longer than any reader takes: a part of it would tell lies.
     """
@@ -120,30 +115,24 @@ def stamp(path: Path) -> Stamp | None:
         raise _access_error(bad, path) from bad
 
 
-def scan(directory: Path) -> Iterator[MetaStat]:
-    """List the meta files and user sidecars of a directory, in no particular order.
+def scan(directory: Path) -> Iterator[Found]:
+    """List the meta files and sidecars of a directory, in no particular order.
 
     Temporary files, dot-names, links, directories and names that no session id can have are
     passed over; so is a file that goes away meanwhile. AccessError comes at the first step.
     """
     try:
         with os.scandir(directory) as entries:
-            yield from (found for entry in entries if (found := _listed(entry)) is not None)
+            yield from (found for entry in entries if (found := _found(entry)) is not None)
     except _MISSING:
         return
     except OSError as bad:
         raise _access_error(bad, directory) from bad
 
 
-def _listed(entry: os.DirEntry[str]) -> MetaStat | None:
-    kind: Literal["meta", "user"]
-    if entry.name.endswith(META_SUFFIX):
-        kind, session_id = "meta", entry.name.removesuffix(META_SUFFIX)
-    elif entry.name.endswith(USER_SUFFIX):
-        kind, session_id = "user", entry.name.removesuffix(USER_SUFFIX)
-    else:
-        return None
-    if not is_session_id(session_id):
+def _found(entry: os.DirEntry[str]) -> Found | None:
+    named = session_of(entry.name)
+    if named is None:
         return None
     try:
         found = entry.stat(follow_symlinks=False)
@@ -151,11 +140,20 @@ def _listed(entry: os.DirEntry[str]) -> MetaStat | None:
         return None
     if not stat.S_ISREG(found.st_mode):
         return None
-    return MetaStat(session_id, Path(entry.path), found.st_mtime_ns, found.st_size, kind)
+    return Found(*named, found.st_mtime_ns, found.st_size)
+
+
+def session_of(name: str) -> tuple[str, Literal["meta", "user"]] | None:
+    """The session whose meta file or sidecar has this name, and which of them it is."""
+    for suffix in (META_SUFFIX, USER_SUFFIX):
+        session_id = name.removesuffix(suffix)
+        if session_id != name and is_session_id(session_id):
+            return session_id, "meta" if suffix == META_SUFFIX else "user"
+    return None
 
 
 def _read(path: Path) -> bytes | None:
-    """Read a regular file: one byte more than allowed at most, so that its parser can refuse it."""
+    """Read a regular file: one byte more than allowed at most, so that it can be refused."""
     try:
         fd = os.open(path, OPEN_FLAGS)
     except _MISSING:
@@ -163,18 +161,17 @@ def _read(path: Path) -> bytes | None:
     except OSError as bad:
         raise _access_error(bad, path) from bad
     try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise AccessError(f"{path} is not a regular file", hint="move it out of the way")
-        return _read_bounded(fd, META_BYTES_MAX + 1)
+        with open(fd, "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor, not a path
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise AccessError(f"{path} is not a regular file", hint="move it out of the way")
+            return _bounded(file.read, META_BYTES_MAX + 1)
     except OSError as bad:
         raise _access_error(bad, path) from bad
-    finally:
-        os.close(fd)
 
 
-def _read_bounded(fd: int, limit: int) -> bytes:
+def _bounded(read: Any, limit: int) -> bytes:
     parts = []
-    while limit > 0 and (part := os.read(fd, min(limit, CHUNK))):
+    while limit > 0 and (part := read(min(limit, 1 << 16))):
         parts.append(part)
         limit -= len(part)
     return b"".join(parts)

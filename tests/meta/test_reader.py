@@ -1,4 +1,4 @@
-"""io/metas: whatever lies in a meta directory, reading it gives a value or an error of ours."""
+"""meta/reader: whatever lies in a meta directory, reading it gives a value or an error of ours."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import os
 import re
 import socket
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexerd.errors import AccessError, InvalidMetaError
-from indexerd.meta import metas
-from indexerd.meta.metas import MetaStat, Stamp
+from indexerd.meta import reader as metas
 from indexerd.meta.model import META_BYTES_MAX, MetaFile, parse_meta
+from indexerd.meta.reader import Found
 
 FIELDS: dict[str, Any] = {
     "sessionId": "a1",
@@ -46,32 +45,6 @@ FIELDS: dict[str, Any] = {
 def path(tmp_path: Path) -> Path:
     """Where a meta file may be."""
     return tmp_path / "a1.meta.json"
-
-
-@contextlib.contextmanager
-def as_nobody() -> Iterator[None]:
-    """Give up root's right to read everything, where the tests run as root."""
-    root = os.geteuid() == 0
-    if root:
-        os.seteuid(65534)
-    try:
-        yield
-    finally:
-        if root:
-            os.seteuid(0)
-
-
-def test_missing_is_none(path: Path) -> None:
-    """No file, and no directory, is None and no error."""
-    for absent in (path, path.parent / "none" / "a1.meta.json"):
-        assert metas.read_meta(absent) is None
-        assert metas.read_user(absent) is None
-        assert metas.read_digest(absent) == []
-        assert metas.stamp(absent) is None
-    path.write_bytes(b"{}")
-    assert metas.read_meta(path / "below.meta.json") is None
-    assert metas.stamp(path / "below.meta.json") is None
-    assert list(metas.scan(path)) == []
 
 
 @pytest.mark.parametrize(
@@ -123,16 +96,6 @@ def test_vast_file_is_refused_without_being_read_whole(
     assert sum(read) <= 2 * (META_BYTES_MAX + 1)
 
 
-def test_newer_schema_is_read_leniently(path: Path) -> None:
-    """A10: unknown fields are kept, known optional ones of another shape count as absent."""
-    newer = FIELDS | {"schemaVersion": 7, "usage": [1, 2], "colour": {"of": ["door", None]}}
-    path.write_text(json.dumps(newer))
-    held = metas.read_meta(path)
-    assert held is not None
-    assert (held.schema_version, held.usage, held.files_read) == (7, None, ["a.py"])
-    assert json.loads(held.to_json())["colour"] == {"of": ["door", None]}
-
-
 @pytest.mark.parametrize("kind", ["link", "loop", "directory", "fifo", "socket"])
 def test_what_is_not_a_regular_file_is_an_access_error(path: Path, kind: str) -> None:
     """S0.40, X2, X3: no link is followed, no FIFO waited for; not even a link to a valid file."""
@@ -155,24 +118,6 @@ def test_what_is_not_a_regular_file_is_an_access_error(path: Path, kind: str) ->
             with pytest.raises(AccessError, match=re.escape(str(path))):
                 read(path)
         assert list(metas.scan(path.parent)) == []
-
-
-def test_denied_is_an_access_error(path: Path) -> None:
-    """S0.40: EACCES on the file or its directory is an error that names it, never "missing"."""
-    path.write_text(json.dumps(FIELDS))
-    path.chmod(0)
-    with as_nobody(), pytest.raises(AccessError, match="EACCES") as caught:
-        metas.read_meta(path)
-    assert not caught.value.retryable
-    path.parent.chmod(0)
-    try:
-        with as_nobody():
-            with pytest.raises(AccessError, match=re.escape(str(path))):
-                metas.stamp(path)
-            with pytest.raises(AccessError, match=re.escape(str(path.parent))):
-                list(metas.scan(path.parent))
-    finally:
-        path.parent.chmod(0o700)
 
 
 def test_scan_lists_only_our_files(tmp_path: Path) -> None:
@@ -198,45 +143,12 @@ def test_scan_lists_only_our_files(tmp_path: Path) -> None:
     (tmp_path / "dir.meta.json").mkdir()
     (tmp_path / "link.meta.json").symlink_to(tmp_path / "a1.meta.json")
     os.close(os.open(os.fsencode(tmp_path) + b"/\xff.meta.json", os.O_CREAT, 0o600))
-    found = {one.path.name: one for one in metas.scan(tmp_path)}
+    found = {f"{one.session_id}.{one.kind}.json": one for one in metas.scan(tmp_path)}
     assert set(found) == set(ours)
     stat = (tmp_path / "a1.user.json").stat()
-    assert found["a1.user.json"] == MetaStat(
-        "a1", tmp_path / "a1.user.json", stat.st_mtime_ns, 3, "user"
-    )
+    assert found["a1.user.json"] == Found("a1", "user", stat.st_mtime_ns, 3)
     assert found["B.c_d-e.meta.json"].session_id == "B.c_d-e"
     assert found["a1.meta.json"].kind == "meta"
-
-
-def test_scan_through_a_linked_directory(tmp_path: Path) -> None:
-    """The directory itself may be a link; the paths are those that were asked for."""
-    (tmp_path / "real").mkdir()
-    (tmp_path / "real" / "a1.meta.json").write_bytes(b"{}")
-    (tmp_path / "link").symlink_to(tmp_path / "real")
-    assert [one.path for one in metas.scan(tmp_path / "link")] == [
-        tmp_path / "link" / "a1.meta.json"
-    ]
-
-
-def test_stamp_tells_versions_apart(path: Path) -> None:
-    """Another time, another size or another inode is another version; a link is not followed."""
-    path.write_bytes(b"12")
-    first = metas.stamp(path)
-    assert first == Stamp.of(path.stat()) == metas.stamp(path)
-    os.utime(path, ns=(0, 0))
-    second = metas.stamp(path)
-    path.write_bytes(b"123")
-    os.utime(path, ns=(0, 0))
-    third = metas.stamp(path)
-    keep = path.with_name("keep")
-    path.rename(keep)
-    path.write_bytes(b"123")
-    os.utime(path, ns=(0, 0))
-    fourth = metas.stamp(path)
-    assert len({first, second, third, fourth}) == 4
-    path.unlink()
-    path.symlink_to(keep)
-    assert metas.stamp(path) == Stamp.of(path.lstat())
 
 
 def test_digest_loses_only_its_bad_lines(path: Path) -> None:
@@ -245,18 +157,6 @@ def test_digest_loses_only_its_bad_lines(path: Path) -> None:
         b'{"id": "d1"}\n[1]\n{"id": \n\xff\n\n{"id": "\\ud800", "n": 1e999}\n{"id": NaN}'
     )
     assert metas.read_digest(path) == [{"id": "d1"}, {"id": "\ufffd", "n": None}]
-
-
-def test_user_file_that_is_invalid_is_an_error(path: Path) -> None:
-    """The user's own words are not "missing" when they cannot be read."""
-    for text in ("{", "[]", '{"labels": ["x"]}', '{"title": 3}', '{"context": {"s": "x"}}'):
-        path.write_text(text)
-        with pytest.raises(InvalidMetaError, match=re.escape(str(path))):
-            metas.read_user(path)
-    path.write_text('{"title": "t", "labels": {"e": "l"}, "envHint": "h", "later": 1}')
-    held = metas.read_user(path)
-    assert held is not None
-    assert (held.title, held.labels, held.env_hint, held.context) == ("t", {"e": "l"}, "h", {})
 
 
 JSON = st.recursive(

@@ -1,0 +1,196 @@
+"""What is remembered of every session's meta file and sidecar.
+
+Of a meta file: its stamp, the leaf it covers, when and by which model it was written; the rest is
+read from the file when a row is made. It is kept in the store too, so that a restart reads only
+the meta files that changed. An invalid file counts as missing, stays where it is, and is reported
+once until it changes (S0.38, S0.39). One thread uses this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from indexerd.errors import AccessError, InvalidMetaError
+from indexerd.meta.model import MetaFile, UserFile
+from indexerd.meta.reader import read_meta, read_user, scan, session_of
+from indexerd.paths import META_SUFFIX, USER_SUFFIX
+from indexerd.store.ledger import Ledger
+from indexerd.store.owing import Owing
+
+TOPIC = "brief"
+FileStamp = tuple[int, int]  # mtime_ns, size
+
+
+class MetaStat(msgspec.Struct, frozen=True, array_like=True):
+    """What is remembered of one session."""
+
+    directory: str
+    meta_stamp: FileStamp | None = None
+    user_stamp: FileStamp | None = None
+    since: str | None = None  # lastIndexedLeafId
+    updated_at: str = ""
+    model: str = ""
+    title: str | None = None
+    problem: str = ""
+
+
+class MetaCache:
+    """All meta directories."""
+
+    def __init__(self, ledger: Ledger, report: Callable[[str, str], None]) -> None:
+        """`report(session_id, problem)` is told of an invalid meta file once (S0.38)."""
+        self._ledger = ledger
+        self.owing = Owing(ledger)
+        self._report = report
+        self._stats: dict[str, MetaStat] = {}
+
+    def load(self) -> None:
+        """Take over what the store knows."""
+        for session_id, packed in self._ledger.notes(TOPIC).items():
+            with suppress(msgspec.DecodeError):
+                self._stats[session_id] = _decode(packed)
+
+    def get(self, session_id: str) -> MetaStat | None:
+        """What is remembered of a session."""
+        return self._stats.get(session_id)
+
+    def since(self, session_id: str) -> str | None:
+        """The leaf that the session's meta file covers."""
+        stat = self._stats.get(session_id)
+        return stat.since if stat else None
+
+    def problems(self) -> dict[str, str]:
+        """Sessions whose meta file is invalid or unreadable, and why."""
+        return {key: one.problem for key, one in list(self._stats.items()) if one.problem}
+
+    def ids(self) -> Iterable[str]:
+        """Sessions that have a meta file or a sidecar."""
+        return self._stats.keys()
+
+    def sweep(self, directories: Iterable[str], belongs: Callable[[str], str | None]) -> list[str]:
+        """Compare every directory with what is remembered; the sessions that differ.
+
+        Where several hold files of one session, that of `belongs(session_id)` counts.
+        """
+        seen, unreadable = _found_in(directories)
+        changed = []
+        for session_id, homes in seen.items():
+            home = belongs(session_id) if len(homes) > 1 else None
+            directory = home if home in homes else next(iter(homes))
+            stamps = homes[directory]
+            if not self._knows(session_id, stamps.get("meta"), stamps.get("user")):
+                changed.append(session_id)
+                self.reread(session_id, directory)
+        for session_id, stat in list(self._stats.items()):
+            if session_id not in seen and stat.directory not in unreadable:
+                changed.append(session_id)
+                self.reread(session_id, None)
+        return changed
+
+    def touched(self, path: str) -> str | None:
+        """The session that a hinted file belongs to, if it is not what is remembered of it."""
+        directory, _, name = path.rpartition("/")
+        named = session_of(name)
+        if named is None or self._knows(named[0], *_stamps(directory, named[0])):
+            return None
+        self.reread(named[0], directory)
+        return named[0]
+
+    def _knows(self, session_id: str, meta: FileStamp | None, user: FileStamp | None) -> bool:
+        stat = self._stats.get(session_id)
+        return stat is not None and (stat.meta_stamp, stat.user_stamp) == (meta, user)
+
+    def reread(self, session_id: str, directory: str | None) -> None:
+        """Read a session's files anew, where they were or are now; forget it if there are none."""
+        old = self._stats.get(session_id)
+        directory = directory or (old.directory if old else None)
+        meta_stamp, user_stamp = _stamps(directory, session_id) if directory else (None, None)
+        if directory is None or (meta_stamp is None and user_stamp is None):
+            self._stats.pop(session_id, None)
+            self.owing.note(TOPIC, session_id, None)
+            return
+        meta, problem = meta_or_problem(session_id, directory)
+        user = _user(session_id, directory)
+        stat = self._stats[session_id] = MetaStat(
+            directory=directory,
+            meta_stamp=meta_stamp,
+            user_stamp=user_stamp,
+            since=meta.last_indexed_leaf_id if meta else None,
+            updated_at=meta.updated_at if meta else "",
+            model=meta.model if meta else "",
+            title=user.title if user else None,
+            problem=problem,
+        )
+        if problem and not (old and old.problem == problem):
+            self._report(session_id, problem)
+        self.owing.note(TOPIC, session_id, _encode(stat))
+
+    def checkpoint(self) -> None:
+        """Bring the store up to date; raises StateError where it cannot be written."""
+        self.owing.settle()
+
+    def meta(self, session_id: str) -> MetaFile | None:
+        """A session's meta file, read now; None when there is no valid one."""
+        stat = self._stats.get(session_id)
+        if stat is None or stat.since is None:
+            return None
+        return meta_or_problem(session_id, stat.directory)[0]
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(MetaStat).decode
+
+_Homes = dict[str, dict[str, FileStamp]]  # by directory, the stamps of meta file and sidecar
+
+
+def meta_or_problem(session_id: str, directory: str) -> tuple[MetaFile | None, str]:
+    """Read a meta file; what is wrong with it, in upstream's words, where it is invalid."""
+    path = Path(directory) / f"{session_id}{META_SUFFIX}"
+    try:
+        meta = read_meta(path)
+    except (InvalidMetaError, AccessError) as bad:
+        return None, str(bad)
+    if meta is not None and meta.session_id != session_id:
+        return None, f"Invalid meta shape in {path}"  # it speaks of another session
+    return meta, ""
+
+
+def _user(session_id: str, directory: str) -> UserFile | None:
+    """A session's sidecar; an invalid one counts as missing, and is never written over."""
+    with suppress(InvalidMetaError, AccessError):
+        return read_user(Path(directory) / f"{session_id}{USER_SUFFIX}")
+    return None
+
+
+def _found_in(directories: Iterable[str]) -> tuple[dict[str, _Homes], set[str]]:
+    """What is in these directories, by session; and those that cannot be read now."""
+    seen: dict[str, _Homes] = {}
+    unreadable: set[str] = set()
+    for directory in directories:
+        if Path(directory).exists() and not Path(directory).is_dir():
+            unreadable.add(directory)
+            continue
+        try:
+            for one in scan(Path(directory)):
+                homes = seen.setdefault(one.session_id, {})
+                homes.setdefault(directory, {})[one.kind] = (one.mtime_ns, one.size)
+        except AccessError:
+            unreadable.add(directory)
+    return seen, unreadable
+
+
+def _stamps(directory: str, session_id: str) -> tuple[FileStamp | None, FileStamp | None]:
+    """The stamps of a session's meta file and sidecar."""
+
+    def stamp(suffix: str) -> FileStamp | None:
+        try:
+            found = Path(directory, f"{session_id}{suffix}").lstat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size
+
+    return stamp(META_SUFFIX), stamp(USER_SUFFIX)

@@ -1,0 +1,18 @@
+"""How long texts may be: in what is stored of a session, and in the rows that show it."""
+
+from __future__ import annotations
+
+# What we write into a meta file (S0.19), in characters; what others wrote is cut when it is shown.
+NAME_MAX = 120
+DESCRIPTION_MAX = 1200
+SUMMARY_MAX = 8000
+TAG_MAX = 80
+TAGS_MIN, TAGS_MAX = 3, 12
+FIRST_MESSAGE_MAX = 200
+
+# What a row shows.
+PATHS_MAX = 500  # files
+TAGS_SHOWN = 50
+PATH_MAX = 4096  # characters; no path of a file system is longer
+WORD_MAX = 128  # characters of an id, a time, the name of an agent or a tool
+READ_MAX = 20_000  # characters of any text that are looked at: beyond every limit, and bounds work
