@@ -1,19 +1,26 @@
-"""The audit trail: one row for each question to a model, in `<state dir>/telemetry.jsonl`.
+"""The audit trail of model calls: one row for each request, in `<state dir>/telemetry.jsonl`.
 
-In: rows of names, numbers and counts (interfaces.md §6, S0.44, S2.24). Out: JSON lines, 0600,
-rotated at 16 MiB with two old files kept. What was sent, when, to which model, for how much,
-with how many redactions; never transcript text, prompts or replies, and never in a session
-file. A row that cannot be written is lost, as indexing does not depend on it.
+What was sent, when, to which model, for how much, with how many redactions (interfaces.md §6,
+S0.44, S2.24); never transcript text, prompts, questions or replies. JSON lines, 0600, rotated at
+16 MiB with two old files kept. A row that cannot be written is lost: nothing depends on it.
+
+Anybody may have written into the file that is read back: a line that is no row is skipped, and
+texts are cleaned and cut.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
+
+from indexerd.errors import IndexerdError
 from indexerd.privacy.sanitize import clean_line, scrub
+from indexerd.sources.tail import opened
 from indexerd.store.rotating import RotatingFile
 
 INDEX = "session-index:index"
@@ -21,11 +28,58 @@ INJECT = "session-reference:inject"
 QUERY = "query-session:query_session"
 DIGEST = "digest:segment"
 
-LIMIT_BYTES = 16 * 1024 * 1024
-KEPT_FILES = 2
+LIMIT_BYTES, KEPT_FILES = 16 * 1024 * 1024, 2
+READ_MAX = 4 * 1024 * 1024  # bytes that are read back
+ROWS_MAX = 50
 ERROR_MAX = 500  # characters
 ID_MAX = 128  # characters of an entry's id; an agent's are shorter
 _ROW_MAX = 64 * 1024  # bytes; a longer row is no row of ours
+_TEXTS = {"error": ERROR_MAX, "leaf_id": ID_MAX, "since": ID_MAX}
+_TEXTS |= {"model": 128, "timestamp": 40, "by": 32, "task": 32}
+
+_Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
+_Amount = Annotated[float, msgspec.Meta(ge=0, le=1 << 53)]
+
+
+class TokenUsage(msgspec.Struct, rename="camel", omit_defaults=True):
+    """What a call took, where the provider said so."""
+
+    input_tokens: _Count | None = None
+    output_tokens: _Count | None = None
+    cost_usd: _Amount | None = None
+
+
+class AuditRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+    """One request to a model, for indexing, a question or a summary.
+
+    `bytes` is what was sent, `ms` how long it took; `by` is "user" or "daemon". The range that was
+    sent is the path up to the entry `leaf_id`, after the entry `since` where that is set.
+    """
+
+    custom_type: str
+    success: bool
+    session_id: str
+    model: str
+    timestamp: str
+    usage: TokenUsage | None = None
+    error: str | None = None
+    redactions: dict[str, _Count] | None = None
+    attempt: _Count | None = None
+    bytes: _Count | None = None
+    ms: _Count | None = None
+    by: str | None = None
+    leaf_id: str | None = None
+    since: str | None = None
+    task: str | None = None
+    covering_messages: tuple[_Count, _Count] | None = msgspec.field(
+        default=None, name="covering_messages"
+    )
+
+    def cleaned(self) -> AuditRow:
+        """Return the row with its texts safe to show, and cut."""
+        held = {name: getattr(self, name) for name in _TEXTS}
+        texts = {name: clean_line(text, _TEXTS[name]) for name, text in held.items() if text}
+        return msgspec.structs.replace(self, **texts)
 
 
 class Telemetry:
@@ -35,7 +89,7 @@ class Telemetry:
         self._file = RotatingFile(path, limit=LIMIT_BYTES, keep=KEPT_FILES)
 
     def append(self, row: Mapping[str, Any]) -> bool:
-        """Write a row; says whether it was written. Never raises."""
+        """Write a row; False if it was not written. Never raises."""
         try:
             text = json.dumps(dict(row), ensure_ascii=False, allow_nan=False)
         except (TypeError, ValueError, RecursionError):
@@ -44,67 +98,65 @@ class Telemetry:
         return len(line) <= _ROW_MAX and self._file.append(line)
 
 
-def index_row(
-    *,
-    session_id: str,
-    model: str,
-    success: bool,
-    timestamp: str,
-    usage: Mapping[str, Any] | None = None,
-    error: str | None = None,
-    redactions: Mapping[str, int] | None = None,
-    attempt: int | None = None,
-    bytes: int | None = None,  # noqa: A002 - named as in the row
-    ms: int | None = None,
-    by: str | None = None,
-    leaf_id: str | None = None,
-    since: str | None = None,
-) -> dict[str, Any]:
-    """One attempt at indexing, with upstream's names; what is not known is left out.
-
-    `timestamp` is ISO-8601 in UTC, `bytes` what was sent, `ms` how long it took, `usage`
-    holds inputTokens, outputTokens and costUsd. `error` is cut to ERROR_MAX characters.
-    `by` says whether the user asked, or the daemon did it by itself. The range (S2.24) is the path
-    up to the entry `leaf_id`; where only what was said after an entry was sent, `since` names it.
-    """
-    row: dict[str, Any] = {
-        "customType": INDEX,
-        "success": success,
-        "sessionId": session_id,
-        "model": model,
-        "timestamp": timestamp,
-    }
-    more = {
-        "usage": None if usage is None else dict(usage),
-        "error": None if error is None else clean_line(error, ERROR_MAX),
-        "redactions": None if redactions is None else dict(redactions),
-        "attempt": attempt,
-        "bytes": bytes,
-        "ms": ms,
-        "by": by,
-        "leafId": None if leaf_id is None else clean_line(leaf_id, ID_MAX),
-        "since": None if since is None else clean_line(since, ID_MAX),
-    }
-    return row | {key: value for key, value in more.items() if value is not None}
+def index_row(**fields: Any) -> dict[str, Any]:
+    """Build the row of an attempt at indexing, from fields of `AuditRow`."""
+    return _row(INDEX, fields)
 
 
-def query_row(**attempt: Any) -> dict[str, Any]:
-    """One attempt at answering a question (S0.67), with the fields of `index_row`.
-
-    Neither the question nor a word of the session is among them.
-    """
-    return index_row(**attempt) | {"customType": QUERY}
+def query_row(**fields: Any) -> dict[str, Any]:
+    """Build the row of an attempt at answering a question (S0.67)."""
+    return _row(QUERY, fields)
 
 
-def digest_row(
-    *, task: str, by: str, covering: tuple[int, int] | None = None, **attempt: Any
-) -> dict[str, Any]:
-    """One attempt at summing up a part of a session (S2.24), with the fields of `index_row`.
+def digest_row(*, covering: tuple[int, int] | None = None, **fields: Any) -> dict[str, Any]:
+    """Build the row of an attempt at a summary (S2.24); `covering` is the range of messages."""
+    return _row(DIGEST, fields | {"covering_messages": covering})
 
-    `task` says what for: segment, compaction or branch; `by` whether the user asked, or the daemon
-    did it by itself. `covering` is the range of messages.
-    """
-    told: dict[str, Any] = {"customType": DIGEST, "task": task, "by": by}
-    if covering is not None:
-        told["covering_messages"] = list(covering)
-    return index_row(**attempt) | told
+
+def _row(kind: str, fields: dict[str, Any]) -> dict[str, Any]:
+    usage = fields.pop("usage", None)
+    row = AuditRow(custom_type=kind, **fields).cleaned()
+    found: dict[str, Any] = msgspec.to_builtins(row)
+    return found | ({"usage": usage} if usage is not None else {})
+
+
+def rows_of(path: Path, session_id: str, most: int = ROWS_MAX) -> list[dict[str, Any]]:
+    """Return the newest rows about a session, newest first; blocks while READ_MAX are read."""
+    found: list[dict[str, Any]] = []
+    needle = session_id.encode()
+    for line in _newest_lines(path):
+        row = _read(line) if needle in line else None
+        if row is not None and row.session_id == session_id:
+            plain = msgspec.to_builtins(row.cleaned())
+            del plain["sessionId"]
+            if "covering_messages" in plain:
+                plain["coveringMessages"] = list(plain.pop("covering_messages"))
+            found.append(plain)
+            if len(found) >= most:
+                break
+    return found
+
+
+def _read(line: bytes) -> AuditRow | None:
+    try:
+        row = msgspec.json.decode(line, type=AuditRow)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+    return row if row.custom_type in (INDEX, QUERY, DIGEST) and len(line) <= _ROW_MAX else None
+
+
+def _newest_lines(path: Path) -> Iterator[bytes]:
+    """Yield the lines of the file, and of the one that was rotated away before it, backwards."""
+    left = READ_MAX
+    for one in (path, path.with_name(f"{path.name}.1")):
+        try:
+            with opened(str(one), own=True) as fd:
+                size = os.fstat(fd).st_size
+                data = os.pread(fd, left, max(0, size - left))
+        except (OSError, IndexerdError):
+            continue
+        lines = data.split(b"\n")
+        yield from reversed(lines[1:] if len(data) < size else lines)
+        left -= len(data)
+        if left <= 0:
+            return

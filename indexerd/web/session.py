@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from indexerd.daemon.one_session import open_session
 from indexerd.errors import IndexerdError, NotFoundError, UsageError
-from indexerd.models.telemetry_rows import rows_of
+from indexerd.models.telemetry import rows_of
 from indexerd.paths import is_session_id
 from indexerd.privacy.redact_extra import compile_extra
 from indexerd.privacy.sanitize import scrub

@@ -7,12 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from indexerd.models import telemetry_rows
-from indexerd.models.telemetry import Telemetry, digest_row, index_row
-from indexerd.models.telemetry_rows import ROWS_MAX, rows_of
+from indexerd.models import telemetry
+from indexerd.models.telemetry import ROWS_MAX, Telemetry, digest_row, index_row, rows_of
 
 WHEN = "2026-11-21T10:00:00Z"
 
@@ -55,24 +52,6 @@ def test_the_newest_come_first(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.tuples(st.sampled_from(["s1", "s2"]), st.integers(0, 90)), max_size=30),
-    st.integers(1, 200),
-)
-def test_wherever_the_chunks_end(
-    tmp_path_factory: pytest.TempPathFactory, given_rows: list[tuple[str, int]], chunk: int
-) -> None:
-    """Read backwards in pieces of any size, every row is found once, the last one first."""
-    path = tmp_path_factory.mktemp("t") / "telemetry.jsonl"
-    held = [row(n, one, error="x" * size) for n, (one, size) in enumerate(given_rows)]
-    path.write_text("".join(json.dumps(one) + "\n" for one in held))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(telemetry_rows, "_CHUNK", chunk)
-        wanted = [f"m{n}" for n, (one, _) in enumerate(given_rows) if one == "s1"]
-        assert models(path) == wanted[::-1]
-
-
 def test_no_more_is_read_than_so_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of both files together; at most fifty rows; the older file after the newer one."""
     path = tmp_path / "telemetry.jsonl"
@@ -81,7 +60,7 @@ def test_no_more_is_read_than_so_much(tmp_path: Path, monkeypatch: pytest.Monkey
     path.write_text(json.dumps(row(3)) + "\n" + json.dumps(row(4)) + "\n")
     assert models(path) == ["m4", "m3", "m2", "m1", "m0"]
     size = len(json.dumps(row(0))) + 1
-    monkeypatch.setattr(telemetry_rows, "READ_MAX", 3 * size + 5)
+    monkeypatch.setattr(telemetry, "READ_MAX", 3 * size + 5)
     assert models(path) == ["m4", "m3", "m2"]
     path.write_text("".join(json.dumps(row(n)) + "\n" for n in range(80)))
     monkeypatch.undo()
