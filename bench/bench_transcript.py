@@ -40,7 +40,7 @@ from measure import Bench, Target, cpu, in_turns, ratio
 
 from indexerd.daemon.forgotten import Forgotten, GuardedWriter
 from indexerd.daemon.library import Library
-from indexerd.indexing.indexing import Indexer
+from indexerd.indexing.indexer import Indexer
 from indexerd.indexing.snapshot import take
 from indexerd.indexing.transcript import MARKER, Caps
 from indexerd.models.budget import Budget

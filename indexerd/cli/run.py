@@ -11,7 +11,7 @@ from indexerd.errors import ConfigError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from indexerd.cli.app import App
-    from indexerd.indexing.once import Report
+    from indexerd.daemon.once import Report
 
 
 @declare.command()

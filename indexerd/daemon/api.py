@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
 
@@ -23,8 +24,7 @@ from indexerd.daemon.pipeline import Pipeline
 from indexerd.daemon.purge import Purge
 from indexerd.daemon.sidecar import Sidecars
 from indexerd.errors import IndexerdError, NotFoundError, UsageError
-from indexerd.indexing.plan import plan
-from indexerd.indexing.preview import as_sent
+from indexerd.indexing.indexer import as_sent, estimate
 from indexerd.models.budget import Budget
 from indexerd.privacy.sanitize import clean_line
 from indexerd.protocol import methods, params, wire
@@ -156,7 +156,7 @@ class Api:
 
     async def _index(self, asked: params.Index) -> dict[str, Any]:
         if asked.all:
-            return await plan(self._pipeline, self._budget, dry_run=asked.dry_run)
+            return await self._index_all(dry_run=asked.dry_run)
         if asked.ref is None:
             raise UsageError("ref is required")
         row = self._answers.row(asked.ref, cwd=asked.cwd, fuzzy=not asked.force)
@@ -178,12 +178,27 @@ class Api:
             raise outcome
         return {"status": "indexed", "costUsd": outcome.usd, "model": outcome.model}
 
+    async def _index_all(self, *, dry_run: bool) -> dict[str, Any]:
+        """Queue all sessions with enough new messages, or say what that would cost."""
+        pipeline = self._pipeline
+        due = pipeline.due()
+        if dry_run:
+            models, indexer = pipeline.models.available(), pipeline.runner.indexer
+            return await estimate(indexer, due, pipeline.settings, models, self._budget)
+        pipeline.refuse_if_off()
+        queued = []
+        for session_id in due:
+            with suppress(IndexerdError):
+                pipeline.force(session_id)
+                queued.append(session_id)
+        return {"queued": queued}
+
     async def _as_sent(self, asked: RefParams) -> dict[str, Any]:
         """The exact prompt that an indexing run would send now; nothing is sent."""
         session_id = self._answers.row(asked.ref, cwd=asked.cwd)["sessionId"]
         pipeline = self._pipeline
         run = await pipeline.runner.indexer.prepare(session_id, pipeline.settings)
-        return as_sent(run, pipeline.models)
+        return as_sent(run, pipeline.models.available())
 
     async def _update(self, asked: params.Update) -> dict[str, Any]:
         """Set or clear the user's title, labels, hint and context sets of a session."""

@@ -34,6 +34,7 @@ from indexerd.daemon.health import Status
 from indexerd.daemon.library import Library
 from indexerd.daemon.methods import Services, SessionMethods
 from indexerd.daemon.news import News
+from indexerd.daemon.once import Report, run_once
 from indexerd.daemon.pipeline import Pipeline
 from indexerd.daemon.process import Footprint, last_at_work, make_private, raise_file_limit
 from indexerd.daemon.purge import Purge
@@ -42,8 +43,7 @@ from indexerd.daemon.sdnotify import Notifier
 from indexerd.daemon.sidecar import Sidecars
 from indexerd.digests.auto_digest import AutoDigests, Pending
 from indexerd.errors import IndexerdError, SessionUnreadableError, WriteError
-from indexerd.indexing.indexing import Indexer
-from indexerd.indexing.once import Report, run_once
+from indexerd.indexing.indexer import Indexer
 from indexerd.logs import Event, get_logger
 from indexerd.models.base import Model
 from indexerd.models.budget import Budget

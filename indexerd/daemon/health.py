@@ -106,7 +106,7 @@ def _told(pipeline: Pipeline, budget: Budget) -> dict[str, Any]:
 
 def _waiting(pipeline: Pipeline, code: str) -> int:
     """Sessions whose last run failed for this: the log does not name each of them (M5)."""
-    setbacks = (known.setback for known in list(pipeline.known.values()))
+    setbacks = (known.retry for known in list(pipeline.known.values()))
     return sum(one.why == code and one.refused_at is None for one in setbacks)
 
 

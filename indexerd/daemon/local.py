@@ -21,8 +21,7 @@ from indexerd.daemon.library import Library
 from indexerd.daemon.methods import Handler, Services, SessionMethods, stored_methods
 from indexerd.daemon.one_session import open_session
 from indexerd.errors import DaemonDownError, UsageError
-from indexerd.indexing.indexing import prepare
-from indexerd.indexing.preview import as_sent
+from indexerd.indexing.indexer import as_sent, prepare
 from indexerd.meta.writer import MetaWriter
 from indexerd.models.base import Model
 from indexerd.models.budget import Budget
@@ -94,7 +93,7 @@ class LocalBackend:
 
     def _as_sent(self, library: Library, row: dict[str, Any]) -> dict[str, Any]:
         prepared = prepare(library, row["sessionId"], self.settings)
-        return as_sent(prepared, Models(self.settings, self._env))
+        return as_sent(prepared, Models(self.settings, self._env).available())
 
     async def _expand(self, asked: Any) -> dict[str, Any]:
         from indexerd.references.expand import References  # noqa: PLC0415 - seldom asked for

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 from indexerd.daemon.library import Update
 from indexerd.errors import IndexerdError
-from indexerd.indexing.indexing import Done
-from indexerd.indexing.known import Known
+from indexerd.indexing.indexer import Done
+from indexerd.indexing.runtime import SessionRuntime
 from indexerd.logs import Event, Throttle
 from indexerd.models.outages import Outages
 from indexerd.models.prices import format_usd
@@ -185,13 +185,13 @@ class News:
 
     # -- runs ----------------------------------------------------------------------------
 
-    def indexing(self, known: Known, why: str) -> None:
+    def indexing(self, known: SessionRuntime, why: str) -> None:
         """A run begins."""
         self._status(known, "indexing", "⏳ indexing...")
         self.say(Event.INDEX_STARTED, {"session": known.card.session_id, "reason": why})
         self.tell("index.started", known.card.session_id, {"reason": why})
 
-    def retry(self, known: Known | None, session_id: str, fields: dict[str, Any]) -> None:
+    def retry(self, known: SessionRuntime | None, session_id: str, fields: dict[str, Any]) -> None:
         """A malformed answer is asked for again."""
         if known:
             text = f"⏳ indexing... (retry {fields['attempt']}/{fields['of']})"
@@ -199,7 +199,7 @@ class News:
         self.say(Event.INDEX_RETRY, {"session": session_id, **fields})
         self.tell("index.retry", session_id, fields)
 
-    def indexed(self, known: Known, done: Done) -> None:
+    def indexed(self, known: SessionRuntime, done: Done) -> None:
         """A run ended well."""
         if done.adopted:
             known.status = None
@@ -215,7 +215,7 @@ class News:
         told = {"model": done.model, "costUsd": done.usd}
         self.tell("index.succeeded", done.session_id, told)
 
-    def failed(self, known: Known, error: IndexerdError, retry_at: float) -> None:
+    def failed(self, known: SessionRuntime, error: IndexerdError, retry_at: float) -> None:
         """A run failed. One of many for one cause that was told of is a skip to the log (M5)."""
         session_id = known.card.session_id
         self._status(known, "failed", f"❌ index failed: {error}")
@@ -232,7 +232,7 @@ class News:
         where = {"session": session_id} | ({"path": path} if path else {})
         self._log.log(ERROR, event, **where, reason="defect", exc_info=bug)
 
-    def _status(self, known: Known, state: str, text: str) -> None:
+    def _status(self, known: SessionRuntime, state: str, text: str) -> None:
         known.status = {"state": state, "text": text, "at": iso(self._clock())}
 
 

@@ -30,12 +30,11 @@ from indexerd.errors import (
     SessionEmptyError,
 )
 from indexerd.events import Turn
-from indexerd.indexing.indexing import Done, Indexer
-from indexerd.indexing.jobs import Job, Jobs
-from indexerd.indexing.known import Forced, Known
+from indexerd.indexing.indexer import Done, Indexer
 from indexerd.indexing.policy import Index, Limits, Skip, Wait, decide
-from indexerd.indexing.reminders import Reminders
-from indexerd.indexing.runner import Runner, answer
+from indexerd.indexing.queue import Job, JobQueue, Reminders
+from indexerd.indexing.runner import Runner
+from indexerd.indexing.runtime import Forced, SessionRuntime
 from indexerd.logs import Event
 from indexerd.models.base import Model
 from indexerd.models.registry import Models
@@ -66,13 +65,20 @@ class Pipeline:
     ) -> None:
         self.read = read
         self.library = library
-        self.runner = Runner(indexer=indexer, library=library, news=news, read=read, clock=clock)
+        self.runner = Runner(
+            indexer=indexer,
+            ledger=library.ledger,
+            written=library.written,
+            listener=news,
+            read=read,
+            clock=clock,
+        )
         self.watch = watch
         self.news = news
         self.loaded = loaded
         self.models = models
-        self.known: dict[str, Known] = {}
-        self.jobs = Jobs(loaded.settings.index.concurrency)
+        self.known: dict[str, SessionRuntime] = {}
+        self.jobs = JobQueue(loaded.settings.index.concurrency)
         self.scanned = asyncio.Event()
         self.on_row: Callable[[str, dict[str, Any] | None], None] = lambda _id, _row: None
         self.on_growth: Callable[[str], None] = lambda _id: None
@@ -213,7 +219,9 @@ class Pipeline:
                 self._forget(key)
             elif known is None:
                 seen = min(card.mtime_ms / 1000, now)
-                self.known[key] = Known(card, update.meta, seen, seen, self.runner.setback(key))
+                self.known[key] = SessionRuntime(
+                    card, update.meta, seen, seen, self.runner.retry_state(key)
+                )
                 (self.on_growth if self.scanned.is_set() else self.on_meeting)(key)
             else:
                 self._grow(known, update, now)
@@ -233,9 +241,9 @@ class Pipeline:
             return
         self.runner.remember(known)
         if session_id not in self._running:
-            answer(known, NotFoundError("the session's file is gone"))
+            known.answer(NotFoundError("the session's file is gone"))
 
-    def _grow(self, known: Known, update: Update, now: float) -> None:
+    def _grow(self, known: SessionRuntime, update: Update, now: float) -> None:
         below = known.card.new_users < self.settings.min_new_user_messages
         known.meta = update.meta
         if update.card is not None:
@@ -262,9 +270,9 @@ class Pipeline:
             case Skip(why):
                 self.jobs.withdraw(session_id)
                 if known.forced:
-                    answer(known, SessionEmptyError(f"there is no answer in it yet ({why})"))
+                    known.answer(SessionEmptyError(f"there is no answer in it yet ({why})"))
 
-    def _offer(self, known: Known, why: str) -> None:
+    def _offer(self, known: SessionRuntime, why: str) -> None:
         """Queue a session, unless it came by itself and no model could take it."""
         session_id, forced = known.card.session_id, known.forced is not None
         if self.library.files.exclusions.forbid(known.card):
@@ -274,27 +282,27 @@ class Pipeline:
             self.jobs.offer(Job(session_id, why, known.card.modified_ms, forced))
             self._pump()
 
-    def _held(self, known: Known) -> bool:
+    def _held(self, known: SessionRuntime) -> bool:
         """Whether no model would be asked yet: then the session waits for that."""
         if known.forced is not None or not self._lasting:
             return False
         session_id, takers = known.card.session_id, self._takers(known)
-        seconds = self.runner.indexer.rest(session_id, takers, known.setback)
+        seconds = self.runner.indexer.wait(session_id, takers, known.retry)
         if seconds > 0:
             self._wait(known, self.now() + seconds)
         return seconds > 0
 
-    def _takers(self, known: Known) -> list[Model]:
+    def _takers(self, known: SessionRuntime) -> list[Model]:
         """The models that may take a session by itself: an old one stays on this machine."""
         age = self._started - known.card.modified_ms / 1000
         old = age > self.settings.index.backfill_days * DAY
         return [one for one in self.models.available() if not (old and one.remote)]
 
-    def _wait(self, known: Known, until: float) -> None:
+    def _wait(self, known: SessionRuntime, until: float) -> None:
         """Look again later; whoever forced a run is not kept waiting for ever."""
         if known.forced:
             if known.card.turn_state is Turn.OPEN and self.now() >= known.forced.until:
-                answer(known, DeadlineError("the session is still in the middle of a turn"))
+                known.answer(DeadlineError("the session is still in the middle of a turn"))
                 self._consider(known.card.session_id)
                 return
             until = min(until, known.forced.until)
@@ -322,11 +330,11 @@ class Pipeline:
                 continue
             self._running[job.session_id] = asyncio.create_task(self._job(job, known))
 
-    async def _job(self, job: Job, known: Known) -> None:
+    async def _job(self, job: Job, known: SessionRuntime) -> None:
         session_id = job.session_id
         try:
             if self.known.get(session_id) is not known:  # it went before this began
-                answer(known, NotFoundError("the session's file is gone"))
+                known.answer(NotFoundError("the session's file is gone"))
             else:
                 began = self.now()
                 usable = self.models.available() if job.forced else self._takers(known)
@@ -366,6 +374,12 @@ class Pipeline:
             missing = "; ".join(f"{key}: {why}" for key, why in self.models.missing.items())
             raise ModelUnavailableError(f"Missing configured model(s): {missing}")
 
+    def due(self) -> list[str]:
+        """Return the sessions that have enough new messages."""
+        least = self.settings.min_new_user_messages
+        cards = ((session_id, known.card) for session_id, known in self.known.items())
+        return [one for one, card in cards if card.answered and card.new_users >= least]
+
     async def rewritten(self, session_id: str, directory: str) -> None:
         """A sidecar was written by us."""
         self._take(await self.read(self.library.written, session_id, directory))
@@ -393,7 +407,7 @@ class Pipeline:
         self.jobs.concurrency = loaded.settings.index.concurrency
         await self._following.guarded("files", self.reconsider())  # before anything is sent
         for number, (session_id, known) in enumerate(list(self.known.items())):
-            await self.runner.forgive(known)
+            await self.runner.lift(known)
             self._consider(session_id)
             if number % AT_ONCE == 0:
                 await asyncio.sleep(0)

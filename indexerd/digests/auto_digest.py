@@ -19,10 +19,10 @@ from typing import Any
 from indexerd.daemon.news import News
 from indexerd.daemon.reader import Reader
 from indexerd.errors import IndexerdError, StateError
-from indexerd.indexing.known import Known
 from indexerd.indexing.policy import Limits, back_off, settled_at
-from indexerd.indexing.reminders import Reminders
+from indexerd.indexing.queue import Reminders
 from indexerd.indexing.runner import Failure
+from indexerd.indexing.runtime import SessionRuntime
 from indexerd.logs import Event
 from indexerd.settings import Settings
 from indexerd.store.ledger import Ledger
@@ -39,7 +39,7 @@ class AutoDigests:
     def __init__(
         self,
         make: Callable[[str], Awaitable[dict[str, Any]]],
-        known: dict[str, Known],
+        known: dict[str, SessionRuntime],
         *,
         settings: Callable[[], Settings],
         off: Callable[[], bool],
@@ -126,7 +126,7 @@ class AutoDigests:
             if known is not None and not self._off() and self._settings().digest.enabled:
                 await self._look(known)
 
-    async def _look(self, known: Known) -> None:
+    async def _look(self, known: SessionRuntime) -> None:
         session_id = known.card.session_id
         if not known.card.answered or known.card.messages <= self._least():
             return

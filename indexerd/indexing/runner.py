@@ -1,7 +1,7 @@
 """One job from its start to its consequences: run it, and remember how it went.
 
-A run that ends well clears the session's setback; a failure deepens it, and the ledger keeps
-it over a restart. Whoever forced the run is told in either case.
+A run that ends well clears the session's retry state; a failure deepens it, and it is stored over
+a restart. Whoever forced the run is told in either case.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
-from indexerd.daemon.library import Library, Update
-from indexerd.daemon.news import News
 from indexerd.errors import IndexerdError, NotFoundError, StateError
-from indexerd.indexing.indexing import Done, Indexer
-from indexerd.indexing.jobs import Job
-from indexerd.indexing.known import NONE, Known, Setback, after
+from indexerd.indexing.indexer import Done, Indexer
+from indexerd.indexing.queue import Job
+from indexerd.indexing.retry import NO_FAILURE, RetryState, after_failure
+from indexerd.indexing.runtime import SessionRuntime
 from indexerd.logs import Event
 from indexerd.models.base import Model
 from indexerd.settings import Settings
+from indexerd.store.ledger import Ledger
 
 TOPIC = "retry"
-_UNTIL_RELOAD = frozenset({"model_unavailable", "budget_exhausted"})
+_decode = msgspec.msgpack.Decoder(RetryState).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,26 @@ class Failure:
     retryable: bool
 
 
+class Listener(Protocol):
+    """Is told how runs begin and end."""
+
+    def indexing(self, session: SessionRuntime, why: str) -> None:
+        """A run begins."""
+        ...
+
+    def indexed(self, session: SessionRuntime, done: Done) -> None:
+        """A run ended well."""
+        ...
+
+    def failed(self, session: SessionRuntime, error: IndexerdError, retry_at: float) -> None:
+        """A run failed."""
+        ...
+
+    def defect(self, event: Event, session_id: str, bug: Exception) -> None:
+        """Something is wrong with this program."""
+        ...
+
+
 class Runner:
     """Runs jobs; several may be under way."""
 
@@ -43,65 +63,67 @@ class Runner:
         self,
         *,
         indexer: Indexer,
-        library: Library,
-        news: News,
+        ledger: Ledger,
+        written: Callable[[str, str], Any],
+        listener: Listener,
         read: Callable[..., Awaitable[Any]],
         clock: Callable[[], float],
     ) -> None:
+        """`written(session id, directory)` takes a new meta file in, in the reader's thread."""
         self.indexer = indexer
         self.outcomes: dict[str, Done | Failure] = {}  # of this process, newest per session
-        self._library = library
-        self._news = news
+        self._ledger = ledger
+        self._written = written
+        self._listener = listener
         self._read = read
         self._clock = clock
-        self._setbacks: dict[str, Setback] = {}  # of sessions not met since the start
+        self._stored: dict[str, RetryState] = {}  # of sessions not met since the start
         self._under_way: dict[str, asyncio.Task[Done]] = {}
 
     async def load(self) -> None:
-        """Take over the setbacks that the ledger kept."""
-        held = await self._read(self._library.ledger.notes, TOPIC, _setback)
+        """Take over the stored retry states."""
+        held = await self._read(self._ledger.notes, TOPIC, _decode)
         # A restart reloads, too.
-        self._setbacks |= {key: one for key, one in held.items() if not _lifted(one)}
+        self._stored |= {key: one for key, one in held.items() if not one.ends_with_reload}
 
-    def setback(self, session_id: str) -> Setback:
-        """The setback of a session that is met for the first time."""
-        return self._setbacks.pop(session_id, NONE)
+    def retry_state(self, session_id: str) -> RetryState:
+        """Return the retry state of a session that is met for the first time."""
+        return self._stored.pop(session_id, NO_FAILURE)
 
-    def remember(self, known: Known) -> None:
-        """A session went; should it come back, its setback is still known."""
-        self.outcomes.pop(known.card.session_id, None)
-        if known.setback != NONE:
-            self._setbacks[known.card.session_id] = known.setback
+    def remember(self, session: SessionRuntime) -> None:
+        """A session went; should it come back, its retry state is still known."""
+        self.outcomes.pop(session.card.session_id, None)
+        if session.retry != NO_FAILURE:
+            self._stored[session.card.session_id] = session.retry
 
     async def run(
-        self, known: Known, job: Job, settings: Settings, models: list[Model]
-    ) -> list[Update]:
-        """Run one job to its end; what changed by it, nothing after a failure."""
+        self, session: SessionRuntime, job: Job, settings: Settings, models: list[Model]
+    ) -> Any:
+        """Run one job to its end; returns what `written` said, [] after a failure."""
         session_id = job.session_id
-        self._news.indexing(known, job.why)
+        self._listener.indexing(session, job.why)
         try:
             work = self.indexer.run(session_id, settings, models, asked=job.forced)
             done = await self._stoppable(session_id, work)
             if done is None:
-                answer(known, NotFoundError("the session was purged"))
+                session.answer(NotFoundError("the session was purged"))
                 return []
-            written = self._library.written
-            updates: list[Update] = await self._read(written, session_id, done.directory)
+            updates = await self._read(self._written, session_id, done.directory)
         except IndexerdError as bad:
-            await self._failed(known, bad)
+            await self._failed(session, bad)
             return []
         except Exception as bug:  # noqa: BLE001 - a defect of ours must not end the daemon
-            self._news.defect(Event.INDEX_FAILED, session_id, bug)
-            await self._failed(known, IndexerdError(f"internal error: {type(bug).__name__}"))
+            self._listener.defect(Event.INDEX_FAILED, session_id, bug)
+            await self._failed(session, IndexerdError(f"internal error: {type(bug).__name__}"))
             return []
         self.outcomes[session_id] = done
-        await self._keep(known, NONE)
-        self._news.indexed(known, done)
-        answer(known, done)
+        await self._keep(session, NO_FAILURE)
+        self._listener.indexed(session, done)
+        session.answer(done)
         return updates
 
     async def _stoppable(self, session_id: str, work: Coroutine[Any, Any, Done]) -> Done | None:
-        """How work ended; None where `stop` ended it."""
+        """Return how work ended; None where `stop` ended it."""
         task = self._under_way[session_id] = asyncio.create_task(work)
         try:
             return await task
@@ -125,43 +147,27 @@ class Runner:
         """Forget how runs of a session went, and what they could not write yet."""
         self.indexer.drop(session_id)
         self.outcomes.pop(session_id, None)
-        self._setbacks.pop(session_id, None)
+        self._stored.pop(session_id, None)
         with suppress(StateError):
-            await self._read(self._library.ledger.note, TOPIC, session_id, None)
+            await self._read(self._ledger.note, TOPIC, session_id, None)
 
-    async def _failed(self, known: Known, error: IndexerdError) -> None:
-        self.outcomes[known.card.session_id] = Failure(error.kind, error.retryable)
-        setback = after(known.setback, error, known.card.new_users, self._clock())
-        await self._keep(known, setback)
-        self._news.failed(known, error, setback.retry_at)
-        answer(known, error)
+    async def _failed(self, session: SessionRuntime, error: IndexerdError) -> None:
+        self.outcomes[session.card.session_id] = Failure(error.kind, error.retryable)
+        state = after_failure(session.retry, error, session.card.new_users, self._clock())
+        await self._keep(session, state)
+        self._listener.failed(session, error, state.retry_at)
+        session.answer(error)
 
-    async def _keep(self, known: Known, setback: Setback) -> None:
-        """Remember a setback, or that there is none, over a restart."""
-        if setback == known.setback:
+    async def _keep(self, session: SessionRuntime, state: RetryState) -> None:
+        """Store a retry state, or that there is none."""
+        if state == session.retry:
             return
-        known.setback = setback
-        packed = msgspec.msgpack.encode(setback) if setback != NONE else None
-        with suppress(StateError):  # the ledger is a cache: without it, it is tried again
-            await self._read(self._library.ledger.note, TOPIC, known.card.session_id, packed)
+        session.retry = state
+        packed = msgspec.msgpack.encode(state) if state != NO_FAILURE else None
+        with suppress(StateError):  # without the ledger, a restart tries again
+            await self._read(self._ledger.note, TOPIC, session.card.session_id, packed)
 
-    async def forgive(self, known: Known) -> None:
+    async def lift(self, session: SessionRuntime) -> None:
         """The configuration changed: what waited for a model or a price waits no longer."""
-        if _lifted(known.setback):
-            await self._keep(known, NONE)
-
-
-_setback = msgspec.msgpack.Decoder(Setback).decode
-
-
-def _lifted(setback: Setback) -> bool:
-    """Whether a reload ends it. That a model declined the content is not forgotten."""
-    return setback.why in _UNTIL_RELOAD and setback.refused_at is None
-
-
-def answer(known: Known, result: Done | IndexerdError) -> None:
-    """Tell whoever forced a run how it ended."""
-    forced, known.forced = known.forced, None
-    for waiter in forced.waiters if forced else ():
-        if not waiter.done():
-            waiter.set_result(result)
+        if session.retry.ends_with_reload:
+            await self._keep(session, NO_FAILURE)

@@ -10,12 +10,12 @@ where a leaf goes by its turn's name (codex), the turn may have gone on since.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from indexerd.agents import ADAPTERS
-from indexerd.daemon.library import Library
 from indexerd.digests.segments import name_at
 from indexerd.errors import (
     AccessError,
@@ -25,7 +25,7 @@ from indexerd.errors import (
     SessionUnreadableError,
 )
 from indexerd.events import MESSAGE, Facts, Kind
-from indexerd.indexing.prompts import Earlier
+from indexerd.indexing.prompt import Earlier
 from indexerd.indexing.transcript import (
     EMPTY,
     MESSAGE_MAX,
@@ -34,6 +34,7 @@ from indexerd.indexing.transcript import (
     Transcript,
     assemble,
 )
+from indexerd.meta.cache import MetaCache
 from indexerd.meta.model import MetaFile
 from indexerd.meta.reader import Stamp, read_meta, stamp
 from indexerd.models.base import LOCAL
@@ -44,9 +45,60 @@ from indexerd.privacy.sanitize import clean_text
 from indexerd.protocol import rows
 from indexerd.protocol.limits import TAGS_MAX
 from indexerd.references.inject import own_words
+from indexerd.search.session_texts import Texts
 from indexerd.sessions.info import SessionInfo
 from indexerd.sessions.state import ROOT, SessionState
 from indexerd.sources.session_lines import SessionLines
+from indexerd.store.catalog import Catalog
+
+
+class SessionFiles(Protocol):
+    """What is read of session files."""
+
+    def card(self, session_id: str) -> SessionInfo | None:
+        """Return what is known of a session."""
+        ...
+
+    def state(self, session_id: str) -> SessionState | None:
+        """Return its tree."""
+        ...
+
+    def lines(self, session_id: str) -> AbstractContextManager[SessionLines]:
+        """Open its lines; ValueError where they are not what they were."""
+        ...
+
+
+class Library(Protocol):
+    """What a run needs of everything that is known of sessions; for the reader's thread."""
+
+    @property
+    def files(self) -> SessionFiles:
+        """Session files."""
+        ...
+
+    @property
+    def texts(self) -> Texts:
+        """What reads a session's lines for the search index and its facts."""
+        ...
+
+    @property
+    def metas(self) -> MetaCache:
+        """Meta files."""
+        ...
+
+    @property
+    def catalog(self) -> Catalog:
+        """Rows."""
+        ...
+
+    def meta_dir(self, card: SessionInfo) -> str:
+        """Return where a session's meta file belongs."""
+        ...
+
+    def reread(self, session_id: str) -> bool:
+        """Read a session anew, line by line; False where that was done before."""
+        ...
+
 
 _GROWING = frozenset({"opencode"})  # an answer is one row there, and grows while it is made
 _ROLES = {Kind.USER: "user", Kind.ASSISTANT: "assistant"}

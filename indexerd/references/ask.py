@@ -29,7 +29,7 @@ from indexerd.errors import (
     UsageError,
 )
 from indexerd.events import Prompt
-from indexerd.indexing.prompts import retry_prompt
+from indexerd.indexing.prompt import retry_prompt
 from indexerd.logs import Event
 from indexerd.models.attempts import Attempt, Rejected, Spent, ask, first_usable
 from indexerd.models.base import LOCAL, Finish, Model, Reply

@@ -13,7 +13,7 @@ from indexerd.daemon.library import Library
 from indexerd.daemon.news import Log, News
 from indexerd.daemon.pipeline import Pipeline
 from indexerd.daemon.reader import Reader
-from indexerd.indexing.indexing import Indexer
+from indexerd.indexing.indexer import Indexer
 from indexerd.logs import get_logger
 from indexerd.meta.writer import MetaWriter
 from indexerd.models.budget import Budget

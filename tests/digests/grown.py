@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from indexerd.digests.auto_digest import AutoDigests, Pending
-from indexerd.indexing.known import Known
+from indexerd.indexing.runtime import SessionRuntime
 from tests.models.digest_bench import NOW, Bench, Services
 
 
@@ -36,7 +36,7 @@ def auto(
         assert card is not None
         made = AutoDigests(
             partial(held.digests.make, manual=False),
-            {bench.session.id: Known(card, None, NOW, NOW)},
+            {bench.session.id: SessionRuntime(card, None, NOW, NOW)},
             settings=lambda: bench.settings,
             off=lambda: off,
             news=held.news,

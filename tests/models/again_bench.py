@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from indexerd.daemon.one_session import open_session
-from indexerd.indexing.indexing import Indexer, Prepared, prepare
+from indexerd.indexing.indexer import Indexer, Prepared, prepare
 from indexerd.meta.writer import MetaWriter
 from indexerd.models.base import Model
 from indexerd.models.budget import Budget

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from indexerd.events import Kind, code
-from indexerd.indexing.preview import as_sent
+from indexerd.indexing.indexer import as_sent
 from indexerd.indexing.snapshot import border
 from indexerd.indexing.transcript import MARKER
 from indexerd.meta.model import MetaFile
-from indexerd.models.base import Model, Prompt, Reply
+from indexerd.models.base import Prompt, Reply
 from indexerd.models.extractive import Extractive
 from indexerd.models.scripted import Scripted
 from indexerd.privacy.redact import redact
@@ -255,14 +255,7 @@ def test_what_would_be_sent_is_shown(bench: Bench) -> None:
     told(bench, 3)
     run = bench.prepared()
 
-    class NoModels:
-        """Models of which none can be used."""
-
-        def available(self) -> list[Model]:
-            """None."""
-            return []
-
-    shown = as_sent(run, NoModels())  # type: ignore[arg-type] # all that it asks of models
+    shown = as_sent(run, [])
     assert shown["user"] == run.prompt.user
     assert shown["truncated"] is False
 

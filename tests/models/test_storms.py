@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from indexerd.indexing.indexing import Prepared
+from indexerd.indexing.indexer import Prepared
 from indexerd.logs import Event, configure
 from indexerd.models.base import Model
 from indexerd.models.budget import day_of

@@ -12,8 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from indexerd.daemon.one_session import PREFIX, open_session, real_files, sweep
-from indexerd.indexing.indexing import prepare
-from indexerd.indexing.preview import as_sent
+from indexerd.indexing.indexer import as_sent, prepare
 from indexerd.models.registry import Models
 from indexerd.protocol.rows import PATH_MAX
 from indexerd.settings import Settings
@@ -74,7 +73,7 @@ def test_a_session_is_read_by_its_row(tmp_path: Path, decoy: bool) -> None:
         assert card is not None
         assert card.path == path
         run = prepare(library, "s1", Settings())
-        assert "Hello there" in as_sent(run, Models(Settings(), {}))["user"]
+        assert "Hello there" in as_sent(run, Models(Settings(), {}).available())["user"]
 
 
 def test_what_killed_processes_left_is_swept_and_nobody_elses(tmp_path: Path) -> None:

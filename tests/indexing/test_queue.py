@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from indexerd.indexing.jobs import Job, Jobs
+from indexerd.indexing.queue import Job, JobQueue, Reminders
 
 
-def ids_taken(jobs: Jobs) -> list[str]:
+def ids_taken(jobs: JobQueue) -> list[str]:
     """Take and finish until nothing waits."""
     found = []
     while (job := jobs.take()) is not None:
@@ -20,7 +20,7 @@ def ids_taken(jobs: Jobs) -> list[str]:
 
 def test_however_often_offered_it_is_one_job() -> None:
     """S0.11: simultaneous triggers coalesce; the newest offer counts."""
-    jobs = Jobs(2)
+    jobs = JobQueue(2)
     for n in range(10):
         assert jobs.offer(Job("a", f"why {n}", n))
     assert len(jobs) == 1
@@ -31,7 +31,7 @@ def test_however_often_offered_it_is_one_job() -> None:
 
 def test_a_forced_job_is_not_replaced_by_a_common_one() -> None:
     """S0.3, S0.11: an automatic trigger takes nothing from what somebody asked for."""
-    jobs = Jobs(1)
+    jobs = JobQueue(1)
     jobs.offer(Job("a", "forced", 1, forced=True))
     jobs.offer(Job("a", "due", 2))
     assert jobs.take() == Job("a", "forced", 1, forced=True)
@@ -44,7 +44,7 @@ def test_a_forced_job_is_not_replaced_by_a_common_one() -> None:
 
 def test_forced_first_then_the_newest() -> None:
     """M16: a first run names today's work before last year's."""
-    jobs = Jobs(9)
+    jobs = JobQueue(9)
     for name, active in (("old", 1), ("new", 3), ("mid", 2)):
         jobs.offer(Job(name, "due", active))
     jobs.offer(Job("asked", "forced", 0, forced=True))
@@ -54,7 +54,7 @@ def test_forced_first_then_the_newest() -> None:
 
 def test_a_thousand_old_sessions_go_newest_first_two_at_a_time() -> None:
     """M16: concurrency holds whatever waits."""
-    jobs, order, running = Jobs(2), list[int](), list[str]()
+    jobs, order, running = JobQueue(2), list[int](), list[str]()
     for n in range(1000):
         jobs.offer(Job(f"s{n * 7919 % 1000}", "due", n * 7919 % 1000))
     while len(jobs) or running:
@@ -70,7 +70,7 @@ def test_a_thousand_old_sessions_go_newest_first_two_at_a_time() -> None:
 
 def test_a_session_that_runs_takes_no_second_job() -> None:
     """M19, S0.11: not while it runs; afterwards it is offered anew."""
-    jobs = Jobs(5)
+    jobs = JobQueue(5)
     jobs.offer(Job("a", "due", 1))
     jobs.take()
 
@@ -82,7 +82,7 @@ def test_a_session_that_runs_takes_no_second_job() -> None:
 
 def test_a_job_taken_back_is_not_run() -> None:
     """A session that is no longer due, or gone, leaves the queue; withdrawing twice is harmless."""
-    jobs = Jobs(1)
+    jobs = JobQueue(1)
     jobs.offer(Job("a", "due", 1))
     jobs.withdraw("a")
     jobs.withdraw("a")
@@ -96,7 +96,7 @@ class Queue(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.jobs = Jobs(2)
+        self.jobs = JobQueue(2)
         self.waiting: dict[str, Job] = {}
         self.running: set[str] = set()
 
@@ -152,3 +152,61 @@ class Queue(RuleBasedStateMachine):
 
 TestQueue = Queue.TestCase
 TestQueue.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+
+
+# -- reminders ---------------------------------------------------------------------------------
+
+
+def test_a_key_keeps_its_earliest_reminder() -> None:
+    """Later wishes add nothing; an earlier one replaces; each key is told once."""
+    reminders = Reminders()
+    assert reminders.remind("a", 5)
+    assert not reminders.remind("a", 9)
+    assert not reminders.remind("b", 7)
+    assert reminders.remind("a", 3)
+    assert list(reminders.due(2)) == []
+    assert list(reminders.due(10)) == ["a", "b"]
+    assert (len(reminders), reminders.next_at) == (0, None)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 50)), max_size=200))
+def test_each_key_is_told_at_its_earliest_moment(wishes: list[tuple[str, int]]) -> None:
+    """Whatever is asked, a key is told exactly at the earliest moment asked for."""
+    reminders = Reminders()
+    for key, when in wishes:
+        reminders.remind(key, when)
+    told = {}
+    for now in range(51):
+        for key in reminders.due(now):
+            assert key not in told
+            told[key] = now
+    earliest: dict[str, int] = {}
+    for key, when in wishes:
+        earliest[key] = min(when, earliest.get(key, when))
+    assert earliest == told
+
+
+def test_a_clock_that_is_set_back_makes_all_due() -> None:
+    """V8: what waits is decided on again by the new time, once; what then asks anew waits."""
+    reminders = Reminders()
+    reminders.remind("b", 1004)
+    reminders.remind("a", 1003)
+    assert list(reminders.due(1000)) == []
+    told = []
+    for key in reminders.due(-2600):
+        told.append(key)
+        reminders.remind(key, -2596)
+    assert told == ["a", "b"]
+    assert list(reminders.due(-2597)) == []
+    assert list(reminders.due(-2596)) == ["a", "b"]
+    assert (len(reminders), reminders.next_at) == (0, None)
+
+
+def test_a_busy_key_does_not_pile_up() -> None:
+    """A session appended to all the time holds one place, however often it asks."""
+    reminders = Reminders()
+    for second in range(10_000):
+        reminders.remind("busy", second + 2.0)
+        list(reminders.due(second))
+    assert len(reminders) == 1
+    assert len(reminders._heap) <= 2

@@ -9,7 +9,7 @@ from typing import Any
 from indexerd.daemon.pipeline import Pipeline
 from indexerd.digests.auto_digest import AutoDigests
 from indexerd.errors import StateError
-from indexerd.indexing.indexing import Done
+from indexerd.indexing.indexer import Done
 from indexerd.indexing.policy import Limits, Wait, decide
 from indexerd.indexing.runner import Failure
 
@@ -110,7 +110,7 @@ def _report(pipeline: Pipeline, digests: AutoDigests) -> Report:
             indexed.append(outcome)
     for session_id, wait in _waiting(pipeline):
         if wait.why == "back_off" and session_id not in pipeline.runner.outcomes:
-            why = pipeline.known[session_id].setback.why
+            why = pipeline.known[session_id].retry.why
             failed.append((session_id, why, True))
     failed += [(key, bad.kind, bad.retryable) for key, bad in digests.failed.items()]
     return Report(len(pipeline.known), tuple(indexed), tuple(failed), tuple(digests.made))

@@ -1,4 +1,4 @@
-"""What each kind of failure means for a session's next run, and what of it the log is told."""
+"""What the log and subscribers are told of runs, files, the watcher and the socket."""
 
 from __future__ import annotations
 
@@ -15,18 +15,15 @@ from indexerd.errors import (
     DeadlineError,
     IndexerdError,
     ModelUnavailableError,
-    NotFoundError,
     OutputInvalidError,
     ProviderDeniedError,
     ProviderError,
     RefusedError,
-    SessionEmptyError,
     SessionUnreadableError,
     WriteError,
 )
-from indexerd.indexing.known import NO_MODEL_PAUSE, SOON, Known, Setback, after
+from indexerd.indexing.runtime import SessionRuntime
 from indexerd.logs import Event
-from indexerd.models.breaker import FIRST_PAUSE
 from indexerd.sessions.info import SessionInfo
 from indexerd.sources.cursor import Verdict
 from indexerd.sources.watch import Health, Problem
@@ -37,46 +34,6 @@ BUSY = ProviderError("429", retry_after=37.0, throttled=True)
 DENIED = ProviderDeniedError("401")
 DOWN = ProviderError("503")
 RESTS = ProviderError("the provider is resting", retry_after=9.0)
-
-
-@pytest.mark.parametrize(
-    ("error", "pauses", "failures"),
-    [
-        (BUSY, [37, 37, 37], 0),
-        (RESTS, [9, 9, 9], 0),
-        (ProviderError("429", throttled=True), [FIRST_PAUSE] * 3, 0),
-        (DOWN, [60, 120, 240], 3),
-        (DeadlineError("late"), [60, 120, 240], 3),
-        (OutputInvalidError("prose"), [60, 120, 240], 3),
-        (BudgetError("full", retry_after=500.0), [500, 500, 500], 0),
-        (ModelUnavailableError("no key"), [NO_MODEL_PAUSE] * 3, 0),
-        (DENIED, [NO_MODEL_PAUSE] * 3, 0),
-        (WriteError("full disk"), [SOON, 2 * SOON, 4 * SOON], 3),
-        (SessionUnreadableError("EIO"), [SOON, 2 * SOON, 4 * SOON], 3),
-        (RefusedError("declined"), [0, 0, 0], 0),
-        (SessionEmptyError("empty"), [0, 0, 0], 0),
-        (NotFoundError("gone"), [0, 0, 0], 0),
-    ],
-    ids=lambda value: f"{type(value).__name__}" if isinstance(value, Exception) else "",
-)
-def test_what_a_failure_means(error: IndexerdError, pauses: list[float], failures: int) -> None:
-    """M3, M5, M11, M13, M15: how long a session waits, and whether that cost it an attempt."""
-    setback = Setback()
-    for pause in pauses:
-        setback = after(setback, error, 7, NOW)
-        assert setback.retry_at - NOW == pytest.approx(pause)
-        assert setback.why == error.kind
-    assert setback.failures == failures
-    declined = isinstance(error, RefusedError | SessionEmptyError | NotFoundError)
-    assert setback.refused_at == (7 if declined else None)
-
-
-def test_a_wish_keeps_the_attempts_that_were_burnt_before() -> None:
-    """M3, M13: a 429 between malformed answers neither adds to them nor forgives them."""
-    setback = after(Setback(), OutputInvalidError("prose"), 1, NOW)
-    setback = after(setback, BUSY, 1, NOW)
-    assert setback.failures == 1
-    assert after(setback, OutputInvalidError("prose"), 1, NOW).retry_at == NOW + 120
 
 
 # -- the log -------------------------------------------------------------------------------------
@@ -107,7 +64,7 @@ class Heard:
     def fail(self, error: IndexerdError, sessions: int = 20) -> None:
         """Runs of so many sessions fail."""
         for number in range(sessions):
-            known = Known(card(f"s{number}"), None, NOW, NOW)
+            known = SessionRuntime(card(f"s{number}"), None, NOW, NOW)
             self.news.failed(known, error, self.now + 60)
 
 

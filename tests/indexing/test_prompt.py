@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexerd.events import Facts, Prompt
-from indexerd.indexing.prompts import REPLY_SHOWN, Earlier, carried, index_prompt, retry_prompt
+from indexerd.indexing.prompt import REPLY_SHOWN, Earlier, carried, index_prompt, retry_prompt
 from indexerd.meta.model import Metadata
 from indexerd.protocol.limits import DESCRIPTION_MAX, SUMMARY_MAX
 

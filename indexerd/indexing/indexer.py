@@ -15,14 +15,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from indexerd.daemon.library import Library
-from indexerd.errors import WriteError
+from indexerd.errors import IndexerdError, WriteError
 from indexerd.events import Prompt
 from indexerd.indexing.check import validate
-from indexerd.indexing.known import Setback
-from indexerd.indexing.prompts import carried, index_prompt, retry_prompt
-from indexerd.indexing.resting import rest
-from indexerd.indexing.snapshot import Snapshot, take
+from indexerd.indexing.prompt import carried, index_prompt, retry_prompt
+from indexerd.indexing.retry import RetryState, wait_for_models
+from indexerd.indexing.snapshot import Library, Snapshot, take
 from indexerd.indexing.transcript import Caps
 from indexerd.logs import Event
 from indexerd.meta.model import SCHEMA_VERSION, Metadata, MetaFile, Usage
@@ -37,7 +35,7 @@ from indexerd.models.attempts import (
     first_usable,
 )
 from indexerd.models.base import Finish, Model, Reply
-from indexerd.models.budget import Budget
+from indexerd.models.budget import Budget, tokens_of
 from indexerd.models.telemetry import Telemetry, index_row
 from indexerd.privacy.redactor import redactor
 from indexerd.protocol.limits import FIRST_MESSAGE_MAX
@@ -71,8 +69,8 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
-    """An answer that could not be written yet."""
+class _Unwritten:
+    """An answer that is to be written."""
 
     snap: Snapshot
     meta: MetaFile
@@ -100,7 +98,7 @@ class Indexer:
         self._writer = writer
         self._notify = notify
         self._clock = clock
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, _Unwritten] = {}
 
     @property
     def unwritten(self) -> int:
@@ -115,10 +113,10 @@ class Indexer:
         *,
         asked: bool | None = None,
     ) -> Done:
-        """Index one session now, by the first of `models` that is to be had.
+        """Index one session now, by the first of `models` that can be used.
 
-        `asked`: whether somebody did, or the daemon does it by itself; None where that is not
-        said. Raises an error of the tree; the old meta file then stands.
+        `asked` says, for the audit, whether somebody did or the daemon does it by itself. Raises
+        an error of the tree; the old meta file then stands.
         """
         held = self._held.get(session_id)
         if held is not None:
@@ -127,16 +125,14 @@ class Indexer:
         run.by = None if asked is None else "user" if asked else "daemon"
         found, model = await first_usable(models, lambda model: self._ask(run, model, settings))
         meta = _meta_file(run, found, model, self._clock())
-        return await self._write(session_id, _Held(run.snap, meta, run.spent.usd))
+        return await self._write(session_id, _Unwritten(run.snap, meta, run.spent.usd))
 
-    def rest(self, session_id: str, models: list[Model], setback: Setback) -> float:
-        """Seconds until a run is worth a try; 0 where it is, or has only to be written."""
-        if session_id in self._held:
-            return 0.0
-        return rest(self._budget, models, setback)
+    def wait(self, session_id: str, models: list[Model], state: RetryState) -> float:
+        """Return the seconds until a run is worth a try; 0 where it has only to be written."""
+        return 0.0 if session_id in self._held else wait_for_models(self._budget, models, state)
 
     def drop(self, session_id: str) -> None:
-        """Forget an answer that could not be written yet."""
+        """Forget an answer that could not be written."""
         self._held.pop(session_id, None)
 
     async def prepare(self, session_id: str, settings: Settings) -> Prepared:
@@ -195,7 +191,7 @@ class Indexer:
 
     # -- writing -------------------------------------------------------------------------
 
-    async def _write(self, session_id: str, held: _Held) -> Done:
+    async def _write(self, session_id: str, held: _Unwritten) -> Done:
         """Write an answer, unless another writer was quicker (the older pi extension)."""
         directory = held.snap.directory
         try:
@@ -211,7 +207,7 @@ class Indexer:
 
 
 def prepare(library: Library, session_id: str, settings: Settings) -> Prepared:
-    """Snapshot and prompt of one session, without a daemon: all at once."""
+    """Take snapshot and prompt of one session all at once, without a daemon."""
     while not library.texts.index(session_id):
         pass
     return _prepared(library, session_id, settings)
@@ -233,6 +229,48 @@ def _prepared(library: Library, session_id: str, settings: Settings) -> Prepared
     again = carried(snap.facts.previous_summary, snap.since)
     size = snap.transcript.bytes + len(again.encode("utf-8", "replace"))
     return Prepared(snap, prompt, size)
+
+
+def as_sent(run: Prepared, models: list[Model]) -> dict[str, Any]:
+    """Return what would be sent now, and to whom (S0.45)."""
+    model = models[0] if models else None
+    return {
+        "sessionId": run.snap.card.session_id,
+        "model": model.key if model else None,
+        "leavesTheMachine": bool(model and model.remote),
+        "system": run.prompt.system,
+        "user": run.prompt.user,
+        "truncated": run.snap.transcript.truncated,
+        "redactions": run.snap.transcript.redactions,
+    }
+
+
+async def estimate(
+    indexer: Indexer, due: list[str], settings: Settings, models: list[Model], budget: Budget
+) -> dict[str, Any]:
+    """Return what indexing the `due` sessions may cost at most, one call each; nothing is sent.
+
+    `costUsd` is None where a price is not known.
+    """
+    model = models[0] if models else None
+    tokens, unreadable = 0, 0
+    costs: list[float | None] = []
+    for session_id in due:
+        try:
+            run = await indexer.prepare(session_id, settings)
+        except IndexerdError:
+            unreadable += 1
+            continue
+        tokens += tokens_of(run.prompt)
+        costs.append(budget.estimate(model.key, run.prompt) if model else None)
+    known = [cost for cost in costs if cost is not None]
+    return {
+        "sessions": len(due),
+        "unreadable": unreadable,
+        "model": model.key if model else None,
+        "inputTokens": tokens,
+        "costUsd": round(sum(known), 6) if len(known) == len(costs) else None,
+    }
 
 
 def _meta_file(run: Prepared, found: Metadata, model: Model, now: float) -> MetaFile:
