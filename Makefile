@@ -30,13 +30,13 @@ check: $(VENV)/.dev  ## linters, types, floors
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(VENV)/.dev  ## measured figures, against limits of the same run; `bench-write` keeps them
+bench: $(VENV)/.dev  ## measured figures, each beside a limit of the same run, as one table
 	$(BIN)/python bench/run.py
 
-bench-write: $(VENV)/.dev  ## the same, and docs/PERFORMANCE.md made anew of it
+bench-write: $(VENV)/.dev  ## the same, and the table written into docs/PERFORMANCE.md
 	$(BIN)/python bench/run.py --write
 
-peers:  ## the programs that `bench/bench_peers.py` compares with, in a place of their own
+peers:  ## the programs that the cold index is measured beside, in a place of their own
 	test -x $(VENV)-peers/bin/python || $(PYTHON) -m venv $(VENV)-peers
 	$(VENV)-peers/bin/python -m pip install --quiet -r bench/peers.txt
 

@@ -1,88 +1,355 @@
-"""Made-up sessions of all four agents, as the real ones write them.
+"""Made-up sessions of all four agents, as their clients write them; the same for the same seed.
 
-In: a folder, an agent, how many sessions of how many bytes together, a seed. Out: files laid out
-as below the agent's own directory (`PI_CODING_AGENT_DIR`, `CLAUDE_CONFIG_DIR`, `CODEX_HOME`,
-opencode's data directory), and what was made. The same arguments give the same bytes; 100 MB take
-about a second. Sizes of sessions are log-normal, as those of people are: a few hold most bytes.
+Sizes of sessions are log-normal, as those of people are: a few hold most of the bytes. Sizes of
+texts follow the quantiles of pi's own public sessions; 1 to 2 % of their characters are beyond
+ASCII, and stand together, as in real ones. Texts are escaped for JSON already, and cut at spaces
+out of pools that are made once: 100 MB take some seconds. Words, sizes at some quantiles and the
+lines themselves stand in lines.txt, opencode's tables in opencode.sql.
 
-What the four have in common (who speaks when, and for how long) is drawn in corpus_text.py; how
-each of them writes it stands in corpus_pi.py, corpus_claude.py, corpus_codex.py and
-corpus_opencode.py.
-
-    python bench/corpus.py FOLDER --agent pi --sessions 100 --size 100000000 --seed 1
+Every session's last answer has a word of its own (`Session.word`), by which searches are checked.
 """
 
 from __future__ import annotations
 
-import argparse
+import base64
 import math
+import re
+import sqlite3
+from bisect import bisect
+from contextlib import closing
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import accumulate
 from pathlib import Path
 from random import Random
 
-import corpus_claude
-import corpus_codex
-import corpus_opencode
-import corpus_pi
-from corpus_text import POOL, Draw
-
-AGENTS = ("pi", "claude", "codex", "opencode")
-SPREAD = 1.3  # of the sessions' sizes: the deviation of their logarithm
+PLACES = {  # where each agent keeps its sessions, below a home directory
+    "pi": ".pi/agent/sessions",
+    "claude": ".claude/projects",
+    "codex": ".codex/sessions",
+    "opencode": ".local/share/opencode",
+}
+SPREAD = 1.3  # standard deviation of the logarithm of a session's size
 LEAST = 1500  # bytes of a session
-BEGIN = 1_760_000_000_000  # ms since the epoch: no session is older
-WITHIN = 150 * 86_400_000  # ms
+NOW = 1_767_225_600_000  # ms since the epoch; sessions begin within the 150 days before it
+DAY = 86_400_000
+PICTURED = 400_000  # bytes of a session, from which on it may hold pictures
+FRAME = 220  # bytes that a row of opencode's database takes beside its data
+QUANTILES = (0.0, 0.1, 0.5, 0.9, 0.99, 1.0)  # of sizes
+TOOLS, OFTEN = ("bash", "edit", "read", "write"), (49, 78, 97, 100)
+
+HERE = Path(__file__).parent
+
+
+def _lines() -> dict[tuple[str, str], list[bytes]]:
+    """What lines.txt has, by its first two words, with the fragments put in."""
+    found: dict[tuple[str, str], list[bytes]] = {}
+    for row in (HERE / "lines.txt").read_text().splitlines():
+        agent, event, line = row.split(" ", 2)
+        if agent != "#":
+            for name in re.findall("@([a-z]+)@", line):
+                line = line.replace(f"@{name}@", found[agent, name][0].decode())
+            found.setdefault((agent, event), []).append(line.encode())
+    return found
+
+
+LINES = _lines()
+SIZES = {kind: [*map(int, row[0].split())] for (of, kind), row in LINES.items() if of == "size"}
+FRESH = {"id", "at", "ms", "count", "uuid", "parent"}  # values that are others in each line
 
 
 @dataclass(frozen=True)
-class Made:
-    """What was made. Paths are those that the index knows sessions by."""
+class Session:
+    """A session that was made."""
 
-    files: list[str]  # of opencode: the database's path with the session's id below it
-    bytes: int  # on disk
-    lines: int  # of opencode: messages
+    agent: str
+    id: str
+    path: str  # as the index knows it: of opencode, the database with the session's id below it
+    word: str  # in this session alone
+    name: str  # that its user gave it, or ""
+    leaf: str  # id of its last entry (pi, Claude Code)
     users: int  # human messages, on all branches
+    cwd: str
 
 
-def make(  # noqa: PLR0917 - what a corpus is, in the order in which one says it
-    folder: Path, agent: str, sessions: int, size_bytes: int, seed: int, image_share: float = 0.0
-) -> Made:
-    """Make sessions; `size_bytes` of them together, about `image_share` of it pictures."""
-    rng = Random(seed)
-    shares = [math.exp(rng.gauss(0, SPREAD)) for _ in range(sessions)]
-    one = size_bytes / sum(shares)
-    plans = [(max(LEAST, int(share * one)), BEGIN + int(rng.random() * WITHIN)) for share in shares]
-    draw = Draw(seed, min(POOL, max(1 << 16, size_bytes // 4)))
-    if agent == "opencode":
-        return Made(*corpus_opencode.write(folder, draw, plans, image_share))
-    write = {"pi": corpus_pi.write, "claude": corpus_claude.write, "codex": corpus_codex.write}
-    files, size, lines, users, pictures = [], 0, 0, 0, 0
-    for target, at in plans:
-        due = max(0, int(image_share * (size + target)) - pictures) if target > 100_000 else 0
-        made = write[agent](folder, draw, target, at, due)
-        files.append(made.path)
-        size += made.size
-        lines += made.lines
-        users += made.users
-        pictures += made.pictures
-    return Made(files, size, lines, users)
+def letters(number: int, mark: str) -> str:
+    """A word for a number; no vowels follow the mark, so that no stemmer shortens it."""
+    return mark + "".join("bcfhkptvwxz"[number // 11**place % 11] for place in range(6))
 
 
-def main() -> int:
-    """Make a corpus to look at."""
-    asked = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    asked.add_argument("folder", type=Path)
-    asked.add_argument("--agent", choices=AGENTS, default="pi")
-    asked.add_argument("--sessions", type=int, default=100)
-    asked.add_argument("--size", type=int, default=10_000_000, help="bytes")
-    asked.add_argument("--seed", type=int, default=1)
-    asked.add_argument("--image-share", type=float, default=0.0)
-    given = asked.parse_args()
-    made = make(
-        given.folder, given.agent, given.sessions, given.size, given.seed, given.image_share
-    )
-    print(f"{len(made.files)} sessions, {made.bytes} bytes, {made.lines} lines, {made.users} asked")
-    return 0
+def iso(ms: float) -> str:
+    """A moment as all four agents write it."""
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")[:23] + "Z"
 
 
-if __name__ == "__main__":
-    raise SystemExit(main())
+class Draw:
+    """Sizes, ids, texts and pictures out of one seed."""
+
+    def __init__(self, seed: int, pool: int = 2 << 20) -> None:
+        """`pool`: bytes that each sort of text is cut from."""
+        self.rng = Random(seed)
+        self.random = self.rng.random
+        self.common, syllables, foreign = (
+            LINES["text", kind][0].decode().split() for kind in ("common", "syllables", "foreign")
+        )
+        code = [line.decode() for line in LINES["text", "code"]]
+        found = dict.fromkeys(self.common)
+        while len(found) < 12_000:
+            found["".join(self.rng.choices(syllables, k=self.rng.randint(2, 4)))] = None
+        self.words = list(found)
+        weights = list(accumulate(1 / (rank + 2.7) for rank in range(len(found))))
+        picked = self.rng.choices(self.words, cum_weights=weights, k=max(3000, pool // 6))
+        lines = (
+            "\\t" * int(self.random() * 3.6) + self.rng.choice(code).format(*picked[at : at + 3])
+            for at in range(0, len(picked) - 3, 5)
+        )
+        self._code = "\\n ".join(lines).encode()
+        for at in range(5, len(picked), 9):
+            picked[at] += self.rng.choice((".", ".", ",", ",", ".\\n\\n", ":"))
+        for start in range(0, len(picked) - 500, 1500):
+            for at in self.rng.sample(range(start, start + 500), 80):
+                picked[at] = self.rng.choice(foreign)
+        self._prose = " ".join(picked).encode()
+        self._base64 = base64.b64encode(self.rng.randbytes(max(3000, pool * 3 // 4)))
+
+    def size(self, kind: str) -> int:
+        """Bytes of a text: between the quantiles as their logarithms go."""
+        share, at = self.random(), SIZES[kind]
+        low = bisect(QUANTILES, share) - 1
+        part = (share - QUANTILES[low]) / (QUANTILES[low + 1] - QUANTILES[low])
+        return int(at[low] * (at[low + 1] / at[low]) ** part)
+
+    def hex(self, digits: int) -> str:
+        return f"{self.rng.getrandbits(4 * digits):0{digits}x}"
+
+    def uuid(self) -> str:
+        digits = self.hex(32)
+        return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}"
+
+    def prose(self, size: int) -> bytes:
+        """What somebody says."""
+        return self._cut(self._prose, size)
+
+    def code(self, size: int) -> bytes:
+        """What a tool is given, or gives back."""
+        return self._cut(self._code, size)
+
+    def base64(self, size: int) -> bytes:
+        return (self._base64 * (1 + size // len(self._base64)))[: size & ~3]
+
+    def name(self) -> str:
+        return " ".join(self.rng.choices(self.words[:4000], k=self.rng.randint(2, 5)))
+
+    def _cut(self, pool: bytes, size: int) -> bytes:
+        pool *= 1 + 2 * size // len(pool)
+        start = pool.find(b" ", int(self.random() * (len(pool) - size - 200))) + 1
+        stop = pool.rfind(b" ", start, start + size)
+        return pool[start:stop] if stop > start else pool[start : pool.find(b" ", start)]
+
+
+class Writer(dict[bytes, bytes]):
+    """A session being written; as a mapping, the values that its lines are filled with."""
+
+    def __init__(self, agent: str, draw: Draw, ms: int, word: str) -> None:
+        super().__init__()
+        self.agent, self.draw, self.ms, self.word = agent, draw, ms, word
+        self.began, self.own = iso(ms), draw.uuid()
+        self.cwd = f"/home/dev/project-{int(200 * draw.random() ** 2):03d}"
+        self.lines: list[bytes] = []
+        self.above = self.before = self.turn = self.last_id = self.name = ""
+        self.size = self.target = self.users = 0
+
+    def __missing__(self, key: bytes) -> bytes:
+        name = key.decode()
+        found = self.value(name)
+        value = found if isinstance(found, bytes) else str(found).encode()
+        if name not in FRESH:
+            self[key] = value  # the same in all lines of an event
+        return value
+
+    def value(self, name: str) -> bytes | str | int:  # noqa: C901, PLR0911 - a table, as it were
+        draw = self.draw
+        match name:
+            case "at":
+                self.ms += 10 + int(draw.random() * 4000)
+                return iso(self.ms)
+            case "id":
+                self.last_id = draw.hex(8) if self.agent == "pi" else draw.uuid()
+                return self.last_id
+            case "parent":
+                return f'"{self.above}"' if self.above else "null"
+            case "?block" | "?picture":  # a part of a line that is not always there
+                share = 0.45 if name == "?block" else 0.2 * (self.target > PICTURED)
+                return LINES[self.agent, name[1:]][0] % self if draw.random() < share else b""
+            case "output" | "argument":
+                return draw.code(draw.size(self[b"tool"].decode() if name == "output" else name))
+            case "said" | "thought":
+                return draw.prose(draw.size(name))
+            case "filler" | "reminder":
+                return draw.prose(min(100_000, self.target // 4) if name == "filler" else 60)
+            case "base64" | "cipher":
+                return draw.base64(draw.size("picture" if name == "base64" else "thought"))
+            case "uuid":
+                return draw.uuid()
+            case "count":
+                return len(self.lines)
+        return draw.hex(int(name[3:])) if name.startswith("hex") else getattr(self, name)
+
+    def event(self, name: str) -> None:
+        """Write the lines of an event, if the agent writes any."""
+        for line in LINES.get((self.agent, name), ()):
+            self.add(line % self)
+            if b"%(id)b" in line:
+                self.above = self.last_id
+
+    def add(self, line: bytes) -> None:
+        self.lines.append(line + b"\n")
+        self.size += len(line) + 1
+
+    def say(self, event: str, text: bytes, *, last: bool = False) -> None:
+        """A message; the last one begins with the session's own word."""
+        self.clear()
+        self[b"text"] = self.word.encode() + b" " + text if last else text
+        self.event(event)
+
+    def fill(self, target: int, *, begun: bool = False) -> None:
+        """Talk until the session is large enough."""
+        draw, self.target, last = self.draw, target, False
+        if not begun:
+            self.event("begin")
+        while not last:
+            self.ask(draw.prose(draw.size("prompt")))
+            for _ in range(min(60, int(draw.rng.expovariate(1 / 6)))):
+                self.call(TOOLS[bisect(OFTEN, draw.random() * 100)])
+                if self.size >= target:
+                    break
+            last = self.size >= target
+            self.say("answer", draw.prose(3 * draw.size("said")), last=last)
+
+    def ask(self, text: bytes) -> None:
+        """A human message; now and then the human goes back, and asks something else there."""
+        self.users += 1
+        self.turn = self.draw.uuid()
+        if self.users > 5 and self.draw.random() < 0.05:
+            self.above = self.before
+        self.before = self.above
+        self.say("ask", text)
+
+    def call(self, tool: str) -> None:
+        """A tool is used; often the model thinks first, or says why."""
+        self.clear()
+        self[b"tool"], self[b"Tool"] = tool.encode(), tool.title().encode()
+        self.event("step")
+        for kind, share in (("thought", 0.15), ("said", 0.45)):
+            if self.draw.random() < share:
+                self.event(kind)
+        if self.agent == "codex":  # which has two sorts of calls only
+            self.event({"read": "bash", "write": "edit"}.get(tool, tool))
+        else:
+            self[b"given"] = LINES[self.agent, tool][0] % self
+            self.event("call")
+        self.event("result")
+
+    def save(self, home: Path) -> Session:
+        """Write the session's file."""
+        stamp, folder = self.began[:19].replace(":", "-"), self.cwd.replace("/", "-")
+        name = {
+            "pi": f"-{folder}--/{stamp}-{self.began[20:]}_{self.own}.jsonl",
+            "claude": f"{folder}/{self.own}.jsonl",
+            "codex": f"{self.began[:10].replace('-', '/')}/rollout-{stamp}-{self.own}.jsonl",
+        }[self.agent]
+        path = home / PLACES[self.agent] / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"".join(self.lines))
+        return self.session(str(path))
+
+    def session(self, path: str) -> Session:
+        rest = self.own, path, self.word, self.name, self.above, self.users, self.cwd
+        return Session(self.agent, *rest)
+
+
+class RowWriter(Writer):
+    """A session of opencode: rows of a database, each repeated in a log of events."""
+
+    def __init__(self, agent: str, draw: Draw, ms: int, word: str) -> None:
+        super().__init__(agent, draw, ms, word)
+        self.message = ""
+        self.rows: dict[str, list[tuple[object, ...]]] = {"message": [], "part": [], "event": []}
+        self.own = f"ses_{(1 << 48) - 1 - ms * 4096 % (1 << 48):012x}{draw.hex(14)}"
+
+    def row_id(self, kind: str) -> str:
+        count = sum(map(len, self.rows.values()))
+        return f"{kind}_{(self.ms * 4096 + count) % (1 << 48):012x}{self.draw.hex(14)}"
+
+    def add(self, line: bytes) -> None:
+        table, data = line.decode().split(" ", 1)
+        if not data:
+            return  # a picture that is not there
+        self.ms += 1 + int(self.draw.random() * 900)
+        name = self.row_id("msg" if table == "message" else "prt")
+        above = (self.message,) if table == "part" else ()
+        if table == "message":
+            self.message = name
+            self.before = name if '"role":"user"' in data else self.before
+        self.rows[table].append((name, *above, self.own, self.ms, self.ms, f"{{{data}}}"))
+        kind, field = ("", "info") if table == "message" else ("part.", "part")
+        body = f'{{"sessionID":"{self.own}","{field}":{{"id":"{name}",{data}}}}}'
+        events, kind = self.rows["event"], f"message.{kind}updated.1"
+        events.append((self.row_id("evt"), self.own, len(events), kind, body))
+        self.size += 2 * (len(data) + FRAME)
+
+    def store(self, db: sqlite3.Connection, path: Path) -> Session:
+        """Put the session's rows into the database."""
+        own, began, project = self.own, self.rows["message"][0][2], f"{int(self.cwd[-3:]):040x}"
+        columns = "id, project_id, slug, directory, title, version, time_created, time_updated"
+        session = (own, project, own, self.cwd, self.draw.name(), "1.18.33", began, self.ms)
+        rows: dict[str, list[tuple[object, ...]]] = {
+            "project": [(project, self.cwd, "git", None, began, began, "[]")],
+            f"session ({columns})": [session],
+            "event_sequence": [(own, len(self.rows["event"]), None)],
+        }
+        for table, values in (rows | self.rows).items():
+            places = ", ".join("?" * len(values[0]))
+            db.executemany(f"INSERT OR IGNORE INTO {table} VALUES ({places})", values)
+        return self.session(f"{path}/{own}")
+
+
+def make(home: Path, agent: str, count: int, size: int, seed: int) -> list[Session]:
+    """Make sessions of one agent below a home, of `size` bytes together."""
+    draw = Draw(seed, min(2 << 20, max(1 << 17, size // 4)))
+    shares = [math.exp(draw.rng.gauss(0, SPREAD)) for _ in range(count)]
+    kind, writers = RowWriter if agent == "opencode" else Writer, []
+    for number, share in enumerate(shares):
+        began = NOW - int(draw.random() * 150 * DAY)
+        writers.append(kind(agent, draw, began, letters(number, f"quokka{agent[:2]}")))
+        writers[-1].fill(max(LEAST, int(share * size / sum(shares))))
+    if agent != "opencode":
+        return [one.save(home) for one in writers]
+    path = home / PLACES[agent] / "opencode.db"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript((HERE / "opencode.sql").read_text())
+        made = [one.store(db, path) for one in writers if isinstance(one, RowWriter)]
+        db.commit()
+        db.execute("PRAGMA journal_mode = WAL")
+    return made
+
+
+def talks(home: Path, count: int, messages: int, draw: Draw) -> list[Session]:
+    """Make short sessions of pi, for their number: so many messages together, no tools, a name.
+
+    30 share a directory. Messages are of 60 bytes where sessions have two, else log-normal.
+    """
+    found = []
+    for number in range(count):
+        writer = Writer("pi", draw, NOW - 400 * DAY + 60_000 * number, letters(number, "wombat"))
+        writer.cwd, writer.name = f"/w/p{number // 30}", draw.name()
+        writer.event("begin")
+        own = messages * (number + 1) // count - messages * number // count
+        for turn in range(own):
+            text = draw.prose(int(draw.rng.lognormvariate(5.6, 1.1)) if own > 2 else 60)
+            asks = turn % 2 == 0 and turn < own - 1
+            writer.say("ask" if asks else "answer", text, last=turn == own - 1)
+        writer.event("named")
+        found.append(writer.save(home))
+    return found
