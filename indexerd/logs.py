@@ -32,10 +32,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TextIO, cast
 
+from indexerd.disk import RotatingFile
 from indexerd.errors import IndexerdError
 from indexerd.privacy.redact import redact
 from indexerd.privacy.sanitize import escape_path
-from indexerd.store.rotating import RotatingFile
 
 
 @contextmanager

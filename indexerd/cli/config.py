@@ -37,7 +37,7 @@ def path(app: App) -> None:
 @click.pass_obj
 def show(app: App) -> None:
     """Print every setting, its value, and where that came from."""
-    from indexerd.settings.file import read_config
+    from indexerd.settings import read_config
 
     loaded = read_config(where(app), os.environ)
     rows = [
@@ -55,7 +55,7 @@ def show(app: App) -> None:
 @click.pass_obj
 def check(app: App) -> None:
     """Check the configuration; exit code 78 when something is wrong."""
-    from indexerd.settings.file import read_config
+    from indexerd.settings import read_config
 
     loaded = read_config(where(app), os.environ)
     if loaded.problems:

@@ -45,7 +45,7 @@ def doctor(app: App) -> int:
 
 
 def _checks(app: App) -> Iterator[Check]:
-    from indexerd.settings.file import read_config
+    from indexerd.settings import read_config
 
     places = where(app)
     loaded = read_config(places, os.environ)

@@ -83,7 +83,7 @@ def export(
 
 
 def _settings(app: App) -> Settings:
-    from indexerd.settings.file import read_config
+    from indexerd.settings import read_config
 
     return read_config(where(app), os.environ).settings
 
@@ -93,12 +93,12 @@ def _made(
 ) -> tuple[str, str]:
     """A name for the file, and its text."""
     from indexerd.daemon.one_session import open_session
-    from indexerd.privacy.redact_extra import compile_extra
+    from indexerd.privacy.patterns import compile_patterns
     from indexerd.web.document import Wish
     from indexerd.web.export import export as made
 
     chosen, redacting = form
-    extra = compile_extra(settings.redact.extra_patterns)
+    extra = compile_patterns(settings.redact.extra_patterns)
     wish = Wish(for_people=chosen != "json", redact=redacting, extra=extra, leaf=leaf)
     stored = read(app, "get", {"ref": ref, "cwd": project()}, otherwise=READING)
     row = stored["session"]

@@ -35,7 +35,7 @@ def integrate(app: App, agent: str, remove: bool, force: bool) -> None:
 
     from indexerd.integrations.install import Host
     from indexerd.integrations.install import integrate as change
-    from indexerd.settings.file import read_config
+    from indexerd.settings import read_config
 
     loaded = read_config(where(app), os.environ)
     host = Host(

@@ -55,7 +55,7 @@ def _is_alias(ctx: click.Context, name: str) -> bool:
     import os
 
     from indexerd.paths import places
-    from indexerd.settings.file import read_config
+    from indexerd.settings import read_config
 
     where = places(config=ctx.params.get("config"))
     return name == read_config(where, os.environ).settings.command_name

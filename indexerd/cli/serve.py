@@ -36,7 +36,7 @@ def made(config: str | None, *, once: bool) -> tuple[Daemon, Loaded]:
     from indexerd.daemon.daemon import Daemon, Start
     from indexerd.daemon.process import make_private
     from indexerd.paths import places as found
-    from indexerd.settings.file import read_config
+    from indexerd.settings import read_config
 
     os.umask(0o077)
     places = found(config=config)

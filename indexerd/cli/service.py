@@ -37,7 +37,7 @@ def service() -> None:
 def install(ctx: click.Context, program: str | None) -> None:
     """Write the service file, and start the service."""
     from indexerd.integrations import service as services
-    from indexerd.settings.file import read_config
+    from indexerd.settings import read_config
 
     places = where(ctx.obj)
     loaded = read_config(places, os.environ)

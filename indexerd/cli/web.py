@@ -83,7 +83,7 @@ def _page(app: App, ref: str) -> str:
 
 def _place(app: App) -> str:
     """Where to listen: a port that nobody can know beforehand, unless the user wants one."""
-    from indexerd.settings.file import read_config
+    from indexerd.settings import read_config
 
     return read_config(where(app), os.environ).settings.web.listen or FREE
 

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 from indexerd.daemon.peers import peer_uid
+from indexerd.disk import make_directory
 from indexerd.errors import AlreadyRunningError
-from indexerd.store.lock import make_directory
 
 CLAIM = ".daemon.lock"
 

@@ -42,6 +42,7 @@ from indexerd.daemon.reader import Reader
 from indexerd.daemon.sdnotify import Notifier
 from indexerd.daemon.sidecar import Sidecars
 from indexerd.digests.auto_digest import AutoDigests, Pending
+from indexerd.disk import hold
 from indexerd.errors import IndexerdError, SessionUnreadableError, WriteError
 from indexerd.indexing.indexer import Indexer
 from indexerd.logs import Event, get_logger
@@ -50,14 +51,11 @@ from indexerd.models.budget import Budget
 from indexerd.models.registry import Models
 from indexerd.models.telemetry import Telemetry
 from indexerd.paths import Places
-from indexerd.privacy import kept
 from indexerd.references.issued import Issued
-from indexerd.settings import Loaded, Settings
-from indexerd.settings.file import read_config
+from indexerd.settings import Loaded, Settings, read_config, remember
 from indexerd.sources.perils import WHY, Perils
 from indexerd.sources.stores import stores
 from indexerd.sources.watch import Watch
-from indexerd.store.lock import hold
 
 TICK_SECONDS = 4.0  # between looks at socket file, watcher and watchdog
 SWITCH_SECONDS = 0.002  # a busy reader thread lets the loop have the interpreter after this
@@ -102,8 +100,7 @@ class Daemon:
     def __init__(self, start: Start, *, watching: bool = True) -> None:
         places = start.places
         make_private(places.state_dir)
-        if not start.loaded.problems:
-            kept.keep(places.state_dir, start.loaded.settings.privacy, start.loaded.settings.redact)
+        _remember(start.loaded, places.state_dir)
         self._start = start
         self._loop: asyncio.AbstractEventLoop | None = None
         self._started = time.time()
@@ -437,7 +434,7 @@ class Daemon:
                 self.news.say(Event.CONFIG_INVALID, {"reason": reason})
             return
         self.budget.reset_denials()
-        kept.keep(self._start.places.state_dir, loaded.settings.privacy, loaded.settings.redact)
+        _remember(loaded, self._start.places.state_dir)
         self._start.set_logging(loaded.settings)
         await self.pipeline.reload(loaded, Models(loaded.settings, self._start.env))
         self.companion.reload()
@@ -461,3 +458,8 @@ class Daemon:
     def _defect(self, method: str, error: BaseException) -> None:
         if isinstance(error, Exception):
             self.news.defect(Event.SOCKET_REJECTED, method, error)
+
+
+def _remember(loaded: Loaded, state_dir: Path) -> None:
+    with suppress(OSError):  # a full disk keeps nobody from looking things up
+        remember(loaded, state_dir)

@@ -21,10 +21,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from indexerd.disk import sync_directory
 from indexerd.errors import AccessError, IndexerdError, NotFoundError, WriteError
 from indexerd.meta.writer import Conflict, Expected, MetaWriter, Written
 from indexerd.models.journal import Journal
-from indexerd.store.lock import sync_directory
 from indexerd.times import iso
 
 NAME = "forgotten.jsonl"

@@ -14,8 +14,8 @@ from __future__ import annotations
 from typing import Any
 
 from indexerd.daemon.process import make_private
+from indexerd.disk import Lock
 from indexerd.errors import IndexerdError
-from indexerd.store.lock import Lock
 from indexerd.times import iso
 
 GONE = "the state directory was removed: ending, to begin anew"

@@ -13,9 +13,9 @@ from typing import Any
 from indexerd.daemon.files import Files
 from indexerd.daemon.pipeline import Pipeline
 from indexerd.models.budget import Budget
+from indexerd.privacy.redact import quotable
 from indexerd.privacy.redact_paths import shown_path
 from indexerd.privacy.sanitize import escape_path
-from indexerd.privacy.suspects import without
 from indexerd.sessions.info import SessionInfo
 from indexerd.times import iso
 
@@ -97,7 +97,7 @@ def _told(pipeline: Pipeline, budget: Budget) -> dict[str, Any]:
         "watches": {
             "mode": health.mode,
             "watched": health.watched,
-            "missing": [without(path) for path in health.missing if path not in ours],
+            "missing": [quotable(path) for path in health.missing if path not in ours],
             "overflows": health.overflows,
             "rebuilds": health.rebuilds,
         },

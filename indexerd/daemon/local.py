@@ -32,8 +32,7 @@ from indexerd.privacy.exclusions import Exclusions
 from indexerd.protocol import methods
 from indexerd.protocol.params import Params, RefParams, SessionParams
 from indexerd.references.issued import Nowhere
-from indexerd.settings import Settings
-from indexerd.settings.file import read_config
+from indexerd.settings import Settings, read_config
 from indexerd.sources.stores import stores
 from indexerd.store.catalog import Catalog
 

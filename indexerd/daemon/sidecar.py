@@ -41,8 +41,8 @@ from indexerd.meta.context_sets import Change, Context, Outcome
 from indexerd.meta.model import UserFile
 from indexerd.meta.reader import read_user
 from indexerd.meta.writer import MetaWriter
+from indexerd.privacy.redact import secret_warnings
 from indexerd.privacy.sanitize import clean_line
-from indexerd.privacy.suspects import suspected
 from indexerd.protocol import params
 from indexerd.protocol.limits import NAME_MAX
 
@@ -223,7 +223,7 @@ def _changed(
         fields["title"] = _line(asked.title, "title")
     if asked.env_hint is not UNSET:
         fields["env_hint"] = hint = _hint(asked.env_hint)
-        warnings += suspected(hint or "", "envHint")
+        warnings += secret_warnings(hint or "", "envHint")
     if asked.label is not UNSET:
         entry_id, text = _label(asked.label)
         labels = {key: one for key, one in user.labels.items() if key != entry_id}

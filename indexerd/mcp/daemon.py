@@ -33,8 +33,8 @@ from indexerd.errors import (
 )
 from indexerd.mcp.rendering import Renderer
 from indexerd.paths import Places, socket_places
-from indexerd.privacy.redact_extra import compile_extra
-from indexerd.settings.file import read_config
+from indexerd.privacy.patterns import compile_patterns
+from indexerd.settings import read_config
 from indexerd.times import iso_ms
 
 SECONDS = 20.0  # for one answer; the daemon itself may wait 5 s for its first scan
@@ -137,7 +137,9 @@ class DaemonAccess:
             if loaded.problems and verbatim:
                 raise ConfigError(loaded.problems)
             patterns = loaded.settings.redact
-            renderer = Renderer(compile_extra(patterns.extra_patterns), redacting=patterns.enabled)
+            renderer = Renderer(
+                compile_patterns(patterns.extra_patterns), redacting=patterns.enabled
+            )
             here = _directory(cwd, self.cwd)
             seconds = MODEL_SECONDS if calls_model else SECONDS
             with connected(self.where, self.env, seconds) as to:

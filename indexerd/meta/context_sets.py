@@ -25,9 +25,9 @@ from typing import Any, Literal, NamedTuple
 
 from indexerd.errors import ContextTooLargeError, UsageError
 from indexerd.privacy.late import late
+from indexerd.privacy.redact import quotable, secret_warnings
 from indexerd.privacy.redact_paths import shown_path
 from indexerd.privacy.sanitize import clean_line, escape_path
-from indexerd.privacy.suspects import suspected, without
 from indexerd.references.inject import harmless, inline
 
 KNOWN = ("files", "applet", "endpoints", "ports")
@@ -104,7 +104,7 @@ def item_of(text: str, what: str = "an item") -> str:
         raise UsageError(f"{what} is empty")
     if not _is_plain(item):
         raise UsageError(
-            f"{what} has characters that do not show, or more than one line: {without(item)}",
+            f"{what} has characters that do not show, or more than one line: {quotable(item)}",
             hint="it would have to be changed, and would then name something else",
         )
     return item
@@ -178,10 +178,10 @@ def apply(context: Mapping[str, Sequence[str]], change: Change) -> Outcome:
         room = max(SET_MAX, len(dict.fromkeys(old)))
         items, rest = items[:room], items[room:]
         if rest:
-            told = ", ".join(map(without, rest))
+            told = ", ".join(map(quotable, rest))
             warnings += (f"not stored, as a set holds at most {SET_MAX} items: {told}",)
     for place, item in enumerate(items, 1):
-        warnings += suspected(item, f"item {place} of {change.name}") if item in given else ()
+        warnings += secret_warnings(item, f"item {place} of {change.name}") if item in given else ()
     new = _copy(context)
     if items:
         new[change.name] = items

@@ -46,11 +46,11 @@ from pathlib import Path
 from types import EllipsisType
 from typing import Any, overload
 
+from indexerd.disk import DirectoryLocks, lives, make_directory, sync, sync_directory
 from indexerd.errors import WriteError
 from indexerd.meta.model import META_BYTES_MAX, MetaFile, UserFile
 from indexerd.meta.reader import OPEN_FLAGS, Stamp, digest_name
 from indexerd.paths import META_SUFFIX, SESSION_ID, meta_name, user_name
-from indexerd.store.lock import DirectoryLocks, lives, make_directory, sync, sync_directory
 
 LOCK_WAIT_SECONDS = 10.0  # a write takes milliseconds; who holds the directory longer is stuck
 FOREIGN_TEMP_SECONDS = 3600.0  # a temporary file of a living process is stale after this

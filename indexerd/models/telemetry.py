@@ -18,10 +18,10 @@ from typing import Annotated, Any
 
 import msgspec
 
+from indexerd.disk import RotatingFile
 from indexerd.errors import IndexerdError
 from indexerd.privacy.sanitize import clean_line, scrub
 from indexerd.sources.tail import opened
-from indexerd.store.rotating import RotatingFile
 
 INDEX = "session-index:index"
 INJECT = "session-reference:inject"

@@ -9,8 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from fnmatch import fnmatch
+from typing import Protocol
 
-from indexerd.sessions.info import SessionInfo
+
+class Located(Protocol):
+    """A session as far as exclusions are concerned."""
+
+    @property
+    def session_id(self) -> str:
+        """Its id."""
+        ...
+
+    @property
+    def path(self) -> str:
+        """Its file."""
+        ...
+
+    @property
+    def cwd(self) -> str:
+        """The directory it ran in."""
+        ...
 
 
 class Exclusions:
@@ -44,13 +62,13 @@ class Exclusions:
         names = (session_id, path.rpartition("/")[2])
         return any(one in self.forgotten for one in names) or matches(self._globs, path, cwd)
 
-    def bar(self, path: str, card: SessionInfo | None, cwd: str = "", session_id: str = "") -> bool:
+    def bar(self, path: str, card: Located | None, cwd: str = "", session_id: str = "") -> bool:
         """The same, where there may be a card that knows better."""
         if card is None:
             return self.match(path, cwd, session_id)
         return self.match(path, card.cwd, card.session_id)
 
-    def forbid(self, card: SessionInfo) -> bool:
+    def forbid(self, card: Located) -> bool:
         """Whether a session is excluded now, even while a reload is on its way."""
         return card.session_id in self.forgotten or matches(self._wanted(), card.path, card.cwd)
 

@@ -18,8 +18,8 @@ from dataclasses import replace
 from functools import lru_cache
 from hashlib import blake2b
 
+from indexerd.privacy.patterns import compile_patterns
 from indexerd.privacy.redact import redact
-from indexerd.privacy.redact_extra import compile_extra
 from indexerd.privacy.redact_paths import with_shown
 from indexerd.privacy.sanitize import clean_line, clean_text
 from indexerd.protocol.limits import (
@@ -53,7 +53,7 @@ class OwnSecrets:
         now = tuple(sorted(set(self._patterns())))
         if now == self._held:
             return False
-        self._extra, self._held = compile_extra(now), now
+        self._extra, self._held = compile_patterns(now), now
         self._clean.cache_clear()
         digest = blake2b(json.dumps(now).encode(), digest_size=6).hexdigest()
         self.mark = f"~{digest}" if now else ""

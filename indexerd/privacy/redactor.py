@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from indexerd.privacy.patterns import compile_patterns
 from indexerd.privacy.redact import redact
-from indexerd.privacy.redact_extra import compile_extra
 from indexerd.settings import Settings
 
 Redactor = Callable[[str], tuple[str, dict[str, int]]]  # the redacted text, and counts by kind
@@ -15,7 +15,7 @@ def redactor(settings: Settings) -> Redactor:
     """Build the redaction of these settings; the user's own patterns are compiled once."""
     if not settings.redact.enabled:
         return lambda text: (text, {})
-    extra = compile_extra(settings.redact.extra_patterns)
+    extra = compile_patterns(settings.redact.extra_patterns)
 
     def clean(text: str) -> tuple[str, dict[str, int]]:
         found = redact(text, extra)

@@ -1,10 +1,6 @@
-"""One frozen tree of settings, from defaults < file < environment, that knows each value's source.
+"""One frozen tree of settings that knows where each value came from."""
 
-Reading the file is the caller's business: here are bytes and a mapping of variables. What is read
-in `parsing` is bounded, and what a pattern may cost is judged in `patterns`.
-"""
-
-from indexerd.settings.loading import Loaded, load, sound
+from indexerd.settings.loading import Loaded, load, read_config, remember
 from indexerd.settings.tree import (
     Agent,
     Agents,
@@ -51,5 +47,6 @@ __all__ = [
     "Web",
     "listen_address",
     "load",
-    "sound",
+    "read_config",
+    "remember",
 ]

@@ -1,7 +1,4 @@
-"""The tree of settings: every section and key, its default and its range.
-
-Frozen, and strict about names and types. Where values come from is the business of `loading`.
-"""
+"""Every section and key of the settings, with its default and its range."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
-from indexerd.settings import patterns
+from indexerd.privacy.patterns import compile_pattern
 
 Roots = list[str]
 ModelKey = Annotated[str, Field(pattern=r"^[a-z0-9_-]+/\S+$")]
@@ -142,14 +139,12 @@ class Digest(Section):
     hook_seconds: Annotated[float, Field(ge=0.1, le=60)] = 5.0
 
 
-def _quick(pattern: str) -> str:
-    """Refuse what is no regular expression, or a slow one."""
-    if reason := patterns.fault(pattern):
-        raise ValueError(reason)
+def _compiles(pattern: str) -> str:
+    compile_pattern(pattern)
     return pattern
 
 
-Pattern = Annotated[str, AfterValidator(_quick)]
+Pattern = Annotated[str, Field(max_length=2000), AfterValidator(_compiles)]
 
 
 class Redact(Section):

@@ -18,8 +18,7 @@ from typing import Any
 from indexerd.client import Client
 from indexerd.errors import DaemonDownError, DeadlineError
 from indexerd.paths import Places, socket_places
-from indexerd.settings import Settings
-from indexerd.settings.file import read_config
+from indexerd.settings import Settings, read_config
 
 AT_ONCE = 8  # questions
 SECONDS = 20.0  # for one answer

@@ -22,7 +22,7 @@ from indexerd.daemon.one_session import open_session
 from indexerd.errors import IndexerdError, NotFoundError, UsageError
 from indexerd.models.telemetry import rows_of
 from indexerd.paths import is_session_id
-from indexerd.privacy.redact_extra import compile_extra
+from indexerd.privacy.patterns import compile_patterns
 from indexerd.privacy.sanitize import scrub
 from indexerd.web.assets import Assets
 from indexerd.web.daemon import Daemon
@@ -134,7 +134,7 @@ class SessionPages:
 
         def work() -> tuple[str, str]:
             settings = self._daemon.settings()
-            extra = compile_extra(settings.redact.extra_patterns)
+            extra = compile_patterns(settings.redact.extra_patterns)
             wish = Wish(for_people=form != "json", extra=extra)
             with open_session(
                 stored["session"], settings, self._daemon.env, self._daemon.home

@@ -10,18 +10,16 @@ import json
 import re
 import sqlite3
 import unicodedata
-import warnings
 from collections.abc import Callable
 from functools import cache
 from itertools import islice
 
-from indexerd.errors import ConfigError
 from indexerd.indexing.check import validate
 from indexerd.models.attempts import Rejected
 from indexerd.privacy import sanitize as cleaning
+from indexerd.privacy.patterns import compile_pattern
 from indexerd.privacy.redact import _HIDING
 from indexerd.privacy.redact import redact as redacted
-from indexerd.privacy.redact_extra import compile_extra
 from indexerd.protocol.limits import (
     DESCRIPTION_MAX,
     NAME_MAX,
@@ -152,15 +150,13 @@ def redact(data: bytes) -> None:
 
 
 def extra(data: bytes) -> None:
-    """A pattern of the user's is refused as a ConfigError, or works on any text."""
+    """A pattern of the user's is refused as a ValueError, or works on any text."""
     pattern, text = parts_of(data, 2)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # of re, about what a later one may mean
-        try:
-            compiled = compile_extra([pattern[:120]])
-        except ConfigError:
-            return
-    redacted(text[:200], compiled)
+    try:
+        compiled = compile_pattern(pattern[:120])
+    except ValueError:
+        return
+    redacted(text[:200], [compiled])
 
 
 def clean(data: bytes) -> None:

@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from indexerd.disk import sync
 from indexerd.errors import UsageError, WriteError
 from indexerd.meta import reader as metas
 from indexerd.meta.model import UserFile
 from indexerd.meta.writer import Conflict, MetaWriter, Written
-from indexerd.store.lock import sync
 from tests.meta.writer_driver import ROOT, SESSION, assert_intact, files, meta, path_in
 
 DEAD_PID = 4_194_999  # above Linux's highest pid, so that no process has it

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from indexerd.daemon.library import Library
+from indexerd.disk import RotatingFile
 from indexerd.errors import ProviderError
 from indexerd.events import Prompt
 from indexerd.meta import reader as metas
@@ -35,7 +36,6 @@ from indexerd.sources.cursor import Cursor
 from indexerd.sources.stores import Store
 from indexerd.store.catalog import Catalog, SearchText
 from indexerd.store.ledger import Ledger
-from indexerd.store.rotating import RotatingFile
 from tests.meta.writer_driver import SESSION, meta
 from tests.store.catalog_rows import row
 

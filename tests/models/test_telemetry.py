@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from indexerd.disk import RotatingFile
 from indexerd.models import telemetry
 from indexerd.models.telemetry import ERROR_MAX, Telemetry, index_row
-from indexerd.store.rotating import RotatingFile
 
 WHO: dict[str, Any] = {
     "session_id": "a1b2",
@@ -199,7 +199,7 @@ def test_a_full_disk_loses_the_line_and_says_so(tmp_path: Path) -> None:
     """S0.45, A3: a write that fails is answered by False, not by an error."""
     code = (
         "import resource, signal, sys; from pathlib import Path\n"
-        "from indexerd.store.rotating import RotatingFile\n"
+        "from indexerd.disk import RotatingFile\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (20, 20))\n"
         "file = RotatingFile(Path(sys.argv[1]), limit=1000)\n"
@@ -221,7 +221,7 @@ def test_writers_in_threads_and_processes_never_mix_lines(tmp_path: Path) -> Non
     path = tmp_path / "x.jsonl"
     code = (
         "import sys, threading; from pathlib import Path\n"
-        "from indexerd.store.rotating import RotatingFile\n"
+        "from indexerd.disk import RotatingFile\n"
         "file = RotatingFile(Path(sys.argv[1]), limit=20_000)\n"
         "def work():\n"
         "    for n in range(100): assert file.append(b'<' + b'%03d' % n * 30 + b'>')\n"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 import signal
 import subprocess
 import sys
@@ -15,9 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexerd.errors import ConfigError
-from indexerd.privacy.redact import WINDOW, redact
-from indexerd.privacy.redact_extra import compile_extra
+from indexerd.privacy import redact as module
+from indexerd.privacy.patterns import (
+    FOLDED_SHAPES,
+    NAMED,
+    SHAPES,
+    compile_pattern,
+    compile_patterns,
+)
+from indexerd.privacy.redact import redact
 from tests.sessions.canaries import CANARIES, WORD, noise, pem
 
 CLOTHES: dict[str, Callable[[str], str]] = {
@@ -299,7 +304,7 @@ def test_the_most_specific_rule_names_a_find() -> None:
 HOSTILE = r"""
 import signal, sys
 from indexerd.privacy.redact import redact
-from indexerd.privacy.redact_extra import compile_extra
+from indexerd.privacy.patterns import compile_patterns
 
 units = [
     "pwd=", "pwd='", "password=\"", "password=\\\"", "token=token1(", "token.", "token: a | b ",
@@ -316,7 +321,7 @@ units = [
 ]
 cases = [(unit * (200_000 // len(unit)), ()) for unit in units]
 cases += [("-----BEGIN PRIVATE KEY-----" + text, ()) for text, _ in cases]
-cases.append(("x" * 50_000, compile_extra([r"x\w*y"])))  # quadratic, but for its windows
+cases.append(("x" * 200_000, compile_patterns([r"x\w*y", "(a|a)*b"])))
 for text, extra in cases:
     print(ascii(text[:80]), flush=True)
     signal.setitimer(signal.ITIMER_PROF, 4)
@@ -341,7 +346,7 @@ def test_no_hostile_text_makes_it_quadratic() -> None:
 
 def test_user_patterns_are_applied_line_by_line() -> None:
     """X6: an extra pattern sees a line as if it were the whole text, and never a marker."""
-    extra = compile_extra([r"^INT-[0-9]+$", r"redacted"])
+    extra = compile_patterns([r"^INT-[0-9]+$", r"redacted"])
 
     found = redact(f"INT-1\nsee INT-2\nINT-3\npassword: {HELD}\n", extra)
 
@@ -351,31 +356,43 @@ def test_user_patterns_are_applied_line_by_line() -> None:
     assert found.counts == {"custom": 2, "password": 1}
 
 
-@given(st.integers(min_value=0, max_value=5 * WINDOW), st.integers(min_value=1, max_value=250))
-def test_user_patterns_find_whole_secrets_in_long_lines(at: int, length: int) -> None:
-    """X6: windows overlap, so that a find on a window's border goes whole."""
-    secret = "Q" * length
-
-    found = redact("x" * at + secret + "x" * 3000, compile_extra(["Q+"]))
-
-    assert found.text == "x" * at + "[redacted:custom]" + "x" * 3000
+@pytest.mark.parametrize("pattern", ["(", "a*", "x|", "(?<=a)b", r"(a)\1", "a{2000}", "\ud800"])
+def test_a_pattern_that_is_not_re2_or_fits_everything_is_refused(pattern: str) -> None:
+    """X6: look-around and back-references are not linear; what fits nothing at all redacts all."""
+    with pytest.raises(ValueError):
+        compile_pattern(pattern)
 
 
-@pytest.mark.parametrize("pattern", ["(", "a*", "(a+)+b", "((ab)*c?)*x", "(a|a)*b", "x|", "[[a]"])
-def test_a_dangerous_user_pattern_is_refused(pattern: str) -> None:
-    """X6: no regular expression, fits everything, or takes endless time: a config error."""
-    with pytest.raises(ConfigError) as caught:
-        compile_extra(["fine", pattern])
+def test_user_patterns_find_secrets_beside_any_characters() -> None:
+    """X6: beside letters outside ASCII, lone surrogates, and in the longest lines."""
+    extra = compile_patterns(["Q+", r"(a+)+b"])
 
-    assert [problem["key"] for problem in caught.value.problems] == ["redact.extra_patterns[1]"]
+    found = redact("é\ud800" + "x" * 5000 + "QQ" + "ä" * 3000 + "aaab", extra)
+
+    assert found.text == (
+        "é\ud800" + "x" * 5000 + "[redacted:custom]" + "ä" * 3000 + "[redacted:custom]"
+    )
 
 
-@pytest.mark.parametrize(
-    "pattern", ["a+b*", "(?:ab)+", r"(\+)+", "(?:x[)]{2,})*y", r"(a|b){2,3}c", "x(?:y+)?"]
-)
-def test_an_ordinary_user_pattern_is_taken(pattern: str) -> None:
-    """X6: repetition as such is fine, also of what repeats, where the text leaves one way."""
-    assert compile_extra([pattern]) == (re.compile(pattern),)
+def test_every_keyword_calls_its_rule() -> None:
+    """S2.21: whatever stands around it; many keywords in one text call all of their rules."""
+    for called, shapes in ((module._rules(), SHAPES), (module._folded_rules(), FOLDED_SHAPES)):
+        words = [(kind, word) for kind, words, _, _ in shapes for word in words.split()]
+        for kind, word in words:
+            assert kind in {named[1] for named, _, _ in called(f"é\ud800x {word}")}, word
+        everything = "".join(word for _, word in words) * 50
+        assert {named[1] for named, _, _ in called(everything)} == {kind for kind, _ in words}
+
+
+_PIECES = [*module._NAMES, *module._STARTS.split("|"), *module._KEY_STARTS.split("|")]
+
+
+@given(st.lists(st.sampled_from([*_PIECES, "_", "-", "=", ": x", " ", "word"]), max_size=12))
+def test_names_are_tried_wherever_one_may_begin(pieces: list[str]) -> None:
+    """S2.21: what is found is what the pattern finds in the whole text."""
+    text = " ".join(pieces).replace(" _ ", "_").replace(" - ", "-")
+    tried = [(one.span(), one.groupdict()) for one in module._names(text)]
+    assert tried == [(one.span(), one.groupdict()) for one in NAMED.finditer(text)]
 
 
 @pytest.mark.parametrize("hidden", ["\x1b[0m", "\x1b[31;1m", "\u200b", "\u00ad", "\x00", "\ufeff"])

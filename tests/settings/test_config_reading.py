@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from indexerd.paths import places
-from indexerd.settings import Loaded, Settings
-from indexerd.settings.file import read_config
-from indexerd.settings.parsing import SIZE_MAX
+from indexerd.settings import Loaded, Settings, read_config, remember
+from indexerd.settings.loading import LAST_GOOD, SIZE_MAX
 
 
 def read(path: Path, home: Path) -> Loaded:
@@ -58,7 +57,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     script = """
 import os, pathlib
 from indexerd.paths import places
-from indexerd.settings.file import read_config
+from indexerd.settings import read_config
 print(read_config(places(os.environ, home=pathlib.Path(os.environ["HOME"])), os.environ).problems)
 """
     env = {**os.environ, "HOME": str(tmp_path), "INDEXERD_CONFIG": str(path)}
@@ -81,3 +80,23 @@ def test_an_empty_device_and_a_link_are_as_good_as_a_file(tmp_path: Path) -> Non
 
     assert found.problems == ()
     assert found.settings.min_new_user_messages == 9
+
+
+@pytest.mark.parametrize("broken", ["[privacy\n", "bogus = 1\n", "[log]\nlevel = 3\n"])
+def test_a_broken_file_leaves_the_last_good_settings(tmp_path: Path, broken: str) -> None:
+    """S0.26: all of them, with the problems of the new file; what was kept is private."""
+    path, state = tmp_path / "indexerd.toml", tmp_path / ".local/state/indexerd"
+    state.mkdir(parents=True)
+    path.write_text('[privacy]\nexclude = ["/a"]\n[redact]\nextra_patterns = ["ACME-[0-9]{8}"]\n')
+    good = read(path, tmp_path)
+    remember(good, state)
+    path.write_text(broken)
+
+    found = read(path, tmp_path)
+
+    assert found.problems
+    assert found.settings == good.settings
+    assert (state / LAST_GOOD).stat().st_mode & 0o777 == 0o600
+    remember(found, state)  # not sound: nothing is kept of it
+    (state / LAST_GOOD).write_text("{")
+    assert read(path, tmp_path).settings == Settings()

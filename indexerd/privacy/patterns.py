@@ -1,0 +1,280 @@
+r"""What secrets look like: tokens by their beginning, shapes around a password, names of values.
+
+A rule is a kind, keywords of which one must occur, a pattern whose group `v` is the secret (all of
+it without one), and a judge of what was found. So that no input makes redaction slow, a pattern
+begins with a literal, what follows is bounded or possessive, and nothing is demanded after an
+unbounded run. The specific rules come first: of finds that overlap the first names the whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+Judge = Callable[[str], bool]
+Shape = tuple[str, str, str, Judge]  # kind, keywords, pattern, judge
+MARKER = r"\[redacted:[a-z0-9-]+\]"
+
+
+# -- the user's own patterns ------------------------------------------------------------------
+
+
+def compile_pattern(pattern: str) -> Any:
+    """Compile a pattern of a user's; ValueError says why not.
+
+    RE2 takes linear time whatever the pattern; it sees one line at a time.
+    """
+    import re2  # noqa: PLC0415 - 13 ms, which most commands do not need
+
+    options = re2.Options()
+    options.log_errors = False
+    options.never_nl = True
+    try:
+        compiled = re2.compile(f"(?m){pattern}", options)
+    except re2.error as bad:
+        why = bad.args[0].decode() if isinstance(bad.args[0], bytes) else str(bad)
+        raise ValueError(f"is not an RE2 expression: {why.replace('(?m)', '')}") from None
+    except UnicodeEncodeError:
+        raise ValueError("is not text") from None
+    if compiled.search("") is not None:
+        raise ValueError("fits the empty text")
+    return compiled
+
+
+@cache
+def _compiled(patterns: tuple[str, ...]) -> tuple[Any, ...]:
+    return tuple(map(compile_pattern, patterns))
+
+
+def compile_patterns(patterns: Sequence[str]) -> tuple[Any, ...]:
+    """Compile the patterns of the settings, which hold only sound ones."""
+    return _compiled(tuple(patterns))
+
+
+# -- what a value looks like ------------------------------------------------------------------
+
+_SHORTEST, _SHORTEST_BARE = 4, 6  # characters, quoted and in running text
+_SHORTEST_BELOW = 8  # on the line after its name
+_JUDGED = 100  # characters of a value that are looked at
+_WORDS_MAX = 6  # of a pass phrase
+
+_REFERENCE = re.compile(  # what stands for a secret, or for its type
+    r"""(?ix) \$[({].* | \$[a-z_]+ | \$(?-i:[A-Z0-9_]+) | %[a-z_]+% | %\(?[a-z_]*\)?s | \{.*\}
+    | <.* | .*(?:\.\.\.|…) | [.*•-]+ | x{3,} | (?:your|change|insert|example|placeholder)[\s_-]?.*
+    | (?:process\.env|os\.environ|env|secrets|settings|config|self|this|args)\b[.\[(].*
+    | pass(?:word|wd|phrase) | secret | token | api[_-]?key | bearer | basic | credentials?
+    | str(?:ing)? | text | bytes | bool(?:ean)? | number | any | object | null | none | nil
+    | undefined | true | false | required | optional | empty | unknown | hidden | invalid
+    | u?int\d+ | float\d+ | (?:base|sha-?|md|utf-?|aes-?|[hrep]s|oauth|argon|x)\d+(?:[-_\s].*)?
+    | [a-z][a-z0-9+.-]*://.* | (?:~|\.{1,2})?/(?-i:[a-z_.][a-z0-9_.-]*|Users|Library)(?:/.*)?"""
+)
+_CODE = re.compile(r"(?i)[a-z_]\w*(?:(?:\.|->|::)[a-z_]\w*)+|\w+_(?:token|secret|password|key)")
+_NUMBER = re.compile(
+    r"[v~^<>=+-]*\d[\d._,:eExXT/+-]*(?:[a-zA-Z%]{0,3}|-[a-z]+)|(?:0x|#)[0-9a-fA-F]{1,8}"
+)
+_SLUG = re.compile(r"[A-Za-z]{1,11}|[A-Za-z]+(?:[-_.][A-Za-z]+)+")
+_ODD = re.compile(r"[0-9!@#$%^*+~](?:(?<=[0-9])|(?<=[\w.-].)(?=[\w.-]))")
+_PROSE = re.compile(
+    r"(?i)[.?!:]$|\b(?:the|an?|is|are|was|your|my|to|must|please|enter|and|or|of|for|not|with)\b"
+)
+
+
+def _mixed(value: str) -> bool:
+    return re.search(r"[0-9]", value) is not None and re.search(r"[A-Za-z]", value) is not None
+
+
+def _random(value: str) -> bool:
+    """Say whether a token's rest is no name: it has digits, or is longer than words are."""
+    return _mixed(value) or re.search(r"[A-Za-z0-9]{20}", value) is not None
+
+
+def _base64(value: str) -> bool:
+    """Say whether letters are mixed as base64 mixes them, and words do not."""
+    return re.search(r"[a-z][A-Z]|[0-9=]", value) is not None and value.lower() != value
+
+
+def _literal(value: str) -> bool:
+    """Say whether a value stands for itself: no reference, type, path or earlier marker."""
+    value = re.sub(MARKER, "", value[:_JUDGED]).strip()
+    return len(value) >= _SHORTEST and not _REFERENCE.fullmatch(value)
+
+
+def _opaque(value: str) -> bool:
+    """Judge a bare value in running text: it must look like nothing that a person writes."""
+    value = value[:_JUDGED].rstrip(".,:")
+    if len(value) < _SHORTEST_BARE or not _ODD.search(value):
+        return False
+    return not (_NUMBER.fullmatch(value) or _CODE.fullmatch(value)) and _literal(value)
+
+
+def _credential(value: str) -> bool:
+    """Judge what follows `Authorization:` and its scheme."""
+    return _literal(value) and (_random(value) or _base64(value))
+
+
+# -- passwords on command lines: what a flag means depends on the program ---------------------
+
+WORD = r"(?P<v>[^\s\x1b\"'\\]{4,}+)"
+_REACH = 200
+_ARGS = rf"(?:(?!&&|\\n)[^\n|;]){{0,{_REACH}}}?[ \t]"  # between a program and its flag
+_PROGRAM = r"(?:(?<![\w.-])|(?<=\\[nrt]))"  # a word begins, perhaps after an escaped line end
+_S = r"[ \t]{1,8}"
+_OPEN = r"\\?[\"']?"  # a quote, perhaps escaped
+
+_LOGIN = r"(?:docker|podman|nerdctl|buildah|skopeo|oras|helm registry|az(?: acr)?) login\b"
+_MYSQL = rf"{_PROGRAM}(?:mysql|mariadb)(?:dump|admin|import|show|sh|check|-[a-z]{{2,9}})?\b"
+_LDAP = rf"{_PROGRAM}ldap(?:search|add|modify|delete|passwd|whoami)\b"
+_MONGO = rf"{_PROGRAM}mongo(?:sh|dump|restore|export|import)?\b"
+
+COMMANDS = (
+    (" login", _LOGIN + rf"{_ARGS}-p[ =]?{_OPEN}{WORD}"),
+    ("-cli", rf"(?:redis|valkey|keydb)-cli\b{_ARGS}-a{_S}{_OPEN}{WORD}"),
+    ("mysql mariadb", rf"{_MYSQL}{_ARGS}(?:-p|--password=){_OPEN}{WORD}"),
+    ("mongo", rf"{_MONGO}{_ARGS}(?:-p[ \t]{{0,8}}|--password[= ]){_OPEN}{WORD}"),
+    (
+        "ldap",
+        rf"{_LDAP}{_ARGS}-w[ \t]{{0,8}}{_OPEN}{WORD}",
+    ),
+    (
+        "sqlcmd mosquitto_",
+        rf"{_PROGRAM}(?:sqlcmd|mosquitto_[a-z]{{3,5}})\b{_ARGS}-P[ \t]{{0,8}}{_OPEN}{WORD}",
+    ),
+    ("zip", rf"{_PROGRAM}(?:un)?zip\b{_ARGS}-P[ \t]{{0,8}}{_OPEN}{WORD}"),
+    ("7z", rf"{_PROGRAM}7za?\b{_ARGS}-p{_OPEN}{WORD}"),
+    ("-pass", rf"-pass(?:in|out|wd)?[ =]{_OPEN}pass:{WORD}"),
+    (
+        "smbclient",
+        rf"{_PROGRAM}smbclient\b{_ARGS}(?:-U[ \t]{{0,8}}|--user[= ]){_OPEN}[^\s%]{{1,99}}%{WORD}",
+    ),
+    (
+        "htpasswd",
+        rf"{_PROGRAM}htpasswd{_S}-\w{{0,9}}b\w{{0,9}}{_S}\S{{1,200}}{_S}\S{{1,99}}{_S}{WORD}",
+    ),
+    ("sshpass", rf"sshpass +-p *{_OPEN}{WORD}"),
+    ("curl wget", rf"\s(?:-[uU]|--user)[ =]{_OPEN}[^\s:\"'/]{{1,99}}:{WORD}"),
+)
+
+# -- rules, the specific ones first -----------------------------------------------------------
+
+_TOKENS = (  # kind, what it begins with, what follows
+    ("anthropic-key", "sk-ant-", r"[\w-]{12,}+"),
+    ("github-token", "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_", r"\w{20,}+"),
+    ("gitlab-token", "glpat- gldt- glrt- glrtr- glcbt- glptt- glft- glsoat-", r"[\w.=-]{16,}+"),
+    ("slack-token", "xoxa- xoxb- xoxc- xoxd- xoxe- xoxo- xoxp- xoxr- xoxs- xapp-", r"[\w-]{8,}+"),
+    ("webhook", "hooks.slack.com/services/ hooks.slack.com/workflows/", r"[\w/+-]{8,}+"),
+    ("webhook", "/api/webhooks/", r"\d{6,24}/[\w-]{16,}+"),
+    ("stripe-key", "sk_live_ sk_test_ rk_live_ rk_test_ whsec_", r"[\w+/=]{10,}+"),
+    ("google-key", "AIza", r"[\w-]{30,}+"),
+    ("google-key", "AQ.Ab GOCSPX- ya29. 1//0", r"[\w.-]{16,}+"),
+    ("huggingface-token", "hf_ api_org_", r"[A-Za-z0-9]{20,}+"),
+    ("npm-token", "npm_", r"[A-Za-z0-9]{20,}+"),
+    ("pypi-token", "pypi-Ag", r"[\w-]{16,}+"),
+    ("aws-secret", "AKIA ASIA", r"[A-Z0-9]{16}[\s,:;|\"'/\\]{1,4}[\w/+]{40}(?![\w/+])"),
+    ("aws-key-id", "AKIA ASIA ABIA ACCA", r"[A-Z0-9]{16}(?![A-Za-z0-9])"),
+    ("age-key", "AGE-SECRET-KEY-1 AGE-SECRET-KEY-PQ-1", r"[A-Z0-9]{16,}+"),
+    ("vendor-token", "SG.", r"[\w-]{16,64}\.[\w-]{16,}+"),
+    ("vendor-token", "dop_v1_ doo_v1_ dor_v1_ hvs. hvb. dckr_pat_ lin_api_ ntn_", r"[\w-]{20,}+"),
+    ("vendor-token", "shpat_ shpca_ shppa_ shpss_ gsk_ xai- pplx- r8_ ATATT3", r"[\w=-]{20,}+"),
+    ("vendor-token", "sntrys_ sntryu_ PMAK- dp.pt. dp.st. figd_ glsa_ glc_", r"[\w=-]{20,}+"),
+    ("vendor-token", "tskey- nvapi- sbp_ sb_secret_ rubygems_ dapi", r"[\w-]{20,}+"),
+)
+_LEFT = r"{0}(?:(?<![A-Za-z0-9_-]{0})|(?<=\\[nrt]{0})|(?<=[0-9\[]m{0}))"  # not inside a word
+_GAP = r"(?:\s|\\[nrt]){1,8}+"  # white space, as it is or JSON-escaped
+_USER = r"[^\s/?:@\[\"'<>`\\]"
+_TO_HOST = r"(?P<v>[^\s/?\"'<>`\\]{1,512})@"
+_NAME = r"(?:[a-z0-9]{1,20}[-_]){0,3}(?:pass(?:word|wd|phrase)?|token|secret|api[-_]?key)"
+_COOKIE = r"(?P<v>[\w.-]{1,64}=[^\s\x1b\"'\\,\[]{12,}+)"
+_Q = r"[\"'\\]{0,4}"  # quotes, perhaps escaped
+_CRED = r"(?P<v>[^\s\x1b\"'\\,;<>{}$\[\]]{6,}+)"
+SHAPES: tuple[Shape, ...] = (
+    *(
+        (kind, starts, f"(?:{'|'.join(map(re.escape, starts.split()))}){rest}", _random)
+        for kind, starts, rest in _TOKENS
+    ),
+    ("openai-key", "sk-", _LEFT.format("sk-") + r"[\w-]{20,}+", _mixed),
+    ("jwt", "eyJ", _LEFT.format("eyJ") + r"[\w-]{8,}+\.[\w-]{8,}+(?:\.[\w-]*+){0,3}", bool),
+    ("vendor-token", ":AA", r":AA(?<=\d:AA)[\w-]{30,}+", bool),  # Telegram
+    ("url-password", r":// :\/\/", rf":\\?/\\?/{_USER}{{0,256}}+:{_TO_HOST}", _literal),
+    ("url-password", "://", rf"://(?P<v>{_USER}{{20,256}}+)@", _opaque),
+    *(("password", words, shape, _literal) for words, shape in COMMANDS),
+)
+_AUTH = rf"authorization{_Q}[ \t]{{0,4}}[:=](?:{_GAP})?f?{_Q}"
+_NETRC = rf"machine{_GAP}[^\s\\]{{1,200}}{_GAP}login{_GAP}[^\s\\]{{1,200}}{_GAP}password{_GAP}"
+FOLDED_SHAPES: tuple[Shape, ...] = (  # the same, on lower-cased text
+    ("authorization", "authorization", rf"{_AUTH}(?:[a-z]{{3,9}}{_GAP})?{_CRED}", _credential),
+    ("authorization", "bearer", rf"bearer{_GAP}(?P<v>[a-z0-9._~+/=-]{{16,}}+)", _opaque),
+    ("authorization", "basic ", r"basic (?P<v>[a-z0-9+/]{12,}+={0,2})", _base64),
+    ("cookie", "cookie", rf"cookie{_Q}: {{0,4}}{_Q}{_COOKIE}", _mixed),
+    ("signature", "sig", r"[?&;][a-z-]{0,20}?sig(?:nature)?=(?P<v>[a-z0-9%+/=_-]{20,}+)", bool),
+    ("password", "machine", _NETRC + WORD, _literal),
+    ("password", "--", rf"--{_NAME}\s{{1,4}}[\"']?{WORD}", _opaque),
+    ("password", "</", rf"<(?:[\w.-]{{1,40}}:)?{_NAME}>(?P<v>[^<>\s]{{4,200}})</", _literal),
+)
+
+# -- name = value -----------------------------------------------------------------------------
+
+_KEYS = ("access", "account", "api", "auth", "encryption", "master", "private", "signing")
+NAMED = re.compile(
+    r"(?P<key>pass(?:word|wd|phrase|code)|pass(?=[\"'`\\]{0,3}[ \t]?[:=]>?[ \t]?[\"'`\\])"
+    r"|_pass(?![a-z])|-pass(?![a-z])|pwd|secret[_-]?(?:access[_-]?)?key|secret|token"
+    rf"|{'|'.join(f'{word}[_-]?key' for word in _KEYS)}|credentials?|_auth(?:token)?(?![\w-]))"
+    r"(?P<tail>[\w.-]{0,40}+)(?:\\{0,8}[\"'`]\]?|\*\*)?[ \t]{0,8}"
+    r"(?P<sep>:[ \t]{0,4}(?!pass|pwd|secret|token)[a-z_][\w.\[\]| ]{0,40}?=(?![=~>])"
+    r"|=>|:=|[!=]?={1,2}|:(?!:)|,(?=[ \t]?[\"'])|\||\((?=[\"'`\\])|(?:is|was)(?::|(?=\s)))"
+    r"(?P<gap>(?:\*\*)?(?:\s|\\[nrt]|[|>]-?(?=\s)){0,20}+)",
+    re.ASCII,
+)
+VALUE = re.compile(
+    r"[FfBbRrUu]{0,2}(?:\"(?P<double>(?:[^\"\\\n]|\\[^\n])*+)|'(?P<single>(?:[^'\\\n]|\\[^\n])*+)"
+    r"|`(?P<back>[^`\n]*+)|\\\"(?P<once>(?:[^\"\\\n]|\\\\\\[\"\\]|\\(?!\")[^\n])*+)"
+    r"|\\{1,8}(?P<mark>[\"'])(?P<more>(?:(?!(?P=mark))[^\n])*+))"
+    r"|(?P<bare>[^\s\x1b\"'`,;&|<>(){}\[\]\\]{4,128}+)"
+)
+REST_OF_VALUE = re.compile(r"[^\s\x1b\"'`,;&|<>(){}\[\]\\]*+")
+_ABOUT = re.compile(  # a name that ends so is about a secret, and does not hold it
+    r"(?i:age|algorithm|arn|budget|count|dir|endpoint|env|error|expir\w+|field|file|format|helper"
+    r"|hint|index|label|length|limits?|manager|message|names?|path|pattern|policy|prompt|provider"
+    r"|ref|required|size|state|status|store|ttl|types?|uri|url|usage|used|variable|version)\d*\Z"
+)
+
+
+def kind_of_name(key: str, name: str) -> str:
+    """Tell what a name is the name of: `""` for a plural, another word, or what is about it."""
+    tail = name[len(key) :]
+    if tail[:1].isalpha() and name[len(key) - 1].islower() == tail[0].islower():
+        return ""
+    if _ABOUT.match(re.split(r"[_.-]|(?<=[a-z])(?=[A-Z])", tail)[-1]):
+        return ""
+    if "pass" in key or key == "pwd":
+        return "password"
+    if key.endswith("key") and "secret" not in key:
+        return "api-key"
+    return "token" if key == "token" else "secret"
+
+
+def is_value(kind: str, name: str, named: re.Match[str], value: re.Match[str]) -> bool:
+    """Whether what follows a name is its secret, and no reference, call or number."""
+    text = value[value.lastgroup or 0]
+    if named["sep"] == "(" and named["tail"]:
+        return False  # a method of the secret
+    if value.lastgroup != "bare" and named["sep"] not in ",|":
+        return _is_quoted_value(kind, text.rstrip("\\"))
+    if value.string[value.end() : value.end() + 1] in ("(", "["):
+        return False  # a call
+    if kind == "password" and text.isdigit():
+        return len(text) >= _SHORTEST_BARE
+    if name.isupper() and named["sep"] == "=" and not named["gap"]:  # as a shell writes it
+        return _literal(text) and not _NUMBER.fullmatch(text) and not _CODE.fullmatch(text)
+    return _opaque(text) and (not named["gap"].strip(" \t") or len(text) >= _SHORTEST_BELOW)
+
+
+def _is_quoted_value(kind: str, text: str) -> bool:
+    if not _literal(text):
+        return False
+    words = len(text[:_JUDGED].split())
+    if words > 1:
+        return kind in {"password", "secret"} and words <= _WORDS_MAX and not _PROSE.search(text)
+    plain = len(text) < _SHORTEST_BARE or _NUMBER.fullmatch(text) or _SLUG.fullmatch(text)
+    return kind == "password" or not plain
