@@ -25,9 +25,10 @@ AGAIN = 4  # times that the real files are scanned in a round, since they are fe
 
 def scan(agent: str, path: str) -> int:
     """The one call into the package: scan a session, from all its lines; its human messages."""
-    from indexerd.agents import ADAPTERS  # noqa: PLC0415 - nothing else here imports the package
     from indexerd.core.session import SessionState  # noqa: PLC0415
     from indexerd.io.sources import source_of  # noqa: PLC0415
+
+    from indexerd.agents import ADAPTERS  # noqa: PLC0415 - nothing else here imports the package
 
     state, tail, more = SessionState(path), source_of(agent, path).tail(), True
     while more:

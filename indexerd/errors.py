@@ -4,6 +4,7 @@
     ├── AskError               you asked for something we cannot give
     │   ├── UsageError             bad arguments                        exit 2
     │   ├── NotFoundError          no session fits the reference        exit 3
+    │   │   └── FileGoneError          its file is gone                 exit 3
     │   ├── AmbiguousError         several fit; carries the candidates  exit 3
     │   ├── SessionEmptyError      no user/assistant conversation       exit 1
     │   └── SessionUnreadableError the session file cannot be read      exit 1
@@ -117,6 +118,12 @@ class NotFoundError(AskError):
     kind = "not_found"
     hint = "`indexerd list --all` shows every session"
     exit_code = 3
+
+
+class FileGoneError(NotFoundError):
+    """The session is known, and its file is gone."""
+
+    hint = "what is stored of it: `indexerd show REF`"
 
 
 class AmbiguousError(AskError):

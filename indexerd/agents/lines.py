@@ -12,8 +12,14 @@ import msgspec
 from indexerd.privacy.redact import redact
 from indexerd.privacy.sanitize import clean_line
 from indexerd.protocol.limits import FIRST_MESSAGE_MAX
-from indexerd.references.inject import own_words
 from indexerd.sources.lines import Oversize
+
+# What begins a block that indexerd put before a prompt, and what ends it (references/inject.py).
+INJECTED = (
+    "Referenced session summaries:",
+    "Answer from a referenced session, quoted by indexerd as data, to the question:",
+)
+INJECTED_END = "\n\n---\n\n"
 
 _decode = msgspec.json.Decoder().decode
 # A whole string; one that is cut; punctuation; any other value.
@@ -51,6 +57,17 @@ def without_hole(line: Oversize) -> Oversize:
     if not begin:
         return line
     return Oversize(line.offset + begin, line.length - begin, line.head[begin:], line.tail)
+
+
+def own_words(text: str) -> str:
+    """What somebody wrote themselves, where a block that indexerd put there stands before it.
+
+    In a block no line but ours is unquoted: its first bare rule ends it.
+    """
+    if not text.startswith(INJECTED):
+        return text
+    _, rule, rest = text.partition(INJECTED_END)
+    return rest if rule else text
 
 
 def safe_line(text: str) -> str:

@@ -41,7 +41,7 @@ from indexerd.daemon.purge import Purge
 from indexerd.daemon.reader import Reader
 from indexerd.daemon.sdnotify import Notifier
 from indexerd.daemon.sidecar import Sidecars
-from indexerd.digests.auto_digest import AutoDigests, Pending
+from indexerd.digests.auto import AutoDigests
 from indexerd.disk import hold
 from indexerd.errors import IndexerdError, SessionUnreadableError, WriteError
 from indexerd.indexing.indexer import Indexer
@@ -51,7 +51,7 @@ from indexerd.models.budget import Budget
 from indexerd.models.registry import Models
 from indexerd.models.telemetry import Telemetry
 from indexerd.paths import Places
-from indexerd.references.issued import Issued
+from indexerd.references.injection_cache import InjectionCache
 from indexerd.settings import Loaded, Settings, read_config, remember
 from indexerd.sources.perils import WHY, Perils
 from indexerd.sources.stores import stores
@@ -131,7 +131,7 @@ class Daemon:
             behind=lambda: self.library.texts.unread,
         )
         self.pipeline.on_row = self.answers.row_changed
-        self._issued = Issued(self._ledger, self._reader, time.time)
+        self._injected = InjectionCache(self._ledger, self._reader, time.time)
         self._resumes = Resumes(self._ledger, self._reader, time.time)
         self.companion = self._companion()
         more = (self.companion.problems, self._ground.problems, self._caches.problems)
@@ -209,7 +209,7 @@ class Daemon:
             record=self.telemetry.append,
             notify=self._attempted,
             writer=self._writer,
-            issued=self._issued,
+            injected=self._injected,
             ready=self.pipeline.scanned.is_set,
             on_history=on_history,
             events=self.news,
@@ -224,9 +224,10 @@ class Daemon:
             pipeline.known,
             settings=self._settings,
             off=lambda: pipeline.indexing_off,
-            news=self.news,
+            events=self.news,
             clock=time.time,
-            pending=Pending(self._ledger, self._reader),
+            notes=self._ledger,
+            run=self._reader,
             ready=pipeline.scanned.wait,
             since=self._since,
         )
@@ -241,7 +242,7 @@ class Daemon:
             sidecars,
             writer=self._writer,
             forgotten=self._forgotten,
-            forget=(self._issued.forget, self._resumes.forget),
+            forget=(self._injected.forget, self._resumes.forget),
             clock=time.time,
         )
 

@@ -31,7 +31,6 @@ from indexerd.paths import Places
 from indexerd.privacy.exclusions import Exclusions
 from indexerd.protocol import methods
 from indexerd.protocol.params import Params, RefParams, SessionParams
-from indexerd.references.issued import Nowhere
 from indexerd.settings import Settings, read_config
 from indexerd.sources.stores import stores
 from indexerd.store.catalog import Catalog
@@ -99,7 +98,7 @@ class LocalBackend:
 
         references = References(
             self.answers,
-            Nowhere(),
+            None,
             ask=_unasked,
             home=self.answers.home,
             settings=lambda: self.settings,
@@ -122,7 +121,7 @@ class LocalBackend:
             record=lambda _: None,
             notify=lambda *_: None,
             writer=MetaWriter(),
-            issued=Nowhere(),
+            injected=None,
             ready=lambda: True,
             on_history=lambda _: None,
             events=_Silence(),

@@ -16,7 +16,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ import indexerd
 from indexerd.daemon.answers import Answers
 from indexerd.daemon.library import Library
 from indexerd.daemon.trees import Trees
+from indexerd.daemon.views import open_session
 from indexerd.errors import DaemonDownError
 from indexerd.logs import Event
 from indexerd.meta import context_sets as sets
@@ -33,28 +34,28 @@ from indexerd.models.base import Model
 from indexerd.models.budget import Budget
 from indexerd.protocol import params
 from indexerd.protocol.params import RefParams
-from indexerd.references.issued import Kept
-from indexerd.references.looks import Looks
+from indexerd.references.injection_cache import InjectionCache
 from indexerd.settings import Settings
+from indexerd.sources.session_reader import SessionReaderPool
 
 if TYPE_CHECKING:
-    from indexerd.digests.compactions import Compactions
-    from indexerd.digests.digests import Digests, Events
+    from indexerd.digests.compaction import Compactions
+    from indexerd.digests.digest import Digests, Events
     from indexerd.digests.stats import Stats
-    from indexerd.digests.summaries import Summaries
-    from indexerd.references.ask import Questions
+    from indexerd.digests.summarize import Summarizer
     from indexerd.references.expand import References
+    from indexerd.references.questions import Questions
 
 Handler = Callable[[Any], Any]
 
 # Methods whose handler is imported when it is first asked for: module, attribute, its method.
 LATE = {
-    "query_session": ("indexerd.references.ask", "questions", "query"),
+    "query_session": ("indexerd.references.questions", "questions", "query"),
     "expand": ("indexerd.references.expand", "references", "expand"),
-    "digest": ("indexerd.digests.digests", "digests", "digest"),
-    "history": ("indexerd.digests.digests", "digests", "history"),
-    "compact": ("indexerd.digests.compactions", "compactions", "compact"),
-    "branch_summary": ("indexerd.digests.compactions", "compactions", "branch_summary"),
+    "digest": ("indexerd.digests.digest", "digests", "digest"),
+    "history": ("indexerd.digests.digest", "digests", "history"),
+    "compact": ("indexerd.digests.compaction", "compactions", "compact"),
+    "branch_summary": ("indexerd.digests.compaction", "compactions", "branch_summary"),
     "stats": ("indexerd.digests.stats", "stats", "stats"),
 }
 
@@ -107,7 +108,7 @@ class Services:
     record: Callable[[Mapping[str, Any]], Any]  # writes a row of telemetry
     notify: Callable[[Event, str, dict[str, Any]], None]
     writer: MetaWriter
-    issued: Kept  # what was injected before
+    injected: InjectionCache | None  # None: what is injected is not kept
     ready: Callable[[], bool]  # whether all sessions are known
     on_history: Callable[[str], object]  # hears whose history was opened
     events: Events
@@ -130,8 +131,9 @@ class SessionMethods:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._installed = installed()
-        self.looks = Looks(services.library, services.read)
-        self.trees = Trees(services.answers, self.looks, services.clock)
+        library = services.library
+        self.pool = SessionReaderPool(partial(open_session, library), library.reread, services.read)
+        self.trees = Trees(services.answers, self.pool, services.clock)
 
     def table(self) -> dict[str, Handler]:
         """Every handler, by its method."""
@@ -179,13 +181,12 @@ class SessionMethods:
     @cached_property
     def questions(self) -> Questions:
         """Questions about one session."""
-        from indexerd.references.ask import Questions  # noqa: PLC0415 - see the head
+        from indexerd.references.questions import Questions  # noqa: PLC0415 - see the head
 
         services = self._services
         return Questions(
-            services.library,
             services.answers,
-            read=services.read,
+            pool=self.pool,
             models=services.models,
             settings=services.settings,
             budget=services.budget,
@@ -202,7 +203,7 @@ class SessionMethods:
         services = self._services
         return References(
             services.answers,
-            services.issued,
+            services.injected,
             ask=self.ask,
             home=services.answers.home,
             settings=services.settings,
@@ -212,11 +213,11 @@ class SessionMethods:
         )
 
     @cached_property
-    def _summaries(self) -> Summaries:
-        from indexerd.digests.summaries import Summaries  # noqa: PLC0415 - see the head
+    def _summarizer(self) -> Summarizer:
+        from indexerd.digests.summarize import Summarizer  # noqa: PLC0415 - see the head
 
         services = self._services
-        return Summaries(
+        return Summarizer(
             budget=services.budget,
             record=services.record,
             clock=services.clock,
@@ -226,33 +227,32 @@ class SessionMethods:
     @cached_property
     def digests(self) -> Digests:
         """Digests of long sessions."""
-        from indexerd.digests.digests import Digests  # noqa: PLC0415 - see the head
+        from indexerd.digests.digest import Digests  # noqa: PLC0415 - see the head
 
         services = self._services
-        made = Digests(
+        return Digests(
             services.answers,
-            looks=self.looks,
-            summaries=self._summaries,
+            pool=self.pool,
+            summarizer=self._summarizer,
             models=services.summarizers,
             settings=services.settings,
             writer=services.writer,
-            news=services.events,
+            events=services.events,
             clock=services.clock,
             excluded=services.excluded,
+            on_history=services.on_history,
         )
-        made.on_history = services.on_history
-        return made
 
     @cached_property
     def compactions(self) -> Compactions:
         """Sums of sessions and branches that go on elsewhere."""
-        from indexerd.digests.compactions import Compactions  # noqa: PLC0415 - see the head
+        from indexerd.digests.compaction import Compactions  # noqa: PLC0415 - see the head
 
         services = self._services
         return Compactions(
             services.answers,
-            looks=self.looks,
-            summaries=self._summaries,
+            pool=self.pool,
+            summarizer=self._summarizer,
             models=services.summarizers,
             settings=services.settings,
             writer=services.writer,
@@ -265,4 +265,4 @@ class SessionMethods:
         from indexerd.digests.stats import Stats  # noqa: PLC0415 - see the head
 
         services = self._services
-        return Stats(services.answers, looks=self.looks, settings=services.settings)
+        return Stats(services.answers, pool=self.pool, settings=services.settings)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from indexerd.daemon.pipeline import Pipeline
-from indexerd.digests.auto_digest import AutoDigests
+from indexerd.digests.auto import AutoDigests
 from indexerd.errors import StateError
 from indexerd.indexing.indexer import Done
 from indexerd.indexing.policy import Limits, Wait, decide

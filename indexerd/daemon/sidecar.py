@@ -34,8 +34,14 @@ from indexerd.daemon.answers import (
 )
 from indexerd.daemon.library import Library
 from indexerd.daemon.pipeline import Pipeline
-from indexerd.daemon.views import row_of, take
-from indexerd.errors import AccessError, InvalidMetaError, NotFoundError, UsageError
+from indexerd.daemon.views import open_session
+from indexerd.errors import (
+    AccessError,
+    FileGoneError,
+    InvalidMetaError,
+    NotFoundError,
+    UsageError,
+)
 from indexerd.meta import context_sets as sets
 from indexerd.meta.context_sets import Change, Context, Outcome
 from indexerd.meta.model import UserFile
@@ -45,6 +51,7 @@ from indexerd.privacy.redact import secret_warnings
 from indexerd.privacy.sanitize import clean_line
 from indexerd.protocol import params
 from indexerd.protocol.limits import NAME_MAX
+from indexerd.sources.session_reader import row_of
 
 Row = dict[str, Any]
 
@@ -297,7 +304,10 @@ def _labelled(asked: params.Update) -> str:
 
 def _find(library: Library, session_id: str, entry_id: str) -> None:
     """Raise where a session has no such entry."""
-    row_of(take(library, session_id).state, entry_id)
+    session = open_session(library, session_id)
+    if session is None:
+        raise FileGoneError("the session's file is gone")
+    row_of(session.state, entry_id)
 
 
 def _hint(value: str | None) -> str | None:

@@ -17,7 +17,7 @@ from typing import Any
 from indexerd.agents import pi
 from indexerd.daemon import views
 from indexerd.daemon.answers import Answers
-from indexerd.daemon.views import Taken, View, ask
+from indexerd.daemon.views import View, ask
 from indexerd.digests.branch_file import VERSION, Line, Origin, branch_lines, file_name
 from indexerd.errors import (
     SessionEmptyError,
@@ -28,9 +28,9 @@ from indexerd.events import Kind
 from indexerd.meta.newfile import create
 from indexerd.protocol import params
 from indexerd.protocol.params import LeafParams, RefParams
-from indexerd.references.looks import Looks
 from indexerd.sessions.state import SessionState
 from indexerd.sources.session_lines import SessionLines
+from indexerd.sources.session_reader import OpenSession, SessionReaderPool
 from indexerd.times import iso
 
 # How the other agents make a branch of a session: their files are theirs alone to write.
@@ -44,9 +44,11 @@ _OWN_WAYS = {
 class Trees:
     """Answers about trees."""
 
-    def __init__(self, answers: Answers, looks: Looks, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, answers: Answers, pool: SessionReaderPool, clock: Callable[[], float]
+    ) -> None:
         self._answers = answers
-        self._looks = looks
+        self._pool = pool
         self._clock = clock
 
     def tree(self, asked: params.Tree) -> Awaitable[Any]:
@@ -74,21 +76,23 @@ class Trees:
             raise UsageError("file has a NUL in it, which no path can have")
         now = self._clock()
         make = partial(_write, iso(now), new_id(now), file)
-        return await self._looks.at(self._session(asked), asked.leaf, lambda taken, _: make(taken))
+        return await self._pool.read(
+            self._session(asked), asked.leaf, lambda session, _: make(session)
+        )
 
     async def _view(self, view: View, asked: LeafParams) -> Any:
         work = partial(ask, view)
-        return await self._looks.at(
-            self._session(asked), asked.leaf, lambda taken, _: work(taken, asked)
+        return await self._pool.read(
+            self._session(asked), asked.leaf, lambda session, _: work(session, asked)
         )
 
     def _session(self, asked: RefParams) -> str:
         return str(self._answers.row(asked.ref, cwd=asked.cwd)["sessionId"])
 
 
-def _write(now: str, session_id: str, file: str | None, taken: Taken) -> dict[str, Any]:
+def _write(now: str, session_id: str, file: str | None, session: OpenSession) -> dict[str, Any]:
     """Make the file of a path. UsageError for sessions of agents other than pi."""
-    card, state, header = taken.card, taken.state, taken.state.header
+    card, state, header = session.info, session.state, session.state.header
     if card.agent != pi.NAME:
         hint = _OWN_WAYS.get(card.agent)
         raise UsageError("a branch can be extracted from a session of pi only", hint=hint)
@@ -103,7 +107,7 @@ def _write(now: str, session_id: str, file: str | None, taken: Taken) -> dict[st
         version=header.version if header else VERSION,
     )
     target = Path(file) if file else Path(card.path).parent / file_name(origin)
-    with taken.lines as lines:
+    with session.lines as lines:
         labels = (row for row in range(len(state)) if state.kind(row) is Kind.LABEL)
         made = branch_lines(
             origin,

@@ -1,13 +1,10 @@
-r"""The hand-off: one document from which a new session, in any agent, goes on with an old one.
+"""The hand-off: one document from which a new session, in any agent, goes on with an old one.
 
-In: what is known of the old session: where it ran, a summary, decisions, files, the last
-messages, names of the project's instruction files. Out: Markdown that needs nothing beside it,
-of at most `BYTES_MAX` bytes. Where all is too long, the oldest messages go first.
-
-Texts are other people's, and come from a transcript that anybody may have poisoned. Each line of
-theirs begins with `> `, or is one line in a row of facts; so no heading, fence or remark of
-theirs is one of the document, and where something was cut, the remark that says so stands outside
-of the quotation. Nothing is redacted here: **the caller has taken secrets out of every text**.
+It is Markdown that needs nothing beside it, of at most `BYTES_MAX` bytes. Where all is too long,
+the oldest messages go first. Texts are other people's, and come from a transcript that anybody
+may have poisoned. Each line of theirs begins with `> `, or is one line in a row of facts; so no
+heading, fence or remark of theirs is one of the document, and where something was cut, the remark
+that says so stands outside of the quotation. Nothing is redacted here: the caller has done it.
 
 Messages are verbatim but for what privacy/sanitize.py takes out: marks that cannot be seen, and
 all but one of several spaces within a line.
@@ -23,10 +20,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from indexerd.privacy.quote import inline, quoted
 from indexerd.privacy.sanitize import clean_text
 from indexerd.protocol.limits import NAME_MAX
 from indexerd.protocol.rows import WORD_MAX, absolute
-from indexerd.references.inject import inline, quoted, shares
+from indexerd.references.inject import shares
 
 BYTES_MAX = 60_000  # UTF-8, of the whole document
 SUMMARY_BYTES = 24_000
@@ -92,66 +90,68 @@ class Handoff:
     resume: str = ""  # the agent's own command
 
 
-def document(told: Handoff) -> str:
+def document(handoff: Handoff) -> str:
     """The document, of at most `BYTES_MAX` UTF-8 bytes, with a newline at its end."""
-    before = [part for part in _before(told) if part]
-    after = _closing(told)
+    before = [part for part in _before(handoff) if part]
+    after = _closing(handoff)
     room = BYTES_MAX - sum(_size(part) + 2 for part in (*before, after))
-    messages = _messages(told.messages, room)
+    messages = _messages(handoff.messages, room)
     return "\n\n".join([*before, *messages, after]) + "\n"
 
 
-def _before(told: Handoff) -> Iterator[str]:
+def _before(handoff: Handoff) -> Iterator[str]:
     """All that stands before the messages, part by part; empty parts are nothing to tell."""
-    yield f"# Hand-off: {inline(told.name or told.agent, NAME_MAX) or '-'}"
+    yield f"# Hand-off: {inline(handoff.name or handoff.agent, NAME_MAX) or '-'}"
     yield GUIDE
     yield GO_ON
-    yield _origin(told)
-    names = [f"> - {inline(name, FACT_MAX)}" for name in told.instructions]
+    yield _origin(handoff)
+    names = [f"> - {inline(name, FACT_MAX)}" for name in handoff.instructions]
     yield _list("Instruction files to read first", names, NAMES_BYTES)
-    by = f" (by {inline(told.summary_by, FACT_MAX)})" if told.summary_by else ""
-    text = _quotation(_without_files(told.summary), SUMMARY_BYTES)
+    by = f" (by {inline(handoff.summary_by, FACT_MAX)})" if handoff.summary_by else ""
+    text = _quotation(_without_files(handoff.summary), SUMMARY_BYTES)
     yield f"## Summary{by}\n\n{text}" if text else ""
-    said = (inline(one, _ITEM_MAX) for one in told.decisions)
+    said = (inline(one, _ITEM_MAX) for one in handoff.decisions)
     yield _list("Key decisions", [f"> - {one}" for one in said if one], DECISIONS_BYTES)
-    modified = _paths(told.modified, told.cwd)
+    modified = _paths(handoff.modified, handoff.cwd)
     yield _list("Files modified", modified, FILES_BYTES)
-    seen = [one for one in _paths(told.read, told.cwd) if one not in set(modified)]
+    seen = [one for one in _paths(handoff.read, handoff.cwd) if one not in set(modified)]
     yield _list("Files read", seen, FILES_BYTES)
-    yield _earlier(told.earlier)
+    yield _earlier(handoff.earlier)
 
 
-def _origin(told: Handoff) -> str:
+def _origin(handoff: Handoff) -> str:
     facts = (
-        ("agent", told.agent),
-        ("session", told.session_id),
-        ("name", told.name),
-        ("directory", told.cwd),
-        ("git branch", told.git_branch),
-        ("began", told.began),
-        ("last active", told.last_active),
-        ("handed over", told.written),
+        ("agent", handoff.agent),
+        ("session", handoff.session_id),
+        ("name", handoff.name),
+        ("directory", handoff.cwd),
+        ("git branch", handoff.git_branch),
+        ("began", handoff.began),
+        ("last active", handoff.last_active),
+        ("handed over", handoff.written),
     )
     shown = [(name, inline(value, FACT_MAX)) for name, value in facts]
     lines = [f"- {name}: {value}" for name, value in shown if value]
-    return "\n".join(["## Where it comes from", "", *lines, f"- to open it again: {_resume(told)}"])
+    return "\n".join(
+        ["## Where it comes from", "", *lines, f"- to open it again: {_resume(handoff)}"]
+    )
 
 
-def _resume(told: Handoff) -> str:
+def _resume(handoff: Handoff) -> str:
     """The agent's own command where it can be said truly on a line of Markdown, else ours."""
-    command = told.resume
+    command = handoff.resume
     plain = command == inline(command, _COMMAND_MAX) and "`" not in command
-    return f"`{command}`" if command and plain else f"`indexerd resume {_id(told)}`"
+    return f"`{command}`" if command and plain else f"`indexerd resume {_id(handoff)}`"
 
 
-def _id(told: Handoff) -> str:
-    return inline(told.session_id, WORD_MAX).replace("`", "")
+def _id(handoff: Handoff) -> str:
+    return inline(handoff.session_id, WORD_MAX).replace("`", "")
 
 
-def _closing(told: Handoff) -> str:
+def _closing(handoff: Handoff) -> str:
     return (
         "## Questions to the old session\n\n"
-        f'What is not said here can be asked: `indexerd ask {_id(told)} "QUESTION"`'
+        f'What is not said here can be asked: `indexerd ask {_id(handoff)} "QUESTION"`'
     )
 
 

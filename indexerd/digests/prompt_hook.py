@@ -1,15 +1,12 @@
 """A command of the user's that may add to a summary's prompt, or replace it (S3.29).
 
-In: an argument list and a JSON document about the task, which goes to the command's stdin; never
-a word of the conversation. Out: what it printed, `{"context": ["…"], "prompt": "…"}`, cleaned; or
-`Failed` with the reason, after which the caller takes its own prompt. Reasons hold nothing that
-the command said.
+It gets a JSON document about the task on its stdin, never a word of the conversation, and prints
+`{"context": ["…"], "prompt": "…"}`. Whatever is wrong with it, the caller takes its own prompt.
 
-No shell, a process group of its own, and of our environment only what programs need to find
-their files: keys stay here. Its output is bounded and its stderr dropped. At the deadline, and
-when nobody waits any more, the whole group is killed. What surprised us: a child that a hook left
-behind holds the output open, and so makes it late; asyncio waits for such pipes as well as for
-the process, hence a protocol of our own.
+It runs without a shell, in a process group of its own, with only what programs need of our
+environment: keys stay here. Its output is bounded and its stderr dropped. At the deadline, and
+when nobody waits any more, the whole group is killed: a child that it left behind may hold the
+output open, and so makes it late.
 """
 
 from __future__ import annotations
@@ -18,17 +15,26 @@ import asyncio
 import json
 import os
 import signal
+from asyncio.subprocess import DEVNULL, Process, SubprocessStreamProtocol
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Annotated, Any
+
+import msgspec
 
 from indexerd.privacy.sanitize import clean_text
 
 OUTPUT_MAX = 64 * 1024  # bytes
 ITEMS_MAX = 50
+REAP_SECONDS = 1.0
 _NAMES = ("PATH", "HOME", "LANG")
 _PREFIX = "XDG_"
+
+
+class _Output(msgspec.Struct):
+    context: Annotated[list[str], msgspec.Meta(max_length=ITEMS_MAX)] | None = None
+    prompt: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +47,7 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The hook is of no use this time, and why, in words of ours."""
+    """The hook is of no use this time; the reason holds nothing that the command said."""
 
     reason: str
 
@@ -53,146 +59,90 @@ async def consult(
     seconds: float,
     env: Mapping[str, str] = os.environ,
 ) -> Advice | Failed:
-    """Ask a hook; one without a command has nothing to say.
-
-    Takes at most `seconds`, and a moment to end what is still running then.
-    """
+    """Ask a hook within `seconds`; one without a command has nothing to say."""
     if not argv:
         return Advice()
-    document = json.dumps(payload).encode() + b"\n"
-    told = await _run(list(argv), document, seconds, _least(env))
-    return told if isinstance(told, Failed) else _advice(told)
-
-
-def _least(env: Mapping[str, str]) -> dict[str, str]:
-    return {
-        name: value
-        for name, value in env.items()
-        if name in _NAMES or (name.startswith(_PREFIX) and "=" not in name)
-    }
-
-
-# -- the process ---------------------------------------------------------------------------------
-
-
-class _Child(asyncio.SubprocessProtocol):
-    """Gathers what a process prints, until it has ended and its output is closed."""
-
-    def __init__(self) -> None:
-        loop = asyncio.get_running_loop()
-        self.output = bytearray()
-        self.done: asyncio.Future[None] = loop.create_future()  # ended, or said too much
-        self.exited: asyncio.Future[None] = loop.create_future()
-        self._open = True
-
-    def pipe_data_received(self, _fd: int, data: bytes) -> None:
-        """Take in what was printed, as far as it is of use."""
-        self.output += data[: OUTPUT_MAX + 1 - len(self.output)]
-        if len(self.output) > OUTPUT_MAX:
-            _settle(self.done)
-
-    def pipe_connection_lost(self, fd: int, _exc: Exception | None) -> None:
-        """Stdin may be closed at once by a hook that does not read it: that is its own affair."""
-        if fd == 1:
-            self._open = False
-            self._look()
-
-    def process_exited(self) -> None:
-        """The command has ended; a child of its own may still hold the output."""
-        _settle(self.exited)
-        self._look()
-
-    def _look(self) -> None:
-        if self.exited.done() and not self._open:
-            _settle(self.done)
-
-
-def _settle(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
+    found = await _run(argv, json.dumps(payload).encode() + b"\n", seconds, env)
+    return found if isinstance(found, Failed) else _advice(found)
 
 
 async def _run(
-    argv: list[str], document: bytes, seconds: float, env: dict[str, str]
+    argv: Sequence[str], document: bytes, seconds: float, env: Mapping[str, str]
 ) -> bytes | Failed:
-    """Run a command to its end; what it printed."""
-    starting = asyncio.create_task(_started(argv, env))
+    """Run a command to its end, and return what it printed."""
+    starting = asyncio.create_task(_start(argv, env))
     try:
-        started = await asyncio.shield(starting)
+        transport, process = await asyncio.shield(starting)
     except asyncio.CancelledError:  # cancelled itself, it would leave the process's children
-        late = await starting
-        if not isinstance(late, Failed):
-            await _end(*late)
+        with suppress(OSError, ValueError):
+            await _kill(*await starting)
         raise
-    if isinstance(started, Failed):
-        return started
-    transport, child = started
-    try:
-        stdin = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
-        stdin.write(document)
-        stdin.write_eof()
-        ended, _ = await asyncio.wait([child.done], timeout=seconds)
-    finally:
-        await _end(transport, child)
-    if not ended:
-        return Failed(f"it took longer than {seconds:g} s")
-    if len(child.output) > OUTPUT_MAX:
-        return Failed(f"it printed more than {OUTPUT_MAX} bytes")
-    code = transport.get_returncode()
-    return Failed(f"it ended with code {code}") if code else bytes(child.output)
-
-
-async def _started(
-    argv: list[str], env: dict[str, str]
-) -> tuple[asyncio.SubprocessTransport, _Child] | Failed:
-    try:
-        return await asyncio.get_running_loop().subprocess_exec(
-            _Child, *argv, env=env, stderr=asyncio.subprocess.DEVNULL, start_new_session=True
-        )
     except FileNotFoundError:
         return Failed("there is no such command")
     except OSError as bad:
         return Failed(f"it cannot be started: {os.strerror(bad.errno or 0)}")
     except ValueError:  # a NUL in an argument
         return Failed("its command line is none that the system takes")
-
-
-async def _end(transport: asyncio.SubprocessTransport, child: _Child) -> None:
-    """See to it that nothing of it runs any more, unless it ended by itself, and reap it."""
+    ended = False
     try:
-        if not (child.exited.done() and child.done.done()):
-            with suppress(ProcessLookupError, PermissionError):  # macOS says so of what has ended
-                os.killpg(transport.get_pid(), signal.SIGKILL)
-        await asyncio.shield(child.exited)  # before it is closed, which might reap it unseen
+        async with asyncio.timeout(seconds):
+            output = await _talk(process, document)
+            if len(output) > OUTPUT_MAX:
+                return Failed(f"it printed more than {OUTPUT_MAX} bytes")
+            code = await process.wait()
+            ended = True
+    except TimeoutError:
+        return Failed(f"it took longer than {seconds:g} s")
     finally:
+        if not ended:
+            await _kill(transport, process)
         transport.close()
+    return Failed(f"it ended with code {code}") if code else output
 
 
-# -- what it printed -----------------------------------------------------------------------------
+async def _start(
+    argv: Sequence[str], env: Mapping[str, str]
+) -> tuple[asyncio.SubprocessTransport, Process]:
+    loop = asyncio.get_running_loop()
+    transport, protocol = await loop.subprocess_exec(
+        lambda: SubprocessStreamProtocol(limit=OUTPUT_MAX, loop=loop),
+        *argv,
+        env={key: one for key, one in env.items() if key in _NAMES or key.startswith(_PREFIX)},
+        stderr=DEVNULL,
+        start_new_session=True,
+    )
+    return transport, Process(transport, protocol, loop)
+
+
+async def _talk(process: Process, document: bytes) -> bytes:
+    """Hand over the document, which a hook need not read, and gather what it prints."""
+    stdin, stdout = process.stdin, process.stdout
+    if stdin is None or stdout is None:  # never: both are pipes
+        return b""
+    stdin.write(document)
+    stdin.close()
+    output = bytearray()
+    while len(output) <= OUTPUT_MAX and (data := await stdout.read(OUTPUT_MAX)):
+        output += data
+    return bytes(output)
+
+
+async def _kill(transport: asyncio.SubprocessTransport, process: Process) -> None:
+    """See to it that nothing of the process group runs any more, and reap it."""
+    with suppress(ProcessLookupError, PermissionError):  # macOS says so of what has ended
+        os.killpg(process.pid, signal.SIGKILL)
+    with suppress(TimeoutError):  # what left the group may hold a pipe that it waits for
+        await asyncio.wait_for(asyncio.shield(process.wait()), REAP_SECONDS)
+    transport.close()
 
 
 def _advice(data: bytes) -> Advice | Failed:
     try:
-        held = json.loads(data.decode())
-    except UnicodeDecodeError:
-        return Failed("its output is not UTF-8")
-    except (ValueError, RecursionError):
-        return Failed("its output is no JSON")
-    wrong = _wrong(held)
-    if wrong:
-        return Failed(wrong)
-    context = (clean_text(one, OUTPUT_MAX) for one in held.get("context") or ())
-    prompt = clean_text(held.get("prompt") or "", OUTPUT_MAX)
+        found = msgspec.json.decode(data, type=_Output)
+    except msgspec.ValidationError as bad:
+        return Failed(f"its output has another shape: {str(bad).partition(' - ')[0]}")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return Failed("its output is no JSON in UTF-8")
+    context = (clean_text(one, OUTPUT_MAX) for one in found.context or ())
+    prompt = clean_text(found.prompt or "", OUTPUT_MAX)
     return Advice(tuple(one for one in context if one), prompt or None)
-
-
-def _wrong(held: Any) -> str:
-    """What is wrong with a document; nothing where it can be used."""
-    if not isinstance(held, dict):
-        return "its output is no JSON object"
-    context, prompt = held.get("context") or [], held.get("prompt")
-    if not isinstance(context, list) or not all(isinstance(one, str) for one in context):
-        return "context is not a list of texts"
-    if len(context) > ITEMS_MAX:
-        return f"context has more than {ITEMS_MAX} texts"
-    return "" if prompt is None or isinstance(prompt, str) else "prompt is not a text"

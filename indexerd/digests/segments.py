@@ -1,56 +1,40 @@
-"""Segments: stretches of a path that were summed up, and which of them hold on a path now.
+"""Segments: summarized stretches of a path, as `<id>.digest.jsonl` keeps them, one a line.
 
-In: a session's tree, and segments as they were stored, by any hand. Out: positions, the chain of
-segments that cover a path's beginning without gap or overlap, what is due, what of the path a
-segment covers, and what was done there. A segment belongs to a path, not to a file: it names the
-row of its last message, and where that row stands at the same position, all that came before it
-is the same, too. So branches share what they share, and lose nothing when one is left.
-
-Positions count the user and assistant messages of a path, from 0. What adapters do with answers
-that are stored more than once: pi and opencode store a message in one piece; codex' doubles are
-no messages (OTHER, or no row at all), nor is a turn's end that stands for an answer; Claude Code
-writes one answer as several lines, each an assistant's message. There a run of them counts once,
-by its first line; a result of a tool between them, or a failure, ends the run.
-
-What surprised us: codex may rewrite a file, so that ids change and only turns keep their names.
-A row in the middle of a turn must not go by the turn before: that stays when this one is taken
-back, and another one in its place would look as if it had been summed up.
+A segment belongs to a path, not to a file: it names the row of its last message, and where that
+row stands at the same position, all that came before it is the same, too. So branches share what
+they share, and lose nothing when one is left. Lines may have been written by any hand.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
 from typing import Annotated, Any, Literal
 
 import msgspec
 
-from indexerd.events import KIND_MASK, MESSAGE, TURN_MASK, TURN_SHIFT, Entry, Kind, Turn
+from indexerd.errors import InvalidMetaError
+from indexerd.meta.model import META_BYTES_MAX, parse_digest
+from indexerd.meta.reader import digest_bytes, digest_name, read_digest
+from indexerd.meta.writer import MetaWriter
 from indexerd.privacy.sanitize import clean_line, clean_text, escape_path
-from indexerd.sessions.facts import (
-    FILES_MAX,
-    PATH_MAX,
-    TOOLS_MAX,
-    USE_MAX,
-    USES_KEPT,
-    ActivityStats,
-)
+from indexerd.sessions.facts import FILES_MAX, PATH_MAX, TOOLS_MAX, USE_MAX, USES_KEPT
 from indexerd.sessions.facts import NAME_MAX as TOOL_MAX
+from indexerd.sessions.positions import ROW_NAME_MAX, message_rows, names_on
 from indexerd.sessions.state import SessionState
 
 POSITION_MAX = 10_000_000  # no path has as many messages
 COUNT_MAX = 1_000_000_000
 CONTENT_MAX = 20_000  # characters; a model is asked for a fifth of it at most (S2.9)
+ID_MAX = 128
 DECISIONS_MAX = 5  # of one segment (S2.13)
 DECISION_MAX = 300  # characters of one
-ID_MAX = 128
-NAME_MAX = 256  # characters of a row's name, and of a model's
-SPLIT = "claude"  # the note of the adapter whose answers are several lines
+LINE_ROOM = 256 * 1024  # bytes that one more line may take
 
-_SPOKEN = frozenset({Kind.USER, Kind.ASSISTANT})
-_ASKS = frozenset({Kind.USER, Kind.CUSTOM})
-_BESIDE = frozenset({Kind.OTHER, Kind.SYSTEM, Kind.SETTING, Kind.LABEL, Kind.NAME, Kind.CALL})
+_storing = Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +60,23 @@ class Segment:
     generated_at: str
     token_count: int  # of the content
     model: str
-    leaf_id: str  # the name (`name_at`) of the last message
+    leaf_id: str  # the name (sessions/positions.py) of the last message
     kind: str = "segment"  # or "branch": the summary of one that was left; never part of a chain
 
     @property
     def messages(self) -> int:
         """How many messages it covers."""
         return self.last - self.first + 1
+
+
+def new_id() -> str:
+    """An id for a new segment."""
+    return f"seg_{secrets.token_hex(6)}"
+
+
+def text_tokens(text: str) -> int:
+    """About how many tokens a summary is: characters by 4, rounded up."""
+    return -(-len(text) // 4)
 
 
 # -- as they are stored --------------------------------------------------------------------------
@@ -112,7 +106,7 @@ class _Stored(msgspec.Struct):
 
 
 def parse(held: object) -> Segment | None:
-    """A segment of a line of `<id>.digest.jsonl`, by any hand; None where it cannot be used.
+    """A segment of a line of the sidecar; None where it cannot be used.
 
     Id, range, content and leaf must be there. What else is absent or null is empty; what has a
     wrong type makes the line unusable; what is unknown is passed over; what is too long is cut.
@@ -125,7 +119,7 @@ def parse(held: object) -> Segment | None:
         return None
     first, last = told.covering_messages
     content = clean_text(told.content[: 2 * CONTENT_MAX], CONTENT_MAX)
-    found_id, leaf_id = _line(told.id, ID_MAX), _line(told.leaf_id, NAME_MAX)
+    found_id, leaf_id = _line(told.id, ID_MAX), _line(told.leaf_id, ROW_NAME_MAX)
     if first > last or not (found_id and leaf_id and content):
         return None
     return Segment(
@@ -138,7 +132,7 @@ def parse(held: object) -> Segment | None:
         tools_used=tuple(map(_use, told.tools_used[:TOOLS_MAX])),
         generated_at=_line(told.generated_at, ID_MAX),
         token_count=told.token_count,
-        model=_line(told.model, NAME_MAX),
+        model=_line(told.model, ROW_NAME_MAX),
         leaf_id=leaf_id,
         kind=told.kind,
     )
@@ -183,83 +177,42 @@ def _paths(paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(shown))[:FILES_MAX]
 
 
-# -- positions -----------------------------------------------------------------------------------
+def read_segments(home: Path | None, session_id: str, kind: str = "segment") -> list[Segment]:
+    """The stored segments of every path, or the summaries of branches.
 
-
-def message_rows(state: SessionState, leaf: int | None = None) -> list[int]:
-    """The rows of a path's user and assistant messages, root first; linear in the path.
-
-    Of an answer that is several lines it is the first one's. The place in this list is the
-    message's position, and its length the full count of messages (S2.6).
+    AccessError or InvalidMetaError where they cannot be read.
     """
-    split = SPLIT in state.notes
-    codes, found, running = state.codes, list[int](), False
-    for row in state.path(leaf):
-        packed = codes[row]
-        kind = packed & KIND_MASK
-        if kind not in _SPOKEN or not packed & MESSAGE:
-            running = running and kind in _BESIDE
-            continue
-        whole = split and kind == Kind.ASSISTANT and not _failed(packed)
-        if not (whole and running):
-            found.append(row)
-        running = whole
-    return found
+    lines = read_digest(home / digest_name(session_id)) if home else []
+    return [one for line in lines if (one := parse(line)) is not None and one.kind == kind]
 
 
-def _failed(packed: int) -> bool:
-    return (packed & TURN_MASK) >> TURN_SHIFT == Turn.FAILED
+def require_room(home: Path, session_id: str) -> None:
+    """Raise InvalidMetaError where one more line would not fit: before anything is paid for it."""
+    path = home / digest_name(session_id)
+    if len(digest_bytes(path)) + LINE_ROOM > META_BYTES_MAX:
+        raise InvalidMetaError(
+            f"{path} has no room for one more line",
+            hint="move it away, or take lines out of it that you need no more",
+        )
 
 
-def rows_between(path: Sequence[int], rows: Sequence[int], first: int, last: int) -> list[int]:
-    """Every row of a path that belongs to the messages `first` to `last`, in the path's order.
+def store_segment(writer: MetaWriter, home: Path, session_id: str, segment: Segment) -> None:
+    """Add a line to a session's sidecar; lines of other hands stay as they are.
 
-    `rows` are the path's message rows. What stands between two messages belongs to the earlier
-    one (results of tools, calls, settings), and what stands before message 0 to that.
+    The summary of a branch takes the place of an older one of it. Who stores reads what is there
+    and writes all of it anew: only one does so at a time.
     """
-    if first > last or not 0 <= first < len(rows):
-        return []
-    start = path.index(rows[first], first) if first else 0
-    end = path.index(rows[last + 1], last + 1) if last + 1 < len(rows) else len(path)
-    return list(path[start:end])
-
-
-def name_at(state: SessionState, row: int) -> str:
-    """A name of a row that outlives a rewritten file: its turn's, where turns are named.
-
-    That is its own mark, or that of the turn it stands in, whose mark is on its newest row; for a
-    row outside of turns the nearest mark above. Where nothing is marked it is the row's id.
-    Linear in the row's path.
-    """
-    return _names(state, row, {row}).get(row, "") if row >= 0 else ""
-
-
-def _names(state: SessionState, leaf: int, wanted: set[int]) -> dict[int, str]:
-    """The names of some rows of the path to a leaf."""
-    marked = {row: name for name, row in state.marks.items()}
-    if not marked:
-        return {row: _name(state.ids[row]) for row in wanted}
-    ordered = sorted(marked)
-    found: dict[int, str] = {}
-    above, asked = -1, False  # the last marked row, and whether anyone asked since
-    for row in state.path(leaf):
-        if row in marked:
-            above, asked = row, False
-        elif state.codes[row] & KIND_MASK in _ASKS:
-            asked = True
-        if row in wanted:
-            at = bisect_left(ordered, row)
-            below = ordered[at] if at < len(ordered) else -1
-            outside = above >= 0 and marked[above] == state.ids[above] and not asked
-            if below > row and (outside or marked[below] == state.ids[below]):
-                below = -1  # its turn begins further down
-            mark = below if below >= 0 else above
-            found[row] = _name(marked[mark] if mark >= 0 else state.ids[row])
-    return found
-
-
-def _name(name: bytes) -> str:
-    return _line(name.decode("utf-8", "replace"), NAME_MAX)
+    mine = segment.kind, segment.leaf_id
+    with _storing:
+        data = digest_bytes(home / digest_name(session_id))
+        lines = [line for line in data.split(b"\n") if line.strip()]
+        if segment.kind == "branch":
+            lines = [
+                line
+                for line in lines
+                if all((one.get("kind"), one.get("leafId")) != mine for one in parse_digest(line))
+            ]
+        writer.write_digest(home, session_id, [*lines, encode(segment)])
 
 
 # -- chains --------------------------------------------------------------------------------------
@@ -274,7 +227,7 @@ def chain(state: SessionState, rows: Sequence[int], segments: Iterable[Segment])
     likely = [one for one in segments if one.kind == "segment" and one.last < len(rows)]
     if not likely:
         return []
-    names = _names(state, rows[-1], {rows[one.last] for one in likely})
+    names = names_on(state, rows[-1], {rows[one.last] for one in likely})
     reach: dict[int, tuple[int, Segment]] = {}  # first -> how far one gets from there, and how
     for one in sorted(likely, key=lambda one: -one.first):  # stable: stored later comes later
         if names.get(rows[one.last]) != one.leaf_id:
@@ -289,23 +242,14 @@ def chain(state: SessionState, rows: Sequence[int], segments: Iterable[Segment])
     return found
 
 
+def chain_at(state: SessionState, home: Path | None, session_id: str) -> list[Segment]:
+    """The stored segments that hold on the path to a state's leaf, oldest first."""
+    return chain(state, message_rows(state), read_segments(home, session_id))
+
+
 def covered(chain: Sequence[Segment]) -> int:
-    """How many messages, from the first on, a chain has folded."""
+    """How many messages, from the first on, a chain covers."""
     return chain[-1].last + 1 if chain else 0
-
-
-def span(total: int, covered: int, keep: int) -> tuple[int, int] | None:
-    """The messages that the next segment covers; None where there is nothing to fold (S2.4).
-
-    `total` messages are on the path, `covered` of them folded; the newest `keep` stay.
-    """
-    last = total - max(0, keep) - 1
-    return (covered, last) if covered <= last else None
-
-
-def due(total: int, covered: int, threshold: int) -> bool:
-    """Whether more messages than the threshold are not folded yet (S2.3)."""
-    return total - covered > threshold
 
 
 def shown(chain: Sequence[Segment], total: int, keep: int) -> list[Segment]:
@@ -314,23 +258,3 @@ def shown(chain: Sequence[Segment], total: int, keep: int) -> list[Segment]:
     It is all of it, unless the path became shorter, or more are to be kept than before.
     """
     return [one for one in chain if one.last < total - max(0, keep)]
-
-
-# -- what was done -------------------------------------------------------------------------------
-
-
-def deeds_of(entries: Iterable[Entry], cwd: str) -> tuple[tuple[str, ...], tuple[ToolUse, ...]]:
-    """Files modified and tools used in these entries, root first (S2.11, S2.12).
-
-    Paths are absolute, each once, and without those of calls that failed.
-    """
-    deeds = ActivityStats()
-    for entry in entries:
-        deeds.add(entry, cwd)
-    facts = deeds.facts()
-    uses = dict(facts.tool_uses)
-    tools = (
-        ToolUse(_line(tool, TOOL_MAX), count, uses.get(tool, ()))
-        for tool, count in facts.tools_used
-    )
-    return _paths(facts.files_modified), tuple(tools)

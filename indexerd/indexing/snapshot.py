@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from indexerd.agents import ADAPTERS
-from indexerd.digests.segments import name_at
+from indexerd.agents.lines import own_words
 from indexerd.errors import (
     AccessError,
     InvalidMetaError,
@@ -44,9 +44,9 @@ from indexerd.privacy.redactor import Redactor
 from indexerd.privacy.sanitize import clean_text
 from indexerd.protocol import rows
 from indexerd.protocol.limits import TAGS_MAX
-from indexerd.references.inject import own_words
 from indexerd.search.session_texts import Texts
 from indexerd.sessions.info import SessionInfo
+from indexerd.sessions.positions import name_at
 from indexerd.sessions.state import ROOT, SessionState
 from indexerd.sources.session_lines import SessionLines
 from indexerd.store.catalog import Catalog

@@ -25,10 +25,10 @@ from typing import Any, Literal, NamedTuple
 
 from indexerd.errors import ContextTooLargeError, UsageError
 from indexerd.privacy.late import late
+from indexerd.privacy.quote import harmless, inline
 from indexerd.privacy.redact import quotable, secret_warnings
 from indexerd.privacy.redact_paths import shown_path
 from indexerd.privacy.sanitize import clean_line, escape_path
-from indexerd.references.inject import harmless, inline
 
 KNOWN = ("files", "applet", "endpoints", "ports")
 SET_MAX = 10  # items of one set, and of one call

@@ -22,7 +22,7 @@ from indexerd.indexing.check import faults, json_of
 from indexerd.models.attempts import Rejected
 from indexerd.models.passages import nearest
 from indexerd.privacy.sanitize import clean_line, clean_text, scrub
-from indexerd.references.question_prompt import CUT, Context, Said
+from indexerd.references.question_context import CUT, Context, Said
 
 ANSWER_MAX = 8000  # characters
 EXCERPT_MAX = 280

@@ -1,8 +1,8 @@
 """`expand`: what a prompt's `@@…` references stand for, ready to be injected (S0.47 to S0.58).
 
-In: a prompt. Out: what became of each reference, and messages to put behind the user's own: one
+Out come the references with what became of each, and messages to put behind the user's own: one
 block of summaries, and one message for each question that was asked with a reference. The prompt
-is never changed and never refused; what fails is said of its reference alone, and hinders no
+is never changed and never refused; what fails is noted with its reference alone, and hinders no
 other. Only meta files are read, one for each session, and no session file, unless somebody asks
 a question. The asking session itself is never what a name means: its own first message holds it.
 """
@@ -16,11 +16,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import UNSET
 
-from indexerd.daemon.answers import Answers
 from indexerd.errors import AmbiguousError, IndexerdError, InvalidMetaError
 from indexerd.meta.model import MetaFile
 from indexerd.meta.reader import read_meta
@@ -29,21 +28,30 @@ from indexerd.paths import meta_name
 from indexerd.privacy.redactor import Redactor, redactor
 from indexerd.protocol.params import Expand
 from indexerd.references import inject
-from indexerd.references.issued import Kept
+from indexerd.references.injection_cache import InjectionCache
 from indexerd.references.parse import LONG, Reference, find
-from indexerd.references.sections import answer_of, section_of
-from indexerd.search.names import Scope
+from indexerd.search.names import Names, Scope
 from indexerd.settings import Settings
+from indexerd.sources.session_reader import SessionRows
 from indexerd.times import iso
 
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-_STATUS = {
-    "not_found": "not_found",
-    "ambiguous_reference": "ambiguous",
-    "usage": "not_found",
-}
+_STATUS = {"not_found": "not_found", "ambiguous_reference": "ambiguous", "usage": "not_found"}
+_UNBOUNDED = 1 << 40
+_GUIDED = 1000  # bytes; in less space the guide would take the place of what it guides to
+_MEANT = "@@"  # before a reference, among texts kept by session: an id cannot begin so
 
+Row = dict[str, Any]
 Ask = Callable[..., Awaitable[dict[str, Any]]]
+
+
+class NamedRows(SessionRows, Protocol):
+    """Rows, and the names that sessions are found by."""
+
+    @property
+    def names(self) -> Names:
+        """Every session's names."""
+        ...
 
 
 @dataclass(slots=True)
@@ -53,7 +61,7 @@ class _Outcome:
     asked: Reference
     status: str = "resolved"
     how: str = ""
-    row: dict[str, Any] = field(default_factory=dict)
+    row: Row = field(default_factory=dict)
     candidates: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     questions: list[dict[str, Any]] = field(default_factory=list)
@@ -87,12 +95,12 @@ class _Prompt:
 
 
 class References:
-    """Expands prompts, for one daemon."""
+    """Expands prompts."""
 
     def __init__(
         self,
-        answers: Answers,
-        issued: Kept,
+        rows: NamedRows,
+        injected: InjectionCache | None,
         *,
         ask: Ask,
         home: Callable[[str], str | None],
@@ -103,11 +111,11 @@ class References:
     ) -> None:
         """`ask(session_id, question, turn_id=…)` answers a question; `record` keeps an audit row.
 
-        `home` gives the directory of a session's meta file; `ready()` says whether all sessions
-        are known by now.
+        Without `injected` nothing is kept. `home` gives the directory of a session's meta file;
+        `ready()` says whether all sessions are known by now.
         """
-        self._answers = answers
-        self._issued = issued
+        self._rows = rows
+        self._injected = injected
         self._ask = ask
         self._home = home
         self._settings = settings
@@ -127,8 +135,8 @@ class References:
         await self._resolve_all(prompt, found)
         await self._ask_all(prompt, found)
         messages, truncated = self._messages(prompt)
-        if prompt.session_id and prompt.fresh:
-            await self._issued.keep(prompt.session_id, prompt.fresh)
+        if self._injected is not None and prompt.session_id and prompt.fresh:
+            await self._injected.keep(prompt.session_id, prompt.fresh)
         clean = redactor(self._settings())
         answer = _answer(prompt, messages, clean, truncated=truncated)
         self._record(prompt, answer)
@@ -138,8 +146,8 @@ class References:
 
     async def _resolve_all(self, prompt: _Prompt, found: list[Reference]) -> None:
         most = self._settings().references.max_refs_per_prompt
-        if prompt.session_id:
-            prompt.kept = await self._issued.of(prompt.session_id)
+        if self._injected is not None and prompt.session_id:
+            prompt.kept = await self._injected.of(prompt.session_id)
         counted: set[str] = set()  # sessions, and references that stand for none
         for asked in _distinct(found):
             outcome = _Outcome(asked)
@@ -164,16 +172,16 @@ class References:
             outcome.row = row
             return
         scope: Scope = self._settings().references.scope if prompt.cwd else "all"
-        match = self._answers.names.resolve(
+        match = self._rows.names.resolve(
             outcome.asked.ref, cwd=prompt.cwd, scope=scope, exclude=prompt.session_id
         )
-        outcome.row = self._answers.by_id(match.session_id)
+        outcome.row = self._rows.by_id(match.session_id)
         outcome.how = match.how
         prompt.fresh[word_of] = match.session_id
 
     def _known(self, session_id: str) -> dict[str, Any] | None:
         try:
-            return self._answers.by_id(session_id)
+            return self._rows.by_id(session_id)
         except IndexerdError:
             return None
 
@@ -192,7 +200,7 @@ class References:
                 continue
             text = prompt.kept.get(session_id) if meta else None
             if text is None:
-                text = section_of(row, meta, redactor(self._settings()))
+                text = inject.section(row, meta, redactor(self._settings()))
                 if meta is not None:  # what was not summarised yet may be, the next time
                     prompt.fresh[session_id] = text
             prompt.sections[session_id] = text
@@ -227,7 +235,7 @@ class References:
         for session_id in (row.get("parentSessionId"), *in_name[-1:]):
             if session_id:
                 try:
-                    return self._answers.by_id(session_id)
+                    return self._rows.by_id(session_id)
                 except IndexerdError:
                     continue
         return None
@@ -274,11 +282,12 @@ class References:
             guided = prompt.max_bytes >= _GUIDED
             make = partial(inject.block, sections, notes=notes, guided=guided)
             makers.append((ids, make))
+        clean = redactor(self._settings())
         for outcome, question, answer in prompt.answers:
-            session_id = outcome.row["sessionId"]
-            details = {"sessionIds": [session_id], "question": question}
-            clean = redactor(self._settings())
-            makers.append((details, answer_of(outcome.row, question, answer, clean)))
+            details = {"sessionIds": [outcome.row["sessionId"]], "question": question}
+            makers.append(
+                (details, partial(inject.answer_block, outcome.row, question, answer, clean))
+            )
         sizes = [len(make(_UNBOUNDED).text.encode()) for _, make in makers]
         rooms = inject.shares(sizes, prompt.max_bytes)
         blocks = [make(room) for (_, make), room in zip(makers, rooms, strict=True)]
@@ -312,11 +321,6 @@ class References:
             "timestamp": iso(self._clock()),
         }
         self._record_row({key: value for key, value in row.items() if value is not None})
-
-
-_UNBOUNDED = 1 << 40
-_GUIDED = 1000  # bytes; in less space the guide would take the place of what it guides to
-_MEANT = "@@"  # before a reference, among texts kept by session: an id cannot begin so
 
 
 def _key(one: Reference) -> str:

@@ -1,4 +1,4 @@
-"""What is told of failed questions: codes of the tool that `query_session` follows, and hints.
+"""Failed questions: the codes of the tool that `query_session` follows, and hints.
 
 An error keeps its own kind; the code goes with it as `upstream` (S0.64). Where the kind alone
 does not say which (a session that is unknown, or whose file is gone), whoever raises it sets the
@@ -22,6 +22,7 @@ from indexerd.errors import (
     ProviderError,
     RefusedError,
     SessionEmptyError,
+    SessionUnreadableError,
 )
 
 INVALID = "INVALID_ARGS"
@@ -66,3 +67,21 @@ def coded() -> Iterator[None]:
         if isinstance(bad, BudgetError) and bad.passing:
             bad.hint = PASSING
         raise
+
+
+def session_gone() -> SessionUnreadableError:
+    """The error for a session whose file is gone."""
+    bad = SessionUnreadableError(
+        "the session's file is gone",
+        hint="what is stored of it: `indexerd show REF`",
+        upstream=MISSING,
+    )
+    bad.retryable = False  # it does not come back by itself
+    return bad
+
+
+def no_session() -> SessionUnreadableError:
+    """The error for a file that is there, and holds no session."""
+    return SessionUnreadableError(
+        "the session's file holds no session any more", upstream=UNREADABLE
+    )

@@ -25,12 +25,12 @@ from time import monotonic
 
 import msgspec
 
+from indexerd.agents.lines import own_words
 from indexerd.daemon.files import Files
 from indexerd.errors import SessionUnreadableError, StateError
 from indexerd.events import Entry
 from indexerd.privacy.own_secrets import OwnSecrets
 from indexerd.protocol.rows import Facts
-from indexerd.references.inject import own_words
 from indexerd.search.text_steps import BATCH, Part, ascending, entries, part_of, speaks
 from indexerd.sessions.facts import ActivityStats
 from indexerd.sessions.info import SessionInfo

@@ -17,11 +17,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from indexerd.digests.segments import name_at
 from indexerd.events import Entry, Kind
+from indexerd.sessions.positions import name_at
 from indexerd.sessions.state import NOWHERE, ROOT, SessionState
 
 _TALKS = (Kind.USER, Kind.ASSISTANT)
+
+BRANCH_PREAMBLE = (  # what pi puts before the summary of a branch, for its model
+    "The user explored a different conversation branch before returning here.\n"
+    "Summary of that exploration:\n\n"
+)
 
 
 class Tip(NamedTuple):

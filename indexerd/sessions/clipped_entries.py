@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from indexerd.digests.serialize import arguments, js_json
 from indexerd.events import Entry, Kind, ToolCall, ToolResult
 from indexerd.sessions.clipped import Clipped, Written, clip, fits
+from indexerd.sessions.serialize import arguments, js_json
 
 _ANY = 1 << 62
 _SUMMARIES = frozenset({Kind.COMPACTION, Kind.BRANCH_SUMMARY})

@@ -254,7 +254,7 @@ def _users(state: SessionState, rows: list[int], read: Read) -> list[Message]:
         kind = state.kind(row)
         if kind is Kind.COMPACTION:
             held = read(row).details.get("retained")
-            found = _newest(found) if held is None else _retained(held, state.id(row))
+            found = newest_within_budget(found) if held is None else _retained(held, state.id(row))
         elif kind in (Kind.USER, Kind.CUSTOM):
             entry = read(row)
             role = role_of(entry)
@@ -262,7 +262,7 @@ def _users(state: SessionState, rows: list[int], read: Read) -> list[Message]:
                 # Context that stands around a human's words is not kept with them.
                 text = joined(entry.texts) if entry.kind is Kind.OTHER else _text(entry)
                 found.append(Message(role, text, entry.id))
-    return _newest(found)
+    return newest_within_budget(found)
 
 
 def _retained(held: list[dict[str, Any]], entry_id: str) -> list[Message]:
@@ -270,7 +270,7 @@ def _retained(held: list[dict[str, Any]], entry_id: str) -> list[Message]:
     return [Message(one["role"], one["text"], entry_id) for one in held if one.get("human")]
 
 
-def _newest(messages: list[Message]) -> list[Message]:
+def newest_within_budget(messages: list[Message]) -> list[Message]:
     """The newest messages within USERS_TOKENS; of the first that is too long both ends."""
     found: list[Message] = []
     left = USERS_TOKENS

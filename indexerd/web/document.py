@@ -32,21 +32,23 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from indexerd import __version__
 from indexerd.daemon.library import Library
-from indexerd.daemon.views import Taken, branches, changed, reader, take
-from indexerd.digests.segments import chain, encode, message_rows, rows_between
-from indexerd.digests.stored_digest import stored_segments
-from indexerd.errors import IndexerdError, NotFoundError
+from indexerd.daemon.views import branches, open_session
+from indexerd.digests.segments import chain_at, encode
+from indexerd.errors import IndexerdError
 from indexerd.events import Entry, Kind
 from indexerd.meta.context_sets import footer
 from indexerd.privacy.redact import redact
 from indexerd.privacy.sanitize import bare, scrub
+from indexerd.sessions.positions import message_rows, rows_between
 from indexerd.sessions.state import ROOT, SessionState
+from indexerd.sources.session_reader import OpenSession, read_here, reader
 from indexerd.times import iso
 from indexerd.web.story import Beat, Cut, Node, Story, kept_rows, node_of, story_of
 
@@ -122,27 +124,22 @@ def read_document(
     Blocks. NotFoundError where the session's file is gone.
     """
     session_id = stored["session"]["sessionId"]
-    if library.files.card(session_id) is None:
-        hint = "what is stored of it: `indexerd show REF`"
-        raise NotFoundError("the session's file is gone", hint=hint)
-    taken = take(library, session_id, wish.leaf)
-    try:
-        return document_of(taken, stored, wish, relatives, cache)
-    except ValueError:  # a line was not what it looked like: once more, parsing them all
-        if not library.reread(session_id):
-            raise changed() from None
-    return read_document(library, stored, wish, relatives, cache)
+    return read_here(
+        partial(open_session, library, session_id, wish.leaf),
+        partial(library.reread, session_id),
+        lambda session: document_of(session, stored, wish, relatives, cache),
+    )
 
 
 def document_of(
-    taken: Taken,
+    session: OpenSession,
     stored: Stored,
     wish: Wish,
     relatives: Mapping[str, Any],
     cache: NodeCache | None = None,
 ) -> Document:
-    """The document of a session as it was taken. ValueError: a line is no JSON."""
-    story, more = _read(taken, wish, NodeCache() if cache is None else cache)
+    """The document of an open session. ValueError: a line is no JSON."""
+    story, more = _read(session, wish, NodeCache() if cache is None else cache)
     more["warnings"] += stored.get("warnings", ())
     return _about(stored, story, wish, relatives, more) | {
         "beats": [_plain(one) for one in story.beats],
@@ -175,13 +172,13 @@ def relatives_in(family: Mapping[str, Any], session_id: str) -> dict[str, Any]:
 # -- reading -------------------------------------------------------------------------------------
 
 
-def _read(taken: Taken, wish: Wish, cache: NodeCache) -> tuple[Story, dict[str, Any]]:
+def _read(session: OpenSession, wish: Wish, cache: NodeCache) -> tuple[Story, dict[str, Any]]:
     """The story, and what else is read of the session. ValueError: a line is no JSON."""
-    state, cut = taken.state, cutter(wish)
+    state, cut = session.state, cutter(wish)
     rows = sorted(kept_rows(state))
     room = _room(state, rows)
-    with taken.lines as lines:
-        read = reader(taken, lines)
+    with session.lines as lines:
+        read = reader(session, lines)
         nodes = cache.get(
             state,
             rows,
@@ -189,8 +186,8 @@ def _read(taken: Taken, wish: Wish, cache: NodeCache) -> tuple[Story, dict[str, 
             lambda row: node_of(state, row, read(row), room, cut=cut, names=cache.names),
         )
         clean = _redacting(read, wish) if wish.redact else read
-        tips = branches(taken, clean)["tips"]
-    labels = {key: cut(text, LABEL_ROOM) for key, text in taken.labels.items()}
+        tips = branches(session, clean)["tips"]
+    labels = {key: cut(text, LABEL_ROOM) for key, text in session.labels.items()}
     gists = {
         row: (cut(tip["gist"], TEXT_MAX), tip["gistSource"])
         for tip in tips
@@ -204,7 +201,7 @@ def _read(taken: Taken, wish: Wish, cache: NodeCache) -> tuple[Story, dict[str, 
         row = state.row(tip["leafId"])
         if row in story.places:
             tip["place"] = story.places[row]
-    digests = _digests(taken, story, warnings)
+    digests = _digests(session, story, warnings)
     return story, {"tips": tips, "digests": digests, "textMax": room, "warnings": warnings}
 
 
@@ -245,12 +242,12 @@ def cutter(wish: Wish) -> Cut:
     return cut
 
 
-def _digests(taken: Taken, story: Story, warnings: list[str]) -> list[dict[str, Any]]:
+def _digests(session: OpenSession, story: Story, warnings: list[str]) -> list[dict[str, Any]]:
     """The segments that hold on the path, with the places of what they cover."""
-    state = taken.state
+    state = session.state
     rows, path = message_rows(state), state.path()
     try:
-        segments = chain(state, rows, stored_segments(taken))
+        segments = chain_at(state, session.home, session.info.session_id)
     except IndexerdError as bad:
         warnings.append(str(bad))
         return []

@@ -7,10 +7,10 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from indexerd.daemon.views import Taken
 from indexerd.digests.segments import Segment, encode
 from indexerd.sessions.info import info_of
 from indexerd.sessions.tree import still
+from indexerd.sources.session_reader import OpenSession
 from indexerd.web.document import Wish, document_of
 from indexerd.web.page import export_page
 from tests.sessions.tree_sessions import entry, said, session, state_of
@@ -40,7 +40,7 @@ def page_of(folder: Path, entries: list[bytes], *digests: Segment) -> Path:
     assert card is not None
     (folder / "s1.digest.jsonl").write_text("".join(json.dumps(encode(one)) for one in digests))
     lines: Any = nullcontext(Lines(state, data))
-    taken = Taken(card, still(state), lines, dict(state.labels), folder)
+    taken = OpenSession(card, still(state), lines, dict(state.labels), folder)
     row = {"sessionId": "s1", "cwd": "/w", "name": f"Tidy up {EVIL}", "agent": "pi"}
     stored = {"session": row, "context": {"files": ["/w/<b>.py"]}}
     page = folder / "page.html"

@@ -14,7 +14,7 @@ from indexerd.daemon.context_methods import Resumes
 from indexerd.daemon.forgotten import NAME, Forgotten, GuardedWriter, remove_transcript
 from indexerd.errors import AccessError, NotFoundError
 from indexerd.meta.model import UserFile
-from indexerd.references.issued import Issued
+from indexerd.references.injection_cache import InjectionCache
 from indexerd.sources.opencode_db import Database
 from indexerd.sources.stores import Kind, Store
 from indexerd.store.ledger import Ledger
@@ -169,7 +169,7 @@ def test_what_was_issued_of_a_session_and_to_it_is_forgotten(tmp_path: Path) -> 
         return work(*args)
 
     async def scene() -> None:
-        issued = Issued(ledger, read, lambda: 5.0)
+        issued = InjectionCache(ledger, read, lambda: 5.0)
         await issued.keep("s1", {"other": "text", "s2": "text of s2"})
         await issued.keep("s2", {"s1": "text of s1", "ref:that": "s1", "s3": "text of s3"})
         resumes = Resumes(ledger, read, lambda: 5.0)
@@ -179,7 +179,7 @@ def test_what_was_issued_of_a_session_and_to_it_is_forgotten(tmp_path: Path) -> 
             assert await resumes.claim(session_id, "")
         await issued.forget("s1")
         await resumes.forget("s1")
-        for held in (issued, Issued(ledger, read, lambda: 6.0)):
+        for held in (issued, InjectionCache(ledger, read, lambda: 6.0)):
             assert await held.of("s1") == {}
             assert await held.of("s2") == {"s3": "text of s3"}
         assert await resumes.claim("s1", "r1")

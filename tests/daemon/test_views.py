@@ -15,7 +15,6 @@ import pytest
 
 from indexerd.daemon import views
 from indexerd.daemon.trees import _write, new_id
-from indexerd.daemon.views import Taken, row_of
 from indexerd.errors import (
     AccessError,
     IndexerdError,
@@ -26,6 +25,7 @@ from indexerd.errors import (
     WriteError,
 )
 from indexerd.meta.newfile import create
+from indexerd.sources.session_reader import OpenSession, row_of
 from tests.sessions.taken import taken, view
 from tests.sessions.tree_sessions import entry, said, session, state_of
 
@@ -121,7 +121,7 @@ def test_an_entry_that_is_not_there_is_named_safely() -> None:
         row_of(state_of(session(*TALK)), "n0\x1b[31mde")
 
 
-def branch(held: Taken, file: Path | None = None) -> dict[str, Any]:
+def branch(held: OpenSession, file: Path | None = None) -> dict[str, Any]:
     """Make a branch's file."""
     return _write(NOW, "new", str(file) if file else None, held)
 

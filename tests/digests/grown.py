@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
-from indexerd.digests.auto_digest import AutoDigests, Pending
+from indexerd.digests.auto import AutoDigests
 from indexerd.indexing.runtime import SessionRuntime
 from tests.models.digest_bench import NOW, Bench, Services
 
@@ -39,9 +39,10 @@ def auto(
             {bench.session.id: SessionRuntime(card, None, NOW, NOW)},
             settings=lambda: bench.settings,
             off=lambda: off,
-            news=held.news,
+            events=held.news,
             clock=clock,
-            pending=Pending(held.library.ledger, held.read),
+            notes=held.library.ledger,
+            run=held.read,
             ready=partial(asyncio.sleep, 0),
             since=NOW,
         )

@@ -15,21 +15,18 @@ from indexerd.digests.compact_opencode import (
     INTERRUPTED,
     PRUNE_MINIMUM,
     PRUNE_PROTECT,
-    Limits,
     Pruned,
     estimate,
+    history_of,
     model_view,
-    prepare,
     prune,
     pruned,
     should_compact,
-    text_tokens,
     tokens_of,
-    usable,
 )
-from indexerd.digests.serialize import serialize
 from indexerd.events import Kind, ToolCall, ToolResult
 from indexerd.sessions.context import CLEARED, ContextEntry, ContextMessage
+from indexerd.sessions.serialize import serialize
 from tests.sessions.speeches import calls, counting, entry, gave, said, steps
 
 NEWEST = [said("user", "two"), said("assistant", "ok"), said("user", "three")]  # the last 2 turns
@@ -146,11 +143,11 @@ def test_pruning_keeps_to_its_bounds(talk: list[ContextMessage]) -> None:
     texts = {at: one.result.text for at in places if (one := talk[at]).result is not None}
     assert list(places) == sorted(texts)
     assert all(at < turns[-2] and talk[at].role == "toolResult" for at in places)
-    assert saved == sum(map(text_tokens, texts.values()))
+    assert saved == sum(estimate(said("user", one)) for one in texts.values())
     assert saved > PRUNE_MINIMUM or (places, saved) == ((), 0)
     if places:
         newer = [one.result.text for one in talk[places[-1] :] if one.result is not None]
-        assert sum(map(text_tokens, newer)) > PRUNE_PROTECT
+        assert sum(estimate(said("user", one)) for one in newer) > PRUNE_PROTECT
     assert len(pruned(talk)) == len(talk)
 
 
@@ -188,17 +185,13 @@ def test_a_call_without_a_result_was_interrupted() -> None:
 
 
 def test_all_is_summed_up_and_nothing_stays() -> None:
-    """formats.md 4.6: the summary before is part of it; old output is cleared first, if wanted."""
+    """formats.md 4.6: the summary before is part of it; old output is cleared first."""
     summary = ContextMessage("compactionSummary", entry(Kind.COMPACTION), ("So far.",))
     talk = [summary, *results(30_000, 40_000), broken("error"), *NEWEST]
-    found = prepare(steps(*talk))
-    assert found is not None
-    assert found.history == (*talk[:2], *pruned(talk)[2:5], *NEWEST)
-    assert found.history[2].texts == (CLEARED,)
-    whole = prepare(steps(*talk), prune=False)
-    assert whole is not None
-    assert whole.history == (*talk[:5], *NEWEST)
-    assert prepare([ContextEntry(0, entry(Kind.SETTING))]) is None
+    found = history_of(steps(*talk))
+    assert found == [*talk[:2], *pruned(talk)[2:5], *NEWEST]
+    assert found[2].texts == (CLEARED,)
+    assert history_of([ContextEntry(0, entry(Kind.SETTING))]) == []
 
 
 # -- tokens --------------------------------------------------------------------------------------
@@ -206,8 +199,9 @@ def test_all_is_summed_up_and_nothing_stays() -> None:
 
 def test_estimates_are_characters_by_four_rounded() -> None:
     """S3.23: as JavaScript counts and rounds: half goes up, a character beyond the plane is two."""
-    assert [text_tokens("x" * n) for n in range(1, 8)] == [0, 1, 1, 1, 1, 2, 2]
-    assert text_tokens("\N{GRINNING FACE}" * 3) == 2
+    sizes = [estimate(said("user", "x" * n)) for n in range(1, 8)]
+    assert sizes == [0, 1, 1, 1, 1, 2, 2]
+    assert estimate(said("user", "\N{GRINNING FACE}" * 3)) == 2
     call = ToolCall("ls", arguments={"a": 1})  # ls(a=1): 7
     one = ContextMessage("assistant", entry(Kind.ASSISTANT), ("abc",), ("de",), (call,), images=1)
     assert estimate(one) == (3 + 2 + 7 + IMAGE_UNITS) / 4
@@ -228,28 +222,7 @@ def test_the_newest_answers_count_is_the_contexts() -> None:
     assert tokens_of(steps(said("user", "x" * 40))) == 10
 
 
-@pytest.mark.parametrize(
-    ("limits", "reserved", "expected"),
-    [
-        (Limits(200_000, output=8_000, input=190_000), None, 182_000),  # 190,000 - 8,000
-        (Limits(200_000, output=64_000, input=190_000), None, 170_000),  # - 20,000
-        (Limits(200_000, output=64_000, input=190_000), 50_000, 140_000),
-        (Limits(200_000, output=64_000), None, 168_000),  # - 32,000, the most it asks for
-        (Limits(200_000, output=8_000), 50_000, 192_000),  # what is reserved is of an input limit
-        (Limits(200_000), None, 168_000),  # an answer's most is not known
-        (Limits(10_000), None, 0),
-        (Limits(0, input=190_000), None, 0),
-    ],
-)
-def test_what_may_be_used(limits: Limits, reserved: int | None, expected: int) -> None:
-    """formats.md 4.6: limit.input - reserved, or context - an answer's most."""
-    assert usable(limits, reserved) == expected
-
-
 def test_when_it_is_time() -> None:
-    """S3.16: from exactly there on; never where it is off or no window is known."""
-    limits = Limits(200_000, output=8_000)
-    assert [should_compact(count, limits) for count in (191_999, 192_000)] == [False, True]
-    assert not should_compact(999_999, limits, auto=False)
-    assert not should_compact(999_999, Limits(0, output=8_000))
-    assert should_compact(140_000, Limits(200_000, input=190_000), reserved=50_000)
+    """S3.16: where an answer's most has no room left; never where no window is known."""
+    assert [should_compact(count, 200_000) for count in (167_999, 168_000)] == [False, True]
+    assert not should_compact(999_999, 0)

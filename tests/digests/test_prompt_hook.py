@@ -25,6 +25,10 @@ def hook(script: str, *, seconds: float = PATIENCE, env: dict[str, str] | None =
     return shell(f"exec {sys.executable} -S -E -c '{script}'", seconds=seconds, env=env)
 
 
+NO_JSON = "its output is no JSON in UTF-8"
+SHAPE = "its output has another shape: "
+
+
 def shell(script: str, *, seconds: float = PATIENCE, env: dict[str, str] | None = None) -> Any:
     """What a shell script says."""
     environment = {"PATH": os.environ["PATH"]} if env is None else env
@@ -91,15 +95,15 @@ def test_the_environment_is_bare() -> None:
         ("exit 3", "it ended with code 3"),
         ("echo '{}'; exit 1", "it ended with code 1"),
         ("kill -9 $$", "it ended with code -9"),
-        ("true", "its output is no JSON"),
-        ("echo '{\"context\": [}'", "its output is no JSON"),
-        ("echo '[]'", "its output is no JSON object"),
-        ("echo null", "its output is no JSON object"),
-        ("printf '\\377\\376{}'", "its output is not UTF-8"),
-        ('echo \'{"context": "all of it"}\'', "context is not a list of texts"),
-        ('echo \'{"context": ["a", 5]}\'', "context is not a list of texts"),
-        ('echo \'{"context": {"a": 1}}\'', "context is not a list of texts"),
-        ('echo \'{"prompt": ["p"]}\'', "prompt is not a text"),
+        ("true", NO_JSON),
+        ("echo '{\"context\": [}'", NO_JSON),
+        ("echo '[]'", f"{SHAPE}Expected `object`, got `array`"),
+        ("echo null", f"{SHAPE}Expected `object`, got `null`"),
+        ("printf '\\377\\376{}'", NO_JSON),
+        ('echo \'{"context": "all of it"}\'', f"{SHAPE}Expected `array | null`, got `str`"),
+        ('echo \'{"context": ["a", 5]}\'', f"{SHAPE}Expected `str`, got `int`"),
+        ('echo \'{"context": {"a": 1}}\'', f"{SHAPE}Expected `array | null`, got `object`"),
+        ('echo \'{"prompt": ["p"]}\'', f"{SHAPE}Expected `str | null`, got `array`"),
     ],
 )
 def test_what_fails_says_why(script: str, reason: str) -> None:
@@ -110,7 +114,7 @@ def test_what_fails_says_why(script: str, reason: str) -> None:
 def test_too_many_texts_are_none() -> None:
     """A list is bounded, too."""
     many = json.dumps({"context": ["a"] * (ITEMS_MAX + 1)})
-    assert shell(f"echo '{many}'") == Failed(f"context has more than {ITEMS_MAX} texts")
+    assert shell(f"echo '{many}'") == Failed(f"{SHAPE}Expected `array` of length <= {ITEMS_MAX}")
 
 
 @pytest.mark.parametrize("argv", [["/no/such/command"], ["/tmp"], ["/bin/sh", "a\0b"]])

@@ -22,20 +22,10 @@ from hypothesis.stateful import (
     rule,
 )
 
-from indexerd.digests.segments import (
-    Segment,
-    chain,
-    covered,
-    due,
-    encode,
-    message_rows,
-    name_at,
-    parse,
-    rows_between,
-    shown,
-    span,
-)
+from indexerd.digests.segment_plan import next_span
+from indexerd.digests.segments import Segment, chain, covered, encode, parse, shown
 from indexerd.events import MESSAGE, Kind, Turn, code
+from indexerd.sessions.positions import message_rows, name_at, rows_between
 from indexerd.sessions.state import NOWHERE, SessionState
 
 USER = code(Kind.USER, message=True)
@@ -83,10 +73,10 @@ class Session(RuleBasedStateMachine):
         self.keep = keep
         rows = message_rows(self.state)
         had = chain(self.state, rows, self.segments())
-        if not asked and not due(len(rows), covered(had), threshold):
+        if not asked and len(rows) - covered(had) <= threshold:
             assert len(rows) - covered(had) <= threshold
             return
-        found = span(len(rows), covered(had), keep)
+        found = next_span(len(rows), covered(had), keep)
         if found is None:
             assert len(rows) - keep <= covered(had)
             return

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ from indexerd.daemon.library import Library
 from indexerd.daemon.news import News
 from indexerd.daemon.one_session import open_session
 from indexerd.daemon.reader import Reader
-from indexerd.digests.compactions import Compactions
-from indexerd.digests.digests import Digests
-from indexerd.digests.summaries import Summaries
+from indexerd.daemon.views import open_session as opened
+from indexerd.digests.compaction import Compactions
+from indexerd.digests.digest import Digests
+from indexerd.digests.summarize import Summarizer
 from indexerd.events import Entry, Kind
 from indexerd.meta.writer import MetaWriter
 from indexerd.models.base import Model, Reply, Tokens
@@ -26,9 +28,9 @@ from indexerd.models.budget import Budget
 from indexerd.models.scripted import Answer, Scripted
 from indexerd.models.telemetry import Telemetry
 from indexerd.protocol.methods import asked
-from indexerd.references.looks import Looks
 from indexerd.sessions.context import ContextMessage
 from indexerd.settings import Settings
+from indexerd.sources.session_reader import SessionReaderPool
 from tests.e2e.world import Session
 
 NOW = 1_800_000_000.0
@@ -52,7 +54,7 @@ class Services:
     library: Library
     digests: Digests
     compactions: Compactions
-    summaries: Summaries
+    summarizer: Summarizer
     news: News
     read: Reader
 
@@ -125,25 +127,30 @@ class Bench:
     def _made_of(self, library: Library, reader: Reader) -> Services:
         news = News(self.log, lambda: NOW)
         news.subscribe(self.heard.append)
-        looks, answers = Looks(library, reader), Answers(library.catalog, lambda: NOW)
-        summaries = Summaries(
+        pool = SessionReaderPool(partial(opened, library), library.reread, reader)
+        answers = Answers(library.catalog, lambda: NOW)
+        summarizer = Summarizer(
             budget=self.budget(),
             record=self.telemetry.append,
             clock=lambda: NOW,
             notify=lambda event, session, told: news.say(event, {"session": session, **told}),
         )
         shared: dict[str, Any] = {
-            "looks": looks,
-            "summaries": summaries,
+            "pool": pool,
+            "summarizer": summarizer,
             "models": lambda: self.models,
             "settings": lambda: self.settings,
             "writer": MetaWriter(),
             "clock": lambda: NOW,
         }
         digests = Digests(
-            answers, news=news, excluded=lambda: self.settings.digest.exclude, **shared
+            answers,
+            events=news,
+            excluded=lambda: self.settings.digest.exclude,
+            on_history=len,
+            **shared,
         )
-        return Services(library, digests, Compactions(answers, **shared), summaries, news, reader)
+        return Services(library, digests, Compactions(answers, **shared), summarizer, news, reader)
 
     def budget(self) -> Budget:
         """Money, counted in a file of its own."""

@@ -13,7 +13,7 @@ from indexerd.references.cited_answer import (
     Cited,
     judge_answer,
 )
-from indexerd.references.question_prompt import (
+from indexerd.references.question_context import (
     Context,
     Said,
     compose,

@@ -18,7 +18,7 @@ from indexerd.references.cited_answer import (
     judge_answer,
     partly,
 )
-from indexerd.references.question_prompt import (
+from indexerd.references.question_context import (
     EVER,
     Said,
     compose,

@@ -6,15 +6,18 @@ from contextlib import nullcontext
 from typing import Any, cast
 
 from indexerd.daemon import views
-from indexerd.daemon.views import Taken, ask
+from indexerd.daemon.views import ask
 from indexerd.protocol.methods import asked
 from indexerd.sessions.info import SessionInfo, info_of
 from indexerd.sessions.tree import still
+from indexerd.sources.session_reader import OpenSession
 from tests.sessions.tree_sessions import state_of
 from tests.sources.lines_held import Lines
 
 
-def taken(data: bytes, path: str = "/s.jsonl", agent: str = "pi", lost: int | None = None) -> Taken:
+def taken(
+    data: bytes, path: str = "/s.jsonl", agent: str = "pi", lost: int | None = None
+) -> OpenSession:
     """A session as it is handed to a view; of row `lost` the line was too long."""
     state = state_of(data)
     if lost is not None:
@@ -22,10 +25,10 @@ def taken(data: bytes, path: str = "/s.jsonl", agent: str = "pi", lost: int | No
     card = info_of(state, agent=agent, path=path, mtime_ms=0, since=None)
     assert isinstance(card, SessionInfo)
     lines: Any = nullcontext(Lines(state, data))
-    return Taken(card, still(state), lines, {})
+    return OpenSession(card, still(state), lines, {})
 
 
-def view(method: str, held: Taken, params: dict[str, Any] | None = None) -> Any:
+def view(method: str, held: OpenSession, params: dict[str, Any] | None = None) -> Any:
     """The result of a method for a session that was taken."""
     given = asked(method, {"ref": "s1", **(params or {})})
     return ask(getattr(views, method), held, cast("Any", given))

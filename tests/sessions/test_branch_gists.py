@@ -12,15 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexerd.daemon.views import ASKS_READ, Taken
-from indexerd.digests.branch_pi import PREAMBLE
+from indexerd.daemon.views import ASKS_READ
 from indexerd.digests.segments import Segment, encode
 from indexerd.events import Kind
 from indexerd.references.inject import HEAD
+from indexerd.sessions.branches import BRANCH_PREAMBLE as PREAMBLE
 from indexerd.sessions.branches import asks, names, tips
 from indexerd.sessions.info import info_of
 from indexerd.sessions.state import SessionState
 from indexerd.sessions.tree import still
+from indexerd.sources.session_reader import OpenSession
 from tests.sessions.taken import view
 from tests.sessions.tree_sessions import entry, said, session, state_of
 
@@ -48,7 +49,7 @@ def found(entries: Sequence[bytes], home: Path | None = None) -> tuple[dict[str,
     assert card is not None
     lines = Lines(state, data)
     held: Any = nullcontext(lines)
-    answer = view("branches", Taken(card, still(state), held, {}, home), {})
+    answer = view("branches", OpenSession(card, still(state), held, {}, home), {})
     return {tip["leafId"]: tip for tip in answer["tips"]}, lines.asked
 
 

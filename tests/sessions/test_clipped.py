@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from indexerd.digests import compact_codex, compact_opencode, compact_pi
-from indexerd.digests.serialize import lines_of, units
 from indexerd.events import Entry, Kind, ToolCall, ToolResult
 from indexerd.sessions.clipped import clip, joined, length
 from indexerd.sessions.clipped_entries import COUNTED, SUMMED, Keep, clipped
 from indexerd.sessions.context import ContextMessage
+from indexerd.sessions.serialize import parts_of, units
 
 LONG = 'grün "x"\t𝄞\n' * 60_000
 
@@ -44,14 +44,14 @@ def test_tokens_are_those_of_the_whole(found: Entry, keep: Keep) -> None:
     whole, less = speeches(found), speeches(clipped(found, keep))
     for rules in (compact_pi.estimate_tokens, compact_codex.estimate, compact_opencode.estimate):
         assert [*map(rules, less)] == [*map(rules, whole)]
-    assert sum(len(text) for _, text in lines_of(less)) < 400_000
+    assert sum(len(text) for _, text in parts_of(less)) < 400_000
 
 
 def test_a_result_is_summed_up_to_the_letter() -> None:
     """S1.24: its beginning, and how many characters are missing of the whole."""
     found = entry(Kind.TOOL, texts=(LONG,), results=(ToolResult("c", "", LONG),))
     less = clipped(found, SUMMED)
-    assert lines_of(speeches(less))[0][1] == lines_of(speeches(found))[0][1]
+    assert parts_of(speeches(less))[0][1] == parts_of(speeches(found))[0][1]
     assert less.texts == (less.results[0].text,)
 
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexerd.daemon.views import Taken, row_of
 from indexerd.digests.segments import Segment, encode
 from indexerd.privacy.sanitize import bare
 from indexerd.sessions.info import info_of
 from indexerd.sessions.tree import still
+from indexerd.sources.session_reader import OpenSession, row_of
 from indexerd.web import document
 from indexerd.web.document import Wish, document_of, relatives_in
 from indexerd.web.export import FORMATS, file_name
@@ -28,7 +28,7 @@ REAL = PUBLIC / "pi-mono/before-compaction.jsonl"
 
 def taken(
     data: bytes, home: Path | None = None, leaf: str | None = None, lost: int | None = None
-) -> Taken:
+) -> OpenSession:
     """A session as it is handed to a reader; of row `lost` the line was too long."""
     state = state_of(data)
     if lost is not None:
@@ -37,10 +37,10 @@ def taken(
     assert card is not None
     lines: Any = nullcontext(Lines(state, data))
     row = None if leaf is None else row_of(state, leaf)
-    return Taken(card, still(state, row), lines, dict(state.labels), home)
+    return OpenSession(card, still(state, row), lines, dict(state.labels), home)
 
 
-def exported(one: Taken, wish: Wish, **stored: Any) -> dict[str, Any]:
+def exported(one: OpenSession, wish: Wish, **stored: Any) -> dict[str, Any]:
     """The document of a session."""
     row = {"sessionId": "s1", "cwd": "/w", "name": "A name"}
     return document_of(one, {"session": row, **stored}, wish, {})

@@ -30,11 +30,11 @@ from indexerd.agents.codex.shape import (
     texts_of,
     value,
 )
-from indexerd.digests.compact_codex import NO_SUMMARY
 from indexerd.events import Entry, Kind, ToolCall, ToolResult
 from indexerd.privacy.sanitize import scrub
 
 RETAINED_MAX = 10_000  # messages of a replaced history, the newest
+NO_SUMMARY = "(no summary available)"  # Codex's words
 _ROLES = {"user": Kind.USER, "assistant": Kind.ASSISTANT}
 _RETAINED_ROLES = {Kind.TOOL: "toolResult", Kind.CUSTOM: "custom"}  # of what has none
 _Fields = dict[str, Any]

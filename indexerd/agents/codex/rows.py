@@ -14,7 +14,6 @@ from indexerd.agents.codex.copies import Copies, borrowed
 from indexerd.agents.codex.memory import Memory
 from indexerd.agents.codex.origin import Meta, branch_of, copies, header_of, id_in
 from indexerd.agents.codex.shape import Line, string
-from indexerd.digests.compact_codex import CONTEXT
 from indexerd.events import Header
 from indexerd.privacy.sanitize import scrub
 from indexerd.sessions.context import PROVIDER
@@ -23,6 +22,7 @@ from indexerd.times import iso_ms
 
 NAME_MAX = 128  # characters of an id
 ORDINAL_MAX = 1 << 32
+CONTEXT_NOTE = "context"  # {"used", "window", "at"}: tokens, tokens, a row; any may be absent
 TOKENS_MAX = 1 << 53
 
 
@@ -92,13 +92,13 @@ class Taking:
         What is no number above zero says nothing, and what was known stays.
         """
         state = self.state
-        known = dict(state.notes.get(CONTEXT) or {})
+        known = dict(state.notes.get(CONTEXT_NOTE) or {})
         if type(used) is int and 0 < used < TOKENS_MAX:
             known |= {"used": used, "at": len(state) - 1}
         if type(window) is int and 0 < window < TOKENS_MAX:
             known["window"] = window
         if known:
-            state.notes[CONTEXT] = known
+            state.notes[CONTEXT_NOTE] = known
 
     def in_directory(self, cwd: str) -> None:
         """A line tells the working directory; it counts where the header does not."""

@@ -1,23 +1,21 @@
 """When digests are made by themselves: at the end of a turn of a session that has grown.
 
-In: word that a session's file grew. Out: calls of `Digests.make`, one session at a time. A session
-that was there before and stays as it is, is left alone (S2.25): only growth is looked at, be it
-while the daemon watches or since it last did. The moment is that of indexing, the turn's end and a
-quiet time after it; the threshold is another one. Which long sessions wait to be looked at is noted
-in the ledger, so that a daemon that stops in between looks at them when it starts again; a session
-that began since the last one stopped counts as grown. What fails is looked at again at the next
-turn's end; where that may pass, before.
+A session that was there before and stays as it is, is left alone (S2.25): only growth is looked
+at, be it while the daemon watches or since it last did. The moment is that of indexing, the
+turn's end and a quiet time after it; the threshold is another one. Which long sessions wait is
+noted in the store, so that a daemon that stops in between looks at them when it starts again; a
+session that began since the last one stopped counts as grown. What fails is tried again at the
+next turn's end; where that may pass, before.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
-from indexerd.daemon.news import News
-from indexerd.daemon.reader import Reader
+from indexerd.digests.digest import Events
 from indexerd.errors import IndexerdError, StateError
 from indexerd.indexing.policy import Limits, back_off, settled_at
 from indexerd.indexing.queue import Reminders
@@ -25,47 +23,68 @@ from indexerd.indexing.runner import Failure
 from indexerd.indexing.runtime import SessionRuntime
 from indexerd.logs import Event
 from indexerd.settings import Settings
-from indexerd.store.ledger import Ledger
 from indexerd.times import iso_ms
 
-TOPIC = "digest"  # of the ledger's notes
+TOPIC = "digest"  # of the store's notes
 FAILURES_MAX = 5  # in a row; after so many only new growth is a reason to try again
 LONGEST_PAUSE = 30.0  # seconds between two looks at the clock
 
 
+class Notes(Protocol):
+    """Where small facts outlive a daemon: a cache, without which nothing waits."""
+
+    def note(self, topic: str, key: str, value: bytes | None) -> None:
+        """Keep a value, or drop it."""
+        ...
+
+    def notes(self, topic: str) -> dict[str, Any]:
+        """Return all of a topic, by key."""
+        ...
+
+
+class DefectEvents(Events, Protocol):
+    """The part of the event bus that automatic digests use."""
+
+    def defect(self, event: Event, session_id: str, bug: Exception) -> None:
+        """Log a defect of ours."""
+        ...
+
+
 class AutoDigests:
-    """Sees to it that digests are made, for one daemon."""
+    """Sees to it that digests are made."""
 
     def __init__(
         self,
         make: Callable[[str], Awaitable[dict[str, Any]]],
-        known: dict[str, SessionRuntime],
+        known: Mapping[str, SessionRuntime],
         *,
         settings: Callable[[], Settings],
         off: Callable[[], bool],
-        news: News,
+        events: DefectEvents,
         clock: Callable[[], float],
-        pending: Pending,
+        notes: Notes,
+        run: Callable[..., Awaitable[Any]],
         ready: Callable[[], Awaitable[object]],
         since: float,
     ) -> None:
-        """`make(session_id)` makes the next digest of a session, as `Digests.make` answers it.
+        """`make(session_id)` is `Digests.make`; `known` are the sessions as the daemon knows them.
 
-        `known` are the sessions there are, as the pipeline knows them; `off()`: nothing runs.
-        `ready()` comes back once every session there is is known. What began after `since`, in
-        seconds since the epoch, no daemon has left alone.
+        `off()`: nothing runs. `run` does work in the thread of `notes`. `ready()` comes back once
+        all sessions are known. What began after `since`, in seconds, no daemon has left alone.
         """
         self._make_one = make
         self._known = known
         self._settings = settings
         self._off = off
-        self._news = news
+        self._events = events
         self._clock = clock
-        self._pending = pending
+        self._notes = notes
+        self._run = run
         self._ready = ready
         self._since = since
         self.made: list[str] = []  # of this process: sessions
         self.failed: dict[str, Failure] = {}
+        self._waiting: set[str] = set()  # as noted in the store
         self._reminders = Reminders()
         self._failures: dict[str, int] = {}
         self._once = False
@@ -103,10 +122,7 @@ class AutoDigests:
                     await self._wake.wait()
 
     async def settle(self) -> None:
-        """Make what is due or falls due by a turn's end, and then come back (`run --once`).
-
-        What fails is not tried again.
-        """
+        """Make what is due or falls due by a turn's end, each once, and come back (`--once`)."""
         self._once = True
         await self._take_up()
         while (next_at := self._reminders.next_at) is not None:
@@ -114,9 +130,11 @@ class AutoDigests:
             await self.step()
 
     async def _take_up(self) -> None:
-        """What the last daemon left waiting."""
+        """Take up what the last daemon left waiting."""
         await self._ready()
-        for session_id in await self._pending.load():
+        with suppress(StateError):
+            self._waiting = set(await self._run(self._notes.notes, TOPIC))
+        for session_id in sorted(self._waiting):
             self._remind(session_id, self._clock())
 
     async def step(self) -> None:
@@ -130,9 +148,9 @@ class AutoDigests:
         session_id = known.card.session_id
         if not known.card.answered or known.card.messages <= self._least():
             return
-        await self._pending.add(session_id)
+        await self._note(session_id, waits=True)
         ready = settled_at(known.view(), self._clock(), Limits.of(self._settings()))
-        if ready is None:  # more is to come, and is heard of
+        if ready is None:  # the turn goes on, and will be seen to grow
             return
         if ready > self._clock():
             self._remind(session_id, ready)
@@ -152,18 +170,17 @@ class AutoDigests:
                 if found["after"] > self._settings().digest.trigger_threshold:
                     self._remind(session_id, self._clock())  # more than one segment takes
                     return
-            await self._pending.drop(session_id)
+            await self._note(session_id, waits=False)
         except IndexerdError as bad:
-            self._failed(session_id, bad)
+            self._fail(session_id, bad)
         except Exception as bug:  # noqa: BLE001 - a defect of ours must not end the daemon
-            self._news.defect(Event.DIGEST_FAILED, session_id, bug)
+            self._events.defect(Event.DIGEST_FAILED, session_id, bug)
 
-    def _failed(self, session_id: str, bad: IndexerdError) -> None:
+    def _fail(self, session_id: str, bad: IndexerdError) -> None:
         told: dict[str, Any] = {"kind": bad.kind, "message": str(bad), "retryable": bad.retryable}
-        self._news.say(
-            Event.DIGEST_FAILED, {"session": session_id, "reason": str(bad), "kind": bad.kind}
-        )
-        self._news.tell("digest.failed", session_id, told)
+        logged = {"session": session_id, "reason": str(bad), "kind": bad.kind}
+        self._events.say(Event.DIGEST_FAILED, logged)
+        self._events.tell("digest.failed", session_id, told)
         self.failed[session_id] = Failure(bad.kind, bad.retryable)
         failures = self._failures.get(session_id, 0) + 1
         if bad.retryable and failures < FAILURES_MAX and not self._once:
@@ -171,32 +188,9 @@ class AutoDigests:
             wish = getattr(bad, "retry_after", None)
             self._remind(session_id, self._clock() + (wish or back_off(failures)))
 
-
-class Pending:
-    """Sessions that wait for a look, in the ledger: a cache, without which none is waited for."""
-
-    def __init__(self, ledger: Ledger, read: Reader) -> None:
-        """`read` does work in the thread of the ledger."""
-        self._ledger = ledger
-        self._read = read
-        self._held: set[str] = set()
-
-    async def load(self) -> list[str]:
-        """Those that the last daemon left."""
-        with suppress(StateError):
-            self._held = set(await self._read(self._ledger.notes, TOPIC))
-        return sorted(self._held)
-
-    async def add(self, session_id: str) -> None:
-        """This one waits."""
-        if session_id not in self._held:
-            self._held.add(session_id)
+    async def _note(self, session_id: str, *, waits: bool) -> None:
+        """Note in the store whether a session waits."""
+        if waits != (session_id in self._waiting):
+            (self._waiting.add if waits else self._waiting.discard)(session_id)
             with suppress(StateError):
-                await self._read(self._ledger.note, TOPIC, session_id, b"1")
-
-    async def drop(self, session_id: str) -> None:
-        """This one waits no longer."""
-        if session_id in self._held:
-            self._held.discard(session_id)
-            with suppress(StateError):
-                await self._read(self._ledger.note, TOPIC, session_id, None)
+                await self._run(self._notes.note, TOPIC, session_id, b"1" if waits else None)

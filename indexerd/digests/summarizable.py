@@ -1,11 +1,9 @@
-"""What of a conversation goes into a summary: what people, agents and tools said, and no more.
+"""What of a conversation is summarized: what people, agents and tools said, and no more (S3.28).
 
-In: speeches of any agent (sessions/context.py), and the session's state. Out: those that are to be
-summed up, each under the kind of whoever said it. Left out is what a machine put into the user's
-mouth: environments, instruction files, reminders, approvals, notes that a tool was run, "go on"
-(S3.28). Of what a human said, their own words stay, without what stood around them. Of Codex'
-calls, what asks for a permission is left out. What pi's extensions, commands and summaries say
-stays as it is: pi's own summaries are made of it.
+Left out is what a machine put under the user's role: environments, instruction files, reminders,
+approvals, notes that a tool was run, "go on". Of what a human said, their own words stay, without
+what stood around them. Of Codex's calls, what asks for a permission is left out. What pi's
+extensions, commands and summaries say stays as it is: pi's own summaries are made of it.
 
 What surprised us: Codex may put the first prompt behind instructions, in one message; in a
 sub-agent's session nobody typed anything, and what its parent asked has the user's place.
@@ -19,11 +17,11 @@ from dataclasses import replace
 
 import msgspec
 
-from indexerd.digests.serialize import arguments
 from indexerd.events import Kind, ToolCall
 from indexerd.privacy.late import late
 from indexerd.sessions.clipped import Clipped
 from indexerd.sessions.context import ContextMessage
+from indexerd.sessions.serialize import arguments
 from indexerd.sessions.state import SessionState
 
 # What stays of texts that no human typed and no model answered (CUSTOM), by its beginnings: the
@@ -57,31 +55,24 @@ _CLOSING = (
 _CLOSING_MAX = 2000  # characters at the end among which that is looked for
 
 
-def summed(
-    speeches: Iterable[ContextMessage], state: SessionState, agent: str
-) -> list[ContextMessage]:
-    """The speeches that are summed up, in their order."""
-    return list(passing(speeches, state, agent))
-
-
-def passing(
-    speeches: Iterable[ContextMessage], state: SessionState, agent: str
+def summarizable_messages(
+    messages: Iterable[ContextMessage], state: SessionState, agent: str
 ) -> Iterator[ContextMessage]:
-    """The same one by one: for whoever keeps none of them, or little."""
-    sieve = _Sieve(state, agent)
-    return (one for speech in speeches for one in sieve.stays(speech))
+    """The messages that are summarized, in their order, each under the kind of who said it."""
+    keep = _Filter(state, agent)
+    return (one for message in messages for one in keep(message))
 
 
 def conversation(
-    speeches: Iterable[ContextMessage], state: SessionState, agent: str
+    messages: Iterable[ContextMessage], state: SessionState, agent: str
 ) -> Iterator[ContextMessage]:
-    """Those that belong to messages, one by one: an agent's summaries of them do not."""
-    said = passing(speeches, state, agent)
+    """The same without an agent's summaries of earlier messages."""
+    said = summarizable_messages(messages, state, agent)
     return (one for one in said if one.role not in ("compactionSummary", "branchSummary"))
 
 
 def summary_words(text: str, agent: str) -> str:
-    """An agent's own summary without what tells the next model how it came, and to go on.
+    """An agent's summary without what says to the next model how it came, and to go on.
 
     Claude Code puts that around it; what other agents put there their texts do not hold.
     """
@@ -95,15 +86,15 @@ def summary_words(text: str, agent: str) -> str:
     return text[: min(ends)].rstrip() if ends else text
 
 
-def whose(speech: ContextMessage) -> str:
-    """Whose words a speech of `summed` is: user, assistant, or "" for nobody's."""
-    if speech.role == "user":
-        return "user" if speech.entry.kind is Kind.USER else ""
-    return "assistant" if speech.role == "assistant" else ""
+def speaker(message: ContextMessage) -> str:
+    """Whose words a summarizable message is: user, assistant, or "" for nobody's."""
+    if message.role == "user":
+        return "user" if message.entry.kind is Kind.USER else ""
+    return "assistant" if message.role == "assistant" else ""
 
 
-class _Sieve:
-    """What stays of one session's speeches."""
+class _Filter:
+    """What stays of one session's messages."""
 
     def __init__(self, state: SessionState, agent: str) -> None:
         self._state, self._agent = state, agent
@@ -112,79 +103,76 @@ class _Sieve:
         self._custom = _CUSTOM.get(agent, ("",))
         self._human: dict[str, frozenset[str]] = {}  # by the id of a compaction
 
-    def stays(self, speech: ContextMessage) -> Iterator[ContextMessage]:
-        role, kind = speech.role, speech.entry.kind
+    def __call__(self, message: ContextMessage) -> Iterator[ContextMessage]:
+        role, kind = message.role, message.entry.kind
         if role == "user":
-            yield from [_own(speech)] if kind is Kind.USER else self._put(speech)
+            yield from [_own(message)] if kind is Kind.USER else self._under_user(message)
         elif role == "assistant":
-            yield from self._answer(speech)
+            yield self._answer(message)
         elif role == "custom":
-            yield from self._noted(speech)
+            if "".join(message.texts).lstrip().startswith(self._custom):
+                yield message
         elif role == "toolResult" and self._agent == "claude":
-            yield from _bare(speech)
+            yield from _bare(message)
         elif role == "compactionSummary":
-            words = summary_words("".join(speech.texts), self._agent)
-            yield speech if (words,) == speech.texts else replace(speech, texts=(words,))
+            words = summary_words("".join(message.texts), self._agent)
+            yield message if (words,) == message.texts else replace(message, texts=(words,))
         elif role not in _PROMPTS and kind not in _MACHINES:
-            yield speech
+            yield message
 
-    def _put(self, speech: ContextMessage) -> Iterator[ContextMessage]:
+    def _under_user(self, message: ContextMessage) -> Iterator[ContextMessage]:
         """What stands under the user's role on an entry that is no human's."""
-        entry = speech.entry
+        entry = message.entry
         if entry.kind is Kind.COMPACTION:
-            yield from self._brought(speech)
+            yield from self._kept_by_compaction(message)
         elif entry.kind is self._parent:
-            yield from _bare(_as(speech, Kind.USER))
+            yield from _bare(_as(message, Kind.USER))
         elif entry.kind is Kind.OTHER and "sent" in entry.details:
             row = self._state.row(entry.id)  # the tree knows of words behind instructions
             if row is not None and self._state.kind(row) is Kind.USER:
-                yield _own(_as(speech, Kind.USER))
+                yield _own(_as(message, Kind.USER))
 
-    def _brought(self, speech: ContextMessage) -> Iterator[ContextMessage]:
-        """What a compaction brings along; some agents' tell who said it."""
-        entry = speech.entry
+    def _kept_by_compaction(self, message: ContextMessage) -> Iterator[ContextMessage]:
+        """What a compaction brings along; some agents note who said it."""
+        entry = message.entry
         retained = [one for one in entry.details.get("retained", ()) if isinstance(one, dict)]
         if entry.id not in self._human:
             texts = (str(one.get("text")) for one in retained if one.get("human"))
             self._human[entry.id] = frozenset(texts)
-        if "".join(speech.texts) in self._human[entry.id] or (retained and self._agent == "pi"):
-            yield _as(speech, Kind.USER)
+        if "".join(message.texts) in self._human[entry.id] or (retained and self._agent == "pi"):
+            yield _as(message, Kind.USER)
         elif not entry.details.get("whole"):
-            yield speech
+            yield message
 
-    def _answer(self, speech: ContextMessage) -> Iterator[ContextMessage]:
-        if speech.entry.kind is Kind.COMPACTION:
-            speech = _as(speech, Kind.ASSISTANT)
-        if speech.calls and self._agent == "codex":
-            speech = replace(speech, calls=tuple(map(_unasking, speech.calls)))
-        yield speech
-
-    def _noted(self, speech: ContextMessage) -> Iterator[ContextMessage]:
-        if "".join(speech.texts).lstrip().startswith(self._custom):
-            yield speech
+    def _answer(self, message: ContextMessage) -> ContextMessage:
+        if message.entry.kind is Kind.COMPACTION:
+            message = _as(message, Kind.ASSISTANT)
+        if message.calls and self._agent == "codex":
+            return replace(message, calls=tuple(map(_without_approvals, message.calls)))
+        return message
 
 
-def _as(speech: ContextMessage, kind: Kind) -> ContextMessage:
+def _as(message: ContextMessage, kind: Kind) -> ContextMessage:
     """The same, under the kind of who said it."""
-    role = "user" if kind is Kind.USER else speech.role
-    return replace(speech, role=role, entry=msgspec.structs.replace(speech.entry, kind=kind))
+    role = "user" if kind is Kind.USER else message.role
+    return replace(message, role=role, entry=msgspec.structs.replace(message.entry, kind=kind))
 
 
-def _own(speech: ContextMessage) -> ContextMessage:
-    """A human's own words in the place of all that the model got, unless an edit replaced them."""
-    sent = speech.entry.details.get("sent")
-    if sent is not None and speech.texts == tuple(sent):
-        return replace(speech, texts=speech.entry.texts)
-    return speech
+def _own(message: ContextMessage) -> ContextMessage:
+    """A human's own words instead of all that the model got, unless an edit replaced them."""
+    sent = message.entry.details.get("sent")
+    if sent is not None and message.texts == tuple(sent):
+        return replace(message, texts=message.entry.texts)
+    return message
 
 
-def _bare(speech: ContextMessage) -> Iterator[ContextMessage]:
-    """A speech without reminders around its texts; nothing where those are all."""
-    texts = tuple(map(_unreminded, speech.texts))
-    if texts == speech.texts:
-        yield speech
-    elif any(texts) or speech.images:
-        yield replace(speech, texts=tuple(filter(None, texts)))
+def _bare(message: ContextMessage) -> Iterator[ContextMessage]:
+    """A message without reminders around its texts; nothing where those are all."""
+    texts = tuple(map(_unreminded, message.texts))
+    if texts == message.texts:
+        yield message
+    elif any(texts) or message.images:
+        yield replace(message, texts=tuple(filter(None, texts)))
 
 
 def _unreminded(text: str) -> str:
@@ -211,11 +199,9 @@ def _trimmed(text: str, start: int, end: int) -> int:
     return end
 
 
-def _unasking(call: ToolCall) -> ToolCall:
-    """A call without what it says of permissions."""
+def _without_approvals(call: ToolCall) -> ToolCall:
     given = arguments(call)
     if not isinstance(given, dict) or _APPROVALS.isdisjoint(given):
         return call
-    return msgspec.structs.replace(
-        call, arguments={key: one for key, one in given.items() if key not in _APPROVALS}
-    )
+    kept = {key: one for key, one in given.items() if key not in _APPROVALS}
+    return msgspec.structs.replace(call, arguments=kept)

@@ -1,11 +1,10 @@
-"""One summary of a conversation, by the first model that is to be had.
+"""One summary of a conversation, by the first model that can be used.
 
-In: a task, whose text is redacted. Out: the summary, cleaned and redacted once more, what it cost,
-and notes on what the model did not get. A text that is too long for one call goes in chunks: each
-call carries the summary so far. Where a model says that even that is too large, it is cut into
-smaller chunks; of what any model takes a compaction leaves out the oldest parts, as the agents'
-own do, while a segment never does, as it stands for all of its messages (S3.24). What was left out
-or cut is said. Nothing is kept here: if this fails, all that was there before stands (S2.20).
+A text that is too long for one call goes in chunks: each call carries the summary so far. Where a
+model says that even that is too large, it is cut into smaller chunks; of what any model takes a
+compaction leaves out the oldest parts, as the agents' own do, while a segment never does, as it
+stands for all of its messages (S3.24). What was left out or cut is noted. Nothing is stored here:
+if this fails, all that was there before stands (S2.20).
 """
 
 from __future__ import annotations
@@ -13,22 +12,27 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter
 from typing import Any
 
 from indexerd.digests.prompt_hook import Failed, consult
-from indexerd.digests.summary_prompts import (
+from indexerd.digests.prompts import (
     PREVIOUS_MAX,
     Wish,
     instructions,
     shorter_prompt,
     summary_prompt,
 )
-from indexerd.digests.talk import Talk, said_in, taken, without_oldest
+from indexerd.digests.redacted_transcript import (
+    Part,
+    RedactedTranscript,
+    take,
+    without_oldest,
+    words_in,
+)
 from indexerd.errors import (
     ContextTooLargeError,
     DeadlineError,
@@ -63,6 +67,7 @@ EARLIER = "earlier"  # among kinds of redactions: marks in the summary of what c
 # names is not told: another hand may have written it, and no word of theirs is for the audit.
 _MARK = re.compile(r"\[redacted:[a-z0-9-]+\]")
 
+# For somebody who asked: nobody tries it again by itself.
 _HINTS: dict[type[IndexerdError], str] = {
     ProviderError: "try again later",
     RefusedError: "try another model: [digest] model",
@@ -71,17 +76,15 @@ _HINTS: dict[type[IndexerdError], str] = {
     DeadlineError: "try again, or raise [model] timeout_seconds",
 }
 
-Notify = Callable[[Event, str, dict[str, Any]], None]
-
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is to be summed up, and for what. `base.messages` are filled in chunk by chunk."""
+    """What is to be summarized, and for what. `base.messages` are filled in chunk by chunk."""
 
     session_id: str
     agent: str
     name: str  # segment, compaction or branch: as the audit calls it
-    talk: Talk
+    transcript: RedactedTranscript
     base: Stretch
     focus: str = ""  # what the user wants it to dwell on
     instead: str = ""  # the user's own instructions, in the place of ours
@@ -101,17 +104,18 @@ class Summary:
     notes: tuple[str, ...] = ()
     ms: int = 0
 
-    def usage(self) -> dict[str, Any]:
-        """What it cost, as answers say it."""
-        spent = self.spent
-        return {
-            "inputTokens": spent.input_tokens,
-            "outputTokens": spent.output_tokens,
-            "costUsd": spent.usd,
-            "calls": spent.calls,
-            "model": self.model,
-            "ms": self.ms,
-        }
+
+def usage_of(made: Sequence[Summary]) -> dict[str, Any]:
+    """What summaries cost together, as answers have it."""
+    costs = [one.spent.usd for one in made]
+    return {
+        "inputTokens": sum(one.spent.input_tokens for one in made),
+        "outputTokens": sum(one.spent.output_tokens for one in made),
+        "costUsd": None if None in costs else sum(one or 0.0 for one in costs),
+        "calls": sum(one.spent.calls for one in made),
+        "model": made[0].model if made else None,
+        "ms": sum(one.ms for one in made),
+    }
 
 
 @dataclass(slots=True)
@@ -121,15 +125,22 @@ class _Run:
     task: Task
     settings: Settings
     clean: Redactor
-    wish: Wish
     redactions: dict[str, int]  # of all that the task sends
+    wish: Wish = field(default_factory=Wish)
     spent: Spent = field(default_factory=Spent)
     notes: list[str] = field(default_factory=list)
     bytes: int = 0
 
+    def safe(self, text: str) -> str:
+        """Redact a text, and count what was found."""
+        clean, found = self.clean(text)
+        for kind, number in found.items():
+            self.redactions[kind] = self.redactions.get(kind, 0) + number
+        return clean
 
-class Summaries:
-    """Makes summaries, for one daemon; or, without one, for one command."""
+
+class Summarizer:
+    """Makes summaries."""
 
     def __init__(
         self,
@@ -137,38 +148,39 @@ class Summaries:
         budget: Budget,
         record: Callable[[dict[str, Any]], object],
         clock: Callable[[], float],
-        notify: Notify,
+        notify: Callable[[Event, str, dict[str, Any]], None],
     ) -> None:
         """`record` keeps rows of the audit trail.
 
         `notify(event, session id, fields)` hears of attempts, and of hooks that fail.
         """
         self._budget = budget
-        self._keep = record
+        self._record = record
         self._clock = clock
         self._notify = notify
 
     async def write(self, task: Task, settings: Settings, models: Sequence[Model]) -> Summary:
-        """Sum up. Raises an error of the tree: then there is no summary."""
-        if not task.talk.parts:
+        """Summarize. Raises an error of the tree: then there is no summary."""
+        if not task.transcript.parts:
             raise SessionEmptyError("there is nothing in words to sum up")
-        with _asked(task):
-            return await self._written(task, settings, models)
-
-    async def _written(self, task: Task, settings: Settings, models: Sequence[Model]) -> Summary:
         started = perf_counter()
-        clean, counts = redactor(settings), dict(task.talk.redactions)
+        run = _Run(task, settings, redactor(settings), dict(task.transcript.redactions))
         if earlier := len(_MARK.findall(task.base.previous[:PREVIOUS_MAX])):
-            counts[EARLIER] = earlier
-        wish = await self._wish(task, settings, partial(_counted, clean, counts))
-        run = _Run(task, settings, clean, wish, counts)
-        text, model = await first_usable(models, partial(self._by, run))
+            run.redactions[EARLIER] = earlier
+        try:
+            run.wish = await self._wish(run)
+            text, model = await first_usable(models, partial(self._in_chunks, run))
+        except IndexerdError as bad:
+            if task.asked:
+                bad.hint = _HINTS.get(type(bad), bad.hint)
+            raise
         ms = round((perf_counter() - started) * 1000)
         return Summary(text, model.key, run.spent, tuple(run.notes), ms)
 
-    async def _wish(self, task: Task, settings: Settings, safe: Callable[[str], str]) -> Wish:
+    async def _wish(self, run: _Run) -> Wish:
         """What the user wants otherwise; a hook that fails is passed over (S3.29)."""
-        focus, instead = safe(task.focus), safe(task.instead)
+        task, wanted = run.task, run.settings.digest
+        focus, instead = run.safe(task.focus), run.safe(task.instead)
         payload = {
             "task": task.name,
             "strategy": task.strategy,
@@ -178,31 +190,26 @@ class Summaries:
             "covering": task.covering,
             "prompt": instead or instructions(task.base),
         }
-        wanted = settings.digest
         advice = await consult(wanted.hook, payload, seconds=wanted.hook_seconds)
         if isinstance(advice, Failed):
             self._notify(Event.DIGEST_HOOK_FAILED, task.session_id, {"reason": advice.reason})
             return Wish(focus, instead)
-        context = tuple(safe(one) for one in advice.context)
-        return Wish(focus, safe(advice.prompt or "") or instead, context)
+        context = tuple(run.safe(one) for one in advice.context)
+        return Wish(focus, run.safe(advice.prompt or "") or instead, context)
 
-    # -- texts ---------------------------------------------------------------------------
-
-    async def _by(self, run: _Run, model: Model) -> str:
+    async def _in_chunks(self, run: _Run, model: Model) -> str:
         """The summary by one model, in as many calls as its text takes."""
         task = run.task
         size = LOCAL_BYTES if model.key.startswith(LOCAL) else CHUNK_BYTES
-        left, texts = list(task.talk.parts), list[str]()
+        left, texts = list(task.transcript.parts), list[str]()
         pause, dropped, cut, refusals = PAUSE_SECONDS, 0, 0, 0
         while left:
-            chunk, rest = taken(left, size)
+            chunk, rest = take(left, size)
             prompt = self._prompt(run, chunk, texts, last=not rest)
             try:
-                texts.append(await self._attempts(run, model, prompt))
+                texts.append(await self._ask(run, model, prompt))
             except ContextTooLargeError:
                 refusals += 1
-                if refusals > REFUSALS_MAX:
-                    raise
                 sent = _size(chunk)
                 if task.drops and len(chunk) > 1 and sent <= DROPPED_BYTES:
                     kept = without_oldest(chunk) or chunk[-1:]
@@ -212,6 +219,8 @@ class Summaries:
                     raise
                 else:
                     size = sent // 2
+                if refusals > REFUSALS_MAX:
+                    raise
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
                 continue
@@ -223,7 +232,7 @@ class Summaries:
             run.notes.append(f"{dropped} of the oldest parts were too much for {model.key}")
         return "\n\n".join(texts) if task.base.kind == "segment" else texts[-1]
 
-    def _prompt(self, run: _Run, chunk: list[str], texts: list[str], *, last: bool) -> Prompt:
+    def _prompt(self, run: _Run, chunk: list[Part], texts: list[str], *, last: bool) -> Prompt:
         """Ask about one chunk; `texts` are the answers so far."""
         base = run.task.base
         tokens, previous = base.max_tokens, base.previous
@@ -235,25 +244,29 @@ class Summaries:
             previous = texts[-1]
         stretch = replace(
             base,
-            messages=said_in(chunk),
+            messages=words_in(chunk),
             previous=previous,
             instructions=run.wish.focus,
             max_tokens=tokens,
         )
-        text = "\n\n".join(chunk)
+        text = "\n\n".join(one.text for one in chunk)
         prompt = summary_prompt(text, stretch, secrets.token_hex(8), run.wish)
         run.bytes = len(prompt.user.encode("utf-8", "replace"))
         return prompt
 
-    # -- calls ---------------------------------------------------------------------------
-
-    async def _attempts(self, run: _Run, model: Model, base: Prompt) -> str:
-        most = base.max_output_tokens
+    async def _ask(self, run: _Run, model: Model, base: Prompt) -> str:
+        most = CHARS_PER_TOKEN * base.max_output_tokens
 
         def read(reply: Reply) -> str | Rejected:
-            text = _cleaned(run.clean, reply.text, most)
-            fault = _fault(text, cut=reply.finish is Finish.LENGTH, most=most)
-            return Rejected(fault) if fault else text
+            # Cleaned first: characters that are not shown could stand within a secret.
+            text = run.clean(clean_text(reply.text[: 2 * most], 2 * most))[0]
+            if reply.finish is Finish.LENGTH:
+                return Rejected("it was cut off at its limit; be much briefer")
+            if not text:
+                return Rejected("it was empty")
+            if len(text) > most:
+                return Rejected("it was far too long; be much briefer")
+            return text
 
         return await ask(
             model,
@@ -282,48 +295,8 @@ class Summaries:
             redactions=run.redactions,
             **attempt.audit(),
         )
-        self._keep(row)
+        self._record(row)
 
 
-def _counted(clean: Redactor, counts: dict[str, int], text: str) -> str:
-    """A text without what is secret in it, whose finds are added to the counts."""
-    safe, found = clean(text)
-    for kind, number in found.items():
-        counts[kind] = counts.get(kind, 0) + number
-    return safe
-
-
-def _size(parts: Sequence[str]) -> int:
-    """Bytes of a text of these parts."""
-    return sum(len(one.encode("utf-8", "replace")) + 2 for one in parts)
-
-
-@contextmanager
-def _asked(task: Task) -> Iterator[None]:
-    """Give errors hints for somebody who asked: nobody tries it again by itself."""
-    try:
-        yield
-    except IndexerdError as bad:
-        if task.asked:
-            bad.hint = _HINTS.get(type(bad), bad.hint)
-        raise
-
-
-def _cleaned(clean: Redactor, text: str, tokens: int) -> str:
-    """A reply without what was secret in it; no more is looked at than could be used.
-
-    Cleaned first: characters that are not shown could stand within a secret.
-    """
-    most = 2 * CHARS_PER_TOKEN * tokens
-    return clean(clean_text(text[:most], most))[0]
-
-
-def _fault(text: str, *, cut: bool, most: int) -> str:
-    """Why an answer cannot be used; "" where it can."""
-    if cut:
-        return "it was cut off at its limit; be much briefer"
-    if not text:
-        return "it was empty"
-    if len(text) > CHARS_PER_TOKEN * most:
-        return "it was far too long; be much briefer"
-    return ""
+def _size(parts: Iterable[Part]) -> int:
+    return sum(one.size for one in parts)

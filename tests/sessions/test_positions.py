@@ -5,22 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
-from indexerd.digests.segments import (
-    POSITION_MAX,
-    Segment,
-    chain,
-    covered,
-    deeds_of,
-    due,
-    message_rows,
-    name_at,
-    rows_between,
-    shown,
-    span,
-)
-from indexerd.events import Entry, Kind, ToolCall, code
+from indexerd.digests.segments import POSITION_MAX, Segment, chain, covered, shown
+from indexerd.events import Kind, code
+from indexerd.sessions.positions import message_rows, name_at, rows_between
 from indexerd.sessions.state import SessionState
 from tests.agents import claude_files, codex_files
 
@@ -106,32 +93,6 @@ def test_rows_belong_to_the_message_before_them() -> None:
     assert rows_between(path, rows, 1, 2) == [2, 3, 4, 5]
     assert rows_between(path, rows, 0, 99) == path
     assert rows_between(path, rows, 3, 3) == rows_between(path, rows, 2, 1) == []
-
-
-@pytest.mark.parametrize(
-    ("total", "done", "keep", "expected"),
-    [
-        (51, 0, 10, (0, 40)),
-        (92, 41, 10, (41, 81)),
-        (11, 0, 10, (0, 0)),
-        (10, 0, 10, None),
-        (60, 51, 10, None),
-        (5, 0, 0, (0, 4)),
-        (0, 0, 0, None),
-        (3, 0, 10, None),
-    ],
-)
-def test_the_range_is_what_follows_the_last_summary_without_the_newest(
-    total: int, done: int, keep: int, expected: tuple[int, int] | None
-) -> None:
-    """S2.4: last end + 1 .. length - preserve_recent - 1; empty or inverted does nothing."""
-    assert span(total, done, keep) == expected
-
-
-def test_the_threshold_is_strict() -> None:
-    """S2.3: 50 messages do not trigger, 51 do; those that are folded do not count."""
-    assert [due(n, 0, 50) for n in (49, 50, 51)] == [False, False, True]
-    assert [due(n, 41, 50) for n in (91, 92)] == [False, True]
 
 
 # -- names ----------------------------------------------------------------------------------------
@@ -268,34 +229,3 @@ def test_the_newest_stay_verbatim_when_more_are_kept_or_fewer_are_left() -> None
     assert shown(made, 9, 2) == shown(made, 10, 3) == made[:1]
     assert shown(made, 5, 2) == []
     assert shown(made, 8, 0) == made
-
-
-# -- what was done --------------------------------------------------------------------------------
-
-
-def did(*calls: ToolCall, failed: tuple[str, ...] = ()) -> Entry:
-    """An entry with calls, or with what came of them."""
-    return Entry("e", Kind.ASSISTANT, "message", None, "", tools=calls, failed=failed)
-
-
-def test_files_and_tools_of_a_stretch() -> None:
-    """S2.11, S2.12: unique paths of writes that did not fail; counts, and at most three uses."""
-    entries = [
-        did(
-            ToolCall("edit", "a.py", "c1", writes=("a.py",)),
-            ToolCall("edit", "b.py", "c2", writes=("b.py",)),
-        ),
-        did(failed=("c2",)),
-        did(ToolCall("write", "./a.py", "c3", writes=("/w/./a.py",))),
-        *(did(ToolCall("bash", f"make {n}")) for n in range(5)),
-        did(ToolCall("read", "c.py", reads=("c.py",))),
-    ]
-    files, tools = deeds_of(entries, "/w")
-    assert files == ("/w/a.py",)
-    assert {one.tool: one.count for one in tools} == {"bash": 5, "edit": 2, "read": 1, "write": 1}
-    assert next(one.notable_uses for one in tools if one.tool == "bash") == (
-        "make 2",
-        "make 3",
-        "make 4",
-    )
-    assert deeds_of([], "/w") == ((), ())

@@ -1,11 +1,9 @@
-"""The words that ask a model for a summary: of a segment, a past to go on from, a branch.
+"""The prompts that ask a model for a summary: of a segment, a past to go on from, a branch.
 
-In: a conversation as text, redacted, and what came before it. Out: a `Prompt`; its `stretch` is
-the same, for the built-in model. The conversation stands between two lines with a nonce which its
-author could not know, and so does an earlier summary, which another hand may have written. The
-skeletons are those that pi's own summaries have, so that pi can go on from them, and merge them.
-
-A user's hook may add to the instructions, or take their place; the frame around them stays.
+The conversation stands between two lines with a nonce which its author could not know, and so
+does an earlier summary, which another hand may have written. The skeletons are those that pi's
+own summaries have, so that pi can go on from them, and merge them. A user's hook may add to the
+instructions, or take their place; the frame around them stays.
 """
 
 from __future__ import annotations
@@ -121,7 +119,7 @@ class Wish:
 
     focus: str = ""  # added to the instructions
     instead: str = ""  # in the place of the instructions
-    context: tuple[str, ...] = ()  # told besides the conversation
+    context: tuple[str, ...] = ()  # shown besides the conversation
 
 
 def instructions(stretch: Stretch) -> str:
@@ -139,20 +137,19 @@ def instructions(stretch: Stretch) -> str:
 
 def summary_prompt(text: str, stretch: Stretch, nonce: str, wish: Wish = Wish()) -> Prompt:
     """Ask for the summary of a conversation's text; `stretch` is the same for a local model."""
-    parts = [f"<conversation>\n[begin {nonce}]\n{text}\n[end {nonce}]\n</conversation>"]
+
+    def framed(tag: str, held: str) -> str:
+        return f"<{tag}>\n[begin {nonce}]\n{held}\n[end {nonce}]\n</{tag}>"
+
+    parts = [framed("conversation", text)]
     if stretch.previous:
-        before = scrub(stretch.previous[:PREVIOUS_MAX])
-        parts.append(
-            f"<previous-summary>\n[begin {nonce}]\n{before}\n[end {nonce}]\n</previous-summary>"
-        )
-    parts += [f"Known besides: {one}" for one in wish.context]
+        parts.append(framed("previous-summary", scrub(stretch.previous[:PREVIOUS_MAX])))
+    parts += [f"SessionRuntime besides: {one}" for one in wish.context]
     parts.append(wish.instead or instructions(stretch))
-    focus = wish.focus.strip()[:FOCUS_MAX]
-    if focus:
+    if focus := wish.focus.strip()[:FOCUS_MAX]:
         parts.append(f"Dwell on this: {focus}")
-    user = "\n\n".join(parts)
     most = max(stretch.max_tokens, SEGMENT_TOKENS)  # the instructions ask for less, if need be
-    return Prompt(system=SYSTEM, user=user, max_output_tokens=most, stretch=stretch)
+    return Prompt(system=SYSTEM, user="\n\n".join(parts), max_output_tokens=most, stretch=stretch)
 
 
 def shorter_prompt(base: Prompt, error: str) -> Prompt:

@@ -1,0 +1,176 @@
+"""`history`: a long session as a page: its segments, and what follows them, message by message.
+
+In full, it adds the context that the two make together (S2.14): system messages, segments,
+messages verbatim. Only lines that are shown are read. Texts are the session's own, not redacted:
+they go to the user who asks. Segments were redacted when they were made.
+
+A segment's text came from a model that read text from any hand. It must not be able to end its
+own block and begin another: lines of it that begin like a heading of ours are quoted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from indexerd.digests.segments import (
+    CONTENT_MAX,
+    DECISION_MAX,
+    Segment,
+    chain,
+    covered,
+    encode,
+    read_segments,
+    shown,
+)
+from indexerd.events import Entry, Kind
+from indexerd.models.threads import Check
+from indexerd.privacy.late import late
+from indexerd.privacy.sanitize import clean_line, clean_text, escape_path
+from indexerd.sessions.clipped_entries import Keep
+from indexerd.sessions.context import Read, context_messages, role_of
+from indexerd.sessions.positions import message_rows, rows_between
+from indexerd.sessions.serialize import serialize
+from indexerd.sessions.state import SessionState
+from indexerd.settings import Digest
+from indexerd.sources.session_reader import TEXT_MAX, OpenSession, text_limit
+
+TOOLS_MAX = 20  # of one answer
+LINE_MAX = 200  # characters of a message's text, unless all is asked for
+LINE_LOOKED = 4000  # that are looked at for these
+FULL_MAX = 4_000_000  # bytes of all texts where all is asked for, before each has less
+RESULT_MAX = 2000  # characters of a tool's result, and of each end of what a call was given
+FILES_SHOWN = 100  # of one segment
+_SPOKEN = frozenset({Kind.USER, Kind.ASSISTANT})
+
+# Marks of Markdown, white space, case and other dashes do not make a heading another one.
+_DASH = "[-\u2010-\u2015\u2212]"
+_HEADING = late(
+    r"^(?=[ \t#*_`]*+(?:previous[ \t]+conversation[ \t]+context"
+    rf"|(?:{_DASH}[ \t]*+)++[*_`]*+earlier[ \t]+in[ \t]+conversation"
+    r"|\[[ \t]*+previous[ \t]+conversation[ \t]+summari[sz]ed"
+    r"|files[ \t]+modified|key[ \t]+decisions[ \t]*+:))",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+def history(session: OpenSession, check: Check, *, wanted: Digest, full: bool) -> dict[str, Any]:
+    """The result of `history`."""
+    state = session.state
+    rows = message_rows(state)
+    held = chain(state, rows, read_segments(session.home, session.info.session_id))
+    stand = shown(held, len(rows), wanted.preserve_recent)  # for messages of the context
+    start = covered(stand if full else held)
+    path_rows = rows_between(state.path(), rows, start, len(rows) - 1)
+    head = text_limit(state, rows[start:], FULL_MAX) if full else LINE_LOOKED
+    keep = Keep(RESULT_MAX, head=head, tail=0, given=RESULT_MAX)
+    recent, context = list[dict[str, Any]](), list[dict[str, Any]]()
+    with session.reading(check, keep) as read:
+        if full and wanted.preserve_system:
+            context += _system(state, rows, read)
+        if stand:
+            context.append(_said("user", earlier(stand), None))
+        most = text_limit(state, path_rows, FULL_MAX)
+        for one in _messages(state, rows, path_rows, read):
+            recent += [one.listed(full=full)] if one.n >= covered(held) else []
+            if full and (text := one.text or _work(state, one, read)[:most]):
+                context.append(_said(one.role, text, one.entries[0].id))
+    found = {
+        "sessionId": session.info.session_id,
+        "leafId": state.leaf_id,
+        "segments": [encode(one) for one in held],
+        "recent": recent,
+        "fullMessageCount": len(rows),
+        "foldedMessages": covered(held),
+    }
+    return found | ({"context": context} if full else {})
+
+
+@dataclass(slots=True)
+class _Message:
+    """One message: its place on the path, what is said in it, and all rows that belong to it."""
+
+    n: int
+    entries: list[Entry] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list)
+
+    @property
+    def role(self) -> str:
+        """Whose it is: user or assistant."""
+        return "user" if self.entries[0].kind is Kind.USER else "assistant"
+
+    @property
+    def text(self) -> str:
+        """Its words; an answer on several lines is one."""
+        texts = ("".join(one.texts) for one in self.entries)
+        return "\n".join(text for text in texts if text)
+
+    def listed(self, *, full: bool) -> dict[str, Any]:
+        """As `recent` has it; `tools` are those that an answer without words called."""
+        text, first = self.text, self.entries[0]
+        shown = text[:TEXT_MAX] if full else clean_line(text[:LINE_LOOKED], LINE_MAX)
+        found = {"n": self.n, "role": self.role, "text": shown, "entryId": first.id}
+        tools = [call.name for one in self.entries for call in one.tools if call.name and not text]
+        return found | {"at": first.timestamp} | ({"tools": tools[:TOOLS_MAX]} if tools else {})
+
+
+def _messages(
+    state: SessionState, rows: list[int], path_rows: list[int], read: Read
+) -> Iterator[_Message]:
+    """The messages of a part of the path."""
+    numbers = dict(zip(rows, range(len(rows)), strict=True))
+    held: _Message | None = None
+    for row in path_rows:
+        if row in numbers:
+            if held is not None:
+                yield held
+            held = _Message(numbers[row])
+        if held is not None:
+            held.rows.append(row)
+            if state.kind(row) in _SPOKEN:
+                held.entries.append(read(row))
+    if held is not None:
+        yield held
+
+
+def _work(state: SessionState, message: _Message, read: Read) -> str:
+    """The calls and results of a message without words."""
+    return serialize(context_messages(state, read, message.rows))
+
+
+def _system(state: SessionState, rows: list[int], read: Read) -> Iterator[dict[str, Any]]:
+    """System messages of the path, and the project's instructions before the first message."""
+    begun = False
+    for row in state.path():
+        begun = begun or row in rows[:1]
+        kind = state.kind(row)
+        if kind is Kind.SYSTEM or (kind is Kind.OTHER and not begun):
+            entry = read(row)
+            role, text = role_of(entry), "".join(entry.details.get("sent", entry.texts))
+            if role and text:
+                yield _said(role, text[:TEXT_MAX], entry.id)
+
+
+def _said(role: str, text: str, entry_id: str | None) -> dict[str, Any]:
+    return {"role": role, "text": text, "entryId": entry_id}
+
+
+def earlier(chain: Sequence[Segment]) -> str:
+    """The segments as one text, oldest first, under their headings (S2.15)."""
+    parts = ["Previous conversation context:"]
+    return "\n\n".join([*parts, *(part for one in chain for part in _parts(one))])
+
+
+def _parts(segment: Segment) -> Iterator[str]:
+    yield "--- Earlier in conversation ---"
+    yield f"[Previous conversation summarized - {segment.messages} messages]"
+    yield _HEADING.sub("> ", clean_text(segment.content, CONTENT_MAX))
+    if segment.files_modified:
+        more = len(segment.files_modified) - FILES_SHOWN
+        names = ", ".join(map(escape_path, segment.files_modified[:FILES_SHOWN]))
+        yield f"Files modified: {names}" + (f" and {more} more" if more > 0 else "")
+    if segment.key_decisions:
+        decided = (f"- {clean_line(one, DECISION_MAX)}" for one in segment.key_decisions)
+        yield "\n".join(["Key decisions:", *decided])

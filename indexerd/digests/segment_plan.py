@@ -1,0 +1,223 @@
+"""What the next segment of a session covers, and what it saves.
+
+In: an open session. Out: the range of messages, their text, redacted and within its format, and
+the facts that are no model's business: files, tools, decisions, figures. Only lines of that range
+are read, and those that stay are counted. Runs in threads, never in the event loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from indexerd.agents.lines import own_words
+from indexerd.digests.compact_opencode import pruned
+from indexerd.digests.compact_pi import estimate_tokens
+from indexerd.digests.prompts import SEGMENT_TOKENS
+from indexerd.digests.redacted_transcript import (
+    NO_PARTS,
+    RedactedTranscript,
+    redact_parts,
+    words_in,
+)
+from indexerd.digests.segments import Segment, ToolUse, chain, covered, read_segments
+from indexerd.digests.stats import outgrown
+from indexerd.digests.summarizable import conversation, summarizable_messages
+from indexerd.events import Entry, Kind
+from indexerd.models.candidates import decisions
+from indexerd.models.sentences import key_phrases, topic_runs
+from indexerd.models.threads import Check
+from indexerd.privacy.redactor import Redactor, redactor
+from indexerd.privacy.sanitize import clean_line, clean_text, escape_path
+from indexerd.sessions.clipped_entries import COUNTED, SUMMED
+from indexerd.sessions.context import Read, context_messages, passing_messages
+from indexerd.sessions.facts import ActivityStats
+from indexerd.sessions.positions import message_rows, name_at, rows_between
+from indexerd.sessions.serialize import parts_of
+from indexerd.sessions.state import SessionState
+from indexerd.settings import Digest, Settings
+from indexerd.sources.session_reader import OpenSession
+
+BELOW = "no more messages than the threshold are not summed up"
+LEAST_BY_TOKENS = 10  # messages that a segment covers which is made for a context's size alone
+RESULT_MAX = 500  # characters of a tool's result that are summarized
+TOPICS_MAX, COMMANDS_MAX = 6, 10
+COMMAND_MAX = 200  # characters of one command
+SPAN_BYTES = 4_000_000  # of the lines of one segment, as far as they are kept in memory
+LINE_BYTES = 500  # of one, beside its text
+LEAST_TOKENS = 150  # a segment may always take
+PREVIOUS_SEGMENTS = 3  # newest ones that the next one's model is shown
+_SHELLS = frozenset({"bash", "shell", "exec_command", "local_shell", "container.exec", "execute"})
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What would be summarized; without a span there is nothing to do, and `why` says why."""
+
+    total: int  # messages on the path
+    chain: tuple[Segment, ...]  # that holds on it
+    home: Path | None
+    target: float
+    span: tuple[int, int] | None = None
+    why: str = ""
+    transcript: RedactedTranscript = NO_PARTS
+    previous: str = ""
+    decisions: tuple[str, ...] = ()
+    files_modified: tuple[str, ...] = ()
+    tools_used: tuple[ToolUse, ...] = ()
+    topics: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    leaf_id: str = ""
+    tokens: int = 0  # of what is covered, as estimated
+    tokens_before: int = 0  # of segments and messages that no segment covers
+    max_tokens: int = SEGMENT_TOKENS
+
+    def figures(self, segment: Segment | None = None) -> dict[str, Any]:
+        """What the segment saves (S2.10, S2.16); without one, how things are.
+
+        Messages are those of the assembled context: the verbatim ones, and one for each segment.
+        Tokens saved are negative where the summary is longer than what it stands for.
+        """
+        before = len(self.chain) + self.total - covered(self.chain)
+        gone = segment.messages - 1 if segment else 0
+        saved = self.tokens - segment.token_count if segment else 0
+        part = segment.token_count / self.tokens if segment and self.tokens > 0 else None
+        return {
+            "before": before,
+            "after": before - gone,
+            "reduction": round(100 * gone / before, 1) if before > 0 else 0.0,
+            "tokensSaved": saved,
+            "tokensBefore": self.tokens_before,
+            "tokensAfter": self.tokens_before - saved,
+            "compression": None if part is None else round(part, 4),
+            "targetCompression": self.target,
+            "targetMet": part is not None and part <= self.target,
+        }
+
+
+def next_span(total: int, covered: int, keep: int) -> tuple[int, int] | None:
+    """The messages that segments do not cover, but for the newest `keep`; None for none (S2.4)."""
+    last = total - max(0, keep) - 1
+    return (covered, last) if covered <= last else None
+
+
+def plan_segment(session: OpenSession, check: Check, settings: Settings, *, manual: bool) -> Plan:
+    """The next segment; one that nobody asked for only where it is due.
+
+    Who asks gets the figures of what there is, too, where there is nothing to do.
+    """
+    state, wanted = session.state, settings.digest
+    rows = message_rows(state)
+    held = chain(state, rows, read_segments(session.home, session.info.session_id))
+    span = next_span(len(rows), covered(held), wanted.preserve_recent)
+    plan = Plan(len(rows), tuple(held), session.home, wanted.target_compression)
+    if span is None:
+        plan = replace(
+            plan, why=f"all but the newest {wanted.preserve_recent} messages are summed up"
+        )
+    else:
+        plan = replace(plan, span=_readable(state, rows, *span))
+    many = span is not None and len(rows) - covered(held) > wanted.trigger_threshold  # S2.3
+    if not manual and not many:
+        large = span is not None and span[1] - span[0] + 1 >= LEAST_BY_TOKENS
+        if not (wanted.token_trigger and large and _outgrown(session, check, wanted)):
+            return replace(plan, span=None, why=plan.why or BELOW)
+    with session.reading(check, SUMMED) as read:
+        return _filled(plan, rows, session, read, settings)
+
+
+def _outgrown(session: OpenSession, check: Check, wanted: Digest) -> bool:
+    with session.reading(check, COUNTED) as read:
+        return outgrown(session, read, wanted)
+
+
+def _readable(state: SessionState, rows: list[int], first: int, last: int) -> tuple[int, int]:
+    """The first of these messages, as many as fit in memory: the next segment goes on there."""
+    path, room = state.path(), SPAN_BYTES
+    at, number = path.index(rows[first], first) if first else 0, first
+    for row in path[at:]:
+        if number < last and row == rows[number + 1]:
+            if room <= 0:
+                break
+            number += 1
+        most = SUMMED.result if state.kind(row) is Kind.TOOL else SUMMED.head + SUMMED.tail
+        room -= LINE_BYTES + min(state.lengths[row], most)
+    return first, min(number, last)
+
+
+def _filled(
+    plan: Plan, rows: list[int], session: OpenSession, read: Read, settings: Settings
+) -> Plan:
+    """The plan with what its messages say, and counts of those that stay."""
+    state, path, agent = session.state, session.state.path(), session.info.agent
+    start = covered(plan.chain) if plan.span is None else plan.span[1] + 1
+    recent = passing_messages(state, read, rows_between(path, rows, start, plan.total - 1))
+    verbatim = sum(estimate_tokens(one) for one in conversation(recent, state, agent))
+    verbatim += sum(one.token_count for one in plan.chain)
+    if plan.span is None:
+        return replace(plan, tokens_before=verbatim)
+    covering = rows_between(path, rows, *plan.span)
+    entries = {row: read(row) for row in covering}
+    messages = context_messages(state, entries.__getitem__, covering)
+    tokens = sum(estimate_tokens(one) for one in conversation(messages, state, agent))
+    clean, wanted = redactor(settings), settings.digest
+    kept = pruned(messages) if wanted.prune_tool_output else messages
+    said = summarizable_messages(kept, state, agent)
+    transcript = redact_parts(parts_of(said, tool_result_max=RESULT_MAX), clean)
+    before = "\n\n".join(one.content for one in plan.chain[-PREVIOUS_SEGMENTS:])
+    aim = int(wanted.target_compression * len(transcript.text) / 4)
+    return replace(
+        plan,
+        transcript=transcript,
+        previous=clean(before)[0],
+        leaf_id=name_at(state, rows[plan.span[1]]),
+        tokens=tokens,
+        tokens_before=tokens + verbatim,
+        max_tokens=min(SEGMENT_TOKENS, max(LEAST_TOKENS, aim)),
+        **_facts(transcript, list(entries.values()), session.info.cwd, clean),
+    )
+
+
+def _facts(
+    transcript: RedactedTranscript, entries: list[Entry], cwd: str, clean: Redactor
+) -> dict[str, Any]:
+    """What was decided and done, redacted (S2.11 to S2.13)."""
+    words = [(role, own_words(text)) for role, text in words_in(transcript.parts)]
+    activity = ActivityStats()
+    for entry in entries:
+        activity.add(entry, cwd)
+    facts = activity.facts()
+    uses = dict(facts.tool_uses)
+    return {
+        "decisions": decisions(text for _, text in words),
+        "files_modified": tuple(escape_path(clean(one)[0]) for one in facts.files_modified),
+        "tools_used": tuple(
+            ToolUse(tool, count, tuple(clean(one)[0] for one in uses.get(tool, ())))
+            for tool, count in facts.tools_used
+        ),
+        "topics": tuple(_topics(text for role, text in words if role == "user")),
+        "commands": tuple(_commands(entries, clean)),
+    }
+
+
+def _topics(texts: Iterable[str]) -> list[str]:
+    runs = ((topic_runs(clean_text(text[:4000], 4000)), 1) for text in texts)
+    return key_phrases(runs, TOPICS_MAX)
+
+
+def _commands(entries: Iterable[Entry], clean: Redactor) -> list[str]:
+    """Command lines that the agent or its user ran, the newest that differ."""
+    found: dict[str, None] = {}
+    for entry in entries:
+        if entry.kind is Kind.BASH:
+            ran = [entry.text.partition("\n")[0].removeprefix("$ ")]
+        else:
+            ran = [call.detail for call in entry.tools if call.name.lower() in _SHELLS]
+        for line in ran:
+            shown = clean_line(clean(line[: 10 * COMMAND_MAX])[0], COMMAND_MAX)
+            found.pop(shown, None)
+            found[shown] = None
+    found.pop("", None)
+    return list(found)[-COMMANDS_MAX:]

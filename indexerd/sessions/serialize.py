@@ -1,0 +1,198 @@
+"""A conversation as plain text, in pi's format (S1.24), for a model that is to summarize it.
+
+Parts are joined by a blank line, each after its speaker: `[User]: `, `[Assistant thinking]: `,
+`[Assistant]: `, `[Assistant tool calls]: ` and `[Tool result]: `, of which no more than 2,000
+UTF-16 units are kept. What pi's model gets as the user's words (summaries, commands, extensions'
+notes) stands as the user's here, too. Pictures, system messages and a command that the user kept
+from the model are left out; an answer's thoughts and calls stand before and after its words,
+wherever they were among them. Nothing is redacted here.
+
+What surprised us: JavaScript writes keys that are whole numbers first, and counts a character
+beyond the basic plane as two.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from indexerd.events import ToolCall
+from indexerd.privacy.sanitize import scrub
+from indexerd.sessions.clipped import Clipped, Written, joined, length
+from indexerd.sessions.context import ContextMessage
+
+TOOL_RESULT_MAX = 2000  # UTF-16 units
+_INDEX_MAX = (1 << 32) - 2  # a key up to this is a place in a list to JavaScript
+_INDEX_DIGITS = 10
+_WHOLE_MAX = 1e21  # from here on JavaScript writes whole numbers with an exponent
+
+# What pi puts around a summary; facts of its format.
+_COMPACTED = "The conversation history before this point was compacted into the following summary:"
+_BRANCHED = "The following is a summary of a branch that this conversation came back from:"
+_AROUND = {
+    "user": ("", ""),
+    "custom": ("", ""),
+    "compactionSummary": (f"{_COMPACTED}\n\n<summary>\n", "\n</summary>"),
+    "branchSummary": (f"{_BRANCHED}\n\n<summary>\n", "</summary>"),
+}
+
+
+def serialize(messages: Iterable[ContextMessage]) -> str:
+    """The whole conversation as one text."""
+    return "\n\n".join(text for _, text in parts_of(messages))
+
+
+def parts_of(
+    messages: Iterable[ContextMessage], *, tool_result_max: int = TOOL_RESULT_MAX
+) -> list[tuple[ContextMessage, str]]:
+    """The parts before they are joined, each with its message."""
+    return [(message, text) for message in messages for text in _parts(message, tool_result_max)]
+
+
+def _parts(message: ContextMessage, most: int) -> Iterator[str]:
+    if message.role == "assistant":
+        if message.thinking:
+            yield "[Assistant thinking]: " + "\n".join(message.thinking)
+        if message.texts:
+            yield "[Assistant]: " + "\n".join(message.texts)
+        if message.calls:
+            yield "[Assistant tool calls]: " + "; ".join(map(call_text, message.calls))
+    elif message.role == "toolResult":
+        if text := joined(message.texts):
+            yield f"[Tool result]: {_cut(text, most)}"
+    elif said := _as_user(message):
+        yield f"[User]: {said}"
+
+
+def _as_user(message: ContextMessage) -> str:
+    """What the model gets as the user's words; "" where it gets nothing."""
+    if message.role == "bashExecution":
+        return _command(message)
+    around = _AROUND.get(message.role)
+    return "".join((around[0], *message.texts, around[1])) if around else ""
+
+
+def _command(message: ContextMessage) -> str:
+    """A command that the user ran, as pi shows it to its model."""
+    ran = message.entry.details.get("ran")
+    if ran is None:  # of another agent: the text says it all
+        return "".join(message.texts)
+    if ran.get("excludeFromContext"):
+        return ""
+    output = ran["output"]
+    text = f"Ran `{ran['command']}`\n" + (f"```\n{output}\n```" if output else "(no output)")
+    if ran.get("cancelled"):
+        text += "\n\n(command cancelled)"
+    elif ran.get("exitCode"):
+        text += f"\n\nCommand exited with code {js_json(ran['exitCode'])}"
+    if ran.get("truncated") and ran.get("fullOutputPath"):
+        text += f"\n\n[Output truncated. Full output: {ran['fullOutputPath']}]"
+    return text
+
+
+def _cut(text: str, most: int) -> str:
+    """The text's beginning, and how many units are missing."""
+    more = units(text) - most
+    if more <= 0:
+        return text
+    head = text.encode("utf-16-le", "surrogatepass")[: 2 * most]
+    # A pair that the cut tears apart is no text any more: pi writes it as U+FFFD.
+    return f"{head.decode('utf-16-le', 'replace')}\n\n[... {more} more characters truncated]"
+
+
+def units(text: str) -> int:
+    """A text's length in UTF-16 units, as JavaScript counts."""
+    if text.isascii() and not isinstance(text, Clipped):
+        return len(text)
+    return length(text).units
+
+
+# -- calls ---------------------------------------------------------------------------------------
+
+
+def call_text(call: ToolCall) -> str:
+    """`name(key=JSON, …)`; an input that is no object is named `input`."""
+    given = arguments(call)
+    if given is None:
+        return f"{call.name}()"
+    pairs = _items(given) if isinstance(given, dict) else [("input", given)]
+    told = [joined([f"{scrub(key)}=", js_json(value)]) for key, value in pairs]
+    return joined([f"{call.name}(", joined(told, ", "), ")"])
+
+
+def arguments(call: ToolCall) -> Any:
+    """What a tool was given; an object that is stored as its text is parsed."""
+    held = call.arguments
+    if isinstance(held, str) and held.lstrip()[:1] == "{":
+        try:
+            parsed = json.loads(held)
+        except (ValueError, RecursionError):
+            return held
+        return parsed if isinstance(parsed, dict) else held
+    return held
+
+
+def js_json(value: Any) -> str:
+    """What JSON.stringify makes of a JSON value, however deep it is."""
+    out: list[str] = []
+    todo: list[tuple[bool, Any]] = [(False, value)]  # (whether it is JSON already, it)
+    while todo:
+        written, one = todo.pop()
+        if written or not isinstance(one, dict | list | tuple):
+            out.append(one if written else _scalar(one))
+            continue
+        if isinstance(one, dict):
+            begin, end = "{", "}"
+            parts = [[(True, f"{_string(key)}:"), (False, held)] for key, held in _items(one)]
+        else:
+            begin, end = "[", "]"
+            parts = [[(False, held)] for held in one]
+        out.append(begin)
+        commas = ([(True, ",")] if at else [] for at in range(len(parts)))
+        steps = [step for comma, part in zip(commas, parts, strict=True) for step in comma + part]
+        todo += [(True, end), *reversed(steps)]
+    return joined(out)
+
+
+def _items(held: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Keys in JavaScript's order: places in a list first, ascending, and then as they came."""
+    places = sorted((key for key in held if _is_index(key)), key=int)
+    if not places:
+        return list(held.items())
+    first = [(key, held[key]) for key in places]
+    return first + [(key, value) for key, value in held.items() if not _is_index(key)]
+
+
+def _is_index(key: str) -> bool:
+    digits = key.isascii() and key.isdigit() and len(key) <= _INDEX_DIGITS
+    return digits and (key == "0" or key[0] != "0") and int(key) <= _INDEX_MAX
+
+
+def _scalar(value: Any) -> str:
+    if isinstance(value, Written):
+        return value
+    if isinstance(value, str):
+        return _string(value)
+    if isinstance(value, float):
+        return _number(value)
+    return json.dumps(value)
+
+
+def _string(text: str) -> str:
+    written = json.dumps(text, ensure_ascii=False)
+    try:
+        written.encode()
+    except UnicodeEncodeError:  # half a pair: JSON can say it, UTF-8 cannot
+        return json.dumps(text)
+    return written
+
+
+def _number(value: float) -> str:
+    """A number as JavaScript prints it: 1 and not 1.0."""
+    if not math.isfinite(value):
+        return "null"
+    if value.is_integer() and abs(value) < _WHOLE_MAX:
+        return str(int(value))
+    return repr(value).replace("e-0", "e-")
