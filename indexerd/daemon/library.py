@@ -22,9 +22,9 @@ from indexerd.daemon.session_row import Rows
 from indexerd.errors import NotFoundError, StateError
 from indexerd.meta.cache import MetaCache, MetaStat
 from indexerd.privacy.own_secrets import OwnSecrets
-from indexerd.protocol.rows import Facts
 from indexerd.search.session_texts import Texts
 from indexerd.sessions.duplicates import MARGIN_MS
+from indexerd.sessions.facts import Facts
 from indexerd.sessions.family import ParentIndex
 from indexerd.sessions.info import SessionInfo
 from indexerd.sources import taking

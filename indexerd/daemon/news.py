@@ -17,8 +17,7 @@ from indexerd.indexing.runtime import SessionRuntime
 from indexerd.logs import Event, Throttle
 from indexerd.models.outages import Outages
 from indexerd.models.prices import format_usd
-from indexerd.protocol.rows import state_of
-from indexerd.sessions.info import SessionInfo
+from indexerd.sessions.info import SessionInfo, state_of
 from indexerd.sources.cursor import Verdict
 from indexerd.sources.watch import Health
 from indexerd.times import iso

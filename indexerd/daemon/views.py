@@ -23,9 +23,8 @@ from indexerd.meta.reader import read_user
 from indexerd.paths import user_name
 from indexerd.privacy.sanitize import clean_line, clean_text
 from indexerd.protocol import params
-from indexerd.protocol.limits import FIRST_MESSAGE_MAX
+from indexerd.protocol.limits import FIRST_MESSAGE_MAX, READ_MAX
 from indexerd.protocol.params import LeafParams
-from indexerd.protocol.rows import LOOKED_AT
 from indexerd.sessions.branches import BRANCH_PREAMBLE, Tip, asks, names, summary_rows, tips
 from indexerd.sessions.clipped_entries import SUMMED, WHOLE, clipped
 from indexerd.sessions.context import Read, context_entries, context_of
@@ -172,7 +171,7 @@ def _gist(
         return clean_text(told[: 2 * GIST_MAX], GIST_MAX), "agent"
     if tip.row != state.leaf:
         for row in islice(asks(state, tip), ASKS_READ):
-            said = clean_line(own_words(read(row).text)[:LOOKED_AT], FIRST_MESSAGE_MAX)
+            said = clean_line(own_words(read(row).text)[:READ_MAX], FIRST_MESSAGE_MAX)
             if said:
                 return said, "ask"
     return "", ""

@@ -22,9 +22,9 @@ from typing import NamedTuple
 
 from indexerd.privacy.quote import inline, quoted
 from indexerd.privacy.sanitize import clean_text
-from indexerd.protocol.limits import NAME_MAX
-from indexerd.protocol.rows import WORD_MAX, absolute
+from indexerd.protocol.limits import NAME_MAX, WORD_MAX
 from indexerd.references.inject import shares
+from indexerd.sessions.facts import absolute
 
 BYTES_MAX = 60_000  # UTF-8, of the whole document
 SUMMARY_BYTES = 24_000

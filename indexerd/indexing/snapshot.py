@@ -42,9 +42,10 @@ from indexerd.paths import meta_name
 from indexerd.privacy.redact_paths import shown_path
 from indexerd.privacy.redactor import Redactor
 from indexerd.privacy.sanitize import clean_text
-from indexerd.protocol import rows
 from indexerd.protocol.limits import TAGS_MAX
 from indexerd.search.session_texts import Texts
+from indexerd.sessions.facts import Facts as RowFacts
+from indexerd.sessions.facts import facts_of
 from indexerd.sessions.info import SessionInfo
 from indexerd.sessions.positions import name_at
 from indexerd.sessions.state import ROOT, SessionState
@@ -160,7 +161,7 @@ def take(
         meta=meta,
         stamp=seen,
         transcript=transcript,
-        facts=_facts(transcript, card, summary, rows.facts_of(row) or rows.Facts()),
+        facts=_facts(transcript, card, summary, facts_of(row) or RowFacts()),
         row=row,
         since=since,
         since_id=name_at(state, told) if since is not None and told is not None else None,
@@ -277,7 +278,7 @@ def _newest_first(
 
 
 def _facts(
-    transcript: Transcript, card: SessionInfo, previous_summary: str | None, done: rows.Facts
+    transcript: Transcript, card: SessionInfo, previous_summary: str | None, done: RowFacts
 ) -> Facts:
     return Facts(
         messages=tuple((one.role, one.text) for one in transcript.sections),

@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from hashlib import blake2b
 
@@ -28,8 +27,9 @@ from indexerd.protocol.limits import (
     NAME_MAX,
     SUMMARY_MAX,
     TAG_MAX,
+    WORD_MAX,
 )
-from indexerd.protocol.rows import WORD_MAX, Written
+from indexerd.protocol.results import StoredRow
 from indexerd.sessions.facts import USE_MAX
 
 _REMEMBERED = 1024  # texts of rows: a row is made anew whenever its session grows
@@ -66,7 +66,7 @@ class OwnSecrets:
         """What was said, as it is searched."""
         return clean_text(redact(text, self._extra).text, limit)
 
-    def written(self, written: Written) -> Written:
+    def written(self, written: StoredRow) -> StoredRow:
         """A row and the texts beside it; secrets of built-in kinds are in neither."""
         if not self.mark:
             return written
@@ -96,7 +96,7 @@ class OwnSecrets:
         summary = self._text(written.summary, SUMMARY_MAX)
         aliases = tuple(self._line(one, NAME_MAX) for one in written.aliases)
         row = with_shown(row, self._redacted)
-        return replace(written, row=row, summary=summary, aliases=aliases)
+        return written._replace(row=row, summary=summary, aliases=aliases)
 
     def _text(self, text: str, most: int) -> str:
         return clean_text(self._clean(_whole(text, most)), most)

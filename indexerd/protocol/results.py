@@ -7,7 +7,7 @@ what the fields mean.
 
 from __future__ import annotations
 
-from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
+from typing import Any, Literal, NamedTuple, NotRequired, TypeAlias, TypedDict
 
 Sets: TypeAlias = dict[str, list[str]]  # relevant context, by the names of its sets
 State = Literal["active", "idle", "compacted", "archived"]
@@ -66,6 +66,14 @@ class Row(TypedDict):
     updatedAt: NotRequired[str]  # when it did
     metaName: NotRequired[str]  # the meta file's name, where the user gave another
     warnings: NotRequired[list[str]]  # in the answer of `update`
+
+
+class StoredRow(NamedTuple):
+    """A row, and the texts besides it that a session is found by."""
+
+    row: dict[str, Any]
+    summary: str
+    aliases: tuple[str, ...]
 
 
 class Hello(TypedDict):

@@ -30,9 +30,8 @@ from indexerd.daemon.files import Files
 from indexerd.errors import SessionUnreadableError, StateError
 from indexerd.events import Entry
 from indexerd.privacy.own_secrets import OwnSecrets
-from indexerd.protocol.rows import Facts
 from indexerd.search.text_steps import BATCH, Part, ascending, entries, part_of, speaks
-from indexerd.sessions.facts import ActivityStats
+from indexerd.sessions.facts import ActivityStats, Facts
 from indexerd.sessions.info import SessionInfo
 from indexerd.sessions.state import SessionState
 from indexerd.sources.session_lines import SessionLines

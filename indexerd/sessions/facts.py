@@ -13,14 +13,19 @@ Everything is bounded: what a session holds was written by any hand.
 
 from __future__ import annotations
 
+import posixpath
+from dataclasses import dataclass
+from typing import Any
+
 import msgspec
 
 from indexerd.events import Entry, Kind, Tokens, ToolCall
 from indexerd.privacy.redact import redact
+from indexerd.privacy.redact_paths import shown_paths
 from indexerd.privacy.sanitize import clean_line
-from indexerd.protocol.rows import Facts, absolute
 from indexerd.times import iso_ms
 
+TOKEN_KEYS = ("input", "output", "cacheRead", "cacheWrite")
 FILES_MAX = 500  # of each list
 TOOLS_MAX = 100
 MODELS_MAX = 20
@@ -32,6 +37,20 @@ ANSWERS_KEPT = 8  # answers whose further lines may still come
 PATH_MAX = 4096
 
 _MODELLESS = frozenset({"<synthetic>", "unknown", ""})
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What was done on a session's path, gathered as its text was indexed."""
+
+    files_read: tuple[str, ...] = ()
+    files_modified: tuple[str, ...] = ()
+    tools_used: tuple[tuple[str, int], ...] = ()
+    tool_uses: tuple[tuple[str, tuple[str, ...]], ...] = ()  # at most three a tool
+    models: tuple[str, ...] = ()  # in order of their last use
+    tokens: tuple[int, int, int, int] = (0, 0, 0, 0)  # input, output, cache read, cache write
+    cost_usd: float | None = None  # where the agent recorded it
+    duration_ms: int = 0  # from the first message to the last
 
 
 class Spent(msgspec.Struct, array_like=True):
@@ -155,3 +174,42 @@ class ActivityStats(msgspec.Struct, array_like=True):
         name = clean_line(model, NAME_MAX)
         if name not in _MODELLESS:
             self.models = [*(one for one in self.models if one != name), name][-MODELS_MAX:]
+
+
+def absolute(path: str, cwd: str) -> str:
+    """A path as a tool was given it, made absolute."""
+    path = path.removeprefix("@")
+    return posixpath.normpath(posixpath.join("/", cwd, path))
+
+
+def fact_fields(facts: Facts | None) -> dict[str, Any]:
+    """The facts as fields of a row; without them no sum is said, not even 0."""
+    if facts is None:
+        return {"filesRead": [], "filesModified": [], "toolsUsed": {}, "toolUses": {}, "models": []}
+    return {
+        "filesRead": list(shown_paths(facts.files_read)),
+        "filesModified": list(shown_paths(facts.files_modified)),
+        "toolsUsed": dict(facts.tools_used),
+        "toolUses": {name: list(uses) for name, uses in facts.tool_uses},
+        "models": list(facts.models),
+        "tokens": dict(zip(TOKEN_KEYS, facts.tokens, strict=True)),
+        "costUsd": facts.cost_usd,
+        "durationMs": facts.duration_ms,
+    }
+
+
+def facts_of(row: dict[str, Any] | None) -> Facts | None:
+    """The facts that a row holds, if its session was read."""
+    if row is None or "durationMs" not in row:
+        return None
+    tokens = row.get("tokens", {})
+    return Facts(
+        files_read=tuple(row.get("filesRead", ())),
+        files_modified=tuple(row.get("filesModified", ())),
+        tools_used=tuple(row.get("toolsUsed", {}).items()),
+        tool_uses=tuple((name, tuple(uses)) for name, uses in row.get("toolUses", {}).items()),
+        models=tuple(row.get("models", ())),
+        tokens=(*(tokens.get(key, 0) for key in TOKEN_KEYS),),
+        cost_usd=row.get("costUsd"),
+        duration_ms=row["durationMs"],
+    )

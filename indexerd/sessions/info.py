@@ -193,3 +193,12 @@ def unpack(data: bytes, path: str) -> SessionInfo:
     force_setattr(card, "cwd", sys.intern(card.cwd))
     force_setattr(card, "git_branch", sys.intern(card.git_branch))
     return card
+
+
+def state_of(card: SessionInfo) -> str:
+    """The session's state, as a row says it (S3.25)."""
+    if card.archived:
+        return "archived"
+    if card.turn_state is Turn.OPEN and card.answered:
+        return "active"
+    return "compacted" if card.compacted else "idle"

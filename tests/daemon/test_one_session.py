@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from indexerd.daemon.one_session import PREFIX, open_session, real_files, sweep
 from indexerd.indexing.indexer import as_sent, prepare
 from indexerd.models.registry import Models
-from indexerd.protocol.rows import PATH_MAX
+from indexerd.protocol.limits import PATH_MAX
 from indexerd.settings import Settings
 from tests.sessions.tree_sessions import said, session
 

@@ -16,9 +16,8 @@ from msgspec.structs import replace
 from indexerd.agents import claude
 from indexerd.events import Header, Kind, Turn, code
 from indexerd.privacy.own_secrets import OwnSecrets
-from indexerd.protocol.rows import Facts
 from indexerd.search.session_texts import Texts
-from indexerd.sessions.facts import ActivityStats
+from indexerd.sessions.facts import ActivityStats, Facts
 from indexerd.sessions.info import SessionInfo, info_of
 from indexerd.sessions.state import SessionState
 from indexerd.store.catalog import Catalog

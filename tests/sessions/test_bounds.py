@@ -7,14 +7,13 @@ import pytest
 from indexerd.errors import NotFoundError
 from indexerd.events import Entry, Kind, Tokens, ToolCall, Turn
 from indexerd.indexing.policy import Limits, View, back_off, settled_at
-from indexerd.protocol.rows import state_of
 from indexerd.search.names import CANDIDATES_MAX
 from indexerd.search.names_fuzzy import Nearness
 from indexerd.sessions.facts import ANSWERS_KEPT, CALLS_KEPT, ActivityStats
 from indexerd.sessions.history import FileLists, merged
-from indexerd.sessions.info import base_name
+from indexerd.sessions.info import base_name, state_of
 from indexerd.sources.lines import LineBuffer, Oversize
-from tests.protocol.row_cards import card
+from tests.daemon.row_cards import card
 from tests.search.names_known import index
 from tests.search.names_known import session as named
 

@@ -7,13 +7,11 @@ from typing import Any
 import msgspec
 
 from indexerd.agents.pi import resume_command
+from indexerd.daemon.session_row import row_of
 from indexerd.events import Turn
 from indexerd.meta.model import MetaFile
-from indexerd.protocol.rows import (
-    Facts,
-    Written,
-    row_of,
-)
+from indexerd.protocol.results import StoredRow
+from indexerd.sessions.facts import Facts
 from indexerd.sessions.info import SessionInfo
 
 NOON = 1_700_000_000_000
@@ -53,6 +51,6 @@ def meta(**fields: Any) -> MetaFile:
 
 def written(
     made: SessionInfo, about: MetaFile | None = None, title: str | None = None, **facts: Any
-) -> Written:
+) -> StoredRow:
     """Its row."""
     return row_of(made, about, title, Facts(**facts), resume=resume_command)

@@ -8,18 +8,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexerd.protocol.limits import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX
-from indexerd.protocol.rows import (
+from indexerd.daemon.session_row import gone_row, row_of
+from indexerd.protocol.limits import (
+    DESCRIPTION_MAX,
+    NAME_MAX,
     PATH_MAX,
     PATHS_MAX,
+    SUMMARY_MAX,
+    TAG_MAX,
     TAGS_SHOWN,
     WORD_MAX,
-    Facts,
-    Written,
-    gone_row,
-    row_of,
 )
-from tests.protocol.row_cards import card, meta, written
+from indexerd.protocol.results import StoredRow
+from indexerd.sessions.facts import Facts
+from tests.daemon.row_cards import card, meta, written
 
 LONG = "\x1b]0;pwn\x07\u202ex\n" * 100_000
 LIMITS = {
@@ -31,7 +33,7 @@ LIMITS = {
 }
 
 
-def bounded(made: Written) -> None:
+def bounded(made: StoredRow) -> None:
     """No text of the row is longer than its field may be; words for eyes hold no controls."""
     row = made.row
     for field, limit in LIMITS.items():
