@@ -17,7 +17,7 @@ import msgspec
 
 from indexerd import __version__
 from indexerd.daemon.answers import Answers
-from indexerd.daemon.context_methods import Contexts
+from indexerd.daemon.contexts import Contexts
 from indexerd.daemon.methods import Handler, SessionMethods, stored_methods
 from indexerd.daemon.news import ALIASES
 from indexerd.daemon.pipeline import Pipeline

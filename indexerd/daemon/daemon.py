@@ -26,7 +26,7 @@ from indexerd.daemon.api import Api
 from indexerd.daemon.caches import Caches
 from indexerd.daemon.claims import hold_directory
 from indexerd.daemon.companion import Companion
-from indexerd.daemon.context_methods import Contexts, Resumes
+from indexerd.daemon.contexts import Contexts, Resumes
 from indexerd.daemon.ending import Ending
 from indexerd.daemon.forgotten import Forgotten, GuardedWriter
 from indexerd.daemon.ground import Ground

@@ -7,11 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from indexerd.daemon.answers import Answers
-from indexerd.store.catalog import Catalog
 from tests.sessions.context_shop import Shop, run
-from tests.store.catalog_rows import fill
-from tests.store.catalog_rows import row as row_of
 
 
 @pytest.fixture
@@ -53,59 +49,6 @@ def test_a_fork_starts_with_a_copy(shop: Shop) -> None:
     run(work())
 
 
-def test_a_fork_of_a_session_without_sets_has_none(shop: Shop) -> None:
-    """S4.28: what its parent notes later is the parent's; a title of its own stays."""
-    shop.session("fork", parentSessionId="a")
-
-    async def work() -> None:
-        await shop.update("fork", title="Mine")
-        shop.events()
-        await shop.put("a", "files", "/w/a")
-        assert await shop.context("fork") == {}
-        assert shop.stored("fork")["title"] == "Mine"
-        changed = [one for one in shop.heard if one["event"] == "context.changed"]
-        assert [one["sessionId"] for one in changed] == ["a"]
-
-    run(work())
-
-
-def test_a_fork_that_is_met_later_has_a_copy_too(shop: Shop) -> None:
-    """S4.28: forks that come while the daemon runs, and after a restart."""
-
-    async def work() -> None:
-        await shop.put("a", "files", "/w/a")
-        shop.session("new", parentSessionId="a")
-        shop.session("late")
-        await shop.put("a", "ports", "1")
-        assert await shop.context("new") == {"files": ["/w/a"]}
-        shop.session("late", parentSessionId="a")  # its header was written anew
-        await shop.put("a", "files", "/w/b")
-        assert await shop.context("late") == {"files": ["/w/a"], "ports": ["1"]}
-        shop.session("down", parentSessionId="a")
-
-    run(work())
-    shop.close()
-    shop.open()
-    run(shop.put("a", "files", "/w/c"))
-    assert run(shop.context("down")) == {"files": ["/w/b"], "ports": ["1"]}
-
-
-def test_forks_are_found_in_the_catalog(tmp_path: Path) -> None:
-    """S4.28: archived and gone ones too, but none that is hidden; sub-agents are none."""
-    catalog = Catalog.open(tmp_path / "catalog.sqlite")
-    parent = {"parentSessionId": "a"}
-    fill(catalog, row_of("a", 1), row_of("other", 1, parentSessionId="b"))
-    fill(
-        catalog, row_of("new", 900, **parent), row_of("old", 0, **parent, archived=True, gone=True)
-    )
-    fill(catalog, row_of("helper", 1, **parent, subagent=True))
-    found = Answers(catalog, lambda: 0.0).forks("a")
-    assert sorted(row["sessionId"] for row in found) == ["new", "old"]
-    bare = Answers(catalog, lambda: 0.0, lambda row: row["sessionId"] == "old").forks("a")
-    assert [row["sessionId"] for row in bare] == ["new"]
-    catalog.close()
-
-
 def test_a_fork_whose_file_is_bad_keeps_it(shop: Shop) -> None:
     """S4.28: it is not written over, and does not keep its parent from changing."""
     shop.session("fork", parentSessionId="a")
@@ -135,14 +78,3 @@ def test_a_fork_that_was_cleared_stays_empty(shop: Shop) -> None:
         assert await shop.context("a") == {"files": ["/w/a"]}
 
     run(work())
-
-
-def test_parents_in_a_circle_and_parents_that_are_broken_do_no_harm(shop: Shop) -> None:
-    """S4.28: the search ends; an ancestor's bad file is that ancestor's trouble."""
-    shop.session("b", parentSessionId="a")
-    shop.session("a", parentSessionId="b")
-    shop.session("c", parentSessionId="nobody")
-    assert [run(shop.context(one)) for one in "abc"] == [{}, {}, {}]
-    (shop.root / "metas").mkdir()
-    (shop.root / "metas/a.user.json").write_text("{")
-    assert run(shop.context("b")) == {}

@@ -13,7 +13,6 @@ import pytest
 from indexerd.daemon import relations as module
 from indexerd.daemon.answers import Answers
 from indexerd.errors import NotFoundError
-from indexerd.store import kin as catalog_kin
 from indexerd.store.catalog import Catalog
 from tests.e2e.world import World
 from tests.store.catalog_rows import fill, row
@@ -98,19 +97,6 @@ def test_a_parent_that_nobody_met_is_named_and_its_children_are_kin(catalog: Cat
     assert outline(family(ask, "y")) == f"{file} x0 y0"
 
 
-def test_a_parent_that_becomes_known_is_found(catalog: Catalog) -> None:
-    """The library puts a row again once it knows more; forgotten ones are members no more."""
-    fill(catalog, born("child", parentSessionFile="/sessions/p.jsonl"))
-    ask = answers(catalog)
-    fill(catalog, born("p"), born("child", "p", parentSessionFile="/sessions/p.jsonl"))
-    assert outline(family(ask, "p")) == "p0 child1"
-    fill(catalog, born("child"))
-    assert outline(family(ask, "p")) == "p0"
-    fill(catalog, born("child", "p"))
-    catalog.forget("p")
-    assert outline(family(ask, "child")) == "p child0"
-
-
 @pytest.mark.parametrize("one", "abcde")
 def test_a_circle_has_one_beginning(catalog: Catalog, one: str) -> None:
     """S1.7: what agents write cannot hang us; the oldest begins it, whoever asks."""
@@ -132,17 +118,6 @@ def test_what_is_excluded_is_no_member(catalog: Catalog) -> None:
         family(ask, "b")
 
 
-def test_a_hostile_row_changes_nothing(catalog: Catalog) -> None:
-    """Names, ids and parents are other people's words, half characters and quotes included."""
-    evil = "'; DROP TABLE session; --\x00\u202e\ud800"
-    fill(catalog, born("a", name=evil), born("b", evil), born("c%", "a"), born("d", "a%"))
-    ask = answers(catalog)
-    assert outline(family(ask, "a")) == "a0 c%1"
-    assert family(ask, "a")["members"][0]["name"] == evil
-    assert [one["sessionId"] for one in family(ask, "b")["members"]] == ["b"]
-    assert catalog.count() == 4
-
-
 def test_a_family_may_be_of_any_size(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     """At most 500 members come, the session asked about among them; `more` counts the rest."""
     children = [born(f"s{n:04}", "a", n, subagent=n % 2 == 1) for n in range(1, 700)]
@@ -160,76 +135,7 @@ def test_a_family_may_be_of_any_size(catalog: Catalog, monkeypatch: pytest.Monke
     assert [one["sessionId"] for one in found] == [f"t{n:04}" for n in range(601, 651)]
 
 
-def test_only_the_family_is_read(catalog: Catalog) -> None:
-    """Every look-up goes by an index, and no page of all rows is asked for."""
-    fill(catalog, born("a"), born("b", "a"), *(born(f"s{n}") for n in range(50)))
-    db = sqlite3.connect(catalog._path)
-    for key, index in (("id", "sqlite_autoindex"), ("parent", "session_parent")):
-        plan = db.execute(f"EXPLAIN QUERY PLAN {catalog_kin._LINKS.format(key=key)}", ('["a"]',))
-        steps = " ".join(step[-1] for step in plan)
-        assert index in steps
-        assert "SCAN session" not in steps
-    plan = db.execute(f"EXPLAIN QUERY PLAN {catalog_kin._IS_COPY}", (1, 0, 9))
-    assert "message_copy" in " ".join(step[-1] for step in plan)
-    db.close()
-    read: list[str] = []
-
-    def heard(row: dict[str, Any]) -> bool:
-        read.append(row["sessionId"])
-        return False
-
-    ask = answers(catalog, heard)
-    own = catalog.get("b")
-    assert own is not None
-    assert outline(ask.family_of(own)) == "a0 b1"
-    assert {*read} == {"a", "b"}
-
-
-def test_kin_of_an_export_are_the_nearest(catalog: Catalog) -> None:
-    """S1.40: parent, forks and sub-agents by their ids, oldest first; nothing where none is."""
-    fill(catalog, born("a"), born("b", "a"), born("c", "b", 9), born("d", "b", 5))
-    fill(catalog, born("e", "b", subagent=True))
-    ask = answers(catalog)
-    assert ask.kin(ask.by_id("b")) == {"forks": ["d", "c"], "subagents": ["e"], "parent": "a"}
-    assert ask.kin(ask.by_id("e")) == {"parent": "b"}
-    assert ask.kin(ask.by_id("a")) == {"forks": ["b"]}
-
-
 # -- how each came to be -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("said", "how"),
-    [
-        ([("1", "a"), ("2", "b"), ("3", "c")], "resumed"),
-        ([("1", "a"), ("2", "b")], "resumed"),
-        ([("1", "a"), ("9", "other")], "fork"),
-        ([("x", "a"), ("y", "b"), ("z", "c")], "resumed"),  # copies under ids of their own
-        ([("x", "a"), ("y", "other"), ("z", "b")], "fork"),
-        ([("0", "of another branch"), ("2", "b")], "resumed"),
-        ([("9", "nothing in common")], "fork"),  # by time
-        ([], "fork"),
-    ],
-)
-def test_a_session_that_has_its_parents_last_message_goes_on_from_it(
-    catalog: Catalog, said: list[tuple[str, str]], how: str
-) -> None:
-    """S1.16: a copy is known by its entry's id, or by its words at the same place."""
-    fill(catalog, born("p", None, 60), born("c", "p", 30))
-    say(catalog, "p", ("1", "a"), ("2", "b"))
-    say(catalog, "c", *said)
-    assert family(answers(catalog), "c")["members"][1]["relation"] == how
-
-
-def test_a_parent_that_went_on_was_forked(catalog: Catalog) -> None:
-    """It is told anew as messages come: nothing of it is stored."""
-    fill(catalog, born("p"), born("c", "p", 30))
-    for one in "pc":
-        say(catalog, one, ("1", "a"), ("2", "b"))
-    ask = answers(catalog)
-    assert family(ask, "c")["members"][1]["relation"] == "resumed"
-    say(catalog, "p", ("3", "and on"))
-    assert family(ask, "c")["members"][1]["relation"] == "fork"
 
 
 # -- real files ----------------------------------------------------------------------------------

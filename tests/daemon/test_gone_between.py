@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from indexerd.daemon.context_methods import Resumes
+from indexerd.daemon.contexts import Resumes
 from indexerd.daemon.library import Update
 from indexerd.errors import NotFoundError
 from indexerd.store.ledger import Ledger
@@ -53,14 +53,14 @@ def test_a_resume_that_was_given_up_is_not_used_up(tmp_path: Path, *, cut: bool)
             return work(*args)
 
         resumes = Resumes(ledger, read, time.time)
-        first = asyncio.create_task(resumes.claim("session", "resume"))
+        first = asyncio.create_task(resumes.claim("session/resume"))
         await asked.wait()
         if cut:
             first.cancel()
         go_on.set()
         with suppress(asyncio.CancelledError):
             assert await first
-        assert await resumes.claim("session", "resume") is cut
+        assert await resumes.claim("session/resume") is cut
 
     asyncio.run(work())
     ledger.close()

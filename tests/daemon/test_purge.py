@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from indexerd.daemon.context_methods import Resumes
+from indexerd.daemon.contexts import Resumes
 from indexerd.daemon.forgotten import NAME, Forgotten, GuardedWriter, remove_transcript
 from indexerd.errors import AccessError, NotFoundError
 from indexerd.meta.model import UserFile
@@ -174,18 +174,18 @@ def test_what_was_issued_of_a_session_and_to_it_is_forgotten(tmp_path: Path) -> 
         await issued.keep("s2", {"s1": "text of s1", "ref:that": "s1", "s3": "text of s3"})
         resumes = Resumes(ledger, read, lambda: 5.0)
         for session_id in ("s1", "s10"):
-            assert await resumes.claim(session_id, "r1")
-            await resumes.keep(session_id, "r1")
-            assert await resumes.claim(session_id, "")
+            assert await resumes.claim(f"{session_id}/r1")
+            await resumes.keep(f"{session_id}/r1")
+            assert await resumes.claim(f"{session_id}/")
         await issued.forget("s1")
         await resumes.forget("s1")
         for held in (issued, InjectionCache(ledger, read, lambda: 6.0)):
             assert await held.of("s1") == {}
             assert await held.of("s2") == {"s3": "text of s3"}
-        assert await resumes.claim("s1", "r1")
-        assert await resumes.claim("s1", "")
-        assert not await Resumes(ledger, read, lambda: 6.0).claim("s10", "r1")
-        assert not await resumes.claim("s10", "")
+        assert await resumes.claim("s1/r1")
+        assert await resumes.claim("s1/")
+        assert not await Resumes(ledger, read, lambda: 6.0).claim("s10/r1")
+        assert not await resumes.claim("s10/")
 
     asyncio.run(scene())
     ledger.close()

@@ -118,16 +118,6 @@ def test_each_fault_has_its_code(line: bytes, code: int, asked: Any) -> None:
     assert fault(line) == (code, asked)
 
 
-def test_a_line_of_the_full_length_is_read() -> None:
-    """1 MiB is allowed, its newline not counted."""
-    frame = b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"text":"%b"}}'
-    text = b"x" * (wire.LINE_MAX - len(frame) + 2)
-    line = frame % text
-    assert len(line) == wire.LINE_MAX
-    assert isinstance(wire.parse(line + b"\n"), wire.Request)
-    assert isinstance(wire.parse(line + b"y\n"), wire.Failure)
-
-
 def test_escaped_lone_surrogates_become_replacement_characters() -> None:
     r"""F7: `\ud800` is what agents write; msgspec refuses it, UTF-8 cannot hold it."""
     line = (
@@ -169,21 +159,6 @@ def expected(value: Any) -> Any:
     return value
 
 
-@given(st.dictionaries(TEXT, ODD_JSON, max_size=4))
-def test_events_are_notifications(params: dict[str, Any]) -> None:
-    """An event has a method and no id."""
-    told = read(wire.event(params))
-    assert told["method"] == "event"
-    assert "id" not in told
-    assert told["params"] == expected(params)
-
-
-def test_what_is_not_json_is_a_type_error() -> None:
-    """The server must hear of a handler that answers with an object."""
-    with pytest.raises(TypeError):
-        wire.result(1, object())
-
-
 def tree(root: type[errors.IndexerdError]) -> list[type[errors.IndexerdError]]:
     """A class and everything below it."""
     return [root, *(one for below in root.__subclasses__() for one in tree(below))]
@@ -196,38 +171,6 @@ def make(kind: type[errors.IndexerdError]) -> errors.IndexerdError:
     if issubclass(kind, errors.ConfigError):
         return kind([{"file": "f", "key": "k", "message": "m", "hint": "h"}])
     return kind("what \ud800 happened")
-
-
-@pytest.mark.parametrize("kind", tree(errors.IndexerdError), ids=lambda kind: kind.__name__)
-def test_every_error_of_the_tree_can_be_told(kind: type[errors.IndexerdError]) -> None:
-    """Kind, hint and retryable go over the wire; the code is the kind's."""
-    error = make(kind)
-    told = read(wire.failure("q", error))["error"]
-    assert told["code"] == (-32602 if isinstance(error, errors.UsageError) else error.rpc_code)
-    assert told["data"] == expected(error.data())
-    assert told["message"] == expected(str(error))
-
-
-def test_an_internal_fault_says_no_more() -> None:
-    """Only the log knows the rest."""
-    told = read(wire.failure(5, wire.Fault.INTERNAL))
-    assert told["error"]["code"] == -32603
-    assert told["error"]["message"] == "internal error"
-    assert told["error"]["data"]["kind"] == "internal"
-
-
-def test_an_unknown_method_is_shown_short_and_printable() -> None:
-    """S12: typed, and no escape sequence comes back to somebody's terminal."""
-    request = wire.Request(9, "\x1b]0;pwn\x07\u202e" + "m" * 5000, {})
-    told = read(wire.unknown_method(request).to_line())
-    assert told["error"]["code"] == -32601
-    assert told["error"]["message"].isprintable()
-    assert len(told["error"]["message"]) < 200
-    assert read(wire.invalid_params(request, "ref is missing").to_line())["error"] == {
-        "code": -32602,
-        "message": "ref is missing",
-        "data": {"kind": "usage", "hint": "see docs/PROTOCOL.md", "retryable": False},
-    }
 
 
 @given(st.lists(st.binary(max_size=8), max_size=12), st.data())
@@ -290,26 +233,3 @@ def test_every_limit_is_in_the_protocol_document() -> None:
         f"{limits.lag_events} events",
     ):
         assert words in text, words
-
-
-def test_an_empty_line_is_a_line() -> None:
-    """It is ready, and handed out; what follows it is the beginning of another."""
-    lines = wire.Lines(4)
-    assert (lines.ready, lines.unfinished, lines.too_long) == (False, False, False)
-    lines.feed(b"\nab")
-    assert lines.ready
-    assert not lines.unfinished
-    assert lines.take() == b""
-    assert not lines.ready
-    assert lines.unfinished
-    lines.feed(b"cd")
-    assert not lines.too_long
-    lines.feed(b"e")
-    assert lines.too_long
-    assert lines.rest() == b"abcde"
-    assert (lines.unfinished, lines.too_long) == (False, False)
-    lines.feed(b"abcd\n")
-    assert lines.take() == b"abcd"
-    lines.feed(b"abcde\n")
-    assert lines.too_long
-    assert lines.take() is None

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from indexerd.daemon.answers import Place, is_fork, stored
-from indexerd.daemon.context_methods import Contexts, Resumes
+from indexerd.daemon.contexts import Contexts, Resumes
 from indexerd.daemon.methods import stored_methods
 from indexerd.daemon.news import News
 from indexerd.daemon.reader import Reader

@@ -1,10 +1,10 @@
-"""The socket's methods about relevant context: set it, read it, give it back after a resume.
+"""`set_relevant_context` and `resume_context`: note what a session works with, and give it back.
 
 `set_relevant_context` may come from a session that we have not met yet: agents call it in their
 first turn, and their file may be a moment behind. Only then is it waited for, shortly. What
 changes sets, or uses up a resume's block, is never about a session whose name is only nearly given.
 
-A resume block is given out once for each `resumeId`, over restarts of the daemon too; the ledger
+A resume block is given out once for each `resumeId`, over restarts of the daemon too; the store
 remembers, which is a cache: without it a block is given once more, which does no harm. Without a
 `resumeId` it is once for each start of the daemon. Whether a file is there is looked at only when
 a block is made, and changes nothing that is stored. Each change of a set is a row of telemetry,
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -30,7 +29,6 @@ from indexerd.logs import Event
 from indexerd.meta import context_sets as sets
 from indexerd.paths import is_session_id
 from indexerd.protocol import params
-from indexerd.protocol.params import SessionParams
 from indexerd.store.ledger import Ledger
 from indexerd.times import iso
 
@@ -45,7 +43,7 @@ Row = dict[str, Any]
 
 
 class Contexts:
-    """Answers about relevant context, for one daemon."""
+    """Changes relevant context, and gives out resume blocks."""
 
     def __init__(
         self,
@@ -65,9 +63,9 @@ class Contexts:
         self._record = record
         self._clock = clock
         self._telling: set[asyncio.Task[None]] = set()
-        sidecars.on_sets = self._noted
+        sidecars.on_sets = self._changed
 
-    async def set(self, asked: params.SetContext) -> dict[str, Any]:
+    async def set(self, asked: params.SetContext) -> Row:
         """Set or clear one set of a session."""
         change = sets.change_of(asked.set_name, asked.items, asked.mode)
         row = await self._row_soon(asked)
@@ -80,8 +78,7 @@ class Contexts:
             "warnings": list(outcome.warnings),
         }
 
-    async def _noted(self, session_id: str, names: Sequence[str]) -> None:
-        """Sets of a session were changed."""
+    async def _changed(self, session_id: str, names: Sequence[str]) -> None:
         for name in names:
             row = {"customType": SET, "success": True, "sessionId": session_id}
             row |= {"contextChanged": True, "setName": name, "timestamp": iso(self._clock())}
@@ -89,22 +86,23 @@ class Contexts:
             if name not in sets.KNOWN:  # S4.2
                 self._news.say(Event.CONTEXT_UNKNOWN_SET, {"session": session_id})
 
-    async def resume(self, asked: params.ResumeContext) -> dict[str, Any]:
+    async def resume(self, asked: params.ResumeContext) -> Row:
         """The block for the first message after a resume, once."""
-        resume_id = asked.resume_id or ""
         row = self._answers.certain(asked.session, cwd=asked.cwd)
         session_id, cwd = row["sessionId"], row["cwd"]
-        if not await self._resumes.claim(session_id, resume_id):
+        key = _key(session_id, asked.resume_id or "")
+        if not await self._resumes.claim(key):
             return {"sessionId": session_id, "text": None, "missingFiles": 0}
         try:
             user, context = await self._sidecars.held(row)
-            there = partial(is_there, cwd)
-            make = partial(sets.resume_block, cwd, user.env_hint, context, there)
+            exists = partial(is_there, cwd)
+            make = partial(sets.resume_block, cwd, user.env_hint, context, exists)
             text, missing = await asyncio.to_thread(make)
         except BaseException:  # nobody has got it
-            self._resumes.release(session_id, resume_id)
+            self._resumes.release(key)
             raise
-        await self._resumes.keep(session_id, resume_id)
+        if asked.resume_id:
+            await self._resumes.keep(key)
         self._news.context("resume", session_id, context)
         return {"sessionId": session_id, "text": text, "missingFiles": missing}
 
@@ -120,12 +118,12 @@ class Contexts:
             if held.context:
                 self._news.context("load", session_id, held.context)
 
-    async def _row_soon(self, asked: SessionParams) -> Row:
+    async def _row_soon(self, asked: params.SessionParams) -> Row:
         """The session's row; one with a whole id that is not known may only just have begun."""
+        ref = asked.session
         try:
-            return self._answers.certain(asked.session, cwd=asked.cwd)
+            return self._answers.certain(ref, cwd=asked.cwd)
         except (NotFoundError, AmbiguousError):  # another may have a name that is like this id
-            ref = asked.session
             if len(ref) < _WHOLE_ID or not is_session_id(ref):
                 raise
         met = asyncio.Event()
@@ -133,10 +131,8 @@ class Contexts:
             lambda event: met.set() if event.get("sessionId") == ref else None
         )
         try:
-            async with asyncio.timeout(NEW_SESSION_PATIENCE):
-                await met.wait()
-        except TimeoutError:
-            pass
+            with suppress(TimeoutError):
+                await asyncio.wait_for(met.wait(), NEW_SESSION_PATIENCE)
         finally:
             end()
         return self._answers.certain(ref, cwd=asked.cwd)
@@ -148,57 +144,42 @@ class Resumes:
     def __init__(
         self, ledger: Ledger, read: Callable[..., Awaitable[Any]], clock: Callable[[], float]
     ) -> None:
-        """`read` does work in the ledger's thread."""
+        """`read` does work in the store's thread."""
         self._ledger = ledger
         self._read = read
         self._clock = clock
-        self._claimed: OrderedDict[str, None] = OrderedDict()  # by this process, newest last
-        self._unnamed: set[str] = set()  # sessions that had one without an id, since the start
+        self._given: set[str] = set()  # by this process
         self._written = 0
 
-    async def claim(self, session_id: str, resume_id: str) -> bool:
-        """Take a resume's one block; False where somebody has it. "" stands for no id."""
-        if not resume_id:
-            taken = session_id in self._unnamed
-            self._unnamed.add(session_id)
-            return not taken
-        key = _key(session_id, resume_id)
-        if key in self._claimed:
+    async def claim(self, key: str) -> bool:
+        """Take a resume's one block; False where somebody has it."""
+        if key in self._given:
             return False
-        self._claimed[key] = None
-        while len(self._claimed) > RESUMES_MAX:
-            self._claimed.popitem(last=False)
+        self._given.add(key)
         try:
             return await self._read(self._ledger.noted, TOPIC, key) is None
         except StateError:
             return True
         except BaseException:  # who asked has gone: nobody has got it
-            self._claimed.pop(key, None)
+            self._given.discard(key)
             raise
 
-    def release(self, session_id: str, resume_id: str) -> None:
+    def release(self, key: str) -> None:
         """It came to nothing; the next one may take it."""
-        if resume_id:
-            self._claimed.pop(_key(session_id, resume_id), None)
-        else:
-            self._unnamed.discard(session_id)
+        self._given.discard(key)
 
-    async def keep(self, session_id: str, resume_id: str) -> None:
+    async def keep(self, key: str) -> None:
         """Remember it over a restart."""
-        if not resume_id:
-            return
         stamp = int(self._clock() * 1000).to_bytes(8, "big")  # sorts by age
         with suppress(StateError):
-            await self._read(self._ledger.note, TOPIC, _key(session_id, resume_id), stamp)
+            await self._read(self._ledger.note, TOPIC, key, stamp)
             if self._written % _TRIM_EVERY == 0:
                 await self._read(self._ledger.trim, TOPIC, RESUMES_MAX)
             self._written += 1
 
     async def forget(self, session_id: str) -> None:
         """Forget every resume of a session."""
-        self._unnamed.discard(session_id)
-        for key in [one for one in self._claimed if one.startswith(f"{session_id}/")]:
-            del self._claimed[key]
+        self._given = {key for key in self._given if not key.startswith(f"{session_id}/")}
         with suppress(StateError):
             await self._read(self._clear, f"{session_id}/")
 
@@ -209,7 +190,9 @@ class Resumes:
 
 
 def _key(session_id: str, resume_id: str) -> str:
-    """A short word for a resume, whatever its id is made of."""
+    """A short word for a resume, whatever its id is made of; "" stands for no id."""
+    if not resume_id:
+        return f"{session_id}/"
     digest = hashlib.blake2b(resume_id.encode("utf-8", "backslashreplace"), digest_size=12)
     return f"{session_id}/{digest.hexdigest()}"
 
