@@ -66,10 +66,10 @@ def _parse(text: str) -> Value:
 
 def _member(value: Value, key: str, kind: type) -> Any:
     """What is under a key, made where there is nothing. ValueError for another type."""
-    held = value.setdefault(key, kind())
-    if not isinstance(held, kind):
+    entry = value.setdefault(key, kind())
+    if not isinstance(entry, kind):
         raise ValueError(f"{key} is no {'object' if kind is dict else 'list'}")
-    return held
+    return entry
 
 
 def put_hooks(agent: str, groups: Mapping[str, Value], value: Value) -> None:
@@ -171,11 +171,11 @@ def take_server(value: Value) -> None:
             del value["mcpServers"]
 
 
-def _is_server(held: Any) -> bool:
+def _is_server(entry: Any) -> bool:
     """Whether an entry starts our program, wherever that is."""
-    if not isinstance(held, Mapping) or not isinstance(held.get("args"), list):
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("args"), list):
         return False
-    words = [str(held.get("command")), *map(str, held["args"])]
+    words = [str(entry.get("command")), *map(str, entry["args"])]
     return words[-1] == "mcp" and _is_program(words[:-1])
 
 

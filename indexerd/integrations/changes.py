@@ -234,9 +234,9 @@ def settings_edits(
         return None if old is None and after.strip() in ("", "{}") else after
 
     def copied(before: Text) -> Text:
-        held = None if remove else read(target)
-        nothing_of_ours = held is not None and take(held) == held
-        return held if remove or nothing_of_ours else before
+        text = None if remove else read(target)
+        nothing_of_ours = text is not None and take(text) == text
+        return text if remove or nothing_of_ours else before
 
     return [
         Edit(path, taken if remove else put, removing=remove),

@@ -200,7 +200,7 @@ def status(host: Host) -> Outcome:
 def carried(host: Host, places: Places) -> tuple[dict[str, str], list[str]]:
     """The variables of this shell that the service needs too, and notes; keys stay out."""
     named = {"OPENCODE_DB", *_PATHS, *_XDG}
-    held: dict[str, str] = {}
+    values: dict[str, str] = {}
     left: list[str] = []
     for name, value in sorted(host.env.items()):
         if not value or not (name in named or name.startswith("INDEXERD_")):
@@ -210,13 +210,13 @@ def carried(host: Host, places: Places) -> tuple[dict[str, str], list[str]]:
         if name.endswith(_KEYS) or _carries_password(value) or not is_plain(value):
             left.append(name)
         else:
-            held[name] = str(host.full(value)) if name in _PATHS else value
+            values[name] = str(host.full(value)) if name in _PATHS else value
     if places.config_explicit:
-        held["INDEXERD_CONFIG"] = str(places.config_file)
-    notes = [f"taken into the service from here: {', '.join(held)}"] if held else []
+        values["INDEXERD_CONFIG"] = str(places.config_file)
+    notes = [f"taken into the service from here: {', '.join(values)}"] if values else []
     if left:
         notes.append(f"left out: {', '.join(left)}; a key belongs in a file, see docs/SERVICE.md")
-    return held, notes
+    return values, notes
 
 
 def access_of(host: Host, places: Places, settings: Settings) -> Access:
@@ -374,16 +374,16 @@ def _put(path: Path, text: str) -> None:
     with _denied("write", path):
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        held = Path(name)
+        new = Path(name)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(text.encode())
                 file.flush()
                 os.fchmod(descriptor, 0o644)
                 os.fsync(descriptor)
-            held.replace(path)
+            new.replace(path)
         finally:
-            held.unlink(missing_ok=True)
+            new.unlink(missing_ok=True)
 
 
 def _remove(path: Path) -> None:

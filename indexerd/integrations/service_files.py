@@ -87,12 +87,12 @@ def plist_text(program: str, home: str, env: Mapping[str, str]) -> str:
     """Fill the launchd template. Raises UsageError for a program that a plist cannot hold."""
     if not program.startswith("/") or not is_plain(program):
         raise UsageError(f"launchd cannot start a program of this path: {program!r}")
-    held = plistlib.loads(read_text(LAUNCHD_PLIST).encode())
+    plist = plistlib.loads(read_text(LAUNCHD_PLIST).encode())
     for key in ("WorkingDirectory", "StandardErrorPath"):
-        held[key] = held[key].replace("@HOME@", home)
-    held["ProgramArguments"][0] = program
-    held["EnvironmentVariables"].update(env)
-    head, doctype, *body = plistlib.dumps(held, sort_keys=False).decode().splitlines(keepends=True)
+        plist[key] = plist[key].replace("@HOME@", home)
+    plist["ProgramArguments"][0] = program
+    plist["EnvironmentVariables"].update(env)
+    head, doctype, *body = plistlib.dumps(plist, sort_keys=False).decode().splitlines(keepends=True)
     return "".join([head, doctype, f"<!-- {MARKER}, which writes it anew each time. -->\n", *body])
 
 

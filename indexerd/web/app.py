@@ -18,9 +18,8 @@ from starlette.routing import Route
 from indexerd.errors import IndexerdError, NotFoundError, UsageError
 from indexerd.web.assets import Assets
 from indexerd.web.auth import Auth
-from indexerd.web.daemon import Daemon, Event
+from indexerd.web.daemon import Daemon
 from indexerd.web.home import Home
-from indexerd.web.live import LiveSessions
 from indexerd.web.problems import problem
 from indexerd.web.session import SessionPages
 
@@ -31,23 +30,14 @@ SEND_SECONDS = 60.0  # for a page to take an event; it is cut off then, and come
 def make_app(daemon: Daemon, auth: Auth) -> Starlette:
     """The app. It follows the daemon from its start to its end."""
     assets = Assets()
-    live = LiveSessions(daemon.settings, daemon.env, daemon.home, daemon.where.state_dir / "view")
-    sessions = SessionPages(daemon, assets, live)
-
-    def on_event(event: Event) -> None:
-        if event["event"] == "session.removed" and "sessionId" in event:
-            live.forget(event["sessionId"])
-        elif event["event"] == "lost":  # that a session was removed may be among them
-            live.close()
+    sessions = SessionPages(daemon, assets)
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
-        daemon.on_event = on_event
         following = asyncio.create_task(daemon.follow())
         yield
         daemon.close()
         following.cancel()
-        live.close()
 
     async def events(_request: Request) -> Response:
         stream = ({"data": json.dumps(event)} async for event in daemon.listen())

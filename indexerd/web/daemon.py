@@ -24,7 +24,7 @@ AT_ONCE = 8  # questions
 SECONDS = 20.0  # for one answer
 READ_SECONDS = 6.0  # for one that can be had without the daemon, which may wait 5 s for its scan
 SILENT_SECONDS = 10.0
-EVENTS_MAX = 256  # that a page has not taken yet; then it is told that some are lost
+EVENTS_MAX = 256  # that a page has not taken yet; then it hears that some are lost
 PAUSES = (0.25, 5.0)  # seconds between tries to subscribe: the first, and the longest
 LOST = {"event": "lost"}
 _SUBSCRIBE = b'{"jsonrpc":"2.0","id":1,"method":"subscribe","params":{}}\n'
@@ -48,7 +48,6 @@ class Daemon:
         stored: Callable[[str, dict[str, Any]], Any],
     ) -> None:
         self.where, self.env, self.home = where, env, home
-        self.on_event: Callable[[Event], None] = lambda _: None
         self._stored = stored
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._subscribed = False
@@ -150,23 +149,22 @@ class Daemon:
                     self._subscribed = True
                     self._silent_until = 0.0
                     self._tell({"event": "daemon", "up": True})
-                    if again:  # what happened meanwhile, nobody told
+                    if again:  # pages missed what happened meanwhile
                         self._tell(LOST)
                 elif message.get("method") == "event":
-                    told = message["params"]
+                    params = message["params"]
                     names = ("event", "sessionId")
-                    self._tell({name: told[name] for name in names if name in told})
+                    self._tell({name: params[name] for name in names if name in params})
         finally:
             writer.transport.abort()
 
     def _tell(self, event: Event) -> None:
-        self.on_event(event)
         for queue in self._pages:
             _put(queue, event)
 
 
 def _put(queue: asyncio.Queue[Event | None], event: Event | None) -> None:
-    """Add an event; a page that takes none is told that some are lost."""
+    """Add an event; a page that takes none hears that some are lost."""
     if queue.full():
         while not queue.empty():
             queue.get_nowait()

@@ -31,7 +31,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -89,35 +89,11 @@ class Wish:
     leaf: str | None = None
 
 
-@dataclass(slots=True)
-class NodeCache:
-    """Nodes of a session that is read again as it grows, by row and by what their lines were."""
-
-    names: dict[str, str] = field(default_factory=dict)  # of calls, by their ids
-    room: int = 0
-    nodes: dict[int, tuple[tuple[Any, ...], Node]] = field(default_factory=dict)
-
-    def get(
-        self, state: SessionState, rows: Sequence[int], room: int, make: Callable[[int], Node]
-    ) -> dict[int, Node]:
-        """A node for each row; `room` is what `make` lets each say."""
-        if room != self.room:
-            self.room, self.nodes = room, {}
-        old, self.nodes = self.nodes, {}
-        for row in rows:
-            key = (state.offsets[row], state.lengths[row], state.codes[row], state.ids[row])
-            kept = old.get(row)
-            node = kept[1] if kept is not None and kept[0] == key else make(row)
-            self.nodes[row] = key, node
-        return {row: node for row, (_, node) in self.nodes.items()}
-
-
 def read_document(
     library: Library,
     stored: Stored,
     wish: Wish,
     relatives: Mapping[str, Any],
-    cache: NodeCache | None = None,
 ) -> Document:
     """The document of a session that the library knows; `stored` is the answer of `get`.
 
@@ -127,19 +103,15 @@ def read_document(
     return read_here(
         partial(open_session, library, session_id, wish.leaf),
         partial(library.reread, session_id),
-        lambda session: document_of(session, stored, wish, relatives, cache),
+        lambda session: document_of(session, stored, wish, relatives),
     )
 
 
 def document_of(
-    session: OpenSession,
-    stored: Stored,
-    wish: Wish,
-    relatives: Mapping[str, Any],
-    cache: NodeCache | None = None,
+    session: OpenSession, stored: Stored, wish: Wish, relatives: Mapping[str, Any]
 ) -> Document:
     """The document of an open session. ValueError: a line is no JSON."""
-    story, more = _read(session, wish, NodeCache() if cache is None else cache)
+    story, more = _read(session, wish)
     more["warnings"] += stored.get("warnings", ())
     return _about(stored, story, wish, relatives, more) | {
         "beats": [_plain(one) for one in story.beats],
@@ -172,19 +144,15 @@ def relatives_in(family: Mapping[str, Any], session_id: str) -> dict[str, Any]:
 # -- reading -------------------------------------------------------------------------------------
 
 
-def _read(session: OpenSession, wish: Wish, cache: NodeCache) -> tuple[Story, dict[str, Any]]:
+def _read(session: OpenSession, wish: Wish) -> tuple[Story, dict[str, Any]]:
     """The story, and what else is read of the session. ValueError: a line is no JSON."""
     state, cut = session.state, cutter(wish)
     rows = sorted(kept_rows(state))
     room = _room(state, rows)
     with session.lines as lines:
         read = reader(session, lines)
-        nodes = cache.get(
-            state,
-            rows,
-            room,
-            lambda row: node_of(state, row, read(row), room, cut=cut, names=cache.names),
-        )
+        names: dict[str, str] = {}
+        nodes = {row: node_of(state, row, read(row), room, cut=cut, names=names) for row in rows}
         clean = _redacting(read, wish) if wish.redact else read
         tips = branches(session, clean)["tips"]
     labels = {key: cut(text, LABEL_ROOM) for key, text in session.labels.items()}

@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from html import escape
 from importlib.resources import files
@@ -104,6 +105,33 @@ def embedded(value: Any) -> str:
     for char, written in _UNSAFE.items():  # on megabytes this is far quicker than a table
         text = text.replace(char, written)
     return text
+
+
+def since(document: Mapping[str, Any], version: str) -> dict[str, Any]:
+    """What a page needs that has a version of a document, or "".
+
+    A version is `COUNT.HASH.HASH`, of the nodes and of the rest. A page whose nodes are still the
+    first ones gets only those behind them.
+
+        whole    {version, …the document}
+        changes  {version, base, keep, …the document}: its first `keep` nodes stay
+        nothing  {version, base}
+    """
+    nodes = document["nodes"]
+    rest = {key: one for key, one in document.items() if key not in ("nodes", "exportedAt")}
+    newest = f"{len(nodes)}.{_digest(nodes)}.{_digest(rest)}"
+    if version == newest:
+        return {"version": newest, "base": version}
+    count, _, digests = version.partition(".")
+    keep = int(count) if re.fullmatch("[0-9]{1,9}", count) else len(nodes) + 1
+    change = {"version": newest, **document}
+    if keep <= len(nodes) and digests.startswith(f"{_digest(nodes[:keep])}."):
+        change |= {"base": version, "keep": keep, "nodes": nodes[keep:]}
+    return change
+
+
+def _digest(value: Any) -> str:
+    return hashlib.blake2b(embedded(value).encode("utf-8", "replace"), digest_size=12).hexdigest()
 
 
 def _hash(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The web view's server: listens on loopback, says where in the state directory, ends when told to.
+"""The web view's server: listens on loopback, says where in the state directory, ends on a signal.
 
 `web-PID.json` (0600) says where the server of that process listens; the process holds a lock on it,
 so a file that a killed server left is known by being free. `web-open.html` (0600) leads a browser
@@ -115,9 +115,9 @@ def find_running(state_dir: Path) -> Running | None:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
-                told = json.loads(file.read(4096))
-                if _URL.fullmatch(told["url"]):
-                    found.append((seen.st_mtime_ns, Running(told["url"], int(told["pid"]))))
+                known = json.loads(file.read(4096))
+                if _URL.fullmatch(known["url"]):
+                    found.append((seen.st_mtime_ns, Running(known["url"], int(known["pid"]))))
             else:  # its process was killed
                 path.unlink()
     return max(found, key=lambda one: one[0])[1] if found else None
@@ -197,10 +197,10 @@ def _bound(listen: str) -> Iterator[socket.socket]:
             sock.bind(("127.0.0.1" if host == "localhost" else host, port))
             sock.listen(128)
         except OSError as bad:
-            told = f"cannot listen on {listen}: {bad.strerror}"
+            message = f"cannot listen on {listen}: {bad.strerror}"
             if bad.errno == errno.EACCES:
-                raise AccessError(told, hint="use a port above 1023") from None
-            raise UsageError(told, hint="use another port; port 0 is a free one") from None
+                raise AccessError(message, hint="use a port above 1023") from None
+            raise UsageError(message, hint="use another port; port 0 is a free one") from None
         yield sock
 
 

@@ -11,14 +11,16 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from indexerd.daemon.one_session import open_session
+from indexerd.daemon.library import Library
+from indexerd.daemon.one_session import open_session, sweep
+from indexerd.daemon.process import make_private
 from indexerd.errors import IndexerdError, NotFoundError, UsageError
 from indexerd.models.telemetry import rows_of
 from indexerd.paths import is_session_id
@@ -26,10 +28,16 @@ from indexerd.privacy.patterns import compile_patterns
 from indexerd.privacy.sanitize import scrub
 from indexerd.web.assets import Assets
 from indexerd.web.daemon import Daemon
-from indexerd.web.document import Document, Wish, relatives_in, without_entries
+from indexerd.web.document import (
+    Document,
+    Stored,
+    Wish,
+    read_document,
+    relatives_in,
+    without_entries,
+)
 from indexerd.web.export import FORMATS, export
-from indexerd.web.live import IDLE_SECONDS, LiveSessions
-from indexerd.web.page import LIVE, embedded, live_page
+from indexerd.web.page import LIVE, embedded, live_page, since
 from indexerd.web.problems import JsonResponse
 
 AT_ONCE = 2  # sessions that are read
@@ -37,18 +45,20 @@ REF_MAX = 400  # characters of what may name a session
 BODY_MAX = 64 * 1024  # bytes
 _MEDIA_TYPES = {"html": "text/html", "md": "text/markdown", "json": "application/json"}
 
+_T = TypeVar("_T")
 Handler = Callable[[Request, str], Awaitable[Response]]
 
 
 class SessionPages:
     """The answers about single sessions."""
 
-    def __init__(self, daemon: Daemon, assets: Assets, live: LiveSessions) -> None:
+    def __init__(self, daemon: Daemon, assets: Assets) -> None:
         self._daemon = daemon
         self._assets = assets
-        self._live = live
         self._slots = asyncio.Semaphore(AT_ONCE)
-        self._closing: asyncio.TimerHandle | None = None
+        self._folder = daemon.where.state_dir / "view"
+        make_private(self._folder)
+        sweep(self._folder)  # what killed processes left
 
     def routes(self) -> list[Route]:
         """The routes."""
@@ -72,7 +82,7 @@ class SessionPages:
         if session_id != ref:
             query = f"?{request.url.query}" if request.url.query else ""
             return RedirectResponse(f"/s/{quote(session_id, safe='')}{query}", 303)
-        document = await self._document(stored, None)
+        document = await self._document(stored)
         names = ("view.css", "favicon.svg", LIVE)
         html = live_page(
             document,
@@ -84,29 +94,37 @@ class SessionPages:
     async def document(self, request: Request, session_id: str) -> Response:
         """The document, or what is new in it."""
         stored = await self._stored(session_id)
-        document = await self._document(stored, request.query_params.get("since"))
-        return Response(embedded(document), media_type="application/json")
+        document = await self._document(stored)
+        change = since(document, request.query_params.get("since", ""))
+        return Response(embedded(change), media_type="application/json")
 
-    async def _document(self, stored: dict[str, Any], since: str | None) -> Document:
-        stored["live"] = {
+    async def _document(self, stored: dict[str, Any]) -> Document:
+        try:
+            found = await self._read(stored, lambda lib: read_document(lib, stored, Wish(), {}))
+        except NotFoundError:
+            found = without_entries(stored) | {"gone": True}
+        except IndexerdError as bad:
+            problem = {"code": bad.kind, "message": str(bad), "hint": bad.hint}
+            found = without_entries(stored) | {"problem": problem}
+        live = {
             "daemon": self._daemon.up,
             "behind": stored["session"].get("newUserMessages") or 0,
             "indexing": stored.get("indexing"),
+            "gone": found.pop("gone", False),
         }
-        if self._closing is not None:
-            self._closing.cancel()
-        self._closing = asyncio.get_running_loop().call_later(
-            IDLE_SECONDS + 1, self._live.close_idle
-        )
-        try:
-            async with self._slots:
-                return await asyncio.to_thread(self._live.document, stored, since)
-        except NotFoundError:
-            stored["live"]["gone"] = True
-            return without_entries(stored) | {"live": stored["live"]}
-        except IndexerdError as bad:
-            problem = {"code": bad.kind, "message": str(bad), "hint": bad.hint}
-            return without_entries(stored) | {"live": stored["live"], "problem": problem}
+        return found | {"live": live}
+
+    async def _read(self, stored: Stored, work: Callable[[Library], _T]) -> _T:
+        """Read a session in a thread, a few at a time."""
+
+        def read() -> _T:
+            settings, env = self._daemon.settings(), self._daemon.env
+            row = stored["session"]
+            with open_session(row, settings, env, self._daemon.home, self._folder) as library:
+                return work(library)
+
+        async with self._slots:
+            return await asyncio.to_thread(read)
 
     async def sent(self, _request: Request, session_id: str) -> Response:
         """What a model would be sent now, and what was asked of models before."""
@@ -132,28 +150,16 @@ class SessionPages:
         stored = await self._stored(session_id)
         family = await self._daemon.read("family", {"ref": session_id})
 
-        def work() -> tuple[str, str]:
-            settings = self._daemon.settings()
-            extra = compile_patterns(settings.redact.extra_patterns)
-            wish = Wish(for_people=form != "json", extra=extra)
-            with open_session(
-                stored["session"], settings, self._daemon.env, self._daemon.home
-            ) as library:
-                return export(library, stored, form, wish, relatives_in(family, session_id))
-
-        async with self._slots:
-            name, text = await asyncio.to_thread(work)
+        extra = compile_patterns(self._daemon.settings().redact.extra_patterns)
+        wish = Wish(for_people=form != "json", extra=extra)
+        kin = relatives_in(family, session_id)
+        name, text = await self._read(stored, lambda lib: export(lib, stored, form, wish, kin))
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
         data = text.encode("utf-8", "replace")
         return Response(data, media_type=_MEDIA_TYPES[form], headers=headers)
 
     async def _stored(self, session_id: str) -> dict[str, Any]:
-        try:
-            found: dict[str, Any] = await self._daemon.read("get", {"ref": session_id})
-        except NotFoundError:
-            self._live.forget(session_id)
-            raise
-        return _of(session_id, found)
+        return _of(session_id, await self._daemon.read("get", {"ref": session_id}))
 
     # -- what is changed -----------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from indexerd.sources.session_reader import OpenSession, row_of
 from indexerd.web import document
 from indexerd.web.document import Wish, document_of, relatives_in
 from indexerd.web.export import FORMATS, file_name
+from indexerd.web.page import since
 from tests.sessions.tree_sessions import PUBLIC, entry, said, session, state_of
 from tests.sources.lines_held import Lines
 
@@ -202,3 +203,23 @@ def test_a_gist_holds_no_half_of_a_secret() -> None:
     assert "ghp_" not in json.dumps(found)
     plain = exported(taken(session(*talk)), PROGRAM)
     assert any(tip.get("gist", "").startswith("ccc") for tip in plain["tips"])
+
+
+@given(st.lists(st.tuples(st.lists(st.integers(0, 3), max_size=6), st.integers(0, 2)), min_size=1))
+def test_a_page_has_what_the_session_is(steps: list[tuple[list[int], int]]) -> None:
+    """Whatever changes, and whichever version a page has: the newest, an old one, or none."""
+    known: list[tuple[str, list[int]]] = [("", [])]
+    for nodes, which in steps:
+        version, old = known[-1 - which % len(known)]
+        found = {"nodes": nodes, "beats": [], "exportedAt": str(len(known)), "name": which}
+        change = since(found, version)
+        held = old[: change.get("keep", 0)] + change["nodes"] if "nodes" in change else old
+        assert held == nodes  # story.js does the same
+        assert change.get("base", version) == version
+        known.append((change["version"], held))
+    version, held = known[-1]
+    assert since(found | {"exportedAt": "later"}, version) == {"version": version, "base": version}
+    grown = since(found | {"nodes": [*held, 9], "name": "new"}, version)
+    assert (grown["keep"], grown["nodes"], grown["name"]) == (len(held), [9], "new")
+    for odd in ("x", "1", f"{10**9}..", "-1.a.b", "\ud800.a.b"):
+        assert "keep" not in since(found, odd)

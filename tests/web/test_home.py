@@ -121,7 +121,7 @@ def test_days_are_those_of_the_calendar() -> None:
     then = now - timedelta(100)
     assert home._stretch(then.isoformat()) == f"{then:%B %Y}"
     assert home._stretch("never") == "No date"
-    assert home._moment((now - timedelta(1)).isoformat())["ago"].startswith("yesterday")
+    assert home._moment((now - timedelta(1, 1)).isoformat())["ago"].startswith("yesterday")
     assert home._moment((now - timedelta(3)).isoformat())["ago"] == "3 days ago"
 
 

@@ -5,18 +5,10 @@
 // for what it came from where that is not here.
 // The tree is flat in the document: levels are in aria-level, and one item at a time is in the tab
 // order (arrow keys, Home and End move; Left and Right go to the parent and to the first child).
-(() => {
+((indexerd) => {
   "use strict";
+  const { el, count, when } = indexerd.words;
   const HOW = { fork: "fork", resumed: "resumed", subagent: "sub-agent" };
-  const count = (number, word) => `${number} ${word}${number === 1 ? "" : "s"}`;
-  const { when } = window.indexerd.words;
-
-  function el(tag, name, text) {
-    const one = document.createElement(tag);
-    if (name) one.className = name;
-    if (text) one.textContent = text;
-    return one;
-  }
 
   function item(member, own) {
     const depth = `d${Math.min(member.depth, 12)}`; // as view.css has them
@@ -123,6 +115,5 @@
     if (more) box.append(el("p", "kin-facts", `${more} more are not shown.`));
   }
 
-  const indexerd = (window.indexerd ||= {});
   indexerd.family = family;
-})();
+})((window.indexerd ||= {}));

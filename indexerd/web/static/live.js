@@ -16,7 +16,7 @@
   const below = button("", "New entries below", () => { below.hidden = true; talk.end(); });
   const end = el("div", "end");
   let atEnd = false, dirty = false, busy = false, timer = 0, last = -PAUSE, failures = 0, took = 0;
-  let up = true, indexing = false, locked = false;
+  let up = true, toldUp = false, indexing = false, locked = false;
 
   // -- what is new ----------------------------------------------------------------------------
 
@@ -80,7 +80,7 @@
 
   function tell() {
     const { live, problem } = story.doc;
-    up = live ? live.daemon !== false : up;
+    if (live && !toldUp) up = live.daemon; // an event is newer than a document that took its time
     indexing = Boolean(live && live.indexing && live.indexing.state === "indexing");
     state();
     panel.tell();
@@ -153,6 +153,7 @@
     if (event === "daemon") {
       const back = now && !up;
       up = now;
+      toldUp = true;
       state();
       if (back) {
         say("The daemon is back.");

@@ -1,8 +1,7 @@
 // The document of web/document.py, and what is worked out of it: where branches end, which entry is
 // the newest below another, which path is the session's own.
 //
-// `take` takes a whole document, or the changes of web/live.py: the first `keep` nodes and beats
-// stay. A node that says the same as before is the very same object, so that whoever drew it can
+// `take` takes a whole document, or one whose first `keep` nodes are those that are here. A node that says the same as before is the very same object, so that whoever drew it can
 // tell. Everything else is worked out anew: that is linear, some milliseconds for 20,000 entries.
 ((indexerd) => {
   "use strict";
@@ -20,11 +19,11 @@
   const nameOf = (node, place) => node.id || `~${node.row ?? place}`;
   const name = (place) => nameOf(story.nodes[place], place);
 
-  function take({ keep = { nodes: 0, beats: 0 }, base, ...change }) {
-    const old = new Map(story.nodes.slice(keep.nodes).map((node) => [node.row, node]));
-    const nodes = [...story.nodes.slice(0, keep.nodes), ...change.nodes.map((node) => reused(node, old.get(node.row)))];
-    const beats = [...story.beats.slice(0, keep.beats), ...change.beats];
-    const doc = { ...change, nodes, beats };
+  function take({ keep = 0, base, ...doc }) {
+    const old = new Map(story.nodes.slice(keep).map((node) => [node.row, node]));
+    const { beats } = doc;
+    const nodes = doc.nodes = [...story.nodes.slice(0, keep),
+      ...doc.nodes.map((node) => reused(node, old.get(node.row)))];
     Object.assign(story, { doc, nodes, beats, places: new Map() });
     story.ends = new Int32Array(nodes.length);
     story.newest = new Int32Array(nodes.length).fill(-1);
