@@ -225,6 +225,10 @@ def test_family(home: Served, tabs: Tabs) -> None:
     family = page.locator("#family")
     expect(family.get_by_role("tree")).to_be_visible()
     expect(family.get_by_role("treeitem")).to_have_count(2)
+    first, second = family.get_by_role("treeitem").evaluate_all(
+        "(all) => all.map((one) => parseFloat(getComputedStyle(one).paddingLeft))"
+    )
+    assert 0 < first < second
     expect(family.locator("[aria-current=page]")).to_contain_text("The origin")
     family.locator("[aria-current=page]").focus()
     press(page, "ArrowDown", "Enter")
