@@ -19,7 +19,7 @@ from indexerd.digests.compaction_plan import listed
 from indexerd.digests.redacted_transcript import RedactedTranscript, redact_parts, words_in
 from indexerd.digests.summarizable import summarizable_messages
 from indexerd.events import Kind
-from indexerd.models.candidates import decisions
+from indexerd.models.extractive.candidates import decisions
 from indexerd.models.threads import Check
 from indexerd.privacy.redactor import redactor
 from indexerd.sessions.clipped_entries import SUMMED

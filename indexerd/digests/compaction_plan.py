@@ -26,7 +26,7 @@ from indexerd.digests.stats import context_size
 from indexerd.digests.summarizable import speaker, summarizable_messages, summary_words
 from indexerd.errors import SessionEmptyError, UsageError
 from indexerd.events import Kind
-from indexerd.models.candidates import decisions
+from indexerd.models.extractive.candidates import decisions
 from indexerd.models.threads import Check
 from indexerd.privacy.redactor import Redactor, redactor
 from indexerd.privacy.sanitize import clean_text

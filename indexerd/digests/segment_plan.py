@@ -26,8 +26,8 @@ from indexerd.digests.segments import Segment, ToolUse, chain, covered, read_seg
 from indexerd.digests.stats import outgrown
 from indexerd.digests.summarizable import conversation, summarizable_messages
 from indexerd.events import Entry, Kind
-from indexerd.models.candidates import decisions
-from indexerd.models.sentences import key_phrases, topic_runs
+from indexerd.models.extractive.candidates import decisions
+from indexerd.models.extractive.sentences import key_phrases, topic_runs
 from indexerd.models.threads import Check
 from indexerd.privacy.redactor import Redactor, redactor
 from indexerd.privacy.sanitize import clean_line, clean_text, escape_path

@@ -20,7 +20,7 @@ from pydantic.alias_generators import to_camel
 
 from indexerd.indexing.check import faults, json_of
 from indexerd.models.attempts import Rejected
-from indexerd.models.passages import nearest
+from indexerd.models.extractive.passages import nearest
 from indexerd.privacy.sanitize import clean_line, clean_text, scrub
 from indexerd.references.question_context import CUT, Context, Said
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import threading
 import time
+import uuid
 from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,13 +19,37 @@ from tests.e2e.test_gemini import google
 from tests.e2e.world import World, until
 from tests.fakes.gemini_server import GeminiServer
 from tests.fakes.wire import Request
-from tests.models.storm_bench import old_session
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(150)]
 
 SESSIONS = 1000
 AT_ONCE = 2  # calls, by default
 FAILURES = 5  # in a row, and a provider is left in peace
+
+
+def old_session(folder: Path, number: int, before: float) -> str:
+    """Write a session of five turns of long ago, the longer the higher its number; its id.
+
+    `before` is in seconds since the epoch.
+    """
+    last, at = None, before - 600.0 - 60.0 * number
+    made = str(uuid.UUID(int=(number + 1) << 64, version=4))
+    stamp = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
+    held: list[dict[str, Any]] = []
+    held.append({"type": "session", "version": 3, "id": made, "timestamp": stamp, "cwd": "/w"})
+    for turn in range(10):
+        role = ("user", "assistant")[turn % 2]
+        text = f"Please adjust widget {turn} of {made}." if role == "user" else "Done."
+        said: dict[str, Any] = {"role": role, "content": [{"type": "text", "text": text}]}
+        said["timestamp"] = int(at * 1000) + turn
+        said |= {"stopReason": "stop"} if role == "assistant" else {}
+        entry = {"type": "message", "id": f"{turn:08x}", "parentId": last, "timestamp": stamp}
+        held.append(entry | {"message": said})
+        last = f"{turn:08x}"
+    path = folder / f"{stamp.replace(':', '-').replace('.', '-')}_{made}.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in held))
+    os.utime(path, (at, at))
+    return made
 
 
 class Failing:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexerd.indexing.check import REPLY_MAX, validate
+from indexerd.indexing.check import validate
 from indexerd.meta.model import Metadata
 from indexerd.models.attempts import Rejected
 from indexerd.privacy import redact as redact_module
@@ -144,27 +144,6 @@ def test_lengths_exactly_at_the_limits(field: str, limit: int, char: str) -> Non
     assert (NAME_MAX, DESCRIPTION_MAX, SUMMARY_MAX, TAG_MAX) == (120, 1200, 8000, 80)
 
 
-@pytest.mark.parametrize(("count", "taken"), [(0, 0), (2, 0), (3, 1), (12, 1), (13, 0)])
-def test_tags_exactly_at_the_limits(count: int, taken: int) -> None:
-    """S0.19: 3 to 12 tags."""
-    assert isinstance(verdict(altered(tags=[f"t{n}" for n in range(count)])), Metadata) == taken
-
-
-@pytest.mark.parametrize(("length", "taken"), [(1, 1), (80, 1), (81, 0)])
-def test_a_tags_length_exactly_at_the_limits(length: int, taken: int) -> None:
-    """S0.19: 1 to 80 characters."""
-    assert isinstance(verdict(altered(tags=["a", "b", "x" * length])), Metadata) == taken
-
-
-def test_tags_are_kept_verbatim() -> None:
-    """S0.20: in order, with their case, and twice where said twice."""
-    tags = ["ticket:ABC-123", "ticket:#1234", "slack:thread", "API", "api", "API", "tests/io"]
-    said = verdict(altered(tags=tags))
-
-    assert isinstance(said, Metadata)
-    assert said.tags == tags
-
-
 @pytest.mark.parametrize("field", ["name", "description", "summary"])
 @pytest.mark.parametrize(
     "said",
@@ -176,12 +155,6 @@ def test_a_placeholder_is_no_answer(field: str, said: str) -> None:
 
     assert isinstance(judged, Rejected)
     assert judged.error.startswith(f"{field}: ")
-
-
-def test_placeholder_tags_are_no_answer_unless_one_is_true() -> None:
-    """M12: all of them, not one of them."""
-    assert isinstance(verdict(altered(tags=["tag", "Tag", "..."])), Rejected)
-    assert isinstance(verdict(altered(tags=["tag", "text", "cursor"])), Metadata)
 
 
 HOSTILE = "a\x1b]0;pwn\x07b\x1b[31mc\x9b2Jd\u202ee\u200bf\U000e0041g\nh\x1b]52;c;cHdu\x1b\\i\x00"
@@ -214,17 +187,6 @@ PEM = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w\n-----END PRIVATE KEY
 
 
 @pytest.mark.parametrize("where", ["name", "description", "summary", "tags"])
-def test_an_echoed_private_key_is_redacted(where: str) -> None:
-    """X7: it is looked for before its lines become one."""
-    value: Any = [PEM, "b", "c"] if where == "tags" else f"It is {PEM}"
-    said = verdict(altered(**{where: value}))
-
-    assert isinstance(said, Metadata)
-    assert "MIIEvQ" not in said.model_dump_json()
-    assert "[redacted:private-key]" in said.model_dump_json()
-
-
-@pytest.mark.parametrize("where", ["name", "description", "summary", "tags"])
 @pytest.mark.parametrize(
     "secret", [SECRET, SECRET[:9] + "\u200b" + SECRET[9:], SECRET[:20] + "\x1b[0m" + SECRET[20:]]
 )
@@ -251,23 +213,6 @@ def test_a_secret_at_the_limit_is_redacted_before_the_cut() -> None:
     assert isinstance(said, Metadata)
     assert said.name.startswith("[redacted:long")
     assert len(said.name) == NAME_MAX
-
-
-def test_a_text_that_redaction_empties_is_no_answer() -> None:
-    """X7: the name was nothing but a secret, and a redactor that leaves nothing."""
-    said = validate(altered(name="KEY"), cut=False, redact=lambda text: text.replace("KEY", ""))
-
-    assert isinstance(said, Rejected)
-    assert said.error.startswith("name: ")
-
-
-@pytest.mark.parametrize(
-    "reply", ["```\n" + " " * 400_000, "`" * 900_000, "{" * 900_000, "```\n" * 200_000, "}{" * 9999]
-)
-def test_a_degenerate_reply_costs_no_more_than_its_length(reply: str) -> None:
-    """M12: blanks without end are a known way for models to fail; none of it is searched twice."""
-    assert len(reply) < REPLY_MAX
-    assert isinstance(validate(reply, cut=False, redact=as_it_is), Rejected)
 
 
 values = st.recursive(

@@ -18,17 +18,6 @@ def ids_taken(jobs: JobQueue) -> list[str]:
     return found
 
 
-def test_however_often_offered_it_is_one_job() -> None:
-    """S0.11: simultaneous triggers coalesce; the newest offer counts."""
-    jobs = JobQueue(2)
-    for n in range(10):
-        assert jobs.offer(Job("a", f"why {n}", n))
-    assert len(jobs) == 1
-
-    assert jobs.take() == Job("a", "why 9", 9)
-    assert jobs.take() is None
-
-
 def test_a_forced_job_is_not_replaced_by_a_common_one() -> None:
     """S0.3, S0.11: an automatic trigger takes nothing from what somebody asked for."""
     jobs = JobQueue(1)
@@ -50,45 +39,6 @@ def test_forced_first_then_the_newest() -> None:
     jobs.offer(Job("asked", "forced", 0, forced=True))
 
     assert ids_taken(jobs) == ["asked", "new", "mid", "old"]
-
-
-def test_a_thousand_old_sessions_go_newest_first_two_at_a_time() -> None:
-    """M16: concurrency holds whatever waits."""
-    jobs, order, running = JobQueue(2), list[int](), list[str]()
-    for n in range(1000):
-        jobs.offer(Job(f"s{n * 7919 % 1000}", "due", n * 7919 % 1000))
-    while len(jobs) or running:
-        while (job := jobs.take()) is not None:
-            order.append(job.active_ms)
-            running.append(job.session_id)
-        assert len(running) <= 2
-        assert jobs.running == set(running)
-        jobs.done(running.pop(0))
-
-    assert order == list(reversed(range(1000)))
-
-
-def test_a_session_that_runs_takes_no_second_job() -> None:
-    """M19, S0.11: not while it runs; afterwards it is offered anew."""
-    jobs = JobQueue(5)
-    jobs.offer(Job("a", "due", 1))
-    jobs.take()
-
-    assert not jobs.offer(Job("a", "forced", 2, forced=True))
-    assert len(jobs) == 0
-    jobs.done("a")
-    assert jobs.offer(Job("a", "due", 3))
-
-
-def test_a_job_taken_back_is_not_run() -> None:
-    """A session that is no longer due, or gone, leaves the queue; withdrawing twice is harmless."""
-    jobs = JobQueue(1)
-    jobs.offer(Job("a", "due", 1))
-    jobs.withdraw("a")
-    jobs.withdraw("a")
-    jobs.done("never ran")
-
-    assert jobs.take() is None
 
 
 class Queue(RuleBasedStateMachine):

@@ -118,20 +118,6 @@ def test_one_long_last_line_keeps_its_end(line: str, kept: str) -> None:
     assert cut.truncated
 
 
-def test_lines_alone_truncate() -> None:
-    """S0.14: 2,001 short lines are too many, 2,000 are not, however few their bytes."""
-    source = [user("\n".join(str(n) for n in range(2000)))]
-    whole = assemble(source, CAPS, as_it_is)
-    assert (whole.truncated, whole.text.count("\n")) == (False, 1999)
-
-    cut = assemble([user("\n".join(str(n) for n in range(2001)))], CAPS, as_it_is)
-
-    assert cut.truncated
-    assert cut.text.startswith("1\n2\n")
-    assert cut.text.endswith(f"\n2000\n\n{MARKER}")
-    assert cut.bytes < 10_000
-
-
 def test_bytes_at_the_border() -> None:
     """S0.14, S0.16: 51,200 bytes go whole and unmarked; one more and the newest are kept."""
     exact = user("x" * (51_200 - len("User: ")))
@@ -144,17 +130,6 @@ def test_bytes_at_the_border() -> None:
     assert more.truncated
     assert more.text == f"ser: y{exact.text}\n\n{MARKER}"
     assert len(more.text.removesuffix(f"\n\n{MARKER}").encode()) == 51_200
-
-
-def test_sections_are_labelled_and_split_by_a_blank_line() -> None:
-    """S0.12: oldest first; who said nothing is left out."""
-    made = assemble(
-        [agent("newest"), user(""), agent(""), user("two\nlines"), user("oldest")], CAPS, as_it_is
-    )
-
-    assert made.text == "User: oldest\n\nUser: two\nlines\n\nAssistant: newest"
-    assert made.sections == (user("oldest"), user("two\nlines"), agent("newest"))
-    assert not made.truncated
 
 
 def test_of_an_entry_only_its_text_blocks_count() -> None:
@@ -222,16 +197,6 @@ def test_where_redaction_shrinks_the_text_more_is_read(secret: str) -> None:
     assert sum(seen) <= 3 * seen[-1]
 
 
-def test_a_short_session_is_read_to_its_end() -> None:
-    """Nothing is left out that fits, and the end of the source is no truncation."""
-    source = Source(user(str(n)) for n in range(50))
-    made = assemble(source, CAPS, as_it_is)
-
-    assert source.pulled == 50
-    assert not made.truncated
-    assert made.text.startswith("User: 49\n\n")
-
-
 @settings(max_examples=150, deadline=None)
 @given(
     st.lists(st.tuples(st.booleans(), texts), max_size=20),
@@ -284,17 +249,6 @@ def test_half_a_secret_at_the_beginning_is_cut_away(shrink: int) -> None:
     half, start = agent("leaked\n" * 25 + "! end"), user("KEY-")
     for at in range(80):
         made = assemble([*newest, *filler[:at], half, start, *filler], caps, toy)
-        assert "leaked" not in made.text
-
-
-@pytest.mark.parametrize("shrink", [0, 1, 3, 9])
-def test_half_a_secret_of_many_lines_is_cut_away(shrink: int) -> None:
-    """X5: the same where lines are what is counted."""
-    caps = Caps(max_bytes=100_000, max_lines=40)
-    newest = [user("KEY-" + "\n" * 30 + "!")] * shrink
-    half, start = agent("leaked\n" * 20 + "! end"), user("KEY-begin")
-    for at in range(80):
-        made = assemble([*newest, *[user("x")] * at, half, start, *[user("y")] * 80], caps, toy)
         assert "leaked" not in made.text
 
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexerd.errors import ModelUnavailableError, ProviderError
+from indexerd.errors import ProviderError
 from indexerd.models.breaker import (
     FAILURES,
     FIRST_PAUSE,
-    LONGEST_PAUSE,
     LONGEST_WISH,
     Breaker,
 )
@@ -70,16 +68,6 @@ def test_a_429_rests_for_as_long_as_the_provider_wishes(
     assert admits(breaker, T0 + pause * 1.1)
 
 
-def test_who_is_refused_hears_how_long() -> None:
-    """M3: the wait that is left is the error's `retry_after`: it goes to the job's back-off."""
-    breaker = Breaker()
-    breaker.failed(throttled(37.0), T0, 0.0)
-
-    with pytest.raises(ProviderError) as caught:
-        breaker.admit(T0 + 7)
-    assert caught.value.retry_after == 30.0
-
-
 def test_the_fifth_failure_in_a_row_opens_it() -> None:
     """M4: four do not, and a success in between begins anew."""
     breaker = Breaker()
@@ -116,18 +104,6 @@ def test_half_open_lets_exactly_one_through(end: str) -> None:
         assert sum(admits(breaker, now) for _ in range(100)) == 1
 
 
-def test_each_failed_trial_doubles_the_pause_up_to_two_hours() -> None:
-    """M4: 1, 2, 4 … minutes; also after more failures than a float can be doubled."""
-    breaker, now, pauses = opened(), T0, list[float]()
-    for _ in range(1100):
-        pauses.append(breaker.until - now)
-        now = breaker.until
-        assert admits(breaker, now)
-        assert breaker.failed(DOWN, now, 0.0)
-    assert pauses[:8] == [60, 120, 240, 480, 960, 1920, 3840, 7200]
-    assert set(pauses[7:]) == {LONGEST_PAUSE}
-
-
 def test_a_throttled_trial_never_rests_shorter_than_its_doubled_pause() -> None:
     """M3, M4: `Retry-After: 1` from a provider that never serves is not an invitation."""
     breaker = Breaker()
@@ -151,15 +127,6 @@ def test_a_late_failure_neither_shortens_nor_escalates_the_rest(late: ProviderEr
     assert breaker.opened == 1
 
 
-def test_a_late_wish_for_a_longer_rest_is_heard() -> None:
-    """M3: two calls were under way; the second is told the longer time."""
-    breaker = Breaker()
-    breaker.failed(throttled(37.0), T0, 0.0)
-    breaker.failed(throttled(600.0), T0 + 1, 0.0)
-
-    assert breaker.until == T0 + 601
-
-
 def test_a_late_success_does_not_end_the_rest() -> None:
     """M3: a call sent before the 429 is answered after it; nobody asks before the time is over."""
     breaker = Breaker()
@@ -171,31 +138,6 @@ def test_a_late_success_does_not_end_the_rest() -> None:
     assert admits(breaker, T0 + 37)
     assert breaker.succeeded()
     assert breaker.word == "closed"
-
-
-def test_a_denial_holds_until_a_reload() -> None:
-    """M5: bad key, no such model: no time opens it; it is told once."""
-    breaker = Breaker()
-    assert breaker.deny("bad key")
-    assert not breaker.deny("bad key")
-    for now in (T0, T0 + 1e9):
-        with pytest.raises(ModelUnavailableError, match="bad key"):
-            breaker.admit(now)
-    assert breaker.word == "denied"
-
-    breaker.denied = ""
-    assert admits(breaker, T0)
-
-
-def test_a_denied_trial_is_over() -> None:
-    """M4, M5: after the reload the half-open state has its trial again."""
-    breaker = opened()
-    now = T0 + FIRST_PAUSE
-    assert admits(breaker, now)
-    breaker.deny("bad key")
-    breaker.denied = ""
-
-    assert admits(breaker, now)
 
 
 def test_a_clock_set_back_does_not_keep_it_open() -> None:
@@ -233,24 +175,3 @@ def test_a_day_of_failures_costs_at_most_30_calls(
             break
     assert now >= T0 + DAY
     assert made <= 30
-
-
-@given(st.lists(st.sampled_from(["fail", "wish", "success", "abandon", "wait"]), max_size=40))
-def test_what_is_stored_is_what_was(steps: list[str]) -> None:
-    """M3, M16: a breaker survives a restart, and never rests beyond its limits."""
-    breaker, now = Breaker(), T0
-    for step in steps:
-        admitted = admits(breaker, now)
-        if step == "fail":
-            breaker.failed(DOWN, now, 0.9)
-        elif step == "wish":
-            breaker.failed(throttled(1e9), now, 0.9)
-        elif step == "success":
-            breaker.succeeded()
-        elif step == "abandon" and admitted:
-            breaker.abandon()
-        now += 700 if step == "wait" else 1
-        assert breaker.until <= now + 1.1 * LONGEST_PAUSE
-        breaker = msgspec.msgpack.decode(msgspec.msgpack.encode(breaker), type=Breaker)
-    breaker.trial = False  # as after a restart
-    assert admits(breaker, now + 1.1 * LONGEST_PAUSE)

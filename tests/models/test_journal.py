@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexerd.models import journal as journal_module
 from indexerd.models.journal import Journal
 
 ROOT = Path(__file__).parents[2]
@@ -43,18 +42,6 @@ def writer(path: Path, name: str, count: int) -> subprocess.Popen[bytes]:
         stdout=subprocess.PIPE,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
     )
-
-
-def test_rows_come_back_in_order(path: Path) -> None:
-    """M15: what was reserved and settled, oldest first; no file is no rows."""
-    journal = Journal(path)
-    assert list(journal.rows()) == []
-    rows: list[dict[str, Any]] = [{"n": n, "usd": None, "text": "\u4e2d\n"} for n in range(5)]
-    for row in rows:
-        journal.append(row)
-
-    assert list(Journal(path).rows()) == rows
-    assert path.read_bytes().count(b"\n") == 5
 
 
 def test_the_file_is_the_users_alone(path: Path) -> None:
@@ -116,14 +103,6 @@ def test_a_torn_last_row_is_passed_over(path: Path, torn: bytes) -> None:
     assert list(journal.rows()) == [*before, {"n": 2}]
 
 
-@pytest.mark.parametrize("line", [b"null", b"[]", b'"x"', b"5", b"", b" ", b"9" * 5000, b"{]"])
-def test_lines_that_are_no_rows_are_passed_over(path: Path, line: bytes) -> None:
-    """M15: whatever stands there, the rows around it are found."""
-    path.write_bytes(b'{"n":1}\n' + line + b'\n{"n":2}\n')
-
-    assert list(Journal(path).rows()) == [{"n": 1}, {"n": 2}]
-
-
 @settings(max_examples=50, deadline=None)
 @given(st.binary(max_size=200))
 def test_no_bytes_raise(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
@@ -135,32 +114,6 @@ def test_no_bytes_raise(tmp_path_factory: pytest.TempPathFactory, data: bytes) -
     journal.append({"n": 2})
 
     assert list(journal.rows())[-1] == {"n": 2}
-
-
-def test_only_the_newest_part_is_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file grows for ever, the start does not: a row cut by the border is left out."""
-    journal = Journal(path)
-    for n in range(100):
-        journal.append({"n": n})
-    monkeypatch.setattr(journal_module, "READ_MAX", 95)
-
-    found = [row["n"] for row in journal.rows()]
-
-    assert found == list(range(100 - len(found), 100))
-    assert 8 <= len(found) <= 11
-
-
-def test_two_processes_lose_no_row(path: Path) -> None:
-    """M15: each row whole, each process' rows in their order."""
-    both = [writer(path, name, 60) for name in ("a", "b")]
-    for one in both:
-        one.communicate(timeout=50)
-        assert one.returncode == 0
-
-    rows = list(Journal(path).rows())
-    assert len(rows) == 120
-    for name in ("a", "b"):
-        assert [row["n"] for row in rows if row["name"] == name] == list(range(60))
 
 
 def test_what_was_appended_survives_a_kill(path: Path) -> None:
@@ -192,16 +145,6 @@ def test_nothing_is_written_through_a_link(path: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "target").exists()
 
 
-def test_what_is_no_json_is_not_written(path: Path) -> None:
-    """M15: a NaN in the books would open every cap; the file stays as it was."""
-    journal = Journal(path)
-    journal.append({"n": 1})
-    with pytest.raises(ValueError):
-        journal.append({"usd": float("nan")})
-
-    assert list(journal.rows()) == [{"n": 1}]
-
-
 def test_a_write_that_falls_short_is_an_error(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A4: what is there of the row is passed over, and the next one is whole."""
     journal = Journal(path)
@@ -215,27 +158,6 @@ def test_a_write_that_falls_short_is_an_error(path: Path, monkeypatch: pytest.Mo
     journal.append({"n": 3})
 
     assert list(journal.rows()) == [{"n": 1}, {"n": 3}]
-
-
-def test_a_long_file_keeps_the_rows_that_it_is_given(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """V12: what was left of an earlier attempt is in nobody's way; only its owner may read it."""
-    monkeypatch.setattr(journal_module, "LONG", 200)
-    journal = Journal(path)
-    assert not journal.is_long()
-    for n in range(40):
-        journal.append({"n": n})
-    assert journal.is_long()
-    (path.parent / f".{path.name}.tmp").write_text("half a row")
-
-    journal.shorten(row for row in journal.rows() if row["n"] > 37)
-
-    assert not journal.is_long()
-    assert os.listdir(path.parent) == [path.name]
-    assert path.stat().st_mode & 0o777 == 0o600
-    journal.append({"n": 40})
-    assert [row["n"] for row in journal.rows()] == [38, 39, 40]
 
 
 def test_a_kill_while_it_is_made_shorter_loses_no_row(

@@ -46,12 +46,6 @@ def test_the_model_that_answered_decides() -> None:
     assert asked != answered
 
 
-@pytest.mark.parametrize("tokens", [Tokens(), Tokens(5, None), Tokens(None, 5)])
-def test_unknown_counts_make_an_unknown_cost(tokens: Tokens) -> None:
-    """M20: never 0."""
-    assert prices.cost_usd("google", "gemini-3.5-flash-lite", tokens, {}) is None
-
-
 def test_an_unknown_model_of_google_is_bounded_by_the_ceiling() -> None:
     """M20: its cost is unknown, and its upper bound is above every listed text model."""
     assert prices.cost_usd("google", "gemini-99-nova", MILLION, {}) is None
@@ -69,13 +63,6 @@ def test_the_ceiling_is_above_every_listed_text_model() -> None:
 
     assert len(listed) > 20
     assert max(cost for cost in costs if cost is not None) <= Decimal(30)
-
-
-def test_the_bound_of_a_known_model_is_its_price() -> None:
-    """M15: what is reserved before a request is what it may cost at most."""
-    bound = prices.upper_bound_usd("google", "gemini-3.5-flash-lite", 8000, 300, {})
-
-    assert bound == Decimal("0.00315")
 
 
 def test_own_prices_win_and_stand_for_dated_names() -> None:
@@ -96,13 +83,6 @@ def test_a_name_alone_is_no_price(url: str) -> None:
     assert prices.upper_bound_usd("openai", "gpt-4o", 1000, 1000, {}, base_url=url) is None
 
 
-def test_known_servers_have_list_prices() -> None:
-    """OpenAI's own address is known to the library."""
-    url = "https://api.openai.com/v1"
-
-    assert prices.cost_usd("openai", "gpt-4o-mini", MILLION, {}, base_url=url) == Decimal("0.75")
-
-
 def test_scripted_models_cost_what_googles_do() -> None:
     """So that budgets in dollars can be tested without a provider."""
     name = "gemini-3.5-flash-lite"
@@ -110,12 +90,6 @@ def test_scripted_models_cost_what_googles_do() -> None:
     assert prices.cost_usd("scripted", name, MILLION, {}) == Decimal("2.80")
     assert prices.cost_usd("scripted", "m", MILLION, {}) is None
     assert prices.upper_bound_usd("scripted", "m", 1_000_000, 0, {}) == Decimal(5)
-
-
-def test_local_models_are_free() -> None:
-    """`local/*` costs nothing, whatever it counts."""
-    assert prices.cost_usd("local", "extractive", Tokens(), {}) == 0
-    assert prices.upper_bound_usd("local", "extractive", 10**6, 10**6, {}) == 0
 
 
 @given(st.text(max_size=60), st.integers(0, 10**9), st.integers(0, 10**9))

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from indexerd.errors import ModelUnavailableError
 from indexerd.models.registry import Models
 from indexerd.settings import Settings, load
 
@@ -57,13 +56,6 @@ def test_every_unusable_key_has_its_reason() -> None:
     assert SECRET not in str(models.missing)
 
 
-def test_a_named_variable_that_is_not_set_is_named() -> None:
-    """S0.28: the user sees which variable was looked for."""
-    models = Models(settings("google/a", google={"api_key_env": "MY_KEY"}), {})
-
-    assert "MY_KEY" in models.missing["google/a"]
-
-
 def test_a_key_in_the_place_of_a_variable_is_a_problem() -> None:
     """C2: a key pasted into `api_key_env` is refused, and not shown."""
     tree = {"providers": {"google": {"api_key_env": SECRET}}}
@@ -101,23 +93,3 @@ def test_only_loopback_servers_need_no_key(url: str, usable: bool) -> None:
 
     assert bool(models.available()) is usable
     assert ("openai/a" in models.missing) is not usable
-
-
-def test_a_model_outside_the_list_can_be_had_by_its_key() -> None:
-    """`[digest] model` may name a model that `model_keys` does not."""
-    models = Models(settings("google/a"), {"INDEXERD_GOOGLE_API_KEY": SECRET})
-
-    assert models.get("google/z").key == "google/z"
-    with pytest.raises(ModelUnavailableError, match="openai/z: no server"):
-        models.get("openai/z")
-    assert models.missing == {}
-
-
-def test_the_local_model_is_always_there() -> None:
-    """M21: without a key the default configuration still has a model, and it is not remote."""
-    models = Models(Settings(), {})
-
-    assert [(model.key, model.remote) for model in models.available()] == [
-        ("local/extractive", False)
-    ]
-    assert list(models.missing) == ["google/gemini-3.5-flash-lite"]

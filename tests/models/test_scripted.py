@@ -16,15 +16,10 @@ import pytest
 
 from indexerd.errors import (
     ConfigError,
-    ContextTooLargeError,
-    DeadlineError,
-    ProviderDeniedError,
-    ProviderError,
-    RefusedError,
 )
 from indexerd.meta.model import Metadata
 from indexerd.models.base import Finish, Model, Prompt, Reply, Tokens
-from indexerd.models.scripted import Delayed, Scripted, load
+from indexerd.models.scripted import Scripted, load
 
 PROMPT = Prompt("system", "Session: s-1\nhello", Metadata.model_json_schema())
 
@@ -53,25 +48,6 @@ def recorded(path: Path) -> bool:
     return record.exists() and record.stat().st_size > 0
 
 
-def test_answers_come_in_order_and_prompts_are_kept() -> None:
-    """Texts, replies, errors and delays; then answers made up."""
-    whole = Reply("whole", "m", Finish.LENGTH, Tokens(1, 2))
-    model = Scripted(["text", ProviderError("down"), Delayed(0.01, whole)])
-
-    assert ask(model).text == "text"
-    with pytest.raises(ProviderError, match="down"):
-        ask(model)
-    assert ask(model) == whole
-    Metadata.model_validate_json(ask(model).text)
-    assert model.calls == [PROMPT] * 4
-
-
-def test_a_delay_is_under_the_deadline() -> None:
-    """A slow fake ends as a slow provider does."""
-    with pytest.raises(DeadlineError):
-        ask(Scripted([Delayed(60, "late")]), timeout=0.05)
-
-
 def test_made_up_answers_are_valid_and_always_the_same() -> None:
     """S0.19: they fit the schema, and differ from prompt to prompt only."""
     other = Prompt("system", "another", PROMPT.schema)
@@ -81,29 +57,6 @@ def test_made_up_answers_are_valid_and_always_the_same() -> None:
     Metadata.model_validate_json(first)
     assert first == again != different
     assert ask(Scripted(), Prompt("s", "u")).text.startswith("Scripted answer ")
-
-
-def test_any_plain_schema_is_answered() -> None:
-    """Digests and answers have schemas of their own."""
-    schema = {
-        "type": "object",
-        "properties": {
-            "n": {"type": "integer", "minimum": 3},
-            "yes": {"type": "boolean"},
-            "kind": {"enum": ["a", "b"]},
-            "maybe": {"anyOf": [{"type": "string", "maxLength": 4}, {"type": "null"}]},
-            "inner": {"$ref": "#/$defs/Inner"},
-        },
-        "$defs": {"Inner": {"type": "object", "properties": {"x": {"type": "array"}}}},
-    }
-
-    found = json.loads(ask(Scripted(), Prompt("s", "u", schema)).text)
-
-    assert found["n"] == 3
-    assert found["yes"] is False
-    assert found["kind"] == "a"
-    assert len(found["maybe"]) == 4
-    assert len(found["inner"]["x"]) == 1
 
 
 def test_rules_answer_in_order_and_are_used_up(tmp_path: Path) -> None:
@@ -121,29 +74,6 @@ def test_rules_answer_in_order_and_are_used_up(tmp_path: Path) -> None:
     assert found[1] == Reply("second", "m", Finish.LENGTH, Tokens())
     Metadata.model_validate_json(found[2].text)
     assert [call["rule"] for call in calls(path)] == [0, 1, None]
-
-
-@pytest.mark.parametrize(
-    ("word", "kind"),
-    [
-        ("provider", ProviderError),
-        ("throttled", ProviderError),
-        ("denied", ProviderDeniedError),
-        ("refused", RefusedError),
-        ("deadline", DeadlineError),
-        ("too_large", ContextTooLargeError),
-    ],
-)
-def test_errors_by_name(tmp_path: Path, word: str, kind: type[Exception]) -> None:
-    """Every failure that a provider has can be scripted."""
-    path = script(tmp_path, {"error": word, "retry_after": 30})
-
-    with pytest.raises(kind) as caught:
-        ask(load(str(path), "scripted/m"))
-
-    if isinstance(caught.value, ProviderError):
-        assert caught.value.retry_after == 30
-        assert caught.value.throttled == (word == "throttled")
 
 
 def test_calls_are_recorded_with_hash_and_session(tmp_path: Path) -> None:

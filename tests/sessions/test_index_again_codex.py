@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.models.again_bench import Bench, paid
+from tests.indexing.again_bench import Bench, paid
 
 
 @pytest.fixture

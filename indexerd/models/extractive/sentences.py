@@ -13,7 +13,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
-from indexerd.models.lexicon import ARTICLE, CLAUSES, PADDING, POLITE_END, stop_words, word_set
+from indexerd.models.extractive.lexicon import (
+    ARTICLE,
+    CLAUSES,
+    PADDING,
+    POLITE_END,
+    stop_words,
+    word_set,
+)
 from indexerd.privacy.sanitize import clean_text
 
 SENTENCE_MAX = 4_000

@@ -20,7 +20,7 @@ from math import log
 from typing import Any
 
 from indexerd.events import Question
-from indexerd.models.lexicon import ALIKE, DECIDED, fold, question_stops, stem
+from indexerd.models.extractive.lexicon import ALIKE, DECIDED, fold, question_stops, stem
 
 PASSAGES_MAX, PASSAGE_MAX, EXCERPT_MAX = 5, 700, 280  # the last two in characters
 MATCHES_MAX = 20_000  # passages that fit; earlier ones are not looked at

@@ -9,17 +9,14 @@ from typing import Any
 import pytest
 
 from indexerd.events import Kind, code
-from indexerd.indexing.indexer import as_sent
 from indexerd.indexing.snapshot import border
-from indexerd.indexing.transcript import MARKER
 from indexerd.meta.model import MetaFile
 from indexerd.models.base import Prompt, Reply
 from indexerd.models.extractive import Extractive
 from indexerd.models.scripted import Scripted
 from indexerd.privacy.redact import redact
 from indexerd.sessions.state import SessionState
-from indexerd.settings import Index, Settings
-from tests.models.again_bench import Bench, answer, indexed, paid, told
+from tests.indexing.again_bench import Bench, answer, indexed, paid, told
 
 FACT = re.compile(r"We decided to [^.\n]*\.")
 PLANTED = (
@@ -72,12 +69,6 @@ def test_ten_rounds_send_the_summary_and_what_is_new(bench: Bench) -> None:
     assert rows[-1]["bytes"] == pytest.approx(rows[1]["bytes"], abs=20)
 
 
-def test_the_first_prompt_knows_of_no_earlier_run(bench: Bench) -> None:
-    """S0.18: without a meta file the whole newest text is sent."""
-    told(bench, 0)
-    assert "previous_summary" not in bench.prepared().prompt.user
-
-
 META = MetaFile(
     session_id="s",
     session_file="/s.jsonl",
@@ -91,31 +82,6 @@ META = MetaFile(
     model="google/x",
     last_indexed_leaf_id="e1",
 )
-
-
-def test_local_models_get_all_that_there_is(bench: Bench) -> None:
-    """What is sent may be shorter than the facts: the built-in model costs nothing."""
-    indexed(bench)
-    told(bench, 3)
-    run = bench.prepared()
-    assert "number0" not in run.prompt.user
-    assert run.prompt.facts is not None
-    assert "number0" in run.prompt.facts.messages[0][1]
-    assert run.prompt.facts.previous_summary is None  # the history is all there
-    assert (
-        run.snap.transcript.text == "User: Ask number3: add part3.\n\nAssistant: Part3 is in. "[:-1]
-    )
-
-
-def test_local_models_get_the_summary_where_history_is_cut(tmp_path: Path) -> None:
-    """S3.15: what is new fits, and is all that is sent; the facts say what was before them."""
-    bench = indexed(Bench(tmp_path, max_bytes=1024), turns=0)
-    told(bench, 9)
-    run = bench.prepared()
-    assert not run.snap.transcript.truncated
-    assert run.snap.since is not None
-    assert run.prompt.facts is not None
-    assert run.prompt.facts.previous_summary == "## Goal\n- Build it."
 
 
 @pytest.mark.parametrize(("agent", "row"), [("pi", 1), ("opencode", 0)])
@@ -151,16 +117,6 @@ def test_all_is_sent_where_no_summary_can_be_carried_on(
     prompt = bench.prepared().prompt.user
     assert ("number0" in prompt) == told_again
     assert ("previous_summary" in prompt) != told_again
-
-
-def test_the_setting_turns_it_off(bench: Bench) -> None:
-    """index.merge_previous_summary = false: every run sends the whole newest text."""
-    indexed(bench)
-    told(bench, 3)
-    bench.settings = Settings(index=Index(merge_previous_summary=False))
-    prompt = bench.prepared().prompt.user
-    assert "number0" in prompt
-    assert "previous_summary" not in prompt
 
 
 def test_after_a_branch_switch_the_whole_path_is_sent(bench: Bench) -> None:
@@ -220,20 +176,6 @@ def test_marks_in_an_earlier_summary_end_nothing(bench: Bench) -> None:
     assert prompt.endswith(prompt[prompt.index("Answer with a single JSON object") :])
 
 
-def test_a_long_new_part_keeps_its_newest(tmp_path: Path) -> None:
-    """S0.13: what is new is cut like any text, and says so."""
-    bench = indexed(Bench(tmp_path, max_bytes=1024))
-    told(bench, 3, "Early words. " * 50)
-    told(bench, 4, "Late words. " * 50)
-    run = bench.prepared()
-    assert run.prompt.user.count(MARKER) == 1
-    assert "Late words." in run.prompt.user
-    assert "number3" not in run.prompt.user
-    assert run.prompt.facts is not None
-    assert run.prompt.facts.previous_summary is not None
-    assert run.snap.transcript.bytes <= 1024 + len(MARKER.encode()) + 2
-
-
 def test_a_secret_across_the_border_is_never_sent(bench: Bench) -> None:
     """S2.21: it begins in a message that was sent, and ends in one that was not."""
     body = "\n".join(
@@ -247,17 +189,6 @@ def test_a_secret_across_the_border_is_never_sent(bench: Bench) -> None:
     assert "That was the key." in prompt
     assert "MIIE" not in prompt
     assert redact(prompt).counts == {}
-
-
-def test_what_would_be_sent_is_shown(bench: Bench) -> None:
-    """S0.45: `show --as-sent` prints this prompt, and whether anything was left out of it."""
-    indexed(bench)
-    told(bench, 3)
-    run = bench.prepared()
-
-    shown = as_sent(run, [])
-    assert shown["user"] == run.prompt.user
-    assert shown["truncated"] is False
 
 
 def test_planted_decisions_survive_where_history_outgrows_the_cap(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from indexerd.events import Stretch
-from indexerd.models import lexicon
-from indexerd.models.candidates import (
+from indexerd.models.extractive import lexicon
+from indexerd.models.extractive.candidates import (
     ASKING,
     BLOCKED,
     CHOSEN,
@@ -35,7 +35,7 @@ from indexerd.models.candidates import (
     read_turns,
     shown_paths,
 )
-from indexerd.models.sentences import clip, topics
+from indexerd.models.extractive.sentences import clip, topics
 from indexerd.privacy.sanitize import clean_line
 
 COMPRESSION = 0.3  # aimed at: characters of the summary to those of the stretch

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexerd.events import Stretch
-from indexerd.models.summarize import summarize
+from indexerd.models.extractive.summarize import summarize
 from indexerd.privacy.sanitize import clean_line
 
 HEADS = {

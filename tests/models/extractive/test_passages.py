@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexerd.events import Question
-from indexerd.models.lexicon import stem
-from indexerd.models.passages import (
+from indexerd.models.extractive.lexicon import stem
+from indexerd.models.extractive.passages import (
     CROWDED,
     EXCERPT_MAX,
     FOUND,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from indexerd.events import Facts
 from indexerd.meta.model import Metadata
-from indexerd.models.candidates import (
+from indexerd.models.extractive.candidates import (
     ASKING,
     CHOSEN,
     DOING,
@@ -37,7 +37,7 @@ from indexerd.models.candidates import (
     requests,
     shown_paths,
 )
-from indexerd.models.sentences import (
+from indexerd.models.extractive.sentences import (
     clip,
     dense,
     error_line,
@@ -54,7 +54,7 @@ NOTHING = "Nothing explicit was found."
 _TAGS_MAX = 10
 
 
-def extract(facts: Facts, check: Callable[[], None] = lambda: None) -> Metadata:
+def describe(facts: Facts, check: Callable[[], None] = lambda: None) -> Metadata:
     """Describe a session from its facts alone; always the same for the same facts."""
     turns = read_turns(facts.messages, check)
     new, old = extract_candidates(turns), candidates_of(facts.previous_summary or "")

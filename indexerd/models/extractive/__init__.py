@@ -19,9 +19,6 @@ from typing import Final
 
 from indexerd.errors import DeadlineError, ModelUnavailableError
 from indexerd.models.base import LOCAL, Prompt, Reply, Tokens
-from indexerd.models.extract import extract
-from indexerd.models.passages import answer
-from indexerd.models.summarize import summarize
 from indexerd.models.threads import Check, stoppable
 
 
@@ -53,8 +50,12 @@ class Extractive:
 
 
 def _said(prompt: Prompt, check: Check) -> str:
+    from indexerd.models.extractive.describe import describe  # noqa: PLC0415 - when first asked
+    from indexerd.models.extractive.passages import answer  # noqa: PLC0415 - as above
+    from indexerd.models.extractive.summarize import summarize  # noqa: PLC0415 - as above
+
     if prompt.question is not None:
         return json.dumps(answer(prompt.question, check))
     if prompt.stretch is not None:
         return summarize(prompt.stretch, check)
-    return extract(prompt.facts, check).model_dump_json() if prompt.facts is not None else ""
+    return describe(prompt.facts, check).model_dump_json() if prompt.facts is not None else ""

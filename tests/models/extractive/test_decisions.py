@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexerd.digests.segments import DECISION_MAX, DECISIONS_MAX
-from indexerd.events import Entry, Kind
-from indexerd.models.candidates import PHRASES, decisions
+from indexerd.models.extractive.candidates import PHRASES, decisions
 
 
 @pytest.mark.parametrize("phrase", PHRASES)
@@ -34,16 +33,6 @@ def test_a_phrase_brings_its_sentence(phrase: str) -> None:
 def test_parts_of_words_are_no_phrase(said: str) -> None:
     """S2.13: a phrase ends and begins with a word."""
     assert decisions([said]) == ()
-
-
-def test_blocks_and_strings_are_the_same() -> None:
-    """S2.13: an entry's text is its blocks, joined; bullets and wrapped lines are sentences."""
-    blocks = ("Found the cause.", "- I chose to retry\n- nothing else")
-    entry = Entry("e", Kind.ASSISTANT, "message", None, "", texts=blocks)
-    assert decisions([entry.text, "So we decided\nto drop it."]) == (
-        "I chose to retry",
-        "So we decided to drop it.",
-    )
 
 
 def test_the_first_five_stay_and_each_once() -> None:

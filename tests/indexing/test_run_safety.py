@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from indexerd.errors import OutputInvalidError, ProviderError
+from indexerd.errors import OutputInvalidError
 from indexerd.meta.cache import MetaCache
 from indexerd.models.attempts import ATTEMPTS
 from indexerd.models.base import Finish, Reply, Tokens
 from indexerd.models.scripted import Scripted
 from indexerd.store.ledger import Ledger
-from tests.models.again_bench import Bench, answer, indexed, told
+from tests.indexing.again_bench import Bench, answer, indexed, told
 
 KEY = "ghp_" + "a1B2c3D4e5" * 4
 MARK = "[redacted:github-token]"
@@ -59,13 +59,6 @@ def test_a_secret_in_a_bad_answer_is_not_sent_again(bench: Bench) -> None:
     assert KEY not in bench.audit.read_text()
 
 
-def test_no_two_prompts_have_one_mark(bench: Bench) -> None:
-    """X8: whoever writes into a session cannot know the end mark of the next prompt."""
-    nonces = [set(NONCE.findall(bench.prepared().prompt.user)) for _ in range(3)]
-    assert all(len(one) == 1 for one in nonces)
-    assert len(set.union(*nonces)) == 3
-
-
 def test_an_answer_that_was_cut_is_none(bench: Bench) -> None:
     """M10: whole JSON, and yet the provider says that its limit cut it: asked for again."""
     whole = answer("## Goal\n- Build it.")
@@ -84,40 +77,9 @@ def test_an_answer_that_was_cut_is_none(bench: Bench) -> None:
     assert bench.meta == kept
 
 
-def test_a_provider_that_fails_is_asked_once_a_run(bench: Bench) -> None:
-    """M1, M4: the three attempts are for answers; a failure ends the run at once."""
-    model = scripted(ProviderError("503"), answer("## Goal\n- Build it."))
-    with pytest.raises(ProviderError):
-        bench.index(model)
-    assert len(model.calls) == 1
-    assert not list(bench.metas.iterdir())
-
-
 def no_number(word: str) -> Any:
     """What JSON does not know was written."""
     raise AssertionError(f"{word} is no JSON")
-
-
-@pytest.mark.parametrize(
-    "stamp", ["NaN", "1e999", "-1e999", '"\\ud800"', "9" * 5000, "-9" * 30, "null", "[]", "true"]
-)
-def test_numbers_that_are_none_stay_in_their_file(bench: Bench, stamp: str) -> None:
-    """F7: odd times, and odd escapes in text: what is sent and what is written is sound."""
-    line = (
-        f'{{"type":"message","id":"f00df00d","parentId":"{bench.session.last}",'
-        f'"timestamp":{stamp},"message":{{"role":"user","timestamp":{stamp},'
-        f'"content":[{{"type":"text","text":"a\\u0000b \\ud83d c"}}]}}}}\n'
-    )
-    with bench.session.path.open("ab") as file:
-        file.write(line.encode())
-    told(bench, 1)
-    model = scripted(answer("## Goal\n- Build it."))
-    bench.index(model)
-    text = (bench.metas / f"{bench.session.id}.meta.json").read_text()
-    held = json.loads(text, parse_constant=no_number)
-    assert held["userMessageCount"] == 2
-    assert held["sessionModifiedAt"][:2] == "20"
-    assert not set("\x00\ud83d") & set(text + model.calls[0].user)
 
 
 # -- what others left (A10) ----------------------------------------------------------------------

@@ -17,9 +17,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from indexerd.models import lexicon
-from indexerd.models.lexicon import word_set
-from indexerd.models.sentences import clip, dense, plain, sentences, tidy, topics, unpadded, words
+from indexerd.models.extractive import lexicon
+from indexerd.models.extractive.lexicon import word_set
+from indexerd.models.extractive.sentences import (
+    clip,
+    dense,
+    plain,
+    sentences,
+    tidy,
+    topics,
+    unpadded,
+    words,
+)
 from indexerd.privacy.sanitize import clean_line, clean_text
 
 GOAL, RULES, DONE, ENDED, DOING = "goal", "rules", "done", "ended", "doing"

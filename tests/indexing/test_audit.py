@@ -10,8 +10,7 @@ import pytest
 from indexerd.errors import ProviderError
 from indexerd.models.base import Prompt, Reply
 from indexerd.models.scripted import Answer, Delayed, Scripted
-from indexerd.models.telemetry import ID_MAX
-from tests.models.again_bench import Bench, answer, paid, told
+from tests.indexing.again_bench import Bench, answer, paid, told
 
 
 @pytest.fixture
@@ -34,17 +33,6 @@ def test_the_audit_says_who_asked_and_what_range_was_sent(bench: Bench) -> None:
     assert daemon["since"] == first
     assert "by" not in unsaid
     assert "since" not in unsaid
-
-
-def test_a_range_is_bounded_in_the_audit(bench: Bench) -> None:
-    """S2.24: an id is any text in a session file; of a long one no more than a name is kept."""
-    bench.session.last = bench.session.say("user", "Ask.")
-    bench.session.say("assistant", "Done.")
-    lines = bench.session.path.read_text()
-    bench.session.path.write_text(lines.replace(bench.session.last, "words " * 100))
-    bench.index(paid())
-    assert "words words" in bench.rows[0]["leafId"]
-    assert len(bench.rows[0]["leafId"]) <= ID_MAX
 
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"

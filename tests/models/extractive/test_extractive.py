@@ -17,9 +17,9 @@ from indexerd.events import Facts, Stretch
 from indexerd.indexing.check import validate
 from indexerd.meta.model import Metadata
 from indexerd.models.base import Finish, Model, Prompt, Reply
-from indexerd.models.extract import extract
 from indexerd.models.extractive import Extractive
-from indexerd.models.summarize import summarize
+from indexerd.models.extractive.describe import describe
+from indexerd.models.extractive.summarize import summarize
 
 FACTS = Facts(
     (
@@ -50,7 +50,7 @@ def test_the_answer_passes_the_check_of_every_model() -> None:
     reply = ask(FACTS)
     found = judged(reply.text)
     assert isinstance(found, Metadata)
-    assert found == extract(FACTS)
+    assert found == describe(FACTS)
     assert found.name == "Add retry with backoff to the uploader"
     assert (reply.model, reply.finish) == ("local/extractive", Finish.STOP)
     assert (reply.tokens.input, reply.tokens.output) == (0, 0)
@@ -81,33 +81,13 @@ def test_the_deadline_holds() -> None:
         ask(LONG, seconds=0)
 
 
-def test_the_event_loop_stays_free() -> None:
-    """The work is done off the loop: other callbacks run while it lasts."""
-
-    async def run() -> int:
-        turns = 0
-
-        def turn() -> None:
-            nonlocal turns
-            turns += 1
-            loop.call_soon(turn)
-
-        loop = asyncio.get_running_loop()
-        loop.call_soon(turn)
-        await Extractive().generate(Prompt("", "", facts=LONG), timeout=30)
-        return turns
-
-    # Done on the loop, the whole call would fit into a handful of turns.
-    assert asyncio.run(run()) > 20
-
-
 OFFLINE = """
 import asyncio, sys
 def no_network(event, args):
     if event in ("socket.connect", "socket.getaddrinfo", "socket.sendto"):
         raise SystemExit("the network was touched")
 sys.addaudithook(no_network)
-from indexerd.models.summarize import summarize
+from indexerd.models.extractive.summarize import summarize
 from indexerd.events import Facts, Stretch
 from indexerd.models.base import Prompt
 from indexerd.models.extractive import Extractive
@@ -179,8 +159,8 @@ anything = st.builds(
 @given(anything)
 def test_any_facts_give_an_answer_that_the_check_accepts(known: Facts) -> None:
     """S0.19: valid for any input, twice the same, free of role, reference and redaction marks."""
-    said = extract(known)
-    assert said == extract(known)
+    said = describe(known)
+    assert said == describe(known)
     assert isinstance(judged(said.model_dump_json()), Metadata)
     assert not re.search(r"@@|\b(User|Assistant|System):", said.model_dump_json())
     assert "redacted:" not in "".join([said.name, *said.tags]).lower()
@@ -215,4 +195,4 @@ def test_a_megabyte_of_one_thing_is_survived(piece: str) -> None:
         text,
         previous_summary=text,
     )
-    assert isinstance(judged(extract(known).model_dump_json()), Metadata)
+    assert isinstance(judged(describe(known).model_dump_json()), Metadata)

@@ -1,0 +1,180 @@
+"""Which model is asked, how often, and that every request is reported once."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indexerd.errors import (
+    BudgetError,
+    ContextTooLargeError,
+    DeadlineError,
+    IndexerdError,
+    ModelUnavailableError,
+    OutputInvalidError,
+    ProviderDeniedError,
+    ProviderError,
+    RefusedError,
+)
+from indexerd.events import Prompt
+from indexerd.models.attempts import (
+    ATTEMPTS,
+    CANCELLED,
+    Attempt,
+    Rejected,
+    Spent,
+    ask,
+    first_usable,
+)
+from indexerd.models.base import Model, Reply, Tokens
+from indexerd.models.budget import Budget
+from indexerd.models.scripted import Delayed, Scripted
+from indexerd.settings import Settings
+
+PROMPT = Prompt("", "Describe this.")
+
+
+def until(happened: Callable[[], bool]) -> None:
+    """Wait for something."""
+    while not happened():
+        time.sleep(0.01)
+
+
+class Desk:
+    """A budget, and what is reported of attempts."""
+
+    def __init__(self, root: Path) -> None:
+        self.budget = Budget(root / "budget.jsonl", Settings, lambda: 1e9, lambda *_: None)
+        self.attempts: list[Attempt] = []
+        self.admitted = 0
+
+    async def ask(self, model: Model, seconds: Callable[[str], float] = lambda _error: 5.0) -> str:
+        """Take any reply but "bad"."""
+
+        def admitted() -> None:
+            self.admitted += 1
+
+        return await ask(
+            model,
+            PROMPT,
+            self.budget,
+            seconds=seconds,
+            read=lambda reply: Rejected("it is bad") if reply.text == "bad" else reply.text,
+            again=lambda reply, error: Prompt("", f"{reply.text}: {error}"),
+            report=self.attempts.append,
+            admitted=admitted,
+        )
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    """A budget that was never used."""
+    return Desk(tmp_path)
+
+
+def test_a_malformed_reply_is_asked_for_again_with_what_was_wrong(desk: Desk) -> None:
+    """S0.22, S2.24: each attempt is reported once; the retry says what was wrong."""
+    model = Scripted(["bad", Reply("good", "flash", tokens=Tokens(9, 3))], key="google/flash")
+    assert asyncio.run(desk.ask(model)) == "good"
+    assert [one.error for one in desk.attempts] == ["it is bad", None]
+    assert [one.number for one in desk.attempts] == [1, 2]
+    assert model.calls[1].user == "bad: it is bad"
+    assert desk.attempts[1].audit()["usage"]["inputTokens"] == 9
+
+
+def test_three_malformed_replies_are_an_error(desk: Desk) -> None:
+    """S0.21: at most three calls."""
+    model = Scripted(["bad"] * 9)
+    with pytest.raises(OutputInvalidError, match="it is bad"):
+        asyncio.run(desk.ask(model))
+    assert len(model.calls) == len(desk.attempts) == desk.admitted == ATTEMPTS
+
+
+@pytest.mark.parametrize("error", [ProviderError("503"), DeadlineError("late"), RefusedError("no")])
+def test_a_failing_provider_is_asked_once(desk: Desk, error: IndexerdError) -> None:
+    """M1, M4: the attempts are for replies; a failure ends them at once."""
+    model = Scripted([error, "good"], key="google/flash")  # type: ignore[list-item] # of the tree
+    with pytest.raises(type(error)):
+        asyncio.run(desk.ask(model))
+    assert [one.error for one in desk.attempts] == [str(error)]
+
+
+def test_there_may_be_no_time_for_another_attempt(desk: Desk) -> None:
+    """M2: the caller's deadline is asked before each call."""
+
+    def seconds(error: str) -> float:
+        if error:
+            raise DeadlineError(f"no time: {error}")
+        return 5.0
+
+    with pytest.raises(DeadlineError, match="it is bad"):
+        asyncio.run(desk.ask(Scripted(["bad", "good"]), seconds))
+
+
+@pytest.mark.parametrize("cancelled", [True, False])
+def test_a_cancelled_call_and_a_defect_are_reported_without_their_words(
+    desk: Desk, *, cancelled: bool
+) -> None:
+    """M17, S2.24: what was sent was sent; of a defect only its name is told."""
+
+    class Defect(Scripted):
+        async def generate(self, prompt: Prompt, *, timeout: float) -> Reply:
+            raise ValueError("the prompt, quoted")
+
+    async def stopped() -> None:
+        model = Scripted([Delayed(5.0, "late")], key="google/flash")
+        task = asyncio.create_task(desk.ask(model if cancelled else Defect(key="google/flash")))
+        if cancelled:
+            await asyncio.to_thread(until, lambda: bool(model.calls))
+            task.cancel()
+        await task
+
+    with pytest.raises(asyncio.CancelledError if cancelled else ValueError):
+        asyncio.run(stopped())
+    expected = CANCELLED if cancelled else "internal error: ValueError"
+    assert [one.error for one in desk.attempts] == [expected]
+
+
+ONE, TWO = Scripted(key="google/one"), Scripted(key="openai/two")
+LOCAL = Scripted(key="local/extractive", remote=False)
+
+
+@pytest.mark.parametrize(
+    ("error", "asked"),
+    [
+        (ModelUnavailableError("no key"), [ONE, TWO, LOCAL]),
+        (ProviderDeniedError("401"), [ONE, TWO, LOCAL]),
+        (RefusedError("declined"), [ONE, LOCAL]),
+        (ContextTooLargeError("too large"), [ONE, LOCAL]),
+        (BudgetError("spent"), [ONE, LOCAL]),
+        (BudgetError("a full minute", passing=True), [ONE]),
+        (ProviderError("503"), [ONE]),
+        (DeadlineError("late"), [ONE]),
+        (OutputInvalidError("prose"), [ONE]),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_which_models_are_asked_after_a_failure(error: IndexerdError, asked: list[Any]) -> None:
+    """S0.27, M11, M16: a model that is not served makes room; a passing failure is waited for."""
+    tried: list[Model] = []
+
+    async def fails(model: Model) -> str:
+        tried.append(model)
+        raise error
+
+    with pytest.raises(type(error)):
+        asyncio.run(first_usable([ONE, TWO, LOCAL], fails))
+    assert tried == asked
+
+
+def test_an_unknown_cost_makes_the_sum_unknown() -> None:
+    """M20: it is never taken for nothing."""
+    spent = Spent()
+    spent.add(Reply("", "m", tokens=Tokens(1, 2)), 0.5)
+    spent.add(Reply("", "m"), None)
+    assert (spent.calls, spent.input_tokens, spent.usd) == (2, 1, None)
