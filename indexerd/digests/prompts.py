@@ -144,7 +144,7 @@ def summary_prompt(text: str, stretch: Stretch, nonce: str, wish: Wish = Wish())
     parts = [framed("conversation", text)]
     if stretch.previous:
         parts.append(framed("previous-summary", scrub(stretch.previous[:PREVIOUS_MAX])))
-    parts += [f"SessionRuntime besides: {one}" for one in wish.context]
+    parts += [f"Known besides: {one}" for one in wish.context]
     parts.append(wish.instead or instructions(stretch))
     if focus := wish.focus.strip()[:FOCUS_MAX]:
         parts.append(f"Dwell on this: {focus}")
