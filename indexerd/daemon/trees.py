@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from indexerd.agents import pi
+from indexerd.agents.pi.branch_file import VERSION, Line, Origin, branch_lines, file_name
 from indexerd.daemon import views
 from indexerd.daemon.answers import Answers
 from indexerd.daemon.views import View, ask
-from indexerd.digests.branch_file import VERSION, Line, Origin, branch_lines, file_name
 from indexerd.errors import (
     SessionEmptyError,
     SessionUnreadableError,

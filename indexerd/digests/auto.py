@@ -22,24 +22,13 @@ from indexerd.indexing.queue import Reminders
 from indexerd.indexing.runner import Failure
 from indexerd.indexing.runtime import SessionRuntime
 from indexerd.logs import Event
+from indexerd.references.injection_cache import Notes
 from indexerd.settings import Settings
 from indexerd.times import iso_ms
 
 TOPIC = "digest"  # of the store's notes
 FAILURES_MAX = 5  # in a row; after so many only new growth is a reason to try again
 LONGEST_PAUSE = 30.0  # seconds between two looks at the clock
-
-
-class Notes(Protocol):
-    """Where small facts outlive a daemon: a cache, without which nothing waits."""
-
-    def note(self, topic: str, key: str, value: bytes | None) -> None:
-        """Keep a value, or drop it."""
-        ...
-
-    def notes(self, topic: str) -> dict[str, Any]:
-        """Return all of a topic, by key."""
-        ...
 
 
 class DefectEvents(Events, Protocol):

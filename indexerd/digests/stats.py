@@ -61,19 +61,16 @@ class Stats:
     async def stats(self, asked: RefParams) -> dict[str, Any]:
         """The result of `stats`."""
         row = self._rows.row(asked.ref, cwd=asked.cwd)
-        work = partial(_stats, row=row, settings=self._settings().digest)
+        work = partial(stats, row=row, settings=self._settings().digest)
         return await self._pool.read(row["sessionId"], None, work)
 
 
-def _stats(session: OpenSession, check: Check, row: Row, settings: Digest) -> dict[str, Any]:
-    with session.reading(check, COUNTED) as read:
-        return stats(session, read, row, settings)
-
-
-def stats(session: OpenSession, read: Read, row: Row, settings: Digest) -> dict[str, Any]:
+def stats(session: OpenSession, check: Check, row: Row, settings: Digest) -> dict[str, Any]:
     """The answer for one session; `row` is what the store has of it."""
     warnings: list[str] = []
-    size, window = _measured(session, read, settings)
+    with session.reading(check, COUNTED) as read:
+        size, window = _measured(session, read, settings)
+        totals = _totals(session, row) | _summarized(session, read, warnings)
     found: dict[str, Any] = {
         "sessionId": session.info.session_id,
         "contextTokens": size.tokens,
@@ -86,7 +83,6 @@ def stats(session: OpenSession, read: Read, row: Row, settings: Digest) -> dict[
         found |= {"window": window.tokens, "windowSource": window.source}
         found |= _fullness(size.tokens, window.tokens, settings.reserve_tokens, warnings)
         found["shouldCompact"] = _due(size.tokens, window, settings.reserve_tokens)
-    totals = _totals(session, row) | _summarized(session, read, warnings)
     return found | {"totals": totals, "warnings": warnings}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +12,6 @@ from indexerd.digests.compact_codex import (
     NO_SUMMARY,
     estimate,
     limit_of,
-    noted,
     replacement_history,
     should_compact,
     tokens_of,
@@ -21,7 +19,6 @@ from indexerd.digests.compact_codex import (
 )
 from indexerd.events import Kind, ToolCall
 from indexerd.sessions.context import USERS_TOKENS, ContextEntry, ContextMessage, Message
-from indexerd.sessions.tree import still
 from tests.sessions.speeches import calls, counting, entry, gave, said, state_of, steps
 
 
@@ -154,23 +151,6 @@ def test_a_count_wins_and_what_came_after_is_added() -> None:
     assert tokens_of(older, held) == 300 + sum(
         estimate(one) for s in held[1:] for one in s.speeches
     )
-
-
-@pytest.mark.parametrize(
-    "note", [None, {}, {"used": 1000}, {"window": 5, "at": 3}, {"used": "x", "at": 3}, "odd"]
-)
-def test_where_nothing_was_counted_all_is_estimated(note: object) -> None:
-    """S3.23: a state of before there was such a note tells nothing, nor does a wrong one."""
-    state = state_of(5) if note is None else state_of(5, context=note)
-    # 40, 400, 40 and 8 bytes are 10 + 100 + 10 + 2, and `bash()`, 6 bytes, is 2.
-    assert tokens_of(state, talk()) == 124
-    assert noted(state_of(1)) == {}
-
-
-def test_a_count_is_of_the_path_that_it_was_made_on() -> None:
-    """S3.23: seen from an earlier leaf, it says nothing."""
-    state = state_of(5, context={"used": 1000, "at": 3})
-    assert tokens_of(still(state, 1), talk()[:2]) == 12
 
 
 def test_a_count_of_before_a_compaction_is_of_another_context() -> None:

@@ -26,7 +26,6 @@ from indexerd.digests.compact_opencode import (
 )
 from indexerd.events import Kind, ToolCall, ToolResult
 from indexerd.sessions.context import CLEARED, ContextEntry, ContextMessage
-from indexerd.sessions.serialize import serialize
 from tests.sessions.speeches import calls, counting, entry, gave, said, steps
 
 NEWEST = [said("user", "two"), said("assistant", "ok"), said("user", "three")]  # the last 2 turns
@@ -107,17 +106,6 @@ def test_it_goes_no_further_back_than_before(stop: ContextMessage) -> None:
     """formats.md 4.6: to the newest summary, or what was pruned already."""
     newer = results(30_000, 40_000)
     assert prune([*results(90_000), stop, *newer, *NEWEST]) == Pruned((4,), 30_000)
-
-
-def test_a_pruned_result_reads_as_opencode_has_it() -> None:
-    """formats.md 4.6: a note, and no pictures; all else stays, and twice changes nothing more."""
-    talk = [said("user", "one"), *results(30_000, 40_000), *NEWEST]
-    talk[2] = replace(talk[2], images=2)
-    found = pruned(talk)
-    assert [at for at, one in enumerate(found) if one != talk[at]] == [2]
-    assert (found[2].texts, found[2].images, found[2].entry) == ((CLEARED,), 0, talk[2].entry)
-    assert pruned(found) == found
-    assert f"[Tool result]: {CLEARED}" in serialize(found)
 
 
 _ids = st.integers(0, 9).map(lambda n: f"c{n}")

@@ -14,14 +14,12 @@ from msgspec import structs
 
 from indexerd.digests.compact_pi import (
     KEEP_RECENT,
-    RESERVE,
     Cut,
     context_tokens,
     estimate_tokens,
     file_blocks,
     find_cut,
     prepare,
-    should_compact,
 )
 from indexerd.events import Entry, Kind, Tokens, ToolCall
 from indexerd.sessions.context import ContextEntry, ContextMessage, context_entries, entries_of
@@ -121,18 +119,6 @@ def test_the_newest_answers_own_count_wins() -> None:
     assert context_tokens(talk).tokens == 105
 
 
-@pytest.mark.parametrize("reason", ["aborted", "error"])
-def test_a_failed_answers_count_is_none(reason: str) -> None:
-    """S1.25: nor is one that counts nothing; without any count all is estimated."""
-    talk = [
-        step(0, "user", 9),
-        step(1, "assistant", 9, tokens=Tokens(5), details={"stopReason": reason}),
-        step(2, "assistant", 2, tokens=Tokens()),
-    ]
-    found = context_tokens(talk)
-    assert (found.tokens, found.usage_tokens, found.trailing_tokens) == (20, 0, 20)
-
-
 def test_a_count_from_before_a_compaction_holds_no_more() -> None:
     """Pi 0.87: an edit or a compaction since then makes all of it an estimate."""
     old = replace(step(0, "assistant", 3, tokens=Tokens(500)), place=1)
@@ -155,14 +141,6 @@ def test_system_messages_count_as_the_prompt_that_they_make() -> None:
     ]
     # Of one: 3 + 5 + 14 for the tools' JSON; of both: "abc", a blank line, "d", and "6".
     assert (context_tokens(small(lines[0])).tokens, context_tokens(small(*lines)).tokens) == (6, 2)
-
-
-def test_a_session_is_to_be_compacted_when_the_reserve_is_touched() -> None:
-    """S1.25: strictly more than the window without the reserve."""
-    assert (RESERVE, KEEP_RECENT) == (16_384, 20_000)
-    assert not should_compact(100_000 - RESERVE, 100_000)
-    assert should_compact(100_001 - RESERVE, 100_000)
-    assert should_compact(91, 100, reserve=10)
 
 
 # -- the cut -------------------------------------------------------------------------------------
@@ -191,20 +169,6 @@ def test_results_alone_beyond_the_budget_stay_with_their_call() -> None:
     """Pi 0.87: then the last place that may be cut is taken, not the first."""
     talk = steps(("user", 1), ("user", 1), ("assistant", 1), ("toolResult", 90))
     assert find_cut(talk, 0, 4, 50) == Cut(2, 1, split=True)
-
-
-def test_settings_before_the_cut_stay_with_it() -> None:
-    """S1.26: what the model does not see goes with what follows; a compaction ends that."""
-    talk = steps(("user", 5), ("assistant", 5), ("", 0), ("", 0), ("user", 5))
-    assert find_cut(talk, 0, 5, 5) == Cut(2, 0, split=True)
-    talk[2] = replace(step(2, "compactionSummary"), speeches=())
-    assert find_cut(talk, 0, 5, 5) == Cut(3, 0, split=True)
-
-
-def test_nothing_to_cut_is_the_beginning() -> None:
-    """S1.26: no user, answer, command or summary there."""
-    assert find_cut(steps(("toolResult", 9), ("system", 9)), 0, 2, 1) == Cut(0, -1, split=False)
-    assert find_cut([], 0, 0, 1) == Cut(0, -1, split=False)
 
 
 def test_an_answer_on_several_lines_is_not_cut_in_two() -> None:
@@ -273,22 +237,6 @@ def test_a_preparation_goes_on_from_the_compaction_before_it() -> None:
     whole = prepare(small(*WORK), 150)
     assert whole is not None
     assert (whole.first_kept_id, whole.split, whole.turn_prefix) == ("e", False, ())
-
-
-def test_files_that_an_extension_summed_up_are_not_taken() -> None:
-    """S1.21: lists come from the agent's own compactions."""
-    hook = compaction("c", "b", "b", details=OLD, fromHook=True)
-    found = prepare(small(*WORK[:2], hook, *WORK[3:]), 10)
-    assert found is not None
-    assert found.files == FileLists(("r1",), ("e1", "w1"))
-
-
-def test_nothing_is_prepared_where_nothing_is_to_sum_up() -> None:
-    """interfaces.md: right after a compaction, within the budget, and in an empty session."""
-    assert prepare([]) is None
-    assert prepare(small(*WORK[:3]), 1) is None
-    assert prepare(small(*WORK)) is None
-    assert prepare(small(*WORK[:2]), 1) is not None
 
 
 def test_an_older_summary_is_no_history() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -60,24 +59,6 @@ def test_a_worktree_is_a_repository_as_well(repo: Path) -> None:
     assert names(repo / "pkg/deep", repo.parent) == ["../CLAUDE.md"]
 
 
-def test_outside_of_a_repository_the_walk_ends_below_home(tmp_path: Path) -> None:
-    """S3.19: the user's own files are no project's; strangers' files in /tmp even less."""
-    home, deep = tmp_path / "u", tmp_path / "u/a/b"
-    for one in (tmp_path, home, home / "a", deep):
-        put(one / "AGENTS.md")
-    assert names(deep, home) == ["../AGENTS.md", "AGENTS.md"]
-    assert names(home, home) == ["AGENTS.md"]  # who works there has no other place
-    assert names(deep, tmp_path / "else") == ["AGENTS.md"]
-
-
-def test_a_file_of_two_names_is_named_once(repo: Path) -> None:
-    """S3.19: CLAUDE.md is often a link to AGENTS.md; a link in a circle is none."""
-    put(repo / "AGENTS.md")
-    (repo / "CLAUDE.md").symlink_to("AGENTS.md")
-    (repo / "GEMINI.md").symlink_to("GEMINI.md")
-    assert names(repo) == ["AGENTS.md"]
-
-
 def test_opencodes_own_list_counts(repo: Path) -> None:
     """S3.19: names and patterns of `instructions`; comments are allowed in it."""
     put(repo / "CONTRIBUTING.md")
@@ -89,46 +70,12 @@ def test_opencodes_own_list_counts(repo: Path) -> None:
     assert names(repo) == ["CONTRIBUTING.md", "docs/a.md", "docs/b.md"]
 
 
-@pytest.mark.parametrize(
-    "told",
-    ["/etc/passwd", "../secret.md", "docs/../../secret.md", "~/secret.md", "**/*.md", ".", "a\0b"],
-)
-def test_a_configuration_names_only_what_is_below_it(repo: Path, told: str) -> None:
-    """X: a repository that was fetched cannot point an agent at the user's other files."""
-    put(repo.parent / "secret.md")
-    put(repo / "docs/x.md")
-    put(repo / "opencode.json", json.dumps({"instructions": [told]}))
-    assert names(repo) == []
-
-
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"instructions": {"a": 1}}', "[" * 5000, "\xff"])
 def test_a_damaged_configuration_names_nothing(repo: Path, text: str) -> None:
     """S3.19: errors are silence, and the other files are named all the same."""
     (repo / "opencode.json").write_bytes(text.encode("latin-1"))
     put(repo / "AGENTS.md")
     assert names(repo) == ["AGENTS.md"]
-
-
-def test_what_is_no_plain_configuration_is_not_read(
-    repo: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """X2, X3: no FIFO is waited for, no link followed, and none too large is read."""
-    put(repo / "a.md")
-    put(repo / "real.json", '{"instructions": ["a.md"]}')
-    os.mkfifo(repo / "opencode.json")
-    (repo / "opencode.jsonc").symlink_to("real.json")
-    assert names(repo) == []
-    (repo / "opencode.jsonc").unlink()
-    (repo / "real.json").rename(repo / "opencode.jsonc")
-    assert names(repo) == ["a.md"]
-    monkeypatch.setattr(instructions, "CONFIG_MAX", 10)
-    assert names(repo) == []
-
-
-@pytest.mark.parametrize("cwd", ["", "relative", "/no/such/directory", "/a\0b", "/" + "x" * 5000])
-def test_a_directory_that_is_not_there_has_none(cwd: str) -> None:
-    """S3.19: a cwd is what a session file says."""
-    assert instruction_files(cwd) == []
 
 
 def test_the_list_is_bounded(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:

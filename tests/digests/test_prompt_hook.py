@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from indexerd.digests.prompt_hook import ITEMS_MAX, OUTPUT_MAX, Advice, Failed, consult
+from indexerd.digests.prompt_hook import OUTPUT_MAX, Advice, Failed, consult
 
 PATIENCE = 20.0  # seconds
 PAYLOAD = {"task": "segment", "sessionId": "s1", "covering": [0, 9], "prompt": "Sum up \ud800."}
@@ -52,11 +52,6 @@ def until_gone(pid: int) -> None:
     end = time.monotonic() + PATIENCE
     while not gone(pid):
         assert time.monotonic() < end, f"process {pid} still runs"
-
-
-def test_no_command_is_no_call() -> None:
-    """An empty `hook` says nothing."""
-    assert asyncio.run(consult([], PAYLOAD, seconds=1)) == Advice()
 
 
 def test_advice_is_taken_and_cleaned() -> None:
@@ -111,12 +106,6 @@ def test_what_fails_says_why(script: str, reason: str) -> None:
     assert shell(script) == Failed(reason)
 
 
-def test_too_many_texts_are_none() -> None:
-    """A list is bounded, too."""
-    many = json.dumps({"context": ["a"] * (ITEMS_MAX + 1)})
-    assert shell(f"echo '{many}'") == Failed(f"{SHAPE}Expected `array` of length <= {ITEMS_MAX}")
-
-
 @pytest.mark.parametrize("argv", [["/no/such/command"], ["/tmp"], ["/bin/sh", "a\0b"]])
 def test_what_cannot_be_started(argv: list[str]) -> None:
     """A missing command, a directory, an argument that none can have."""
@@ -130,11 +119,6 @@ def test_output_is_bounded_and_its_writer_killed(tmp_path: Path) -> None:
     found = shell(f"echo $$ >{note}; yes")
     assert found == Failed(f"it printed more than {OUTPUT_MAX} bytes")
     until_gone(int(note.read_text()))
-
-
-def test_much_on_stderr_does_no_harm() -> None:
-    """It goes nowhere."""
-    assert shell("yes | head -c 1000000 >&2; echo '{}'") == Advice()
 
 
 def test_at_the_deadline_the_group_is_killed(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from indexerd.references.question_context import (
     gather,
     render,
 )
-from indexerd.references.question_prompt import local_prompt, question_prompt
+from indexerd.references.question_prompt import question_prompt
 from tests.references.question_talk import (
     answer,
     as_it_is,
@@ -46,12 +46,6 @@ def test_every_section_begins_with_its_entrys_id() -> None:
         "[e0] User: Where do alerts go?\n\n[e1] Assistant: Redis.\n\n[e3] Assistant: A file."
     )
     assert (found.notes, found.redactions, found.bytes) == ((), {}, len(found.text))
-
-
-def test_there_is_no_cap_on_lines() -> None:
-    """S0.61: 10,000 short lines within the bytes are all sent."""
-    text = "\n".join("x" for _ in range(10_000))
-    assert context(talk(text), 160_000).text == f"[e0] User: {text}"
 
 
 def test_the_newest_bytes_are_kept_and_the_cut_is_told() -> None:
@@ -90,16 +84,6 @@ def context_bytes(newest_first: Iterator[Said]) -> int:
     return compose(gather(newest_first, (), 2000, as_it_is), 2000).bytes
 
 
-def test_summaries_are_not_read_where_nothing_is_cut() -> None:
-    """S0.62: they stand in for what was cut, and for nothing else."""
-
-    def never() -> Iterator[Said]:
-        raise AssertionError("a summary was read")
-        yield
-
-    assert gather(talk("a", "b"), never(), 1000, as_it_is).summaries == ()
-
-
 LONG = talk(*(f"{n} " + "w" * 300 for n in range(10)))  # e0 to e9
 
 
@@ -113,13 +97,6 @@ def test_a_compaction_stands_in_for_what_was_cut_wherever_it_is() -> None:
     assert found.notes[1:] == (
         "A summary of earlier parts, written by the agent, stood in for what was cut.",
     )
-
-
-def test_a_branch_summary_counts_where_it_stands_before_the_cut() -> None:
-    """S0.62: one whose branch parted from what is still shown is left out."""
-    old, new = Said("b1", "summary", "Old branch.", 8), Said("b2", "summary", "New branch.", 1)
-    found = context(LONG, 1100, [new, old])
-    assert [one.entry_id for one in found.sections if one.role == "summary"] == ["b1"]
 
 
 def test_summaries_take_a_quarter_at_most_the_newest_first() -> None:
@@ -149,22 +126,6 @@ def test_redaction_comes_before_the_cut_and_over_message_borders() -> None:
     spread = context(talk(key, "MIIEowIBAAKCAQEA" * 4 + end), 10_000, redactor=real)
     assert "MIIE" not in spread.text
     assert spread.redactions == {"private-key": 1}
-
-
-def test_summaries_are_redacted_too() -> None:
-    """X5: what the agent wrote of a secret leaves as little as the secret."""
-    found = context(LONG, 1100, [Said("c1", "summary", "It was KEY-abc! then.", EVER)], toy)
-    assert found.sections[0].text == "It was [redacted:toy] then."
-    assert found.redactions == {"toy": 1}
-
-
-def test_a_text_that_redaction_shrinks_is_filled_up() -> None:
-    """X5: where most of what was read is taken out, more is read."""
-    secrets = ("KEY-" + "k" * 190 + "!") * 40
-    found = context(talk("old words", secrets, "new words"), 1024, redactor=toy)
-    assert found.text.endswith("new words")
-    assert found.sections[0].text == "old words"
-    assert found.redactions == {"toy": 40}
 
 
 @pytest.mark.parametrize("odd", ["a]\n[end", "", "x y", "é", "a" * 129, "\ud800", "[e0]"])
@@ -219,10 +180,3 @@ def test_the_prompt_frames_session_and_question_by_a_nonce() -> None:
     assert prompt.user.count(f"[end {nonce[1]}]") == 2
     assert "{nonce} {0} {{" in prompt.user
     assert f"\n{{task}}?\n[end {nonce[1]}]" in prompt.user
-
-
-def test_a_local_model_gets_the_sections() -> None:
-    """It reads no instructions."""
-    prompt = local_prompt(context(talk("Where?", "There."), 5000), "Why?")
-    assert prompt.question is not None
-    assert [text for _, _, text in prompt.question.said] == ["Where?", "There."]

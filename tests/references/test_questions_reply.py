@@ -14,14 +14,11 @@ from indexerd.references.cited_answer import (
     ANSWER_MAX,
     CITATIONS_MAX,
     EXCERPT_MAX,
-    Cited,
     judge_answer,
-    partly,
 )
 from indexerd.references.question_context import (
     EVER,
     Said,
-    compose,
     gather,
 )
 from tests.references.question_talk import (
@@ -37,16 +34,6 @@ from tests.references.question_talk import (
 def citing(*citations: Any) -> str:
     """A reply with these citations: (entry id, excerpt)."""
     return answer(citations=[{"entryId": a, "role": "user", "excerpt": b} for a, b in citations])
-
-
-def test_a_good_answer_is_taken_as_it_is() -> None:
-    """S0.63: the role is the entry's, whatever the model says; white space does not matter."""
-    held = judged(citing(("e1", "Redis is too big for this host"), ("e0", "Where do alerts go?")))
-    assert (held.markdown, held.confidence, held.notes) == ("To a file.", "high", ())
-    assert held.citations == (
-        {"entryId": "e1", "role": "assistant", "excerpt": "Redis is too big for this host"},
-        {"entryId": "e0", "role": "user", "excerpt": "Where do alerts go?"},
-    )
 
 
 def test_unknown_entries_are_dropped_and_noted() -> None:
@@ -69,52 +56,6 @@ def test_an_excerpt_that_was_not_said_becomes_the_entrys_own_words() -> None:
     ]
 
 
-def test_of_a_shortened_excerpt_its_longest_part_stays() -> None:
-    """S0.63: an ellipsis of the model's is no word of the entry's; nor are its quotation marks."""
-    held = judged(citing(("e1", "“We decided … to write alerts to a file …”")))
-    assert held.citations[0]["excerpt"] == "to write alerts to a file"
-    assert held.notes == ()
-
-
-DOTTED = context(
-    talk(
-        "Next part: see alerts.log... and rotate daily.",
-        "`code`. Next part “quoted” `code`\n> go to …somewhere... then ... elsewhere",
-    ),
-    10_000,
-)
-
-
-@pytest.mark.parametrize(
-    ("entry", "excerpt"),
-    [
-        ("e0", "Next part: see alerts.log... and rotate daily."),
-        ("e0", "alerts.log..."),
-        ("e0", "... and"),
-        ("e1", "`code`. Next part"),
-        ("e1", "“quoted” `code`"),
-        ("e1", "> go to …somewhere... then ... elsewhere"),
-        ("e1", "...\nthen   ... elsewhere"),
-    ],
-)
-def test_what_stands_in_its_entry_word_for_word_is_taken_as_it_is(entry: str, excerpt: str) -> None:
-    """S0.63: dots, backticks and quotation marks may be the entry's own."""
-    held = judged(citing((entry, excerpt)), DOTTED)
-    assert [one["excerpt"] for one in held.citations] == [" ".join(excerpt.split())]
-    assert held.notes == ()
-
-
-@given(st.data())
-def test_any_part_of_an_entry_can_be_cited_to_the_letter(data: st.DataObject) -> None:
-    """S0.63: white space aside, as long as it holds a word."""
-    text = DOTTED.sections[1].text
-    start = data.draw(st.integers(0, len(text) - 1))
-    part = text[start : data.draw(st.integers(start + 1, len(text)))]
-    found = [one["excerpt"] for one in judged(citing(("e1", part)), DOTTED).citations]
-    if any(map(str.isalnum, part)):
-        assert found == [" ".join(part.split())]
-
-
 def test_escape_sequences_hide_no_words() -> None:
     """X9: what cannot be seen goes before redaction and the cut; other text stays as it is."""
     table = "a  b\n\n\n\n  c\td"
@@ -129,23 +70,6 @@ def test_escape_sequences_hide_no_words() -> None:
     )
     assert [one.text for one in told.summaries] == ["alerts [redacted:toy]"]
     assert context(talk("\x1b[0m\u200b"), 1000).sections == ()
-
-
-def test_where_not_all_was_looked_through_the_answer_says_so() -> None:
-    """Issue 4: of the built-in model's bound, which no setting names."""
-    gathered = gather(iter(talk("one " * 300, "two " * 300)), iter(()), 1500, toy)
-    found = compose(gathered, 1500, local=True)
-    told = "Only the most recent 0.0015 MB of the conversation were looked through."
-    assert found.notes == (told,)
-    cited = partly(Cited("These fit best.\n\n> [e1] x", "high"), found)
-    assert cited.markdown == f"These fit best. {told}\n\n> [e1] x"
-    whole = compose(gathered, 9000, local=True)
-    assert partly(Cited("These fit best.", "high"), whole).markdown == "These fit best."
-
-
-def test_an_empty_excerpt_is_the_entrys_beginning() -> None:
-    """S0.63: an id alone is a citation, too."""
-    assert judged(citing(("e3", " "))).citations[0]["excerpt"] == "They pass."
 
 
 def test_limits_are_kept() -> None:
@@ -192,18 +116,6 @@ def test_a_malformed_reply_is_rejected_in_words(reply: str, error: str) -> None:
     held = judge_answer(reply, cut=False, redact=str, sections=TALK.sections)
     assert isinstance(held, Rejected)
     assert error in held.error
-
-
-def test_a_reply_cut_by_its_limit_is_not_salvaged() -> None:
-    """M10: half an answer is none."""
-    held = judge_answer(answer(), cut=True, redact=str, sections=TALK.sections)
-    assert isinstance(held, Rejected)
-
-
-def test_forgiven_are_fences_capitals_and_missing_roles() -> None:
-    """S0.24: what does not change the meaning costs no further call."""
-    reply = answer(confidence=" High", citations=[{"entryId": "e3", "excerpt": "They pass."}])
-    assert judged(f"```json\n{reply}\n```").confidence == "high"
 
 
 @given(st.text(max_size=80) | st.sampled_from(["They pass", "alerts", "Redis is\ttoo big"]))

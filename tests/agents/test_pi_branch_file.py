@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexerd.digests.branch_file import Line, Origin, branch_lines, file_name
+from indexerd.agents.pi.branch_file import Line, Origin, branch_lines, file_name
 from indexerd.events import Kind
 from indexerd.sessions.context import context_of
 from indexerd.sessions.state import SessionState
