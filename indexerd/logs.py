@@ -137,6 +137,7 @@ class Event(StrEnum):
     BUDGET_UNSETTLED = "budget.unsettled"
     SOCKET_REJECTED = "socket.rejected"
     CACHE_DAMAGED = "cache.damaged"
+    CACHE_REPLACED = "cache.replaced"
     CONFIG_INVALID = "config.invalid"
     WEB_STARTED = "web.started"
     WEB_ENDED = "web.ended"

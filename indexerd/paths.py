@@ -34,14 +34,14 @@ class Places:
     socket: Path
 
     @property
-    def ledger(self) -> Path:
-        """Cursors and session states: a cache."""
-        return self.state_dir / "ledger.sqlite"
+    def store(self) -> Path:
+        """Rows, cursors and session states: a cache."""
+        return self.state_dir / "store.sqlite"
 
     @property
-    def catalog(self) -> Path:
-        """Rows and text for lookups: a cache."""
-        return self.state_dir / "catalog.sqlite"
+    def search(self) -> Path:
+        """The text index's directory: a cache."""
+        return self.state_dir / "search"
 
     @property
     def lock(self) -> Path:

@@ -27,7 +27,7 @@ def socket_path(env: Mapping[str, str], home: str | None = None) -> str:
 
 
 def state_dir(env: Mapping[str, str], home: str | None = None) -> str:
-    """Path of the directory with ledger, catalog and log."""
+    """Path of the directory with store, index and log."""
     if env.get("INDEXERD_STATE_DIR"):
         return absolute(env["INDEXERD_STATE_DIR"], env, home)
     base = env.get("XDG_STATE_HOME", "")

@@ -27,7 +27,7 @@ MAY_REPLACE = {
     "integrations/changes.py": "an agent's configuration, where its user asked for it",
     "meta/newfile.py": "an export, over a file that its user wants replaced",
     "disk.py": "the one atomic write; the log's files move on by one",
-    "store/cache_file.py": "a damaged cache is put aside",
+    "store/integrity.py": "a damaged store is put aside",
     "models/journal.py": "books that have grown long, without their old rows",
     "web/server.py": "where the web view listens, and the page that opens it",
 }
@@ -40,8 +40,7 @@ MAY_WRITE = {
     "sources/perils.py": "the path of the file that is being read",
     "daemon/claims.py": "a claim on a meta directory, where the kernel has no names for it",
     "meta/newfile.py": "a branch as a new session file, or an export, at its user's word",
-    "store/cache_file.py": "ledger and catalog, made private before SQLite opens them; seals",
-    "store/file.py": "a note that the catalog is damaged",
+    "store/integrity.py": "the store, made private before SQLite opens it; its checksum",
     "web/auth.py": "one-time tokens of the web view",
     "web/server.py": "where the web view listens, and the page that opens it",
     "models/scripted.py": "the fake model counts its calls, in tests",

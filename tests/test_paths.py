@@ -88,7 +88,7 @@ def test_tilde_stays_in_the_home(text: str) -> None:
 def test_state_files_are_in_the_state_directory() -> None:
     """Caches, lock, log, telemetry and budget: one directory holds and forgets them."""
     found = paths.places({**ENV, "INDEXERD_STATE_DIR": "/s"})
-    files = (found.ledger, found.catalog, found.lock, found.log, found.telemetry, found.budget)
+    files = (found.store, found.search, found.lock, found.log, found.telemetry, found.budget)
 
     assert {one.parent for one in files} == {Path("/s")}
     assert len({one.name for one in files}) == len(files)

@@ -1,4 +1,4 @@
-"""`expand`, with all its options, and without a daemon: from catalog and meta files."""
+"""`expand`, with all its options, and without a daemon: from store and meta files."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def _made(
 
 
 def _kin(app: App, row: dict[str, Any]) -> dict[str, Any]:
-    return local(app).answers.kin(row) if where(app).catalog.exists() else {}
+    return local(app).answers.kin(row) if where(app).store.exists() else {}
 
 
 # -- the file ------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Answers that need no running daemon: rows, references, search, from catalog and meta files.
+"""Answers that need no running daemon: rows, references, search, from store and meta files.
 
 The daemon's API and the command line without a daemon both ask here, so that they say the same.
 Nothing here scans or parses a session file, and nothing writes. Context sets are read here, too,
@@ -25,9 +25,11 @@ from indexerd.errors import (
 from indexerd.paths import meta_name, user_name
 from indexerd.protocol import params
 from indexerd.protocol.params import RefParams
+from indexerd.search.index import TextIndex
 from indexerd.search.name_index import NameIndex
 from indexerd.search.names import Names, Scope
-from indexerd.store.catalog import Catalog, Page
+from indexerd.search.ranking import search
+from indexerd.store.store import Page
 
 if TYPE_CHECKING:
     from indexerd.meta.model import UserFile
@@ -43,7 +45,7 @@ class Answers:
 
     def __init__(
         self,
-        catalog: Catalog,
+        texts: TextIndex,
         clock: Callable[[], float],
         hidden: Callable[[dict[str, Any]], bool] | None = None,
         *,
@@ -56,10 +58,11 @@ class Answers:
         """
         self.home = home
         self._behind = behind
-        self._catalog = catalog
+        self._texts = texts
+        self._store = texts.store
         self._hidden = hidden
         self._clock = clock
-        self.index = NameIndex(catalog, self._hides)
+        self.index = NameIndex(texts.store, self._hides)
 
     @property
     def names(self) -> Names:
@@ -67,21 +70,21 @@ class Answers:
         return self.index.now()
 
     def _hides(self, session_id: str) -> bool:
-        row = self._catalog.get(session_id) if self._hidden else None
+        row = self._store.get(session_id) if self._hidden else None
         return row is not None and self._is_hidden(row)
 
     def _is_hidden(self, row: dict[str, Any]) -> bool:
         return self._hidden is not None and self._hidden(row)
 
     def row_changed(self, session_id: str, row: dict[str, Any] | None) -> None:
-        """Keep the names in step with the catalog."""
+        """Keep the names in step with the store."""
         self.index.changed(session_id, row)
 
     def needs_names(self, ref: object) -> bool:
         """Whether names have to be put together to say what a reference means."""
         if self.index.ready or not isinstance(ref, str):
             return False
-        row = self._catalog.get(ref)
+        row = self._store.get(ref)
         return row is None or self._is_hidden(row)
 
     def certain(self, ref: str, *, cwd: str | None = None) -> dict[str, Any]:
@@ -93,7 +96,7 @@ class Answers:
 
     def row(self, ref: str, *, cwd: str | None = None, fuzzy: bool = True) -> dict[str, Any]:
         """The row that a reference means."""
-        row = self._catalog.get(ref)  # the catalog knows a new session a moment earlier
+        row = self._store.get(ref)  # the store knows a new session a moment earlier
         scope: Scope = "project" if cwd else "all"
         if row is not None and not self._is_hidden(row):
             return row
@@ -102,7 +105,7 @@ class Answers:
 
     def by_id(self, session_id: str) -> dict[str, Any]:
         """The row of a session."""
-        row = self._catalog.get(session_id)
+        row = self._store.get(session_id)
         if row is None or self._is_hidden(row):
             raise NotFoundError(f"no session {session_id}")
         return row
@@ -147,18 +150,23 @@ class Answers:
         return _paged(page, [_spliced(text) for text in page.texts])
 
     def _page(self, asked: params.List) -> Page:
-        return self._catalog.list(**msgspec.structs.asdict(asked))
+        return self._store.page(**msgspec.structs.asdict(asked))
 
     def search(self, asked: params.Search) -> dict[str, Any]:
         """Hits, best first; with `rows`, what is known of their sessions, by id."""
-        result = self._catalog.search(
-            asked.query, agent=asked.agent, cwd=asked.cwd, since=asked.since, limit=asked.limit
+        result = search(
+            self._texts,
+            asked.query,
+            agent=asked.agent,
+            cwd=asked.cwd,
+            since=asked.since,
+            limit=asked.limit,
         )
         hits = [one for one in result.hits if not self._hides(one["sessionId"])]
         found: dict[str, Any] = {"hits": hits}
         if asked.rows:
             ids = dict.fromkeys(one["sessionId"] for one in hits)
-            found["rows"] = {one: row for one in ids if (row := self._catalog.get(one))}
+            found["rows"] = {one: row for one in ids if (row := self._store.get(one))}
         warnings = [*result.warnings]
         if behind := self._behind():
             warnings.append(f"the text of {behind} sessions is not searchable yet")
@@ -168,17 +176,17 @@ class Answers:
 
     def forks(self, session_id: str) -> Sequence[dict[str, Any]]:
         """The rows of the sessions that go on from this one."""
-        below = self._catalog.children([session_id])
-        rows = self._catalog.get_many(one.session_id for one in below if not one.subagent)
+        below = self._store.children([session_id])
+        rows = self._store.get_many(one.session_id for one in below if not one.subagent)
         return [row for row in rows.values() if not self._is_hidden(row)]
 
     def family_of(self, row: dict[str, Any]) -> dict[str, Any]:
         """The sessions that one came from, and all that came from the same; for any thread."""
-        return Kindred(self._catalog, self._hidden).family(row)
+        return Kindred(self._texts, self._hidden).family(row)
 
     def kin(self, row: dict[str, Any]) -> dict[str, Any]:
         """The ids of a session's parent, forks and sub-agents."""
-        return Kindred(self._catalog, self._hidden).kin(row)
+        return Kindred(self._texts, self._hidden).kin(row)
 
     def held(self, row: dict[str, Any]) -> Held:
         """What the user and the agent noted of a session; for any thread."""

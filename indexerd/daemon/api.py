@@ -161,7 +161,7 @@ class Api:
             raise UsageError("ref is required")
         row = self._answers.row(asked.ref, cwd=asked.cwd, fuzzy=not asked.force)
         session_id = row["sessionId"]
-        await self._pipeline.read(int)  # let the loop learn what the catalog knows already
+        await self._pipeline.read(int)  # let the loop learn what the store knows already
         known = self._pipeline.known.get(session_id)
         if known is None:
             raise NotFoundError("the session's file is gone", hint="its meta file still stands")

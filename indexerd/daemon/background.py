@@ -1,10 +1,10 @@
-"""What may wait: search text while there is some to be read, the ledger every few seconds.
+"""What may wait: search text while there is some to be read, the store every few seconds.
 
 In: word that something was read. Words are read in passes, with a rest after each, so that what
 is appended meanwhile gathers, and while nothing is looked at: that a session has grown is told
-before what was said in it is found. The ledger is brought up to date after the first of them, and
+before what was said in it is found. The store is brought up to date after the first of them, and
 then seldom: it takes a whole tree for each session that grew by a line, and holds up the one
-thread that reads. What the ledger does not know yet at a crash is read again, and nothing
+thread that reads. What the store does not know yet at a crash is read again, and nothing
 is lost (A3). It never ends because our own disk is full or locked: `guarded` says so, and it tries
 again.
 """
@@ -20,7 +20,7 @@ from typing import Any
 from indexerd.daemon.library import Library
 from indexerd.daemon.reader import Reader
 
-STORED_SECONDS = 5.0  # between two times that the ledger is brought up to date
+STORED_SECONDS = 5.0  # between two times that the store is brought up to date
 GATHER, GATHER_MAX = 2.0, 1.0  # until words are read again: times as long as it took; seconds
 
 LOOKS_FIRST = 0.25  # seconds; then words have their turn all the same

@@ -1,19 +1,21 @@
-"""Ledger and catalog of one daemon: opened, said to be damaged once, and told of in `status`."""
+"""Store and text index of one daemon: opened, said to be damaged once, and told of in `status`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from indexerd.daemon.news import News
 from indexerd.logs import Event
 from indexerd.paths import Places
-from indexerd.store.catalog import Catalog
-from indexerd.store.ledger import Ledger
+from indexerd.search.index import TextIndex
+from indexerd.store.store import StateStore
 from indexerd.times import iso
 
 _CURE = "restart the daemon; where it comes again, look after the disk, and report it"
+_FORMER = ("ledger.sqlite", "catalog.sqlite")  # what earlier versions kept instead
 
 
 class Caches:
@@ -24,10 +26,18 @@ class Caches:
         self._news = news
         self._mend = mend
         self._since = iso(now)
-        self.ledger = Ledger(places.ledger, lambda why: self._damaged(places.ledger, why))
-        self.catalog = Catalog.open(
-            places.catalog, report=lambda why: self._damaged(places.catalog, why)
-        )
+        self._drop_former(places.state_dir)
+        self.store = StateStore(places.store, lambda why: self._damaged(places.store, why))
+        self.texts = TextIndex(places.search, self.store, self._damaged)
+
+    def _drop_former(self, directory: Path) -> None:
+        for name in _FORMER:
+            found = [one for one in directory.glob(f"{name}*") if one.is_file()]
+            for one in found:
+                with suppress(OSError):
+                    one.unlink()
+            if found:
+                self._news.say(Event.CACHE_REPLACED, {"path": str(directory / name)})
 
     def _damaged(self, path: Path, why: str) -> None:
         self._news.say(Event.CACHE_DAMAGED, {"path": str(path), "reason": why})
@@ -35,6 +45,6 @@ class Caches:
 
     def problems(self) -> Iterator[dict[str, Any]]:
         """What was made anew, and fails all the same, for `status`."""
-        for cause in filter(None, (self.ledger.problem, self.catalog.problem)):
+        for cause in filter(None, (self.store.problem, self.texts.problem)):
             told = {"cause": cause, "since": self._since, "cure": _CURE}
             yield {"code": "cache_damaged", **told}

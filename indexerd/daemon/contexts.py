@@ -29,7 +29,7 @@ from indexerd.logs import Event
 from indexerd.meta import context_sets as sets
 from indexerd.paths import is_session_id
 from indexerd.protocol import params
-from indexerd.store.ledger import Ledger
+from indexerd.store.store import StateStore
 from indexerd.times import iso
 
 SET = "relevant-context:set"  # the `customType` of telemetry
@@ -142,10 +142,10 @@ class Resumes:
     """Which resumes have had their block."""
 
     def __init__(
-        self, ledger: Ledger, read: Callable[..., Awaitable[Any]], clock: Callable[[], float]
+        self, store: StateStore, read: Callable[..., Awaitable[Any]], clock: Callable[[], float]
     ) -> None:
         """`read` does work in the store's thread."""
-        self._ledger = ledger
+        self._store = store
         self._read = read
         self._clock = clock
         self._given: set[str] = set()  # by this process
@@ -157,7 +157,7 @@ class Resumes:
             return False
         self._given.add(key)
         try:
-            return await self._read(self._ledger.noted, TOPIC, key) is None
+            return await self._read(self._store.noted, TOPIC, key) is None
         except StateError:
             return True
         except BaseException:  # who asked has gone: nobody has got it
@@ -172,9 +172,9 @@ class Resumes:
         """Remember it over a restart."""
         stamp = int(self._clock() * 1000).to_bytes(8, "big")  # sorts by age
         with suppress(StateError):
-            await self._read(self._ledger.note, TOPIC, key, stamp)
+            await self._read(self._store.note, TOPIC, key, stamp)
             if self._written % _TRIM_EVERY == 0:
-                await self._read(self._ledger.trim, TOPIC, RESUMES_MAX)
+                await self._read(self._store.trim, TOPIC, RESUMES_MAX)
             self._written += 1
 
     async def forget(self, session_id: str) -> None:
@@ -184,9 +184,9 @@ class Resumes:
             await self._read(self._clear, f"{session_id}/")
 
     def _clear(self, prefix: str) -> None:
-        for key in self._ledger.notes(TOPIC):
+        for key in self._store.notes(TOPIC):
             if key.startswith(prefix):
-                self._ledger.note(TOPIC, key, None)
+                self._store.note(TOPIC, key, None)
 
 
 def _key(session_id: str, resume_id: str) -> str:

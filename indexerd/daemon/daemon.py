@@ -3,7 +3,7 @@
 The order matters. The lock comes first, so that nothing of a running daemon is touched; the
 socket answers before systemd is told READY; the watchdog is fed only after the event loop and
 the reader thread have both just done something; and on the way out the session under way is
-dropped, the ledger brought up to date, the socket removed. That end has a deadline (`ending`).
+dropped, the store brought up to date, the socket removed. That end has a deadline (`ending`).
 """
 
 from __future__ import annotations
@@ -109,10 +109,10 @@ class Daemon:
         self.log = get_logger()
         self._reader = Reader()
         self._ending = Ending(self._overdue)
-        self._since = min(self._started, last_at_work(places.ledger))
+        self._since = min(self._started, last_at_work(places.store))
         self.news = News(self.log, time.time)
         self._caches = Caches(places, self.news, partial(self._soon, Pipeline.mend), self._started)
-        self._ledger, self._catalog = self._caches.ledger, self._caches.catalog
+        self._store, self._texts = self._caches.store, self._caches.texts
         self.budget = Budget(places.budget, self._settings, time.time, self.news.say)
         self.budget.load()
         self._forgotten = Forgotten(places.state_dir)
@@ -120,19 +120,19 @@ class Daemon:
         self.telemetry = Telemetry(places.telemetry)
         self.library = self._library(start)
         self.library.files.exclusions.forgotten = self._forgotten
-        guard = Perils(places.state_dir / "reading", self._ledger, __version__, self._ended_us)
+        guard = Perils(places.state_dir / "reading", self._store, __version__, self._ended_us)
         self.library.files.guard = self._perils = guard
         self._claims = self._claim_roots()
         self.pipeline = self._pipeline(start, watching=watching)
         self.answers = Answers(
-            self._catalog,
+            self._texts,
             time.time,
             home=self.library.home,
             behind=lambda: self.library.texts.unread,
         )
         self.pipeline.on_row = self.answers.row_changed
-        self._injected = InjectionCache(self._ledger, self._reader, time.time)
-        self._resumes = Resumes(self._ledger, self._reader, time.time)
+        self._injected = InjectionCache(self._store, self._reader, time.time)
+        self._resumes = Resumes(self._store, self._reader, time.time)
         self.companion = self._companion()
         more = (self.companion.problems, self._ground.problems, self._caches.problems)
         self.status = Status(self.pipeline, self.budget, self._started, more)
@@ -164,8 +164,8 @@ class Daemon:
 
     def _library(self, start: Start) -> Library:
         return Library(
-            self._ledger,
-            self._catalog,
+            self._store,
+            self._texts,
             stores=lambda: stores(self._settings(), start.env, start.home),
             exclude=self._excluded,
             report=lambda session, why: self.news.say(
@@ -226,7 +226,7 @@ class Daemon:
             off=lambda: pipeline.indexing_off,
             events=self.news,
             clock=time.time,
-            notes=self._ledger,
+            notes=self._store,
             run=self._reader,
             ready=pipeline.scanned.wait,
             since=self._since,
@@ -388,7 +388,6 @@ class Daemon:
         """Every few seconds: the reader answers, the socket file is there, the watcher lives."""
         pause = min(TICK_SECONDS, (notifier.watchdog_seconds or TICK_SECONDS * 4) / 4)
         pipeline = self.pipeline
-        await asyncio.to_thread(self._catalog.check)
         while True:
             await pipeline.read(int)  # returns only if the reader thread gets on
             if not pipeline.stalled():

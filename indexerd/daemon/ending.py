@@ -4,7 +4,7 @@ In: that an end has begun, and with which exit code. Out: nothing, where all com
 itself. Otherwise, after a while, a line in the log and the end of the process: a thread that waits
 for a file system which does not answer cannot be ended, and neither the event loop nor the
 interpreter ends before its threads do (V1). What is lost then is read anew by the next daemon:
-ledger and catalog are caches, and every file is replaced as a whole or not at all.
+store and index are caches, and every file is replaced as a whole or not at all.
 """
 
 from __future__ import annotations

@@ -2,12 +2,12 @@
 
 In: paths to look at, or a whole scan. Out: `Change` values, one for each session whose card is
 another than before. One thread uses this; nobody else touches a state. States are kept in
-memory for the sessions written to lately, all others sleep in the ledger: what lives in memory
+memory for the sessions written to lately, all others sleep in the store: what lives in memory
 follows what is active, not what exists.
 
 Nothing a file is called or holds may end the daemon: a defect that a file provokes sets that
 file aside until it changes. A file that the user excluded is not followed, and nothing of it
-is kept. A ledger that cannot be written costs no change: `owing` knows what is to be written (A3).
+is kept. A store that cannot be written costs no change: `owing` knows what is to be written (A3).
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from indexerd.sources.scan import Found
 from indexerd.sources.session_lines import SessionLines, session_lines
 from indexerd.sources.stores import Store, Takers
 from indexerd.sources.taking import Change
-from indexerd.store.ledger import Ledger
+from indexerd.store.store import StateStore
 
 __all__ = ["Change", "Files"]
 
 BATCH_BYTES = 16 * 1024 * 1024  # read before the caller gets its turn
 FILE_BYTES = 64 * 1024  # that opening a file counts for
 AT_ONCE = 32  # changes the caller gets at most: to tell of one takes the loop a fifth of a ms
-GLOBS = "exclude"  # the ledger's topic for the globs that its states were made under
+GLOBS = "exclude"  # the store's topic for the globs that its states were made under
 
 
 class Files:
@@ -45,7 +45,7 @@ class Files:
 
     def __init__(
         self,
-        ledger: Ledger,
+        store: StateStore,
         *,
         stores: Callable[[], list[Store]],
         since: Callable[[str], str | None],
@@ -54,9 +54,9 @@ class Files:
         defect: Callable[[str, Exception], None],
     ) -> None:
         """`title(agent, session_id)`: names kept beside; `defect(path, bug)`: what is set aside."""
-        self._ledger = ledger
+        self._store = store
         self._stores = stores
-        self._store = Takers(stores).of
+        self._store_of = Takers(stores).of
         self._since = since
         self._title = title
         self._lineage = Lineage(self._excluded)
@@ -67,7 +67,7 @@ class Files:
         self.hidden: set[str] = set()  # sessions that the user excluded
         self.guard: Guard = Unguarded()
         self._inodes = Inodes()
-        self._memory = Memory(ledger)
+        self._memory = Memory(store)
         self.owing = self._memory.owing
         self._due: list[str] = []  # files to be read anew: what they begin with is another
 
@@ -86,7 +86,7 @@ class Files:
         return {path: problem for path, problem in problems if problem}
 
     def state(self, session_id: str) -> SessionState | None:
-        """The tree of a session, awake or out of the ledger; read anew where that fails."""
+        """The tree of a session, awake or out of the store; read anew where that fails."""
         owner = self.owners.get(session_id)
         if owner is None:
             return None
@@ -122,13 +122,13 @@ class Files:
     # -- taking changes in ---------------------------------------------------------------
 
     def load(self) -> None:
-        """Take over what the ledger knows; nothing is read."""
+        """Take over what the store knows; nothing is read."""
         self.exclusions.renew()
         globs = self.exclusions.packed()
-        renewed = self._ledger.notes(GLOBS).get("", b"") != globs
+        renewed = self._store.notes(GLOBS).get("", b"") != globs
         dropped = []
-        for path, cursor, card in self._ledger.cards(_card):
-            store = self._store(path)
+        for path, cursor, card in self._store.cards(_card):
+            store = self._store_of(path)
             if store is None:
                 continue
             if self.exclusions.bar(path, card):
@@ -184,7 +184,7 @@ class Files:
     def acquaint(self, found: Iterable[Found]) -> None:
         """These files are there: one of them may hold what another's history begins with."""
         for one in found:
-            store = self._store(one.path)
+            store = self._store_of(one.path)
             if store is not None and one.path not in self._files:  # else it was noted when met
                 self._renew(self._lineage.note(store.agent, one.path))
 
@@ -225,7 +225,7 @@ class Files:
                 if amount >= BATCH_BYTES or len(batch) >= AT_ONCE:
                     yield batch
                     batch, amount = [], 0
-                    self._memory.rest()  # the ledger never knows more than the catalog shows
+                    self._memory.rest()  # no state is stored before its row
             present = again
         for path in filterfalse(self._is_there, gone):  # one may be back since
             batch += self._vanish(path)
@@ -250,7 +250,7 @@ class Files:
         return same and card.since == self._since(card.session_id)
 
     def checkpoint(self) -> None:
-        """Bring the ledger up to date."""
+        """Bring the store up to date."""
         self._memory.checkpoint()
 
     # -- one file ------------------------------------------------------------------------
@@ -313,7 +313,7 @@ class Files:
         state, was = file.state, file.card
         if state is None or file.tail.cursor is None:
             return []
-        header, store = state.header, self._store(file.path)
+        header, store = state.header, self._store_of(file.path)
         if header and self.exclusions.match(file.path, header.cwd, header.session_id):
             return self._hide(file)
         card, file.problem = taking.made(file, state, store, self._since, self._title)
@@ -355,7 +355,7 @@ class Files:
 
     def _meet(self, path: str) -> tuple[Tracked | None, bool]:
         """A path never seen: a new file, or (True) a known one that was moved."""
-        store = self._store(path)
+        store = self._store_of(path)
         if store is None:
             return None, False
         old = self._inodes.find(store.agent, path)
@@ -395,7 +395,7 @@ class Files:
         return Change(was.session_id, self.card(was.session_id), Verdict.SAME, was)
 
     def _is_there(self, path: str) -> bool:
-        return taking.is_there(path, self._store(path))
+        return taking.is_there(path, self._store_of(path))
 
 
 def _card(packed: bytes, path: str) -> SessionInfo | None:

@@ -3,7 +3,7 @@
 In: the lock that the daemon holds in it. Out: a problem for `status` while the directory is gone
 and cannot be made again, and the reason to begin anew once it can be.
 
-Without it nothing is half right: ledger and catalog are open files that nobody finds any more,
+Without it nothing is half right: store and index are open files that nobody finds any more,
 no budget can be booked, and whoever starts next to us gets a lock of the same name. Both stores
 are caches, so that a new start loses nothing. One that could not succeed yet is waited with: five
 in a row, and systemd would let it be; and meanwhile `status` can say why.

@@ -1,7 +1,7 @@
-"""Session files, meta files and the catalog, kept in step. One thread uses this: the reader.
+"""Session files, meta files and the store, kept in step. One thread uses this: the reader.
 
 In: paths that something hinted at, or the time for a scan. Out: `Update` values for the loop,
-each after the catalog shows what it says. Text for search is taken in as it is appended, or,
+each after the store shows what it says. Text for search is taken in as it is appended, or,
 at a first start, session by session in the background. While our own disk is full or locked the
 loop hears of every change all the same; rows and notes are owed then, `trouble` says so, and the
 next scan pays, whether or not a session has grown (A3).
@@ -22,6 +22,7 @@ from indexerd.daemon.session_row import Rows
 from indexerd.errors import NotFoundError, StateError
 from indexerd.meta.cache import MetaCache, MetaStat
 from indexerd.privacy.own_secrets import OwnSecrets
+from indexerd.search.index import TextIndex
 from indexerd.search.session_texts import Texts
 from indexerd.sessions.duplicates import MARGIN_MS
 from indexerd.sessions.facts import Facts
@@ -31,12 +32,11 @@ from indexerd.sources import taking
 from indexerd.sources.census import Census
 from indexerd.sources.scan import ScanResult
 from indexerd.sources.stores import SUFFIXES, Store
-from indexerd.store.catalog import Catalog, SearchText
-from indexerd.store.ledger import TURN, Ledger
+from indexerd.store.store import StateStore
 
 
 class Update(msgspec.Struct, frozen=True):
-    """What the loop learns of one session; the catalog shows it already, unless it is owed."""
+    """What the loop learns of one session; the store shows it already, unless it is owed."""
 
     session_id: str
     card: SessionInfo | None
@@ -50,8 +50,8 @@ class Library:
 
     def __init__(
         self,
-        ledger: Ledger,
-        catalog: Catalog,
+        store: StateStore,
+        index: TextIndex,
         *,
         stores: Callable[[], list[Store]],
         exclude: Callable[[], list[str]],
@@ -60,15 +60,15 @@ class Library:
         patterns: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         """`patterns()`: of the user's own secrets, which are not to be searched."""
-        self.ledger = ledger
-        self.catalog = catalog
-        ledger.turn = lambda: catalog.turn
+        self.store = store
+        self.index = index
+        self._made = store.made
         self._find_stores = stores
         self._stores: list[Store] = []
-        self.metas = MetaCache(ledger, report)
+        self.metas = MetaCache(store, report)
         self.census = Census()
         self.files = Files(
-            ledger,
+            store,
             stores=self.stores,
             since=self.metas.since,
             title=self.census.title,
@@ -78,7 +78,7 @@ class Library:
         self._secrets = OwnSecrets(patterns)
         self.texts = Texts(
             self.files,
-            catalog,
+            index,
             self._publish_facts,
             self.reread,
             secrets=self._secrets,
@@ -88,8 +88,8 @@ class Library:
         self.changed = 0  # counts up wherever `problems` of files may be others than before
         self.absent: set[str] = set()  # paths of the last hints where nothing was
         self._kin = ParentIndex()
-        self._rows = Rows(self.files, self.metas, catalog, self._kin, self.stores)
-        self._unshown: dict[str, None] = {}  # sessions whose row is owed to the catalog
+        self._rows = Rows(self.files, self.metas, store, self._kin, self.stores)
+        self._unshown: dict[str, None] = {}  # sessions whose row is owed to the store
         self._bad: StateError | None = None  # why it is
         self._swept = b""  # the exclusions that gone sessions were compared with
 
@@ -101,7 +101,15 @@ class Library:
         return self._bad or self.files.owing.trouble or self.metas.owing.trouble
 
     def load(self) -> list[Update]:
-        """Take over what ledger and catalog know; no session file is opened."""
+        """Take over what the store knows; no session file is opened."""
+        try:
+            return self._load()
+        except StateError:
+            if not self.store.renew():
+                raise
+            return self._load()
+
+    def _load(self) -> list[Update]:
         self.find_stores()
         self.files.load()
         self.metas.load()
@@ -114,31 +122,26 @@ class Library:
         return [Update(card.session_id, card, self.metas.get(card.session_id)) for card in cards]
 
     def mend(self) -> bool:
-        """Make a catalog anew that turned out to be damaged; whether that was done."""
-        if not self.catalog.renew():
+        """Make a store or an index anew that turned out to be damaged; whether that was done."""
+        self.store.renew()
+        if self._made == self.store.made and not self.index.damaged:
             return False
         self._rows.drop()
         self._unshown, self._bad = {}, None
-        self._filled()
+        self._fill()
         return True
 
     def _fill(self) -> None:
-        """Have the catalog show what is known, be it damaged or not."""
-        try:
-            self._filled()
-        except StateError:
-            if not self.catalog.damaged:
-                raise
-        self.mend()
-
-    def _filled(self) -> None:
-        """The same for one that is not; a log that was lost may have taken it behind the ledger."""
+        """Have store and index show what is known."""
+        new = self.index.open()
         excluded = self._unfollowed(lambda _: True)
         self._show([*self.files.hidden, *self._gone_and_excluded(), *excluded])
-        if self.catalog.rebuilt or self.catalog.turn < (self.ledger.noted(TURN, "", int) or 0):
+        if new or self._made != self.store.made or not self.store.count():
             ids = {card.session_id for card in self.files.owners.cards()} | set(self.metas.ids())
             self._show(ids)
-        self.catalog.renamed += 1  # rows were stored, and nobody was told
+        self._made = self.store.made
+        self._show(self.store.unindexed())
+        self.store.renamed += 1  # rows were stored, and nobody was told
         self.texts.resume(self._newest_cards())
 
     def _newest_cards(self) -> list[SessionInfo]:
@@ -179,7 +182,7 @@ class Library:
         homes = dict.fromkeys(one.meta for one in stores)
         moved = self.metas.sweep(homes, self._belongs)
         first = self.scanned is None
-        if first:  # a crash may have come between a meta file and the ledger
+        if first:  # a crash may have come between a meta file and the store
             moved = list(dict.fromkeys([*moved, *self._miscounted()]))
         self.scanned = replace(result, files=[])  # a tenth of all memory, and not asked for
         self.texts.again()
@@ -217,19 +220,19 @@ class Library:
         if exclusions.packed() == swept:
             return []
         excluded = exclusions.match
-        gone = [one for one in self.catalog.known() if not one.live and excluded("", one.cwd)]
+        gone = [one for one in self.store.names() if not one.live and excluded("", one.cwd)]
         self._swept = exclusions.packed()
         return [one.session_id for one in gone if self.files.card(one.session_id) is None]
 
     def _unfollowed(self, unseen: Callable[[str], bool]) -> list[str]:
-        """Sessions that the catalog shows, and that nobody follows.
+        """Sessions that the store shows, and that nobody follows.
 
-        A crash came before the ledger knew them, and then their file went, or was excluded.
+        A crash came before the store knew them, and then their file went, or was excluded.
         """
         card, excluded = self.files.card, self.files.exclusions.match
         return [
             one
-            for one, path, cwd in self.catalog.shown()
+            for one, path, cwd in self.store.shown()
             if card(one) is None and (excluded(path, cwd, one) or not unseen(path))
         ]
 
@@ -308,8 +311,6 @@ class Library:
         related = self._show(others - changes.keys())  # their parent is known now, or another
         if rows is not None and related is not None:
             self._bad = None
-            if owed:  # of one that was purged words are to be scoured now
-                self.texts.unsettle()
         told = changes if rows is None else dict.fromkeys(owed) | changes
         rows = rows or {}
         return [
@@ -323,12 +324,12 @@ class Library:
             for session_id, change in told.items()
         ]
 
-    # -- the catalog ---------------------------------------------------------------------
+    # -- rows ---------------------------------------------------------------------
 
     def _show(
         self, ids: Iterable[str], grown: Collection[str] = ()
     ) -> dict[str, dict[str, Any]] | None:
-        """Bring rows up to date; None where the catalog takes none now, and they are owed.
+        """Bring rows up to date; None where the store takes none now, and they are owed.
 
         Of those that have only `grown`, a part of the row is made anew.
         """
@@ -345,24 +346,25 @@ class Library:
 
     def _publish(self, ids: Iterable[str], grown: Collection[str]) -> dict[str, dict[str, Any]]:
         """Bring the rows of these sessions up to date, in one transaction."""
-        rows: list[tuple[dict[str, Any], SearchText]] = []
-        for session_id in ids:
-            written = self._rows.of(session_id, grown=session_id in grown)
-            if written is None:
-                purged = session_id in self.files.exclusions.forgotten
-                self.catalog.forget(session_id, wholly=purged)
-            else:
-                written = self._secrets.written(written)
-                rows.append((written.row, SearchText(written.summary, written.aliases)))
-        self.catalog.put(rows)
-        return {row["sessionId"]: row for row, _ in rows}
+        rows: list[tuple[dict[str, Any], str, tuple[str, ...]]] = []
+        with self.store.batch():
+            for session_id in ids:
+                written = self._rows.of(session_id, grown=session_id in grown)
+                if written is None:
+                    purged = session_id in self.files.exclusions.forgotten
+                    self.index.forget(session_id, wholly=purged)
+                else:
+                    written = self._secrets.written(written)
+                    rows.append((written.row, written.summary, written.aliases))
+            self.index.put(rows)
+        return {row["sessionId"]: row for row, _, _ in rows}
 
     def _publish_facts(self, session_id: str, facts: Facts) -> None:
         """Put what a session did into its row."""
         written = self._rows.with_facts(session_id, facts)
         if written is not None:
             written = self._secrets.written(written)
-            self.catalog.put([(written.row, SearchText(written.summary, written.aliases))])
+            self.index.put([(written.row, written.summary, written.aliases)])
 
     def reread(self, session_id: str) -> bool:
         """Read a session anew, parsing every line; False where that was done before."""
@@ -371,12 +373,12 @@ class Library:
         self._show(change.session_id for change in changes)
         return bool(changes)
 
-    # -- the ledger ----------------------------------------------------------------------
+    # -- the store ----------------------------------------------------------------------
 
     def checkpoint(self) -> None:
         """Make what was read survive a crash; raises StateError where something is owed still.
 
-        A file is read again after a crash as long as the catalog does not show what was read.
+        A file is read again after a crash as long as the store does not show what was read.
         """
         if self._bad is None:
             self.files.checkpoint()
@@ -388,8 +390,10 @@ class Library:
         """Store everything that can be stored, and let go: what cannot is read anew (A3)."""
         with suppress(StateError):
             self.checkpoint()
-        self.ledger.close()
-        self.catalog.close()
+        with suppress(StateError):
+            self.index.commit()
+        self.index.close()
+        self.store.close()
 
 
 def _is_blank(path: str) -> bool:

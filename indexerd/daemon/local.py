@@ -31,9 +31,10 @@ from indexerd.paths import Places
 from indexerd.privacy.exclusions import Exclusions
 from indexerd.protocol import methods
 from indexerd.protocol.params import Params, RefParams, SessionParams
+from indexerd.search.index import TextIndex
 from indexerd.settings import Settings, read_config
 from indexerd.sources.stores import stores
-from indexerd.store.catalog import Catalog
+from indexerd.store.store import StateStore
 
 
 class LocalBackend:
@@ -51,12 +52,14 @@ class LocalBackend:
         self._env = env
         self._user_home = home
         self.settings: Settings = read_config(places, env).settings
-        catalog = Catalog.open(places.catalog, readonly=True)
-        if not places.catalog.exists():
+        store = StateStore(places.store, readonly=True)
+        texts = TextIndex(places.search, store, readonly=True)
+        texts.open()
+        if not places.store.exists():
             warn("nothing is stored yet: `indexerd run --once` reads your sessions")
-        elif catalog.problem:
-            warn(catalog.problem)
-        self.answers = Answers(catalog, time.time, self._hidden(), home=self._meta_dir)
+        elif store.problem:
+            warn(store.problem)
+        self.answers = Answers(texts, time.time, self._hidden(), home=self._meta_dir)
 
     def call(self, method: str, params: Mapping[str, Any] | None = None) -> Any:
         """The method's result; DaemonDownError where only a daemon has one."""

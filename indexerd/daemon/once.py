@@ -49,7 +49,6 @@ class Report:
 
 async def run_once(pipeline: Pipeline, digests: AutoDigests) -> Report:
     """One pass over everything; a back-off is not waited for."""
-    await pipeline.read(pipeline.library.catalog.check)
     await pipeline.start()
     ticking = asyncio.create_task(pipeline.keep_time())
     try:
@@ -65,7 +64,7 @@ async def run_once(pipeline: Pipeline, digests: AutoDigests) -> Report:
 
 
 async def _read_all(pipeline: Pipeline) -> None:
-    """Read all words; where the catalog turns out to be damaged, into a new one."""
+    """Read all words; where the index turns out to be damaged, into a new one."""
     library = pipeline.library
     try:
         while await pipeline.read(library.texts.step):

@@ -19,10 +19,10 @@ from typing import Any
 
 from indexerd.daemon.library import Library
 from indexerd.errors import SessionUnreadableError
+from indexerd.search.index import TextIndex
 from indexerd.settings import Settings
 from indexerd.sources.stores import stores
-from indexerd.store.catalog import Catalog
-from indexerd.store.ledger import Ledger
+from indexerd.store.store import StateStore
 
 PREFIX = "indexerd-"  # of directories of caches; the process that they are of comes next
 _MEANT_MAX = 16  # files that one name may mean
@@ -41,9 +41,10 @@ def open_session(
     Its caches are in a directory of their own `within` one, or where temporary files go.
     """
     with TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-", dir=within) as folder:
+        store = StateStore(Path(folder) / "store.sqlite")
         library = Library(
-            Ledger(Path(folder) / "ledger.sqlite"),
-            Catalog.open(Path(folder) / "catalog.sqlite"),
+            store,
+            TextIndex(Path(folder) / "search", store),
             stores=lambda: stores(settings, env, home),
             exclude=lambda: settings.privacy.exclude,
             report=lambda _session, _why: None,

@@ -1,6 +1,6 @@
 """The whole flow: hints and scans in, meta files out, one way.
 
-    watch -> library (tail, skim, state, catalog) -> policy -> jobs -> indexer -> library
+    watch -> library (tail, skim, state, store) -> policy -> jobs -> indexer -> library
 
 Three loops run side by side: one follows the files (`Following`), one keeps the time of waiting
 decisions, one does what may wait (search text, checkpoints). Blocking work on files is done by
@@ -67,7 +67,7 @@ class Pipeline:
         self.library = library
         self.runner = Runner(
             indexer=indexer,
-            ledger=library.ledger,
+            store=library.store,
             written=library.written,
             listener=news,
             read=read,
@@ -136,7 +136,7 @@ class Pipeline:
             await self.stop()
 
     async def start(self) -> None:
-        """Take over what ledger and catalog know."""
+        """Take over what store and index know."""
         await self.runner.load()
         updates = await self.read(self.library.load)
         for at in range(0, len(updates), AT_ONCE):
@@ -204,8 +204,8 @@ class Pipeline:
         self._later.wake()
 
     async def _stored(self, work: Coroutine[Any, Any, None]) -> bool:
-        await self._following.guarded("ledger", work)
-        return "ledger" not in self._following.troubles
+        await self._following.guarded("store", work)
+        return "store" not in self._following.troubles
 
     # -- decisions -----------------------------------------------------------------------
 
@@ -259,7 +259,7 @@ class Pipeline:
         known = self.known.get(session_id)
         if known is None or session_id in self._running or self.indexing_off:
             return
-        if not self.scanned.is_set():  # what the ledger says may be out of date
+        if not self.scanned.is_set():  # what the store says may be out of date
             return
         match decide(known.view(), self.now(), Limits.of(self.settings)):
             case Index(why):

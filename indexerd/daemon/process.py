@@ -20,10 +20,10 @@ MUCH = 8 * 1024 * 1024  # bytes that the process may have grown by before it giv
 YOUNG = 10_000  # objects that come, and do not go, until the young ones are looked through
 
 
-def last_at_work(ledger: Path) -> float:
+def last_at_work(store: Path) -> float:
     """When the last daemon was, in seconds since the epoch; infinite where there was none."""
     try:
-        return ledger.stat().st_mtime
+        return store.stat().st_mtime
     except OSError:
         return math.inf
 

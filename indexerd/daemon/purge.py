@@ -1,7 +1,7 @@
 """`purge`: a session is forgotten, for good or until that is taken back (S2.23).
 
-What goes is ours: meta file, the user's sidecar, digest, temporary files, what the catalog and
-the ledger hold, and what other sessions were told of it. The agent's own file stays, byte for
+What goes is ours: meta file, the user's sidecar, digest, temporary files, what the store and
+the index hold, and what other sessions were told of it. The agent's own file stays, byte for
 byte, unless it is asked for by name. Before anything goes the session is noted as forgotten, so
 that nothing is read or written of it any more, by whoever was about to: a purge that is cut short
 by a crash has forgotten the session, and can be asked for again, by its id, to remove the rest.
@@ -135,7 +135,7 @@ class Purge:
         for home in held.homes:
             removed += await asyncio.to_thread(self._writer.remove, home, session_id)
         await pipeline.read(pipeline.library.metas.reread, session_id, None)
-        if await pipeline.read(pipeline.library.catalog.get, session_id):  # its file was gone
+        if await pipeline.read(pipeline.library.store.get, session_id):  # its file was gone
             await pipeline.rewritten(session_id, "")
         await pipeline.runner.forget(session_id)
         for forget in self._forget:
@@ -157,11 +157,10 @@ class Purge:
         """Take its words out of our files; where the disk does not let us, that is still owed."""
         library, read = self._pipeline.library, self._pipeline.read
         try:
-            async for _ in read.steps(library.catalog.scour()):
+            while await read(library.texts.wipe):
                 pass
-            await read(library.ledger.fold)
+            await read(library.store.fold)
         except StateError:
-            await read(library.texts.unsettle)
             self._pipeline.owe()
             raise
 
@@ -178,7 +177,7 @@ class Purge:
 
 def _hidden(library: Library, session_id: str) -> _Meant | None:
     """A session by its whole id, if it has no row and there are traces of it all the same."""
-    if not is_session_id(session_id) or library.catalog.get(session_id) is not None:
+    if not is_session_id(session_id) or library.store.get(session_id) is not None:
         return None
     for store in library.stores():
         home = Path(store.meta)

@@ -1,4 +1,4 @@
-"""The one thread that reads files: session states, the ledger and catalog writes are its own."""
+"""The one thread that reads files: session states, the store and index writes are its own."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ from indexerd.sessions.facts import TOKEN_KEYS, Facts, absolute, fact_fields, fa
 from indexerd.sessions.family import Parent, ParentIndex
 from indexerd.sessions.info import SessionInfo, state_of
 from indexerd.sources.stores import Store
-from indexerd.store.catalog import Catalog
+from indexerd.store.store import StateStore
 from indexerd.times import iso_ms, iso_of_ms
 
 KEPT = 512  # rows; a few kilobytes each
@@ -65,13 +65,13 @@ class Rows:
         self,
         files: Files,
         metas: MetaCache,
-        catalog: Catalog,
+        store: StateStore,
         kin: ParentIndex,
         stores: Callable[[], list[Store]],
     ) -> None:
         self._files = files
         self._metas = metas
-        self._catalog = catalog
+        self._store = store
         self._kin = kin
         self._stores = stores
         self._held: OrderedDict[str, _Held] = OrderedDict()
@@ -104,7 +104,7 @@ class Rows:
             return None
         written = self._fitting(session_id, card)
         if written is None:
-            old = self._catalog.get(session_id)
+            old = self._store.get(session_id)
             return self._made(session_id, facts) if old else None
         written = written._replace(row=written.row | fact_fields(facts) | growing(card))
         self._keep(session_id, card, written)
@@ -130,7 +130,7 @@ class Rows:
         """A row made of everything; `facts` are those of the row before, where none are given."""
         card, stat = self._files.card(session_id), self._metas.get(session_id)
         meta = self._metas.meta(session_id)
-        old = self._catalog.get(session_id)
+        old = self._store.get(session_id)
         title = stat.title if stat else None
         if card is None:
             return None if self._is_hidden(session_id, meta, old) else gone_row(old, meta, title)
@@ -166,12 +166,12 @@ class Rows:
         """Where a session came from; one that is gone stays the parent that was `told` before."""
         parent = self._kin.parent(card)
         if parent.session_id is None and card.parent:  # its file is gone; its row may be there
-            for row in self._catalog.by_file(card.parent):
+            for row in self._store.by_file(card.parent):
                 return Parent(str(row["sessionId"]), card.parent)
         before = told if told != card.parent_id else None
         named = "" if card.parent else before or parent.session_id
         if named and self._files.card(named) is None and named not in self._files.hidden:
-            left = self._catalog.get(named)
+            left = self._store.get(named)
             if left is not None:
                 return Parent(named, str(left["sessionFile"]))
         return parent

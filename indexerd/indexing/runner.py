@@ -22,7 +22,7 @@ from indexerd.indexing.runtime import SessionRuntime
 from indexerd.logs import Event
 from indexerd.models.base import Model
 from indexerd.settings import Settings
-from indexerd.store.ledger import Ledger
+from indexerd.store.store import StateStore
 
 TOPIC = "retry"
 _decode = msgspec.msgpack.Decoder(RetryState).decode
@@ -63,7 +63,7 @@ class Runner:
         self,
         *,
         indexer: Indexer,
-        ledger: Ledger,
+        store: StateStore,
         written: Callable[[str, str], Any],
         listener: Listener,
         read: Callable[..., Awaitable[Any]],
@@ -72,7 +72,7 @@ class Runner:
         """`written(session id, directory)` takes a new meta file in, in the reader's thread."""
         self.indexer = indexer
         self.outcomes: dict[str, Done | Failure] = {}  # of this process, newest per session
-        self._ledger = ledger
+        self._store = store
         self._written = written
         self._listener = listener
         self._read = read
@@ -82,7 +82,7 @@ class Runner:
 
     async def load(self) -> None:
         """Take over the stored retry states."""
-        held = await self._read(self._ledger.notes, TOPIC, _decode)
+        held = await self._read(self._store.notes, TOPIC, _decode)
         # A restart reloads, too.
         self._stored |= {key: one for key, one in held.items() if not one.ends_with_reload}
 
@@ -149,7 +149,7 @@ class Runner:
         self.outcomes.pop(session_id, None)
         self._stored.pop(session_id, None)
         with suppress(StateError):
-            await self._read(self._ledger.note, TOPIC, session_id, None)
+            await self._read(self._store.note, TOPIC, session_id, None)
 
     async def _failed(self, session: SessionRuntime, error: IndexerdError) -> None:
         self.outcomes[session.card.session_id] = Failure(error.kind, error.retryable)
@@ -164,8 +164,8 @@ class Runner:
             return
         session.retry = state
         packed = msgspec.msgpack.encode(state) if state != NO_FAILURE else None
-        with suppress(StateError):  # without the ledger, a restart tries again
-            await self._read(self._ledger.note, TOPIC, session.card.session_id, packed)
+        with suppress(StateError):  # without the store, a restart tries again
+            await self._read(self._store.note, TOPIC, session.card.session_id, packed)
 
     async def lift(self, session: SessionRuntime) -> None:
         """The configuration changed: what waited for a model or a price waits no longer."""

@@ -50,7 +50,7 @@ from indexerd.sessions.info import SessionInfo
 from indexerd.sessions.positions import name_at
 from indexerd.sessions.state import ROOT, SessionState
 from indexerd.sources.session_lines import SessionLines
-from indexerd.store.catalog import Catalog
+from indexerd.store.store import StateStore
 
 
 class SessionFiles(Protocol):
@@ -88,7 +88,7 @@ class Library(Protocol):
         ...
 
     @property
-    def catalog(self) -> Catalog:
+    def store(self) -> StateStore:
         """Rows."""
         ...
 
@@ -146,7 +146,7 @@ def take(
     leaf_id = state.leaf_id
     if not transcript.text or leaf_id is None:
         raise SessionEmptyError(EMPTY)
-    row = library.catalog.get(session_id) or {}
+    row = library.store.get(session_id) or {}
     kept = _Kept(redact)
     since = kept.earlier(meta) if meta and told is not None and transcript.since else None
     summary = None

@@ -18,8 +18,8 @@ from indexerd.errors import AccessError, InvalidMetaError
 from indexerd.meta.model import MetaFile, UserFile
 from indexerd.meta.reader import read_meta, read_user, scan, session_of
 from indexerd.paths import META_SUFFIX, USER_SUFFIX
-from indexerd.store.ledger import Ledger
 from indexerd.store.owing import Owing
+from indexerd.store.store import StateStore
 
 TOPIC = "brief"
 FileStamp = tuple[int, int]  # mtime_ns, size
@@ -41,16 +41,16 @@ class MetaStat(msgspec.Struct, frozen=True, array_like=True):
 class MetaCache:
     """All meta directories."""
 
-    def __init__(self, ledger: Ledger, report: Callable[[str, str], None]) -> None:
+    def __init__(self, store: StateStore, report: Callable[[str, str], None]) -> None:
         """`report(session_id, problem)` is told of an invalid meta file once (S0.38)."""
-        self._ledger = ledger
-        self.owing = Owing(ledger)
+        self._store = store
+        self.owing = Owing(store)
         self._report = report
         self._stats: dict[str, MetaStat] = {}
 
     def load(self) -> None:
         """Take over what the store knows."""
-        for session_id, packed in self._ledger.notes(TOPIC).items():
+        for session_id, packed in self._store.notes(TOPIC).items():
             with suppress(msgspec.DecodeError):
                 self._stats[session_id] = _decode(packed)
 

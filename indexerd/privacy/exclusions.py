@@ -52,7 +52,7 @@ class Exclusions:
         return touched or old != self._globs
 
     def packed(self) -> bytes:
-        """The globs in force, for the ledger."""
+        """The globs in force, for the store."""
         return "\0".join(self._globs).encode("utf-8", "surrogateescape")
 
     def match(self, path: str, cwd: str, session_id: str = "") -> bool:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from indexerd.search.names import Names, known
-from indexerd.store.catalog import Catalog
+from indexerd.search.names import Known, Names, known
+from indexerd.store.store import StateStore
 
 Row = dict[str, Any]
 
@@ -20,29 +20,30 @@ Row = dict[str, Any]
 class NameIndex:
     """The names; not for several threads at once, but for `made`."""
 
-    def __init__(self, catalog: Catalog, hides: Callable[[str], bool]) -> None:
+    def __init__(self, store: StateStore, hides: Callable[[str], bool]) -> None:
         """`hides(session_id)` says what is not to be shown."""
-        self._catalog = catalog
+        self._store = store
         self._hides = hides
         self._names: Names | None = None
-        self._of = catalog.renamed  # what of the catalog they were made of
+        self._of = store.renamed  # what of the catalog they were made of
         self._meanwhile: list[tuple[str, Row | None]] | None = None
 
     @property
     def ready(self) -> bool:
         """Whether nothing has to be put together."""
-        return self._names is not None and self._of == self._catalog.renamed
+        return self._names is not None and self._of == self._store.renamed
 
     def now(self) -> Names:
         """The names; where they are not ready, this takes its time."""
         if self._names is None or not self.ready:
-            self._of = self._catalog.renamed
+            self._of = self._store.renamed
             self._names = self.made()
         return self._names
 
     def made(self) -> Names:
         """Names as the catalog has them, and nobody else: in any thread."""
-        return Names.load(one for one in self._catalog.known() if not self._hides(one.session_id))
+        rows = (Known._make(one) for one in self._store.names())
+        return Names.load(one for one in rows if not self._hides(one.session_id))
 
     def changed(self, session_id: str, row: Row | None) -> None:
         """Take over a row that the catalog has by now; None: that it has no more."""
@@ -54,7 +55,7 @@ class NameIndex:
     def begin(self) -> Callable[[Names | None], None]:
         """Keep what changes from now on; what this gives is to be called with what was made."""
         kept = self._meanwhile = []
-        of = self._catalog.renamed
+        of = self._store.renamed
 
         def end(names: Names | None) -> None:
             self._meanwhile = None

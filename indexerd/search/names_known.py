@@ -17,11 +17,12 @@ from __future__ import annotations
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from indexerd.errors import UsageError
 from indexerd.privacy.late import late
 from indexerd.search.names_fuzzy import folded, plain
+from indexerd.store.store import Named
 from indexerd.times import iso_ms
 
 REF_MAX = 512  # characters of a reference
@@ -38,16 +39,10 @@ _SIGNED = late(r"([^\W_]+)[+#]+(?![^\W_])")  # "c++", "f#"
 _SLUG = late(r"[^\W_]+(?:[-_]+[^\W_]+)+")
 
 
-class Known(NamedTuple):
-    """What the index holds of a session."""
+class Known(Named):
+    """What the index of names holds of a session."""
 
-    session_id: str
-    name: str  # as displayed
-    aliases: tuple[str, ...]  # every name it answers to, the displayed one included
-    cwd: str
-    modified: int  # milliseconds since the epoch
-    named: bool  # the name was given by somebody, and not only taken from a message or a file
-    live: bool  # neither gone nor archived, and not a sub-agent's
+    __slots__ = ()
 
     def folds(self) -> dict[str, None]:
         """Its names in folded form, without references to others; each once, in order."""

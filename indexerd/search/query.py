@@ -1,17 +1,20 @@
 """What a search asks for: the words of a query, and how they are found again in a text.
 
-In: what a user typed. Out: an `Asked` with terms (an FTS5 expression is made from them, into
-which no character of the user's gets unquoted) or a vetted pattern (`re:`). `parse` never
-raises; what cannot be searched for is said in `problem`.
+In: what a user typed. Out: an `Asked` with terms, or a pattern (`re:`). `parse` never raises; what
+cannot be searched for is said in `problem`.
 
 A bare word is a term; so is a `"quoted phrase"`. `a_b.py` is the phrase a, b, py. Words that only
 hold a question together ("where did we fix …") are left out, where others remain. Chinese,
-Japanese, Korean, Thai, Lao, Khmer and Burmese have no spaces that SQLite's tokenizer could cut
-at, so `segment` puts a zero-width space around each such character before a text is stored,
-and a run of them in a query is a phrase of characters. `shown` takes the spaces out again.
-A change to `segment` or `MATCH_TOKENIZER` needs a new catalog version.
+Japanese, Korean, Thai, Lao, Khmer and Burmese have no spaces that a tokenizer could cut at, so
+`indexable` puts one around each such character, and a run of them in a query is a phrase of
+characters. A change to `indexable` needs a new version of the index.
 
-A query without one letter or digit (`=>`) is searched for as it stands, like a pattern.
+Patterns are RE2's, which takes linear time whatever is typed: no look-around, no references back
+to a group. A query without one letter or digit (`=>`) is searched for as it stands, like a pattern.
+
+Words have other forms (cache, caches, caching; -ise and -ize, -our and -or). Endings are those of
+English, and the commonest of German and French; for other languages a word stands for itself. This
+is no linguistics: it is asked only after the words as they were typed, and counts for less.
 """
 
 from __future__ import annotations
@@ -21,16 +24,17 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any, NamedTuple
 
 from indexerd.privacy.late import late
-from indexerd.search.query_pattern import Pattern, escaped, vetted
-from indexerd.search.query_words import Forms, forms_of, is_filler
+from indexerd.privacy.sanitize import scrub
 
-MATCH_TOKENIZER = "unicode61 remove_diacritics 2"
 QUERY_MAX = 1000  # characters of a query that are looked at
+PATTERN_MAX = 250
 TERMS_MAX = 16
 PREFIX_MIN = 3  # shorter beginnings stand in half of all words
 SNIPPET_MAX = 200
+_PATTERN_MEMORY = 8 << 20  # bytes that a pattern may take, compiled
 _BODY_MAX = 160  # characters of a snippet without its marks
 _MARKS_MAX = 15
 _SPANS_MAX = 40
@@ -39,7 +43,6 @@ _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff"
     "\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 )
-_CUT = "\u200b"
 _ANY_UNSPACED = late(f"[{_UNSPACED}]")
 _CUTS = late(rf"(?<=[{_UNSPACED}])(?=\w)|(?<=\w)(?=[{_UNSPACED}])")
 _WORD = late(r"[^\W_]+")
@@ -49,22 +52,22 @@ _BLANKS = late(
 )  # control and direction characters, too: a snippet is shown on terminals
 
 
-def scrub(text: str) -> str:
-    """Replace lone surrogates, which SQLite refuses."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+def storable(text: str) -> str:
+    """A text as it is stored: in one form of Unicode, so that it has the words of `indexable`."""
+    return text if text.isascii() else unicodedata.normalize("NFC", scrub(text))
 
 
-def segment(text: str) -> str:
-    """The form in which a text is stored for search; pure ASCII stays as it is."""
-    if text.isascii():
+def indexable(text: str) -> str:
+    """The form in which a stored text is indexed: folded, and cut where words have no spaces."""
+    text = fold(text)
+    if text.isascii() or not _ANY_UNSPACED.search(text):
         return text
-    text = unicodedata.normalize("NFC", scrub(text).replace(_CUT, ""))
-    return _CUTS.sub(_CUT, text) if _ANY_UNSPACED.search(text) else text
+    return _CUTS.sub(" ", text)
 
 
-def shown(text: str) -> str:
-    """A stored text without its cuts."""
-    return text.replace(_CUT, "")
+def words_of(text: str) -> list[str]:
+    """The words of a term, as they are indexed."""
+    return _WORD.findall(indexable(text))
 
 
 _ALPHABETS = 0x2000  # Latin, Greek, Cyrillic: the tokenizer drops their diacritics
@@ -145,9 +148,10 @@ class _Term:
             parts = [_begun(stem) + r"[^\W_]*" for stem in self._forms.stems]
             self._regex = re.compile("|".join(parts))
             return
-        first, *others = _WORD.findall(term)
-        whole = "".join([_begun(first), *(rf"[\W_]+{re.escape(word)}" for word in others)])
-        self._regex = re.compile(whole if open_end else whole + r"(?![^\W_])")
+        first, *others = words_of(term)
+        whole = "".join([_begun(first), *(_then(word) for word in others)])
+        unspaced = _ANY_UNSPACED.match((others or [first])[-1])
+        self._regex = re.compile(whole if open_end or unspaced else whole + r"(?![^\W_])")
 
     def spans(self, folded: str) -> Iterator[tuple[int, int]]:
         """The places in a folded text. A word that goes on is marked as far as it was typed."""
@@ -162,7 +166,14 @@ class _Term:
 def _begun(word: str) -> str:
     """A word's letters where a word begins."""
     letters = re.escape(word)
-    return rf"{letters}(?<![^\W_]{letters})"
+    if _ANY_UNSPACED.match(word):
+        return letters
+    return rf"{letters}(?<![^\W_{_UNSPACED}]{letters})"
+
+
+def _then(word: str) -> str:
+    """The next word of a phrase; one without spaces may stand right behind."""
+    return rf"[\W_]{'*' if _ANY_UNSPACED.match(word) else '+'}{re.escape(word)}"
 
 
 def excerpt(text: str, spans: Sequence[tuple[int, int, int]]) -> str:
@@ -183,7 +194,7 @@ def excerpt(text: str, spans: Sequence[tuple[int, int, int]]) -> str:
             continue
         pieces += [text[at:begin], f"«{text[begin : min(end, hi)]}»"]
         at = min(end, hi)
-    body = _BLANKS.sub(" ", shown("".join(pieces) + text[at:hi])).strip()
+    body = _BLANKS.sub(" ", "".join(pieces) + text[at:hi]).strip()
     return ("…" if lo > 0 else "") + body + ("…" if hi < len(text) else "")
 
 
@@ -211,26 +222,6 @@ class Asked:
         """Of each term its other forms; None where it has none, or something is quoted."""
         return [None if self.quoted else forms_of(fold(term)) for term in self.terms]
 
-    def matches(self, *, widen: bool = False, inflect: bool = False) -> list[str]:
-        """The FTS5 expression of each term. `widen`: the last may go on."""
-        words = [f'"{term}"' for term in self.terms]
-        if widen:
-            words[-1] += " *"
-        if not inflect:
-            return words
-        last = len(words) - 1
-        return [
-            f"({forms.match(open_end=widen and n == last)})" if forms else word
-            for n, (word, forms) in enumerate(zip(words, self.forms, strict=True))
-        ]
-
-    def match(
-        self, *, column: str | None = None, widen: bool = False, inflect: bool = False
-    ) -> str:
-        """The FTS5 expression: every term, in one column or in any."""
-        joined = " AND ".join(self.matches(widen=widen, inflect=inflect))
-        return f"{{{column}}} : ({joined})" if column else joined
-
     def finder(self, *, widen: bool = False, inflect: bool = False) -> Finder:
         """What finds the terms again in a stored text."""
         return Finder(self.terms, widen=widen, inflect=inflect and not self.quoted)
@@ -249,22 +240,131 @@ def parse(query: str) -> Asked:
     parts = [(quoted or bare, bool(bare)) for quoted, bare in _PARTS.findall(text)]
     kept = [(part, bare) for part, bare in parts if _WORD.search(part)]
     if not kept:
-        return Asked(pattern=escaped(text), problem=cut)
+        return Asked(pattern=Pattern(text[:PATTERN_MAX], literal=True), problem=cut)
     typed = len(kept)
     telling = [one for one in kept if not (one[1] and is_filler(one[0].strip("?!.,;:")))]
     ending, kept = kept[-1], telling or kept
     if len(kept) > TERMS_MAX:
         kept, cut = kept[:TERMS_MAX], "too many words: only the first of them count"
     last, bare = kept[-1]
-    words = _WORD.findall(segment(last))
+    words = words_of(last)
     open_end = bare and len(words[-1]) >= PREFIX_MIN and last[-1:].isalnum() and kept[-1] == ending
-    terms = tuple(segment(part).replace('"', " ") for part, _ in kept)
+    terms = tuple(part.replace('"', " ") for part, _ in kept)
     quoted = not all(bare for _, bare in kept)
     return Asked(terms=terms, open_end=open_end, quoted=quoted, typed=typed, problem=cut)
 
 
 def _pattern(text: str) -> Asked:
     try:
-        return Asked(pattern=vetted(text))
+        return Asked(pattern=Pattern(text))
     except ValueError as refused:
         return Asked(problem=f"re: {refused}")
+
+
+class Pattern:
+    """A pattern that takes linear time; case never counts."""
+
+    def __init__(self, text: str, *, literal: bool = False) -> None:
+        """`literal`: it stands for itself. ValueError says why it is refused."""
+        import re2  # noqa: PLC0415 - few searches need it
+
+        if not text or len(text) > PATTERN_MAX:
+            raise ValueError(f"a pattern has 1 to {PATTERN_MAX} characters")
+        options = re2.Options()
+        options.case_sensitive, options.log_errors = False, False
+        options.max_mem = _PATTERN_MEMORY
+        try:
+            self._regex: Any = re2.compile(re2.escape(text) if literal else text, options)
+        except re2.error as bad:
+            why = bad.args[0] if bad.args else ""
+            why = why.decode("utf-8", "replace") if isinstance(why, bytes) else str(why)
+            raise ValueError(f"not a regular expression: {why}") from None
+
+    def find(self, text: str) -> tuple[int, int] | None:
+        """The first place that fits; one of no length counts as none."""
+        spans = (one.span() for one in self._regex.finditer(text))
+        return next(((lo, hi) for lo, hi in spans if hi > lo), None)
+
+
+_SHORT_MIN = 3  # letters of a stem
+_STEM_MIN = 4  # letters of one that a vowel, or a doubled letter, may be cut off from
+
+# What questions and half-sentences are held together with: English, German, French, Spanish.
+_FILLERS = frozenset(
+    re.findall(
+        r"\w+",
+        """
+    a an the this that these those there here it its i me my mine we us our ours you your he she
+    they them their who whom whose which what when where why how
+    is are was were be been being am do does did done doing have has had having can could shall
+    should will would may might must not no nor
+    and or but if then than so as of at by for from in into on onto to with without about after
+    again also any all some just only one ones once ever
+    did didnt dont doesnt wasnt isnt thats whats wheres ive
+    chat conversation session sessions talk talked talking discuss discussed remember something
+    thing stuff please tell said say says
+    der die das den dem des ein eine einen einem einer und oder aber nicht ist sind war waren wir
+    ich du sie er es wo wie was wann warum wieso welche welcher welches haben hat hatten habe mit
+    von zu zum zur im am auf für bei nach über dass
+    le la les un une des du de et ou mais est sont nous vous je tu il elle où quand comment
+    pourquoi quel quelle avons avec pour dans sur que qui
+    el los las una y pero es son fue donde dónde cuando cuándo como cómo por qué para con hemos
+    """,
+    )
+)
+# These are cut off, the first that fits; any of them may stand in the text instead.
+_CUT = "ungen ings ing ung ers ied ies ed er es en em ly s e y"
+_ENDINGS = tuple(re.findall(r"\w+", _CUT))
+_MORE = re.findall(r"\w+", "ion ions ation ations ment ments d n t te ten al able")
+_ENDED = frozenset({"", *_ENDINGS, *_MORE})
+_LETTERS = re.compile(r"[^\W\d_]+")
+_TWO_WAYS = (("is", "iz"), ("iz", "is"), ("our", "or"), ("or", "our"))
+
+
+def is_filler(word: str) -> bool:
+    """Say whether a word only holds a question together."""
+    return re.sub(r"\W", "", word.lower()) in _FILLERS
+
+
+class Forms(NamedTuple):
+    """In which forms a folded word may stand in a text."""
+
+    word: str
+    stems: tuple[str, ...]
+
+    def take(self, word: str) -> bool:
+        """Say whether a folded word is one of the forms."""
+        return word == self.word or any(
+            word[len(stem) :] in _ENDED
+            or (word[len(stem) : len(stem) + 1] == stem[-1] and word[len(stem) + 1 :] in _ENDED)
+            for stem in self.stems
+            if word.startswith(stem)
+        )
+
+
+def forms_of(word: str) -> Forms | None:
+    """The forms of a folded word; None where it has but one."""
+    if not _LETTERS.fullmatch(word) or len(word) < _SHORT_MIN:
+        return None
+    stem = _stem(word)
+    return Forms(word, (stem, *_spelt_otherwise(stem)))
+
+
+def _stem(word: str) -> str:
+    """The part of a word that its forms share."""
+    for ending in _ENDINGS:
+        rest = word.removesuffix(ending)
+        if rest == word or len(rest) < _SHORT_MIN:
+            continue
+        if len(rest) < _STEM_MIN and ending in {"e", "y"}:
+            continue  # "lane" is not "lan"
+        doubled = len(rest) >= _STEM_MIN and rest[-1] == rest[-2] and rest[-1] not in "aeoufslz"
+        return rest[:-1] if doubled else rest
+    return word
+
+
+def _spelt_otherwise(stem: str) -> list[str]:
+    for one, other in _TWO_WAYS:
+        if stem.endswith(one) and len(stem) > _STEM_MIN:
+            return [stem.removesuffix(one) + other]
+    return []

@@ -1,23 +1,22 @@
-"""The words and deeds of sessions, taken into the catalog as they are appended.
+"""The words and deeds of sessions, taken into the index as they are appended.
 
 Both come from the same lines, so a line is parsed once for the two. Words are those of every
 branch, and so is what was paid (tokens, cost); deeds (files, tools) are those of the current path
 alone (S1.13): where that is not what was gathered, with more at its end, they are gathered anew.
-How far both have come is kept with the session in the catalog, in one transaction with what was
-found there; a sign of all that is read is kept with it, so that a start finds what the last process
-left. Each step is bounded, in lines and in bytes: redacting is slow, and the thread that does it is
-everybody's (F9).
+How far both have come is kept in the store once the index has what was found; a sign of all that
+is read is kept with it, so that a start finds what the last process left. Each step is bounded, in
+lines and in bytes: redacting is slow, and the thread that does it is everybody's (F9).
 
 Secrets are taken out before anything is kept, the user's own kinds, too. Which these were is kept
 as well: under other ones a session is read anew, and where its file is gone, what is stored of it
-is changed where it stands (X5).
+is changed as the index is rebuilt (X5).
 """
 
 from __future__ import annotations
 
 import base64
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from hashlib import blake2b
 from itertools import islice
@@ -30,15 +29,15 @@ from indexerd.daemon.files import Files
 from indexerd.errors import SessionUnreadableError, StateError
 from indexerd.events import Entry
 from indexerd.privacy.own_secrets import OwnSecrets
+from indexerd.search.index import TEXT_MAX, Message, TextIndex
 from indexerd.search.text_steps import BATCH, Part, ascending, entries, part_of, speaks
 from indexerd.sessions.facts import ActivityStats, Facts
 from indexerd.sessions.info import SessionInfo
 from indexerd.sessions.state import SessionState
 from indexerd.sources.session_lines import SessionLines
-from indexerd.store.catalog import Catalog, Message
 from indexerd.times import iso_ms
 
-TEXT_MAX = 65_536  # characters of one message that are searchable
+COMMIT_SECONDS = 1.0  # that words wait at most until they are found, while there are more
 SHARED, SHARED_SECONDS = 64, 0.01  # sessions in one transaction, and when no other is begun
 
 _RULES = 2  # by which deeds are gathered; under other ones a session is read anew
@@ -60,7 +59,7 @@ class Progress(msgspec.Struct, array_like=True):
     )  # what was paid: by the rows read for words
 
     def pack(self, sign: str) -> str:
-        """As the catalog keeps it, behind a sign of what is read."""
+        """As the store keeps it, behind a sign of what is read."""
         return f"{sign} {_PLAIN}{base64.b64encode(_encode(self)).decode('ascii')}"
 
 
@@ -82,7 +81,7 @@ class Texts:
     def __init__(
         self,
         files: Files,
-        catalog: Catalog,
+        index: TextIndex,
         publish: Callable[[str, Facts], None],
         reread: Callable[[str], bool],
         *,
@@ -94,18 +93,19 @@ class Texts:
         `show` makes rows anew: of sessions whose file is gone.
         """
         self._files = files
-        self._catalog = catalog
+        self._index = index
+        self._store = index.store
         self._publish = publish
         self._reread = reread
         self._secrets = secrets
         self._show = show
         self._unread: dict[str, None] = {}  # sessions whose text is not searchable yet
+        self._read: dict[str, None] = {}  # sessions that are read, and not committed
         self._missed: dict[str, None] = {}  # sessions that could not be read, or another file was
         self._pass = 0  # the first so many of them are read; the others came meanwhile
-        self._left: dict[str, int] = {}  # gone, and stored under other patterns: how far changed
-        self._scouring: Iterator[bool] | None = None
-        self._noted: str | None = None  # the patterns' mark, once the catalog has it
-        self._settled = False  # the catalog was asked, and owes no scouring
+        self._committed = 0.0  # when, on the monotonic clock
+        self._old: dict[str, str] | None = None  # stored under other patterns, while that is mended
+        self._left: dict[str, None] = {}  # gone, and their rows made under other patterns
 
     def want(self, session_ids: Iterable[str]) -> None:
         """Something was appended to these sessions."""
@@ -116,37 +116,31 @@ class Texts:
         self._unread |= self._missed
         self._missed.clear()
 
-    def unsettle(self) -> None:
-        """The catalog may owe a scouring: it is to be asked again."""
-        self._settled = False
-
     def resume(self, cards: Iterable[SessionInfo]) -> None:
         """After a start: whatever was not all read when the last process ended.
 
         Or was read before secrets of other kinds were to be taken out.
         """
         self._secrets.renew()
-        if self._catalog.rebuilt:  # nothing in it is older than these patterns
-            self._scouring, self._noted, self._settled = None, None, False
-            with suppress(StateError):
-                self._catalog.stored_under(self._secrets.mark)
         self._compare(cards)
 
     def _compare(self, cards: Iterable[SessionInfo]) -> None:
         """Find what was stored under other patterns, or is not all read."""
-        signs, mark = self._catalog.mark_signs(), self._secrets.mark
-        rows = set[str]() if self._catalog.held_under() == mark else set(self._catalog.ids())
+        signs, mark = self._store.mark_signs(), self._secrets.mark
+        rows = set[str]() if self._stored_under() == mark else set(self._store.ids())
         for card in cards:
             rows.discard(card.session_id)
             if signs.pop(card.session_id, "") != _sign(card) + mark:
                 self.want([card.session_id])
-        self._left = {key: 0 for key, sign in signs.items() if _mark_of(sign) != mark}
-        self._left |= dict.fromkeys(rows, 0)  # of some of these only a meta file is left
+        self._left = dict.fromkeys(rows)
+
+    def _stored_under(self) -> str:
+        """The mark of the patterns that are taken out of all that is stored."""
+        held: str | None = self._store.noted("index", "patterns", bytes.decode)
+        return held or ""
 
     def reconsider(self, cards: Callable[[], Iterable[SessionInfo]]) -> bool:
         """The user's patterns may be others; says whether they are."""
-        with suppress(StateError):
-            self._catalog.fold()  # somebody may have read when it was to be done
         if not self._secrets.renew():
             return False
         self._compare(cards())
@@ -155,13 +149,17 @@ class Texts:
     @property
     def unread(self) -> int:
         """Sessions whose text is not (fully) searchable yet."""
-        return len(self._unread)
+        return len(self._unread.keys() | self._read.keys())
 
     @property
     def due(self) -> bool:
         """Whether there is anything to do."""
-        told = self._settled and self._noted == self._secrets.mark
-        return bool(self._unread or self._left or self._scouring) or not told
+        waiting = self._unread or self._left or self._index.pending
+        return bool(waiting or self._index.owes_rebuild) or self._stored_under() != self._mark
+
+    @property
+    def _mark(self) -> str:
+        return self._secrets.mark
 
     @property
     def even(self) -> bool:
@@ -187,7 +185,7 @@ class Texts:
         if not self._pass:
             return self._tidied()
         done, end = [], monotonic() + SHARED_SECONDS
-        with self._catalog.batch():
+        with self._store.batch():
             for session_id in tuple(islice(self._unread, min(self._pass, SHARED))):
                 if not self.index(session_id):
                     break  # its row may be another in this transaction, and nobody sees that yet
@@ -197,51 +195,65 @@ class Texts:
         for session_id in done:
             del self._unread[session_id]
         self._pass -= len(done)
+        if not self._pass or monotonic() > self._committed + COMMIT_SECONDS:
+            self._commit()
         return self._pass > 0
+
+    def _commit(self) -> None:
+        """Have all that was read be found; where that fails, it is read again."""
+        read, self._read = self._read, {}
+        try:
+            self._index.commit()
+        except StateError:
+            self._unread |= read
+            raise
+        self._committed = monotonic()
 
     def _tidied(self) -> bool:
         """One step of what is done when all is read. Says whether there is more to do."""
-        if self._left:
-            self._redo(next(iter(self._left)))
-        elif self._noted != self._secrets.mark:
-            self._catalog.stored_under(self._secrets.mark)
-            if self._noted is not None:
-                self._catalog.renamed += 1  # rows were stored, and nobody was told
-            self._noted, self._settled = self._secrets.mark, False
-        elif self._scouring is None and not self._catalog.owes_scour:
-            self._settled = True
-        else:
-            self._scouring = self._scouring or self._catalog.scour()
-            if next(self._scouring, None) is None:  # behind its last step it folds the log
-                self._scouring = None
+        if self._index.pending:
+            self._commit()
+        elif self._left:
+            session_id = next(iter(self._left))
+            self._show([session_id])
+            del self._left[session_id]
+        elif self._stored_under() != self._mark:
+            self._store.note("index", "patterns", self._mark.encode())
+            if self._index.sessions():
+                self._index.owe_rebuild()
+            self._store.renamed += 1  # rows were stored, and nobody was told
+        elif self._index.owes_rebuild:
+            self.wipe()
         return self.due
 
-    def _redo(self, session_id: str) -> None:
-        """Take secrets out of what is stored of a session that cannot be read, or of a part."""
-        above, mark, last = self._left[session_id], self._catalog.messages_mark(session_id), 0
-        with self._catalog.batch():
-            if mark is not None and self._is_old(mark):
-                last = self._catalog.redo_messages(session_id, above, BATCH, self._message)
-                if not last:
-                    sign, _, progress = mark.rpartition(" ")
-                    now = f"{sign.partition(_MARK)[0]}{self._secrets.mark} {progress}"
-                    self._catalog.set_messages_mark(session_id, now)
-            if not last:
-                self._show([session_id])
-        if last:
-            self._left[session_id] = last
-        else:
-            del self._left[session_id]
+    def wipe(self) -> bool:
+        """One step of taking words out of the index's files; says whether there is more to do.
+
+        Secrets go out of sessions that cannot be read again.
+        """
+        if not self._index.owes_rebuild:
+            return False
+        if self._old is None:
+            signs = self._store.mark_signs().items()
+            self._old = {one: sign for one, sign in signs if _mark_of(sign) != self._mark}
+        old = self._old
+
+        def redacted(session_id: str, text: str) -> str:
+            return self._message(text) if session_id in old else text
+
+        more = self._index.rebuild(redacted)
+        if not more:
+            now = {}
+            for session_id, sign in old.items():
+                _, _, progress = (self._store.mark(session_id) or "").rpartition(" ")
+                now[session_id] = f"{sign.partition(_MARK)[0]}{self._mark} {progress}"
+            self._store.indexed({}, now)
+            self._old = None
+        return more
 
     def _is_old(self, mark: str) -> bool:
         """Whether a session's texts were stored under other patterns."""
         return _mark_of(mark.partition(" ")[0]) != self._secrets.mark
-
-    def _passed_over(self, session_id: str) -> bool:
-        """It cannot be read, or not any more: what is stored is changed where it stands."""
-        if self._is_old(self._catalog.messages_mark(session_id) or ""):
-            self._left[session_id] = 0
-        return True
 
     def _message(self, text: str) -> str:
         return self._secrets.message(text, TEXT_MAX)
@@ -250,7 +262,7 @@ class Texts:
         """Read a session from where the last step ended; says whether all is read."""
         card, state = self._files.card(session_id), self._files.state(session_id)
         if card is None or state is None:
-            return self._passed_over(session_id)
+            return True
         path = state.path()
         held, drop = self._progress(session_id, state, path, _own(card, state))
         part = part_of(state, path, held, limit)
@@ -260,23 +272,27 @@ class Texts:
                 facts = _facts(card, state, lines, part, held)
         except SessionUnreadableError:  # it may be back, as it was, before anybody misses it
             self._missed[session_id] = None
-            return self._passed_over(session_id)
+            if self._is_old(self._index.mark(session_id) or ""):
+                self._left[session_id] = None
+            return True
         except ValueError:  # a line was not what it looked like: once more, parsing them all
             return self._is_elsewhere(session_id) or not self._reread(session_id)
         if self._is_elsewhere(session_id):
             return True
-        held.words, held.deeds = part.word_end, part.deed_end
+        since, held.words, held.deeds = held.words, part.word_end, part.deed_end
         held.last_word = state.id(held.words - 1) if held.words else ""
         held.last_deed = state.id(path[held.deeds - 1]) if held.deeds else ""
         held.seal = _seal(path[: held.deeds])
         sign = (_sign(card) if part.last else "") + self._secrets.mark
-        with self._catalog.batch():
+        with self._store.batch():
             if drop is not None:
-                self._catalog.drop_messages(session_id, wholly=drop)
-                self._settled = self._settled and not drop
-            self._catalog.add_messages(session_id, said, mark=held.pack(sign))
+                self._index.drop_messages(session_id)
+            if drop:
+                self._index.owe_rebuild()
+            self._index.add_messages(session_id, since, said, mark=held.pack(sign))
             if facts is not None:
                 self._publish(session_id, facts)
+        self._read[session_id] = None
         return part.last
 
     def _is_elsewhere(self, session_id: str) -> bool:
@@ -312,7 +328,7 @@ class Texts:
             text = entry.text[: 4 * TEXT_MAX] if row in words and speaks(entry.kind) else ""
             if text:
                 text = self._message(own_words(text))
-                said[row] = (entry.id, entry.role or "", entry.timestamp, text)
+                said[row] = Message(row, entry.id, entry.role or "", entry.timestamp, text)
         return [said[row] for row in sorted(said)]
 
     def _progress(
@@ -324,7 +340,7 @@ class Texts:
         """
         held, mark = Progress(own=own), ""
         with suppress(msgspec.DecodeError, ValueError):
-            mark = self._catalog.messages_mark(session_id) or ""
+            mark = self._index.mark(session_id) or ""
             held = _unpacked(mark)
         if held.words and self._is_old(mark):
             return Progress(own=own), True

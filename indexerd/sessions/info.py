@@ -175,7 +175,7 @@ _decoder = msgspec.msgpack.Decoder(SessionInfo)
 
 
 def pack(card: SessionInfo) -> bytes:
-    """A card as bytes, for the ledger; without its path, which need not be text."""
+    """A card as bytes, for the store; without its path, which need not be text."""
     return _encoder.encode(msgspec.structs.replace(card, path=""))
 
 

@@ -339,10 +339,10 @@ class SessionState:
             if row not in parents and self.index.get(entry_id, row) == row
         ]
 
-    # -- the ledger's bytes --------------------------------------------------------------
+    # -- the store's bytes --------------------------------------------------------------
 
     def encode(self) -> bytes:
-        """The state as bytes, for the ledger."""
+        """The state as bytes, for the store."""
         return _encoder.encode(
             Stored(
                 header=self.header,

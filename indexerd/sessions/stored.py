@@ -1,4 +1,4 @@
-"""The shape in which the ledger keeps a session's state: `SessionState.encode` and `decode`."""
+"""The shape in which the store keeps a session's state: `SessionState.encode` and `decode`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Which session trees are in memory, and how the others sleep in the ledger.
+"""Which session trees are in memory, and how the others sleep in the store.
 
 States are kept for the files written to lately; what lives in memory follows what is active,
 not what exists. A cursor and the state it belongs to are stored together, or not at all: where
-the ledger takes nothing, a state stays awake until it does (A3).
+the store takes nothing, a state stays awake until it does (A3).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from indexerd.sources.cursor import Cursor, Look, Verdict, glance
 from indexerd.sources.scan import Found
 from indexerd.sources.source import Tailing
 from indexerd.sources.sources import PLAIN, ZST, source_of
-from indexerd.store.ledger import Ledger
 from indexerd.store.owing import Owing
+from indexerd.store.store import StateStore
 
 STATES_KEPT = 512  # sessions whose tree stays in memory: 4 KB each, but for long ones
 SOME_MORE = 32  # until those that are too many are stored, all in one transaction
@@ -68,7 +68,7 @@ class Tracked:
     """One session file: where reading stopped, and what was found.
 
     There are tens of thousands of them, and few are read: where reading stopped is kept as the
-    ledger keeps it, until somebody asks for `tail`. A stat is compared with it as it is, since a
+    store keeps it, until somebody asks for `tail`. A stat is compared with it as it is, since a
     cursor's bytes begin with the four numbers of one.
     """
 
@@ -105,7 +105,7 @@ class Tracked:
         self.state: SessionState | None = None
         self.rank: tuple[Any, ...] = ()  # among files of one session, before their newest entry
         self.strict = False  # every line is to be parsed
-        self.dirty = False  # the ledger does not know this yet
+        self.dirty = False  # the store does not know this yet
         self.excluded = False
         self.cwd = ""  # of an excluded file's session: the globs may change
         self.session_id = ""  # of such a session: it may be remembered again
@@ -136,7 +136,7 @@ class Tracked:
         return cursor is not None and cursor.mtime_ns < 0
 
     def doze(self) -> None:
-        """The ledger has all there is: keep no more. An unfinished line is read again."""
+        """The store has all there is: keep no more. An unfinished line is read again."""
         if self._tail is not None:
             held = self._tail.cursor
             self._at, self._tail = _encode(held) if held else b"", None
@@ -253,13 +253,13 @@ def _identity(seen: Cursor | Look) -> int:
 class Memory:
     """Files whose state is awake, newest last."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-        self.owing = Owing(ledger)
+    def __init__(self, store: StateStore) -> None:
+        self._store = store
+        self.owing = Owing(store)
         self._awake: OrderedDict[str, Tracked] = OrderedDict()
         self._rows: dict[str, int] = {}  # entries of each of these, as it was kept last
         self._sum = 0  # of these: it is asked for at every look
-        self._woken: OrderedDict[str, Tracked] = OrderedDict()  # out of the ledger, and not read on
+        self._woken: OrderedDict[str, Tracked] = OrderedDict()  # out of the store, and not read on
 
     def keep(self, file: Tracked) -> None:
         """A file was read just now."""
@@ -277,14 +277,14 @@ class Memory:
         self._woken.pop(path, None)
 
     def wake(self, file: Tracked, path: str | None = None) -> bool:
-        """Bring a file's state back from the ledger; says whether it is there, and can be had."""
+        """Bring a file's state back from the store; says whether it is there, and can be had."""
         if file.state is not None:
             return True
         if self.owing.is_gone(path or file.path):
             return False
         try:
             read = partial(SessionState.decode, file=file.path)
-            file.state = self._ledger.state(path or file.path, read)
+            file.state = self._store.state(path or file.path, read)
         except StateError:
             return False
         if file.state is None:
@@ -305,7 +305,7 @@ class Memory:
                 oldest.doze()
 
     def rest(self) -> None:
-        """Let the sessions that were silent longest sleep in the ledger, once it takes them."""
+        """Let the sessions that were silent longest sleep in the store, once it takes them."""
         count, rows = len(self._awake), self._sum
         if count <= STATES_KEPT + SOME_MORE and rows <= ROWS_KEPT:
             return
@@ -317,17 +317,17 @@ class Memory:
                 continue
             leaving.append(file)
             rows -= self._rows[path]
-        if not leaving or not self.owing.write(partial(self._store, leaving)):
+        if not leaving or not self.owing.write(partial(self._put, leaving)):
             return
         for file in leaving:
             self.drop(file.path)
             file.doze()
 
     def checkpoint(self) -> None:
-        """Bring the ledger up to date; raises StateError where it cannot be written."""
-        self.owing.settle(partial(self._store, chain(self._awake.values(), self._woken.values())))
+        """Bring the store up to date; raises StateError where it cannot be written."""
+        self.owing.settle(partial(self._put, chain(self._awake.values(), self._woken.values())))
 
-    def _store(self, files: Iterable[Tracked]) -> None:
+    def _put(self, files: Iterable[Tracked]) -> None:
         dirty = [file for file in files if file.dirty]
         rows = [
             (
@@ -339,6 +339,6 @@ class Memory:
             for file in dirty
             if (cursor := file.cursor) is not None
         ]
-        self._ledger.put(rows)
+        self._store.put_files(rows)
         for file in dirty:
             file.dirty = False

@@ -8,7 +8,7 @@ another, or the program is.
 
 The note is a write into a small open file, without a sync: it outlives the process, and costs
 some microseconds. It need not outlive the system, whose end is no file's fault. The counts are
-in the ledger. Used by one thread; where nothing can be noted, reading goes on all the same.
+in the store. Used by one thread; where nothing can be noted, reading goes on all the same.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import msgspec
 
 from indexerd.errors import SessionUnreadableError, StateError
 from indexerd.sources.cursor import Look
-from indexerd.store.ledger import Ledger
+from indexerd.store.store import StateStore
 
 STARTS = 3  # that ended while a file was read, until it is left alone
 TOPIC = "peril"
@@ -66,10 +66,10 @@ class Perils:
     """The files that ended us, and the one that may."""
 
     def __init__(
-        self, path: Path, ledger: Ledger, version: str, report: Callable[[str], None]
+        self, path: Path, store: StateStore, version: str, report: Callable[[str], None]
     ) -> None:
         """`report(path)` hears once of each file that is set aside."""
-        self._ledger = ledger
+        self._store = store
         self._version = version
         self._report = report
         self._suspects: dict[str, _Suspect] = {}
@@ -81,12 +81,12 @@ class Perils:
 
     def _load(self) -> None:
         with suppress(StateError):
-            for key, suspect in self._ledger.notes(TOPIC, _suspect).items():
+            for key, suspect in self._store.notes(TOPIC, _suspect).items():
                 with suppress(ValueError):
                     if suspect.version == self._version:
                         self._suspects[os.fsdecode(bytes.fromhex(key))] = suspect
                         continue
-                self._ledger.note(TOPIC, key, None)
+                self._store.note(TOPIC, key, None)
 
     def _blame(self, noted: bytes) -> None:
         """What the last start was doing when it ended; nothing, where it ended otherwise."""
@@ -136,13 +136,13 @@ class Perils:
     def _keep(self, path: str) -> None:
         with suppress(StateError):
             packed = msgspec.msgpack.encode(self._suspects[path])
-            self._ledger.note(TOPIC, os.fsencode(path).hex(), packed)
+            self._store.note(TOPIC, os.fsencode(path).hex(), packed)
 
     def _drop(self, path: str) -> None:
         del self._suspects[path]
         self._told.discard(path)
         with suppress(StateError):
-            self._ledger.note(TOPIC, os.fsencode(path).hex(), None)
+            self._store.note(TOPIC, os.fsencode(path).hex(), None)
 
     def close(self) -> None:
         """Let go of the file."""

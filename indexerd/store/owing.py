@@ -1,4 +1,4 @@
-"""Small writes into the ledger that may have to wait until it can be written again.
+"""Small writes into the store that may have to wait until it can be written again.
 
 In: paths to be forgotten and notes to be kept. A note is written at once, with the paths before
 it; where that fails (a full disk, another's lock), it is owed, `trouble` says why, and whoever
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from indexerd.errors import StateError
-from indexerd.store.ledger import Ledger
+from indexerd.store.store import StateStore
 
 
 def _nothing() -> None:
@@ -21,20 +21,20 @@ def _nothing() -> None:
 
 
 class Owing:
-    """What one part of the library owes to the ledger."""
+    """What one part of the library owes to the store."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
+    def __init__(self, store: StateStore) -> None:
+        self._store = store
         self._gone: dict[str, None] = {}
         self._notes: dict[tuple[str, str], bytes | None] = {}
         self.trouble: StateError | None = None
 
     def is_gone(self, path: str) -> bool:
-        """Whether what the ledger says of a file is to be forgotten still."""
+        """Whether what the store says of a file is to be forgotten still."""
         return path in self._gone
 
     def forget(self, paths: Iterable[str]) -> None:
-        """Drop files, with the next write: not before the catalog shows that they are gone."""
+        """Drop files, with the next write: not before the store shows that they are gone."""
         self._gone |= dict.fromkeys(paths)
 
     def note(self, topic: str, key: str, value: bytes | None) -> None:
@@ -63,8 +63,8 @@ class Owing:
 
     def _pay(self) -> None:
         if self._gone:
-            self._ledger.forget(self._gone)
+            self._store.forget_files(self._gone)
             self._gone.clear()
         for topic, key in list(self._notes):
-            self._ledger.note(topic, key, self._notes[topic, key])
+            self._store.note(topic, key, self._notes[topic, key])
             del self._notes[topic, key]

@@ -111,6 +111,7 @@ class Home:
             until(lambda: len(world.calls()) == 4, "the call that fails")
             self.gone.path.unlink()
             until(lambda: world.row(self.gone.id)["gone"], "the end of a session")
+            until(lambda: not world.call("status")["textPending"], "all words")
             yield self
 
     def ix(

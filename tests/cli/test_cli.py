@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.cli.home import DAY, SECRET, Home, ids
+from tests.e2e.world import until
 
 # -- --json prints exactly the socket's result ---------------------------------------------------
 
@@ -69,6 +70,7 @@ def test_status_says_how_the_daemon_is(home: Home) -> None:
 
 def test_data_goes_to_stdout_and_all_else_to_stderr(home: Home) -> None:
     """A note beside an answer never mixes with it."""
+    until(lambda: not home.world.call("status")["textPending"], "all words")
     nothing = home.ix("search", "zebra")
     assert (nothing.returncode, nothing.stdout, nothing.stderr) == (0, "", "nothing found\n")
     empty = home.ix("list", cwd=home.world.sessions)

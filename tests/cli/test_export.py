@@ -117,7 +117,7 @@ def test_nothing_of_ours_or_of_a_database_is_replaced(home: Exported) -> None:
     database = Path(os.environ["XDG_DATA_HOME"]) / "opencode/opencode.db"
     database.parent.mkdir(parents=True, exist_ok=True)
     database.touch()
-    ours = [state / "ledger.sqlite", state / "new.html", meta]
+    ours = [state / "store.sqlite", state / "new.html", meta]
     for path in (*ours, *(Path(f"{database}{end}") for end in ("", "-wal", "-shm"))):
         before = path.read_bytes() if path.exists() else None
         done = home.run("-o", str(path), "--force")

@@ -13,11 +13,10 @@ from indexerd.cli.app import App
 from indexerd.cli.clicked import clicked
 from indexerd.cli.family import STEPS_MAX, family
 from indexerd.daemon.answers import Answers
-from indexerd.store.catalog import Catalog
 from tests.cli.home import HOSTILE
 from tests.e2e.clients import ClaudeSession
 from tests.e2e.world import World, until
-from tests.store.catalog_rows import fill, row
+from tests.store.rows import fill, row, texts
 
 
 @pytest.fixture
@@ -32,9 +31,10 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 def store(world: World, *rows: dict[str, Any]) -> None:
     """What a daemon left."""
-    catalog = Catalog.open(world.state / "catalog.sqlite")
-    fill(catalog, *rows)
-    catalog.close()
+    index = texts(world.state)
+    fill(index, *rows)
+    index.close()
+    index.store.close()
 
 
 def born(session_id: str, parent: str = "", minute: int = 0, **more: Any) -> dict[str, Any]:
@@ -103,10 +103,10 @@ def test_hostile_names_are_harmless(world: World) -> None:
 def test_programs_get_the_methods_result(world: World) -> None:
     """interfaces.md 4: with --json exactly that."""
     store(world, born("a"), born("b", "a"))
-    catalog = Catalog.open(world.state / "catalog.sqlite", readonly=True)
-    answers = Answers(catalog, lambda: 0.0)
+    index = texts(world.state)
+    answers = Answers(index, lambda: 0.0)
     expected = answers.family_of(answers.row("b"))
-    catalog.close()
+    index.store.close()
     assert json.loads(ran("b", as_json=True).stdout) == expected
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from indexerd.daemon.files import Files
 from indexerd.sources.scan import scan
 from indexerd.sources.stores import Store
-from indexerd.store.ledger import Ledger
+from indexerd.store.store import StateStore
 
 
 class World:
@@ -27,7 +27,7 @@ class World:
     def reader(self, ledger: Path) -> Files:
         """Files over a ledger that may hold something already."""
         files = Files(
-            Ledger(ledger),
+            StateStore(ledger),
             stores=lambda: self.stores,
             since=lambda _: None,
             title=lambda _agent, _id: None,

@@ -24,9 +24,8 @@ from indexerd.settings import Watch as Watching
 from indexerd.sources.hints import Hints
 from indexerd.sources.stores import Store
 from indexerd.sources.watch import Health, Watch
-from indexerd.store.catalog import Catalog
-from indexerd.store.ledger import Ledger
 from tests.e2e.world import PATIENCE, Session
+from tests.store.rows import caches
 
 
 class HandWatch:
@@ -74,8 +73,7 @@ class Flow:
             watch=Watching(rescan_seconds=rescan),
         )
         self.library = Library(
-            Ledger(root / "ledger.sqlite"),
-            Catalog.open(root / "catalog.sqlite"),
+            *caches(root),
             stores=lambda: [Store("pi", str(root / "agent/sessions"), str(self.metas))],
             exclude=list,
             report=lambda *_: None,

@@ -10,7 +10,8 @@ import pytest
 
 from indexerd.daemon import background
 from indexerd.daemon.library import Update
-from indexerd.store.ledger import Ledger
+from indexerd.search.ranking import search
+from indexerd.store.store import StateStore
 from tests.daemon.flow_bench import Flow, until
 
 
@@ -57,7 +58,7 @@ def test_what_is_read_is_stored_though_nothing_more_comes(
     stored = _counted(flow, monkeypatch)
 
     def offset() -> int:
-        other = Ledger(tmp_path / "ledger.sqlite")
+        other = StateStore(tmp_path / "store.sqlite")
         held = {path: cursor.offset for path, cursor, _ in other.cards()}
         other.close()
         return held.get(str(session.path), 0)
@@ -97,7 +98,7 @@ def test_words_wait_for_looks_and_not_for_ever(
         flow.hint(session)
         await until(lambda: flow.pipeline.known[session.id].card.users == 2, "the turn")
         assert not await following.calm(0.01)
-        await until(lambda: flow.library.catalog.search("zebra").hits, "its words, all the same")
+        await until(lambda: search(flow.library.index, "zebra").hits, "its words, all the same")
         going[0] = False
         assert await following.calm(10.0)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,19 +12,21 @@ import pytest
 from indexerd.daemon import relations as module
 from indexerd.daemon.answers import Answers
 from indexerd.errors import NotFoundError
-from indexerd.store.catalog import Catalog
+from indexerd.search.index import Message, TextIndex
+from indexerd.store.store import StateStore
 from tests.e2e.world import World
-from tests.store.catalog_rows import fill, row
+from tests.store.rows import fill, row, texts
 
 REAL = Path(__file__).parents[1] / "fixtures/real"
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[Catalog]:
+def catalog(tmp_path: Path) -> Iterator[TextIndex]:
     """An empty catalog."""
-    found = Catalog.open(tmp_path / "catalog.sqlite")
+    found = texts(tmp_path)
     yield found
     found.close()
+    found.store.close()
 
 
 def born(session_id: str, parent: str | None = None, minute: int = 0, **more: Any) -> Any:
@@ -40,7 +41,7 @@ def family(ask: Answers, ref: str) -> Any:
     return ask.family_of(ask.row(ref))
 
 
-def answers(catalog: Catalog, hidden: Callable[[dict[str, Any]], bool] | None = None) -> Answers:
+def answers(catalog: TextIndex, hidden: Callable[[dict[str, Any]], bool] | None = None) -> Answers:
     """Who is asked."""
     return Answers(catalog, lambda: 0.0, hidden)
 
@@ -51,15 +52,18 @@ def outline(found: dict[str, Any]) -> str:
     return " ".join([*filter(None, [found.get("missingParent")]), *told])
 
 
-def say(catalog: Catalog, session_id: str, *messages: tuple[str, str]) -> None:
+def say(catalog: TextIndex, session_id: str, *messages: tuple[str, str]) -> None:
     """Add messages: entry ids and texts."""
-    catalog.add_messages(session_id, [(one, "user", "", text) for one, text in messages])
+    held = len(catalog.messages(session_id))
+    said = [Message(held + n, one, "user", "", text) for n, (one, text) in enumerate(messages)]
+    catalog.add_messages(session_id, held, said, "all read")
+    catalog.commit()
 
 
 # -- who is a member -----------------------------------------------------------------------------
 
 
-def test_every_member_is_told_the_same_family(catalog: Catalog) -> None:
+def test_every_member_is_told_the_same_family(catalog: TextIndex) -> None:
     """S1.16: archived, gone and sub-agents' sessions too, each marked; strangers never."""
     fill(
         catalog,
@@ -85,7 +89,7 @@ def test_every_member_is_told_the_same_family(catalog: Catalog) -> None:
     assert [one["parentSessionId"] for one in found["members"]] == [None, "a", "a", "b"]
 
 
-def test_a_parent_that_nobody_met_is_named_and_its_children_are_kin(catalog: Catalog) -> None:
+def test_a_parent_that_nobody_met_is_named_and_its_children_are_kin(catalog: TextIndex) -> None:
     """Two roots: by the parent's id, or by its file where that is all that an agent wrote."""
     fill(catalog, born("a", "lost", 3), born("b", "lost", 1), born("c", "a"))
     file = "/sessions/lost.jsonl"
@@ -98,7 +102,7 @@ def test_a_parent_that_nobody_met_is_named_and_its_children_are_kin(catalog: Cat
 
 
 @pytest.mark.parametrize("one", "abcde")
-def test_a_circle_has_one_beginning(catalog: Catalog, one: str) -> None:
+def test_a_circle_has_one_beginning(catalog: TextIndex, one: str) -> None:
     """S1.7: what agents write cannot hang us; the oldest begins it, whoever asks."""
     ring = {"a": "c", "b": "a", "c": "b", "d": "d", "e": "c"}
     fill(catalog, *(born(key, parent, 9 - n) for n, (key, parent) in enumerate(ring.items())))
@@ -107,7 +111,7 @@ def test_a_circle_has_one_beginning(catalog: Catalog, one: str) -> None:
     assert found["members"][0]["relation"] == "root"
 
 
-def test_what_is_excluded_is_no_member(catalog: Catalog) -> None:
+def test_what_is_excluded_is_no_member(catalog: TextIndex) -> None:
     """S4.22, F: its children hang on as if it had never been met; nothing of it is told."""
     fill(catalog, born("a"), born("b", "a"), born("c", "b"), born("d", "b"), born("e", "a"))
     ask = answers(catalog, lambda row: row["sessionId"] == "b")
@@ -118,7 +122,7 @@ def test_what_is_excluded_is_no_member(catalog: Catalog) -> None:
         family(ask, "b")
 
 
-def test_a_family_may_be_of_any_size(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_family_may_be_of_any_size(catalog: TextIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     """At most 500 members come, the session asked about among them; `more` counts the rest."""
     children = [born(f"s{n:04}", "a", n, subagent=n % 2 == 1) for n in range(1, 700)]
     fill(catalog, born("a"), *children, *(born(f"t{n:04}", f"t{n - 1:04}", n) for n in range(700)))
@@ -154,7 +158,7 @@ FORKS = {  # of the agents' own files: the session asked about, and what its fam
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The catalog of a home with the files of all agents; what was there was of version 1."""
+    """The caches of a home with the files of all agents; an earlier version left its own."""
     world = World(tmp_path_factory.mktemp("real"))
     home = world.root / "home"
     for agent, place in (("pi", ".pi/agent"), ("claude", ".claude"), ("codex", ".codex")):
@@ -162,20 +166,20 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (world.root / "data/opencode").mkdir(parents=True)
     shutil.copy(REAL / "opencode/opencode.db", world.root / "data/opencode")
     world.state.mkdir(parents=True)
-    path = world.state / "catalog.sqlite"
-    old = sqlite3.connect(path)
-    old.executescript("CREATE TABLE session (no INTEGER PRIMARY KEY); PRAGMA user_version = 1;")
-    old.close()
+    for name in ("ledger.sqlite", "catalog.sqlite", "catalog.sqlite-wal"):
+        (world.state / name).write_bytes(b"of an earlier version")
     world.run("run", "--once")
-    assert path.with_name("catalog.sqlite.aside").exists()
-    return path
+    assert not list(world.state.glob("ledger.*")) + list(world.state.glob("catalog.*"))
+    return world.state
 
 
 @pytest.mark.parametrize("ref", FORKS)
 def test_forks_of_every_agent_are_told_apart(stored: Path, ref: str) -> None:
-    """S1.16: as pi, Codex, opencode and Claude Code wrote them; V6: an older catalog is remade."""
-    catalog = Catalog.open(stored, readonly=True)
-    found = family(answers(catalog), ref)
-    catalog.close()
+    """S1.16: as pi, Codex, opencode and Claude Code wrote them; V6: older caches are replaced."""
+    store = StateStore(stored / "store.sqlite", readonly=True)
+    index = TextIndex(stored / "search", store, readonly=True)
+    index.open()
+    found = family(answers(index), ref)
+    store.close()
     assert " ".join(one["relation"] for one in found["members"]) == FORKS[ref]
     assert found["sessionId"] in {one["sessionId"] for one in found["members"]}

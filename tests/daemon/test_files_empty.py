@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.daemon.files_world import World
 from tests.e2e.clients import CodexThread
 
-LEDGER = "ledger.sqlite"
+LEDGER = "store.sqlite"
 
 
 def test_a_fork_that_was_met_empty_begins_with_its_base(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ class FilesMachine(RuleBasedStateMachine):
         self.seen: dict[Path, tuple[bytes, int]] = {}  # what files held, and their times
         self.home = Path(tempfile.mkdtemp(prefix="machine-"))
         self.world = World(self.home / "agents")
-        self.ledger = self.home / "ledger.sqlite"
+        self.ledger = self.home / "store.sqlite"
         self.files = self.world.reader(self.ledger)
         self.count = 0
         self.ids: dict[Path, list[str]] = {}  # entries written to each file, newest last

@@ -14,7 +14,7 @@ import pytest
 from indexerd.daemon.contexts import Resumes
 from indexerd.daemon.library import Update
 from indexerd.errors import NotFoundError
-from indexerd.store.ledger import Ledger
+from indexerd.store.store import StateStore
 from tests.daemon.flow_bench import Flow, until
 
 PATIENCE = 10.0  # seconds
@@ -42,7 +42,7 @@ def test_who_forced_a_run_is_told_of_a_session_that_goes_before_it_begins(tmp_pa
 @pytest.mark.parametrize("cut", [True, False])
 def test_a_resume_that_was_given_up_is_not_used_up(tmp_path: Path, *, cut: bool) -> None:
     """S4.15: a client that hangs up while its claim is looked up has had no block."""
-    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger = StateStore(tmp_path / "store.sqlite")
 
     async def work() -> None:
         asked, go_on = asyncio.Event(), asyncio.Event()

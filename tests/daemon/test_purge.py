@@ -17,7 +17,7 @@ from indexerd.meta.model import UserFile
 from indexerd.references.injection_cache import InjectionCache
 from indexerd.sources.opencode_db import Database
 from indexerd.sources.stores import Kind, Store
-from indexerd.store.ledger import Ledger
+from indexerd.store.store import StateStore
 from tests.sessions.opencode_rows import Rows
 from tests.sources.thread_desk import A, B, Desk, Thread, fork
 
@@ -163,7 +163,7 @@ def test_a_forgotten_session_in_a_database_is_not_let_in(desk: Desk) -> None:
 
 def test_what_was_issued_of_a_session_and_to_it_is_forgotten(tmp_path: Path) -> None:
     """In the ledger and in memory; what is about other sessions stays, and so do their resumes."""
-    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger = StateStore(tmp_path / "store.sqlite")
 
     async def read(work: Any, *args: Any) -> Any:
         return work(*args)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from indexerd.daemon import following, health
 from indexerd.daemon.health import Status
+from indexerd.search.ranking import search
 from tests.daemon.flow_bench import Flow, until
 from tests.store.grown_desk import Desk, fails_once
 
@@ -51,11 +52,11 @@ def test_what_is_read_together_is_lost_together(
     library = desk.library
     fails_once(library, monkeypatch, 2)
     assert library.texts.unread == 3
-    assert not library.catalog.search("zebra0").hits
+    assert not search(library.index, "zebra0").hits
     while library.texts.some():
         pass
     assert library.texts.unread == 0
-    assert all(library.catalog.search(f"zebra{number}").hits for number in range(3))
+    assert all(search(library.index, f"zebra{number}").hits for number in range(3))
     desk.agrees()
     library.close()
 

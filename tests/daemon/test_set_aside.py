@@ -17,9 +17,8 @@ from indexerd.logs import Event
 from indexerd.sessions.state import SessionState
 from indexerd.settings import Settings
 from indexerd.sources.stores import stores
-from indexerd.store.catalog import Catalog
-from indexerd.store.ledger import Ledger
 from tests.e2e.world import Session
+from tests.store.rows import caches
 
 CANARY = "xylophone-in-a-traceback"
 
@@ -31,8 +30,7 @@ class Desk:
         self.folder = home / ".pi/agent/sessions/--w--"
         self.told: list[tuple[str, Exception]] = []
         self.library = Library(
-            Ledger(home / "ledger.sqlite"),
-            Catalog.open(home / "catalog.sqlite"),
+            *caches(home),
             stores=lambda: stores(Settings(), {}, home),
             exclude=list,
             report=lambda _session, _why: None,

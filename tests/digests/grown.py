@@ -41,7 +41,7 @@ def auto(
             off=lambda: off,
             events=held.news,
             clock=clock,
-            notes=held.library.ledger,
+            notes=held.library.store,
             run=held.read,
             ready=partial(asyncio.sleep, 0),
             since=NOW,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -275,9 +276,10 @@ def test_all_is_the_same_after_a_restart(world: World, home: Path) -> None:
     fork = thread.fork()
     fork.turn()
     out = io.StringIO()
-    for cleared in ((), ("ledger.sqlite",), ("ledger.sqlite", "catalog.sqlite")):
+    for cleared in ((), ("search",), ("store.sqlite",), ("store.sqlite", "search")):
         for name in cleared:
-            (world.state / name).unlink()
+            path = world.state / name
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
         world.run("run", "--once")
         listed = world.run("list", "--all", "--json")["sessions"]
         out.write(json.dumps(listed, sort_keys=True) + "\n")

@@ -108,7 +108,7 @@ def test_a_locked_ledger_is_waited_for(world: World) -> None:
     session = world.session(turns=5)
     with world.daemon() as process:
         world.wait_meta(session.id)
-        other = sqlite3.connect(world.state / "ledger.sqlite", isolation_level=None)
+        other = sqlite3.connect(world.state / "store.sqlite", isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         session.talk(2)
         new = world.session(turns=6)

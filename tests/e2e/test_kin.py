@@ -64,7 +64,6 @@ def test_forks_keep_an_origin_that_is_gone(world: World, home: Path) -> None:
         for fork in forks:
             row = wait(world, fork.id, parentSessionId=origin.id)
             assert row["parentSessionFile"] == str(origin.path)
-    (world.state / "ledger.sqlite").unlink()
     with world.daemon():
         for fork in forks:
             fork.turn("One more.")

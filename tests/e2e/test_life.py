@@ -149,12 +149,12 @@ def test_two_daemons_do_not_share_a_directory_of_meta_files(world: World) -> Non
 
 
 def test_damaged_caches_are_rebuilt(world: World) -> None:
-    """V6: a damaged ledger or catalog costs a reading, and no model call."""
+    """V6: a damaged store or index costs a reading, and no model call."""
     world.scripted()
     session = world.session(turns=5)
     world.run("run", "--once")
-    for name in ("ledger.sqlite", "catalog.sqlite"):
-        (world.state / name).write_bytes(b"not a database" * 500)
+    for path in (world.state / "store.sqlite", *(world.state / "search").glob("*/meta.json")):
+        path.write_bytes(b"not a database" * 500)
     with world.daemon():
         rows = until(lambda: world.call("list")["sessions"], "the session")
         assert [session.id] == [row["sessionId"] for row in rows]

@@ -21,7 +21,7 @@ from indexerd.protocol.params import decode
 from indexerd.times import iso_of_ms
 from tests.e2e.world import Session, World, until
 from tests.sessions.opencode_rows import Rows
-from tests.store.catalog_rows import fill, row, scratch
+from tests.store.rows import fill, row, scratch
 
 START_MS = 1_790_000_000_000  # the oldest session's last word
 STEP_MS = 3_600_000  # from one session's to the next's

@@ -80,12 +80,9 @@ def _empty(group: Path) -> bool:
 
 
 def whole(world: World) -> bool:
-    """Whether both stores are sound."""
-    for name in ("ledger.sqlite", "catalog.sqlite"):
-        with closing(sqlite3.connect(world.state / name)) as base:
-            if base.execute("PRAGMA integrity_check").fetchone() != ("ok",):
-                return False
-    return True
+    """Whether the store is sound."""
+    with closing(sqlite3.connect(world.state / "store.sqlite")) as base:
+        return bool(base.execute("PRAGMA integrity_check").fetchone() == ("ok",))
 
 
 def finds(world: World, session: Session) -> bool:

@@ -64,7 +64,7 @@ def test_real_sessions_are_indexed_above_the_threshold_and_none_below(world: Wor
 
 
 def test_a_second_run_indexes_nothing_and_caches_may_be_deleted(world: World) -> None:
-    """S0.8, V6: nothing is indexed twice; without ledger and catalog no model is called."""
+    """S0.8, V6: nothing is indexed twice; without the caches no model is called."""
     world.scripted()
     sessions = [world.session(turns=6) for _ in range(3)]
     world.session(turns=4)
@@ -74,8 +74,7 @@ def test_a_second_run_indexes_nothing_and_caches_may_be_deleted(world: World) ->
     assert len(world.calls()) == 3
 
     assert world.run("run", "--once", "--json")["indexed"] == []
-    for name in ("ledger.sqlite", "catalog.sqlite"):
-        (world.state / name).unlink()
+    (world.state / "store.sqlite").unlink()
     again = world.run("run", "--once", "--json")
     assert (again["sessions"], again["indexed"]) == (4, [])
     assert len(world.calls()) == 3

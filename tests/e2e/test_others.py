@@ -101,7 +101,7 @@ def test_another_user_sees_nothing_of_ours(open_world: World) -> None:
     after = looked(world)
 
     made = {Path(path).name for path in mine}
-    assert {"out.html", "out.md", "ledger.sqlite", "catalog.sqlite", "log.jsonl"} <= made
+    assert {"out.html", "out.md", "store.sqlite", "meta.json", "log.jsonl"} <= made
     assert any(name.startswith("web-") for name in made)
     for seen in (running, after):
         assert seen["connected"] == set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shutil
 import stat
 import subprocess
 import sys
@@ -134,15 +135,15 @@ def test_a_purged_session_is_gone_and_stays_gone(world: World) -> None:
         assert (session.id, 3, False) == (purged["session"], purged["count"], purged["transcript"])
     assert SECRET.encode() not in stored(world)
 
-    (world.state / "ledger.sqlite").unlink()
-    (world.state / "catalog.sqlite").unlink()
+    (world.state / "store.sqlite").unlink()
+    shutil.rmtree(world.state / "search")
     world.run("run", "--once")
     assert (ours(world, session), ours(world, other)) == ([], [f"{other.id}.meta.json"])
     assert SECRET.encode() not in stored(world)
 
     told = world.run("purge", other.id, "--yes", "--json", code=69)
     assert told["error"]["code"] == "daemon_down"
-    # As a crash would leave it, right after the session was noted: the catalog has it still.
+    # As a crash would leave it, right after the session was noted: the store has it still.
     with kept.open("a") as file:
         file.write(json.dumps(row | {"sessionId": other.id}) + "\n")
     assert world.run("list", "--all", "--json")["sessions"] == []

@@ -157,13 +157,11 @@ def _level(samples: list[Sample]) -> None:
     for name, of, room in (
         ("descriptors", lambda one: one.descriptors, 6),
         ("threads", lambda one: one.threads, 2),
-        ("catalog", lambda one: one.sizes["catalog.sqlite"], 4 * MB),
-        ("ledger", lambda one: one.sizes["ledger.sqlite"], MB // 2),
+        ("store", lambda one: one.sizes["store.sqlite"], 2 * MB),
     ):  # type: str, Callable[[Sample], int], int
         assert max(map(of, last)) <= max(map(of, first)) + room, name
     assert max(one.children for one in samples) == 0
-    assert max(one.sizes.get("catalog.sqlite-wal", 0) for one in samples) < 48 * MB
-    assert max(one.sizes.get("ledger.sqlite-wal", 0) for one in samples) < 8 * MB
+    assert max(one.sizes.get("store.sqlite-wal", 0) for one in samples) < 32 * MB
 
 
 def _at_rest(world: World, traffic: Traffic, seen: Seen) -> None:

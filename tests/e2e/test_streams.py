@@ -52,9 +52,8 @@ def test_streams_that_are_closed_or_broken_change_nothing(world: World, how: str
         world.wait_meta(second.id)
         assert world.call("status")["state"] == "ok"
     assert "daemon.stopped" in (world.state / "log.jsonl").read_text()
-    for name in ("ledger.sqlite", "catalog.sqlite"):
-        with closing(sqlite3.connect(world.state / name)) as base:
-            assert base.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    with closing(sqlite3.connect(world.state / "store.sqlite")) as base:
+        assert base.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="limits of others are Linux's")

@@ -15,7 +15,7 @@ from indexerd.meta.cache import MetaCache
 from indexerd.models.attempts import ATTEMPTS
 from indexerd.models.base import Finish, Reply, Tokens
 from indexerd.models.scripted import Scripted
-from indexerd.store.ledger import Ledger
+from indexerd.store.store import StateStore
 from tests.indexing.again_bench import Bench, answer, indexed, told
 
 KEY = "ghp_" + "a1B2c3D4e5" * 4
@@ -119,7 +119,7 @@ def test_a_broken_meta_file_is_told_of_once_and_written_anew(bench: Bench, kind:
     size = path.stat().st_size
 
     heard: list[str] = []
-    ledger = Ledger(bench.root / "shelf.sqlite")
+    ledger = StateStore(bench.root / "shelf.sqlite")
     shelf = MetaCache(ledger, lambda _session, why: heard.append(why))
     for _ in range(3):
         shelf.sweep([str(bench.metas)], lambda _session: None)

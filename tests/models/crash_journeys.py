@@ -30,14 +30,15 @@ from indexerd.models.base import Reply, Tokens
 from indexerd.models.budget import Budget
 from indexerd.models.journal import Journal
 from indexerd.models.scripted import Scripted
+from indexerd.search.index import Message
+from indexerd.search.ranking import search
 from indexerd.sessions.state import SessionState
 from indexerd.settings import Settings
 from indexerd.sources.cursor import Cursor
 from indexerd.sources.stores import Store
-from indexerd.store.catalog import Catalog, SearchText
-from indexerd.store.ledger import Ledger
+from indexerd.store.store import StateStore
 from tests.meta.writer_driver import SESSION, meta
-from tests.store.catalog_rows import row
+from tests.store.rows import caches, row
 
 FLASH = "google/gemini-3.5-flash-lite"
 WISH = 3600.0  # seconds of rest that the provider asks for
@@ -195,17 +196,17 @@ def _cursor(number: int) -> Cursor:
     return Cursor(1, 2, 100 + number, -1, 50 + number, 50, b"h" * 8, b"t" * 8)
 
 
-def _ledger_old(directory: Path, _beside: Path) -> None:
-    with closing(Ledger(directory / "ledger.sqlite")) as ledger:
-        ledger.put(
+def _store_old(directory: Path, _beside: Path) -> None:
+    with closing(StateStore(directory / "store.sqlite")) as ledger:
+        ledger.put_files(
             (f"/{name}", _cursor(0), b"card 0", _state(0)) for name in ("grown", "gone", "still")
         )
         ledger.note("topic", "key", b"0")
 
 
-def _ledger_new(directory: Path, _beside: Path) -> Steps:
-    ledger = Ledger(directory / "ledger.sqlite")
-    ledger.put(
+def _store_new(directory: Path, _beside: Path) -> Steps:
+    ledger = StateStore(directory / "store.sqlite")
+    ledger.put_files(
         [
             ("/grown", _cursor(1), b"card 1", _state(1)),
             ("/still", _cursor(1), b"card 1", None),
@@ -213,7 +214,7 @@ def _ledger_new(directory: Path, _beside: Path) -> Steps:
         ]
     )
     yield
-    ledger.forget(["/gone"])
+    ledger.forget_files(["/gone"])
     yield
     ledger.fold()
     yield
@@ -223,11 +224,11 @@ def _ledger_new(directory: Path, _beside: Path) -> Steps:
     yield
 
 
-def ledger_found(directory: Path, _beside: Path) -> dict[str, Any]:
+def store_found(directory: Path, _beside: Path) -> dict[str, Any]:
     """How many of the transactions are in it: the first ones, each whole."""
-    with closing(Ledger(directory / "ledger.sqlite")) as ledger:
-        _sound(directory / "ledger.sqlite")
-        assert not ledger.rebuilt
+    with closing(StateStore(directory / "store.sqlite")) as ledger:
+        _sound(directory / "store.sqlite")
+        assert not ledger.made
         held = {path: (at, card, ledger.state(path)) for path, at, card in ledger.cards()}
         value = ledger.notes("topic")["key"]
     old: _Held = (_cursor(0), b"card 0", _state(0))
@@ -241,55 +242,69 @@ def ledger_found(directory: Path, _beside: Path) -> dict[str, Any]:
     return {"seen": ["step"] * ([0, 1, 3, 5][stages.index(held) + noted])}
 
 
-def _catalog_old(directory: Path, _beside: Path) -> None:
-    with closing(Catalog.open(directory / "catalog.sqlite")) as catalog:
-        catalog.put([(row(name), SearchText("old")) for name in ("grown", "gone")])
-        catalog.add_messages("grown", [("e1", "user", "", "earlier words")], mark="0")
-        catalog.add_messages("gone", [("g1", "user", "", "gone words")], mark="0")
+def _texts_old(directory: Path, _beside: Path) -> None:
+    store, index = caches(directory)
+    with closing(store), closing(index):
+        index.open()
+        index.put([(row(name), "old", ()) for name in ("grown", "gone")])
+        said = Message(0, "e1", "user", "", "earlier words")
+        index.add_messages("grown", 0, [said], "0 read")
+        index.add_messages("gone", 0, [said._replace(entry="g1", text="gone words")], "0 read")
+        index.commit()
 
 
-def _catalog_new(directory: Path, _beside: Path) -> Steps:
-    catalog = Catalog.open(directory / "catalog.sqlite")
-    said = [(f"n{n}", "user", "", f"later words {n} " + "y" * 400) for n in range(20)]
-    with catalog.batch():
-        catalog.add_messages("grown", said, mark="1")
-        catalog.put([(row("grown", 5, messageCount=22), SearchText("new"))])
+def _texts_new(directory: Path, _beside: Path) -> Steps:
+    store, index = caches(directory)
+    index.open()
+    said = [Message(1 + n, f"n{n}", "user", "", f"later {n} " + "y" * 400) for n in range(20)]
+    index.add_messages("grown", 1, said, "1 read")
+    index.put([(row("grown", 5, messageCount=22), "new", ())])
+    index.commit()
     yield
-    catalog.put([(row("new", 6), SearchText("new"))])
+    index.put([(row("new", 6), "new", ())])
     yield
-    catalog.forget("gone")
+    index.forget("gone", wholly=True)
+    while index.rebuild():
+        pass
     yield
-    catalog.close()
+    index.close()
+    store.close()
     yield
 
 
-def catalog_found(directory: Path, _beside: Path) -> dict[str, Any]:
-    """The same of the catalog; what is searched for is what is there."""
-    path = directory / "catalog.sqlite"
-    with closing(Catalog.open(path)) as catalog:
-        catalog.check()
-        assert not catalog.damaged
-        _sound(path)
-        assert not catalog.rebuilt
-        counts = {name: (catalog.get(name) or {}).get("messageCount") for name in ("grown", "gone")}
+def texts_found(directory: Path, _beside: Path) -> dict[str, Any]:
+    """What was read is found once, whatever was cut short, and what was forgotten is not."""
+    store, index = caches(directory)
+    with closing(store), closing(index):
+        assert not index.open()
+        assert not store.made
+        _sound(directory / "store.sqlite")
+        counts = {name: (store.get(name) or {}).get("messageCount") for name in ("grown", "gone")}
         stage = 0
         if counts["grown"] == 22:
-            stage = 1 + (catalog.get("new") is not None) + (counts["gone"] is None)
-        assert counts["gone"] == (None if stage == 3 else 2)
-        assert catalog.messages_mark("grown") == ("1" if stage else "0")
-        found = {hit["sessionId"] for hit in catalog.search("later").hits}
-        assert found == ({"grown"} if stage else set())
-        assert bool(catalog.search("gone words").hits) == (stage < 3)
-    return {"seen": ["step"] * (4 if stage == 3 else stage)}
+            stage = 1 + (store.get("new") is not None) + (counts["gone"] is None)
+        read = int((index.mark("grown") or "0").split(" ")[0])
+        since = 21 if read else 1
+        said = [Message(1 + n, f"n{n}", "user", "", f"later {n}") for n in range(20)]
+        index.add_messages("grown", since, [] if read else said, "1 read")
+        index.put([(row(name), "", ()) for name in store.unindexed()])
+        index.commit()
+        found = [one.entry for one in index.messages("grown")]
+        assert found == ["e1", *(f"n{n}" for n in range(20))]
+        assert bool(search(index, "gone words").hits) == (stage < 3)
+    return {"seen": ["step"] * (4 if stage == 3 and not store_owes(directory) else stage)}
+
+
+def store_owes(directory: Path) -> bool:
+    """Whether words are still to be wiped."""
+    with closing(StateStore(directory / "store.sqlite")) as store:
+        return store.noted("index", "rebuild") is not None
 
 
 def _sound(path: Path) -> None:
-    """SQLite finds nothing wrong, and neither does an index of words with its texts."""
+    """SQLite finds nothing wrong."""
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        names = "SELECT name FROM sqlite_schema WHERE sql LIKE '%USING fts5%'"
-        for (name,) in db.execute(names).fetchall():
-            db.execute(f"INSERT INTO {name} ({name}, rank) VALUES ('integrity-check', 1)")  # noqa: S608 - our own names
 
 
 # -- a whole library -------------------------------------------------------------------------------
@@ -298,8 +313,7 @@ def _sound(path: Path) -> None:
 def library(directory: Path, beside: Path) -> Library:
     """A library over the sessions beside."""
     return Library(
-        Ledger(directory / "ledger.sqlite"),
-        Catalog.open(directory / "catalog.sqlite"),
+        *caches(directory),
         stores=lambda: [Store("pi", f"{beside}/agent/sessions", f"{beside}/agent/sessions-meta")],
         exclude=list,
         report=lambda *_: None,
@@ -333,37 +347,33 @@ def _follow_old(directory: Path, beside: Path) -> None:
 def library_found(directory: Path, beside: Path) -> dict[str, Any]:
     """Cursors and what was counted up to them; and what a reading from there comes to."""
     held = library(directory, beside)
-    rebuilt = held.catalog.rebuilt or held.ledger.rebuilt
-    assert not rebuilt
-    held.catalog.check()
-    assert not held.catalog.damaged
-    for name in ("ledger.sqlite", "catalog.sqlite"):
-        _sound(directory / name)
+    assert not held.store.made
+    _sound(directory / "store.sqlite")
     positions = {}
-    for path, cursor, _ in held.ledger.cards():
-        state = SessionState.decode(held.ledger.state(path) or b"", path)
+    for path, cursor, _ in held.store.cards():
+        state = SessionState.decode(held.store.state(path) or b"", path)
         positions[path] = [cursor.offset, len(state), state.user_messages()]
     held.load()
     for _ in held.scan():
         pass
     while held.texts.step():
         pass
+    content = _content(held)
     held.close()
-    return {"seen": [], "positions": positions, "catalog": _content(directory)}
+    return {"seen": [], "positions": positions, "content": content}
 
 
-def _content(directory: Path) -> list[Any]:
-    with closing(sqlite3.connect(directory / "catalog.sqlite")) as db:
-        rows = [json.loads(one) for (one,) in db.execute("SELECT row FROM record")]
-        said = db.execute("SELECT entry, role, at, text FROM message ORDER BY entry").fetchall()
-    return [sorted(rows, key=lambda one: str(one["sessionId"])), [list(one) for one in said]]
+def _content(held: Library) -> list[Any]:
+    rows = [held.store.get(one) or {} for one in sorted(held.store.ids())]
+    said = [list(one) for row in rows for one in held.index.messages(row["sessionId"])]
+    return [rows, said]
 
 
 JOURNEYS = {
     "books": Journey(nothing, spend, books_found),
     "files": Journey(_write_old, _write_new, files_found),
     "trail": Journey(_trail_old, _trail_new, trail_found),
-    "ledger": Journey(_ledger_old, _ledger_new, ledger_found),
-    "catalog": Journey(_catalog_old, _catalog_new, catalog_found),
+    "store": Journey(_store_old, _store_new, store_found),
+    "texts": Journey(_texts_old, _texts_new, texts_found),
     "library": Journey(_follow_old, follow, library_found),
 }

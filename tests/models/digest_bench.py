@@ -128,7 +128,7 @@ class Bench:
         news = News(self.log, lambda: NOW)
         news.subscribe(self.heard.append)
         pool = SessionReaderPool(partial(opened, library), library.reread, reader)
-        answers = Answers(library.catalog, lambda: NOW)
+        answers = Answers(library.index, lambda: NOW)
         summarizer = Summarizer(
             budget=self.budget(),
             record=self.telemetry.append,

@@ -6,6 +6,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,10 @@ from indexerd.daemon.answers import Answers
 from indexerd.daemon.library import Library
 from indexerd.protocol import params
 from indexerd.protocol.params import decode
+from indexerd.search.ranking import search
 from indexerd.sources.stores import Store
-from indexerd.store.catalog import Catalog
-from indexerd.store.ledger import Ledger
 from tests.e2e.world import Session
+from tests.store.rows import caches
 
 WORD = "zq4417xkcd"
 PATTERN = r"zq\d+\w+"
@@ -37,8 +38,7 @@ class Place:
     def started(self) -> Library:
         """The next process, which has looked at the files."""
         self.library = Library(
-            Ledger(self.root / "ledger.sqlite"),
-            Catalog.open(self.root / "catalog.sqlite"),
+            *caches(self.root),
             stores=lambda: [Store("pi", f"{self.root}/sessions", f"{self.root}/meta")],
             exclude=list,
             report=lambda *_: None,
@@ -63,21 +63,36 @@ class Place:
 
     def restart(self) -> None:
         """An end without a word, as after kill -9, and the next start."""
-        self.library.ledger.close()
-        self.library.catalog.close()
+        self.library.index.close()
+        self.library.store.close()
         self.started()
 
     def found(self, word: str) -> int:
         """How many sessions are found by a word, whether in a name or in a message."""
-        hits = self.library.catalog.search(f'"{word}"').hits
+        hits = search(self.library.index, f'"{word}"').hits
         return len({one["sessionId"] for one in hits})
 
     def on_disk(self) -> list[str]:
         """Which files of the catalog hold the secret."""
-        self.library.catalog.close()
-        self.library.ledger.close()
-        files = self.root.glob("catalog.sqlite*")
-        return [one.name for one in files if WORD.encode() in one.read_bytes().lower()]
+        self.library.index.close()
+        self.library.store.close()
+        return holding(self.root)
+
+
+def holding(root: Path) -> list[str]:
+    """Tables of rows, and files of the index, that hold the secret.
+
+    Words of an index are in plain letters. Cursors stand beside states as the session file has
+    them, and go when the file is read anew.
+    """
+    with closing(sqlite3.connect(root / "store.sqlite")) as db:
+        rows = {
+            "record": db.execute("SELECT * FROM record").fetchall(),
+            "session": db.execute("SELECT * FROM session").fetchall(),
+        }
+    held = [name for name, found in rows.items() if WORD in str(found).lower()]
+    files = root.glob("search/*/*")
+    return held + [one.name for one in files if WORD.encode() in one.read_bytes().lower()]
 
 
 @pytest.fixture
@@ -94,7 +109,7 @@ def test_what_the_user_calls_a_secret_is_not_searched(place: Place) -> None:
     place.restart()
     place.read()
     assert (place.found(WORD), place.found("badge")) == (0, 3)
-    assert "[redacted:custom]" in place.library.catalog.search("badge").hits[0]["snippet"]
+    assert "[redacted:custom]" in search(place.library.index, "badge").hits[0]["snippet"]
     assert place.on_disk() == []
 
 
@@ -103,7 +118,7 @@ def test_new_patterns_hold_for_what_was_indexed_before(place: Place, *, restarte
     """X5: after a reload as after a start, and without a trace in the file."""
     place.read()
     assert place.found(WORD) == 3
-    answers = Answers(place.library.catalog, time.time)
+    answers = Answers(place.library.index, time.time)
     assert WORD in answers.complete(decode(params.Complete, {}))["items"][0]["label"]
     place.patterns = [PATTERN]
     if restarted:
@@ -115,7 +130,7 @@ def test_new_patterns_hold_for_what_was_indexed_before(place: Place, *, restarte
     assert (place.found(WORD), place.found("badge")) == (0, 3)
     if not restarted:
         assert WORD not in answers.complete(decode(params.Complete, {}))["items"][0]["label"]
-    names = {one.name for one in place.library.catalog.known()}
+    names = {one.name for one in place.library.store.names()}
     assert names == {"The badge is [redacted:custom], said the porter."}
     assert place.on_disk() == []
 
@@ -124,16 +139,15 @@ def test_nothing_is_left_beside_the_file(place: Place) -> None:
     """X5, S2.23: neither in its log nor in a catalog that was set aside once."""
     place.read()
     place.library.checkpoint()
-    place.library.ledger.close()
-    place.library.catalog.close()
-    aside = place.root / "catalog.sqlite.aside"
-    aside.write_bytes((place.root / "catalog.sqlite").read_bytes())
+    place.library.index.close()
+    place.library.store.close()
+    aside = place.root / "store.sqlite.aside"
+    aside.write_bytes((place.root / "store.sqlite").read_bytes())
     place.patterns = [PATTERN]
     place.started()
     place.read()
     assert not aside.exists()
-    files = [*place.root.glob("catalog.sqlite*")]
-    assert [one.name for one in files if WORD.encode() in one.read_bytes().lower()] == []
+    assert holding(place.root) == []
 
 
 def test_what_is_no_secret_any_more_is_found_again(place: Place) -> None:
@@ -187,7 +201,7 @@ def test_the_same_patterns_are_no_reason_to_read_again(place: Place) -> None:
     steps = 0
     while place.library.texts.some():
         steps += 1
-    assert steps <= 2  # the catalog is asked, and nothing is scoured
+    assert steps <= 2  # nothing is rebuilt
     assert not place.library.texts.due
 
 
@@ -249,7 +263,7 @@ def test_a_session_that_cannot_be_read_just_then_keeps_its_words(place: Place) -
     aside.rename(place.sessions[0].path)
     place.scan()
     place.read()
-    fields = [one["field"] for one in place.library.catalog.search("porter").hits]
+    fields = [one["field"] for one in search(place.library.index, "porter").hits]
     assert (place.found(WORD), fields.count("message")) == (0, 3)
     assert place.on_disk() == []
 
@@ -262,7 +276,7 @@ def test_no_field_of_a_row_has_it(place: Place) -> None:
     place.patterns = [PATTERN]
     place.restart()
     place.read()
-    assert WORD not in json.dumps(place.library.catalog.get(place.sessions[0].id))
+    assert WORD not in json.dumps(place.library.store.get(place.sessions[0].id))
 
 
 @pytest.mark.parametrize("before", range(180, 200, 3))
@@ -273,21 +287,7 @@ def test_no_half_of_it_is_left_where_a_text_is_cut(place: Place, before: int) ->
     place.patterns = [WORD + "efghijklmnop"]
     place.restart()
     place.read()
-    assert "zq4" not in json.dumps(place.library.catalog.get(session.id))
-
-
-def test_it_is_not_left_in_free_pages(tmp_path: Path) -> None:
-    """X5, S2.23: what was dropped before, as a file was rewritten, is in these as it was."""
-    path = tmp_path / "catalog.sqlite"
-    catalog = Catalog.open(path)
-    text = f"the {WORD} and other words " * 1000
-    catalog.add_messages("s1", [("e1", "user", "", text)], mark="1-a .x")
-    catalog.drop_messages("s1")  # it was rewritten
-    catalog.forget("s1")
-    for _ in catalog.scour():
-        pass
-    catalog.close()
-    assert WORD.encode() not in path.read_bytes()
+    assert "zq4" not in json.dumps(place.library.store.get(session.id))
 
 
 def test_paths_are_told_without_them(place: Place) -> None:
@@ -301,34 +301,21 @@ def test_paths_are_told_without_them(place: Place) -> None:
     place.library.reconsider()
     place.scan()
     place.read()
-    row = place.library.catalog.get(session.id) or {}
+    row = place.library.store.get(session.id) or {}
     assert row["filesModified"] == ["/w/[redacted:custom]/[redacted:custom].py"]
     assert row["cwd"] == f"/w/{WORD}"
     assert row["shown"]["cwd"] == "/w/[redacted:custom]"
 
 
-def test_who_reads_meanwhile_only_puts_it_off(place: Place) -> None:
-    """X5: the log cannot be brought into the file then; the next scan does it."""
-    place.read()
-    reader = sqlite3.connect(place.root / "catalog.sqlite", isolation_level=None)
-    reader.execute("BEGIN")
-    reader.execute("SELECT count(*) FROM session").fetchone()
-    place.patterns = [PATTERN]
-    place.library.reconsider()
-    place.read()
-    reader.close()
-    place.scan()
-    assert WORD.encode() not in (place.root / "catalog.sqlite-wal").read_bytes()
-
-
 def test_what_was_set_aside_at_this_start_goes_as_well(place: Place) -> None:
-    """X5: also where the ledger is new as well, so that nothing was stored yet."""
+    """X5: also where everything is new, so that nothing was stored yet."""
     place.read()
-    place.library.ledger.close()
-    place.library.catalog.close()
-    (place.root / "ledger.sqlite").unlink()
-    (place.root / "catalog.sqlite.damaged").touch()
+    place.library.index.close()
+    place.library.store.close()
+    with (place.root / "store.sqlite").open("r+b") as file:
+        file.write(b"no database")
     place.patterns = [PATTERN]
     place.started()
+    assert (place.root / "store.sqlite.aside").exists()
     place.read()
-    assert not (place.root / "catalog.sqlite.aside").exists()
+    assert holding(place.root) == []

@@ -15,26 +15,28 @@ from indexerd.daemon.answers import Answers
 from indexerd.errors import StateError
 from indexerd.protocol import params
 from indexerd.protocol.params import decode
+from indexerd.search.index import TextIndex
 from indexerd.search.name_index import NameIndex
 from indexerd.search.names import Names
 from indexerd.search.names_soon import SLICE, NamesSoon
-from indexerd.store.catalog import Catalog, SearchText
-from tests.store.catalog_rows import fill, row
+from indexerd.store.store import StateStore
+from tests.store.rows import fill, row, texts
 
 PATIENCE = 20  # seconds
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[Catalog]:
+def catalog(tmp_path: Path) -> Iterator[TextIndex]:
     """A catalog with three sessions."""
-    found = Catalog.open(tmp_path / "catalog.sqlite")
+    found = texts(tmp_path)
     for n, name in enumerate(("First door", "Second door", "Third door"), 1):
         fill(found, row(f"session-{n}", n, name=name))
     yield found
     found.close()
+    found.store.close()
 
 
-def change(answers: Answers, catalog: Catalog, session_id: str, name: str | None) -> None:
+def change(answers: Answers, catalog: TextIndex, session_id: str, name: str | None) -> None:
     """What the daemon does at a change: the catalog first, then the names."""
     if name is None:
         catalog.forget(session_id)
@@ -53,7 +55,7 @@ def named(answers: Answers, ref: str) -> str:
 
 @pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
 def test_what_changes_meanwhile_is_made_up_for(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, *, late: bool
+    catalog: TextIndex, monkeypatch: pytest.MonkeyPatch, *, late: bool
 ) -> None:
     """S0.49: before or after the catalog was read; all who wait do so for one thread."""
     begun, go_on = threading.Event(), threading.Event()
@@ -96,7 +98,7 @@ def test_what_changes_meanwhile_is_made_up_for(
 KEPT = ("session-1", "session-3", "session-4")
 
 
-def test_who_asks_at_once_meanwhile_is_answered(catalog: Catalog) -> None:
+def test_who_asks_at_once_meanwhile_is_answered(catalog: TextIndex) -> None:
     """What was put together first stands; what comes later is dropped."""
     answers = Answers(catalog, lambda: 0.0)
     end = answers.index.begin()
@@ -108,17 +110,17 @@ def test_who_asks_at_once_meanwhile_is_answered(catalog: Catalog) -> None:
 
 
 def test_names_that_cannot_be_had_are_an_error_of_who_asks(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+    catalog: TextIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody waits for ever, and the next one tries again."""
     answers = Answers(catalog, lambda: 0.0)
     soon = NamesSoon(answers)
 
-    def broken(_self: Catalog) -> Any:
+    def broken(_self: StateStore) -> Any:
         raise StateError("the catalog is closed")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Catalog, "known", broken)
+        patch.setattr(StateStore, "names", broken)
         asyncio.run(soon.come())
         with pytest.raises(StateError):
             named(answers, "first door")
@@ -141,7 +143,7 @@ def test_names_that_cannot_be_had_are_an_error_of_who_asks(
     ],
 )
 def test_who_needs_no_names_does_not_wait(
-    catalog: Catalog, method: str, params: dict[str, Any], *, wanted: bool
+    catalog: TextIndex, method: str, params: dict[str, Any], *, wanted: bool
 ) -> None:
     """An id that the catalog knows needs none, and memory is not filled for it."""
     answers = Answers(catalog, lambda: 0.0)
@@ -156,8 +158,8 @@ MANY = 2000
 
 def test_others_are_answered_while_fuzzy_names_are_made_ready(tmp_path: Path) -> None:
     """The loop is never blocked: what the first mistyped name wants is made in slices."""
-    catalog = Catalog.open(tmp_path / "catalog.sqlite")
-    catalog.put([(row(f"s-{n}", n, name=f"door{n} lock"), SearchText()) for n in range(MANY)])
+    catalog = texts(tmp_path)
+    fill(catalog, *(row(f"s-{n}", n, name=f"door{n} lock") for n in range(MANY)))
     answers = Answers(catalog, lambda: 0.0)
     soon = NamesSoon(answers)
     asked = {"ref": "door77 locks", "scope": "all"}
@@ -192,14 +194,14 @@ def test_others_are_answered_while_fuzzy_names_are_made_ready(tmp_path: Path) ->
     catalog.close()
 
 
-def test_names_made_anew_meanwhile_are_waited_for(catalog: Catalog) -> None:
+def test_names_made_anew_meanwhile_are_waited_for(catalog: TextIndex) -> None:
     """Rows were renamed while slices were made: what was half ready is nobody's any more."""
     answers = Answers(catalog, lambda: 0.0)
     soon = NamesSoon(answers)
 
     async def ask() -> None:
         await soon.come()
-        catalog.renamed += 1
+        catalog.store.renamed += 1
         await soon.come()
         assert answers.index.ready
         await soon.come()

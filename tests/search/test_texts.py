@@ -16,12 +16,13 @@ from msgspec.structs import replace
 from indexerd.agents import claude
 from indexerd.events import Header, Kind, Turn, code
 from indexerd.privacy.own_secrets import OwnSecrets
+from indexerd.search.index import TextIndex
+from indexerd.search.ranking import search
 from indexerd.search.session_texts import Texts
 from indexerd.sessions.facts import ActivityStats, Facts
 from indexerd.sessions.info import SessionInfo, info_of
 from indexerd.sessions.state import SessionState
-from indexerd.store.catalog import Catalog
-from tests.store.catalog_rows import scratch
+from tests.store.rows import scratch
 
 
 def stamp(second: int) -> str:
@@ -122,13 +123,11 @@ class Session:
 class Watch:
     """A catalog, and the facts last published."""
 
-    def __init__(self, held: Session, catalog: Catalog) -> None:
+    def __init__(self, held: Session, index: TextIndex) -> None:
         self.facts = Facts()
-        self.catalog = catalog
+        self.index = index
         files: Any = held
-        self.texts = Texts(
-            files, catalog, self._publish, lambda _: False, secrets=OwnSecrets(tuple)
-        )
+        self.texts = Texts(files, index, self._publish, lambda _: False, secrets=OwnSecrets(tuple))
 
     def _publish(self, _session_id: str, facts: Facts) -> None:
         self.facts = facts
@@ -150,8 +149,8 @@ def held() -> Session:
 @pytest.fixture
 def watch(held: Session) -> Iterator[Watch]:
     """It, watched."""
-    with scratch() as catalog:
-        yield Watch(held, catalog)
+    with scratch() as index:
+        yield Watch(held, index)
 
 
 ROLES = st.sampled_from(["user", "assistant", "assistant", "failed"])
@@ -179,8 +178,8 @@ def test_deeds_are_those_of_a_gathering_from_scratch(
 ) -> None:
     """S1.13: however the tree grew, where the leaf went, and in what portions it was read."""
     held = Session()
-    with scratch() as catalog:
-        watch = Watch(held, catalog)
+    with scratch() as index:
+        watch = Watch(held, index)
         for what, number, role in steps:
             ids = [None, *(held.tree.id(row) for row in range(len(held.tree)))]
             place = ids[number % len(ids)] if number >= 0 else held.tree.leaf_id
@@ -199,13 +198,13 @@ def test_deeds_are_those_of_a_gathering_from_scratch(
         assert watch.all_read(limit) == held.afresh()
         for row in range(len(held.tree)):
             if held.tree.kind(row) is not Kind.TOOL:
-                assert _is_stored(catalog, f"word{row}")
+                assert _is_stored(index, f"word{row}")
 
 
-def _is_stored(catalog: Catalog, word: str) -> bool:
+def _is_stored(index: TextIndex, word: str) -> bool:
     """Whether a message of one word is there to be found."""
-    sql = "SELECT count(*) FROM message WHERE text = ?"
-    return bool(catalog._ask(lambda db: db.execute(sql, (word,)).fetchone()[0]))
+    index.commit()
+    return bool(search(index, f'"{word}"').hits)
 
 
 def test_what_was_undone_and_done_again_is_there_again(held: Session, watch: Watch) -> None:

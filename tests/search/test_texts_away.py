@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from indexerd.daemon import background
+from indexerd.search.ranking import search
 from tests.daemon.flow_bench import Flow, until
 from tests.e2e.world import Session
 from tests.store.one_store import library_of
@@ -16,7 +17,6 @@ from tests.store.one_store import library_of
 def test_a_file_that_is_back_as_it_was_is_read_at_the_next_scan(tmp_path: Path) -> None:
     """S1.13, W2: nothing tells of it but its words, which are searchable all the same."""
     library = library_of(tmp_path)
-    catalog = library.catalog
     library.load()
     session = Session(tmp_path / "sessions/--w--")
     session.turn("zebrafish one")
@@ -30,7 +30,7 @@ def test_a_file_that_is_back_as_it_was_is_read_at_the_next_scan(tmp_path: Path) 
         pass
     while library.texts.unread:
         library.texts.some()
-    hits = [one for one in catalog.search("zebrafish").hits if one["field"] == "message"]
+    hits = [one for one in search(library.index, "zebrafish").hits if one["field"] == "message"]
     assert [one["sessionId"] for one in hits] == [session.id]
     library.close()
 

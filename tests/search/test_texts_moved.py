@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from indexerd.daemon.library import Library
+from indexerd.search.ranking import search
 from tests.e2e.world import Session
 from tests.store.one_store import library_of
 
@@ -27,7 +28,6 @@ def test_another_file_at_its_path_neither_lends_nor_hides_words(
 ) -> None:
     """S1.13, F14: its lines are as long as our own, or it ends before them."""
     library = library_of(tmp_path)
-    catalog = library.catalog
     library.load()
     session, other = Session(tmp_path / "sessions/--w--"), Session(tmp_path / "other")
     session.turn("zebrafish one")
@@ -43,8 +43,8 @@ def test_another_file_at_its_path_neither_lends_nor_hides_words(
     if not moved:
         os.rename(away, session.path)
     settle(library, look=True)
-    hits = catalog.search("two").hits
+    hits = search(library.index, "two").hits
     assert [one["sessionId"] for one in hits] == [session.id]
-    told = {one["sessionId"] for one in catalog.search("strangers").hits}
+    told = {one["sessionId"] for one in search(library.index, "strangers").hits}
     assert told <= {other.id}
     library.close()

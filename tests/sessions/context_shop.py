@@ -23,7 +23,7 @@ from indexerd.logs import get_logger
 from indexerd.meta.model import UserFile
 from indexerd.meta.writer import MetaWriter
 from indexerd.protocol.methods import asked
-from indexerd.store.ledger import Ledger
+from indexerd.store.store import StateStore
 
 
 class Slow(MetaWriter):
@@ -63,7 +63,7 @@ class Shop:
 
     def open(self) -> None:
         """Start, as a daemon does, from what is on the disk."""
-        self.ledger = Ledger(self.root / "ledger.sqlite")
+        self.ledger = StateStore(self.root / "store.sqlite")
         self.reader = Reader()
         pipeline = SimpleNamespace(
             library=SimpleNamespace(home=lambda _session_id: str(self.root / "metas")),

@@ -62,6 +62,7 @@ def test_every_event_of_the_contract_has_its_constant() -> None:
     assert set(Event) - expected == {
         "daemon.config_reloaded",
         "cache.damaged",
+        "cache.replaced",
         "web.started",
         "web.ended",
         "session.moved",

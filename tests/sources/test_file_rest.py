@@ -15,7 +15,7 @@ from indexerd.sessions.info import SessionInfo
 from indexerd.sources import memory
 from indexerd.sources.scan import scan
 from indexerd.sources.stores import Store
-from indexerd.store.ledger import Ledger
+from indexerd.store.store import StateStore
 from tests.e2e.world import Session
 
 EIO = OSError(errno.EIO, os.strerror(errno.EIO))
@@ -27,7 +27,7 @@ class Disk:
     def __init__(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.store = Store("pi", str(home / "sessions"), str(home / "meta"))
         self.files = Files(
-            Ledger(home / "ledger.sqlite"),
+            StateStore(home / "store.sqlite"),
             stores=lambda: [self.store],
             since=lambda _: None,
             title=lambda _agent, _id: None,
@@ -92,7 +92,7 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
     """A home on such a disk."""
     disk = Disk(tmp_path, monkeypatch)
     yield disk
-    disk.files._ledger.close()
+    disk.files._store.close()
 
 
 def test_a_file_whose_disk_fails_is_tried_ever_more_seldom(disk: Disk) -> None:

@@ -11,7 +11,7 @@ import pytest
 from indexerd.agents import codex
 from indexerd.sources.opencode_db import Database
 from indexerd.sources.stores import Kind, Store
-from indexerd.store.ledger import Ledger
+from indexerd.store.store import StateStore
 from tests.sessions.opencode_rows import Rows
 from tests.sources.thread_desk import A, B, C, Desk, Thread, fork
 
@@ -121,12 +121,12 @@ def test_a_base_that_came_just_before_the_end_is_found_at_the_start(desk: Desk) 
     away = base.path.rename(desk.root / "away")
     desk.scan()
     desk.files.checkpoint()
-    other = Ledger(desk.root / "ledger.sqlite")
+    other = StateStore(desk.root / "store.sqlite")
     kept = [(path, cursor, card, other.state(path) or b"") for path, cursor, card in other.cards()]
     away.rename(base.path)
     desk.scan()
     desk.files.checkpoint()
-    other.put(one for one in kept if one[0] == str(heir.path))
+    other.put_files(one for one in kept if one[0] == str(heir.path))
     other.close()
     desk.start()
     desk.scan()

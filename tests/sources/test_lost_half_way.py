@@ -12,7 +12,7 @@ from indexerd.sessions.state import SessionState
 from indexerd.sources import memory
 from indexerd.sources.cursor import Cursor
 from indexerd.sources.memory import Memory, Tracked
-from indexerd.store.ledger import Ledger
+from indexerd.store.store import StateStore
 from tests.store.grown_desk import Desk, fails_once
 
 
@@ -29,7 +29,7 @@ def test_deeds_are_told_although_a_transaction_failed(
     while library.texts.some():
         pass
     for session in desk.sessions:
-        row = library.catalog.get(session.id)
+        row = library.store.get(session.id)
         assert row is not None
         assert row["models"] == ["some-model"]
     library.close()
@@ -47,10 +47,10 @@ def test_who_wakes_long_sessions_keeps_fewer(
 ) -> None:
     """S0.40: of trees that were woken, not more entries stay in memory than a few sessions have."""
     monkeypatch.setattr(memory, "WOKEN_ROWS", 250)
-    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger = StateStore(tmp_path / "store.sqlite")
     cursor = Cursor(1, 2, 3, 4, 0, 0, b"", b"")
     paths = [f"/h/{number}.jsonl" for number in range(6)]
-    ledger.put((path, cursor, b"", _long(path, 100).encode()) for path in paths)
+    ledger.put_files((path, cursor, b"", _long(path, 100).encode()) for path in paths)
     held = Memory(ledger)
     files = [Tracked(path, "pi", cursor) for path in paths]
     assert all(held.wake(file) for file in files)

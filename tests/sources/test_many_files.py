@@ -16,7 +16,7 @@ from indexerd.sources.cursor import Cursor, Look, Verdict, glance
 from indexerd.sources.memory import Memory, Tracked
 from indexerd.sources.scan import Found
 from indexerd.sources.stores import Kind, Store, Takers
-from indexerd.store.ledger import Ledger
+from indexerd.store.store import StateStore
 from tests.e2e.world import Session
 from tests.store.grown_desk import Desk
 
@@ -77,11 +77,11 @@ def test_other_stores_are_noticed() -> None:
 
 def test_who_wakes_all_sessions_keeps_few(tmp_path: Path) -> None:
     """S0.40: trees that are woken one after the other do not all stay in memory."""
-    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger = StateStore(tmp_path / "store.sqlite")
     count = memory.WOKEN_KEPT + 40
     cursor = Cursor(1, 2, 3, 4, 0, 0, b"", b"")
     paths = [f"/h/{number}.jsonl" for number in range(count)]
-    ledger.put((path, cursor, b"", SessionState(path).encode()) for path in paths)
+    ledger.put_files((path, cursor, b"", SessionState(path).encode()) for path in paths)
     held = Memory(ledger)
     files = [Tracked(path, "pi", cursor) for path in paths]
     files[0].dirty = True  # the ledger does not know it yet: it stays

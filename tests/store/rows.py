@@ -1,0 +1,82 @@
+"""Rows and messages for tests, and a store and a text index that are empty."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from indexerd.search.index import Message, TextIndex
+from indexerd.search.ranking import search
+from indexerd.store.store import StateStore
+from indexerd.times import iso_of_ms
+
+BASE_MS = 1_790_000_000_000
+SHOP = "/work/shop"
+
+
+def caches(directory: Path | str) -> tuple[StateStore, TextIndex]:
+    """A store and a text index in a directory."""
+    store = StateStore(Path(directory) / "store.sqlite")
+    return store, TextIndex(Path(directory) / "search", store)
+
+
+def texts(directory: Path) -> TextIndex:
+    """The same, opened."""
+    _, index = caches(directory)
+    index.open()
+    return index
+
+
+@contextmanager
+def scratch() -> Iterator[TextIndex]:
+    """The same for one example of a property test; rows need not be there."""
+    with tempfile.TemporaryDirectory() as directory:
+        index = texts(Path(directory))
+        fill(index, row("s1"))
+        try:
+            yield index
+        finally:
+            index.close()
+            index.store.close()
+
+
+def row(session_id: str, minute: int = 0, **more: Any) -> dict[str, Any]:
+    """A row of interfaces.md, section 5, last changed at some minute."""
+    found = {
+        "sessionId": session_id,
+        "agent": "pi",
+        "sessionFile": f"/sessions/{session_id}.jsonl",
+        "cwd": SHOP,
+        "name": f"Name of {session_id}",
+        "nameSource": "meta",
+        "description": "",
+        "tags": [],
+        "createdAt": iso_of_ms(BASE_MS + minute * 60_000 - 1000),
+        "modifiedAt": iso_of_ms(BASE_MS + minute * 60_000),
+        "messageCount": 2,
+        "archived": False,
+        "gone": False,
+    }
+    return found | more
+
+
+def fill(index: TextIndex, *rows: dict[str, Any], summary: str = "") -> None:
+    """Put rows with nothing to find them by but themselves."""
+    index.put([(one, summary, ()) for one in rows])
+    index.commit()
+
+
+def say(index: TextIndex, session_id: str, *said: str) -> None:
+    """Add messages; their entry ids follow from session and place."""
+    items = [Message(n, f"{session_id}-{n}", "user", "", text) for n, text in enumerate(said)]
+    index.add_messages(session_id, 0, items, "all read")
+    index.commit()
+
+
+def hits(index: TextIndex, query: str, **filters: Any) -> list[tuple[str, str]]:
+    """Which sessions a search finds, and where."""
+    found = search(index, query, **filters)
+    return [(hit["sessionId"], hit["field"]) for hit in found.hits]

@@ -1,0 +1,198 @@
+"""The store: what it keeps, what damages it, and what a full disk or a lock does to it."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
+from indexerd.errors import DamagedError, StateError, UsageError, WriteError
+from indexerd.search.names_known import known
+from indexerd.sources.cursor import Cursor
+from indexerd.store.store import StateStore
+from tests.store.rows import row
+
+HASH = b"texts"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[StateStore]:
+    """An empty store."""
+    found = StateStore(tmp_path / "store.sqlite")
+    yield found
+    found.close()
+
+
+def put(store: StateStore, *rows: dict[str, object]) -> list[str]:
+    """Put rows; which of them are to be indexed."""
+    return store.put((one, known(one), HASH) for one in rows)
+
+
+def ids(store: StateStore, **filters: object) -> list[str]:
+    """Ids of a list's first page."""
+    return [one["sessionId"] for one in store.page(**filters).rows]  # type: ignore[arg-type]
+
+
+def test_rows_come_back_as_they_went_in_and_are_listed_newest_first(store: StateStore) -> None:
+    """S3.12: filters, stable pages, and what is hidden unless it is asked for."""
+    rows = [row(f"s{n}", n, cwd=f"/w/{n % 2}") for n in range(6)]
+    assert put(store, *rows, row("old", 9, archived=True), row("sub", 9, subagent=True))
+    assert store.get("s3") == rows[3]
+    assert ids(store) == ["s5", "s4", "s3", "s2", "s1", "s0"]
+    assert ids(store, cwd="/w/1") == ["s5", "s3", "s1"]
+    assert ids(store, archived=True, subagents=True)[:2] == ["old", "sub"]
+    first = store.page(limit=4)
+    put(store, row("new", 20))
+    assert [one["sessionId"] for one in store.page(limit=4, cursor=first.next_cursor).rows] == [
+        "s1",
+        "s0",
+    ]
+    with pytest.raises(UsageError):
+        store.page(cursor=first.next_cursor, cwd="/w")
+    with pytest.raises(UsageError):
+        store.page(cursor="forged")
+
+
+def test_texts_are_to_be_indexed_until_they_are(store: StateStore) -> None:
+    """A row whose texts the index does not have is told of again, over restarts, too."""
+    assert put(store, row("a")) == ["a"]
+    assert put(store, row("a", 5)) == ["a"]
+    assert store.unindexed() == ("a",)
+    store.indexed({"a": HASH}, {"a": "sign progress"})
+    assert (put(store, row("a", 6)), store.unindexed()) == ([], ())
+    assert store.mark_signs() == {"a": "sign"}
+    store.begin_index("another")
+    assert (store.unindexed(), store.mark("a")) == (("a",), None)
+
+
+def test_a_cursor_and_its_state_are_stored_together(store: StateStore) -> None:
+    """A1: and a path need be no text."""
+    cursor, path = Cursor(1, 2, 3, 4, 5, 5, b"h", b"t"), "/w/\udcff.jsonl"
+    store.put_files([(path, cursor, b"card", b"state")])
+    store.put_files([(path, cursor, b"card 2", None)])
+    assert store.cards() == [(path, cursor, b"card 2")]
+    assert store.state(path) == b"state"
+    store.forget_files([path])
+    assert (store.cards(), store.state(path)) == ([], None)
+
+
+def test_notes_are_kept_by_topic_and_trimmed(store: StateStore) -> None:
+    """The greatest values stay."""
+    for n in range(5):
+        store.note("topic", f"k{n}", b"%d" % n)
+    store.note("other", "k", b"x")
+    store.trim("topic", 2)
+    assert store.notes("topic") == {"k3": b"3", "k4": b"4"}
+    assert store.noted("other", "k") == b"x"
+
+
+def test_a_batch_is_all_or_nothing(store: StateStore) -> None:
+    """A3: also where somebody looks away from a write that failed in it."""
+
+    def fails(db: sqlite3.Connection) -> None:
+        db.execute("INSERT INTO note VALUES ('t', 'k', 'a')")
+        raise WriteError("no space is left on the device")
+
+    def together(*, looked_away: bool) -> None:
+        with store.batch():
+            put(store, row("a"))
+            assert store.get("a")
+            if looked_away:
+                with suppress(WriteError):
+                    store.write(fails)
+            else:
+                store.write(fails)
+
+    for looked_away in (False, True):
+        with pytest.raises(WriteError):
+            together(looked_away=looked_away)
+        assert store.get("a") is None
+
+
+def test_a_lock_is_trouble_and_no_damage(store: StateStore, tmp_path: Path) -> None:
+    """A3: nothing is dropped for it, and readers go on."""
+    put(store, row("a"))
+    with closing(sqlite3.connect(tmp_path / "store.sqlite", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        store._writer.execute("PRAGMA busy_timeout = 1")  # type: ignore[union-attr]
+        with pytest.raises(WriteError):
+            put(store, row("b"))
+        assert store.get("a")
+        other.execute("ROLLBACK")
+    assert not store.damaged
+    assert put(store, row("b")) == ["b"]
+
+
+def test_values_that_are_not_what_was_stored_are_damage(tmp_path: Path) -> None:
+    """V6: it is told once; `renew` sets the file aside, and begins an empty one, once."""
+    told: list[str] = []
+    store = StateStore(tmp_path / "store.sqlite", told.append)
+    put(store, row("a"))
+    with closing(sqlite3.connect(tmp_path / "store.sqlite")) as other:
+        other.execute("UPDATE record SET row = x'ff'")
+        other.commit()
+    for _ in range(2):
+        with pytest.raises(DamagedError):
+            store.get("a")
+    assert (len(told), store.damaged) == (1, True)
+    assert store.renew()
+    assert (store.get("a"), store.made) == (None, 2)
+    assert (tmp_path / "store.sqlite.aside").exists()
+    store.fold()
+    assert not (tmp_path / "store.sqlite.aside").exists()
+    assert not store.renew()
+    store.close()
+
+
+@pytest.mark.parametrize("at", [100, 5000, 9000, 20_000])
+def test_a_byte_that_changed_is_found_at_the_start(tmp_path: Path, at: int) -> None:
+    """V6: also one that SQLite does not notice; a file that was deleted is no damage."""
+    path, told = tmp_path / "store.sqlite", list[str]()
+    with closing(StateStore(path)) as store:
+        put(store, *(row(f"s{n}", n) for n in range(40)))
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+    with closing(StateStore(path, told.append)) as store:
+        assert (len(told), store.count(), store.made) == (1, 0, 1)
+    path.unlink()
+    with closing(StateStore(path, told.append)) as store:
+        assert (len(told), store.made) == (1, 1)
+
+
+def test_who_only_looks_gets_an_empty_store_and_a_problem(tmp_path: Path) -> None:
+    """S3.26: whatever is wrong with the file; and nothing is made."""
+    path = tmp_path / "store.sqlite"
+    with closing(StateStore(path, readonly=True)) as store:
+        assert (store.count(), bool(store.problem), path.exists()) == (0, True, False)
+        with pytest.raises(StateError):
+            store.note("t", "k", b"")
+    path.write_bytes(b"no database" * 1000)
+    with closing(StateStore(path, readonly=True)) as store:
+        assert (ids(store), bool(store.problem)) == ([], True)
+
+
+def test_what_is_asked_while_all_is_closed_is_an_error(store: StateStore) -> None:
+    """Python's sqlite3 would read what is no more, and the process would end."""
+    put(store, *(row(f"s{n}", n) for n in range(200)))
+    errors, stop = list[Exception](), threading.Event()
+
+    def ask() -> None:
+        try:
+            while not stop.is_set():
+                ids(store)
+        except StateError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for one in threads:
+        one.start()
+    store.close()
+    stop.set()
+    for one in threads:
+        one.join(20)
+    assert len(errors) <= 3
