@@ -82,7 +82,7 @@ class Base:
     end_ordinal: int = field(default=0, compare=False)
 
 
-class ToolCall(msgspec.Struct, frozen=True, eq=False):
+class ToolCall(msgspec.Struct, frozen=True):
     """One use of a tool, as far as facts about a session need it. Paths are verbatim."""
 
     name: str  # "" for a record of what a call that was counted already did
@@ -92,16 +92,6 @@ class ToolCall(msgspec.Struct, frozen=True, eq=False):
     writes: tuple[str, ...] = ()
     # As the agent stored them: an object, or the text of one. For a summary alone.
     arguments: Any = None
-
-    def _told(self) -> tuple[object, ...]:
-        return self.name, self.detail, self.id, self.reads, self.writes
-
-    def __eq__(self, other: object) -> bool:
-        """The same use, whatever its arguments."""
-        return isinstance(other, ToolCall) and self._told() == other._told()
-
-    def __hash__(self) -> int:
-        return hash(self._told())
 
 
 class ToolResult(msgspec.Struct, frozen=True):
@@ -125,6 +115,49 @@ class Tokens(msgspec.Struct, frozen=True):
     total: int = 0  # of the whole context with this answer, as counted there; 0: not said
 
 
+class Command(msgspec.Struct, frozen=True):
+    """A command that the user ran, and how it ended, as far as that was stored."""
+
+    command: str
+    output: str
+    exit_code: int | None = None
+    cancelled: bool = False
+    truncated: bool = False
+    output_file: str | None = None  # with all of the output
+    hidden: bool = False  # the model is told nothing of it
+
+
+class Edit(msgspec.Struct, frozen=True):
+    """All that an earlier entry says from now on."""
+
+    target: str  # its id
+    removed: bool = False  # it is left out
+    texts: tuple[str, ...] = ()
+    thinking: tuple[str, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
+    images: int = 0
+
+
+class Retained(msgspec.Struct, frozen=True):
+    """A message that a compaction brings along."""
+
+    role: str
+    text: str
+    human: bool = False
+
+
+class Compaction(msgspec.Struct, frozen=True):
+    """What stands for the messages before a summary."""
+
+    kept: str | None = None  # id of the first earlier entry that stays
+    retained: tuple[Retained, ...] | None = None  # in the place of all earlier messages
+    whole: bool = False  # these hold the summary, too
+    keeps_users: bool = False  # of the earlier ones the newest of the humans' stay, before it
+    role: str = "compactionSummary"  # of the summary
+    system: str | None = None  # text of the system message that goes before it
+    tokens_before: int | float | None = None
+
+
 class Entry(msgspec.Struct, frozen=True):
     """One node, read in full. Texts are as the agent stored them, scrubbed of lone surrogates."""
 
@@ -141,9 +174,32 @@ class Entry(msgspec.Struct, frozen=True):
     thinking: tuple[str, ...] = ()  # what the model thought before it spoke
     images: int = 0  # that stand beside the texts
     results: tuple[ToolResult, ...] = ()  # what tools gave back on this line
-    details: dict[str, Any] = msgspec.field(
-        default_factory=dict
-    )  # of its kind: sessions/context.py
+    # what the model gets, where that differs from what was said
+    sent: tuple[str, ...] | None = None  # the texts, where those of the entry are less
+    sent_as: str | None = None  # the role, where the kind does not tell it
+    ahead: bool = False  # before what was said since the newest answer, after results of tools
+    unseen: bool = False  # it is no part of the conversation, as later lines show
+    # of some kinds alone
+    provider: str | None = None  # whose model
+    next_model: str | None = None  # that a setting chooses
+    thinking_level: str | None = None  # empty: there is none
+    stop_reason: str = ""
+    error: str = ""
+    custom_type: str | None = None  # an extension's name for what it stored, in `data`
+    data: Any = None
+    display: bool | None = None  # False: its author wants it hidden from people
+    from_id: str | None = None  # the leaf of the branch that a summary tells of
+    from_hook: bool | None = None  # an extension made the summary
+    stored: Any = None  # what whoever made a summary stored with it
+    prompt: dict[str, Any] | None = None  # a system prompt's sections and tools, as stored
+    ran: Command | None = None
+    edit: Edit | None = None
+    compaction: Compaction | None = None
+
+    @property
+    def as_sent(self) -> tuple[str, ...]:
+        """The texts as the model gets them."""
+        return self.texts if self.sent is None else self.sent
 
     @property
     def text(self) -> str:

@@ -104,7 +104,7 @@ class Files:
     def reread(self, session_id: str) -> list[Change]:
         """A line that was taken on its looks is no JSON: read its file anew, parsing each one."""
         owner = self.owners.get(session_id)
-        if owner is None or (owner.state is not None and owner.state.strict):
+        if owner is None or owner.strict:
             return []
         owner.begin_anew()
         owner.strict = True
@@ -299,7 +299,6 @@ class Files:
         if read.verdict.restart or read.whole or state is None or taking.is_blank(state):
             file.strict = file.strict and not read.verdict.restart
             state = file.state = taking.begin(file.agent, file.path, read.lines, self._lineage)
-            state.strict = file.strict
         take_in(file.agent, state, read.lines)
         if held is not None:
             self._renew(self._lineage.changed(file, held.offset, anew=read.verdict.restart))

@@ -18,7 +18,7 @@ from indexerd.agents.lines import own_words
 from indexerd.daemon.library import Library
 from indexerd.digests.segments import read_segments
 from indexerd.errors import IndexerdError, NotFoundError
-from indexerd.events import TURN_MASK, TURN_SHIFT, Entry, Kind, Turn
+from indexerd.events import TURN_MASK, TURN_SHIFT, Compaction, Entry, Kind, Turn
 from indexerd.meta.reader import read_user
 from indexerd.paths import user_name
 from indexerd.privacy.sanitize import clean_line, clean_text
@@ -32,7 +32,7 @@ from indexerd.sessions.history import compactions, opaque, records
 from indexerd.sessions.serialize import serialize
 from indexerd.sessions.state import NOWHERE, ROOT, SessionState
 from indexerd.sessions.transforms import rules_of, transformed, transformed_speeches
-from indexerd.sessions.tree import NODES_MAX, WORD_MAX, nodes, sketch, still, wanted
+from indexerd.sessions.tree import NODES_MAX, WORD_MAX, nodes, sketch, wanted
 from indexerd.sources.session_reader import TEXT_MAX, OpenSession, row_of, text_limit
 from indexerd.times import iso_ms, iso_of_ms
 
@@ -62,7 +62,7 @@ def open_session(library: Library, session_id: str, leaf: str | None = None) -> 
         for key, text in _user_labels(home, session_id).items()
         if (one := state.row(key)) is not None
     }
-    return OpenSession(card, still(state, row), library.files.lines(session_id), labels, home)
+    return OpenSession(card, state.still(row), library.files.lines(session_id), labels, home)
 
 
 def _home(library: Library, session_id: str) -> Path | None:
@@ -256,24 +256,24 @@ def _step(
         "label": session.labels.get(entry.id),
         "timestamp": entry.timestamp[:WORD_MAX],
         "text": "".join(entry.texts)[:limit],
-        "customType": entry.details.get("customType"),
-        "display": entry.details.get("display"),
-        "fromId": entry.details.get("fromId"),
+        "customType": entry.custom_type,
+        "display": entry.display,
+        "fromId": entry.from_id,
     }
     if data:
-        one["data"] = opaque(entry.details.get("data"))
+        one["data"] = opaque(entry.data)
     return {key: value for key, value in one.items() if value is not None or key == "parentId"}
 
 
 def _compaction(entry: Entry) -> dict[str, Any]:
-    details = entry.details
+    held = entry.compaction or Compaction()
     one = {
         "entryId": entry.id,
         "timestamp": entry.timestamp[:WORD_MAX],
         "summary": "".join(entry.texts),
-        "firstKeptEntryId": details.get("kept"),
-        "tokensBefore": details.get("tokensBefore"),
-        "fromHook": details.get("fromHook"),
-        "details": opaque(details.get("details")),
+        "firstKeptEntryId": held.kept,
+        "tokensBefore": held.tokens_before,
+        "fromHook": entry.from_hook,
+        "details": opaque(entry.stored),
     }
     return {key: value for key, value in one.items() if value is not None}

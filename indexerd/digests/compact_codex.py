@@ -21,7 +21,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from indexerd.agents.codex.read import NO_SUMMARY
-from indexerd.agents.codex.rows import CONTEXT_NOTE
 from indexerd.digests.compact_opencode import counted
 from indexerd.events import Kind
 from indexerd.sessions.clipped import joined, length
@@ -48,9 +47,10 @@ def _human(entry: ContextEntry) -> Iterator[Message]:
             if one.role == "user":
                 yield Message(one.role, joined(one.texts), one.entry.id)
     elif entry.entry.kind is Kind.COMPACTION and entry.speeches:  # else an edit took it out
-        for kept in entry.entry.details.get("retained", ()):
-            if kept.get("human"):
-                yield Message("user", str(kept.get("text", "")), entry.entry.id)
+        held = entry.entry.compaction
+        for kept in (held.retained if held else None) or ():
+            if kept.human:
+                yield Message("user", kept.text, entry.entry.id)
         for one in entry.speeches:
             if one.entry.id != entry.entry.id:
                 yield Message(one.role, joined(one.texts), one.entry.id)
@@ -78,8 +78,7 @@ def estimate(message: ContextMessage) -> int:
 
 def tokens_of(state: SessionState, entries: Sequence[ContextEntry]) -> int:
     """How many tokens the context takes, as far as that was counted; the rest is estimated."""
-    note = noted(state)
-    used, at = note.get("used", 0), note.get("at", -1)
+    used, at = state.context.used, state.context.at
     begin = max((one.row for one in entries if one.entry.kind is Kind.COMPACTION), default=-1)
     if used and begin <= at and state.on_path(at):
         rows = [one.row for one in entries if begin < one.row <= at and _is_own(one)]
@@ -87,13 +86,6 @@ def tokens_of(state: SessionState, entries: Sequence[ContextEntry]) -> int:
         return used + _estimated(one for one in entries if one.row > since)
     used, own = counted(entries)  # another agent's answers say it themselves
     return used + _estimated(entries[own + 1 :])
-
-
-def noted(state: SessionState) -> dict[str, int]:
-    """What Codex counted: `used` and `window` in tokens, `at` a row. What is absent is unknown."""
-    held = state.notes.get(CONTEXT_NOTE)
-    found = held if isinstance(held, dict) else {}
-    return {key: count for key, count in found.items() if type(count) is int}
 
 
 def _is_own(entry: ContextEntry) -> bool:

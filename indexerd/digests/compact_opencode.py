@@ -121,7 +121,7 @@ def model_view(messages: Sequence[ContextMessage]) -> list[ContextMessage]:
 def _is_lost(message: ContextMessage) -> bool:
     if message.role != "assistant":
         return False
-    stopped = message.entry.details.get("stopReason")
+    stopped = message.entry.stop_reason
     silent = not (any(message.texts) or message.calls)
     return stopped == "error" or (stopped == "aborted" and silent)
 

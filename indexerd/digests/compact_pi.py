@@ -56,11 +56,11 @@ def estimate_tokens(message: ContextMessage) -> int:
     """About how many tokens a message is; never a model's own count."""
     if message.role not in _ESTIMATED:
         return 0
-    ran = message.entry.details.get("ran")
+    ran = message.entry.ran
     if message.role == "system":
         size = _prompt_units(joined(message.texts), _prompt(message))
     elif message.role == "bashExecution" and ran is not None:
-        size = units(ran["command"]) + units(ran["output"])
+        size = units(ran.command) + units(ran.output)
     else:
         size = sum(map(units, (*message.texts, *message.thinking)))
         size += sum(map(_call_units, message.calls))
@@ -104,7 +104,7 @@ def _prompt_tokens(messages: Sequence[ContextMessage]) -> int:
 
 
 def _prompt(message: ContextMessage) -> dict[str, Any]:
-    return _mapping(message.entry.details.get("prompt"))
+    return message.entry.prompt or {}
 
 
 def _mapping(held: Any) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def _prompt_units(text: str, prompt: dict[str, Any]) -> int:
 def _usage(entry: ContextEntry) -> int:
     tokens = entry.entry.tokens
     spoke = any(one.role == "assistant" for one in entry.speeches)
-    if not spoke or tokens is None or entry.entry.details.get("stopReason") in _FAILED:
+    if not spoke or tokens is None or entry.entry.stop_reason in _FAILED:
         return 0
     return tokens.total or tokens.input + tokens.output + tokens.cache_read + tokens.cache_write
 
@@ -228,11 +228,8 @@ def _is_omitted(entry: ContextEntry) -> bool:
 
 def _replaces_other(entry: Entry, ids: set[str]) -> bool:
     """Whether an edit puts something in the place of an entry that is not one of these."""
-    return (
-        entry.type == "context_edit"
-        and entry.details.get("replacement") is not None
-        and entry.details.get("targetId") not in ids
-    )
+    edit = entry.edit
+    return edit is not None and not edit.removed and edit.target not in ids
 
 
 # -- preparation ---------------------------------------------------------------------------------

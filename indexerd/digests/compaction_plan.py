@@ -42,7 +42,6 @@ from indexerd.sessions.context import (
 from indexerd.sessions.history import FileLists, file_lists, merged
 from indexerd.sessions.serialize import parts_of
 from indexerd.sessions.state import SessionState
-from indexerd.sessions.tree import still
 from indexerd.settings import Settings
 from indexerd.sources.session_reader import OpenSession
 
@@ -185,8 +184,8 @@ class _Planner:
 
     def _already(self, last: ContextEntry) -> Compaction:
         """The session ends with a compaction: its own summary is all there is to say."""
-        kept = last.entry.details.get("kept")
-        row = self._state.row(kept) if isinstance(kept, str) else None
+        kept = last.entry.compaction.kept if last.entry.compaction else None
+        row = self._state.row(kept) if kept is not None else None
         files, notes = self._files(file_lists([last.entry]))
         return Compaction(
             strategy=self._own,
@@ -276,7 +275,7 @@ class _Planner:
         said = dict[str, str]()
         if any(one.entry_id in brought for one in found):
             entries = map(self._read, self._replaced(frozenset({Kind.USER})))
-            said = {"".join(one.details.get("sent", one.texts)): one.id for one in entries}
+            said = {"".join(one.as_sent): one.id for one in entries}
         return tuple(
             Message(
                 one.role,
@@ -325,13 +324,14 @@ class _Planner:
 
     def _tokens_before(self, compaction: ContextEntry) -> int:
         """Tokens of the context that it replaced: as recorded, or else as it is counted."""
-        told = compaction.entry.details.get("tokensBefore")
-        if isinstance(told, int | float) and not isinstance(told, bool) and math.isfinite(told):
+        held = compaction.entry.compaction
+        told = held.tokens_before if held else None
+        if told is not None and math.isfinite(told):
             return max(0, min(int(told), TOKENS_MAX))
         above = self._state.parent(compaction.row)
         if above < 0:
             return 0
-        state = still(self._state, above)
+        state = self._state.still(above)
         return context_size(self._agent, state, context_entries(state, self._read)).tokens
 
     def _files(self, files: FileLists) -> tuple[FileLists, tuple[str, ...]]:

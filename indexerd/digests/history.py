@@ -148,7 +148,7 @@ def _system(state: SessionState, rows: list[int], read: Read) -> Iterator[dict[s
         kind = state.kind(row)
         if kind is Kind.SYSTEM or (kind is Kind.OTHER and not begun):
             entry = read(row)
-            role, text = role_of(entry), "".join(entry.details.get("sent", entry.texts))
+            role, text = role_of(entry), "".join(entry.as_sent)
             if role and text:
                 yield _said(role, text[:TEXT_MAX], entry.id)
 

@@ -25,7 +25,6 @@ from indexerd.models.threads import Check
 from indexerd.protocol.params import RefParams
 from indexerd.sessions.clipped_entries import COUNTED
 from indexerd.sessions.context import (
-    PROVIDER,
     ContextEntry,
     Read,
     context_entries,
@@ -128,7 +127,7 @@ def context_size(rules: str, state: SessionState, entries: Sequence[ContextEntry
     """
     if rules == "codex":
         tokens = compact_codex.tokens_of(state, entries)
-        used = compact_codex.noted(state).get("used", 0)
+        used = state.context.used
         return Size(tokens, used if used == tokens else 0)
     if rules == "opencode":
         tokens = compact_opencode.tokens_of(entries)
@@ -141,7 +140,7 @@ def context_size(rules: str, state: SessionState, entries: Sequence[ContextEntry
 def _window(state: SessionState, read: Read, settings: Digest, counted: int) -> Window | None:
     if settings.context_window:
         return Window(settings.context_window, "settings")
-    noted = compact_codex.noted(state).get("window", 0)
+    noted = state.context.window
     if noted > 0:
         return Window(noted, "agent")
     listed = window_of(*_model(state, read))
@@ -165,10 +164,9 @@ def _model(state: SessionState, read: Read) -> tuple[str | None, str]:
         if state.kind(row) not in (Kind.SETTING, Kind.ASSISTANT):
             continue
         entry = read(row)
-        named = entry.model or entry.details.get("modelId")
-        if isinstance(named, str) and named and not named.startswith("<"):
-            provider = entry.details.get("provider") or state.notes.get(PROVIDER)
-            return provider if isinstance(provider, str) else None, named
+        named = entry.model or entry.next_model
+        if named and not named.startswith("<"):
+            return entry.provider or state.provider or None, named
     return None, ""
 
 

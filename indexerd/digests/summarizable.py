@@ -17,7 +17,7 @@ from dataclasses import replace
 
 import msgspec
 
-from indexerd.events import Kind, ToolCall
+from indexerd.events import Compaction, Kind, ToolCall
 from indexerd.privacy.late import late
 from indexerd.sessions.clipped import Clipped
 from indexerd.sessions.context import ContextMessage
@@ -127,21 +127,20 @@ class _Filter:
             yield from self._kept_by_compaction(message)
         elif entry.kind is self._parent:
             yield from _bare(_as(message, Kind.USER))
-        elif entry.kind is Kind.OTHER and "sent" in entry.details:
+        elif entry.kind is Kind.OTHER and entry.sent is not None:
             row = self._state.row(entry.id)  # the tree knows of words behind instructions
             if row is not None and self._state.kind(row) is Kind.USER:
                 yield _own(_as(message, Kind.USER))
 
     def _kept_by_compaction(self, message: ContextMessage) -> Iterator[ContextMessage]:
         """What a compaction brings along; some agents note who said it."""
-        entry = message.entry
-        retained = [one for one in entry.details.get("retained", ()) if isinstance(one, dict)]
+        entry, held = message.entry, message.entry.compaction or Compaction()
+        retained = held.retained or ()
         if entry.id not in self._human:
-            texts = (str(one.get("text")) for one in retained if one.get("human"))
-            self._human[entry.id] = frozenset(texts)
+            self._human[entry.id] = frozenset(one.text for one in retained if one.human)
         if "".join(message.texts) in self._human[entry.id] or (retained and self._agent == "pi"):
             yield _as(message, Kind.USER)
-        elif not entry.details.get("whole"):
+        elif not held.whole:
             yield message
 
     def _answer(self, message: ContextMessage) -> ContextMessage:
@@ -160,8 +159,7 @@ def _as(message: ContextMessage, kind: Kind) -> ContextMessage:
 
 def _own(message: ContextMessage) -> ContextMessage:
     """A human's own words instead of all that the model got, unless an edit replaced them."""
-    sent = message.entry.details.get("sent")
-    if sent is not None and message.texts == tuple(sent):
+    if message.entry.sent is not None and message.texts == message.entry.sent:
         return replace(message, texts=message.entry.texts)
     return message
 

@@ -214,7 +214,7 @@ def _went_on(state: SessionState, row: int, meta: MetaFile) -> bool:
     Its name then stands for the newest row of the turn, and not for what was described. All the
     messages up to there were counted then, if none has come; any other count proves nothing.
     """
-    name = meta.last_indexed_leaf_id.encode("utf-8", "replace")
+    name = meta.last_indexed_leaf_id
     if name in state.index or name not in state.marks:
         return False
     said = sum(1 for packed in state.codes[: row + 1] if packed & MESSAGE)

@@ -160,7 +160,7 @@ def _said(state: SessionState, read: Read) -> Iterator[Said]:
         role = _KINDS.get(state.kind(row))
         if role:
             entry = read(row)
-            if not entry.details.get("unseen"):
+            if not entry.unseen:
                 yield Said(state.id(row), role, entry.text, age)
 
 

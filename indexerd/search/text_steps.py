@@ -114,16 +114,12 @@ def entries(
     card: SessionInfo, state: SessionState, rows: Iterable[int], lines: SessionLines
 ) -> Iterator[tuple[int, Entry]]:
     """What these rows tell; a line that is no entry any more is passed over."""
-    told = ADAPTERS[card.agent].told
+    read = ADAPTERS[card.agent].read
     for row in rows:
         line = lines.brief(row)
         if not line:
             continue  # far too long, or no JSON: its text is not kept
-        try:
-            yield row, told(line, state.id(row))
-        except ValueError:
-            if not state.strict:
-                raise
+        yield row, read(line, state.id(row))
 
 
 def ascending(rows: Sequence[int]) -> bool:

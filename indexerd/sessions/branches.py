@@ -51,7 +51,7 @@ def tips(state: SessionState, summaries: Mapping[int, Entry]) -> list[Tip]:
         return found
     leaf = seen.tip(state.leaf)
     others = [
-        tip for tip in found if tip.last != leaf.last or not _leads_to(state, leaf.row, tip.row)
+        tip for tip in found if tip.last != leaf.last or not state.leads_to(leaf.row, tip.row)
     ]
     return [*others, leaf]
 
@@ -92,22 +92,11 @@ def _told(state: SessionState, summaries: Mapping[int, Entry]) -> Iterator[tuple
     """Pairs of a row and the summary that was written on leaving it; later ones count."""
     for row, entry in summaries.items():
         if "".join(entry.texts):
-            named = entry.details.get("fromId")
-            left = state.row(named) if isinstance(named, str) else None
+            left = state.row(entry.from_id) if entry.from_id is not None else None
             for one in (left, row - 1 if row else None):
-                if one is not None and not _leads_to(state, one, row):
+                if one is not None and not state.leads_to(one, row):
                     yield one, row
                     break
-
-
-def _leads_to(state: SessionState, above: int, row: int) -> bool:
-    """Whether a row stands between another one and the root, or is that one."""
-    for one in state.up(row):
-        if one == above:
-            return True
-        if one < above and state.orderly:
-            return False
-    return False
 
 
 class _Seen:

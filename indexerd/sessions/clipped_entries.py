@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
-from indexerd.events import Entry, Kind, ToolCall, ToolResult
+from indexerd.events import Compaction, Entry, Kind, ToolCall, ToolResult
 from indexerd.sessions.clipped import Clipped, Written, clip, fits
 from indexerd.sessions.serialize import arguments, js_json
 
@@ -55,14 +55,39 @@ def clipped(entry: Entry, keep: Keep) -> Entry:
         texts = _of_results(entry, result)
     elif entry.kind not in _SUMMARIES:
         texts = tuple(map(words, texts))
-    return msgspec.structs.replace(
+    return replace(
         entry,
         texts=texts,
         thinking=tuple(map(words, entry.thinking)),
         tools=tuple(_call(one, keep.given) for one in entry.tools),
         results=tuple(_result(one, result) for one in entry.results),
-        details=_details(entry, words, result),
+        sent=_sent(entry, result if entry.kind is Kind.TOOL else words),
+        ran=entry.ran
+        and replace(entry.ran, command=words(entry.ran.command), output=words(entry.ran.output)),
+        edit=entry.edit
+        and replace(
+            entry.edit,
+            texts=tuple(map(words, entry.edit.texts)),
+            thinking=tuple(map(words, entry.edit.thinking)),
+        ),
+        compaction=entry.compaction and _compaction(entry.compaction, words, result),
     )
+
+
+def _sent(entry: Entry, short: _Clip) -> tuple[str, ...] | None:
+    if entry.sent is None or entry.kind in _SUMMARIES:
+        return entry.sent
+    return tuple(map(short, entry.sent))
+
+
+def _compaction(held: Compaction, words: _Clip, result: _Clip) -> Compaction:
+    if held.retained is None:
+        return held
+    short = (
+        replace(one, text=(result if one.role == "toolResult" else words)(one.text))
+        for one in held.retained
+    )
+    return replace(held, retained=tuple(short))
 
 
 def _of_results(entry: Entry, result: _Clip) -> tuple[str, ...]:
@@ -79,26 +104,7 @@ def _of_results(entry: Entry, result: _Clip) -> tuple[str, ...]:
 
 def _result(one: ToolResult, result: _Clip) -> ToolResult:
     text = result(one.text)
-    return one if text is one.text else msgspec.structs.replace(one, text=text)
-
-
-def _details(entry: Entry, words: _Clip, result: _Clip) -> dict[str, Any]:
-    """What else there is: texts that the model got, a command's output, messages that stayed."""
-    found = dict(entry.details)
-    if "sent" in found and entry.kind not in _SUMMARIES:
-        found["sent"] = tuple(map(result if entry.kind is Kind.TOOL else words, found["sent"]))
-    if "ran" in found:
-        ran = found["ran"]
-        found["ran"] = ran | {key: words(ran[key]) for key in ("command", "output")}
-    for key in ("replacement", "newThinking"):
-        if found.get(key):
-            found[key] = tuple(map(words, found[key]))
-    if "retained" in found:
-        found["retained"] = [
-            one | {"text": (result if one["role"] == "toolResult" else words)(one["text"])}
-            for one in found["retained"]
-        ]
-    return found
+    return one if text is one.text else replace(one, text=text)
 
 
 def _call(call: ToolCall, ends: int) -> ToolCall:
@@ -110,7 +116,7 @@ def _call(call: ToolCall, ends: int) -> ToolCall:
         given = kept if fits(kept, 8 * ends) else given
     if not fits(given, 8 * ends):
         given = _value(given, ends)
-    return msgspec.structs.replace(call, arguments=given)
+    return replace(call, arguments=given)
 
 
 def _value(value: Any, ends: int) -> Any:

@@ -4,29 +4,7 @@ In: a session's state, whose leaf is the path's end, and a way to read a row in 
 messages, model and thinking level. Rows that a compaction has replaced are not read, but for
 settings, which hold however far back they were made (S1.18 to S1.20).
 
-`Entry.details`, by the kind of entry; every key may be absent:
-
-    compaction      kept: id of the first earlier entry that stays; retained: [{role, text,
-                    human}] in the place of all earlier ones; whole: these hold the summary, too;
-                    keeps: "users" where of the earlier ones the humans' messages stay, the newest
-                    of them, before the summary; summaryRole: the role of the summary; system:
-                    text of the system message that goes before it; prompt: the rest of that;
-                    tokensBefore, fromHook, details: as stored
-    branch summary  fromId, fromHook, details: as stored
-    custom          customType, display, data
-    context_edit    targetId; replacement: texts, or None to leave the target out; newThinking,
-                    newCalls, newImages: what else stands there then
-    bash            ran: command, output, exitCode, cancelled, truncated, fullOutputPath, and
-                    excludeFromContext where the model is told nothing of it
-    setting         provider, modelId, thinkingLevel
-    message         provider, stopReason, errorMessage
-    system          prompt: sections, toolsAdded, toolsRemoved of the prompt, as stored
-    any             unseen: it is no part of the conversation, as later lines show; sent: the
-                    texts that the model gets, where those of the entry are less; sentAs: the
-                    role in which it gets them, where the kind does not tell; ahead: it gets them
-                    before what was said since the newest answer, and after results of tools
-
-A provider that no entry names is the one in the state's notes. The rules are pi's, and hold for
+A provider that no entry names is the state's. The rules are pi's, and hold for
 every agent that says the above. What surprised us: an older compaction in the range that a newer
 one keeps is said again where it stands, as pi did up to 0.81 at least; pi 0.87 leaves it out.
 """
@@ -35,16 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from indexerd.errors import ContextTooLargeError
-from indexerd.events import Entry, Kind, ToolCall, ToolResult
+from indexerd.events import Compaction, Edit, Entry, Kind, ToolCall, ToolResult
 from indexerd.sessions.clipped import about, joined, length
 from indexerd.sessions.state import SessionState
 
 TEXT_MAX = 10_000_000  # characters of all messages together; no model takes as many
 USERS_TOKENS = 20_000  # of the humans' messages that a compaction keeps; 4 bytes are a token
-PROVIDER = "provider"  # the note in which an adapter says whose models the session uses
 _TOKEN = 4  # bytes
 
 ROLES = {
@@ -56,7 +32,6 @@ ROLES = {
     Kind.COMPACTION: "compactionSummary",
     Kind.BRANCH_SUMMARY: "branchSummary",
 }
-_SUMMARY = ROLES[Kind.COMPACTION]
 _SPOKEN = frozenset({Kind.USER, Kind.ASSISTANT, Kind.TOOL, Kind.COMPACTION})
 _EDITABLE = frozenset({Kind.USER, Kind.ASSISTANT, Kind.TOOL, Kind.CUSTOM})
 
@@ -79,7 +54,7 @@ class Part:
     row: int
     place: int  # on the path, from 0; what was found below its end counts on
     entry: Entry
-    edit: Entry | None = None  # the `context_edit` that replaces what it says
+    edit: Edit | None = None  # what replaces all that it says
     newest: bool = False  # the compaction that the context begins with
 
 
@@ -130,7 +105,7 @@ def parts_of(state: SessionState, read: Read) -> Iterator[Part]:
     rows = [path[place] for place in places]
     others = [read(row) for row in rows if state.kind(row) is Kind.OTHER]
     edits, below = edits_of(others), _trailing(state, path, read)
-    moves = bool(below) or any(one.details.get("ahead") for one in others)
+    moves = bool(below) or any(one.ahead for one in others)
     del others
     said: list[Part] = []  # since the newest answer
     for place, row in [*zip(places, rows, strict=True), *enumerate(below, len(path))]:
@@ -146,12 +121,12 @@ def parts_of(state: SessionState, read: Read) -> Iterator[Part]:
 def messages_of(state: SessionState, part: Part, read: Read) -> Iterator[Message]:
     """What a part of the context says; of a compaction also what it brings along."""
     entry = part.entry
-    if part.edit is not None and part.edit.details["replacement"] is None:
+    if part.edit is not None and part.edit.removed:
         return
     if not part.newest:
         yield from _said(entry, part.edit)
         return
-    if entry.details.get("keeps") == "users":
+    if entry.compaction is not None and entry.compaction.keeps_users:
         path = state.path()
         yield from _users(state, path[: part.place], read)
     yield from _summary(entry)
@@ -167,14 +142,14 @@ def _trailing(state: SessionState, path: list[int], read: Read) -> list[int]:
         if state.kind(row) in _SPOKEN:
             break
         below.add(row)
-        if state.kind(row) is Kind.OTHER and read(row).details.get("ahead"):
+        if state.kind(row) is Kind.OTHER and read(row).ahead:
             found.append(row)
     return found
 
 
 def _placed(said: list[Part]) -> list[Part]:
     """What was said after an answer, in the order in which the model gets it."""
-    if any(part.entry.details.get("ahead") for part in said):
+    if any(part.entry.ahead for part in said):
         said = sorted(said, key=lambda part: _place(part.entry))
     return said
 
@@ -183,60 +158,45 @@ def _place(entry: Entry) -> int:
     """Answers, results of tools, what goes ahead, and all else."""
     if entry.kind is Kind.ASSISTANT:
         return 0
-    if entry.kind is Kind.TOOL and "sentAs" not in entry.details:
+    if entry.kind is Kind.TOOL and entry.sent_as is None:
         return 1
-    return 2 if entry.details.get("ahead") else 3
+    return 2 if entry.ahead else 3
 
 
 def _kept(state: SessionState, path: list[int], at: int, read: Read) -> list[int]:
     """Places of the context: the compaction, what stays of the earlier ones, the later ones."""
-    details = read(path[at]).details
+    held = read(path[at]).compaction or Compaction()
     first = at
-    if "retained" not in details and isinstance(details.get("kept"), str):
+    if held.retained is None and held.kept is not None:
         ids = [state.id(row) for row in path[:at]]
-        first = ids.index(details["kept"]) if details["kept"] in ids else at
+        first = ids.index(held.kept) if held.kept in ids else at
     stays = [place for place in range(first, at) if state.kind(path[place]) is not Kind.SYSTEM]
     return [at, *stays, *range(at + 1, len(path))]
 
 
-def edits_of(entries: Iterable[Entry]) -> dict[str, Entry]:
+def edits_of(entries: Iterable[Entry]) -> dict[str, Edit]:
     """What replaces the texts of entries, by their ids; of several edits the latest counts."""
-    return {
-        str(one.details.get("targetId")): one
-        for one in entries
-        if one.type == "context_edit" and "replacement" in one.details
-    }
+    return {one.edit.target: one.edit for one in entries if one.edit is not None}
 
 
-def edited(entry: Entry, edit: Entry | None) -> bool:
-    """Whether an edit replaces what the entry says."""
-    return edit is not None and entry.kind in _EDITABLE
-
-
-def _said(entry: Entry, edit: Entry | None) -> Iterator[Message]:
+def _said(entry: Entry, edit: Edit | None) -> Iterator[Message]:
     role = role_of(entry)
     if role is None or (entry.kind is Kind.BRANCH_SUMMARY and not entry.texts):
         return
-    if edit is not None and edited(entry, edit):
-        yield Message(role, "".join(edit.details["replacement"]), entry.id)
+    if edit is not None and entry.kind in _EDITABLE:
+        yield Message(role, "".join(edit.texts), entry.id)
     else:
-        yield Message(role, _text(entry), entry.id)
-
-
-def _text(entry: Entry) -> str:
-    """The texts as the model gets them."""
-    return joined(entry.details.get("sent", entry.texts))
+        yield Message(role, joined(entry.as_sent), entry.id)
 
 
 def _summary(entry: Entry) -> Iterator[Message]:
-    details = entry.details
-    if "system" in details:
-        yield Message("system", details["system"], entry.id)
-    role = role_of(entry)
+    held, role = entry.compaction or Compaction(), role_of(entry)
+    if held.system is not None:
+        yield Message("system", held.system, entry.id)
     if role is not None:
-        yield Message(role, _text(entry), entry.id)
-    for one in details.get("retained", ()):
-        yield Message(str(one.get("role", "")), str(one.get("text", "")), entry.id)
+        yield Message(role, joined(entry.as_sent), entry.id)
+    for one in held.retained or ():
+        yield Message(one.role, one.text, entry.id)
 
 
 def _users(state: SessionState, rows: list[int], read: Read) -> list[Message]:
@@ -247,27 +207,30 @@ def _users(state: SessionState, rows: list[int], read: Read) -> list[Message]:
     begun = (
         at
         for at in reversed(range(len(rows)))
-        if state.kind(rows[at]) is Kind.COMPACTION and "retained" in read(rows[at]).details
+        if state.kind(rows[at]) is Kind.COMPACTION and _retained(read(rows[at])) is not None
     )
     found: list[Message] = []
     for row in rows[next(begun, 0) :]:
         kind = state.kind(row)
         if kind is Kind.COMPACTION:
-            held = read(row).details.get("retained")
-            found = newest_within_budget(found) if held is None else _retained(held, state.id(row))
+            held = _retained(read(row))
+            found = newest_within_budget(found) if held is None else held
         elif kind in (Kind.USER, Kind.CUSTOM):
             entry = read(row)
             role = role_of(entry)
             if role is not None and entry.role == "user":
                 # Context that stands around a human's words is not kept with them.
-                text = joined(entry.texts) if entry.kind is Kind.OTHER else _text(entry)
-                found.append(Message(role, text, entry.id))
+                texts = entry.texts if entry.kind is Kind.OTHER else entry.as_sent
+                found.append(Message(role, joined(texts), entry.id))
     return newest_within_budget(found)
 
 
-def _retained(held: list[dict[str, Any]], entry_id: str) -> list[Message]:
-    """What humans said of the messages that a compaction brings."""
-    return [Message(one["role"], one["text"], entry_id) for one in held if one.get("human")]
+def _retained(entry: Entry) -> list[Message] | None:
+    """What humans said of the messages that a compaction brings; None where it brings none."""
+    held = entry.compaction.retained if entry.compaction else None
+    if held is None:
+        return None
+    return [Message(one.role, one.text, entry.id) for one in held if one.human]
 
 
 def newest_within_budget(messages: list[Message]) -> list[Message]:
@@ -301,12 +264,13 @@ def _ends(data: bytes, whole: int, tokens: int) -> str:
 
 def role_of(entry: Entry) -> str | None:
     """The role in which a model sees an entry; None where it does not."""
-    if entry.details.get("unseen"):
+    if entry.unseen:
         return None
     if entry.kind is Kind.COMPACTION:
-        return None if entry.details.get("whole") else entry.details.get("summaryRole", _SUMMARY)
-    if "sentAs" in entry.details:
-        return str(entry.details["sentAs"])
+        held = entry.compaction or Compaction()
+        return None if held.whole else held.role
+    if entry.sent_as is not None:
+        return entry.sent_as
     if entry.kind is Kind.SYSTEM:
         return entry.role if entry.role in ("system", "developer") else None
     if entry.kind is Kind.OTHER:  # of whatever role: typed by nobody, and sent all the same
@@ -325,12 +289,11 @@ def _settings(
         if kind is not Kind.SETTING and not (kind is Kind.ASSISTANT and model is None):
             continue
         entry = read(row)
-        named = entry.model or entry.details.get("modelId")
+        named = entry.model or entry.next_model
         if model is None and named:
-            provider = entry.details.get("provider") or state.notes.get(PROVIDER)
-            model = {"provider": provider, "modelId": named}
+            model = {"provider": entry.provider or state.provider or None, "modelId": named}
         if level is None:  # empty: an entry says that there is none
-            level = entry.details.get("thinkingLevel")
+            level = entry.thinking_level
         if model is not None and level is not None:
             break
     return model, level
@@ -440,8 +403,9 @@ def _speeches(state: SessionState, part: Part, read: Read) -> Iterator[ContextMe
         yield from _beside(entry)
         return
     for message in messages_of(state, part, read):
-        if edit is not None and edited(entry, edit):
-            yield _edited(entry, message.role, edit.details)
+        if edit is not None and entry.kind in _EDITABLE:
+            role = message.role
+            yield ContextMessage(role, entry, edit.texts, edit.thinking, edit.calls, edit.images)
         else:
             yield from _spoken(entry, message.role)
 
@@ -450,23 +414,12 @@ def _beside(entry: Entry) -> Iterator[ContextMessage]:
     """A part of an answer that stands on a line of its own: its calls, or what it thought."""
     calls = tuple(call for call in entry.tools if call.name) if entry.kind is Kind.CALL else ()
     thinking = entry.thinking if entry.role == "assistant" else ()
-    if (calls or thinking) and not entry.details.get("unseen"):
+    if (calls or thinking) and not entry.unseen:
         yield ContextMessage("assistant", entry, thinking=thinking, calls=calls)
 
 
-def _edited(entry: Entry, role: str, details: dict[str, Any]) -> ContextMessage:
-    return ContextMessage(
-        role,
-        entry,
-        tuple(details["replacement"]),
-        tuple(details.get("newThinking", ())),
-        tuple(details.get("newCalls", ())),
-        details.get("newImages", 0),
-    )
-
-
 def _spoken(entry: Entry, role: str) -> Iterator[ContextMessage]:
-    texts = tuple(entry.details.get("sent", entry.texts))
+    texts = entry.as_sent
     if role == "toolResult":
         yield from _results(entry, texts)
         return

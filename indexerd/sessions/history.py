@@ -24,7 +24,7 @@ def compactions(entries: Iterable[Entry]) -> list[Entry]:
 def records(entries: Iterable[Entry], custom_type: str) -> Iterator[Entry]:
     """What an extension stored under a name of its own, oldest first; no model ever sees it."""
     for one in entries:
-        if one.type == "custom" and one.details.get("customType") == custom_type:
+        if one.type == "custom" and one.custom_type == custom_type:
             yield one
 
 
@@ -44,12 +44,9 @@ def file_lists(entries: Iterable[Entry]) -> FileLists:
         for call in entry.tools:
             read.update(call.reads)
             modified.update(call.writes)
-        if entry.kind in (Kind.COMPACTION, Kind.BRANCH_SUMMARY) and not entry.details.get(
-            "fromHook"
-        ):
-            told = entry.details.get("details")
-            read.update(_paths(told, "readFiles"))
-            modified.update(_paths(told, "modifiedFiles"))
+        if entry.kind in (Kind.COMPACTION, Kind.BRANCH_SUMMARY) and not entry.from_hook:
+            read.update(_paths(entry.stored, "readFiles"))
+            modified.update(_paths(entry.stored, "modifiedFiles"))
     return FileLists(_sorted(read - modified), _sorted(modified))
 
 
@@ -60,8 +57,8 @@ def merged(*lists: FileLists) -> FileLists:
     return FileLists(_sorted(read - modified), _sorted(modified))
 
 
-def _paths(told: Any, key: str) -> Iterator[str]:
-    listed = told.get(key) if isinstance(told, dict) else None
+def _paths(stored: Any, key: str) -> Iterator[str]:
+    listed = stored.get(key) if isinstance(stored, dict) else None
     for one in listed if isinstance(listed, list) else ():
         if isinstance(one, str):
             yield one

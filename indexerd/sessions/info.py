@@ -17,8 +17,6 @@ from indexerd.privacy.sanitize import scrub
 from indexerd.sessions.state import NOWHERE, SessionState
 from indexerd.times import iso_ms
 
-WANTS, BARRED = "wants", "barred"  # notes of a state
-
 
 class SessionInfo(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One session file, in facts. Times in ms since the epoch."""
@@ -116,9 +114,9 @@ def info_of(
         archived=archived or state.archived,
         born_ms=state.born_ms or iso_ms(header.created_at),
         boxed=boxed,
-        bases=tuple(base_name(path) for _, path in state.parts),
-        wants=str(state.notes.get(WANTS, "")),
-        barred=bool(state.notes.get(BARRED)),
+        bases=tuple(base_name(path) for _, path in state.borrowed_files),
+        wants=state.wants,
+        barred=state.barred,
         # pi itself lists a session by the first message of its file, whatever the path.
         first_user=_first_said(state) if agent == "pi" else state.first_user,
         **_of_the_tree(state),
@@ -141,7 +139,7 @@ def _of_the_tree(state: SessionState) -> dict[str, Any]:
         "turn": int(state.turn),
         "messages": state.messages,
         "users": state.user_messages(),
-        "answered": state.assistants > 0,
+        "answered": state.answered,
         "compacted": state.leaf != NOWHERE and state.kind(state.leaf) is Kind.COMPACTION,
         "rows": len(state),
         "looped": bool(state.cycles()),
@@ -149,25 +147,10 @@ def _of_the_tree(state: SessionState) -> dict[str, Any]:
         "oversized": state.oversized,
         "git_branch": state.git_branch,
         "compactions": state.compactions,
-        "first": _note(state, "first"),
-        "fork_of": _note(state, "fork_of"),
-        "tokens": _tokens(state),
+        "first": state.first,
+        "fork_of": state.fork_of,
+        "tokens": state.tokens,
     }
-
-
-def _note(state: SessionState, key: str) -> str:
-    """What an adapter noted, where that is a text."""
-    noted = state.notes.get(key)
-    return noted if isinstance(noted, str) else ""
-
-
-def _tokens(state: SessionState) -> tuple[int, int, int, int] | None:
-    """Input, output, cache read and cache write, where the agent keeps a running sum."""
-    held = state.notes.get("tokens")
-    if not isinstance(held, dict):
-        return None
-    given, cached, output = (held.get(key) or 0 for key in ("input", "cached", "output"))
-    return max(0, given - cached), output, cached, 0
 
 
 _encoder = msgspec.msgpack.Encoder()

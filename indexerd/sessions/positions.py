@@ -20,7 +20,6 @@ from indexerd.privacy.sanitize import clean_line
 from indexerd.sessions.state import SessionState
 
 ROW_NAME_MAX = 256  # characters
-SPLIT = "claude"  # the note of the adapter whose answers are several lines
 
 _SPOKEN = frozenset({Kind.USER, Kind.ASSISTANT})
 _ASKS = frozenset({Kind.USER, Kind.CUSTOM})
@@ -32,7 +31,7 @@ def message_rows(state: SessionState, leaf: int | None = None) -> list[int]:
 
     The place in this list is the message's position, and its length the full count (S2.6).
     """
-    split = SPLIT in state.notes
+    split = state.split_answers
     codes, found, running = state.codes, list[int](), False
     for row in state.path(leaf):
         packed = codes[row]
@@ -94,5 +93,5 @@ def names_on(state: SessionState, leaf: int, wanted: set[int]) -> dict[int, str]
     return found
 
 
-def _name(name: bytes) -> str:
-    return clean_line(name.decode("utf-8", "replace")[: 8 * ROW_NAME_MAX], ROW_NAME_MAX)
+def _name(name: str) -> str:
+    return clean_line(name[: 8 * ROW_NAME_MAX], ROW_NAME_MAX)

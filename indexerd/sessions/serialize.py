@@ -76,19 +76,19 @@ def _as_user(message: ContextMessage) -> str:
 
 def _command(message: ContextMessage) -> str:
     """A command that the user ran, as pi shows it to its model."""
-    ran = message.entry.details.get("ran")
+    ran = message.entry.ran
     if ran is None:  # of another agent: the text says it all
         return "".join(message.texts)
-    if ran.get("excludeFromContext"):
+    if ran.hidden:
         return ""
-    output = ran["output"]
-    text = f"Ran `{ran['command']}`\n" + (f"```\n{output}\n```" if output else "(no output)")
-    if ran.get("cancelled"):
+    output = ran.output
+    text = f"Ran `{ran.command}`\n" + (f"```\n{output}\n```" if output else "(no output)")
+    if ran.cancelled:
         text += "\n\n(command cancelled)"
-    elif ran.get("exitCode"):
-        text += f"\n\nCommand exited with code {js_json(ran['exitCode'])}"
-    if ran.get("truncated") and ran.get("fullOutputPath"):
-        text += f"\n\n[Output truncated. Full output: {ran['fullOutputPath']}]"
+    elif ran.exit_code:
+        text += f"\n\nCommand exited with code {js_json(ran.exit_code)}"
+    if ran.truncated and ran.output_file:
+        text += f"\n\n[Output truncated. Full output: {ran.output_file}]"
     return text
 
 

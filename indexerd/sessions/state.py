@@ -16,66 +16,93 @@ late the walk keeps a record and stops at a cycle.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
-from itertools import pairwise, takewhile
-from typing import Any
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from itertools import islice, takewhile
+from typing import Any, Self
 
 import msgspec
+from msgspec import field
+from msgspec.structs import replace
 
+from indexerd.agents.base import NOWHERE, ROOT, ContextUse
 from indexerd.events import KIND_MASK, MESSAGE, TURN_MASK, TURN_SHIFT, Header, Kind, Turn
-from indexerd.sessions.asked import Asked
-from indexerd.sessions.chain import Chain
-from indexerd.sessions.stored import FACTS, Stored
 
-ROOT = -1
-UNKNOWN = -2  # the parent is named in `_late`, and had not been seen when the entry came
-NOWHERE = -1  # no leaf: an empty session, or one whose leaf was moved before its first entry
+__all__ = ["NOWHERE", "ROOT", "SessionState"]
 
+_UNKNOWN = -2  # the parent is named in `late`, and had not been seen when the entry came
+_NONE = -1  # no human message on the way
+_OPENINGS_KEPT = 64  # first messages of one tree that are remembered
 _TALKS = {Kind.USER, Kind.ASSISTANT, Kind.TOOL}
 # By code, which is sooner than to ask the enum.
 _KINDS: tuple[Kind, ...] = (*Kind, *[Kind.OTHER] * (KIND_MASK + 1 - len(Kind)))
+_IS_USER = bytes(packed & KIND_MASK == Kind.USER for packed in range(256))
+_IS_MESSAGE = bytes(bool(packed & MESSAGE) for packed in range(256))
+_IS_ANSWER = bytes(
+    packed & KIND_MASK == Kind.ASSISTANT and bool(packed & MESSAGE) for packed in range(256)
+)
+_IS_COMPACTION = bytes(packed & KIND_MASK == Kind.COMPACTION for packed in range(256))
 
 
-class SessionState:
-    """Arrays of entries, the leaf, and the few facts that are not in the tree."""
+class _Int32(array):  # type: ignore[type-arg]
+    """Numbers that are stored as bytes."""
 
-    def __init__(self, file: str = "") -> None:
-        """`file`: the path of the session file; some agents' ids are in its name."""
-        self.file = file
-        self.header: Header | None = None
-        self.strict = False  # every line is parsed: one was found to be what it did not look like
-        self.foreign = False  # the first record is no session header: not a session (S1.3)
-        self.ids: list[bytes] = []
-        self.index: dict[bytes, int] = {}
-        self.parents = array("i")
-        self.offsets = array("Q")
-        self.lengths = array("Q")
-        self.codes = bytearray()
-        self.ordinals = array("I")
-        self.seen = 0  # JSON objects other than headers
-        self.parts: list[tuple[int, str]] = []  # (rows before which, file) of borrowed history
-        self.marks: dict[bytes, int] = {}  # names of rows that outlive a rewritten file
-        self.leaf = NOWHERE
-        self.name: str | None = None  # the agent's own, newest in file order
-        self.labels: dict[str, str] = {}
-        self.openings: dict[int, str] = {}  # row of a path's first human message -> its words
-        self.activity_ms = 0  # newest user or assistant message
-        self.messages = 0
-        self.users = 0  # in the whole file, every branch
-        self.assistants = 0
-        self.bad_lines = 0
-        self.oversized = 0  # lines too long to be read at all
-        self.compactions = 0
-        self.archived = False  # the agent itself says so
-        self.git_branch = ""  # the newest the agent recorded
-        self.born_ms = 0  # when the file began; copies of history are older than their file
-        self.copied = 0  # rows at the start that are copies of another session's
-        self.unsettled = 0  # rows at the end whose text may still change
-        self.notes: dict[str, Any] = {}  # an adapter's own memory, of what msgpack can hold
-        self._late: dict[int, bytes] = {}
-        self._repeats = False
-        self._was = NOWHERE  # the leaf before the last entry
-        self._asked = Asked()
+    code = "i"
+
+    def __new__(cls, held: Iterable[int] | bytes = b"") -> Self:
+        return super().__new__(cls, cls.code, held)
+
+
+class _UInt32(_Int32):
+    code = "I"
+
+
+class _UInt64(_Int32):
+    code = "Q"
+
+
+class SessionState(msgspec.Struct, array_like=True, eq=False, dict=True):
+    """Arrays of entries, the leaf, and the few facts that are not in the tree.
+
+    All of it is stored (`encode`) but `file`. What adapters set is described at
+    `agents.base.Tree`.
+    """
+
+    file: str = ""  # the path of the session file; some agents' ids are in its name
+    header: Header | None = None
+    foreign: bool = False
+    ids: list[str] = field(default_factory=list)
+    parents: _Int32 = field(default_factory=_Int32)
+    offsets: _UInt64 = field(default_factory=_UInt64)
+    lengths: _UInt64 = field(default_factory=_UInt64)
+    codes: bytearray = field(default_factory=bytearray)
+    ordinals: _UInt32 = field(default_factory=_UInt32)
+    late: dict[int, str] = field(default_factory=dict)  # row -> a parent that was not there yet
+    repeats: bool = False  # an id came again
+    seen: int = 0
+    parts: list[tuple[int, bytes]] = field(default_factory=list)  # rows before which, and file
+    marks: dict[str, int] = field(default_factory=dict)  # names of rows that outlive a rewrite
+    leaf: int = NOWHERE
+    openings: dict[int, str] = field(default_factory=dict)  # a path's first message -> its words
+    name: str | None = None
+    labels: dict[str, str] = field(default_factory=dict)
+    activity_ms: int = 0
+    bad_lines: int = 0
+    oversized: int = 0
+    archived: bool = False
+    git_branch: str = ""
+    born_ms: int = 0
+    copied: int = 0
+    unsettled: int = 0
+    first: str = ""
+    fork_of: str = ""
+    provider: str = ""
+    tokens: tuple[int, int, int, int] | None = None
+    context: ContextUse = ContextUse()
+    split_answers: bool = False
+    wants: str = ""  # the thread whose file holds more of its history, and was not found
+    barred: bool = False  # more of its history is in a file that the user excluded
+    memory: bytes = b""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -85,130 +112,76 @@ class SessionState:
 
     # -- taking entries in ---------------------------------------------------------------
 
-    def add(
-        self, entry_id: bytes, parent: bytes | None, kind: int, offset: int, length: int
-    ) -> int:
-        """Add one entry; `kind` is its packed code. Returns its row. It becomes the leaf."""
-        row = len(self.ids)
+    def add(self, entry_id: str, parent: str | None, code: int, offset: int, length: int) -> int:
+        """Add one entry; `code` is packed. Returns its row. It becomes the leaf."""
+        row, index = len(self.ids), self.index
         above = ROOT
         if parent is not None:
-            above = self.index.get(parent, UNKNOWN)
-            if above == UNKNOWN:
-                self._late[row] = parent
-        if entry_id in self.index:
-            self._repeats = True
+            above = index.get(parent, _UNKNOWN)
+            if above == _UNKNOWN:
+                self.late[row] = parent
         self.ids.append(entry_id)
         self.parents.append(above)
         self.offsets.append(offset)
         self.lengths.append(length)
-        self.codes.append(kind)
+        self.codes.append(code)
         self.ordinals.append(self.seen)
         self.seen += 1
-        self._was = self.leaf
         if entry_id:
-            self.index[entry_id] = row
+            if entry_id in index:
+                self.repeats = True
+            index[entry_id] = row
             self.leaf = row
-        if kind & MESSAGE:
-            self.messages += 1
-        what = kind & KIND_MASK
-        if what == Kind.USER:
-            self.users += 1
-        elif what == Kind.ASSISTANT:
-            self.assistants += 1
-        elif what == Kind.COMPACTION:
-            self.compactions += 1
         return row
 
-    def extend(self, chain: Chain, base: int) -> None:
-        """Add a chain, which is one entry at least; `base` is the file offset of its block."""
-        row, count = len(self.ids), len(chain.ids)
-        above = self.index.get(chain.parent, UNKNOWN)
-        if above == UNKNOWN:
-            self._late[row] = chain.parent
-        self.ids += chain.ids
-        self.parents.append(above)
-        self.parents.extend(range(row, row + count - 1))
-        pairs = pairwise([*chain.starts, chain.end])
-        self.lengths += array("Q", [end - one - 1 for one, end in pairs])
-        self.offsets += array("Q", [base + one for one in chain.starts] if base else chain.starts)
-        self.ordinals.extend(range(self.seen, self.seen + count))
-        self.codes += chain.codes
-        self.seen += count
-        known = len(self.index)
-        self.index.update(zip(chain.ids, range(row, row + count), strict=True))
-        if len(self.index) < known + count:
-            self._repeats = True
-        self._was = self.leaf if count == 1 else row + count - 2
-        self.leaf = row + count - 1
-        self.messages += count
-        for packed in set(chain.codes):
-            if packed & KIND_MASK == Kind.USER:
-                self.users += chain.codes.count(packed)
-            elif packed & KIND_MASK == Kind.ASSISTANT:
-                self.assistants += chain.codes.count(packed)
-
-    def take_back(self) -> None:
-        """Undo the last `add`: its line turned out to be no JSON."""
-        row = len(self.ids) - 1
-        entry_id, kind = self.ids.pop(), self.codes.pop()
-        self._late.pop(row, None)
-        for numbers in (self.parents, self.offsets, self.lengths, self.ordinals):
-            numbers.pop()
-        self.seen -= 1
-        self._asked.cut(row)
-        self.openings.pop(row, None)
-        if self.index.get(entry_id) == row:
-            del self.index[entry_id]
-        if self._repeats and entry_id in self.ids:  # it stands for the one before again
-            self.index[entry_id] = row - 1 - self.ids[::-1].index(entry_id)
-        self.messages -= 1 if kind & MESSAGE else 0
-        self.users -= 1 if kind & KIND_MASK == Kind.USER else 0
-        self.assistants -= 1 if kind & KIND_MASK == Kind.ASSISTANT else 0
-        self.compactions -= 1 if kind & KIND_MASK == Kind.COMPACTION else 0
-        self.bad_lines += 1
-        self.leaf = self._was
-
     def skip(self) -> None:
-        """A JSON object that is no entry of the tree: it takes an ordinal all the same."""
+        """Pass over a JSON object that is no entry: it takes an ordinal all the same."""
         self.seen += 1
 
-    def recode(self, row: int, kind: int) -> None:
+    def recode(self, row: int, code: int) -> None:
         """Say anew what a row is: later lines showed it in another light."""
-        old, self.codes[row] = self.codes[row], kind
-        self.messages += bool(kind & MESSAGE) - bool(old & MESSAGE)
-        for what, by in ((old & KIND_MASK, -1), (kind & KIND_MASK, 1)):
-            self.users += by if what == Kind.USER else 0
-            self.assistants += by if what == Kind.ASSISTANT else 0
-        self._asked.cut(row)
+        changed = _IS_USER[self.codes[row]] != _IS_USER[code]
+        self.codes[row] = code
+        if changed:
+            sums, firsts = self._asked
+            del sums[row:], firsts[row:]
 
-    def mark(self, name: bytes, row: int) -> None:
+    def mark(self, name: str, row: int) -> None:
         """Name a row so that it is found again when the agent rewrote the file (S3.6)."""
         self.marks[name] = row
 
     def borrowed(self, path: str) -> None:
         """All rows so far stand in another file: what follows is this file's own, or another's."""
-        self.parts.append((len(self.ids), path))
+        self.parts.append((len(self.ids), path.encode("utf-8", "surrogateescape")))
         self.header, self.seen = None, 0
 
-    def move_leaf(self, entry_id: bytes | None) -> None:
+    def move_leaf(self, entry_id: str | None) -> None:
         """Move the leaf to a known entry, or (None) before the first."""
         self.leaf = NOWHERE if entry_id is None else self.index.get(entry_id, self.leaf)
 
     # -- the tree ------------------------------------------------------------------------
 
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """Rows by id: the last one, where ids repeat."""
+        return {entry_id: row for row, entry_id in enumerate(self.ids) if entry_id}
+
     def row(self, entry_id: str) -> int | None:
-        """The row that an id stands for now (the last one, where ids repeat)."""
-        key = entry_id.encode("utf-8", "replace")
-        return self.index.get(key, self.marks.get(key))
+        """The row that an id, or a mark, stands for now."""
+        return self.index.get(entry_id, self.marks.get(entry_id))
 
     def file_of(self, row: int) -> str:
         """The file in which a row stands."""
-        parts = self.parts
-        return next((path for end, path in parts if row < end), self.file) if parts else self.file
+        return next((path for end, path in self.borrowed_files if row < end), self.file)
+
+    @property
+    def borrowed_files(self) -> list[tuple[int, str]]:
+        """Files in which the history begins, each with the row before which its rows end."""
+        return [(end, path.decode("utf-8", "surrogateescape")) for end, path in self.parts]
 
     def id(self, row: int) -> str:
         """The id of a row."""
-        return self.ids[row].decode("utf-8", "replace")
+        return self.ids[row]
 
     @property
     def leaf_id(self) -> str | None:
@@ -219,35 +192,42 @@ class SessionState:
             names = {row: name for name, row in self.marks.items()}
             for row in self.up(self.leaf):
                 if row in names:
-                    return names[row].decode("utf-8", "replace")
-        return self.id(self.leaf)
+                    return names[row]
+        return self.ids[self.leaf]
 
     def kind(self, row: int) -> Kind:
         """What a row is."""
         return _KINDS[self.codes[row] & KIND_MASK]
 
+    def turn_of(self, row: int) -> Turn:
+        """How the turn stands after a row."""
+        return Turn((self.codes[row] & TURN_MASK) >> TURN_SHIFT)
+
     def parent(self, row: int) -> int:
         """The row above, or ROOT. An unknown or own parent makes a root (an orphan)."""
         above = self.parents[row]
-        if above == UNKNOWN:
-            above = self.index.get(self._late[row], ROOT)
-        elif above >= 0 and self._repeats:
-            above = self.index[self.ids[above]]
+        if above == _UNKNOWN:
+            above = self.index.get(self.late[row], ROOT)
+        elif above >= 0 and self.repeats:
+            above = self.index.get(self.ids[above], above)
         return ROOT if above == row else above
 
     @property
     def orderly(self) -> bool:
         """Whether every parent stands before its child, so that no walk can loop."""
-        return not self._repeats and not self._late
+        return not self.repeats and not self.late
 
     def up(self, row: int) -> Iterator[int]:
         """Walk from a row to its root. A cycle ends the walk at its first repeated row."""
-        seen: set[int] | None = None if self.orderly else set()
-        while row >= 0:
-            if seen is not None:
-                if row in seen:
-                    return
-                seen.add(row)
+        if self.orderly:
+            parents = self.parents
+            while row >= 0:
+                yield row
+                row = parents[row]
+            return
+        met = set[int]()
+        while row >= 0 and row not in met:
+            met.add(row)
             yield row
             row = self.parent(row)
 
@@ -257,60 +237,16 @@ class SessionState:
         rows.reverse()
         return rows
 
-    def cycles(self) -> list[str]:
-        """Ids of entries that stand on a parent cycle (S1.7); empty for every orderly file."""
-        if self.orderly:
-            return []
-        looped: list[str] = []
-        fate: dict[int, bool] = {}  # row -> whether it is on a cycle
-        for start in range(len(self.ids)):
-            trail: list[int] = []
-            row = start
-            while row >= 0 and row not in fate:
-                fate[row] = False
-                trail.append(row)
-                row = self.parent(row)
-            if row in trail:
-                for one in trail[trail.index(row) :]:
-                    fate[one] = True
-                    looped.append(self.id(one))
-        return looped
-
-    # -- counting ------------------------------------------------------------------------
-
-    def user_messages(self, leaf: int | None = None) -> int:
-        """User messages from the root to a leaf; constant time for orderly files."""
-        return self._asked.count(self, self.leaf if leaf is None else leaf)
-
-    @property
-    def first_user(self) -> str:
-        """The first human message on the path, as adapters cut it; "" while it is not known."""
-        return self._asked.words(self, self.leaf)
-
-    @first_user.setter
-    def first_user(self, words: str) -> None:
-        self._asked.note(self, words)
-
-    def opens(self, parent: bytes) -> bool:
-        """Whether a human message below this entry is the first of its path, and to be read."""
-        return not self._asked.words(self, self.index.get(parent, NOWHERE))
-
-    def new_user_messages(self, since: str | None) -> int:
-        """User messages on the path after `since`; all of them where that is not on it (S0.9)."""
-        mark = self.row(since) if since else None
-        if mark is None or not self.on_path(mark):
-            return self.user_messages()
-        if self.orderly:
-            return self.user_messages() - self.user_messages(mark)
-        after = takewhile(lambda row: row != mark, self.up(self.leaf))
-        return sum(1 for row in after if self.codes[row] & KIND_MASK == Kind.USER)
-
     def on_path(self, row: int) -> bool:
         """Whether a row lies between the root and the leaf."""
-        for one in self.up(self.leaf):
-            if one == row:
+        return self.leads_to(row, self.leaf)
+
+    def leads_to(self, above: int, row: int) -> bool:
+        """Whether a row stands between another one and the root, or is that one."""
+        for one in self.up(row):
+            if one == above:
                 return True
-            if one < row and self.orderly:
+            if one < above and self.orderly:
                 return False
         return False
 
@@ -319,16 +255,9 @@ class SessionState:
         row = self.row(leaf_id) if leaf_id else None
         return row is not None and not self.on_path(row)
 
-    @property
-    def turn(self) -> Turn:
-        """Whether the agent's turn has ended, by the last thing said on the path."""
-        for row in self.up(self.leaf):
-            packed = self.codes[row]
-            if packed & KIND_MASK in _TALKS:
-                if packed & KIND_MASK == Kind.ASSISTANT:
-                    return Turn((packed & TURN_MASK) >> TURN_SHIFT)
-                return Turn.OPEN
-        return Turn.OPEN
+    def lines(self) -> dict[int, None]:
+        """The row of every entry, in file order: of an id that repeats the last."""
+        return dict.fromkeys(self.index.get(one, row) for row, one in enumerate(self.ids))
 
     def tips(self) -> list[int]:
         """Rows without children, in file order: the leaf of every branch."""
@@ -339,60 +268,141 @@ class SessionState:
             if row not in parents and self.index.get(entry_id, row) == row
         ]
 
-    # -- the store's bytes --------------------------------------------------------------
+    def cycles(self) -> list[str]:
+        """Ids of entries that stand on a parent cycle (S1.7); empty for every orderly file."""
+        if self.orderly:
+            return []
+        looped: list[str] = []
+        met: set[int] = set()
+        for start in range(len(self.ids)):
+            trail: dict[int, None] = {}
+            row = start
+            while row >= 0 and row not in met:
+                met.add(row)
+                trail[row] = None
+                row = self.parent(row)
+            if row in trail:
+                rows = list(trail)
+                looped += [self.ids[one] for one in rows[rows.index(row) :]]
+        return looped
+
+    # -- counting ------------------------------------------------------------------------
+
+    @property
+    def messages(self) -> int:
+        """Messages in the whole file, on every branch."""
+        return self.codes.translate(_IS_MESSAGE).count(1)
+
+    @property
+    def compactions(self) -> int:
+        """Compactions in the whole file."""
+        return self.codes.translate(_IS_COMPACTION).count(1)
+
+    @property
+    def answered(self) -> bool:
+        """Whether a model answered anything."""
+        return 1 in self.codes.translate(_IS_ANSWER)
+
+    @property
+    def turn(self) -> Turn:
+        """Whether the agent's turn has ended, by the last thing said on the path."""
+        for row in self.up(self.leaf):
+            kind = self.codes[row] & KIND_MASK
+            if kind in _TALKS:
+                return self.turn_of(row) if kind == Kind.ASSISTANT else Turn.OPEN
+        return Turn.OPEN
+
+    def user_messages(self, leaf: int | None = None) -> int:
+        """User messages from the root to a leaf; constant time for orderly files."""
+        row = self.leaf if leaf is None else leaf
+        if not self.orderly:
+            return sum(_IS_USER[self.codes[one]] for one in self.up(row))
+        return self._summed(row)[0]
+
+    def new_user_messages(self, since: str | None) -> int:
+        """User messages on the path after `since`; all of them where that is not on it (S0.9)."""
+        mark = self.row(since) if since else None
+        if mark is None or not self.on_path(mark):
+            return self.user_messages()
+        if self.orderly:
+            return self.user_messages() - self.user_messages(mark)
+        after = takewhile(lambda row: row != mark, self.up(self.leaf))
+        return sum(_IS_USER[self.codes[row]] for row in after)
+
+    @property
+    def first_user(self) -> str:
+        """The first human message on the path, as adapters cut it; "" while it is not known.
+
+        Where ids repeat or parents come late, the file's first, whatever the path.
+        """
+        if not self.orderly:
+            return next(iter(self.openings.values()), "")
+        return self.openings.get(self._summed(self.leaf)[1], "")
+
+    @first_user.setter
+    def first_user(self, words: str) -> None:
+        if not words:
+            self.openings.clear()
+            return
+        self.openings[self._summed(self.leaf)[1] if self.orderly else _NONE] = words
+        if len(self.openings) > _OPENINGS_KEPT:  # the file's first stays
+            del self.openings[next(islice(self.openings, 1, None))]
+
+    @cached_property
+    def _asked(self) -> tuple[array[int], array[int]]:
+        """Of each row, as far as asked: human messages from the root on, and the first of them."""
+        return array("I"), array("i")
+
+    def _summed(self, row: int) -> tuple[int, int]:
+        """Human messages from the root to a row, and the row of the first of them."""
+        if row < 0:
+            return 0, _NONE
+        sums, firsts = self._asked
+        parents, codes = self.parents, self.codes
+        for one in range(len(sums), row + 1):
+            above = parents[one]
+            asked, first = (sums[above], firsts[above]) if above >= 0 else (0, _NONE)
+            if _IS_USER[codes[one]]:
+                asked, first = asked + 1, one if first == _NONE else first
+            sums.append(asked)
+            firsts.append(first)
+        return sums[row], firsts[row]
+
+    # -- copies --------------------------------------------------------------------------
+
+    def still(self, leaf: int | None = None) -> SessionState:
+        """A copy that stays as it is while the session goes on, seen from a leaf of choice."""
+        copy = replace(self, leaf=self.leaf if leaf is None else leaf)
+        for name in self.__struct_fields__:
+            held: Any = getattr(self, name)
+            if isinstance(held, list | dict | array | bytearray):
+                kind: Any = type(held)
+                setattr(copy, name, kind(held))
+        copy.__dict__["index"] = dict(self.index)
+        return copy
 
     def encode(self) -> bytes:
-        """The state as bytes, for the store."""
-        return _encoder.encode(
-            Stored(
-                header=self.header,
-                foreign=self.foreign,
-                ids=self.ids,
-                parents=self.parents.tobytes(),
-                offsets=self.offsets.tobytes(),
-                lengths=self.lengths.tobytes(),
-                codes=bytes(self.codes),
-                ordinals=self.ordinals.tobytes(),
-                marks=self.marks,
-                parts=[(end, path.encode("utf-8", "surrogateescape")) for end, path in self.parts],
-                notes=self.notes,
-                leaf=self.leaf,
-                facts=tuple(getattr(self, name) for name in FACTS),
-                labels=self.labels,
-                openings=self.openings,
-                late=self._late,
-                repeats=self._repeats,
-            )
-        )
+        """The state as bytes, to be stored."""
+        return _encoder.encode(replace(self, file=""))
 
     @classmethod
     def decode(cls, data: bytes, file: str = "") -> SessionState:
-        """The reverse of `encode`; raises ValueError for bytes that are not one."""
+        """The reverse of `encode`; ValueError for bytes that are not one."""
         try:
-            held = _decoder.decode(data)
+            state = _decoder.decode(data)
         except msgspec.DecodeError as bad:
             raise ValueError(f"not a session state: {bad}") from None
-        state = cls(file)
-        state.header, state.foreign, state.ids = held.header, held.foreign, held.ids
-        state.parents.frombytes(held.parents)
-        state.offsets.frombytes(held.offsets)
-        state.lengths.frombytes(held.lengths)
-        state.codes = bytearray(held.codes)
-        state.ordinals.frombytes(held.ordinals)
-        state.marks, state.notes = held.marks, held.notes
-        state.parts = [(end, path.decode("utf-8", "surrogateescape")) for end, path in held.parts]
-        state.leaf = held.leaf
-        for name, value in zip(FACTS, held.facts, strict=True):
-            setattr(state, name, value)
-        state.labels, state.openings = held.labels, held.openings
-        state._late, state._repeats = held.late, held.repeats
         arrays = (state.parents, state.offsets, state.lengths, state.codes, state.ordinals)
         fit = all(len(one) == len(state.ids) for one in arrays)
-        if not fit or not NOWHERE <= held.leaf < len(state.ids):
+        if not fit or not NOWHERE <= state.leaf < len(state.ids):
             raise ValueError("not a session state: its parts do not fit together")
-        state.index = {entry_id: row for row, entry_id in enumerate(state.ids) if entry_id}
+        state.file = file
         return state
 
 
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Stored)
+def _numbers(kind: type, held: Any) -> Any:
+    return kind(held)
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=array.tobytes)
+_decoder = msgspec.msgpack.Decoder(SessionState, dec_hook=_numbers)

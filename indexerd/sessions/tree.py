@@ -1,8 +1,7 @@
 """A session's tree as a list: in what order its entries come, how deep, and which are shown.
 
 In: a session's state, and of every entry a `Sketch`. Out: the nodes of interfaces.md §5, depth
-first, children oldest first, roots in the file's order. Whoever looks from another thread than
-the one that owns the state does so at a copy (`still`). Nothing here recurses: a session of
+first, children oldest first, roots in the file's order. Nothing here recurses: a session of
 10,000 turns is a chain of as many entries.
 
 What surprised us, all of it pi's own way (formats.md §1.6). An entry whose parent is unknown, or
@@ -16,8 +15,6 @@ itself, a circle that no root leads to stands at the end, opened at its first en
 
 from __future__ import annotations
 
-import copy
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cmp_to_key
@@ -39,20 +36,8 @@ _WENT_WELL = ("", "stop", "toolUse", "tool-calls")
 _BOOKKEEPING = frozenset({Kind.LABEL, Kind.NAME, Kind.SETTING})
 _BOOKKEEPING_TYPES = frozenset({"custom", "context_edit", "attachment"})
 _IN_FULL = frozenset({"branch_summary", "custom_message", "session_info", "label"})
-_COPIED = (list, dict, array, bytearray)
 
 Date = Callable[[int], int]  # of a row: ms since the epoch, 0 where it has none
-
-
-def still(state: SessionState, leaf: int | None = None) -> SessionState:
-    """A copy that stays as it is while the session goes on, seen from a leaf of one's choice."""
-    held = copy.copy(state)
-    for name, value in vars(state).items():
-        if isinstance(value, _COPIED):
-            setattr(held, name, copy.copy(value))
-    if leaf is not None:
-        held.leaf = leaf
-    return held
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +81,13 @@ def is_quiet(entry: Entry, turn: Turn, plain: str) -> bool:
         return entry.role in ("user", "assistant")
     if entry.kind is not Kind.CALL and (plain or entry.kind is not Kind.ASSISTANT):
         return False
-    failed = turn is Turn.FAILED or entry.details.get("stopReason", "") not in _WENT_WELL
+    failed = turn is Turn.FAILED or entry.stop_reason not in _WENT_WELL
     return not failed
 
 
 def is_displayed(entry: Entry) -> bool:
     """False where its author wants an entry hidden from people (S1.32)."""
-    return entry.details.get("display", True) is not False
+    return entry.display is not False
 
 
 def shown_word(text: str) -> str:
@@ -113,7 +98,7 @@ def shown_word(text: str) -> str:
 
 def _about(entry: Entry, plain: str) -> str:
     """What pi searches besides what is shown: some texts in full, and words for what it is."""
-    words = [shown_word(str(entry.details.get("customType", "")))]
+    words = [shown_word(entry.custom_type or "")]
     if entry.kind is Kind.BASH:
         plain = plain.partition("\n")[0]  # the command; what it printed comes after it
     elif entry.type not in _IN_FULL or len(entry.texts) != 1:
@@ -127,7 +112,7 @@ def _about(entry: Entry, plain: str) -> str:
 
 def _without_words(entry: Entry) -> str:
     """What stands for a text where there is none: what went wrong, or the tools called."""
-    wrong = str(entry.details.get("errorMessage", ""))
+    wrong = entry.error
     calls = (f"{call.name[:WORD_MAX]}: {call.detail[:TEXT_MAX]}" for call in entry.tools[:10])
     return wrong or " ".join(f"[{call.removesuffix(': ')}]" for call in calls)
 

@@ -23,12 +23,12 @@ from typing import Any
 
 import msgspec
 
+from indexerd.agents.base import Oversize
 from indexerd.agents.lines import safe_line
 from indexerd.errors import SessionUnreadableError
 from indexerd.privacy.sanitize import scrub
 from indexerd.sources import foreign_db
 from indexerd.sources.cursor import Look, Verdict, glance
-from indexerd.sources.lines import Oversize
 from indexerd.sources.tail import Tail, look
 from indexerd.times import iso_ms
 

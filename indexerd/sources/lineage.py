@@ -17,13 +17,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from indexerd.agents import ADAPTERS
-from indexerd.agents.codex.origin import ordinal_of
+from indexerd.agents.base import Oversize
+from indexerd.agents.codex.lines import ordinal_of
 from indexerd.errors import SessionUnreadableError
 from indexerd.events import Base, Header
 from indexerd.privacy.sanitize import clean_line
-from indexerd.sessions.info import BARRED, WANTS, SessionInfo, base_name
+from indexerd.sessions.info import SessionInfo, base_name
 from indexerd.sessions.state import SessionState
-from indexerd.sources.lines import LINE_MAX, Block, LineBuffer, Oversize
+from indexerd.sources.lines import LINE_MAX, Block, LineBuffer
 from indexerd.sources.memory import Tracked
 from indexerd.sources.source import Lines
 from indexerd.sources.sources import source_of
@@ -161,7 +162,7 @@ class Lineage:
             return
         self._inherit(base.session_id, heir, _FOUND)
         if self._excluded(elder.path, elder.cwd):
-            state.notes[BARRED] = True
+            state.barred = True
             return
         self._borrow(state, agent, ADAPTERS[agent].base(elder.head), [*younger, elder])
         try:
@@ -172,7 +173,7 @@ class Lineage:
         state.borrowed(elder.path)
 
     def _lack(self, state: SessionState, base: Base, heir: str) -> None:
-        state.notes[WANTS] = base.session_id
+        state.wants = base.session_id
         self._inherit(base.session_id, heir, base.end)
 
     def _elder(self, agent: str, base: Base, younger: list[_Elder]) -> _Elder | None:
@@ -191,7 +192,7 @@ class Lineage:
 def header_in(agent: str, path: str, first: bytes) -> Header | None:
     """The header that a session's first line holds."""
     state = SessionState(path)
-    ADAPTERS[agent].skim(state, first + b"\n", 0)
+    ADAPTERS[agent].scan(state, first + b"\n", 0)
     return state.header
 
 
@@ -237,9 +238,9 @@ def take_in(agent: str, state: SessionState, pieces: Iterable[Block | Oversize])
     adapter = ADAPTERS[agent]
     for piece in pieces:
         if isinstance(piece, Oversize):
-            adapter.skim_oversize(state, piece)
+            adapter.scan_oversize(state, piece)
         else:
-            adapter.skim(state, piece.data, piece.offset)
+            adapter.scan(state, piece.data, piece.offset)
 
 
 def _pieces(lines: Lines, end: int) -> Iterator[Block | Oversize]:

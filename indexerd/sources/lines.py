@@ -15,8 +15,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from indexerd.agents.base import Oversize
+
 LINE_MAX = 8 * 1024 * 1024  # bytes, newline not counted
-READ_MAX = 64 * 1024 * 1024  # bytes of one line that is read in full, newline not counted
 END_KEPT = 64 * 1024  # more than a cursor's fingerprints need
 
 
@@ -26,22 +27,6 @@ class Block:
 
     data: bytes
     offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class Oversize:
-    """A line too long to hold while a file is followed: where it is, and its two ends."""
-
-    offset: int
-    length: int  # bytes, newline included
-    head: bytes
-    tail: bytes
-
-    @property
-    def readable(self) -> int:
-        """Bytes of the line, newline not counted, for its row; 0 where nobody may read it."""
-        length = self.length - 1
-        return length if length <= READ_MAX else 0
 
 
 class LineBuffer:

@@ -26,11 +26,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from indexerd.agents.base import Oversize
 from indexerd.errors import SessionUnreadableError
 from indexerd.paths import is_session_id
 from indexerd.sources.cursor import Cursor, Look, Verdict
 from indexerd.sources.foreign_db import Files, files_of, opened, reading
-from indexerd.sources.lines import Block, Oversize
+from indexerd.sources.lines import Block
 from indexerd.sources.opencode_lines import (
     Head,
     Message,

@@ -24,10 +24,11 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from indexerd.agents.base import Oversize
 from indexerd.errors import SessionUnreadableError
 from indexerd.paths import is_session_id
 from indexerd.sources.cursor import Cursor, Look, Verdict
-from indexerd.sources.lines import Block, Oversize
+from indexerd.sources.lines import Block
 from indexerd.sources.opencode_lines import (
     Message,
     Session,

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
+from indexerd.agents.base import READ_MAX
 from indexerd.agents.lines import parse, shortened
 from indexerd.errors import SessionUnreadableError
 from indexerd.sessions.state import SessionState
-from indexerd.sources.lines import LINE_MAX, READ_MAX
+from indexerd.sources.lines import LINE_MAX
 from indexerd.sources.source import Lines
 from indexerd.sources.sources import source_of
 
@@ -38,7 +39,7 @@ class SessionLines:
         taken in by its two ends, and is no JSON between them: no reading anew can mend that.
         """
         line = self._line(row, READ_MAX)
-        if len(line) > LINE_MAX and self._state.strict and not _is_object(line):
+        if len(line) > LINE_MAX and not _is_object(line):
             return b""
         return line
 

@@ -100,17 +100,15 @@ def reader(
     def entry(row: int) -> Entry:
         check()
         line, kind = lines.brief(row), state.kind(row)
-        try:
-            found = read(line, state.id(row)) if line else _lost(state, row)
-        except ValueError:
-            if not state.strict:
-                raise
-            found = _lost(state, row)
+        found = read(line, state.id(row)) if line else _lost(state, row)
         if found.kind not in (kind, Kind.OTHER):
-            shown: dict[str, Any] = {"unseen": True} if kind is Kind.OTHER else {}
-            if found.kind is Kind.USER and kind is Kind.CUSTOM:  # a program asked, as a user
-                shown = {"sentAs": "user"}
-            found = msgspec.structs.replace(found, kind=kind, details=found.details | shown)
+            asked = found.kind is Kind.USER and kind is Kind.CUSTOM  # by a program, as a user
+            found = msgspec.structs.replace(
+                found,
+                kind=kind,
+                sent_as="user" if asked else found.sent_as,
+                unseen=found.unseen or kind is Kind.OTHER,
+            )
         return found if keep is None else clipped(found, keep)
 
     return entry

@@ -20,6 +20,7 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from indexerd.agents.base import Oversize
 from indexerd.errors import SessionUnreadableError
 from indexerd.sources.cursor import (
     HEAD_BYTES,
@@ -32,7 +33,7 @@ from indexerd.sources.cursor import (
     judge,
     tail_start,
 )
-from indexerd.sources.lines import Block, LineBuffer, Oversize
+from indexerd.sources.lines import Block, LineBuffer
 
 CHUNK = 1 << 20  # large enough to be quick, small enough to stay in cache
 AT_ONCE = CHUNK  # bytes of a reading that are read before it is handed out

@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from indexerd.agents.base import Oversize
 from indexerd.errors import SessionUnreadableError
 from indexerd.events import Header
 from indexerd.paths import is_session_id
@@ -20,7 +21,7 @@ from indexerd.sessions.info import SessionInfo, info_of
 from indexerd.sessions.state import SessionState
 from indexerd.sources.cursor import Verdict
 from indexerd.sources.lineage import Lineage, cwd_of
-from indexerd.sources.lines import Block, Oversize
+from indexerd.sources.lines import Block
 from indexerd.sources.memory import Tracked
 from indexerd.sources.sources import source_of
 from indexerd.sources.stores import Kind, Store

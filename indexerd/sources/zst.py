@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO
 
+from indexerd.agents.base import Oversize
 from indexerd.errors import SessionUnreadableError
 from indexerd.sources.cursor import (
     HEAD_BYTES,
@@ -30,7 +31,7 @@ from indexerd.sources.cursor import (
     glance,
 )
 from indexerd.sources.cursor import judge as judge_bytes
-from indexerd.sources.lines import Block, LineBuffer, Oversize
+from indexerd.sources.lines import Block, LineBuffer
 from indexerd.sources.tail import CHUNK, Read, look, opened
 
 __all__ = ["ZstLines", "ZstTail", "lines", "look", "tail"]

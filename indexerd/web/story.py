@@ -171,10 +171,10 @@ def node_of(
     room -= sum(len(detail) for _, detail in node.calls)
     if entry.thinking:
         node.thinking = cut("\n\n".join(entry.thinking), max(0, room))
-    wrong = turn is Turn.FAILED or entry.details.get("stopReason") in ("error", "aborted")
+    wrong = turn is Turn.FAILED or entry.stop_reason in ("error", "aborted")
     wrong = wrong and kind is Kind.ASSISTANT
     if wrong and not node.text:
-        node.text = cut(str(entry.details.get("errorMessage", "")), DETAIL_MAX)
+        node.text = cut(entry.error, DETAIL_MAX)
     node.failed = len(entry.failed) or int(wrong)
     return node
 

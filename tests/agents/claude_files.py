@@ -1,4 +1,4 @@
-"""Claude Code files for tests: lines as the client writes them, and a skim as a tailer does it."""
+"""Claude Code files for tests: lines as the client writes them, and a scan as a tailer does it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from indexerd.agents.claude import read, skim, skim_oversize
+from indexerd.agents.base import Oversize
+from indexerd.agents.claude import read, scan, scan_oversize
 from indexerd.events import Entry, Kind
 from indexerd.sessions.state import SessionState
-from indexerd.sources.lines import LineBuffer, Oversize
+from indexerd.sources.lines import LineBuffer
 
 FILE = "/home/u/.claude/projects/-w/s1.jsonl"
 MISSING = "(the key is not written)"
@@ -24,9 +25,9 @@ def state_of(
     for start, stop in itertools.pairwise([0, *sorted(cuts), len(data)]):
         for found in buffer.feed(data[start:stop]):
             if isinstance(found, Oversize):
-                skim_oversize(state, found)
+                scan_oversize(state, found)
             else:
-                skim(state, found.data, found.offset)
+                scan(state, found.data, found.offset)
             if asleep:
                 state = SessionState.decode(state.encode(), file)
     return state

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from indexerd.agents import codex
+from indexerd.agents.base import Oversize
 from indexerd.events import TURN_MASK, TURN_SHIFT, Entry, Kind, Turn
 from indexerd.sessions.state import SessionState
-from indexerd.sources.lines import LineBuffer, Oversize
+from indexerd.sources.lines import LineBuffer
 
 SHARED = Path(__file__).parents[3] / "shared" / "fixtures"
 THREAD = "019c0000-0000-7000-8000-000000000001"
@@ -99,9 +100,9 @@ def state_of(
     for start, stop in itertools.pairwise([0, *sorted(cuts), len(data)]):
         for found in buffer.feed(data[start:stop]):
             if isinstance(found, Oversize):
-                codex.skim_oversize(state, found)
+                codex.scan_oversize(state, found)
             else:
-                codex.skim(state, found.data, found.offset)
+                codex.scan(state, found.data, found.offset)
             if stored:
                 state = SessionState.decode(state.encode(), file)
     return state
@@ -131,7 +132,7 @@ class Home:
         )
         head = path.read_bytes()[: base.end]
         self._borrow(state, head, [*younger, path])
-        codex.skim(state, head, 0)
+        codex.scan(state, head, 0)
         state.borrowed(str(path))
 
 

@@ -6,7 +6,7 @@ import itertools
 import json
 from typing import Any
 
-from indexerd.agents.opencode import read, skim
+from indexerd.agents.opencode import read, scan
 from indexerd.events import Entry, Kind
 from indexerd.sessions.state import SessionState
 
@@ -55,7 +55,7 @@ def tool(name: str, status: str = "completed", **given: Any) -> Line:
 
 
 def joined(lines: list[Line]) -> bytes:
-    """Lines as a skim gets them."""
+    """Lines as a scan gets them."""
     return b"".join(json.dumps(one).encode() + b"\n" for one in lines)
 
 
@@ -67,7 +67,7 @@ def state_of(*lines: Line) -> SessionState:
 def state_from(first: Line, *lines: Line) -> SessionState:
     """The same, with a first line of one's own."""
     state = SessionState()
-    skim(state, joined([first, *lines]), 0)
+    scan(state, joined([first, *lines]), 0)
     return state
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 
-from indexerd.agents.pi import skim, skim_oversize
+from indexerd.agents.base import Oversize
+from indexerd.agents.pi import scan, scan_oversize
 from indexerd.sessions.state import SessionState
-from indexerd.sources.lines import LineBuffer, Oversize
+from indexerd.sources.lines import LineBuffer
 
 
 def state_of(data: bytes, cuts: list[int] | None = None) -> SessionState:
@@ -16,7 +17,7 @@ def state_of(data: bytes, cuts: list[int] | None = None) -> SessionState:
     for start, stop in itertools.pairwise(borders):
         for found in buffer.feed(data[start:stop]):
             if isinstance(found, Oversize):
-                skim_oversize(state, found)
+                scan_oversize(state, found)
             else:
-                skim(state, found.data, found.offset)
+                scan(state, found.data, found.offset)
     return state

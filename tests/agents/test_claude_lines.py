@@ -95,7 +95,7 @@ def test_what_nobody_typed(content: Any, more: dict[str, Any], turn: Turn) -> No
     """formats.md 2.3: it never counts; what the model is asked opens the turn, the rest not."""
     data = BASE + user("u2", "a1", content, **more)
     state = state_of(data)
-    assert (state.users, state.messages) == (1, 2)
+    assert (state.user_messages(), state.messages) == (1, 2)
     assert state.turn is turn
     assert answers(data, state) == ["yes"]  # no word is put into the assistant's mouth
     assert state_of(data + user("u3", "u2", "next")).user_messages() == 2
@@ -159,7 +159,7 @@ def test_turns_of_a_session() -> None:
     for part, turn in parts:
         data += part
         assert state_of(data).turn is turn
-    assert (state_of(data).messages, state_of(data).assistants) == (5, 3)
+    assert state_of(data).messages == 5
 
 
 def test_the_newest_branch_and_activity_are_kept() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexerd.agents.claude import tree as tree_module
-from indexerd.events import Kind, Turn
+from indexerd.events import Compaction, Kind, Turn
 from indexerd.sessions.state import SessionState
 from tests.agents.claude_files import (
     MISSING,
@@ -151,7 +151,7 @@ def test_a_file_without_parents_is_read_in_order() -> None:
         state = state_of(data)
         assert path(state) == ["u1", "a1", "c1", "u2"]
         plain = state_of(data.replace(b'"uuid"', b'"was"'))
-        assert (path(plain), plain.notes.get("first")) == (["L0", "L1", "L2", "L3"], None)
+        assert (path(plain), plain.first) == (["L0", "L1", "L2", "L3"], "")
 
 
 def test_inline_sub_agents_are_rows_off_the_path() -> None:
@@ -162,7 +162,7 @@ def test_inline_sub_agents_are_rows_off_the_path() -> None:
     data += result("r1", "k1", "t1") + answer("a1", "r1")
     state = state_of(data)
     assert path(state) == ["u1", "k1", "r1", "a1"]
-    assert (len(state), state.messages, state.users, state.assistants) == (6, 4, 1, 2)
+    assert (len(state), state.messages, state.user_messages()) == (6, 4, 1)
     before = state_of(data[: data.index(b'"r1"')].rpartition(b"\n")[0] + b"\n")
     assert before.leaf_id == "k1"
     astray = data + answer("a2", "x2", "on from the helper's line")
@@ -196,7 +196,7 @@ def test_a_prompt_recorded_twice_counts_once() -> None:
     ]
     for again in sent:
         state = state_of(start + waiting + again + answer("a1", "u2"))
-        assert (state.user_messages(), state.users) == (2, 2)
+        assert state.user_messages() == 2
     for again in (sent[0], *sent[2:]):  # a turn later
         data = start + waiting + answer("a1", "q1") + again
         assert state_of(data).user_messages() == 2
@@ -256,7 +256,7 @@ def test_a_compaction_that_keeps_messages_goes_on() -> None:
     state = state_of(data)
     assert prompts(data, state) == ["one", "two", "three"]
     (made,) = entries(data, state, Kind.COMPACTION)
-    assert (made.id, made.details) == ("c1", {"kept": "u2", "tokensBefore": 9})
+    assert (made.id, made.compaction) == ("c1", Compaction(kept="u2", tokens_before=9))
     assert made.text.endswith("It was about X.")
     assert state.new_user_messages("a2") == 1
 
@@ -275,7 +275,7 @@ def test_a_summary_without_its_boundary_or_flag_is_one_all_the_same() -> None:
     data = TALK + user("c1", "a2", text) + user("u3", "c1", "three")
     state = state_of(data)
     (made,) = entries(data, state, Kind.COMPACTION)
-    assert (made.text, made.details) == (text, {"kept": None})
+    assert (made.text, made.compaction) == (text, Compaction())
     assert prompts(data, state) == ["one", "two", "three"]
 
 
@@ -292,7 +292,7 @@ def test_messages_logged_again_after_a_compaction_count_once() -> None:
         whole = data + again + user("u3", last, "three") + answer("a3", "u3", "A3")
         state = state_of(whole)
         assert prompts(whole, state) == ["one", "two", "three"]
-        assert state.users == 3
+        assert state.user_messages() == 3
         assert state.path()[-3] > state.row("c1")  # type: ignore[operator]  # the copy
         assert state.orderly
     assert answers(whole, state)[:2] == ["A1", "A2"]
@@ -362,6 +362,6 @@ def test_any_tree_is_orderly(lines: list[bytes], cuts: list[int]) -> None:
     assert state.orderly
     assert not state.cycles()
     on_path = [row for row in state.path() if state.kind(row) is Kind.USER]
-    assert state.user_messages() == len(on_path) <= state.users
+    assert state.user_messages() == len(on_path)
     cut = state_of(data, cuts=[at for at in cuts if at < len(data)], asleep=True)
     assert cut.encode() == state.encode()

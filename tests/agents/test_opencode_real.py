@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from indexerd.agents.opencode import read, skim
+from indexerd.agents.opencode import read, scan
 from indexerd.events import Entry, Kind, Turn
 from indexerd.sessions.facts import ActivityStats
 from indexerd.sessions.state import SessionState
@@ -27,7 +27,7 @@ def taken(source: Source, path: str) -> tuple[SessionState, Callable[[int], Entr
     state = SessionState(path)
     for one in source.tail().read(path).lines:
         assert isinstance(one, Block)
-        skim(state, one.data, one.offset)
+        scan(state, one.data, one.offset)
 
     def of_row(row: int) -> Entry:
         with source.lines(path) as lines:
@@ -75,7 +75,7 @@ def test_real_sessions_are_what_was_sent(tmp_path: Path) -> None:
         seen = {f"{state.header.cwd}/{name}" for name in row["files_read"]} - changed
         assert set(facts.files_read) == {name for name in seen if "NOPE" not in name}
         if row["label"] == "fork_before_user5":
-            assert (state.notes["fork_of"], state.header.parent_id) == (
+            assert (state.fork_of, state.header.parent_id) == (
                 "Forecast cache design",
                 None,
             )

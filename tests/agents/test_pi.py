@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexerd.agents.pi import read, resume_command, skim
-from indexerd.events import Kind, ToolResult, Turn
+from indexerd.agents import base as base_module
+from indexerd.agents.pi import read, resume_command, scan
+from indexerd.events import Command, Kind, ToolResult, Turn
 from indexerd.sessions.state import SessionState
 from indexerd.sources import lines as lines_module
 from tests.agents.pi_files import state_of
@@ -76,7 +77,6 @@ def test_lines_that_are_no_entries_are_counted_and_skipped() -> None:
     bad = [
         b"{not json\n",
         b"[" * 100_000 + b"\n",
-        b'{"n": ' + b"9" * 5000 + b"}\n",
         b"null\n",
         b"[]\n",
         b'"x"\n',
@@ -153,7 +153,8 @@ def test_version_1_ids_hold_across_reads_and_versions_are_read() -> None:
 
     hook = message("00000001", None, "hookMessage")
     assert Kind.CUSTOM is state_of(HEADER.replace(b":3,", b":2,") + hook).kind(0)
-    assert state_of(HEADER.replace(b":3,", b":9,") + message("a", None, "user")).users == 1
+    newer = HEADER.replace(b":3,", b":9,") + message("a", None, "user")
+    assert state_of(newer).user_messages() == 1
 
 
 def test_harness_leaf_moves_the_leaf() -> None:
@@ -184,7 +185,7 @@ def test_a_line_too_long_to_hold_keeps_its_place_in_the_tree(
 ) -> None:
     """F8: type, id and parent of an oversized line are taken from its ends; counts hold."""
     monkeypatch.setattr(lines_module, "LINE_MAX", 5000)
-    monkeypatch.setattr(lines_module, "READ_MAX", 6000)
+    monkeypatch.setattr(base_module, "READ_MAX", 6000)
     monkeypatch.setattr(lines_module, "END_KEPT", 600)
     huge = message("00000002", "00000001", "user", "x" * 20_000)
     odd = (
@@ -256,7 +257,7 @@ def test_state_survives_the_ledger() -> None:
     whole = state_of(data)
 
     first = SessionState.decode(state_of(data[:half]).encode())
-    skim(first, data[half:], half)
+    scan(first, data[half:], half)
 
     assert same(whole, first)
     assert whole.user_messages() == first.user_messages()
@@ -274,9 +275,9 @@ def test_a_line_of_bad_utf8_is_read_with_replacement_characters() -> None:
     line = (
         b'{"type":"message","id":"a","parentId":null,"message":{"role":"user","content":"\xff"}}\n'
     )
-    skim(state, head + line, 0)
+    scan(state, head + line, 0)
 
-    assert (state.users, state.bad_lines, state.first_user) == (1, 0, "\ufffd")
+    assert (state.user_messages(), state.bad_lines, state.first_user) == (1, 0, "\ufffd")
 
 
 @pytest.mark.parametrize(
@@ -329,11 +330,6 @@ def test_all_that_a_summary_needs_is_read() -> None:
     assert entry(role="assistant", isError=True).failed == ()
 
     ran = entry(role="bashExecution", command="ls", output="o", exitCode=2, excludeFromContext=True)
-    assert ran.details["ran"] == {
-        "command": "ls",
-        "output": "o",
-        "exitCode": 2,
-        "excludeFromContext": True,
-    }
+    assert ran.ran == Command("ls", "o", exit_code=2, hidden=True)
     for odd in ({"thinking": 5}, {"arguments": 5}, "x", None, 5):
         assert entry(role="assistant", content=[odd], usage={"totalTokens": "x"}).id == "x"

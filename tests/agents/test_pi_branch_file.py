@@ -15,7 +15,6 @@ from indexerd.agents.pi.branch_file import Line, Origin, branch_lines, file_name
 from indexerd.events import Kind
 from indexerd.sessions.context import context_of
 from indexerd.sessions.state import SessionState
-from indexerd.sessions.tree import still
 from tests.sessions.tree_sessions import answers, entry, line, reader, said, session, state_of
 
 NOW = "2026-02-03T04:05:06.789Z"
@@ -34,7 +33,7 @@ def branch(
     state = state_of(data)
     assert state.header is not None
     origin = Origin("new", NOW, state.header.cwd, "/old.jsonl", state.header.version)
-    view = still(state, state.row(leaf)) if leaf else state
+    view = state.still(state.row(leaf)) if leaf else state
 
     def lines(rows: list[int]) -> list[Line]:
         ends = [(row, state.offsets[row], state.lengths[row]) for row in rows]
@@ -250,7 +249,7 @@ def test_real_files_branch_at_every_tip(number: int) -> None:
         old = state_of(data)
         for tip in old.tips():
             made = branch(data, old.id(tip))
-            new, view = state_of(made), still(old, tip)
+            new, view = state_of(made), old.still(tip)
             assert not new.bad_lines
             found = context_of(new, reader(new, made))
             expected = context_of(view, reader(view, data))

@@ -9,7 +9,6 @@ from typing import Any
 
 from indexerd.digests.segments import Segment, encode
 from indexerd.sessions.info import info_of
-from indexerd.sessions.tree import still
 from indexerd.sources.session_reader import OpenSession
 from indexerd.web.document import Wish, document_of
 from indexerd.web.page import export_page
@@ -40,7 +39,7 @@ def page_of(folder: Path, entries: list[bytes], *digests: Segment) -> Path:
     assert card is not None
     (folder / "s1.digest.jsonl").write_text("".join(json.dumps(encode(one)) for one in digests))
     lines: Any = nullcontext(Lines(state, data))
-    taken = OpenSession(card, still(state), lines, dict(state.labels), folder)
+    taken = OpenSession(card, state.still(), lines, dict(state.labels), folder)
     row = {"sessionId": "s1", "cwd": "/w", "name": f"Tidy up {EVIL}", "agent": "pi"}
     stored = {"session": row, "context": {"files": ["/w/<b>.py"]}}
     page = folder / "page.html"

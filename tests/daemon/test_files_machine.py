@@ -265,7 +265,9 @@ class FilesMachine(RuleBasedStateMachine):
             for key, state in states.items()
             if state is not None
             and any(
-                own[key_of] > 1 for _, path in state.parts for key_of in _UUID.findall(path)[:1]
+                own[key_of] > 1
+                for _, path in state.borrowed_files
+                for key_of in _UUID.findall(path)[:1]
             )
         }
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from indexerd.agents.base import ContextUse
 from indexerd.digests.compact_codex import (
     IMAGE_BYTES,
     NO_SUMMARY,
@@ -17,7 +16,7 @@ from indexerd.digests.compact_codex import (
     tokens_of,
     users_of,
 )
-from indexerd.events import Kind, ToolCall
+from indexerd.events import Compaction, Kind, Retained, ToolCall
 from indexerd.sessions.context import USERS_TOKENS, ContextEntry, ContextMessage, Message
 from tests.sessions.speeches import calls, counting, entry, gave, said, state_of, steps
 
@@ -73,20 +72,20 @@ def test_only_humans_are_kept_and_no_earlier_summary() -> None:
 
 def test_what_a_compaction_brought_stays_without_its_summary() -> None:
     """formats.md 3.10: whether it stored its history, or codex puts it together."""
-    history: list[dict[str, Any]] = [
-        {"role": "user", "text": "one", "human": True},
-        {"role": "developer", "text": "rules"},
-        {"role": "user", "text": "SUMMARY"},
-    ]
-    stored = entry(Kind.COMPACTION, "k", details={"retained": history, "whole": True})
-    brought = tuple(ContextMessage(one["role"], stored, (one["text"],)) for one in history)
+    history = (
+        Retained("user", "one", human=True),
+        Retained("developer", "rules"),
+        Retained("user", "SUMMARY"),
+    )
+    stored = entry(Kind.COMPACTION, "k", compaction=Compaction(retained=history, whole=True))
+    brought = tuple(ContextMessage(one.role, stored, (one.text,)) for one in history)
     after = said("user", "two", name="u2")
     found = users_of(
         [ContextEntry(0, stored, brought, 0), ContextEntry(1, after.entry, (after,), 1)]
     )
     assert found == (Message("user", "one", "k"), Message("user", "two", "u2"))
 
-    bare = entry(Kind.COMPACTION, "k", details={"keeps": "users"})
+    bare = entry(Kind.COMPACTION, "k", compaction=Compaction(keeps_users=True))
     before, summary = said("user", "one", name="u1"), ContextMessage("user", bare, ("SUMMARY",))
     assert users_of([ContextEntry(0, bare, (before, summary), 0)]) == (
         Message("user", "one", "u1"),
@@ -143,11 +142,11 @@ def talk() -> list[ContextEntry]:
 def test_a_count_wins_and_what_came_after_is_added() -> None:
     """S3.23: with the results of the calls it answers, which codex writes before the count."""
     held = talk()
-    counted = state_of(5, context={"used": 1000, "window": 9, "at": 3})
+    counted = state_of(5, context=ContextUse(1000, 3, 9))
     assert tokens_of(counted, held) == 1000 + 2  # the second question
-    before_result = state_of(3, context={"used": 500, "at": 2})
+    before_result = state_of(3, context=ContextUse(500, 2))
     assert tokens_of(before_result, held[:3]) == 500 + 100  # 400 bytes of result
-    older = state_of(5, context={"used": 300, "at": 0})
+    older = state_of(5, context=ContextUse(300, 0))
     assert tokens_of(older, held) == 300 + sum(
         estimate(one) for s in held[1:] for one in s.speeches
     )
@@ -159,8 +158,8 @@ def test_a_count_of_before_a_compaction_is_of_another_context() -> None:
     summary = ContextEntry(3, compaction, (ContextMessage("user", compaction, ("s" * 40,)),), 3)
     asked = said("user", "q" * 8)
     held = [summary, ContextEntry(5, asked.entry, (asked,), 5)]
-    assert tokens_of(state_of(6, context={"used": 9000, "at": 2}), held) == 10 + 2
-    assert tokens_of(state_of(6, context={"used": 700, "at": 4}), held) == 700 + 2
+    assert tokens_of(state_of(6, context=ContextUse(9000, 2)), held) == 10 + 2
+    assert tokens_of(state_of(6, context=ContextUse(700, 4)), held) == 700 + 2
 
 
 def test_other_agents_answers_say_what_was_counted() -> None:

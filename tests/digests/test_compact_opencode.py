@@ -145,7 +145,7 @@ def test_pruning_keeps_to_its_bounds(talk: list[ContextMessage]) -> None:
 def broken(stopped: str, text: str = "", *ids: str) -> ContextMessage:
     """An answer that broke off."""
     made = tuple(ToolCall("bash", id=one) for one in ids)
-    held = entry(Kind.ASSISTANT, details={"stopReason": stopped})
+    held = entry(Kind.ASSISTANT, stop_reason=stopped)
     return ContextMessage("assistant", held, (text,) if text else (), ("hm",), made)
 
 

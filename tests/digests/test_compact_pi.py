@@ -21,11 +21,10 @@ from indexerd.digests.compact_pi import (
     find_cut,
     prepare,
 )
-from indexerd.events import Entry, Kind, Tokens, ToolCall
+from indexerd.events import Command, Entry, Kind, Tokens, ToolCall
 from indexerd.sessions.context import ContextEntry, ContextMessage, context_entries, entries_of
 from indexerd.sessions.history import FileLists
 from indexerd.sessions.serialize import serialize, units
-from indexerd.sessions.tree import still
 from tests.digests.talk_steps import OLD, TALKS, call, chained, compaction, did, step, steps
 from tests.sessions.tree_sessions import PUBLIC, entry, reader, said, session, state_of
 
@@ -52,7 +51,7 @@ def test_public_files_are_cut_and_prepared_as_pi_does() -> None:
             continue
         data = (PUBLIC / name).read_bytes()
         state = state_of(data)
-        state = still(state, told["leafIndex"]) if "harness" in name else state
+        state = state.still(told["leafIndex"]) if "harness" in name else state
         read, path = reader(state, data), state.path()
 
         cut = find_cut(entries_of(state, read, path), 0, len(path), KEEP_RECENT)
@@ -91,7 +90,7 @@ def test_a_message_is_a_fourth_of_its_units_rounded_up() -> None:
     """S1.25, S3.23: texts, thoughts, calls with their arguments' JSON, pictures beside a text."""
     who = Entry("e", Kind.USER, "message", "user", "")
     call = ToolCall("read", arguments={"a": 1.0, "é": "😀"})  # {"a":1,"é":"😀"}: 16 units
-    ran = structs.replace(who, details={"ran": {"command": "ls", "output": "out"}})
+    ran = structs.replace(who, ran=Command("ls", "out"))
     sizes = [
         (ContextMessage("user", who, ("ab", "😀")), 1),
         (ContextMessage("user", who, ("abcde",)), 2),

@@ -48,7 +48,7 @@ class Session(RuleBasedStateMachine):
         self.stored: list[str] = []  # lines of the sidecar
         self.keep = 3
 
-    def add(self, packed: int, *, row_id: bytes) -> int:
+    def add(self, packed: int, *, row_id: str) -> int:
         """Add a row below the leaf; a path that grows has no fewer messages than before (S2.6)."""
         state = self.state
         before = message_rows(state)
@@ -171,7 +171,7 @@ class TreeSession(Session):
         """One entry more."""
         name = f"{len(self.said):08x}"
         self.said.append(name)
-        self.add(packed, row_id=name.encode())
+        self.add(packed, row_id=name)
 
     @rule(count=st.integers(1, 3))
     def talk(self, count: int) -> None:
@@ -205,10 +205,10 @@ class TurnSession(Session):
             self.words += 1
             said = f"w{self.words}"
         turn = turn or self.turn
-        row = self.add(packed, row_id=b"f%d-%d" % (self.files, len(self.said)))
+        row = self.add(packed, row_id=f"f{self.files}-{len(self.said)}")
         self.said.append(said)
         self.log.append((packed, turn, said))
-        self.state.mark(turn.encode(), row)
+        self.state.mark(turn, row)
 
     @initialize()
     def begin(self) -> None:

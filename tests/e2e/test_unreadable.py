@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from indexerd.sources.lines import READ_MAX
+from indexerd.agents.base import READ_MAX
 from tests.e2e.world import Session, World, until
 
 pytestmark = pytest.mark.faults

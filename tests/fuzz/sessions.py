@@ -1,4 +1,4 @@
-"""Targets for what agents write: skim and read of each adapter, and the story of any tree.
+"""Targets for what agents write: scan and read of each adapter, and the story of any tree.
 
 In: bytes of any kind, taken for a session file. What must hold, whatever they are: nothing but
 the promised ValueError of `read` comes out; every row lies within the file, behind the one before
@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 
 from indexerd.agents import ADAPTERS
+from indexerd.agents.base import Oversize
 from indexerd.agents.lines import parse
 from indexerd.events import Entry, Kind, Tokens, ToolCall, ToolResult, Turn, code
 from indexerd.sessions.state import NOWHERE, ROOT, SessionState
-from indexerd.sources.lines import Oversize
 from indexerd.times import iso_of_ms
 from indexerd.web.story import Story, kept_rows, node_of, story_of
 
@@ -61,7 +61,7 @@ def _skimmed(agent: str, whole: bytes, cuts: list[int]) -> SessionState:
     state = SessionState(FILE)
     before = 0
     for cut in [*cuts, len(whole)]:
-        ADAPTERS[agent].skim(state, whole[before:cut], before)
+        ADAPTERS[agent].scan(state, whole[before:cut], before)
         stored = state.encode()
         state = SessionState.decode(stored, FILE)
         assert state.encode() == stored
@@ -77,8 +77,8 @@ def _line(agent: str, state: SessionState, line: bytes) -> None:
         assert found.end >= 0
         found.session_id.encode()
     ends = Oversize(0, len(line) + 1, line[:ENDS], line[-ENDS:])
-    one.skim_oversize(state, ends)
-    one.skim_oversize(SessionState(FILE), ends)
+    one.scan_oversize(state, ends)
+    one.scan_oversize(SessionState(FILE), ends)
     SessionState.decode(state.encode(), FILE)
 
 
@@ -92,7 +92,7 @@ def _sound(agent: str, state: SessionState, whole: bytes) -> None:
         end = offset
     assert NOWHERE <= state.leaf < max(len(state), 1)
     assert 0 <= state.user_messages() <= len(state)
-    assert min(state.users, state.assistants, state.messages, state.bad_lines, state.seen) >= 0
+    assert min(state.messages, state.compactions, state.bad_lines, state.seen) >= 0
     assert len(state.path()) <= len(state)
     assert state.turn in Turn
     state.cycles()
@@ -196,7 +196,7 @@ def _tree(data: bytes) -> tuple[SessionState, list[Entry]]:
         parent = entries[-1].id.encode() if above > 127 and entries else b"%d" % (above % 70)
         state.add(entry_id, None if above == 0 else parent, code(kind, turn=turn), row, 1)
         entries.append(_entry(entry_id.decode(), kind, what, time))
-    state.move_leaf(leaf if leaf < b"\x80" else None)
+    state.move_leaf(leaf if leaf < "\x80" else None)
     return state, entries
 
 

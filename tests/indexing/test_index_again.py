@@ -89,7 +89,7 @@ def test_an_answer_that_grows_is_sent_again(agent: str, row: int) -> None:
     """Opencode's answers are written while they are made: half of one may have been described."""
     state = SessionState()
     for at, kind in enumerate([Kind.USER, Kind.ASSISTANT, Kind.USER]):
-        state.add(b"e%d" % at, b"e%d" % (at - 1) if at else None, code(kind), at, 1)
+        state.add(f"e{at}", f"e{at - 1}" if at else None, code(kind), at, 1)
     meta = META.model_copy(update={"last_indexed_leaf_id": "e1"})
     assert border(agent, state, meta) == row
     assert border(agent, state, META.model_copy(update={"last_indexed_leaf_id": "e2"})) is None

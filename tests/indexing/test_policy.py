@@ -160,13 +160,13 @@ def test_what_is_due_stays_due_while_nothing_happens(view: View, now: float, lat
 def test_the_fifth_question_since_the_last_run_is_the_one() -> None:
     """S0.6, S0.8: counted by the session's state from the leaf that was indexed."""
     state = SessionState()
-    state.add(b"u0", None, code(Kind.USER, message=True), 0, 1)
-    state.add(b"a0", b"u0", code(Kind.ASSISTANT, turn=Turn.ENDED, message=True), 1, 1)
+    state.add("u0", None, code(Kind.USER, message=True), 0, 1)
+    state.add("a0", "u0", code(Kind.ASSISTANT, turn=Turn.ENDED, message=True), 1, 1)
     since, last, found = "a0", b"a0", []
     for n in range(1, 6):
-        state.add(b"u%d" % n, last, code(Kind.USER, message=True), n, 1)
-        last = b"a%d" % n
-        state.add(last, b"u%d" % n, code(Kind.ASSISTANT, turn=Turn.ENDED, message=True), n, 1)
+        state.add(f"u{n}", last, code(Kind.USER, message=True), n, 1)
+        last = f"a{n}"
+        state.add(last, f"u{n}", code(Kind.ASSISTANT, turn=Turn.ENDED, message=True), n, 1)
         view = replace(DUE, new_user_messages=state.new_user_messages(since), turn=state.turn)
         found.append(decide(view, T0 + 10, LIMITS))
 

@@ -35,9 +35,9 @@ def gave(call: str, text: str, *, cleared: bool = False, failed: bool = False) -
     return ContextMessage("toolResult", at, (CLEARED if cleared else text,), result=result)
 
 
-def counting(total: int, **details: Any) -> Entry:
+def counting(total: int, **fields: Any) -> Entry:
     """An answer that tells how many tokens the context had."""
-    return entry(Kind.ASSISTANT, tokens=Tokens(total=total), details=details)
+    return entry(Kind.ASSISTANT, tokens=Tokens(total=total), **fields)
 
 
 def steps(*speeches: ContextMessage) -> list[ContextEntry]:
@@ -45,11 +45,12 @@ def steps(*speeches: ContextMessage) -> list[ContextEntry]:
     return [ContextEntry(at, one.entry, (one,), at) for at, one in enumerate(speeches)]
 
 
-def state_of(rows: int, **notes: Any) -> SessionState:
+def state_of(rows: int, **facts: Any) -> SessionState:
     """A session of as many rows, each below the one before."""
     state = SessionState("/s.jsonl")
     for row in range(rows):
-        above = b"r%d" % (row - 1) if row else None
-        state.add(b"r%d" % row, above, code(Kind.USER), row, 1)
-    state.notes |= notes
+        above = f"r{row - 1}" if row else None
+        state.add(f"r{row}", above, code(Kind.USER), row, 1)
+    for name, fact in facts.items():
+        setattr(state, name, fact)
     return state

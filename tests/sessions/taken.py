@@ -9,7 +9,6 @@ from indexerd.daemon import views
 from indexerd.daemon.views import ask
 from indexerd.protocol.methods import asked
 from indexerd.sessions.info import SessionInfo, info_of
-from indexerd.sessions.tree import still
 from indexerd.sources.session_reader import OpenSession
 from tests.sessions.tree_sessions import state_of
 from tests.sources.lines_held import Lines
@@ -25,7 +24,7 @@ def taken(
     card = info_of(state, agent=agent, path=path, mtime_ms=0, since=None)
     assert isinstance(card, SessionInfo)
     lines: Any = nullcontext(Lines(state, data))
-    return OpenSession(card, still(state), lines, {})
+    return OpenSession(card, state.still(), lines, {})
 
 
 def view(method: str, held: OpenSession, params: dict[str, Any] | None = None) -> Any:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from indexerd.agents.pi import read as read_line
 from indexerd.errors import ContextTooLargeError
-from indexerd.events import Entry, Kind, ToolCall, code
+from indexerd.events import Compaction, Entry, Kind, Retained, ToolCall, code
 from indexerd.sessions import context as context_module
 from indexerd.sessions.context import Context, context_of
 from indexerd.sessions.history import NESTING_MAX, compactions, file_lists, opaque, records
 from indexerd.sessions.state import SessionState
-from indexerd.sessions.tree import still
 from tests.sessions.tree_sessions import entry, line, reader, said, session, state_of
 
 
@@ -21,7 +21,7 @@ def seen(*lines: bytes, leaf: str | None = None, version: int = 3) -> Context:
     """The context of a small session."""
     data = session(*lines, version=version)
     state = state_of(data)
-    view = still(state, state.row(leaf)) if leaf else state
+    view = state.still(state.row(leaf)) if leaf else state
     return context_of(view, reader(state, data), level="off")
 
 
@@ -267,25 +267,26 @@ def test_any_agents_entries_make_a_context() -> None:
     kinds = [Kind.USER, Kind.ASSISTANT, Kind.CALL, Kind.TOOL, Kind.COMPACTION, Kind.USER]
     state = SessionState()
     for row, kind in enumerate(kinds):
-        above = str(row - 1).encode() if row else None
-        state.add(str(row).encode(), above, code(kind, message=True), row, 1)
-    details: dict[str, Any] = {}
+        above = str(row - 1) if row else None
+        state.add(str(row), above, code(kind, message=True), row, 1)
+    held = Compaction()
     unseen: set[int] = set()
 
     def read(row: int) -> Entry:
         kind = kinds[row]
-        more = details if kind is Kind.COMPACTION else {"unseen": row in unseen}
         model = "m" if kind is Kind.ASSISTANT else None
         text = (f"t{row}",)
-        return Entry(str(row), kind, "x", "whoever", "", text, details=more, model=model)
+        found = Entry(str(row), kind, "x", "whoever", "", text, model=model)
+        more = held if kind is Kind.COMPACTION else None
+        return msgspec.structs.replace(found, compaction=more, unseen=row in unseen)
 
     assert view(context_of(state, read)) == ["compactionSummary t4", "user t5"]
-    details["kept"] = "1"
+    held = Compaction(kept="1")
     kept = ["assistant t1", "toolResult t3"]
     assert view(context_of(state, read)) == ["compactionSummary t4", *kept, "user t5"]
     unseen.add(3)
     assert view(context_of(state, read)) == ["compactionSummary t4", "assistant t1", "user t5"]
-    details["retained"] = [{"role": "user", "text": "again"}]
+    held = Compaction(kept="1", retained=(Retained("user", "again"),))
     found = context_of(state, read)
     assert view(found) == ["compactionSummary t4", "user again", "user t5"]
     assert (found.model, found.thinking_level) == ({"provider": None, "modelId": "m"}, None)
@@ -306,7 +307,7 @@ def test_compactions_come_newest_first_as_they_were_stored() -> None:
         entries(*TALK, short("e", "d", "c", "S1"), short("f", "e", "c", "S2", details=odd))
     )
     assert [one.text for one in found] == ["S2", "S1"]
-    assert found[0].details["details"] == odd
+    assert found[0].stored == odd
 
 
 def test_file_lists_are_cumulative_and_trust_the_agents_own_summaries() -> None:
@@ -349,7 +350,7 @@ def test_an_extension_finds_its_records_by_their_type() -> None:
         ),
         "mine",
     )
-    assert [(one.id, one.details.get("data")) for one in found] == [("a", {"n": 1}), ("d", None)]
+    assert [(one.id, one.data) for one in found] == [("a", {"n": 1}), ("d", None)]
 
 
 def test_what_is_nested_beyond_reason_is_left_out() -> None:

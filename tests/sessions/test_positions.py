@@ -19,7 +19,7 @@ def straight(*codes: int) -> SessionState:
     """A session without branches: rows x0, x1, ..."""
     state = SessionState()
     for n, packed in enumerate(codes):
-        state.add(b"x%d" % n, b"x%d" % (n - 1) if n else None, packed, 0, 1)
+        state.add(f"x{n}", f"x{n - 1}" if n else None, packed, 0, 1)
     return state
 
 
@@ -101,7 +101,7 @@ def test_rows_belong_to_the_message_before_them() -> None:
 def test_without_marks_a_row_goes_by_its_id() -> None:
     """An id with control characters is cleaned, here as where a segment is read."""
     state = straight(USER, ANSWER)
-    state.add(b"y\x1b[31m2", b"x1", USER, 0, 1)
+    state.add("y\x1b[31m2", "x1", USER, 0, 1)
     assert [name_at(state, row) for row in range(3)] == ["x0", "x1", "y2"]
     assert name_at(state, -1) == ""
 
@@ -109,12 +109,12 @@ def test_without_marks_a_row_goes_by_its_id() -> None:
 def test_a_row_goes_by_its_turn_and_keeps_the_name_while_the_turn_grows() -> None:
     """S3.6: a turn's mark moves on with the turn; its rows are the turn's all the same."""
     state = straight(SETTING, USER)
-    state.mark(b"t1", 1)
+    state.mark("t1", 1)
     assert [name_at(state, row) for row in (0, 1)] == ["t1", "t1"]
-    state.add(b"x2", b"x1", ANSWER, 0, 1)
-    state.mark(b"t1", 2)
-    state.add(b"x3", b"x2", USER, 0, 1)
-    state.mark(b"t2", 3)
+    state.add("x2", "x1", ANSWER, 0, 1)
+    state.mark("t1", 2)
+    state.add("x3", "x2", USER, 0, 1)
+    state.mark("t2", 3)
     assert [name_at(state, row) for row in range(4)] == ["t1", "t1", "t1", "t2"]
 
 
@@ -153,12 +153,12 @@ def test_rows_outside_of_turns_keep_their_names() -> None:
     """
     state = SessionState()
     names: list[str] = []
-    turn_of = [b"t1", b"t1", b"", b"x3", b"", b"x5", b"", b"t2", b"t2", b"t2", b"", b"x11", b"t3"]
+    turn_of = ["t1", "t1", "", "x3", "", "x5", "", "t2", "t2", "t2", "", "x11", "t3"]
     codes = (
         [USER, ANSWER, ANSWER] + [USER, ANSWER] * 2 + [USER, ANSWER, ANSWER, ANSWER] + [USER] * 2
     )
     for n, (mark, packed) in enumerate(zip(turn_of, codes, strict=True)):
-        state.add(b"x%d" % n, b"x%d" % (n - 1) if n else None, packed, 0, 1)
+        state.add(f"x{n}", f"x{n - 1}" if n else None, packed, 0, 1)
         if mark:
             state.mark(mark, n)
         now = [name_at(state, row) for row in range(n + 1)]
@@ -212,12 +212,12 @@ def test_only_true_segments_of_this_path_hold() -> None:
 def test_repeated_ids_and_circles_are_survived() -> None:
     """S1.7: ids that come again, and parents that run in a circle, end every walk."""
     state = SessionState()
-    for name, parent in ((b"a", b"c"), (b"b", b"a"), (b"c", b"b"), (b"b", b"a"), (b"c", b"b")):
+    for name, parent in (("a", "c"), ("b", "a"), ("c", "b"), ("b", "a"), ("c", "b")):
         state.add(name, parent, USER, 0, 1)
     rows = message_rows(state)
     made = [segment(n, n, leaf=name_at(state, row)) for n, row in enumerate(rows)]
     assert chain(state, rows, made) == made
-    state.mark(b"t", 0)
+    state.mark("t", 0)
     assert chain(state, rows, made) != made
     assert rows_between(state.path(), rows, 0, len(rows)) == state.path()
 

@@ -16,7 +16,6 @@ from indexerd.sessions.state import ROOT
 from indexerd.sessions.tree import (
     TEXT_MAX,
     sketch,
-    still,
     wanted,
 )
 from tests.sessions.tree_sessions import (
@@ -258,10 +257,10 @@ def test_the_leaf_asked_for_marks_the_path() -> None:
         said("d", "c", "user", at=4),
     )
     state = state_of(data)
-    seen = still(state, state.row("b"))
+    seen = state.still(state.row("b"))
     assert [node["id"] for node in all_nodes(seen, data) if node["active"]] == ["a", "b"]
     assert [node["id"] for node in all_nodes(state, data) if node["active"]] == ["a", "c", "d"]
-    at_call = still(state, state.row("c"))
+    at_call = state.still(state.row("c"))
     assert "c" in ids(all_nodes(at_call, data, wanted("default", "")))
     assert "c" not in ids(all_nodes(state, data, wanted("default", "")))
 
@@ -272,7 +271,7 @@ def test_a_copy_stays_as_it_is() -> None:
     half = whole.index(b'{"type":"message","id":"d"')
     state = state_of(whole[:half])
     before = state.encode()
-    copy = still(state)
+    copy = state.still()
     rest = state_of(whole)
     for row in range(3, 6):
         state.add(rest.ids[row], rest.ids[row - 1], rest.codes[row], half, 1)

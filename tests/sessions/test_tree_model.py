@@ -38,8 +38,8 @@ def built(records: list[Record]) -> SessionState:
     """A state of such entries."""
     state = SessionState()
     for at, (one, above, _) in enumerate(records):
-        parent = above.encode() if above else None
-        state.add(one.encode(), parent, code(Kind.USER, message=True), at, 1)
+        parent = above or None
+        state.add(one, parent, code(Kind.USER, message=True), at, 1)
     return state
 
 

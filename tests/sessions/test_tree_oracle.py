@@ -12,7 +12,6 @@ from indexerd.sessions.branches import summary_rows, tips
 from indexerd.sessions.context import Context, context_of
 from indexerd.sessions.history import compactions, file_lists
 from indexerd.sessions.state import ROOT, SessionState
-from indexerd.sessions.tree import still
 from tests.sessions.tree_sessions import PUBLIC, all_nodes, answers, reader, state_of
 
 CASES = [pytest.param(file, said, id=file.name[-44:]) for file, said in answers()]
@@ -112,7 +111,7 @@ def test_the_context_is_pis_context(file: Path, said: dict[str, Any]) -> None:
     assert (expected["model"], expected["thinkingLevel"]) == (found.model, found.thinking_level)
     for leaf, messages in said["contextPerLeaf"].items():
         row = state.row(ours[leaf])
-        assert messages == view(context_of(still(state, row), read)), leaf
+        assert messages == view(context_of(state.still(row), read)), leaf
 
 
 @pytest.mark.shared
@@ -130,9 +129,9 @@ def test_compactions_and_file_lists_are_pis(file: Path, said: dict[str, Any]) ->
     assert bool(newest) == bool(found)
     if newest:
         told = found[0]
-        assert (newest["id"], newest["firstKeptEntryId"]) == (told.id, told.details["kept"])
-        assert newest["tokensBefore"] == told.details["tokensBefore"]
-        assert newest["details"] == told.details.get("details")
+        assert (newest["id"], newest["firstKeptEntryId"]) == (told.id, told.compaction.kept)
+        assert newest["tokensBefore"] == told.compaction.tokens_before
+        assert newest["details"] == told.stored
         assert newest["summary"] == cut("".join(told.texts))
     lists = file_lists(one for one in entries if one.type == "message")
     assert said["fileListsOnBranch"]["readFiles"] == list(lists.read)
@@ -152,7 +151,7 @@ def test_public_files_are_read_as_pi_reads_them() -> None:
             continue
         data = (PUBLIC / name).read_bytes()
         state = state_of(data)
-        leaf = state if "harness" not in name else still(state, said["leafIndex"])
+        leaf = state if "harness" not in name else state.still(said["leafIndex"])
         found = context_of(leaf, reader(state, data), level="off")
         expected = said["context"]
         if "harness" in name:  # the tail that a harness keeps is unknown to the agent itself

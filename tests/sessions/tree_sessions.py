@@ -22,7 +22,7 @@ STAMP = "2026-01-01T00:00:00.000Z"
 def state_of(data: bytes) -> SessionState:
     """The state of a whole file."""
     state = SessionState("/s.jsonl")
-    pi.skim(state, data if data.endswith(b"\n") else data + b"\n", 0)
+    pi.scan(state, data if data.endswith(b"\n") else data + b"\n", 0)
     return state
 
 

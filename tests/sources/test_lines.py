@@ -9,8 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from indexerd.agents.base import Oversize
 from indexerd.sources import lines as lines_module
-from indexerd.sources.lines import Block, LineBuffer, Oversize
+from indexerd.sources.lines import Block, LineBuffer
 
 SMALL_LINE, SMALL_END = 24, 5
 

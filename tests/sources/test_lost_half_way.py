@@ -38,7 +38,7 @@ def test_deeds_are_told_although_a_transaction_failed(
 def _long(path: str, rows: int) -> SessionState:
     state = SessionState(path)
     for number in range(rows):
-        state.add(b"%08x" % number, None, int(Kind.USER), 10 * number, 10)
+        state.add(f"{number:08x}", None, int(Kind.USER), 10 * number, 10)
     return state
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexerd.agents.opencode import read, skim
+from indexerd.agents.opencode import read, scan
 from indexerd.digests.compact_opencode import Pruned, prune, pruned
 from indexerd.events import Entry, ToolResult
 from indexerd.sessions.context import CLEARED, ContextMessage, context_entries
@@ -60,7 +60,7 @@ def taken(path: str) -> tuple[SessionState, Callable[[int], Entry]]:
     state = SessionState(path)
     for one in tail().read(path).lines:
         assert isinstance(one, Block)
-        skim(state, one.data, one.offset)
+        scan(state, one.data, one.offset)
     return state, lambda row: read(line_at(path, state, row), state.id(row))
 
 

@@ -15,11 +15,12 @@ from tempfile import TemporaryDirectory
 import msgspec
 import pytest
 
+from indexerd.agents.base import Oversize
 from indexerd.errors import SessionUnreadableError
 from indexerd.sources import lines as lines_module
 from indexerd.sources import tail as tail_module
 from indexerd.sources.cursor import Cursor, Verdict, glance
-from indexerd.sources.lines import Block, LineBuffer, Oversize
+from indexerd.sources.lines import Block, LineBuffer
 from indexerd.sources.tail import Tail, lines_of, look, read_span
 from tests.sources.tail_lines import cut, lines
 

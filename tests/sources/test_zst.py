@@ -12,10 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from indexerd.agents.base import Oversize
 from indexerd.errors import SessionUnreadableError
 from indexerd.sources import zst
 from indexerd.sources.cursor import Cursor, Verdict, glance
-from indexerd.sources.lines import Block, Oversize
+from indexerd.sources.lines import Block
 from indexerd.sources.tail import Read
 
 zstandard = pytest.importorskip("zstandard")

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from indexerd.digests.segments import Segment, encode
 from indexerd.privacy.sanitize import bare
 from indexerd.sessions.info import info_of
-from indexerd.sessions.tree import still
 from indexerd.sources.session_reader import OpenSession, row_of
 from indexerd.web import document
 from indexerd.web.document import Wish, document_of, relatives_in
@@ -38,7 +37,7 @@ def taken(
     assert card is not None
     lines: Any = nullcontext(Lines(state, data))
     row = None if leaf is None else row_of(state, leaf)
-    return OpenSession(card, still(state, row), lines, dict(state.labels), home)
+    return OpenSession(card, state.still(row), lines, dict(state.labels), home)
 
 
 def exported(one: OpenSession, wish: Wish, **stored: Any) -> dict[str, Any]:

@@ -44,8 +44,8 @@ def told(
     data = session(*entries)
     state = state_of(data)
     if leaf is not None:
-        state.move_leaf(leaf.encode())
-    named = {state.index[tip.encode()]: (text, "agent") for tip, text in (gists or {}).items()}
+        state.move_leaf(leaf)
+    named = {state.index[tip]: (text, "agent") for tip, text in (gists or {}).items()}
     return story_of(state, nodes_of(state, data, room), state.labels, named)
 
 
@@ -240,7 +240,8 @@ def test_every_entry_is_in_one_beat(entries: list[bytes]) -> None:
         role=st.none() | st.sampled_from(["user", "assistant", "x\x1b[31m"]),
         timestamp=st.text(max_size=70),
         texts=st.lists(st.text(max_size=20) | st.just("\ufeff \n"), max_size=2).map(tuple),
-        details=st.sampled_from([{}, {"display": False}, {"stopReason": "error"}]),
+        display=st.sampled_from([None, False]),
+        stop_reason=st.sampled_from(["", "error"]),
     ),
     st.sampled_from(Turn),
 )
@@ -274,7 +275,7 @@ def test_drafts_told_again_keep_nothing_of_an_earlier_story(
 
     def story(leaf: int, drafts: dict[int, Node] | None = None) -> tuple[Story, dict[int, Node]]:
         state = state_of(data)
-        state.move_leaf(str(leaf).encode())
+        state.move_leaf(str(leaf))
         made = drafts or nodes_of(state, data)
         labels = {str(leaf): "here"}
         return story_of(state, made, labels, {}), made

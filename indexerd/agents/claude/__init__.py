@@ -1,29 +1,18 @@
 """Claude Code: one JSONL file a session, in `projects/<directory>`, sub-agents' files below it.
 
-`lines` decodes, `kinds` says who spoke, `tree` where it belongs, `origin` whose file it is,
-`titles` how it is called; `skim` sees every line once with these, and `read` takes one in full,
-`told` in part.
+`lines` decodes, `human` says who spoke, `tree` where a line belongs; `scan` sees every line once
+with these, and `read` takes one in full.
 """
 
 from __future__ import annotations
 
 import shlex
 
-from indexerd.agents.claude.origin import parent_of
-from indexerd.agents.claude.read import preview, read
-from indexerd.agents.claude.skim import skim, skim_oversize
-from indexerd.agents.claude.told import told
+from indexerd.agents.claude.human import preview
+from indexerd.agents.claude.read import read
+from indexerd.agents.claude.scan import parent_of, scan, scan_oversize
 
-__all__ = [
-    "NAME",
-    "base",
-    "preview",
-    "read",
-    "resume_command",
-    "skim",
-    "skim_oversize",
-    "told",
-]
+__all__ = ["NAME", "base", "preview", "read", "resume_command", "scan", "scan_oversize"]
 
 NAME = "claude"
 

@@ -1,46 +1,31 @@
-"""One line of a Claude Code file, with only the fields that matter.
+"""One line of a Claude Code file, with only the fields that matter, and one too long to hold.
 
-In: a line's bytes. Out: a `Line`, or None for what is no JSON object. Fields are decoded by
-type and all others skipped, which is what makes the skim quick: lines are long (prompts, tool
-results, base64 images repeat in several places) and little of them matters. Large values stay
-raw until somebody asks for them.
-
-A field of another type reads as absent: such a line is decoded once more, generously. So is
-one with half a surrogate pair, a number beyond 64 bits, or bytes that are no UTF-8.
+Lines are long (prompts, tool results, base64 images repeat in several places) and little of them
+matters: large values stay raw until somebody asks for them.
 """
 
 from __future__ import annotations
 
 import json
-from functools import cache
-from typing import Any, get_args
+import re
+from typing import Any
 
-import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
-from msgspec.structs import astuple
 
+from indexerd.agents.base import Oversize
+from indexerd.agents.lines import NOTHING, decoder
 from indexerd.privacy.sanitize import scrub
-
-_NOTHING = Raw(b"")
-
-
-class Block(Struct):
-    """A block of a message's content; images and the like keep only their type."""
-
-    type: str = ""
-    text: str = ""
-    is_error: bool = False
 
 
 class Message(Struct):
     """What was said. One answer of a model is several lines, with one `id`."""
 
-    id: str = ""
     role: str = ""
+    content: Raw = NOTHING
+    id: str = ""
     model: str = ""
     stop_reason: str | None = None
-    content: Raw = _NOTHING
-    usage: Raw = _NOTHING
+    usage: Raw = NOTHING
 
 
 class Origin(Struct):
@@ -49,20 +34,11 @@ class Origin(Struct):
     kind: str | None = None
 
 
-class Usage(Struct):
-    """The tokens of an answer."""
-
-    input_tokens: Any = 0
-    output_tokens: Any = 0
-    cache_read_input_tokens: Any = 0
-    cache_creation_input_tokens: Any = 0
-
-
 class Attachment(Struct, rename="camel"):
     """What is put beside a prompt; a prompt typed while the agent worked is one, too."""
 
     type: str = ""
-    prompt: Raw = _NOTHING
+    prompt: Raw = NOTHING
     command_mode: str | None = None
     origin: Origin | None = None
     is_meta: bool | None = None
@@ -74,19 +50,20 @@ class Attachment(Struct, rename="camel"):
 class Line(Struct, rename="camel"):
     """One line of the file, whatever its type."""
 
-    type: str = ""
-    uuid: str = ""
     parent_uuid: str | UnsetType | None = UNSET
-    logical_parent_uuid: str | None = None
-    timestamp: str = ""
-    session_id: str = ""
-    request_session_id: str | None = None  # on a copied answer: the session that it was copied from
-    session_kind: str | None = None
-    cwd: str = ""
-    git_branch: str | None = None
-    subtype: str = ""
-    content: Raw = _NOTHING  # of a system line
     is_sidechain: bool | None = None
+    type: str = ""
+    message: Message | None = None
+    uuid: str = ""
+    timestamp: str = ""
+    cwd: str = ""
+    session_id: str = ""
+    git_branch: str | None = None
+    request_session_id: str | None = None  # on a copied answer: the session it was copied from
+    session_kind: str | None = None
+    logical_parent_uuid: str | None = None
+    subtype: str = ""
+    content: Raw = NOTHING  # of a system line
     is_meta: bool | None = None
     is_compact_summary: bool | None = None
     is_visible_in_transcript_only: bool | None = None
@@ -94,12 +71,11 @@ class Line(Struct, rename="camel"):
     origin: Origin | None = None
     prompt_source: str | None = None
     plan_content: str | None = None  # on a prompt that the client wrote for a plan
-    tool_use_result: Raw = _NOTHING
+    tool_use_result: Raw = NOTHING
     tool_denial_kind: str | None = None
-    compact_metadata: Raw = _NOTHING
-    message: Message | None = None
+    compact_metadata: Raw = NOTHING
     attachment: Attachment | None = None
-    cost: float | int | None = field(default=None, name="costUSD")
+    cost: Any = field(default=None, name="costUSD")
     custom_title: str | None = None
     ai_title: str | None = None
     agent_name: str | None = None
@@ -107,105 +83,100 @@ class Line(Struct, rename="camel"):
     leaf_uuid: str | None = None
 
 
-_line = msgspec.json.Decoder(Line).decode
-_blocks = msgspec.json.Decoder(list[Block] | str).decode
-_usage = msgspec.json.Decoder(Usage).decode
-_any = msgspec.json.Decoder().decode
+decode = decoder(Line)
 
 
-def decode(data: bytes) -> Line | None:
-    """The line; None when it is no JSON object."""
-    try:
-        return _line(data)
-    except (ValueError, RecursionError):
-        return _generous(data)
+# -- a line too long to hold ---------------------------------------------------------------------
+
+_TEXT = r'(?<!\\)"%s"\s*:\s*"((?:[^"\\]|\\.){0,2000}+)'
+_TRUE = r'(?<!\\)"%s"\s*:\s*true'
+_TYPE = re.compile(rb'(?<!\\)"type"\s*:\s*"(user|assistant|system|attachment|progress)"')
+_KIND = re.compile(rb'(?<!\\)"attachment"\s*:\s*\{\s*"type"\s*:\s*"(\w{1,40})"')
+_NO_PARENT = re.compile(rb'(?<!\\)"parentUuid"\s*:\s*null')
+_RESULT = b'"toolUseResult"'
 
 
-def loads(data: bytes | Raw) -> Any:
-    """Any JSON value; ValueError where there is none. Bytes that are no UTF-8 become U+FFFD."""
-    try:
-        return _any(data)
-    except (ValueError, RecursionError):
-        pass
-    try:
-        return json.loads(bytes(data).decode("utf-8", "replace"))
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
+def from_ends(ends: Oversize) -> Line:
+    """The line, as far as its two ends tell; its content says only of what kind it is.
 
-
-def blocks(content: Raw) -> list[Block]:
-    """A message's content as blocks: a bare string, alone or in a list, is a text block."""
-    try:
-        held = _blocks(content)
-    except (ValueError, RecursionError):
-        return [_pick(Block, one) for one in values(content)]
-    return [Block("text", held)] if isinstance(held, str) else held
-
-
-def values(content: Raw) -> list[dict[str, Any]]:
-    """The blocks of a content with all that they hold, each of them a dictionary."""
-    try:
-        held = loads(content)
-    except ValueError:
-        return []
-    if not isinstance(held, list):
-        held = [held]
-    whole = ({"type": "text", "text": one} if isinstance(one, str) else one for one in held)
-    return [one for one in whole if isinstance(one, dict)]
-
-
-def mapping(raw: Raw) -> dict[str, Any]:
-    """A raw value, if it is an object; else an empty one."""
-    try:
-        held = loads(raw)
-    except ValueError:
-        return {}
-    return held if isinstance(held, dict) else {}
-
-
-def usage_of(raw: Raw) -> tuple[Any, ...] | None:
-    """Tokens given, made, read from a cache, and written to one; None where nothing is said."""
-    if memoryview(raw).nbytes <= len(b"{}"):
-        return None
-    try:
-        return astuple(_usage(raw))
-    except (ValueError, RecursionError):  # it is no object
-        return None
-
-
-def _generous(data: bytes) -> Line | None:
-    try:
-        held = loads(data)
-        line: Line | None = _pick(Line, held) if isinstance(held, dict) else None
-    except (ValueError, RecursionError):
-        return None
+    What is long is a picture, a tool's result or a file, in `message`, `toolUseResult` or
+    `attachment`; the other fields stand before and after. An id that stands between two long
+    values is lost: the line gets a made one, and the next line, which names an unknown parent,
+    is put below it all the same.
+    """
+    known = _Ends(ends)
+    kind = known.first(_TYPE)
+    parent = known.text("parentUuid", first=True)
+    line = Line(
+        type=kind,
+        uuid=known.uuid(),
+        parent_uuid=parent or (None if _NO_PARENT.search(ends.head) else UNSET),
+        timestamp=known.text("timestamp"),
+        session_id=known.text("sessionId"),
+        request_session_id=known.text("requestSessionId") or None,
+        cwd=known.text("cwd"),
+        git_branch=known.text("gitBranch"),
+        is_sidechain=known.true("isSidechain"),
+        is_meta=known.true("isMeta"),
+        is_compact_summary=known.true("isCompactSummary"),
+        is_api_error_message=known.true("isApiErrorMessage"),
+    )
+    if kind in ("user", "assistant"):
+        stop = known.text("stop_reason") or None
+        line.message = Message(role=kind, stop_reason=stop, content=_content(known))
+    elif kind == "attachment":
+        line.attachment = Attachment(type=known.first(_KIND), prompt=_content(known))
     return line
 
 
-_NESTED = {"message": Message, "attachment": Attachment, "origin": Origin}
+def _content(known: _Ends) -> Raw:
+    """Blocks that stand for the content: a result of a tool, or words and a picture."""
+    if known.has(b'"tool_result"') or known.has(_RESULT):
+        found = [{"type": "tool_result", "is_error": known.true("is_error")}]
+    else:
+        words = known.text("text", first=True) or known.text("content", first=True)
+        found = [{"type": "text", "text": words}, {"type": "image"}]
+    return Raw(json.dumps(found).encode())
 
 
-@cache
-def _wanted(shape: type[Struct]) -> list[tuple[str, str, tuple[type, ...]]]:
-    """A shape's fields: the name here, the name in JSON, and the types that are taken."""
-    return [
-        (one.name, one.encode_name, get_args(one.type) or (one.type,))
-        for one in msgspec.structs.fields(shape)
-    ]
+class _Ends:
+    """Looks for fields in the two ends of a line."""
+
+    def __init__(self, ends: Oversize) -> None:
+        self._head, self._tail = ends.head, ends.tail
+
+    def has(self, word: bytes) -> bool:
+        return word in self._head or word in self._tail
+
+    def true(self, key: str) -> bool:
+        mark = re.compile((_TRUE % key).encode())
+        return bool(mark.search(self._head) or mark.search(self._tail))
+
+    def first(self, mark: re.Pattern[bytes]) -> str:
+        found = mark.search(self._head) or mark.search(self._tail)
+        return found[1].decode("ascii", "replace") if found else ""
+
+    def text(self, key: str, *, first: bool = False) -> str:
+        """A string field: the last in the line's end, or (`first`) the first in its beginning."""
+        from_head = _finds(self._head, key)[:1]
+        found = from_head if first else _finds(self._tail, key) or from_head
+        return _unescaped(found[-1]) if found else ""
+
+    def uuid(self) -> str:
+        """The line's id; it stands between the message and what the tool's result holds."""
+        before, mark, _ = self._head.partition(_RESULT)
+        found = _finds(before, "uuid") if mark else []
+        return _unescaped(found[-1]) if found else self.text("uuid")
 
 
-def _pick(shape: Any, held: dict[str, Any]) -> Any:
-    """The fields of a shape that have the right type."""
-    found: dict[str, Any] = {}
-    for name, key, types in _wanted(shape):
-        value = held.get(key, UNSET)
-        if value is UNSET:
-            continue
-        if types == (Raw,):
-            found[name] = Raw(json.dumps(value).encode())
-        elif name in _NESTED:
-            if isinstance(value, dict):
-                found[name] = _pick(_NESTED[name], value)
-        elif type(value) in types:
-            found[name] = scrub(value) if isinstance(value, str) else value
-    return shape(**found)
+def _finds(data: bytes, key: str) -> list[bytes]:
+    found: list[bytes] = re.findall((_TEXT % key).encode(), data, re.DOTALL)
+    return found
+
+
+def _unescaped(raw: bytes) -> str:
+    text = raw.decode("utf-8", "replace")
+    try:
+        return scrub(str(json.loads(f'"{text}"', strict=False)))
+    except ValueError:  # cut inside an escape
+        return text

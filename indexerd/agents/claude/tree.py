@@ -31,8 +31,11 @@ from collections.abc import Iterator
 from typing import Any
 from zlib import crc32
 
-from indexerd.agents.claude.hooks import HOOKS
-from indexerd.agents.claude.kinds import (
+import msgspec
+
+from indexerd.agents.base import ROOT, Tree
+from indexerd.agents.claude.human import (
+    ANSWERS,
     FAILED_RESULT,
     OTHER,
     PROMPT,
@@ -42,11 +45,16 @@ from indexerd.agents.claude.kinds import (
     TALK,
     Said,
 )
-from indexerd.agents.claude.lines import Line, mapping
-from indexerd.agents.claude.memory import Memory, Prompt
-from indexerd.events import KIND_MASK, TURN_MASK, Kind, Turn, code
-from indexerd.sessions.state import ROOT, SessionState
+from indexerd.agents.claude.lines import Line
+from indexerd.agents.lines import mapping
+from indexerd.events import KIND_MASK, TURN_MASK, Kind, Turn
 
+HOOKS = frozenset(  # attachments in which hooks tell the model something
+    {
+        *("hook_additional_context", "hook_success", "hook_blocking_error"),
+        *("hook_stopped_continuation", "async_hook_response"),
+    }
+)
 FAR, NEAR = 2048, 64  # steps of one walk, and of one in a file that had more than
 STEPS_MAX = 1_000_000  # of all walks together
 PROMPTS_KEPT = 64
@@ -54,29 +62,68 @@ LOST_MAX = 10_000
 KEPT_MAX = 1_000  # ids of kept messages that are looked at
 
 _BOUNDARY = "compact_boundary"
-_ENDED = code(Kind.ASSISTANT, turn=Turn.ENDED, message=True)
 
 
-class Tree:
-    """Puts lines into a state's tree."""
+class Prompt(msgspec.Struct, array_like=True):
+    """A prompt that was counted, as far as a second record of it is recognised."""
 
-    def __init__(self, state: SessionState, memory: Memory) -> None:
-        self._state = state
+    digest: int
+    timestamp: str
+    queued: bool  # recorded as typed while the agent worked
+    waited: bool  # so, or sent later, after it had waited
+    source: str  # its line's id, or the one under which it waited
+    row: int
+    turn: int
+
+
+class Memory(msgspec.Struct, omit_defaults=True):
+    """What the scan remembers from one block of lines to the next; rows, -1 is none."""
+
+    # the tree
+    chained: bool = False  # some line has named a parent
+    tail: int = -1  # the newest row of the main conversation, whatever its kind
+    opener: int = -1  # the row that opened the current turn
+    rewound: bool = False  # a prompt was taken back since the newest compact_boundary
+    hook: int = -1  # the newest row in which a hook told the model something
+    boundary: int = -1  # the newest compact_boundary's row
+    boundary_at: tuple[int, int] = (-1, -1)  # where its line begins and ends
+    again: dict[str, str] = msgspec.field(default_factory=dict)  # repeated id -> its newest row's
+    lost: dict[str, int] = msgspec.field(default_factory=dict)  # unknown parent -> what it is
+    prompts: list[Prompt] = msgspec.field(default_factory=list)  # the newest
+    turns: int = 0  # that have ended
+    steps: int = 0  # taken in the tree so far, to bound them
+    # the header
+    begun: str = ""  # the file's first timestamp
+    own_ms: int = 0  # first time on a line that a fork does not copy, before the first that it does
+    foreign_ms: int = 0  # newest time on a line of another session id
+    main: bool = False  # a conversation line was met that is no sub-agent's
+    child: bool = False  # the file is a sub-agent's
+    named_child: bool = False  # its path says so
+    # names
+    titles: dict[str, str] = msgspec.field(default_factory=dict)  # kind -> the newest
+    summaries: dict[str, str] = msgspec.field(default_factory=dict)  # of ids not met yet
+
+
+class Placing:
+    """Puts lines into a tree."""
+
+    def __init__(self, tree: Tree, memory: Memory) -> None:
+        self._tree = tree
         self._memory = memory
 
     def put(self, line: Line, what: Said, offset: int, length: int) -> int:
         """Add a line, or let it take the place of an earlier copy. Returns its row."""
-        state, memory = self._state, self._memory
+        tree, memory = self._tree, self._memory
         key = self._key(line)
         above = self._above(line, what)
-        old = state.index.get(key)
+        old = tree.index.get(key)
         if old is not None:
             if self._same(line, what, old, above):
                 return self._replace(old, what, offset, length)
             what = Said(OTHER) if self._reaches(above, old) else what
-            memory.again[line.uuid] = again = self._free(f"{line.uuid}~{state.seen}")
-            key = _key(again)
-        elif what.code == PROMPT and self._told_before(line, what, above):
+            memory.again[line.uuid] = again = self._free(f"{line.uuid}~{tree.seen}")
+            key = again
+        elif what.code == PROMPT and self._recorded_before(line, what, above):
             what = Said(OTHER)
         if what.code == SUMMARY:
             offset, length = self._with_boundary(offset, length)
@@ -93,39 +140,39 @@ class Tree:
     def put_aside(self, line: Line, offset: int, length: int) -> None:
         """Add a line of a sub-agent that stands in its parent's file: never on the path."""
         key = self._key(line)
-        if key in self._state.index:
-            self._state.skip()
+        if key in self._tree.index:
+            self._tree.skip()
             return
         named = line.parent_uuid
-        above = self._state.index.get(_key(named), ROOT) if isinstance(named, str) else ROOT
+        above = self._tree.index.get(named, ROOT) if isinstance(named, str) else ROOT
         self._add(key, above, OTHER, offset, length)
 
     def end_turn(self) -> None:
         """The client says that the turn is over; old versions do not write why an answer ends."""
-        state = self._state
-        if state.leaf >= 0 and state.kind(state.leaf) is Kind.ASSISTANT and not state.turn:
-            state.recode(state.leaf, _ENDED)
+        tree = self._tree
+        if tree.leaf >= 0 and tree.kind(tree.leaf) is Kind.ASSISTANT and not tree.turn:
+            tree.recode(tree.leaf, ANSWERS[Turn.ENDED])
 
-    def _add(self, key: bytes, above: int, packed: int, offset: int, length: int) -> int:
-        state, leaf = self._state, self._state.leaf
-        row = state.add(key, state.ids[above] if above >= 0 else None, packed, offset, length)
-        state.leaf = leaf
+    def _add(self, key: str, above: int, packed: int, offset: int, length: int) -> int:
+        tree, leaf = self._tree, self._tree.leaf
+        row = tree.add(key, tree.ids[above] if above >= 0 else None, packed, offset, length)
+        tree.leaf = leaf
         return row
 
     def _lead(self, row: int, what: Said) -> None:
         """A row of the conversation is the leaf now."""
-        self._state.leaf = row
+        self._tree.leaf = row
         if _opens(what):
             self._memory.opener = row
         if what.kind is Kind.ASSISTANT and what.code & TURN_MASK:
             self._memory.turns += 1
 
-    def _key(self, line: Line) -> bytes:
+    def _key(self, line: Line) -> str:
         """A line's id, or a made one, which holds across re-reads."""
-        return _key(line.uuid or self._free(f"L{self._state.seen}"))
+        return line.uuid or self._free(f"L{self._tree.seen}")
 
     def _free(self, name: str) -> str:
-        while _key(name) in self._state.index:
+        while name in self._tree.index:
             name += "~"
         return name
 
@@ -133,7 +180,7 @@ class Tree:
 
     def _above(self, line: Line, what: Said) -> int:
         """The row below which a line hangs, or ROOT."""
-        leaf = self._state.leaf
+        leaf = self._tree.leaf
         if line.subtype == _BOUNDARY and what.kind is Kind.SYSTEM:
             return self._before_boundary(line)
         if not line.parent_uuid:
@@ -148,7 +195,7 @@ class Tree:
 
     def _placed(self, named: int, what: Said) -> int:
         """The row where a line of the conversation belongs that names this one."""
-        leaf = self._state.leaf
+        leaf = self._tree.leaf
         place = self._anchor(named)
         if leaf < 0:
             return named
@@ -163,16 +210,16 @@ class Tree:
 
     def _end(self, what: Said) -> int:
         """Where the path ends: at the leaf, or with what hooks said after it."""
-        leaf, hook = self._state.leaf, self._memory.hook
+        leaf, hook = self._tree.leaf, self._memory.hook
         below = _follows(what) and hook > leaf and self._anchor(hook) == leaf
         return hook if below else leaf
 
     def _find(self, named: str) -> int:
         """The row that a named parent is now."""
         memory = self._memory
-        row = self._state.index.get(_key(memory.again.get(named, named)))
+        row = self._tree.index.get(memory.again.get(named, named))
         if row is None:
-            row = memory.lost.get(named, self._state.leaf)
+            row = memory.lost.get(named, self._tree.leaf)
             if len(memory.lost) < LOST_MAX:
                 memory.lost[named] = row
         return row
@@ -195,17 +242,17 @@ class Tree:
         if isinstance(segment, dict):
             ids += [segment.get("tailUuid"), segment.get("headUuid")]
         for one in ids:
-            row = self._state.index.get(_key(one)) if isinstance(one, str) else None
+            row = self._tree.index.get(one) if isinstance(one, str) else None
             if row is not None:
-                leaf = self._state.leaf
+                leaf = self._tree.leaf
                 return row if self._anchor(row) == leaf or not self._reaches(leaf, row) else leaf
-        return ROOT if keeps else self._state.leaf
+        return ROOT if keeps else self._tree.leaf
 
     # -- walks ---------------------------------------------------------------------------
 
     def _anchor(self, row: int) -> int:
         """The nearest row of the conversation, this one or above; a boundary counts as one."""
-        parents, codes, boundary = self._state.parents, self._state.codes, self._memory.boundary
+        parents, codes, boundary = self._tree.parents, self._tree.codes, self._memory.boundary
         for _ in self._steps():
             if row < 0 or row == boundary or codes[row] & KIND_MASK in TALK:
                 break
@@ -214,7 +261,7 @@ class Tree:
 
     def _reaches(self, row: int, target: int) -> bool:
         """Whether a row is this one or below it. One that is too far up counts as such."""
-        parents = self._state.parents
+        parents = self._tree.parents
         for _ in self._steps():
             if row <= target:
                 break
@@ -232,22 +279,22 @@ class Tree:
 
     def _same(self, line: Line, what: Said, old: int, above: int) -> bool:
         """Whether an id that comes again stands where it stood."""
-        if not line.parent_uuid or above == self._state.parent(old):
+        if not line.parent_uuid or above == self._tree.parent(old):
             return True
         return _follows(what) and old > self._memory.boundary
 
     def _replace(self, row: int, what: Said, offset: int, length: int) -> int:
         """The newest copy of a line is read."""
-        state = self._state
-        state.skip()
-        state.offsets[row], state.lengths[row] = offset, length
-        if state.codes[row] != OTHER:
-            state.recode(row, what.code)
-            if what.kind in TALK and row > state.leaf:
+        tree = self._tree
+        tree.skip()
+        tree.offsets[row], tree.lengths[row] = offset, length
+        if tree.codes[row] != OTHER:
+            tree.recode(row, what.code)
+            if what.kind in TALK and row > tree.leaf:
                 self._lead(row, what)
         return row
 
-    def _told_before(self, line: Line, what: Said, above: int) -> bool:
+    def _recorded_before(self, line: Line, what: Said, above: int) -> bool:
         """Whether a prompt is on the path already: queued and sent, or replayed."""
         memory = self._memory
         held = line.attachment
@@ -257,11 +304,15 @@ class Tree:
             queued=what.queued,
             waited=what.queued or line.prompt_source == "queued",
             source=held.source if held else line.uuid,
-            row=len(self._state),
+            row=len(self._tree),
             turn=memory.turns,
         )
         for at, one in enumerate(memory.prompts):
-            if one.digest == new.digest and _told(one, new) and self._reaches(above, one.row):
+            if (
+                one.digest == new.digest
+                and _same_prompt(one, new)
+                and self._reaches(above, one.row)
+            ):
                 del memory.prompts[at]
                 return True
         memory.prompts = [*memory.prompts, new][-PROMPTS_KEPT:]
@@ -275,10 +326,6 @@ class Tree:
         return start, offset + length - start
 
 
-def _key(uuid: str) -> bytes:
-    return uuid.encode("utf-8", "replace")
-
-
 def _follows(what: Said) -> bool:
     """Whether a line goes on with what was asked, wherever it says that it hangs."""
     return what.kind is Kind.ASSISTANT or what.code in (RESULT, FAILED_RESULT) or what.queued
@@ -288,7 +335,7 @@ def _opens(what: Said) -> bool:
     return what.code in (PROMPT, PROMPTED, SUMMARY) and not what.queued
 
 
-def _told(one: Prompt, new: Prompt) -> bool:
+def _same_prompt(one: Prompt, new: Prompt) -> bool:
     """Whether two prompts of the same words are one."""
     if one.timestamp and one.timestamp == new.timestamp:
         return True

@@ -9,15 +9,13 @@ from __future__ import annotations
 import shlex
 
 from indexerd.agents.codex.human import preview
-from indexerd.agents.codex.origin import base
-from indexerd.agents.codex.oversize import skim_oversize
+from indexerd.agents.codex.lines import base
 from indexerd.agents.codex.read import read
-from indexerd.agents.codex.skim import skim
+from indexerd.agents.codex.scan import scan, scan_oversize
 
-__all__ = ["NAME", "base", "preview", "read", "resume_command", "skim", "skim_oversize", "told"]
+__all__ = ["NAME", "base", "preview", "read", "resume_command", "scan", "scan_oversize"]
 
 NAME = "codex"
-told = read  # there is little that it could leave out
 _ARCHIVED = "/archived_sessions/"  # Codex resumes nothing from there
 
 

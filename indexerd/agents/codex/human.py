@@ -11,10 +11,9 @@ from __future__ import annotations
 import re
 import zlib
 from dataclasses import dataclass
-from typing import Any
 
-from indexerd.agents.codex.shape import Item, string, texts_of, value
-from indexerd.agents.lines import safe_line
+from indexerd.agents.codex.lines import Item, texts_of
+from indexerd.agents.lines import Block, as_blocks, blocks, safe_line, string, value
 
 IMAGE = "[Image]"  # what codex itself shows for a message without words
 SUMMARY_START = "Another language model started to solve this problem"
@@ -73,9 +72,9 @@ class Said:
         return ""
 
 
-def said_in(content: Any) -> Said:
-    """What a message's parsed content says."""
-    pictured = isinstance(content, list) and any(_is_image(block) for block in content)
+def said_in(content: list[Block]) -> Said:
+    """What a message's content says."""
+    pictured = any("image" in block.type.lower() for block in content)
     rests, notices = [], []
     for text in texts_of(content):
         if pictured and _IMAGE_TAG.fullmatch(text):
@@ -92,11 +91,10 @@ def said_in(content: Any) -> Said:
 
 def said_by_event(event: Item) -> Said:
     """What an event says that a user said: in full or as an item."""
-    content = value(event.content)
-    if content is not None:
-        return said_in(content)
+    if value(event.content) is not None:
+        return said_in(blocks(event.content))
     pictured = any(value(one) for one in (event.images, event.local_images))
-    said = said_in(string(value(event.message)))
+    said = said_in(as_blocks(string(value(event.message))))
     return said if said.text or not pictured else Said(IMAGE)
 
 
@@ -146,7 +144,3 @@ def _unwrapped(text: str) -> str:
             break
         text = text[found.end() :].strip()
     return text
-
-
-def _is_image(block: Any) -> bool:
-    return isinstance(block, dict) and "image" in string(block.get("type")).lower()

@@ -1,8 +1,7 @@
 """One codex line in full: what a transcript, a search or the facts of a session need of it.
 
-Wrong types read as absent, texts come scrubbed of lone surrogates, and the only error is
-ValueError for a line that is no JSON object. A line alone does not tell whether its session is
-a sub-agent's, nor which of two copies counts: what a row is, its state knows better.
+A line alone does not tell whether its session is a sub-agent's, nor which of two copies counts:
+what a row is, its state knows better.
 
 What a human said comes without what was put around it, and `sent` is what the model got. A
 compaction that brings the history it leaves is all of that history, in codex's own roles: the
@@ -17,48 +16,45 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from indexerd.agents.codex.effects import call_of, changed, failed, shown
+import msgspec
+from msgspec import Raw
+
 from indexerd.agents.codex.human import said_by_event, said_in, summary_of
-from indexerd.agents.codex.rows import name_of
-from indexerd.agents.codex.shape import (
+from indexerd.agents.codex.lines import (
     Item,
     Line,
+    decode,
     images_in,
     item_of,
-    parse_line,
-    string,
+    name_of,
     texts_of,
-    value,
 )
-from indexerd.events import Entry, Kind, ToolCall, ToolResult
-from indexerd.privacy.sanitize import scrub
+from indexerd.agents.codex.tools import call_of, changed, failed, shown
+from indexerd.agents.lines import Block, as_blocks, blocks, is_object, string, value
+from indexerd.events import Compaction, Entry, Kind, Retained, ToolCall, ToolResult
 
+NO_SUMMARY = "(no summary available)"  # codex's words
 RETAINED_MAX = 10_000  # messages of a replaced history, the newest
-NO_SUMMARY = "(no summary available)"  # Codex's words
 _ROLES = {"user": Kind.USER, "assistant": Kind.ASSISTANT}
 _RETAINED_ROLES = {Kind.TOOL: "toolResult", Kind.CUSTOM: "custom"}  # of what has none
-_Fields = dict[str, Any]
+_Fields = dict[str, Any]  # of an entry
+_history = msgspec.json.Decoder(list[Raw]).decode
 
 
-def read(line: bytes, entry_id: str) -> Entry:
-    """Parse one entry's line in full; ValueError when it holds no JSON object."""
-    held = parse_line(line)
-    if held is None:
+def read(data: bytes, entry_id: str) -> Entry:
+    """Parse one entry's line in full; ValueError where it holds no JSON object."""
+    line = decode(data)
+    if line is None:
         raise ValueError("not an object")
-    fields: _Fields = {"kind": Kind.OTHER, "role": None, "type": _type(held)}
-    look = _LINES.get(held.type) if isinstance(held.type, str) else None
-    fields |= look(held.payload) if look and held.payload else _item(held)
-    return Entry(
-        id=entry_id or name_of(held.body.id),
-        timestamp=scrub(string(held.timestamp)),
-        **fields,
-    )
+    fields: _Fields = {"kind": Kind.OTHER, "role": None, "type": _type(line)}
+    look = _LINES.get(line.type or "")
+    fields |= look(line.payload) if look and line.payload else _item(line)
+    return Entry(id=entry_id or name_of(line.body.id), timestamp=line.timestamp or "", **fields)
 
 
 def _type(line: Line) -> str:
-    envelope = string(line.type)
-    inner = string(line.body.type)
-    return scrub(inner if envelope.endswith(("_item", "_msg")) and inner else envelope or inner)
+    envelope, inner = line.type or "", line.body.type or ""
+    return inner if envelope.endswith(("_item", "_msg")) and inner else envelope or inner
 
 
 # -- items -----------------------------------------------------------------------------------
@@ -66,22 +62,21 @@ def _type(line: Line) -> str:
 
 def _item(line: Line) -> _Fields:
     item = line.body
-    kind = string(item.type)
-    if kind == "message" or (not kind and isinstance(item.role, str)):
+    kind = item.type or ""
+    if kind == "message" or (not kind and item.role is not None):
         return _message(item)
     if kind.endswith("_call"):
         return {"kind": Kind.CALL, "tools": (call_of(line),)}
     if kind.endswith(("_output", "_result")):
         return _output(item)
     if kind == "reasoning":
-        return {"role": "assistant", "thinking": _thoughts(item)}
-    if kind == "agent_message":
-        return {"kind": Kind.CUSTOM, "texts": tuple(texts_of(value(item.content)))}
-    return {}
+        thoughts = tuple([text for text in texts_of(blocks(item.summary)) if text])
+        return {"role": "assistant", "thinking": thoughts}
+    return _inter_agent(item) if kind == "agent_message" else {}
 
 
 def _message(item: Item) -> _Fields:
-    content, role = value(item.content), scrub(string(item.role))
+    content, role = blocks(item.content), item.role or ""
     fields: _Fields = {"role": role or None, "kind": _ROLES.get(role, Kind.SYSTEM)}
     fields["texts"] = tuple(texts_of(content))
     if role == "user":
@@ -96,86 +91,90 @@ def _said(words: str, sent: tuple[str, ...]) -> _Fields:
     """A human's words, and the texts that the model got where they are others."""
     if not words or (words,) == sent:
         return {"texts": sent}
-    return {"texts": (words,), "details": {"sent": sent}}
+    return {"texts": (words,), "sent": sent}
 
 
 def _output(item: Item) -> _Fields:
-    held, call = value(item.output), name_of(item.call_id)
-    if isinstance(held, dict):
-        held = held.get("output", held.get("content"))
-    texts = tuple(texts_of(held))
+    found, call = _gave(item.output), name_of(item.call_id)
+    texts = tuple(texts_of(found))
     return {
         "kind": Kind.TOOL,
         "failed": (call,) if call and failed(item.output) else (),
         "texts": texts,
-        "images": images_in(held),
+        "images": images_in(found),
         "results": (ToolResult(call, name_of(item.name), "".join(texts)),),
     }
 
 
-def _thoughts(item: Item) -> tuple[str, ...]:
-    return tuple(text for text in texts_of(value(item.summary)) if text)
+def _gave(output: Raw) -> list[Block]:
+    """What a tool's output is made of."""
+    if not is_object(output):
+        return blocks(output)
+    held = value(output)
+    return as_blocks(held.get("output", held.get("content"))) if isinstance(held, dict) else []
 
 
 # -- other lines -----------------------------------------------------------------------------
 
 
 def _turn_context(payload: Item) -> _Fields:
-    details = {"thinkingLevel": scrub(string(payload.effort))}
-    provider = scrub(string(payload.model_provider))
-    if provider:
-        details["provider"] = provider
-    model = scrub(string(payload.model)) or None
-    return {"kind": Kind.SETTING, "model": model, "details": details}
+    return {
+        "kind": Kind.SETTING,
+        "model": payload.model or None,
+        "provider": payload.model_provider or None,
+        "thinking_level": payload.effort or "",
+    }
 
 
 def _compacted(payload: Item) -> _Fields:
-    message = scrub(string(value(payload.message)))
+    message = string(value(payload.message))
     summary = summary_of(message)
-    details: _Fields = {"kept": None}
-    history = value(payload.replacement_history)
-    if isinstance(history, list):
-        details |= {"retained": _retained(history[-RETAINED_MAX:], message), "whole": True}
-    else:
-        details |= {"keeps": "users", "summaryRole": "user", "sent": (message or NO_SUMMARY,)}
-    texts = (summary,) if summary else ()
-    return {"kind": Kind.COMPACTION, "texts": texts, "details": details}
+    retained = _retained(payload.replacement_history, message)
+    fields: _Fields = {"kind": Kind.COMPACTION, "texts": (summary,) if summary else ()}
+    if retained is not None:
+        return fields | {"compaction": Compaction(retained=retained, whole=True)}
+    kept = Compaction(keeps_users=True, role="user")
+    return fields | {"compaction": kept, "sent": (message or NO_SUMMARY,)}
 
 
-def _retained(history: list[Any], summary: str) -> list[_Fields]:
+def _retained(history: Raw, summary: str) -> tuple[Retained, ...] | None:
     """The messages that stay, as they are; which of them a human said, later compactions ask."""
-    found: list[_Fields] = []
-    for one in history:
-        fields = _item(Line(payload=item_of(one))) if isinstance(one, dict) else {}
+    try:
+        items = [item_of(one) for one in _history(history)[-RETAINED_MAX:]]
+    except (ValueError, RecursionError):
+        return None
+    found: list[Retained] = []
+    for one in items:
+        fields = _item(Line(payload=one))
         kind = fields.get("kind", Kind.OTHER)
         role = fields.get("role") or _RETAINED_ROLES.get(kind)
         if role and "texts" in fields:
-            text = "".join(fields.get("details", {}).get("sent", fields["texts"]))
-            human = {"human": True} if kind is Kind.USER and text != summary else {}
-            found.append({"role": role, "text": text} | human)
-    return found
+            text = "".join(fields.get("sent") or fields["texts"])
+            found.append(Retained(role, text, human=kind is Kind.USER and text != summary))
+    return tuple(found)
 
 
 def _event(event: Item) -> _Fields:
-    kind, item = string(event.type), event
+    kind, item = event.type or "", event
     if kind == "item_completed":
         item = item_of(event.item)
-        kind = string(item.type).lower()
+        kind = (item.type or "").lower()
     look = _EVENTS.get(kind)
     return look(item) if look else {}
 
 
 def _user(event: Item) -> _Fields:
     words, content = said_by_event(event).text, value(event.content)
-    sent = texts_of(string(value(event.message)) if content is None else content)
-    fields = {"kind": Kind.USER, "role": "user", "images": _beside(event) + images_in(content)}
-    return fields | _said(words, tuple(sent) if words else ())
+    held = as_blocks(string(value(event.message)) if content is None else content)
+    images = _beside(event) + (0 if content is None else images_in(held))
+    fields = {"kind": Kind.USER, "role": "user", "images": images}
+    return fields | _said(words, tuple(texts_of(held)) if words else ())
 
 
 def _beside(event: Item) -> int:
     """How many pictures an event names beside its message."""
     lists = (value(event.images), value(event.local_images))
-    return sum(len(one) for one in lists if isinstance(one, list))
+    return sum([len(one) for one in lists if isinstance(one, list)])
 
 
 def _started(_event: Item) -> _Fields:
@@ -195,7 +194,7 @@ def _shown(item: Item) -> _Fields:
 
 
 def _inter_agent(payload: Item) -> _Fields:
-    return {"kind": Kind.CUSTOM, "texts": tuple(texts_of(value(payload.content)))}
+    return {"kind": Kind.CUSTOM, "texts": tuple(texts_of(blocks(payload.content)))}
 
 
 _Look = Callable[[Item], _Fields]

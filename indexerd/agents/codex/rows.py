@@ -1,37 +1,121 @@
-"""One line on its way into the state: who it belongs to, its id, its row.
+"""One line of Codex on its way into the tree: who it belongs to, its id, its row.
 
 A codex file is a linear history, so a row hangs from the leaf. Its id is the item's own, else
 `L` and the line's ordinal, else `L` and the number of objects before it that are no headers,
 which is the same in a copy of the history. No two rows get one id.
+
+**Copies.** Older forks, and sub-agents that were given their parent's context, open with a copy of
+another thread's lines. What these tell belongs to the path, and what they did and cost is the
+parent's. Ids of threads and turns tell when they were made: a turn that is older than the thread
+was copied, and the first that is younger is its own. Where ids do not tell, the times of lines do:
+a copy is written at once, and each of its lines bears that time, or the older one that it had. That
+counts only where a file says that it holds a copy: it names what it was forked from, or its second
+line is another thread's header. The migration to the newest dialect drops such headers.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from enum import IntEnum
 from typing import Any
 
-from indexerd.agents.codex.copies import Copies, borrowed
-from indexerd.agents.codex.memory import Memory
-from indexerd.agents.codex.origin import Meta, branch_of, copies, header_of, id_in
-from indexerd.agents.codex.shape import Line, string
+import msgspec
+
+from indexerd.agents.base import ContextUse, Tree
+from indexerd.agents.codex.lines import (
+    Counts,
+    Item,
+    Line,
+    branch_of,
+    copies,
+    header_of,
+    id_in,
+    name_of,
+)
+from indexerd.agents.lines import count
 from indexerd.events import Header
-from indexerd.privacy.sanitize import scrub
-from indexerd.sessions.context import PROVIDER
-from indexerd.sessions.state import SessionState
 from indexerd.times import iso_ms
 
-NAME_MAX = 128  # characters of an id
 ORDINAL_MAX = 1 << 32
-CONTEXT_NOTE = "context"  # {"used", "window", "at"}: tokens, tokens, a row; any may be absent
-TOKENS_MAX = 1 << 53
+AT_ONCE_MS = 1000  # between the first line of a copy and its last
+_TIMED = re.compile(r"([0-9a-f]{8})-([0-9a-f]{4})-7", re.IGNORECASE)  # a UUID of version 7
+_Sums = tuple[int, int, int]  # tokens given, of these from a cache, made
 
 
-class Taking:
-    """A state, and the line it takes in."""
+class Copies(IntEnum):
+    """How it is known that what is read now was copied; NONE: it is the thread's own."""
 
-    def __init__(self, state: SessionState) -> None:
-        self.state = state
-        self.memory = Memory.of(state)
+    NONE = 0
+    BY_TIME = 1
+    BY_TURN = 2
+
+
+class Memory(msgspec.Struct, omit_defaults=True):
+    """What is remembered of one file; a file that goes on another's history begins anew."""
+
+    start: int = 0  # the first row of this file
+    thread: str = ""  # the session whose file this is
+    first_ms: int = 0  # the time of this file's first line
+    copies: Copies = Copies.NONE
+    # tokens: codex goes on counting where a fork's history ends, or starts again
+    total: _Sums = (0, 0, 0)  # the newest sum
+    before: _Sums = (0, 0, 0)  # what others spent of it
+    past: _Sums = (0, 0, 0)  # spent before it started again
+    # turns
+    turn: str = ""  # id of the turn under way, where it has one
+    open: bool = False  # a turn is under way
+    ended: str = ""  # id of the newest turn that ended
+    began: int = 0  # the first row of the turn under way, or after the last one
+    failed: bool = False  # an error was reported in this turn
+    tasks: bool = False  # the file says where turns begin and end
+    pending: int = 0  # calls without an output
+    said: tuple[int, int] | None = None  # the turn's newest answer: row, likeness
+    # what a human said
+    events: bool = False  # the file says it in events, too
+    since: int = 0  # the first row of the turn, or after an answer that ended one
+    told: bool = False  # an event told of a message since then
+    doubted: tuple[int, int, str] | None = None  # an item that none did: row, likeness, preview
+    asked: tuple[int, int] | None = None  # the newest item: row, likeness
+    event: int | None = None  # likeness of an event whose item may still come
+    first: int | None = None  # likeness of the first of all
+    aborted: bool = False  # a notice of an interruption came since
+
+    def after(self, start: int, thread: str) -> Memory:
+        """The memory of the file that goes on here; it may be of the same thread (a revert)."""
+        made = Memory(start=start, began=start, since=start, thread=thread)
+        made.total = made.before = self.total
+        if self.thread == thread:
+            made.before, made.past = self.before, self.past
+        return made
+
+    def spent(self, total: _Sums, newest: _Sums | None) -> _Sums:
+        """What this thread spent, now that codex counts so much; `newest` is the last call's share.
+
+        A count that falls, or is all the last call's, began at nothing: `exec resume` does that.
+        """
+        falls = any(new < old for new, old in zip(total, self.total, strict=True))
+        if falls or (total == newest and total != self.total):
+            self.past, self.before = self._own(), (0, 0, 0)
+        self.total = total
+        return self._own()
+
+    def _own(self) -> _Sums:
+        past, before, total = self.past, self.before, self.total
+        given, cached, made = (past[at] + total[at] - before[at] for at in range(3))
+        return given, cached, made
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_recall = msgspec.msgpack.Decoder(Memory).decode
+
+
+class Rows:
+    """A tree, and the line that it takes in."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.memory = _recall(tree.memory) if tree.memory else Memory()
         self.line = Line()
         self._offset = self._length = 0
 
@@ -39,101 +123,134 @@ class Taking:
         """Go to the next line."""
         self.line, self._offset, self._length = line, offset, length
 
+    def done(self) -> None:
+        """Leave the memory with the tree."""
+        self.tree.memory = _encode(self.memory)
+
     # -- whose file it is --------------------------------------------------------------------
 
-    def meta(self, meta: Meta) -> None:
+    def meta(self, meta: Item) -> None:
         """Take in a header: the first is the file's own, others may bring news of it."""
-        state, header = self.state, self.state.header
+        tree, header = self.tree, self.tree.header
         if header is None:
-            self._identify(header_of(meta, self.line, state.file), branch_of(meta))
-            self._provided()
+            self._identify(header_of(meta, self.line, tree.file), branch_of(meta))
             if copies(meta):
                 self.memory.copies = Copies.BY_TIME
-        elif string(meta.id) == header.session_id:
-            state.header = replace(header, cwd=scrub(string(meta.cwd)) or header.cwd)
-            state.git_branch = branch_of(meta) or state.git_branch
-            self._provided()
-        elif len(state) == self.memory.start:
-            self.memory.copies = Copies.BY_TIME
-            if not header.parent_id:
-                # Before forks named their origin, only the copy of its header told of it.
-                state.header = replace(header, parent_id=scrub(string(meta.id)) or None)
+        elif meta.id == header.session_id:
+            tree.header = replace(header, cwd=meta.cwd or header.cwd)
+            tree.git_branch = branch_of(meta) or tree.git_branch
+        else:
+            if len(tree) == self.memory.start:
+                self.memory.copies = Copies.BY_TIME
+                if not header.parent_id:
+                    # Before forks named their origin, only the copy of its header told of it.
+                    tree.header = replace(header, parent_id=meta.id or None)
+            return
+        tree.provider = name_of(self.line.body.model_provider) or tree.provider
 
     def known(self) -> bool:
         """Whether this is a session; the file's name says so where no header does."""
-        state = self.state
-        if state.header is None:
-            thread = id_in(state.file)
-            held = header_of(Meta(id=thread), self.line, "") if thread else None
-            self._identify(held, None)
-        return state.header is not None
+        if self.tree.header is None:
+            thread = id_in(self.tree.file)
+            self._identify(header_of(Item(id=thread), self.line, "") if thread else None, "")
+        return self.tree.header is not None
 
-    def _identify(self, header: Header | None, branch: str | None) -> None:
-        state = self.state
-        state.foreign = header is None
+    def _identify(self, header: Header | None, branch: str) -> None:
+        tree = self.tree
+        tree.foreign = header is None
         if header is None:
             return
-        state.header, state.git_branch = header, branch or ""
+        tree.header, tree.git_branch = header, branch
         if self.memory.thread != header.session_id:
-            state.name = None  # of the session whose history this one goes on from
-            borrowed(state)
-        self.memory = self.memory.after(len(state), header.session_id)
-        self.memory.first_ms = iso_ms(string(self.line.timestamp))
-
-    def _provided(self) -> None:
-        """Note whose models the session uses; only a header tells."""
-        provider = name_of(self.line.body.model_provider)
-        if provider:
-            self.state.notes[PROVIDER] = provider
-
-    def context(self, *, used: Any = None, window: Any = None) -> None:
-        """Note how full the model's context is, and how large: tokens, as codex counted them.
-
-        What is no number above zero says nothing, and what was known stays.
-        """
-        state = self.state
-        known = dict(state.notes.get(CONTEXT_NOTE) or {})
-        if type(used) is int and 0 < used < TOKENS_MAX:
-            known |= {"used": used, "at": len(state) - 1}
-        if type(window) is int and 0 < window < TOKENS_MAX:
-            known["window"] = window
-        if known:
-            state.notes[CONTEXT_NOTE] = known
+            tree.name = None  # of the session whose history this one goes on from
+            self._borrowed()
+        self.memory = self.memory.after(len(tree), header.session_id)
+        self.memory.first_ms = iso_ms(self.line.timestamp or "")
 
     def in_directory(self, cwd: str) -> None:
         """A line tells the working directory; it counts where the header does not."""
-        header = self.state.header
+        header = self.tree.header
         if header is not None and not header.cwd and cwd:
-            self.state.header = replace(header, cwd=scrub(cwd))
+            self.tree.header = replace(header, cwd=cwd)
+
+    # -- what was copied ---------------------------------------------------------------------
+
+    def comes(self) -> None:
+        """A line comes: where times tell, it may be the first that was not copied."""
+        if self.memory.copies == Copies.BY_TIME:
+            at = iso_ms(self.line.timestamp or "")
+            if not at or at > self.memory.first_ms + AT_ONCE_MS:
+                self.memory.copies = Copies.NONE
+
+    def turn_begins(self, turn: str) -> None:
+        """A turn begins: where ids tell, this one is the parent's or the thread's own."""
+        header = self.tree.header
+        born, made = _made_ms(self.memory.thread), _made_ms(turn)
+        if header is not None and header.parent_id and born and made and made != born:
+            self.memory.copies = Copies.BY_TURN if made < born else Copies.NONE
+
+    def disown(self) -> None:
+        """All that was read so far was copied, if the line that was read now was."""
+        if self.memory.copies:
+            self.memory.before, self.memory.past = self.memory.total, (0, 0, 0)
+            self._borrowed()
+
+    def _borrowed(self) -> None:
+        """All rows so far are another session's."""
+        tree = self.tree
+        tree.copied, tree.tokens = len(tree), None
+        if tree.header is not None and tree.header.subagent:
+            tree.first_user = ""  # it goes by what it was asked itself
+
+    # -- tokens ------------------------------------------------------------------------------
+
+    def spent(self, total: Counts, last: Counts | None) -> None:
+        """Codex counts so many tokens by now, and so many for the last call."""
+        newest = None if last is None else _sums(last)
+        given, cached, made = self.memory.spent(_sums(total), newest)
+        self.tree.tokens = max(0, given - cached), made, cached, 0
+
+    def context(self, *, used: Any = None, window: Any = None) -> None:
+        """Note how full the model's context is, and how large, as codex counted it.
+
+        What is no number above zero says nothing, and what was known stays.
+        """
+        held, new, size = self.tree.context, count(used), count(window)
+        if new or size:
+            at = len(self.tree) - 1 if new else held.at
+            self.tree.context = ContextUse(new or held.used, at, size or held.window)
 
     # -- its row -----------------------------------------------------------------------------
 
-    def add(self, packed: int, own_id: Any = None) -> int:
+    def add(self, packed: int, own_id: str | None = None) -> int:
         """A row for the line."""
-        state = self.state
-        above = state.ids[state.leaf] if state.leaf >= 0 else None
-        row = state.add(self._id(own_id), above, packed, self._offset, self._length)
+        tree = self.tree
+        above = tree.ids[tree.leaf] if tree.leaf >= 0 else None
+        row = tree.add(self._id(own_id), above, packed, self._offset, self._length)
         if self.memory.turn:
-            state.mark(self.memory.turn.encode(), row)
+            tree.mark(self.memory.turn, row)
         return row
 
-    def _id(self, own: Any) -> bytes:
-        state, ordinal = self.state, self.line.ordinal
-        name = name_of(own).encode()
-        if name and name not in state.index:
+    def _id(self, own: str | None) -> str:
+        tree, ordinal = self.tree, self.line.ordinal
+        name = name_of(own)
+        if name and name not in tree.index:
             return name
-        number = state.seen
-        if type(ordinal) is int and 0 <= ordinal < ORDINAL_MAX:
-            number = ordinal
-        name = b"L%d" % number
-        return name if name not in state.index else b"L%d.%d" % (number, len(state))
+        number = ordinal if ordinal is not None and 0 <= ordinal < ORDINAL_MAX else tree.seen
+        name = f"L{number}"
+        return name if name not in tree.index else f"L{number}.{len(tree)}"
 
     def active(self) -> None:
         """The line is a message: the session was active then."""
-        at = iso_ms(string(self.line.timestamp))
-        self.state.activity_ms = max(self.state.activity_ms, at)
+        self.tree.activity_ms = max(self.tree.activity_ms, iso_ms(self.line.timestamp or ""))
 
 
-def name_of(held: Any) -> str:
-    """An id as it may be kept; nothing where it is none."""
-    return scrub(held)[:NAME_MAX] if isinstance(held, str) else ""
+def _sums(counts: Counts) -> _Sums:
+    given, cached, made = counts.input_tokens, counts.cached_input_tokens, counts.output_tokens
+    return count(given), count(cached), count(made)
+
+
+def _made_ms(name: str) -> int:
+    """When an id was made; 0 where it does not tell."""
+    found = _TIMED.match(name)
+    return int(found[1] + found[2], 16) if found else 0

@@ -10,11 +10,9 @@ Where a file does not say where turns end, an answer ends one if no call waits f
 
 from __future__ import annotations
 
-from typing import Any
-
-from indexerd.agents.codex.copies import turn_begins
-from indexerd.agents.codex.rows import Taking, name_of
-from indexerd.agents.codex.shape import Item, string, value
+from indexerd.agents.codex.lines import Item, name_of
+from indexerd.agents.codex.rows import Rows
+from indexerd.agents.lines import value
 from indexerd.events import MESSAGE, Kind, Turn, code
 
 _TALKS = frozenset({Kind.USER, Kind.ASSISTANT, Kind.TOOL})
@@ -23,119 +21,118 @@ _LEADS = frozenset({Kind.SETTING, Kind.SYSTEM, Kind.OTHER})  # what a turn begin
 _SETTING = code(Kind.SETTING)
 
 
-def started(taking: Taking, event: Item) -> bool:
+def started(rows: Rows, event: Item) -> bool:
     """A turn begins."""
     name = name_of(event.turn_id)
-    if not name or name != taking.memory.turn:
-        _begin(taking, name)
-    taking.memory.tasks = True
-    taking.context(window=event.model_context_window)
-    taking.add(_SETTING)
+    if not name or name != rows.memory.turn:
+        _begin(rows, name)
+    rows.memory.tasks = True
+    rows.context(window=event.model_context_window)
+    rows.add(_SETTING)
     return True
 
 
-def context(taking: Taking, payload: Item) -> bool:
+def context(rows: Rows, payload: Item) -> bool:
     """What holds in a turn: its model, its directory."""
-    under_way(taking, payload.turn_id)
-    taking.in_directory(string(payload.cwd))
-    taking.add(_SETTING)
+    under_way(rows, payload.turn_id)
+    rows.in_directory(payload.cwd or "")
+    rows.add(_SETTING)
     return True
 
 
-def under_way(taking: Taking, turn_id: Any) -> None:
+def under_way(rows: Rows, turn_id: str | None) -> None:
     """A line names its turn: it is under way, unless it ended already."""
     name = name_of(turn_id)
-    if name and name not in (taking.memory.turn, taking.memory.ended):
-        _begin(taking, name)
+    if name and name not in (rows.memory.turn, rows.memory.ended):
+        _begin(rows, name)
 
 
-def _begin(taking: Taking, name: str) -> None:
-    memory = taking.memory
-    turn_begins(taking.state, memory, name)
+def _begin(rows: Rows, name: str) -> None:
+    memory = rows.memory
+    rows.turn_begins(name)
     memory.turn, memory.open, memory.failed = name, True, False
-    memory.began = memory.since = len(taking.state)
-    memory.said, memory.heard, memory.unheard = None, False, None
+    memory.began = memory.since = len(rows.tree)
+    memory.said, memory.told, memory.doubted = None, False, None
 
 
-def completed(taking: Taking, event: Item) -> bool:
+def completed(rows: Rows, event: Item) -> bool:
     """A turn ends; with an error, if one was reported."""
-    wrong = taking.memory.failed or value(event.error) is not None
-    return _end(taking, event, Turn.FAILED if wrong else Turn.ENDED)
+    wrong = rows.memory.failed or value(event.error) is not None
+    return _end(rows, event, Turn.FAILED if wrong else Turn.ENDED)
 
 
-def aborted(taking: Taking, event: Item) -> bool:
+def aborted(rows: Rows, event: Item) -> bool:
     """A turn is broken off."""
-    return _end(taking, event, Turn.FAILED)
+    return _end(rows, event, Turn.FAILED)
 
 
-def erred(taking: Taking, _event: Item) -> bool:
+def erred(rows: Rows, _event: Item) -> bool:
     """An error ends the work; the turn's own end may still come."""
-    taking.memory.failed = True
-    return _say_end(taking, Turn.FAILED)
+    rows.memory.failed = True
+    return _say_end(rows, Turn.FAILED)
 
 
-def _end(taking: Taking, event: Item, turn: Turn) -> bool:
-    memory, name = taking.memory, name_of(event.turn_id)
+def _end(rows: Rows, event: Item, turn: Turn) -> bool:
+    memory, name = rows.memory, name_of(event.turn_id)
     if name and (name == memory.ended or (memory.turn and name != memory.turn)):
         return False
     memory.turn = memory.turn or name
-    added = _say_end(taking, turn)
-    ended, leaf = memory.turn, taking.state.leaf
+    added = _say_end(rows, turn)
+    ended, leaf = memory.turn, rows.tree.leaf
     if ended and leaf >= memory.began:
-        taking.state.mark(ended.encode(), leaf)
-    _begin(taking, "")
+        rows.tree.mark(ended, leaf)
+    _begin(rows, "")
     memory.open, memory.ended, memory.pending = False, ended, 0
     return added
 
 
-def _say_end(taking: Taking, turn: Turn) -> bool:
+def _say_end(rows: Rows, turn: Turn) -> bool:
     """Let the last answer say how the turn ended; whether the line got a row for it."""
-    state = taking.state
-    last = _last(taking)
+    tree = rows.tree
+    last = _last(rows)
     if last is None:
         return False
-    if state.kind(last) is Kind.ASSISTANT:
-        answered(taking, last, turn)
+    if tree.kind(last) is Kind.ASSISTANT:
+        answered(rows, last, turn)
         return False
-    taking.add(code(Kind.ASSISTANT, turn=turn))
-    state.assistants -= 1  # it stands for an answer that never came
+    rows.add(code(Kind.ASSISTANT, turn=turn))
     return True
 
 
-def answered(taking: Taking, row: int, turn: Turn) -> None:
+def answered(rows: Rows, row: int, turn: Turn) -> None:
     """Say how the turn stands after an answer."""
-    state = taking.state
-    state.recode(row, code(Kind.ASSISTANT, turn=turn) | (state.codes[row] & MESSAGE))
+    tree = rows.tree
+    tree.recode(row, code(Kind.ASSISTANT, turn=turn) | (tree.codes[row] & MESSAGE))
 
 
-def _last(taking: Taking) -> int | None:
+def _last(rows: Rows) -> int | None:
     """What was said last in the turn under way."""
-    state = taking.state
-    for row in state.up(state.leaf):
-        if row < taking.memory.began:
+    tree = rows.tree
+    for row in tree.up(tree.leaf):
+        if row < rows.memory.began:
             return None
-        if state.kind(row) in _TALKS:
+        if tree.kind(row) in _TALKS:
             return row
     return None
 
 
-def rolled_back(taking: Taking, event: Item) -> bool:
+def rolled_back(rows: Rows, event: Item) -> bool:
     """The newest turns are taken back: the leaf moves to before them, at most to the start."""
-    state, count = taking.state, event.num_turns
+    tree, count = rows.tree, event.num_turns
     target = None
-    for row in state.up(state.leaf) if type(count) is int and count > 0 else ():
-        if state.kind(row) in _ASKS:
-            target, count = row, count - 1
+    for row in tree.up(tree.leaf) if count is not None and count > 0 else ():
+        if tree.kind(row) in _ASKS:
+            target, count = row, (count or 0) - 1
             if count <= 0:
                 break
     if target is None:
         return False
-    ends = set(state.marks.values())
-    above = state.parent(target)
-    while above >= 0 and state.kind(above) in _LEADS and above not in ends:
-        above = state.parent(above)
-    state.move_leaf(state.ids[above] if above >= 0 else None)
-    _begin(taking, "")
-    taking.memory.open, taking.memory.pending = False, 0
-    taking.memory.asked = taking.memory.told = None
+    ends = set(tree.marks.values())
+    above = tree.parent(target)
+    while above >= 0 and tree.kind(above) in _LEADS and above not in ends:
+        above = tree.parent(above)
+    tree.move_leaf(tree.ids[above] if above >= 0 else None)
+    _begin(rows, "")
+    rows.memory.open, rows.memory.pending = False, 0
+    rows.memory.asked = rows.memory.event = None
     return False

@@ -1,16 +1,16 @@
-"""opencode: sessions in a database, or in a tree of small files; `io` makes lines of both."""
+"""opencode: sessions in a database, or in a tree of small files; `sources` makes lines of both."""
 
 from __future__ import annotations
 
 import shlex
 
-from indexerd.agents.opencode.read import preview, read
-from indexerd.agents.opencode.skim import skim, skim_oversize
+from indexerd.agents.lines import safe_line as preview
+from indexerd.agents.opencode.read import read
+from indexerd.agents.opencode.scan import scan, scan_oversize
 
-__all__ = ["NAME", "base", "preview", "read", "resume_command", "skim", "skim_oversize", "told"]
+__all__ = ["NAME", "base", "preview", "read", "resume_command", "scan", "scan_oversize"]
 
 NAME = "opencode"
-told = read  # there is little that it could leave out
 
 
 def base(_line: bytes) -> None:

@@ -1,173 +1,214 @@
 """One message of opencode in full: what a transcript, a search or the facts need of it.
 
-Wrong types read as absent, texts come scrubbed of lone surrogates, and the only error is
-ValueError for a line that is no JSON object. A prompt stays as it was stored: the command line
-puts double quotes around it; what stands beside it for the model is in `sent` alone. What a
-machine told the model is of kind OTHER here, although its row is coded as a result: to whoever
-reads it, it is a message of the user's role.
+A prompt stays as it was stored: the command line puts double quotes around it; what stands beside
+it for the model is in `sent` alone. What a machine told the model is of kind OTHER here, although
+its row is coded as a result: to whoever reads it, it is a message of the user's role.
+
+A call that is not finished has no result; one that was interrupted has what it had given by then,
+or else its error. Of one whose output opencode itself shows its model no more (`time.compacted`,
+or `time.pruned` of version 2), the output is still there: `cleared` says so. Version 2 keeps a
+result in several pieces, its pictures among them. What was allowed, snapshots and patches of the
+work tree are never looked at (S3.28).
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from indexerd.agents.lines import parse, safe_line, string
-from indexerd.agents.opencode.kinds import (
+from msgspec import Raw
+
+from indexerd.agents.lines import count, is_object, listed, mapping, string, tokens_of, value
+from indexerd.agents.opencode.messages import (
     PROMPTED,
+    Line,
+    Part,
     Said,
+    State,
+    decode,
     is_shell_note,
-    parts_of,
+    ms,
     said,
     words,
 )
-from indexerd.agents.opencode.tools import calls, failed, given, images, results, tools_in
-from indexerd.events import Entry, Kind, Tokens
-from indexerd.privacy.sanitize import scrub
+from indexerd.events import Compaction, Entry, Kind, Retained, Tokens, ToolCall, ToolResult
 from indexerd.times import iso_of_ms
 
 _ABORTED = "MessageAbortedError"
-_COUNT_MAX = 1 << 53
-_MS_MAX = 253_402_300_800_000  # the year 10000
+_READS = frozenset({"read"})
+_WRITES = frozenset({"write", "edit", "multiedit"})
+_PATCHES = frozenset({"apply_patch", "patch"})
+_HEADERS = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.+)", re.MULTILINE)
+_DONE = ("completed", "success", None)
+_FAILED = "error"
+_SAYS = ("command", "pattern", "url", "query", "description")  # what a call is about
+_IMAGE = "image/"
 
 
-def preview(text: str) -> str:
-    """A message as one line of at most 200 characters."""
-    return safe_line(text)
-
-
-def read(line: bytes, entry_id: str) -> Entry:
-    """Parse one message's line in full; ValueError when it holds no JSON object."""
-    held = parse(line)
-    if not isinstance(held, dict):
+def read(data: bytes, entry_id: str) -> Entry:
+    """Parse one message's line in full; ValueError where it holds no JSON object."""
+    line = decode(data)
+    if line is None:
         raise ValueError("not an object")
-    before, parts = parts_of(held, "parent"), parts_of(held)
-    what = said(held, child=held.get("child") is True, shell=is_shell_note(before))
-    role = scrub(string(held.get("role")))
+    before, parts = line.parent or [], line.parts or []
+    what = said(line, child=bool(line.child), shell=is_shell_note(before))
     kind = Kind.OTHER if what.code == PROMPTED else what.kind
     marker = kind is Kind.OTHER and what.code != PROMPTED
-    tools = tools_in(parts) if kind is Kind.ASSISTANT else []
+    answers, role = kind is Kind.ASSISTANT, line.role or ""
+    tools = [part for part in parts if part.type == "tool"] if answers else []
     speaks = role in ("user", "assistant")
     return Entry(
-        id=entry_id or scrub(string(held.get("id"))),
+        id=entry_id or line.id or "",
         kind=kind,
         type=("compaction" if marker else "message") if speaks else role,
         role=role or None,
-        timestamp=_when(held),
-        texts=_texts(held, what, parts),
-        tools=calls(tools),
-        failed=failed(tools),
-        model=_model(held) if kind in (Kind.ASSISTANT, Kind.SETTING) else None,
-        tokens=_tokens(held),
-        thinking=_thinking(parts) if kind is Kind.ASSISTANT else (),
-        images=images(parts),
-        results=results(tools),
-        details=_details(held, kind, before),
+        timestamp=_when(line),
+        texts=_texts(line, what, parts),
+        tools=tuple(map(_call, tools)),
+        failed=tuple([one.call_id for one in tools if one.status == _FAILED and one.call_id]),
+        model=line.model or None if kind in (Kind.ASSISTANT, Kind.SETTING) else None,
+        tokens=_tokens(line),
+        thinking=_thinking(parts) if answers else (),
+        images=sum([_images(part) for part in parts]),
+        results=tuple([_result(one) for one in tools if one.status in (*_DONE, _FAILED)]),
+        **(_compaction(line, before) if kind is Kind.COMPACTION else _fields(line, kind, parts)),
     )
 
 
-def _when(held: dict[str, Any]) -> str:
-    time = held.get("time")
-    own = time.get("created") if isinstance(time, dict) else None
-    for value in (own, held.get("at")):
-        if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < _MS_MAX:
-            return iso_of_ms(int(value))
-    return ""
+def _when(line: Line) -> str:
+    at = ms(line.time.created if line.time else None) or ms(line.at)
+    return iso_of_ms(at) if at else ""
 
 
-def _texts(held: dict[str, Any], what: Said, parts: list[dict[str, Any]]) -> tuple[str, ...]:
+def _texts(line: Line, what: Said, parts: list[Part]) -> tuple[str, ...]:
     if what.kind in (Kind.USER, Kind.ASSISTANT):
         return tuple(words(parts))
     if what.kind is Kind.BASH:
-        return _shell(held, parts)
-    every = [scrub(one["text"]) for one in parts if _is_text(one)]
-    if what.kind is Kind.COMPACTION:
-        return ("\n\n".join(every),)
-    return tuple(every)
+        return _shell(line, parts)
+    every = [one.text for one in parts if one.type == "text" and one.text is not None]
+    return ("\n\n".join(every),) if what.kind is Kind.COMPACTION else tuple(every)
 
 
-def _thinking(parts: list[dict[str, Any]]) -> tuple[str, ...]:
-    found = [string(one.get("text")) for one in parts if one.get("type") == "reasoning"]
-    return tuple([scrub(text) for text in found if text.strip()])
-
-
-def _is_text(part: dict[str, Any]) -> bool:
-    return part.get("type") == "text" and isinstance(part.get("text"), str)
-
-
-def _sent(held: dict[str, Any]) -> dict[str, Any]:
-    """What the model gets of a prompt, with what opencode and plugins put beside it."""
-    parts = parts_of(held)
-    sent = tuple(
-        scrub(one["text"]) for one in parts if _is_text(one) and one.get("ignored") is not True
-    )
-    # The role is said because the row of a prompt that was stored again is coded as a result.
-    return {"sentAs": "user"} | ({"sent": sent} if sent != tuple(words(parts)) else {})
-
-
-def _shell(held: dict[str, Any], parts: list[dict[str, Any]]) -> tuple[str, ...]:
+def _shell(line: Line, parts: list[Part]) -> tuple[str, ...]:
     """A command that the user ran, as pi would show it."""
-    ran = [(held.get("command"), held.get("output"))] if held.get("role") == "shell" else []
+    ran = [(line.command, line.output)] if line.role == "shell" else []
     for part in parts:
-        state = part.get("state")
-        if part.get("type") == "tool" and isinstance(state, dict):
-            ran.append((given(state).get("command"), state.get("output")))
-    return tuple(scrub(f"$ {string(command)}\n{string(output)}") for command, output in ran)
+        if part.type == "tool" and part.state is not None:
+            command = string(mapping(part.state.input).get("command"))
+            ran.append((command, part.state.output))
+    return tuple([f"$ {command or ''}\n{output or ''}" for command, output in ran])
 
 
-def _details(held: dict[str, Any], kind: Kind, before: list[dict[str, Any]]) -> dict[str, Any]:
-    if kind is Kind.COMPACTION:
-        tails = [string(one.get("tail_start_id")) for one in before]
-        found: dict[str, Any] = {"kept": next((scrub(one) for one in tails if one), None)}
-        recent = scrub(string(held.get("recent")))
-        if recent:
-            found["retained"] = [{"role": "user", "text": recent}]
-        return found
-    error = held.get("error")
-    said_of = {
-        "provider": held.get("providerID"),
-        "modelId": held.get("modelID") if kind is Kind.SETTING else None,
-        "stopReason": _stopped(error) if error else held.get("finish"),
-        "errorMessage": error.get("message") or error.get("name")
-        if isinstance(error, dict)
-        else None,
+def _thinking(parts: list[Part]) -> tuple[str, ...]:
+    found = [one.text for one in parts if one.type == "reasoning" and one.text]
+    return tuple([text for text in found if text.strip()])
+
+
+def _fields(line: Line, kind: Kind, parts: list[Part]) -> dict[str, Any]:
+    error = line.error
+    wrong: dict[str, Any] = error if isinstance(error, dict) else {}
+    found: dict[str, Any] = {
+        "provider": line.provider or None,
+        "stop_reason": line.finish or "",
+        "error": string(wrong.get("message") or wrong.get("name")),
     }
-    found = {key: scrub(one) for key, one in said_of.items() if isinstance(one, str) and one}
-    return (_sent(held) | found) if kind is Kind.USER else found
+    if error:  # it did not end well: in pi's words
+        found["stop_reason"] = "aborted" if wrong.get("name") == _ABORTED else "error"
+    if kind is Kind.USER:
+        sent = [one.text for one in parts if one.type == "text" and not one.ignored]
+        texts = [text for text in sent if text is not None]
+        # The role is said because the row of a prompt that was stored again is coded as a result.
+        found["sent_as"] = "user"
+        found["sent"] = tuple(texts) if texts != words(parts) else None
+    return found
 
 
-def _stopped(error: Any) -> str:
-    """How an answer ended that did not end well, in pi's words."""
-    aborted = isinstance(error, dict) and error.get("name") == _ABORTED
-    return "aborted" if aborted else "error"
+def _compaction(line: Line, before: list[Part]) -> dict[str, Any]:
+    kept = next((one.tail_start_id for one in before if one.tail_start_id), None)
+    retained = (Retained("user", line.recent),) if line.recent else None
+    return {"compaction": Compaction(kept=kept, retained=retained)}
 
 
-def _model(held: dict[str, Any]) -> str | None:
-    return scrub(string(held.get("modelID"))) or None
-
-
-def _tokens(held: dict[str, Any]) -> Tokens | None:
-    counted = held.get("tokens")
-    if not isinstance(counted, dict):
+def _tokens(line: Line) -> Tokens | None:
+    if not is_object(line.tokens):
         return None
-    cache = counted.get("cache")
+    counts = mapping(line.tokens)
+    cache = counts.get("cache")
     cached: dict[str, Any] = cache if isinstance(cache, dict) else {}
-    asked, output, thought, total = (
-        _count(counted.get(key)) for key in ("input", "output", "reasoning", "total")
-    )
-    read_back, written = _count(cached.get("read")), _count(cached.get("write"))
+    asked, output, total = (count(counts.get(key)) for key in ("input", "output", "total"))
+    read_back, written = count(cached.get("read")), count(cached.get("write"))
     whole = asked + output + read_back + written
     if total > whole:
-        output += thought  # counted apart from the rest of the answer
-    cost = _cost(held.get("cost"))
-    found = Tokens(asked, output, read_back, written, cost, total=total or whole)
-    return found if asked or output or read_back or written else None
+        output += count(counts.get("reasoning"))  # counted apart from the rest of the answer
+    if not (asked or output or read_back or written):
+        return None
+    return tokens_of((asked, output, read_back, written), total=total or whole, cost=line.cost)
 
 
-def _cost(value: Any) -> float | None:
-    fine = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if fine and 0 <= value < _COUNT_MAX else None
+# -- tools ---------------------------------------------------------------------------------------
 
 
-def _count(value: Any) -> int:
-    fine = isinstance(value, int | float) and not isinstance(value, bool)
-    return int(value) if fine and 0 <= value < _COUNT_MAX else 0
+def _call(part: Part) -> ToolCall:
+    """A call of a tool. One that failed, or was never run, did nothing to any file."""
+    name, state = part.tool or "", part.state or State()
+    arguments = value(state.input)
+    given: dict[str, Any] = arguments if isinstance(arguments, dict) else {}
+    path = string(given.get("filePath")) or string(given.get("path"))
+    says = (string(given.get(key)) for key in _SAYS)
+    patched = _patched(given) if name in _PATCHES else ()
+    done = state.status in _DONE and name != "invalid"
+    written = (path,) if path and name in _WRITES else patched
+    return ToolCall(
+        name=name,
+        detail=next((one for one in says if one), path) or ", ".join(patched),
+        id=part.call_id or "",
+        reads=(path,) if done and path and name in _READS else (),
+        writes=written if done else (),
+        arguments=arguments,
+    )
+
+
+def _patched(given: dict[str, Any]) -> tuple[str, ...]:
+    """The files that a patch names."""
+    text = string(given.get("patchText")) or string(given.get("patch"))
+    return tuple(dict.fromkeys(one.strip() for one in _HEADERS.findall(text)))
+
+
+def _result(part: Part) -> ToolResult:
+    """What a call came back with; one that failed its error."""
+    return ToolResult(
+        call=part.call_id or "",
+        name=part.tool or "",
+        text=_gave(part.state or State()),
+        cleared=_is_cleared(part),
+    )
+
+
+def _gave(state: State) -> str:
+    """A result's text, the first that there is of those that stand for it."""
+    pieces = (one.get("text") for one in _objects(state.content))
+    joined = "\n".join([text for text in pieces if isinstance(text, str)])  # as opencode does it
+    if state.status != _FAILED:
+        return state.output or joined
+    said_of = mapping(state.metadata)
+    kept = said_of.get("interrupted") is True and string(said_of.get("output"))
+    return kept or state.error or joined
+
+
+def _is_cleared(part: Part) -> bool:
+    compacted = part.state.time.compacted if part.state and part.state.time else None
+    return bool(compacted) or bool(part.time.pruned if part.time else None)
+
+
+def _images(part: Part) -> int:
+    """How many pictures a part has: beside a prompt, or in a result that the model still sees."""
+    if part.type == "file":
+        return (part.mime or "").startswith(_IMAGE)
+    if part.type != "tool" or part.state is None or _is_cleared(part):
+        return 0
+    files = _objects(part.state.attachments) + _objects(part.state.content)
+    return sum([string(one.get("mime")).startswith(_IMAGE) for one in files])
+
+
+def _objects(raw: Raw) -> list[dict[str, Any]]:
+    return [one for one in listed(raw) if isinstance(one, dict)]

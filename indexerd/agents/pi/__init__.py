@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 
-from indexerd.agents.pi.read import preview, read
-from indexerd.agents.pi.skim import skim, skim_oversize
-from indexerd.agents.pi.told import told
+from indexerd.agents.pi.lines import preview
+from indexerd.agents.pi.read import read
+from indexerd.agents.pi.scan import scan, scan_oversize
 
 __all__ = [
     "NAME",
@@ -16,9 +16,8 @@ __all__ = [
     "preview",
     "read",
     "resume_command",
-    "skim",
-    "skim_oversize",
-    "told",
+    "scan",
+    "scan_oversize",
 ]
 
 NAME = "pi"

@@ -6,11 +6,21 @@ slash commands, notifications, reminders, summaries (formats.md 2.3). Five thing
 - what a machine tells the model, so that it goes to work, is coded as a result (TOOL, no
   message): the turn is open after it, and no human is counted;
 - the output of a local command, its caveat and the command itself are CUSTOM: the model is not
-  asked, and the turn stays as it was; but a command with a request is a prompt (commands.py);
+  asked, and the turn stays as it was; but a command with a request is a prompt;
 - the line that records an interruption, or that a hook stopped a prompt, ends the turn as a failed
   answer does, so it is coded as one (ASSISTANT, FAILED, no message), and its words are nobody's;
-- a plan that is carried out with an empty context is a prompt of the client's (plans.py);
+- a plan that is carried out with an empty context is a prompt of the client's;
 - a prompt typed while the agent works may be a line of type `attachment`.
+
+**Slash commands.** Words after a command's name are a request, unless the client itself carries
+the command out. `/goal make the tests pass` is one; `/model opus` is a setting, and `/compact keep
+the decisions` tells the client how to sum up. Of `/goal` the words are the whole request. Of a
+skill or a custom command the name says what is to be done with them, so it stays: `/review 167`.
+What surprised us: which tag comes first tells how a command works. `<command-message>`: it expands
+to a prompt, which follows in a line of its own, and `<command-args>` is there only where words
+were typed. `<command-name>`: it is the client's own; but `/goal` and `/plan`, whose words the
+model gets, look just like `/model`. So the client's other commands are listed, and one that is
+not listed counts: a request that is lost is worse than a setting that is counted.
 """
 
 from __future__ import annotations
@@ -18,9 +28,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from indexerd.agents.claude.commands import COMMAND, request
-from indexerd.agents.claude.lines import Block, Line, blocks
-from indexerd.agents.claude.plans import is_plan
+from indexerd.agents.claude.lines import Line
+from indexerd.agents.lines import PREVIEWED, Block, blocks, safe_line
 from indexerd.events import KIND_MASK, Kind, Turn, code
 
 PROMPT = code(Kind.USER, message=True)
@@ -34,10 +43,11 @@ INTERRUPTED = code(Kind.ASSISTANT, turn=Turn.FAILED)
 FILE = code(Kind.CALL)
 SYSTEM = code(Kind.SYSTEM)
 OTHER = code(Kind.OTHER)
+ANSWERS = {turn: code(Kind.ASSISTANT, turn=turn, message=True) for turn in Turn}
 
 TALK = frozenset({Kind.USER, Kind.ASSISTANT, Kind.TOOL, Kind.COMPACTION})  # what moves the leaf
 
-_KINDS = {int(one): one for one in Kind}  # quicker than asking the enum
+_KINDS = tuple(Kind)  # quicker than asking the enum
 _ENDS = {None: Turn.OPEN, "tool_use": Turn.OPEN, "pause_turn": Turn.OPEN}
 _PICTURES = frozenset({"image", "document"})
 _OUTPUT = (
@@ -91,9 +101,9 @@ def _answer(line: Line) -> int:
     if line.is_compact_summary:
         return SUMMARY
     if line.is_api_error_message:
-        return code(Kind.ASSISTANT, turn=Turn.FAILED, message=True)
+        return ANSWERS[Turn.FAILED]
     stop = line.message.stop_reason if line.message else None
-    return code(Kind.ASSISTANT, turn=_ENDS.get(stop, Turn.ENDED), message=True)
+    return ANSWERS[_ENDS.get(stop, Turn.ENDED)]
 
 
 def _user(line: Line, child: bool) -> Said:
@@ -127,14 +137,14 @@ def _by_machine(line: Line, text: str) -> int | None:
         return opening
     if text == _STOPPED or text.startswith(f"{_STOPPED}: "):
         return INTERRUPTED
-    if text.startswith(COMMAND):
+    if text.startswith(_COMMAND):
         by_machine = line.is_meta or line.is_visible_in_transcript_only or _by_program(line)
         return QUIET if by_machine or not request(text) else None
     if line.is_visible_in_transcript_only:
         return QUIET
     if line.is_meta:
         return QUIET if text.startswith(_CAVEAT) else PROMPTED
-    machine = _by_program(line) or text.startswith(_NOTICE) or is_plan(line, text)
+    machine = _by_program(line) or text.startswith(_NOTICE) or _is_plan(line, text)
     return PROMPTED if machine else None
 
 
@@ -157,27 +167,36 @@ def _attachment(line: Line, child: bool) -> Said:
         return Said(SHELL, queued=True)
     kind = held.origin.kind if held.origin else None
     machine = held.command_mode == "task-notification" or held.is_meta or line.is_meta or child
-    if machine or kind not in (None, "human") or text.startswith((*_NOTICE, *_OUTPUT, *COMMAND)):
+    if machine or kind not in (None, "human") or text.startswith((*_NOTICE, *_OUTPUT, *_COMMAND)):
         return Said(PROMPTED, queued=True)
     if not text and not any(block.type in _PICTURES for block in found):
         return Said(OTHER)
     return Said(PROMPT, text, queued=True)
 
 
-def own_words(found: list[Block]) -> list[str]:
+# -- words ---------------------------------------------------------------------------------------
+
+
+def prompt_words(found: list[Block]) -> list[str]:
     """The texts of a human's prompt: what a slash command asks for, or the words of its blocks."""
-    said = words(found)
-    asked = request("\n".join(said))
-    return [asked] if asked else said
+    texts = words(found)
+    asked = request("\n".join(texts))
+    return [asked] if asked else texts
 
 
 def words(found: list[Block]) -> list[str]:
     """The texts of blocks, without what was put around them; those with nothing left are gone."""
-    bare = (unwrapped(block.text) for block in found if block.type == "text")
+    bare = (_unwrapped(block.text) for block in found if block.type == "text")
     return [text for text in bare if text]
 
 
-def unwrapped(text: str) -> str:
+def preview(text: str) -> str:
+    """A prompt as one line of at most 200 characters, without what was put around it."""
+    head = text[:PREVIEWED]
+    return safe_line(_unwrapped(head)) or safe_line(head)
+
+
+def _unwrapped(text: str) -> str:
     """A prompt without reminders and an editor's notes before it, and reminders after it."""
     start, end = 0, _trimmed(text, 0, len(text))
     while found := _LEADING.match(text, start, end):
@@ -192,7 +211,85 @@ def unwrapped(text: str) -> str:
 
 
 def _trimmed(text: str, start: int, end: int) -> int:
-    """Where a text ends without the white space at its end."""
+    """Where a text ends without the white space at its end; of many reminders none is copied."""
     while end > start and text[end - 1].isspace():
         end -= 1
     return end
+
+
+# -- slash commands ------------------------------------------------------------------------------
+
+_COMMAND = ("<command-name>", "<command-message>", "<command-args>")
+_EXPANDS = "<command-message>"
+# The client's own commands that take words which the model is not asked.
+_OWN = frozenset(
+    {
+        *("add-dir", "advisor", "agents", "autocompact", "branch", "btw", "bug", "cd", "chrome"),
+        *("clear", "color", "compact", "config", "context", "continue", "copy", "cost", "effort"),
+        *("exit", "export", "fast", "feedback", "focus", "fork", "hooks", "ide", "login", "logout"),
+        *("marketplace", "mcp", "memory", "model", "name", "new", "output-style", "permissions"),
+        *("plugin", "plugins", "privacy-settings", "quit", "rc", "recap", "release-notes"),
+        *("reload-plugins", "remote-control", "remote-env", "rename", "reset", "resume", "rewind"),
+        *("sandbox", "scroll-speed", "settings", "share", "skills", "stats", "status", "stop"),
+        *("tag", "tasks", "teleport", "theme", "tui", "usage", "vim", "voice"),
+    }
+)
+_SWITCHES = frozenset(
+    {"cancel", "clear", "none", "off", "on", "open", "reset", "share", "status", "stop"}
+)
+
+
+def request(text: str) -> str:
+    """The request of a command; "" for one without, and for any other text."""
+    if not text.startswith(_COMMAND):
+        return ""
+    name, asked = _in_tag(text, "name"), _in_tag(text, "args")
+    if not asked or not name.startswith("/"):
+        return ""
+    if text.startswith(_EXPANDS):
+        return f"{name} {asked}"
+    return "" if name[1:] in _OWN or asked.lower() in _SWITCHES else asked
+
+
+def _in_tag(text: str, tag: str) -> str:
+    """What stands in a tag; up to the text's end where the tag is not closed."""
+    inner = text.partition(f"<command-{tag}>")[2]
+    closed, mark, rest = inner.rpartition(f"</command-{tag}>")
+    return (closed if mark else rest).strip()
+
+
+# -- plans ---------------------------------------------------------------------------------------
+
+_PLAN_OPENING = "Implement the following plan:"
+_PLAN_ASIDE = "If you need specific details from before exiting plan mode"
+_TRANSCRIPT = "read the full transcript at: "
+_SESSION = re.compile(r"(?:.*[/\\])?([A-Za-z0-9][\w.-]{0,127})\.jsonl", re.ASCII)
+_HEADING = re.compile(r"#{1,6}[ \t]+(.*)")
+_LOOKED_AT = 8192  # characters of a path
+
+
+class Plan(NamedTuple):
+    """What the prompt that carries out a plan says of its session; "" where it does not."""
+
+    heading: str
+    parent: str  # id of the session in which the plan was made
+
+
+def plan_of(line: Line) -> Plan | None:
+    """What a line says of the session that it opens, if the client wrote it for a plan.
+
+    It names the session in which the plan was made by the path of its transcript.
+    """
+    text = "\n".join(block.text for block in blocks(line.message.content)) if line.message else ""
+    if not _is_plan(line, text):
+        return None
+    heading = _HEADING.match(text.removeprefix(_PLAN_OPENING).lstrip())
+    _, mark, rest = text.rpartition(_PLAN_ASIDE)
+    path = rest.partition(_TRANSCRIPT)[2].partition("\n")[0][:_LOOKED_AT] if mark else ""
+    session = _SESSION.match(path)
+    return Plan(heading[1] if heading else "", session[1] if session else "")
+
+
+def _is_plan(line: Line, text: str) -> bool:
+    """Whether the client wrote this text for a plan: without `planContent` in 2.1.12 to 2.1.17."""
+    return line.plan_content is not None or (text.startswith(_PLAN_OPENING) and _PLAN_ASIDE in text)

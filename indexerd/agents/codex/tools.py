@@ -15,7 +15,8 @@ from urllib.parse import unquote
 
 from msgspec import Raw
 
-from indexerd.agents.codex.shape import Item, Line, raw, string, value
+from indexerd.agents.codex.lines import Item, Line
+from indexerd.agents.lines import mapping, parse, string, value
 from indexerd.events import ToolCall
 from indexerd.privacy.sanitize import scrub
 
@@ -27,7 +28,7 @@ _HEADER = re.compile(
 )
 _BEGIN = "*** Begin Patch"
 _MOVED = re.compile(r"""\s*cd ["']?([^"'\s&;|$]{1,4096})["']? *&& *apply_?patch""")
-_TOLD = ("path", "file_path", "query", "q", "pattern", "url", "uri", "ref_id")
+_ABOUT = ("path", "file_path", "query", "q", "pattern", "url", "uri", "ref_id")
 _SHELL_FLAGS = frozenset({"-c", "-lc", "-Command", "/c"})
 
 # The openings of outputs, as JSON has them; what follows is another program's, and says nothing.
@@ -46,9 +47,9 @@ _REFUSED = re.compile(rb'\\?"success\\?"\s*:\s*false')
 _ENDS = 400  # bytes of an output's beginning and end that are looked at
 
 
-def failed(output: Any) -> bool:
+def failed(output: Raw) -> bool:
     """Whether a tool's output says that the call came to nothing."""
-    data = raw(output)
+    data = bytes(output)
     head, ends = data[:_ENDS], data[:_ENDS] + data[-_ENDS:]
     if head.startswith(b'"{') and b"metadata" not in ends:
         return False  # another program's JSON
@@ -65,7 +66,7 @@ def failed(output: Any) -> bool:
 def call_of(line: Line) -> ToolCall:
     """A call, from the line of a response item."""
     item = line.body
-    name = scrub(string(item.name) or string(item.type).removesuffix("_call"))[:NAME_MAX]
+    name = (item.name or (item.type or "").removesuffix("_call"))[:NAME_MAX]
     stored = _stored(item)
     given = _given(stored)
     script = _script(given)
@@ -75,12 +76,12 @@ def call_of(line: Line) -> ToolCall:
     place = _joined(place, moved[1]) if moved else place
     shown = string(given.get("path")) if name == "view_image" else ""
     writes = [_joined(place, path) for path in _patched(patch)]
-    detail = ", ".join(writes) if patch and not script else script or _told(given)
+    detail = ", ".join(writes) if patch and not script else script or _about(given)
     return ToolCall(
         name=name,
         detail=scrub(detail[:DETAIL_MAX]),
-        id=scrub(string(item.call_id) or string(item.id))[:NAME_MAX],
-        reads=(scrub(shown),) if shown else (),
+        id=(item.call_id or item.id or "")[:NAME_MAX],
+        reads=(shown,) if shown else (),
         writes=tuple(map(scrub, writes)) if line.ordinal is None else (),
         arguments=stored,
     )
@@ -88,11 +89,10 @@ def call_of(line: Line) -> ToolCall:
 
 def changed(item: Item) -> tuple[str, ...] | None:
     """Files that a recorded patch changed; None where it was not applied."""
-    if item.success is not True and string(item.status).lower() != "completed":
+    if item.success is not True and (item.status or "").lower() != "completed":
         return None
-    changes = value(item.changes)
     found: dict[str, None] = {}
-    for path, change in changes.items() if isinstance(changes, dict) else ():
+    for path, change in mapping(item.changes).items():
         found[scrub(path)] = None
         moved = change.get("move_path") if isinstance(change, dict) else None
         if isinstance(moved, str) and moved:
@@ -103,9 +103,9 @@ def changed(item: Item) -> tuple[str, ...] | None:
 def shown(item: Item) -> tuple[str, ...]:
     """Files that a finished command did nothing but show."""
     noted = value(item.parsed_cmd) if item.exit_code == 0 else None
-    place = unquote(scrub(string(item.cwd)).removeprefix("file://"))
+    place = unquote((item.cwd or "").removeprefix("file://"))
     found = dict.fromkeys(
-        _joined(place, scrub(string(one.get("path"))))
+        _joined(place, string(one.get("path")))
         for one in (noted if isinstance(noted, list) else ())
         if isinstance(one, dict) and one.get("type") == "read" and string(one.get("path"))
     )
@@ -124,7 +124,10 @@ def _stored(item: Item) -> str | dict[str, Any] | None:
 def _given(held: str | dict[str, Any] | None) -> dict[str, Any]:
     """A call's arguments, however they are written; a text that is no JSON becomes `input`."""
     if isinstance(held, str):
-        inner = value(Raw(held.encode("utf-8", "replace"))) if held[:1] in "{[" else None
+        try:
+            inner = parse(held.encode("utf-8", "replace")) if held[:1] in "{[" else None
+        except ValueError:
+            inner = None
         held = inner if isinstance(inner, dict) else {"input": held}
     return held or {}
 
@@ -158,10 +161,10 @@ def _patched(patch: str) -> Iterator[str]:
     yield from list(found)[:FILES_MAX]
 
 
-def _told(given: dict[str, Any]) -> str:
+def _about(given: dict[str, Any]) -> str:
     """What a call is about: a path, a query; else the text it was given."""
-    told = (string(given.get(key)) for key in _TOLD)
-    return next((one for one in told if one), "") or string(given.get("input"))
+    found = (string(given.get(key)) for key in _ABOUT)
+    return next((one for one in found if one), "") or string(given.get("input"))
 
 
 def _joined(place: str, path: str) -> str:

@@ -1,0 +1,187 @@
+"""Scan: the lines that `sources` makes of an opencode session, keeping only where things are.
+
+The first line says what the session is; each further one is a message, in brief form, in the
+order in which they were said. The history is linear: each message stands below the one before.
+A revert hides messages from one on (they stay until the next prompt): the leaf moves before it.
+Nothing a line holds raises: one that is no JSON object is counted and passed over.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import blake2b
+
+import msgspec
+
+from indexerd.agents.base import PATH_MAX, Oversize, Tree
+from indexerd.agents.lines import mapping, safe_line, string, whole_lines
+from indexerd.agents.opencode.messages import (
+    ANSWERS,
+    PROMPT,
+    PROMPTED,
+    SUMMARY,
+    Line,
+    Said,
+    Time,
+    decode,
+    is_shell_note,
+    ms,
+    overflowed,
+    prompt_words,
+    said,
+)
+from indexerd.events import Header, Kind, Turn
+from indexerd.times import iso_of_ms
+
+_DEFAULT = re.compile(r"(?:New|Child) session - \d{4}-\d\d-\d\dT[\d:.]{5,20}Z(?: \(fork #\d+\))?")
+_FORK = re.compile(r"(.+) \(fork #(\d{1,6})\)", re.DOTALL)
+_SETTLES = frozenset({Kind.ASSISTANT, Kind.COMPACTION, Kind.BASH})
+
+
+class Memory(msgspec.Struct, omit_defaults=True):
+    """What must be known of earlier lines."""
+
+    child: bool = False  # a sub-agent's session
+    last: str | None = None  # id of the message before
+    shell: str = ""  # id of the newest note that the user ran a command
+    prompt: str = ""  # digest of the newest prompt
+    overflow: bool = False  # the newest compaction was asked for because a prompt did not fit
+    copy: bool = False  # the next message may be that prompt's copy
+    answer: int = -1  # row of the newest answer since the newest prompt
+    unsettled: int = -1  # row from which on texts may still change
+    revert: str = ""  # id of the message from which on the history is hidden
+    within: bool = False  # the revert begins inside that message, which stays
+    hidden: bool = False  # that message was met
+    leaf: str | None = None  # then: the newest message that is not hidden
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_recall = msgspec.msgpack.Decoder(Memory).decode
+
+
+def scan(tree: Tree, data: bytes, base: int) -> None:
+    """Take in whole lines that stand at offset `base`."""
+    memory = _recall(tree.memory) if tree.memory else Memory()
+    for offset, text in whole_lines(tree, data, base):
+        try:
+            line = decode(text)
+        except ValueError:
+            line = None
+        if line is None:
+            tree.bad_lines += 1
+        elif tree.header is None:
+            _header(tree, memory, line)
+        elif line.type == "message":
+            _message(tree, memory, line, offset, len(text))
+        elif line.type != "session":
+            tree.skip()
+    tree.unsettled = len(tree) - memory.unsettled if memory.unsettled >= 0 else 0
+    tree.memory = _encode(memory)
+
+
+def scan_oversize(tree: Tree, ends: Oversize) -> None:
+    """Lines are made by us and never that long; if one were, it would be passed over."""
+    tree.oversized += 1
+    tree.skip()
+    tree.foreign = tree.foreign or (tree.header is None and ends.offset == 0)
+
+
+def _header(tree: Tree, memory: Memory, line: Line) -> None:
+    """The first line: what the session is, or this is none (S1.3)."""
+    if tree.foreign or line.type != "session" or not line.id:
+        tree.foreign = True
+        return
+    time, parent, revert = line.time or Time(), line.parent_id or "", mapping(line.revert)
+    tree.born_ms = ms(time.created)
+    tree.archived = ms(time.archived) > 0
+    tree.header = Header(
+        session_id=line.id[:PATH_MAX],
+        cwd=(line.directory or "")[:PATH_MAX],
+        created_at=iso_of_ms(tree.born_ms) if tree.born_ms else "",
+        version=2 if line.version == 2 else 1,  # noqa: PLR2004 - the schema's number
+        parent_id=(parent or line.fork_id or "")[:PATH_MAX] or None,
+        subagent=bool(parent),
+    )
+    _title(tree, (line.title or "")[:PATH_MAX])
+    memory.child = bool(parent)
+    memory.revert = string(revert.get("messageID"))
+    memory.within = bool(string(revert.get("partID")))
+
+
+def _title(tree: Tree, title: str) -> None:
+    """A session's name, unless it is the one that every session begins with.
+
+    A fork's is that of the session it came from, with a number that is one more than there.
+    """
+    forked = _FORK.fullmatch(title)
+    if forked:
+        before = int(forked[2]) - 1
+        tree.fork_of = safe_line(forked[1] + (f" (fork #{before})" if before > 0 else ""))
+    if not _DEFAULT.fullmatch(title):
+        tree.name = safe_line(title) or None
+
+
+def _message(tree: Tree, memory: Memory, line: Line, offset: int, length: int) -> None:
+    entry_id = line.id or ""
+    shell = bool(memory.shell) and line.parent_id == memory.shell
+    what = said(line, child=memory.child, shell=shell)
+    if line.role == "user":
+        what = _copied(memory, line, what)
+    else:
+        memory.copy = what.code == SUMMARY and memory.overflow
+    row = tree.add(entry_id, memory.last, what.code, offset, length)
+    _noticed(tree, memory, line, what, row)
+    if memory.revert and not memory.hidden and entry_id == memory.revert:
+        memory.hidden = True
+        memory.leaf = entry_id if memory.within else memory.last
+    if memory.hidden:
+        tree.move_leaf(memory.leaf)
+    memory.last = entry_id
+
+
+def _copied(memory: Memory, line: Line, what: Said) -> Said:
+    """A prompt that did not fit is stored once more after the compaction: it counts once."""
+    parts = line.parts or []
+    if what.kind is Kind.CUSTOM and is_shell_note(parts):
+        memory.shell = line.id or ""
+    if what.kind is Kind.OTHER:
+        memory.overflow = overflowed(parts)
+    if what.code == PROMPT:
+        digest = _digest("\n".join(prompt_words(parts)))
+        if memory.copy and digest == memory.prompt:
+            what = Said(PROMPTED)
+        memory.prompt = digest
+    memory.copy = False
+    return what
+
+
+def _noticed(tree: Tree, memory: Memory, line: Line, what: Said, row: int) -> None:
+    """What else a message says."""
+    kind, time = what.kind, line.time or Time()
+    if kind is Kind.USER or kind is Kind.ASSISTANT:
+        said_at = max(ms(line.at), ms(time.created), ms(time.completed))
+        tree.activity_ms = max(tree.activity_ms, said_at)
+        memory.answer = row if kind is Kind.ASSISTANT else -1
+    if kind is Kind.USER:
+        if not tree.first_user:
+            tree.first_user = safe_line(what.text)
+        # A fork copies its messages under new ids, but with their times.
+        asked_at = ms(time.created) or ms(line.at)
+        tree.first = tree.first or _digest(f"{asked_at}\n{what.text}")
+    if not what.settled:
+        memory.unsettled = row if memory.unsettled < 0 else memory.unsettled
+    elif kind in _SETTLES:
+        memory.unsettled = -1
+    if line.role == "idle":
+        _idle(tree, memory, line.outcome == "succeeded")
+
+
+def _idle(tree: Tree, memory: Memory, succeeded: bool) -> None:
+    """The agent says that it stopped: whatever its last answer looks like, it is the last."""
+    memory.unsettled = -1
+    if memory.answer >= 0 and tree.codes[memory.answer] == ANSWERS[Turn.OPEN]:
+        tree.recode(memory.answer, ANSWERS[Turn.ENDED if succeeded else Turn.FAILED])
+
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()
