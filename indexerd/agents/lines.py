@@ -26,6 +26,7 @@ from indexerd.protocol.limits import FIRST_MESSAGE_MAX
 
 PREVIEWED = 20_000  # characters of a text that its preview looks at
 NOTHING = Raw(b"")
+NUMBERS = frozenset({int, float})  # True is an int, too
 # What begins a block that indexerd put before a prompt, and what ends it (references/inject.py).
 INJECTED = (
     "Referenced session summaries:",
@@ -108,7 +109,7 @@ def mapping(raw: Raw) -> dict[str, Any]:
 
 def is_object(raw: Raw) -> bool:
     """Whether a field holds an object."""
-    return bytes(memoryview(raw)[:1]) == b"{"
+    return raw is not NOTHING and bytes(memoryview(raw)[:1]) == b"{"
 
 
 def listed(raw: Raw) -> list[Any]:
@@ -211,8 +212,7 @@ def _fields(shape: type[Struct]) -> list[tuple[str, str, tuple[type, ...], bool]
 
 def count(held: Any, most: int = _TOKENS_MAX) -> int:
     """A number of things as a whole number; 0 for one that cannot be."""
-    fine = isinstance(held, int | float) and not isinstance(held, bool)
-    return int(held) if fine and 0 < held < most else 0
+    return int(held) if type(held) in NUMBERS and 0 < held < most else 0
 
 
 def tokens_of(
@@ -220,7 +220,7 @@ def tokens_of(
 ) -> Tokens:
     """The tokens of a call: given, made, read from a cache, written to it; and what it cost."""
     given, output, read, written = map(count, counts)
-    fine = isinstance(cost, int | float) and not isinstance(cost, bool) and 0 <= cost < _USD_MAX
+    fine = type(cost) in NUMBERS and 0 <= cost < _USD_MAX
     whole = count(total) or given + output + read + written
     return Tokens(given, output, read, written, float(cost) if fine else None, answer, whole)
 

@@ -186,17 +186,17 @@ def _whole(told: Story) -> None:
 def _tree(data: bytes) -> tuple[SessionState, list[Entry]]:
     """A tree that bytes describe: ids repeat, parents come late, never, or in circles."""
     state, entries = SessionState(FILE), list[Entry]()
-    leaf = data[:1] or b"\0"
+    leaf = data[0] if data else 0
     for at in range(1, len(data) - _ROW + 1, _ROW):
         what, own, above, time = data[at : at + _ROW]
         row = len(state)
         kind = Kind(what % len(Kind))
         turn = Turn((what >> 4) % 3)
-        entry_id = b"%d" % (own if own < 64 else row + 64)
-        parent = entries[-1].id.encode() if above > 127 and entries else b"%d" % (above % 70)
+        entry_id = str(own if own < 64 else row + 64)
+        parent = entries[-1].id if above > 127 and entries else str(above % 70)
         state.add(entry_id, None if above == 0 else parent, code(kind, turn=turn), row, 1)
-        entries.append(_entry(entry_id.decode(), kind, what, time))
-    state.move_leaf(leaf if leaf < "\x80" else None)
+        entries.append(_entry(entry_id, kind, what, time))
+    state.move_leaf(str(leaf) if leaf < 128 else None)
     return state, entries
 
 

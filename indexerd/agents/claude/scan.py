@@ -101,6 +101,7 @@ class _Scanner:
         self._tree = tree
         self._memory = _recall(tree.memory) if tree.memory else Memory()
         self._placing = Placing(tree, self._memory)
+        self._stem = scrub(tree.file.rpartition("/")[2].removesuffix(_SUFFIX))
 
     def done(self) -> None:
         """Leave the memory with the state."""
@@ -179,7 +180,7 @@ class _Scanner:
 
     def _begin(self, line: Line, at: int) -> None:
         tree, memory = self._tree, self._memory
-        stem, parent = _stem(tree.file), parent_of(tree.file)
+        stem, parent = self._stem, parent_of(tree.file)
         memory.named_child = memory.child = bool(parent) or stem.startswith(_CHILD)
         tree.header = Header(
             session_id=(stem or line.session_id)[:ID_MAX],
@@ -200,7 +201,7 @@ class _Scanner:
             return
         if line.request_session_id and line.request_session_id != line.session_id:
             tree.born_ms = max(tree.born_ms, at)
-        if line.session_id and line.session_id != _stem(tree.file):
+        if line.session_id and line.session_id != self._stem:
             memory.foreign_ms = max(memory.foreign_ms, at)
         elif memory.foreign_ms:
             tree.born_ms = max(tree.born_ms, memory.foreign_ms)
@@ -282,7 +283,3 @@ def _proves(line: Line) -> bool:
     if line.type in _TALKS and line.message is not None:
         return True
     return bool(line.uuid and line.session_id) and (line.type in _TYPES or bool(line.timestamp))
-
-
-def _stem(file: str) -> str:
-    return scrub(file.rpartition("/")[2].removesuffix(_SUFFIX))

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from msgspec import Raw, Struct, field
 
 from indexerd.agents.base import TIME_MAX
-from indexerd.agents.lines import NOTHING, decoder
+from indexerd.agents.lines import NOTHING, NUMBERS, decoder
 from indexerd.events import KIND_MASK, Kind, Turn, code
 
 PROMPT = code(Kind.USER, message=True)
@@ -210,5 +210,4 @@ def prompt_words(parts: list[Part]) -> list[str]:
 
 def ms(held: Any) -> int:
     """A time in ms since the epoch; 0 for anything else."""
-    fine = isinstance(held, int | float) and not isinstance(held, bool) and 0 < held < TIME_MAX
-    return int(held) if fine else 0
+    return int(held) if type(held) in NUMBERS and 0 < held < TIME_MAX else 0

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Raw, Struct
 
 from indexerd.agents.base import TIME_MAX
-from indexerd.agents.lines import NOTHING, PREVIEWED, blocks, decoder, is_object, safe_line
+from indexerd.agents.lines import NOTHING, NUMBERS, PREVIEWED, blocks, decoder, is_object, safe_line
 from indexerd.events import JS_SPACE, Kind, Turn, code
 from indexerd.times import iso_ms
 
@@ -152,8 +152,8 @@ def words(line: Line) -> str:
 
 def when(line: Line) -> int:
     """When a message was said, in ms since the epoch: its own stamp, else the entry's."""
-    own = line.message.timestamp if line.message else None
-    if isinstance(own, int | float) and not isinstance(own, bool) and 0 < own < TIME_MAX:
+    own: Any = line.message.timestamp if line.message else None
+    if type(own) in NUMBERS and 0 < own < TIME_MAX:
         return int(own)
     return iso_ms(line.timestamp or "")
 
