@@ -34,7 +34,7 @@ def scan(agent: str, path: str) -> int:
     while more:
         read = tail.read(path)
         for piece in read.lines:
-            ADAPTERS[agent].skim(state, piece.data, piece.offset)  # no line here is over the limit
+            ADAPTERS[agent].scan(state, piece.data, piece.offset)  # no line here is over the limit
         more = read.more
     return state.users
 
