@@ -121,9 +121,7 @@ class Renderer:
             return quoted(plain, QUOTED_MAX) if plain else ""
         if key in _QUOTED_ALREADY:
             return self._redacted(clean_text(text, LOOKED_AT))
-        if (
-            key in _CUT_ALREADY and CUT_NEAR <= len(text) <= ID_MAX
-        ):  # maybe half a secret at its end
+        if key in _CUT_ALREADY and len(text) >= CUT_NEAR:  # maybe half a secret at its end
             text = f"{text[: max(text.rfind(' '), 0)]} …"
         return self.line(text)
 
