@@ -1,7 +1,7 @@
 """The `indexerd` command.
 
-What agents' hooks call runs on the least of the standard library (`cli/fast.py`). Of everything
-else the module is imported that it needs, and click only for what is not plain (`cli/quick.py`).
+What agents' hooks call runs on the least of the standard library (`cli/hook.py`); everything else
+is click's, and of the commands only the module is imported that is asked for.
 """
 
 from __future__ import annotations
@@ -18,13 +18,9 @@ def main() -> None:
 
 
 def _run() -> int:
-    from indexerd.cli.fast import attempt
+    from indexerd.cli.hook import attempt
 
     code = attempt(sys.argv[1:])
-    if code is None:
-        from indexerd.cli import quick
-
-        code = quick.attempt(sys.argv[1:])
     if code is None:
         from indexerd.cli.main import run
 

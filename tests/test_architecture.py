@@ -253,12 +253,9 @@ def loaded(statement: str) -> set[str]:
 HEAVY = {"google", "httpx2", "msgspec", "pydantic", "rapidfuzz", "rich", "structlog", "watchdog"}
 LIGHT = {
     "indexerd.cli.main": {"click"},
-    "indexerd.cli.look": set(),
-    "indexerd.cli.tree": set(),
-    "indexerd.cli.question": set(),
-    "indexerd.cli.quick": set(),
-    "indexerd.cli.fast": set(),
-    "indexerd.cli.serve": set(),
+    "indexerd.cli.sessions": {"click"},
+    "indexerd.cli.run": {"click"},
+    "indexerd.cli.hook": set(),
     "indexerd.client": set(),
 }
 

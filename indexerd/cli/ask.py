@@ -1,85 +1,114 @@
-"""How commands get their answers: from the daemon, or, where none runs, from what it left.
-
-Without a daemon the same handlers answer in this process, and a note on stderr says so. What
-changes something needs the daemon.
-"""
+"""Commands that use other sessions: ask, expand."""
 
 from __future__ import annotations
 
-import os
+from typing import TYPE_CHECKING
 
-from indexerd.cli.streams import aside, json_text, put, safe
-from indexerd.client import Client
-from indexerd.errors import DaemonDownError
-from indexerd.sockets import socket_path
+import click
 
-TYPE_CHECKING = False
+from indexerd.cli import printing as render
+from indexerd.cli.backend import ask as ask_daemon
+from indexerd.cli.backend import local, project, read, where
+from indexerd.cli.backend import show as show_json
+from indexerd.cli.hook import NOTHING, complain, expanded, prompt_of, show_expanded
+from indexerd.cli.streams import aside, put, safe
+from indexerd.errors import DaemonDownError, IndexerdError, UsageError
+
 if TYPE_CHECKING:
     from typing import Any
 
-    from indexerd.cli.app import App
-    from indexerd.daemon.local import LocalBackend
-    from indexerd.paths import Places
+    from indexerd.cli.main import App
 
-TIMEOUT_SECONDS = 30.0
-READING = "reading the session itself"
-
-
-def where(app: App) -> Places:
-    """The places of this command."""
-    from indexerd.paths import places
-
-    return places(config=app.config)
+_SECONDS = 30.0  # where a daemon does not say how long it takes at most
+SPARE_SECONDS = 5.0  # beyond what the daemon gives a question
+EXCERPT_SHOWN = 300
 
 
-def project(named: str | None = None) -> str | None:
-    """The directory that a question is about, absolute: the one named, or the current one.
-
-    None where the current one was removed: then all projects are meant.
-    """
-    try:
-        return os.path.abspath(named or ".")  # noqa: PTH100 - Path.absolute keeps `..`
-    except FileNotFoundError:
-        return None
-
-
-def ask(_app: App, method: str, params: dict[str, Any], *, seconds: float = TIMEOUT_SECONDS) -> Any:
-    """Ask the daemon; DaemonDownError where none runs."""
-    given = {key: value for key, value in params.items() if value is not None}
-    with Client(socket_path(os.environ), timeout=seconds) as client:
-        return client.call(method, given)
-
-
-def read(
-    app: App,
-    method: str,
-    params: dict[str, Any],
-    *,
-    seconds: float = TIMEOUT_SECONDS,
-    otherwise: str = "answering from what is stored",
-) -> Any:
-    """Ask the daemon, or this process; `otherwise` says on stderr what that means."""
-    try:
-        return ask(app, method, params, seconds=seconds)
-    except DaemonDownError:
-        given = {key: value for key, value in params.items() if value is not None}
-        aside(f"indexerd: no daemon runs; {otherwise}")
-        return local(app).call(method, given)
-
-
-def local(app: App) -> LocalBackend:
-    """What answers in this process."""
-    from pathlib import Path
-
-    from indexerd.daemon.local import LocalBackend
-
-    return LocalBackend(
-        where(app), os.environ, Path.home(), lambda text: aside(f"indexerd: {safe(text)}")
+@click.command()
+@click.argument("ref")
+@click.argument("question", nargs=-1, required=True)
+@click.option("--leaf", metavar="ID", help="As seen from another entry.")
+@click.pass_obj
+def ask(app: App, ref: str, question: tuple[str, ...], leaf: str | None) -> None:
+    """Ask one past session a question."""
+    if leaf == "":
+        raise UsageError("--leaf takes an entry's id", hint="`indexerd tree REF` shows them")
+    found = _answered(app, ref, " ".join(question), leaf)
+    if show_json(app, found):
+        return
+    put(
+        [
+            f"### Session: {safe(found['name'])} (`{safe(found['sessionId'])}`)",
+            "",
+            f"Confidence: **{safe(found['confidence'])}**",
+            "",
+        ]
     )
+    render.paragraph(found["answerMarkdown"], "  ")
+    if found["citations"]:
+        put(["", *map(_citation, found["citations"])])
+    if found["notes"]:
+        put(["", "Notes:", *(f"- {safe(note)}" for note in found["notes"])])
 
 
-def show(app: App, result: Any) -> bool:
-    """With `--json`, print the result; says whether that was asked for."""
-    if app.json:
-        put([json_text(result)])
-    return app.json
+def _citation(one: dict[str, Any]) -> str:
+    excerpt = safe(one["excerpt"], EXCERPT_SHOWN)
+    return f"[{safe(one['entryId'])}] {safe(one['role'])}: {excerpt}"
+
+
+def _answered(app: App, ref: str, question: str, leaf: str | None) -> Any:
+    params = {"session": ref, "question": question, "leaf": leaf, "cwd": project()}
+    otherwise = "looking through the session itself, without a language model"
+    return read(app, "query_session", params, seconds=_patience(app), otherwise=otherwise)
+
+
+def _patience(app: App) -> float:
+    """How many seconds an answer may take: what the daemon itself gives it, and a little."""
+    try:
+        said = ask_daemon(app, "hello", {}).get("settings") or {}
+    except DaemonDownError:
+        said = {}
+    return float(said.get("queryTimeoutSeconds") or _SECONDS) + SPARE_SECONDS
+
+
+@click.command()
+@click.argument("text", default="-")
+@click.option("--session", help="The session that asks: what it was given once stays the same.")
+@click.option("--cwd", help="The project that names are looked for in first; default: here.")
+@click.option("--inline", is_flag=True, help="Print the block, a rule, and the prompt.")
+@click.pass_obj
+def expand(app: App, text: str, session: str | None, cwd: str | None, inline: bool) -> None:
+    """Expand the `@@` references of a prompt: find them, and print the block to inject.
+
+    TEXT is the prompt; `-`, or nothing, reads it from stdin. A reference that means no session,
+    or several, is named on stderr; the exit code is 0 all the same, as no prompt is to be held up.
+    """
+    prompt = prompt_of(text)
+    found: dict[str, Any] = NOTHING
+    problem: IndexerdError | None = None
+    if b"@@" in prompt:
+        params = {"text": prompt.decode("utf-8", "replace"), "sessionId": session}
+        given = {key: value for key, value in params.items() if value is not None}
+        if (where_asked := project(cwd)) is not None:
+            given["cwd"] = where_asked
+        try:
+            found = expanded(str(where(app).socket), given)
+        except DaemonDownError:
+            found = without_daemon(given, app)
+        except IndexerdError as bad:
+            problem = bad
+    if problem is not None and app.json:
+        raise problem
+    show_expanded(found, prompt, inline=inline, as_json=app.json, exact=text == "-")
+    if problem is not None:
+        complain(problem, as_json=False)
+
+
+def without_daemon(params: dict[str, Any], app: App | None = None) -> dict[str, Any]:
+    """Expand from what is stored. Questions stay unanswered: they are a daemon's business."""
+    from indexerd.cli.main import App
+
+    backend = local(app or App(None, json=False, color="auto"))
+    aside("indexerd: no daemon runs; answering from what is stored")
+    found: dict[str, Any] = backend.call("expand", params)
+    return found

@@ -8,21 +8,24 @@ stored.
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
-from indexerd.cli import declare, render
-from indexerd.cli.ask import ask, project, read, show
+import click
+
+from indexerd.cli import printing as render
+from indexerd.cli.backend import ask, project, read, show
 from indexerd.cli.streams import aside, put, safe
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from indexerd.cli.app import App
+    from indexerd.cli.main import App
 
 
-@declare.command("context-set")
-@declare.argument("ref")
-@declare.argument("name")
-@declare.argument("items", nargs=-1, metavar="[ITEM]...")
-@declare.option("--merge", is_flag=True, help="Add to the set, instead of replacing it.")
+@click.command("context-set")
+@click.argument("ref")
+@click.argument("name")
+@click.argument("items", nargs=-1, metavar="[ITEM]...")
+@click.option("--merge", is_flag=True, help="Add to the set, instead of replacing it.")
+@click.pass_obj
 def context_set(app: App, /, *, ref: str, name: str, items: tuple[str, ...], merge: bool) -> None:
     """Note what a session works with: files, applet, endpoints, ports, or a set of your own.
 
@@ -39,9 +42,10 @@ def context_set(app: App, /, *, ref: str, name: str, items: tuple[str, ...], mer
         aside(f"indexerd: {safe(warning, 4000)}")
 
 
-@declare.command("context-get")
-@declare.argument("ref")
-@declare.argument("name", required=False)
+@click.command("context-get")
+@click.argument("ref")
+@click.argument("name", required=False)
+@click.pass_obj
 def context_get(app: App, ref: str, name: str | None) -> None:
     """Show what was noted of a session: every set, or the one named."""
     from indexerd.meta.context_sets import relative
@@ -61,9 +65,10 @@ def context_get(app: App, ref: str, name: str | None) -> None:
         aside(safe(found["text"]) if name is None else "nothing is in that set")
 
 
-@declare.command("resume-context")
-@declare.argument("ref")
-@declare.option("--resume-id", metavar="ID", help="Names this resume: its block is given once.")
+@click.command("resume-context")
+@click.argument("ref")
+@click.option("--resume-id", metavar="ID", help="Names this resume: its block is given once.")
+@click.pass_obj
 def resume_context(app: App, ref: str, resume_id: str | None) -> None:
     """Print the block for the first message after a resume; nothing the next time."""
     params = {"session": ref, "cwd": project(), "resumeId": resume_id}
@@ -73,8 +78,8 @@ def resume_context(app: App, ref: str, resume_id: str | None) -> None:
         sys.stdout.flush()
 
 
-@declare.command()
-@declare.argument("ref")
+@click.command()
+@click.argument("ref")
 def footer(app: App, ref: str) -> None:
     """Print a session's context in one line: its first files and its applet."""
     params = {"ref": ref, "cwd": project()}

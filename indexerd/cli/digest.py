@@ -9,19 +9,22 @@ hand-off goes out as it is, since it is meant for a file or another program.
 
 from __future__ import annotations
 
-from indexerd.cli import declare, render
-from indexerd.cli.ask import READING, project, read
-from indexerd.cli.ask import ask as ask_daemon
-from indexerd.cli.ask import show as show_json
+from typing import TYPE_CHECKING
+
+import click
+
+from indexerd.cli import printing as render
+from indexerd.cli.backend import READING, project, read
+from indexerd.cli.backend import ask as ask_daemon
+from indexerd.cli.backend import show as show_json
 from indexerd.cli.streams import aside, put, safe
 from indexerd.errors import UsageError
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from indexerd.cli.app import App
+    from indexerd.cli.main import App
     from indexerd.daemon.library import Library
     from indexerd.settings import Settings
 
@@ -34,10 +37,11 @@ LISTED_MAX = 20  # files and the like that a report shows
 TEXT_MAX = 100_000  # characters of one text
 
 
-@declare.command()
-@declare.argument("ref")
-@declare.option("--full", is_flag=True, help="Summaries and messages whole, and all of them.")
-@declare.option("--leaf", metavar="ID", help="The history of the path to another entry.")
+@click.command()
+@click.argument("ref")
+@click.option("--full", is_flag=True, help="Summaries and messages whole, and all of them.")
+@click.option("--leaf", metavar="ID", help="The history of the path to another entry.")
+@click.pass_obj
 def history(app: App, ref: str, *, full: bool, leaf: str | None) -> None:
     """Show what a session came to: its digests, and the messages after them."""
     params = {"ref": ref, "cwd": project(), "full": full or None, "leaf": _named(leaf)}
@@ -78,8 +82,9 @@ def _segment(app: App, segment: dict[str, Any], *, full: bool) -> None:
     put([""])
 
 
-@declare.command()
-@declare.argument("ref")
+@click.command()
+@click.argument("ref")
+@click.pass_obj
 def digest(app: App, ref: str) -> None:
     """Sum up what no digest of a session covers yet, but for its newest messages."""
     params = {"ref": ref, "cwd": project()}
@@ -111,19 +116,20 @@ def digest(app: App, ref: str) -> None:
     _indented(segment["content"])
 
 
-@declare.command()
-@declare.argument("ref")
-@declare.option(
+@click.command()
+@click.argument("ref")
+@click.option(
     "--strategy",
-    of=("pi", "codex", "opencode"),
+    type=click.Choice(("pi", "codex", "opencode")),
     help="Whose rules; those of the session's own agent by default.",
 )
-@declare.option("--instructions", metavar="TEXT", help="What the summary should dwell on.")
-@declare.option("--handoff", is_flag=True, help="Print a document to begin a new session with.")
-@declare.option("--leaf", metavar="ID", help="As the session was at another entry.")
-@declare.option(
-    "--keep-recent", of=int, metavar="TOKENS", help="What pi's rules keep; 20000 by default."
+@click.option("--instructions", metavar="TEXT", help="What the summary should dwell on.")
+@click.option("--handoff", is_flag=True, help="Print a document to begin a new session with.")
+@click.option("--leaf", metavar="ID", help="As the session was at another entry.")
+@click.option(
+    "--keep-recent", type=int, metavar="TOKENS", help="What pi's rules keep; 20000 by default."
 )
+@click.pass_obj
 def compact(
     app: App,
     /,
@@ -167,11 +173,12 @@ def compact(
     _indented(found["summary"])
 
 
-@declare.command("branch-summary")
-@declare.argument("ref")
-@declare.argument("leaf")
-@declare.option("--instructions", metavar="TEXT", help="What the summary should dwell on.")
-@declare.option("--replace", is_flag=True, help="The instructions take the place of ours.")
+@click.command("branch-summary")
+@click.argument("ref")
+@click.argument("leaf")
+@click.option("--instructions", metavar="TEXT", help="What the summary should dwell on.")
+@click.option("--replace", is_flag=True, help="The instructions take the place of ours.")
+@click.pass_obj
 def branch_summary(
     app: App, /, *, ref: str, leaf: str, instructions: str | None, replace: bool
 ) -> None:

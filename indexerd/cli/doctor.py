@@ -7,18 +7,19 @@ import sqlite3
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from indexerd.cli import declare
-from indexerd.cli.ask import ask, show, where
+import click
+
+from indexerd.cli.backend import ask, show, where
 from indexerd.cli.streams import put, safe
 from indexerd.errors import IndexerdError
 from indexerd.paths import SOCKET_PATH_MAX, Places
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from indexerd.cli.app import App
+    from indexerd.cli.main import App
     from indexerd.settings import Settings
 
 
@@ -32,7 +33,8 @@ class Check:
     cure: str = ""
 
 
-@declare.command()
+@click.command()
+@click.pass_obj
 def doctor(app: App) -> int:
     """Check the set-up, and say what to mend."""
     checks = list(_checks(app))

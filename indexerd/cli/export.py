@@ -12,19 +12,20 @@ import os
 import stat
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from indexerd.cli import declare
-from indexerd.cli.ask import READING, local, project, read, show, where
-from indexerd.cli.render import exact
+import click
+
+from indexerd.cli.backend import READING, local, project, read, show, where
+from indexerd.cli.printing import exact
 from indexerd.cli.streams import put
 from indexerd.errors import UsageError
 from indexerd.paths import within
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from indexerd.cli.app import App
+    from indexerd.cli.main import App
     from indexerd.settings import Settings
 
 FORMATS = ("html", "md", "json")
@@ -32,19 +33,20 @@ _OF_DATABASES = ("-wal", "-shm", "-journal")  # files that belong to one
 _SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md", ".json": "json"}
 
 
-@declare.command()
-@declare.argument("ref")
-@declare.option("-o", "--output", metavar="FILE", help="Write it there (0600), not to stdout.")
-@declare.option(
+@click.command()
+@click.argument("ref")
+@click.option("-o", "--output", metavar="FILE", help="Write it there (0600), not to stdout.")
+@click.option(
     "--format",
     "form",
-    of=FORMATS,
+    type=click.Choice(FORMATS),
     help="html: the whole tree, in one page for a browser, offline; md: one path, to be read; "
     "json: all of it, for programs. By default what FILE ends in, else html.",
 )
-@declare.option("--leaf", metavar="ID", help="As seen from another entry than the current one.")
-@declare.option("--redact", is_flag=True, help="Take known kinds of secrets out of every text.")
-@declare.option("--force", is_flag=True, help="Replace FILE, should it be there.")
+@click.option("--leaf", metavar="ID", help="As seen from another entry than the current one.")
+@click.option("--redact", is_flag=True, help="Take known kinds of secrets out of every text.")
+@click.option("--force", is_flag=True, help="Replace FILE, should it be there.")
+@click.pass_obj
 def export(
     app: App,
     /,

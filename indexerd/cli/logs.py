@@ -12,26 +12,28 @@ import os
 import time
 from collections import deque
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from indexerd.cli import declare
-from indexerd.cli.ask import where
+import click
+
+from indexerd.cli.backend import where
 from indexerd.cli.streams import json_text, put, safe
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, BinaryIO
 
-    from indexerd.cli.app import App
+    from indexerd.cli.main import App
 
 LEVELS = ("debug", "info", "warning", "error")
 POLL_SECONDS = 0.25
 
 
-@declare.command()
-@declare.option("-f", "--follow", is_flag=True, help="Go on as the log grows.")
-@declare.option("--level", of=LEVELS, default="info", show_default=True)
-@declare.option("-n", "--lines", of=range(100_001), default=50, show_default=True)
+@click.command()
+@click.option("-f", "--follow", is_flag=True, help="Go on as the log grows.")
+@click.option("--level", type=click.Choice(LEVELS), default="info", show_default=True)
+@click.option("-n", "--lines", type=click.IntRange(0, 100000), default=50, show_default=True)
+@click.pass_obj
 def logs(app: App, follow: bool, level: str, lines: int) -> None:
     """Show the structured log; with --json, as it is: one JSON document a line."""
     wanted = LEVELS[LEVELS.index(level) :]

@@ -1,38 +1,36 @@
-"""The command `mcp`: the MCP server on stdin and stdout, and what a host must be told of it.
-
-The SDK is imported when the server runs, and nowhere else in the program: it is an extra, and
-takes most of a second.
-"""
+"""The command `mcp`: the MCP server, and what a host must be told of it."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 import sys
+from typing import TYPE_CHECKING
 
-from indexerd.cli import declare
-from indexerd.cli.loading import Loading
+import click
+
 from indexerd.cli.program import command
+from indexerd.cli.run import Loading
 from indexerd.cli.streams import aside
 from indexerd.errors import IndexerdError
 from indexerd.mcp.hosts import HOSTS, carried, snippet
 from indexerd.paths import places
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from indexerd.cli.app import App
+    from indexerd.cli.main import App
 
 
-@declare.command()
-@declare.option(
+@click.command()
+@click.option(
     "--print-config",
     "host",
-    of=HOSTS,
+    type=click.Choice(HOSTS),
     help="Print what this host's configuration needs, and end.",
 )
+@click.pass_obj
 def mcp(app: App, host: str | None) -> None:
     """Serve coding agents by the Model Context Protocol, on stdin and stdout."""
-    from indexerd.cli.ask import project
+    from indexerd.cli.backend import project
 
     if host is not None:
         _print(app, host)

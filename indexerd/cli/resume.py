@@ -14,19 +14,21 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from typing import TYPE_CHECKING
 
-from indexerd.cli import declare, render
-from indexerd.cli.ask import project, read
-from indexerd.cli.ask import show as show_json
+import click
+
+from indexerd.cli import printing as render
+from indexerd.cli.backend import project, read
+from indexerd.cli.backend import show as show_json
 from indexerd.cli.streams import aside, put, safe
 from indexerd.errors import AccessError, NotFoundError
 from indexerd.privacy.sanitize import escape_path
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
-    from indexerd.cli.app import App
+    from indexerd.cli.main import App
 
 _ASCII, _PLANE = 0x7F, 0xFFFF
 _SHELL = "/bin/sh"
@@ -87,9 +89,10 @@ def _escaped(char: str) -> str:
     return f"\\u{point:04x}" if point <= _PLANE else f"\\U{point:08x}"
 
 
-@declare.command()
-@declare.argument("ref")
-@declare.option("--exec", "run", is_flag=True, help="Run it, in the session's directory.")
+@click.command()
+@click.argument("ref")
+@click.option("--exec", "run", is_flag=True, help="Run it, in the session's directory.")
+@click.pass_obj
 def resume(app: App, ref: str, *, run: bool) -> None:
     """Print the command that opens a session again, of its own agent; --exec runs it."""
     row = read(app, "get", {"ref": ref, "cwd": project()})["session"]
@@ -100,10 +103,11 @@ def resume(app: App, ref: str, *, run: bool) -> None:
         put([typed(command)])
 
 
-@declare.command("continue-recent")
-@declare.option("--cwd", help="Of this directory and below, not the current one.")
-@declare.option("--agent", help="Only this agent's sessions.")
-@declare.option("--exec", "run", is_flag=True, help="Run it, in the session's directory.")
+@click.command("continue-recent")
+@click.option("--cwd", help="Of this directory and below, not the current one.")
+@click.option("--agent", help="Only this agent's sessions.")
+@click.option("--exec", "run", is_flag=True, help="Run it, in the session's directory.")
+@click.pass_obj
 def continue_recent(app: App, cwd: str | None, agent: str | None, *, run: bool) -> None:
     """Print the newest session of a project, and the command that opens it again."""
     here = project(cwd)

@@ -1,4 +1,4 @@
-r"""Commands about one session's tree: tree, branches, path, context, branch, label.
+"""Commands about one session's tree: tree, branches, path, context, branch, label.
 
 The first four read, and do so without a daemon, too: then the one session file is read anew.
 The other two add a file or a label, and need the daemon.
@@ -11,20 +11,22 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import TYPE_CHECKING
 
-from indexerd.cli import declare, render
-from indexerd.cli.ask import READING, project, read
-from indexerd.cli.ask import ask as ask_daemon
-from indexerd.cli.ask import show as show_json
+import click
+
+from indexerd.cli import printing as render
+from indexerd.cli.backend import READING, project, read
+from indexerd.cli.backend import ask as ask_daemon
+from indexerd.cli.backend import show as show_json
 from indexerd.cli.streams import aside, put, safe
 from indexerd.errors import UsageError
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
-    from indexerd.cli.app import App
+    from indexerd.cli.main import App
 
 FILTERS = ("default", "no-tools", "user-only", "labeled-only", "all")
 TEXT_SHOWN = 200
@@ -40,17 +42,18 @@ def look(app: App, method: str, params: dict[str, Any]) -> Any:
     return read(app, method, params, otherwise=READING)
 
 
-@declare.command()
-@declare.argument("ref")
-@declare.option(
+@click.command()
+@click.argument("ref")
+@click.option(
     "--filter",
     "mode",
-    of=FILTERS,
+    type=click.Choice(FILTERS),
     help="Which entries: default hides settings and answers that only call tools; with --json "
     "all is the default.",
 )
-@declare.option("--search", metavar="WORDS", help="Only entries that have all these words.")
-@declare.option("--leaf", metavar="ID", help="As seen from another entry.")
+@click.option("--search", metavar="WORDS", help="Only entries that have all these words.")
+@click.option("--leaf", metavar="ID", help="As seen from another entry.")
+@click.pass_obj
 def tree(app: App, /, *, ref: str, mode: str | None, search: str | None, leaf: str | None) -> None:
     """Show a session's tree: every branch, with labels; `*` marks the current path."""
     chosen = mode or (None if app.json else "default")
@@ -120,7 +123,7 @@ def _columns(app: App, rows: Iterable[tuple[str, str, str]]) -> None:
     if not render.aligned(app):
         put("\t".join(row) for row in cells)
         return
-    from indexerd.cli.columns import cut, padded, space, width_of
+    from indexerd.cli.printing import cut, padded, space, width_of
 
     ids = max((width_of(row[0]) for row in cells), default=0)
     ages = max((len(row[1]) for row in cells), default=0)
@@ -140,8 +143,9 @@ def _age(timestamp: str) -> str:
     return render.age(timestamp) if iso_ms(timestamp) else ""
 
 
-@declare.command()
-@declare.argument("ref")
+@click.command()
+@click.argument("ref")
+@click.pass_obj
 def branches(app: App, ref: str) -> None:
     """List the branches of a session, by their last entries."""
     found = look(app, "branches", {"ref": ref, "cwd": project()})
@@ -165,9 +169,10 @@ def branches(app: App, ref: str) -> None:
         aside("no entries")
 
 
-@declare.command()
-@declare.argument("ref")
-@declare.option("--leaf", metavar="ID", help="The path to another entry than the current one.")
+@click.command()
+@click.argument("ref")
+@click.option("--leaf", metavar="ID", help="The path to another entry than the current one.")
+@click.pass_obj
 def path(app: App, ref: str, leaf: str | None) -> None:
     """List the entries from the root to the leaf."""
     found = look(app, "path", {"ref": ref, "cwd": project(), "leaf": leaf})
@@ -181,17 +186,18 @@ def path(app: App, ref: str, leaf: str | None) -> None:
         aside("no entries")
 
 
-@declare.command()
-@declare.argument("ref")
-@declare.option("--leaf", metavar="ID", help="As it was, or would be, at another entry.")
-@declare.option(
+@click.command()
+@click.argument("ref")
+@click.option("--leaf", metavar="ID", help="As it was, or would be, at another entry.")
+@click.option(
     "--transform",
     "transforms",
     metavar="JSON",
     multiple=True,
     help='A rule for this output alone, such as {"rule": "prune", "protectTurns": 2}; repeatable.',
 )
-@declare.option("--serialized", is_flag=True, help="As one text, the way pi gives it to a model.")
+@click.option("--serialized", is_flag=True, help="As one text, the way pi gives it to a model.")
+@click.pass_obj
 def context(
     app: App, /, *, ref: str, leaf: str | None, transforms: tuple[str, ...], serialized: bool
 ) -> None:
@@ -229,10 +235,11 @@ def _rule(text: str) -> Any:
         raise UsageError("--transform takes a JSON object", hint=hint) from None
 
 
-@declare.command()
-@declare.argument("ref")
-@declare.argument("leaf")
-@declare.option("-o", "--output", metavar="FILE", help="Write it there, not beside the session.")
+@click.command()
+@click.argument("ref")
+@click.argument("leaf")
+@click.option("-o", "--output", metavar="FILE", help="Write it there, not beside the session.")
+@click.pass_obj
 def branch(app: App, ref: str, leaf: str, output: str | None) -> None:
     """Make a new session file of the path to an entry. Only for pi; never over another file.
 
@@ -246,10 +253,11 @@ def branch(app: App, ref: str, leaf: str, output: str | None) -> None:
         put([f"{found['sessionId']}\t{render.exact(found['sessionFile'])}"])
 
 
-@declare.command()
-@declare.argument("ref")
-@declare.argument("entry")
-@declare.argument("text", required=False)
+@click.command()
+@click.argument("ref")
+@click.argument("entry")
+@click.argument("text", required=False)
+@click.pass_obj
 def label(app: App, ref: str, entry: str, text: str | None) -> None:
     """Label an entry of a session. Without a text, take your label back."""
     params = {"ref": ref, "cwd": project(), "entryId": entry, "text": text}

@@ -19,9 +19,10 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
-from indexerd.cli import declare
-from indexerd.cli.ask import local, project, read, show, where
-from indexerd.cli.loading import Loading
+import click
+
+from indexerd.cli.backend import local, project, read, show, where
+from indexerd.cli.run import Loading
 from indexerd.cli.streams import aside, put
 from indexerd.errors import IndexerdError
 
@@ -29,22 +30,23 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from indexerd.cli.app import App
+    from indexerd.cli.main import App
     from indexerd.web.server import Running
 
 FREE = "127.0.0.1:0"
 NEEDS = ("jinja2", "sse_starlette", "starlette", "uvicorn")
 
 
-@declare.command()
-@declare.argument("ref", required=False)
-@declare.option(
+@click.command()
+@click.argument("ref", required=False)
+@click.option(
     "--listen",
     metavar="HOST:PORT",
     help="Serve there, on loopback; port 0 is a free one. By default [web] listen, or a free port.",
 )
-@declare.option("--no-open", is_flag=True, help="Print the link, and open no browser.")
-@declare.option("--beside-daemon", is_flag=True, hidden=True)
+@click.option("--no-open", is_flag=True, help="Print the link, and open no browser.")
+@click.option("--beside-daemon", is_flag=True, hidden=True)
+@click.pass_obj
 def web(
     app: App, /, *, ref: str | None, listen: str | None, no_open: bool, beside_daemon: bool
 ) -> int:

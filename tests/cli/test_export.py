@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from indexerd.cli.app import App
-from indexerd.cli.clicked import clicked
 from indexerd.cli.export import export
+from indexerd.cli.main import App
 from indexerd.errors import NotFoundError, UsageError, WriteError
 from tests.e2e.world import Session, World
 
@@ -40,7 +39,7 @@ class Exported:
     def run(self, *argv: str, as_json: bool = False) -> Result:
         """The command, in this process."""
         app = App(None, as_json, "never")
-        return CliRunner().invoke(clicked(export), [self.session.id, *argv], obj=app)
+        return CliRunner().invoke(export, [self.session.id, *argv], obj=app)
 
 
 @pytest.fixture(scope="module")
@@ -169,5 +168,5 @@ def test_secrets_stay_unless_they_are_to_go(home: Exported, form: str) -> None:
 
 def test_help_says_what_is_given_away() -> None:
     """Nothing is redacted by itself, and the help says so."""
-    told = CliRunner().invoke(clicked(export), ["--help"]).stdout
+    told = CliRunner().invoke(export, ["--help"]).stdout
     assert "Nothing is redacted unless you say --redact" in told

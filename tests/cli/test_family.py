@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from indexerd.cli.app import App
-from indexerd.cli.clicked import clicked
-from indexerd.cli.family import STEPS_MAX, family
+from indexerd.cli.main import App
+from indexerd.cli.sessions import STEPS_MAX, family
 from indexerd.daemon.answers import Answers
 from tests.cli.home import HOSTILE
 from tests.e2e.clients import ClaudeSession
@@ -45,7 +44,7 @@ def born(session_id: str, parent: str = "", minute: int = 0, **more: Any) -> dic
 
 def ran(ref: str, *, as_json: bool = False) -> Result:
     """The command, in this process."""
-    done = CliRunner().invoke(clicked(family), [ref], obj=App(None, as_json, "never"))
+    done = CliRunner().invoke(family, [ref], obj=App(None, as_json, "never"))
     assert done.exception is None, done.output
     return done
 

@@ -324,13 +324,28 @@ def test_half_characters_do_not_reach_the_agent(fake: Fake) -> None:
 
 
 def test_a_plain_prompt_imports_next_to_nothing() -> None:
-    """What is imported for every prompt of every day: no JSON, no socket of ours, no pathlib."""
+    """What is imported for every prompt of every day: no JSON, no pathlib, and little of ours."""
     script = "import io, sys; sys.stdin = io.TextIOWrapper(io.BytesIO(b'{}'))\n"
-    script += "from indexerd.cli.hook import run\nbefore = set(sys.modules)\n"
+    script += "from indexerd.cli.hook import answer_hook as run\nbefore = set(sys.modules)\n"
     script += "assert run(['claude']) == 0\n"
-    script += "assert set(sys.modules) == before\nassert 'json' not in before\n"
-    script += "assert not {one for one in before if one.startswith('indexerd')} - "
-    script += "{'indexerd', 'indexerd.cli', 'indexerd.cli.hook'}\n"
+    script += (
+        "assert set(sys.modules) == before\nassert not {'json', 'pathlib', 'click'} & before\n"
+    )
+    script += "ours = {one for one in before if one.startswith('indexerd.')}\n"
+    script += "assert ours <= {f'indexerd.{one}' for one in sys.argv[1:]}, ours\n"
     subprocess.run(
-        [sys.executable, "-c", script], cwd=Path(__file__).parents[2], timeout=30, check=True
+        [
+            sys.executable,
+            "-c",
+            script,
+            "cli",
+            "cli.hook",
+            "cli.streams",
+            "client",
+            "errors",
+            "sockets",
+        ],
+        cwd=Path(__file__).parents[2],
+        timeout=30,
+        check=True,
     )

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from indexerd.cli import render, tree
-from indexerd.cli.app import App
-from indexerd.cli.columns import cut, fitted, padded, space, width_of
+from indexerd.cli import printing as render
+from indexerd.cli import tree
+from indexerd.cli.main import App
+from indexerd.cli.printing import cut, fitted, padded, space, width_of
 
 LEAVES = ("leaf", "current", "entries", "asks", "active", "parts at", "gist")
 TIP = ("1a2b3c4d", "*", "12", "3", "5m ago", "9f8e7d6c", "Redis is too big for a small service.")

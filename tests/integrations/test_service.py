@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from indexerd.cli.app import App
-from indexerd.cli.service import service
+from indexerd.cli.main import App
+from indexerd.cli.setup import service
 from indexerd.errors import IndexerdError, UsageError
 from indexerd.integrations import service as units
 from indexerd.integrations import service_files
