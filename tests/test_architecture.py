@@ -38,7 +38,6 @@ MAY_WRITE = {
     "disk.py": "settings of the last good configuration, lock, log and telemetry",
     "models/journal.py": "the budget's journal",
     "sources/perils.py": "the path of the file that is being read",
-    "daemon/claims.py": "a claim on a meta directory, where the kernel has no names for it",
     "meta/newfile.py": "a branch as a new session file, or an export, at its user's word",
     "store/integrity.py": "the store, made private before SQLite opens it; its checksum",
     "web/auth.py": "one-time tokens of the web view",

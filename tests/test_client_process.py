@@ -16,7 +16,7 @@ import pytest
 
 from indexerd import errors
 from indexerd.client import Client, call_once
-from indexerd.daemon import peers
+from indexerd.daemon import unix_server
 from indexerd.protocol import wire
 from tests.client_servers import SECONDS, process, stopped
 from tests.short import short_directory
@@ -103,9 +103,9 @@ def test_a_live_socket_is_never_stolen(directory: Path) -> None:
     """S4: a second server gives up, even while the first is stopped; the first goes on."""
     with process(directory) as server:
         with pytest.raises(errors.AlreadyRunningError):
-            peers.bind(server.path, 1)
+            unix_server._listen(server.path)
         with stopped(server.pid), pytest.raises(errors.AlreadyRunningError):
-            peers.bind(server.path, 1)
+            unix_server._listen(server.path)
         assert call_once(server.path, "echo") == {}
 
 

@@ -17,7 +17,7 @@ import click
 import pytest
 
 from indexerd.cli.main import COMMANDS, cli
-from indexerd.daemon import news
+from indexerd.daemon.event_bus import _LEVELS, DEBUG, ERROR, INFO, WARNING
 from indexerd.errors import IndexerdError
 from indexerd.logs import Event
 from tests.e2e.world import World, until
@@ -149,11 +149,16 @@ def words_of(fields: str) -> set[str]:
 def test_every_event_is_documented_and_no_other() -> None:
     """The table of LOGS.md is the enumeration, in its order, with the level of each."""
     assert [event.value for event in Event] == list(EVENTS)
-    levels = {news.DEBUG: "debug", news.INFO: "info", news.WARNING: "warning", news.ERROR: "error"}
+    levels = {
+        DEBUG: "debug",
+        INFO: "info",
+        WARNING: "warning",
+        ERROR: "error",
+    }
     code = "".join(SOURCES.values())
     for event in Event:
         uses, defects = (code.count(f"{word}Event.{event.name}") for word in ("", "defect("))
-        level = news.ERROR if 0 < uses == defects else news._LEVELS.get(event, news.INFO)
+        level = ERROR if 0 < uses == defects else _LEVELS.get(event, INFO)
         assert levels[level] == EVENTS[event][0], event
     unsaid = [event.value for event in Event if f"Event.{event.name}" not in code]
     assert unsaid == [event for event, (_, _, when) in EVENTS.items() if when == "reserved"]
@@ -172,7 +177,7 @@ def test_every_field_is_explained() -> None:
 
 def test_every_reason_for_turning_a_peer_away_is_documented() -> None:
     """The words of `socket.rejected` are those of the server."""
-    source = SOURCES["indexerd/daemon/unix_server.py"] + SOURCES["indexerd/daemon/peers.py"]
+    source = SOURCES["indexerd/daemon/unix_server.py"]
     said = set(re.findall(r'(?:reject|refuse|give_up|take_no_more)[(,] ?"([a-z_]+)"', source))
     table = DOCS["LOGS.md"].partition("## Why a peer was turned away")[2].partition("\n## ")[0]
     assert said == set(re.findall(r"^\| `([a-z_]+)` \|", table, re.MULTILINE))
@@ -230,7 +235,7 @@ def said(world: World) -> dict[str, list[dict[str, object]]]:
 def test_every_problem_of_status_has_a_way_out() -> None:
     """Each code that `status` may report is in TROUBLESHOOTING.md, and no other."""
     codes = set(re.findall(r'_problem\("([a-z_]+)"', SOURCES["indexerd/daemon/health.py"]))
-    for module in ("companion", "caches"):
+    for module in ("web_supervisor", "caches"):
         codes |= set(re.findall(r'"code": "([a-z_]+)"', SOURCES[f"indexerd/daemon/{module}.py"]))
     for module in ("hints", "watch"):
         codes |= set(re.findall(r'"(watch_[a-z_]+)"', SOURCES[f"indexerd/sources/{module}.py"]))

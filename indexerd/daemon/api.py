@@ -18,8 +18,8 @@ import msgspec
 from indexerd import __version__
 from indexerd.daemon.answers import Answers
 from indexerd.daemon.contexts import Contexts
+from indexerd.daemon.event_bus import ALIASES
 from indexerd.daemon.methods import Handler, SessionMethods, stored_methods
-from indexerd.daemon.news import ALIASES
 from indexerd.daemon.pipeline import Pipeline
 from indexerd.daemon.purge import Purge
 from indexerd.daemon.sidecar import Sidecars
@@ -221,7 +221,7 @@ class Api:
                 peer.notify(event)
 
         before = self._subscribers.pop(peer, None)
-        self._subscribers[peer] = self._pipeline.news.subscribe(pass_on)
+        self._subscribers[peer] = self._pipeline.bus.subscribe(pass_on)
         if before is None:
             peer.on_close(partial(self._unsubscribe, peer))
         else:  # it wants others now

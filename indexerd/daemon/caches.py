@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from indexerd.daemon.news import News
+from indexerd.daemon.event_bus import EventBus
 from indexerd.logs import Event
 from indexerd.paths import Places
 from indexerd.search.index import TextIndex
@@ -21,9 +21,9 @@ _FORMER = ("ledger.sqlite", "catalog.sqlite")  # what earlier versions kept inst
 class Caches:
     """What can be made again of session and meta files; what is damaged of it is."""
 
-    def __init__(self, places: Places, news: News, mend: Callable[[], None], now: float) -> None:
+    def __init__(self, places: Places, bus: EventBus, mend: Callable[[], None], now: float) -> None:
         """`mend()` is called, in any thread, where a cache is damaged."""
-        self._news = news
+        self._bus = bus
         self._mend = mend
         self._since = iso(now)
         self._drop_former(places.state_dir)
@@ -37,10 +37,10 @@ class Caches:
                 with suppress(OSError):
                     one.unlink()
             if found:
-                self._news.say(Event.CACHE_REPLACED, {"path": str(directory / name)})
+                self._bus.say(Event.CACHE_REPLACED, {"path": str(directory / name)})
 
     def _damaged(self, path: Path, why: str) -> None:
-        self._news.say(Event.CACHE_DAMAGED, {"path": str(path), "reason": why})
+        self._bus.say(Event.CACHE_DAMAGED, {"path": str(path), "reason": why})
         self._mend()
 
     def problems(self) -> Iterator[dict[str, Any]]:

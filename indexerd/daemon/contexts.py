@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from indexerd.daemon.answers import Answers
-from indexerd.daemon.news import News
+from indexerd.daemon.event_bus import EventBus
 from indexerd.daemon.sidecar import Sidecars
 from indexerd.errors import AmbiguousError, IndexerdError, NotFoundError, StateError
 from indexerd.logs import Event
@@ -49,7 +49,7 @@ class Contexts:
         self,
         sidecars: Sidecars,
         answers: Answers,
-        news: News,
+        bus: EventBus,
         *,
         resumes: Resumes,
         record: Callable[[Mapping[str, Any]], Any],
@@ -58,7 +58,7 @@ class Contexts:
         """`record` writes a row of telemetry; it may block for a moment."""
         self._sidecars = sidecars
         self._answers = answers
-        self._news = news
+        self._bus = bus
         self._resumes = resumes
         self._record = record
         self._clock = clock
@@ -84,7 +84,7 @@ class Contexts:
             row |= {"contextChanged": True, "setName": name, "timestamp": iso(self._clock())}
             await asyncio.to_thread(self._record, row)
             if name not in sets.KNOWN:  # S4.2
-                self._news.say(Event.CONTEXT_UNKNOWN_SET, {"session": session_id})
+                self._bus.say(Event.CONTEXT_UNKNOWN_SET, {"session": session_id})
 
     async def resume(self, asked: params.ResumeContext) -> Row:
         """The block for the first message after a resume, once."""
@@ -103,7 +103,7 @@ class Contexts:
             raise
         if asked.resume_id:
             await self._resumes.keep(key)
-        self._news.context("resume", session_id, context)
+        self._bus.context("resume", session_id, context)
         return {"sessionId": session_id, "text": text, "missingFiles": missing}
 
     def opened(self, session_id: str) -> None:
@@ -116,7 +116,7 @@ class Contexts:
         with suppress(IndexerdError):  # gone meanwhile, or a bad file: that is reported elsewhere
             held = await self._sidecars.held(self._answers.by_id(session_id))
             if held.context:
-                self._news.context("load", session_id, held.context)
+                self._bus.context("load", session_id, held.context)
 
     async def _row_soon(self, asked: params.SessionParams) -> Row:
         """The session's row; one with a whole id that is not known may only just have begun."""
@@ -127,7 +127,7 @@ class Contexts:
             if len(ref) < _WHOLE_ID or not is_session_id(ref):
                 raise
         met = asyncio.Event()
-        end = self._news.subscribe(
+        end = self._bus.subscribe(
             lambda event: met.set() if event.get("sessionId") == ref else None
         )
         try:

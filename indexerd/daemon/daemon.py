@@ -24,23 +24,28 @@ from indexerd import __version__
 from indexerd.daemon.answers import Answers
 from indexerd.daemon.api import Api
 from indexerd.daemon.caches import Caches
-from indexerd.daemon.claims import hold_directory
-from indexerd.daemon.companion import Companion
 from indexerd.daemon.contexts import Contexts, Resumes
-from indexerd.daemon.ending import Ending
+from indexerd.daemon.event_bus import EventBus
 from indexerd.daemon.forgotten import Forgotten, GuardedWriter
-from indexerd.daemon.ground import Ground
 from indexerd.daemon.health import Status
 from indexerd.daemon.library import Library
 from indexerd.daemon.methods import Services, SessionMethods
-from indexerd.daemon.news import News
 from indexerd.daemon.once import Report, run_once
 from indexerd.daemon.pipeline import Pipeline
-from indexerd.daemon.process import Footprint, last_at_work, make_private, raise_file_limit
+from indexerd.daemon.process import (
+    EndDeadline,
+    Footprint,
+    StateDirCheck,
+    claim_directory,
+    last_at_work,
+    make_private,
+    raise_file_limit,
+)
 from indexerd.daemon.purge import Purge
 from indexerd.daemon.reader import Reader
 from indexerd.daemon.sdnotify import Notifier
 from indexerd.daemon.sidecar import Sidecars
+from indexerd.daemon.web_supervisor import WebSupervisor
 from indexerd.digests.auto import AutoDigests
 from indexerd.disk import hold
 from indexerd.errors import IndexerdError, SessionUnreadableError, WriteError
@@ -105,15 +110,15 @@ class Daemon:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._started = time.time()
         self._lock = hold(places.lock)
-        self._ground = Ground(self._lock)
+        self._state_dir = StateDirCheck(self._lock)
         self.log = get_logger()
         self._reader = Reader()
-        self._ending = Ending(self._overdue)
+        self._ending = EndDeadline(self._overdue)
         self._since = min(self._started, last_at_work(places.store))
-        self.news = News(self.log, time.time)
-        self._caches = Caches(places, self.news, partial(self._soon, Pipeline.mend), self._started)
+        self.bus = EventBus(self.log, time.time)
+        self._caches = Caches(places, self.bus, partial(self._soon, Pipeline.mend), self._started)
         self._store, self._texts = self._caches.store, self._caches.texts
-        self.budget = Budget(places.budget, self._settings, time.time, self.news.say)
+        self.budget = Budget(places.budget, self._settings, time.time, self.bus.say)
         self.budget.load()
         self._forgotten = Forgotten(places.state_dir)
         self._writer = GuardedWriter(self._forgotten)
@@ -133,8 +138,8 @@ class Daemon:
         self.pipeline.on_row = self.answers.row_changed
         self._injected = InjectionCache(self._store, self._reader, time.time)
         self._resumes = Resumes(self._store, self._reader, time.time)
-        self.companion = self._companion()
-        more = (self.companion.problems, self._ground.problems, self._caches.problems)
+        self.web = self._web_supervisor()
+        more = (self.web.problems, self._state_dir.problems, self._caches.problems)
         self.status = Status(self.pipeline, self.budget, self._started, more)
         self.api = self._api()
 
@@ -143,7 +148,7 @@ class Daemon:
         contexts = Contexts(
             sidecars,
             self.answers,
-            self.news,
+            self.bus,
             resumes=self._resumes,
             record=self.telemetry.append,
             clock=time.time,
@@ -168,7 +173,7 @@ class Daemon:
             self._texts,
             stores=lambda: stores(self._settings(), start.env, start.home),
             exclude=self._excluded,
-            report=lambda session, why: self.news.say(
+            report=lambda session, why: self.bus.say(
                 Event.META_INVALID, {"session": session, "reason": why}
             ),
             defect=self._set_aside,
@@ -190,7 +195,7 @@ class Daemon:
             library=self.library,
             indexer=indexer,
             watch=Watch(mode, lambda: self._soon(Pipeline.hint), time.time),
-            news=self.news,
+            bus=self.bus,
             read=self._reader,
             loaded=start.loaded,
             models=Models(start.loaded.settings, start.env),
@@ -212,7 +217,7 @@ class Daemon:
             injected=self._injected,
             ready=self.pipeline.scanned.is_set,
             on_history=on_history,
-            events=self.news,
+            events=self.bus,
             excluded=lambda: self._at_home(self._settings().digest.exclude),
             clock=time.time,
         )
@@ -224,7 +229,7 @@ class Daemon:
             pipeline.known,
             settings=self._settings,
             off=lambda: pipeline.indexing_off,
-            events=self.news,
+            events=self.bus,
             clock=time.time,
             notes=self._store,
             run=self._reader,
@@ -246,20 +251,17 @@ class Daemon:
             clock=time.time,
         )
 
-    def _companion(self) -> Companion:
-        return Companion(
+    def _web_supervisor(self) -> WebSupervisor:
+        return WebSupervisor(
             self._start.view,
             listen=lambda: self._settings().web.listen if self._start.view else "",
             env=self._start.env,
-            news=self.news,
+            bus=self.bus,
             clock=time.time,
         )
 
     def _models(self) -> list[Model]:
-        """Models for a question: with a bad configuration none that leaves the machine.
-
-        The user's exclusions and patterns of secrets are not known then.
-        """
+        """Models for a question: with a bad configuration none that leaves the machine (S0.26)."""
         usable = self.pipeline.models.available()
         return [one for one in usable if not (one.remote and self.pipeline.indexing_off)]
 
@@ -272,11 +274,11 @@ class Daemon:
         off = self.pipeline.indexing_off
         return [one for one in (model,) if not (off and one.remote)]
 
-    def _claim_roots(self) -> list[int]:
+    def _claim_roots(self) -> list[Callable[[], None]]:
         """Two daemons with two state directories do not share a root (S0.41)."""
         found = self.library.find_stores()
         metas = dict.fromkeys(one.meta for one in found if Path(one.sessions).exists())
-        return [fd for meta in metas if (fd := hold_directory(Path(meta))) is not None]
+        return [one for meta in metas if (one := claim_directory(Path(meta))) is not None]
 
     def _settings(self) -> Settings:
         pipeline: Pipeline | None = getattr(self, "pipeline", None)
@@ -292,16 +294,16 @@ class Daemon:
         return [home + one[1:] if one.startswith("~/") else one for one in globs]
 
     def _set_aside(self, path: str, bug: Exception) -> None:
-        self.news.defect(Event.SESSION_QUARANTINED, "", bug, path=path)
+        self.bus.defect(Event.SESSION_QUARANTINED, "", bug, path=path)
 
     def _ended_us(self, path: str) -> None:
         self._set_aside(path, SessionUnreadableError(WHY))
 
     def _attempted(self, event: Event, session_id: str, fields: dict[str, Any]) -> None:
         if event is Event.INDEX_RETRY:
-            self.news.retry(self.pipeline.known.get(session_id), session_id, fields)
+            self.bus.retry(self.pipeline.known.get(session_id), session_id, fields)
         else:
-            self.news.say(event, {"session": session_id, **fields})
+            self.bus.say(event, {"session": session_id, **fields})
 
     def _soon(self, work: Callable[[Pipeline], None]) -> None:
         """Have something done by the loop; called in any thread."""
@@ -332,17 +334,17 @@ class Daemon:
         server = server_of(self._start.places.socket, self.api.handle, self._rejected, self._defect)
         try:
             self._sweep()
-            self.news.say(Event.DAEMON_STARTED, {"pid": os.getpid()})
+            self.bus.say(Event.DAEMON_STARTED, {"pid": os.getpid()})
             for bad in self._start.loaded.problems:
-                self.news.say(Event.CONFIG_INVALID, {"reason": f"{bad['key']}: {bad['message']}"})
+                self.bus.say(Event.CONFIG_INVALID, {"reason": f"{bad['key']}: {bad['message']}"})
             self._warn_of_models()
             await server.start()
             notifier.ready("scanning")
-            self.news.say(Event.DAEMON_READY, {"path": str(self._start.places.socket)})
+            self.bus.say(Event.DAEMON_READY, {"path": str(self._start.places.socket)})
             tasks = [
                 asyncio.create_task(self.pipeline.run()),
                 asyncio.create_task(self.auto_digests.run()),
-                asyncio.create_task(self.companion.run()),
+                asyncio.create_task(self.web.run()),
                 asyncio.create_task(self._tend(server, notifier, failed)),
                 asyncio.create_task(stopping.wait()),
                 asyncio.create_task(failed.wait()),
@@ -350,20 +352,20 @@ class Daemon:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             self._ending.begin(1 if failed.is_set() else 0)
             notifier.stopping()
-            self.news.say(Event.DAEMON_STOPPING, {})
+            self.bus.say(Event.DAEMON_STOPPING, {})
             for task in tasks:
                 task.cancel()
             ends = await asyncio.gather(*tasks, return_exceptions=True)
             for end in ends:
                 if isinstance(end, Exception):
-                    self.news.defect(Event.DAEMON_STOPPING, "", end)
+                    self.bus.defect(Event.DAEMON_STOPPING, "", end)
                     self._ending.begin(1)
                     return 1
             return 1 if failed.is_set() else 0
         finally:
             await server.close()
             await self._end()
-            self.news.say(Event.DAEMON_STOPPED, {})
+            self.bus.say(Event.DAEMON_STOPPED, {})
 
     async def _end(self) -> None:
         await asyncio.to_thread(self.pipeline.watch.close)
@@ -371,8 +373,8 @@ class Daemon:
         await self.pipeline.read(self.library.close)
         self._perils.close()
         self._reader.close()
-        for fd in self._claims:
-            os.close(fd)
+        for give_back in self._claims:
+            give_back()
         self._lock.release()
 
     def _sweep(self) -> None:
@@ -382,7 +384,7 @@ class Daemon:
                 if Path(store.meta).is_dir():
                     self._writer.sweep(Path(store.meta))
             except WriteError as bad:  # it cannot be written now; reading goes on
-                self.news.say(Event.WATCH_DEGRADED, {"path": store.meta, "reason": str(bad)})
+                self.bus.say(Event.WATCH_DEGRADED, {"path": store.meta, "reason": str(bad)})
 
     async def _tend(self, server: Server, notifier: Notifier, failed: asyncio.Event) -> None:
         """Every few seconds: the reader answers, the socket file is there, the watcher lives."""
@@ -394,19 +396,19 @@ class Daemon:
                 notifier.watchdog()
             if pipeline.scanned.is_set():
                 self._footprint.tend()
-            self.news.status(self.status.state())
+            self.bus.status(self.status.state())
             notifier.status(f"{len(pipeline.known)} sessions, {len(pipeline.jobs)} queued")
             try:
                 await server.check()
-                self.news.socket("")
+                self.bus.socket("")
             except IndexerdError as bad:  # something stands in our place: tried again later
-                self.news.socket(str(bad))
+                self.bus.socket(str(bad))
             await asyncio.to_thread(pipeline.watch.tend)
-            reason = await asyncio.to_thread(self._ground.lost, time.time())
+            reason = await asyncio.to_thread(self._state_dir.lost, time.time())
             if pipeline.watch.failing():
                 reason = "the watcher keeps dying: ending"
             if reason:
-                self.news.say(Event.WATCH_DEGRADED, {"reason": reason})
+                self.bus.say(Event.WATCH_DEGRADED, {"reason": reason})
                 failed.set()
             await asyncio.sleep(pause)
 
@@ -431,14 +433,14 @@ class Daemon:
         if loaded.problems:
             for bad in loaded.problems:
                 reason = f"{bad['file']}: {bad['key']}: {bad['message']}"
-                self.news.say(Event.CONFIG_INVALID, {"reason": reason})
+                self.bus.say(Event.CONFIG_INVALID, {"reason": reason})
             return
         self.budget.reset_denials()
         _remember(loaded, self._start.places.state_dir)
         self._start.set_logging(loaded.settings)
         await self.pipeline.reload(loaded, Models(loaded.settings, self._start.env))
-        self.companion.reload()
-        self.news.say(Event.DAEMON_CONFIG_RELOADED, {})
+        self.web.reload()
+        self.bus.say(Event.DAEMON_CONFIG_RELOADED, {})
 
     def _warn_of_models(self) -> None:
         """Without a usable model nothing is indexed: say so once, naming the keys (S0.28)."""
@@ -446,18 +448,18 @@ class Daemon:
         if not models.available():
             missing = "; ".join(f"{key}: {why}" for key, why in models.missing.items())
             reason = f"Missing configured model(s): {missing}"
-            self.news.say(Event.CONFIG_INVALID, {"reason": reason})
+            self.bus.say(Event.CONFIG_INVALID, {"reason": reason})
 
     def _overdue(self) -> None:
         reason = "something hangs, and is not waited for any longer"
-        self.news.say(Event.DAEMON_STOPPED, {"reason": reason})
+        self.bus.say(Event.DAEMON_STOPPED, {"reason": reason})
 
     def _rejected(self, why: str) -> None:
-        self.news.say(Event.SOCKET_REJECTED, {"reason": why})
+        self.bus.say(Event.SOCKET_REJECTED, {"reason": why})
 
     def _defect(self, method: str, error: BaseException) -> None:
         if isinstance(error, Exception):
-            self.news.defect(Event.SOCKET_REJECTED, method, error)
+            self.bus.defect(Event.SOCKET_REJECTED, method, error)
 
 
 def _remember(loaded: Loaded, state_dir: Path) -> None:

@@ -2,7 +2,7 @@
 
     watch -> library (tail, skim, state, store) -> policy -> jobs -> indexer -> library
 
-Three loops run side by side: one follows the files (`Following`), one keeps the time of waiting
+Three loops run side by side: one follows the files (`WatchLoop`), one keeps the time of waiting
 decisions, one does what may wait (search text, checkpoints). Blocking work on files is done by
 one reader thread, in bounded steps. Nothing here is stored: a restart comes to the same decisions
 again.
@@ -16,10 +16,10 @@ from contextlib import suppress
 from typing import Any
 
 from indexerd.daemon.background import Background
-from indexerd.daemon.following import Following
+from indexerd.daemon.event_bus import EventBus
 from indexerd.daemon.library import Library, Update
-from indexerd.daemon.news import News
 from indexerd.daemon.reader import Reader
+from indexerd.daemon.watch_loop import WatchLoop
 from indexerd.errors import (
     AlreadyRunningError,
     ConfigError,
@@ -57,7 +57,7 @@ class Pipeline:
         library: Library,
         indexer: Indexer,
         watch: Watch,
-        news: News,
+        bus: EventBus,
         read: Reader,
         loaded: Loaded,
         models: Models,
@@ -69,12 +69,12 @@ class Pipeline:
             indexer=indexer,
             store=library.store,
             written=library.written,
-            listener=news,
+            listener=bus,
             read=read,
             clock=clock,
         )
         self.watch = watch
-        self.news = news
+        self.bus = bus
         self.loaded = loaded
         self.models = models
         self.known: dict[str, SessionRuntime] = {}
@@ -86,17 +86,17 @@ class Pipeline:
         self.now = clock  # seconds since the epoch
         self._started = clock()
         self._wake = asyncio.Event()
-        self._following = Following(
+        self._watch_loop = WatchLoop(
             library=library,
             watch=watch,
-            news=news,
+            bus=bus,
             read=read,
             settings=lambda: self.settings,
             clock=clock,
             learn=self._learn,
             owed=self.owe,
         )
-        self._later = Background(library, read, self._stored, self._following.calm)
+        self._later = Background(library, read, self._stored, self._watch_loop.calm)
         self._reminders = Reminders()
         self._running: dict[str, asyncio.Task[None]] = {}
         self._lasting = False  # what is not done now is done later: not in `run --once`
@@ -114,12 +114,12 @@ class Pipeline:
     @property
     def last_scan_at(self) -> float:
         """When the last scan ended, in seconds since the epoch; 0 before the first."""
-        return self._following.last_scan_at
+        return self._watch_loop.last_scan_at
 
     @property
     def troubles(self) -> dict[str, str]:
         """What is wrong with our own disk: each thing once."""
-        return {why: why for why in self._following.troubles.values()}
+        return {why: why for why in self._watch_loop.troubles.values()}
 
     # -- loops ---------------------------------------------------------------------------
 
@@ -129,7 +129,7 @@ class Pipeline:
         await self.start()
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._following.run(self.scan))
+                group.create_task(self._watch_loop.run(self.scan))
                 group.create_task(self.keep_time())
                 group.create_task(self._background())
         finally:
@@ -157,16 +157,16 @@ class Pipeline:
 
     def hint(self) -> None:
         """Something may have changed; called by the watcher's thread through the loop."""
-        self._following.hint()
+        self._watch_loop.hint()
 
     def stalled(self) -> bool:
         """Whether following the files has come to a halt: then the watchdog is not fed (V2)."""
-        return self._following.stalled()
+        return self._watch_loop.stalled()
 
     async def scan(self) -> None:
         """One reconciling scan; after the first one decisions are made."""
-        await self._following.scan()
-        self.news.say(Event.WATCH_RESCAN, {"count": len(self.known)})
+        await self._watch_loop.scan()
+        self.bus.say(Event.WATCH_RESCAN, {"count": len(self.known)})
         if self.library.texts.unread:  # of a file that was away, and is as it was
             self._later.wake()
         if not self.scanned.is_set():
@@ -197,15 +197,15 @@ class Pipeline:
 
     def mend(self) -> None:
         """A cache turned out to be damaged: the next scan makes it anew, soon."""
-        self._following.rescan()
+        self._watch_loop.rescan()
 
     def owe(self) -> None:
         """Something is still to be stored, or scoured: it is tried again."""
         self._later.wake()
 
     async def _stored(self, work: Coroutine[Any, Any, None]) -> bool:
-        await self._following.guarded("store", work)
-        return "store" not in self._following.troubles
+        await self._watch_loop.guarded("store", work)
+        return "store" not in self._watch_loop.troubles
 
     # -- decisions -----------------------------------------------------------------------
 
@@ -228,7 +228,7 @@ class Pipeline:
             if update.row is not None or card is None:
                 self.on_row(key, update.row)
             if self.scanned.is_set():
-                self.news.session(update, was_known=known is not None)
+                self.bus.session(update, was_known=known is not None)
             self._consider(key)
         if updates:
             self._later.wake()
@@ -278,7 +278,7 @@ class Pipeline:
         if self.library.files.exclusions.forbid(known.card):
             return
         if forced or (self._takers(known) and not self._held(known)):
-            self.news.say(Event.INDEX_QUEUED, {"session": session_id, "reason": why})
+            self.bus.say(Event.INDEX_QUEUED, {"session": session_id, "reason": why})
             self.jobs.offer(Job(session_id, why, known.card.modified_ms, forced))
             self._pump()
 
@@ -388,7 +388,7 @@ class Pipeline:
         """What our own writing changed; what could not be stored of it is stored by a scan."""
         self._learn(updates)
         if self.library.trouble is not None:
-            self._following.rescan()
+            self._watch_loop.rescan()
 
     async def reconsider(self) -> None:
         """What is not to be read is another now: drop that, and look for what may be read.
@@ -396,7 +396,7 @@ class Pipeline:
         Raises StateError where it could not be dropped yet; that is tried again.
         """
         self._learn(await self.read(self.library.reconsider))
-        self._following.rescan()  # roots and exclusions may be others
+        self._watch_loop.rescan()  # roots and exclusions may be others
         self._later.wake()  # as may the secrets that are not to be searched
         if self.library.trouble is not None:
             raise self.library.trouble
@@ -405,7 +405,7 @@ class Pipeline:
         """Take new settings; what waited for a model or a price waits no longer."""
         old, self.loaded, self.models = self.models, loaded, models
         self.jobs.concurrency = loaded.settings.index.concurrency
-        await self._following.guarded("files", self.reconsider())  # before anything is sent
+        await self._watch_loop.guarded("files", self.reconsider())  # before anything is sent
         for number, (session_id, known) in enumerate(list(self.known.items())):
             await self.runner.lift(known)
             self._consider(session_id)

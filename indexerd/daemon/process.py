@@ -1,31 +1,35 @@
-"""What the daemon asks of the system for its own process: directories, open files, the time before.
-
-Each does one thing to this process or its own directory, and nothing to anybody else's.
-"""
+"""The daemon's own process: directories, memory, open files, and an end that always comes."""
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import gc
+import hashlib
 import math
 import os
 import resource
+import socket
+import sys
+import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from indexerd.errors import AccessError
+from indexerd.daemon.unix_server import peer_uid
+from indexerd.disk import Lock, hold
+from indexerd.errors import AccessError, AlreadyRunningError, IndexerdError
+from indexerd.times import iso
 
 FILES_WANTED = 4096
-MUCH = 8 * 1024 * 1024  # bytes that the process may have grown by before it gives any back
-YOUNG = 10_000  # objects that come, and do not go, until the young ones are looked through
+GROWTH = 8 * 1024 * 1024  # bytes that the process may have grown by before it gives any back
+YOUNG = 10_000  # new objects before the young generation is collected
+END_SECONDS = 10.0  # systemd kills after 15
+LAST_SECONDS = 1.0  # for the line in the log
 
 
-def last_at_work(store: Path) -> float:
-    """When the last daemon was, in seconds since the epoch; infinite where there was none."""
-    try:
-        return store.stat().st_mtime
-    except OSError:
-        return math.inf
+# -- directories ------------------------------------------------------------------------------
 
 
 def make_private(directory: Path) -> None:
@@ -39,15 +43,94 @@ def make_private(directory: Path) -> None:
         raise AccessError(f"{directory}: {bad.strerror}") from None
 
 
+class StateDirCheck:
+    """Whether the state directory is still there under a running daemon (V10).
+
+    Without it the databases are open files that nobody finds any more, no budget can be booked,
+    and a second daemon can start. They are caches, so that beginning anew loses nothing; it is
+    waited with while the directory cannot be made: systemd gives up after five failures in a row.
+    """
+
+    def __init__(self, lock: Lock) -> None:
+        self._lock = lock
+        self._problem: dict[str, Any] | None = None
+
+    def lost(self, now: float) -> str:
+        """Why to begin anew, or "". It asks the disk: not for the event loop."""
+        if self._lock.stands():
+            self._problem = None
+            return ""
+        try:
+            make_private(self._lock.path.parent)
+        except IndexerdError as bad:
+            self._problem = {
+                "code": "state_unwritable",
+                "cause": f"the state directory is gone, and cannot be made: {bad}",
+                "since": self._problem["since"] if self._problem else iso(now),
+                "cure": "make room for the directory; the daemon ends then, and begins anew",
+            }
+            return ""
+        return "the state directory was removed: ending, to begin anew"
+
+    def problems(self) -> list[dict[str, Any]]:
+        """What is wrong with it, for `status`."""
+        return [self._problem] if self._problem else []
+
+
+def claim_directory(directory: Path) -> Callable[[], None] | None:
+    """Claim a directory of meta files (S0.41): a second daemon would pay for the same twice.
+
+    The claim is a socket of a name that only lives in the kernel (Linux), or a locked file in the
+    directory. Returns what gives it back; None where it cannot be made. AlreadyRunningError where
+    another daemon of ours has it, whatever state directory that was given.
+    """
+    real = os.path.realpath(directory)
+    try:
+        if sys.platform != "linux":
+            return hold(Path(real) / ".daemon.lock").release
+        whose = f"{os.getuid()}:{real}".encode("utf-8", "surrogateescape")
+        return _listen(b"\0indexerd/" + hashlib.blake2b(whose, digest_size=16).hexdigest().encode())
+    except AlreadyRunningError:
+        raise AlreadyRunningError(
+            f"another daemon, with another state directory, writes to {directory}",
+            hint="run one daemon for each directory of sessions",
+        ) from None
+    except (OSError, AccessError):
+        return None
+
+
+def _listen(name: bytes) -> Callable[[], None]:
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.bind(name)
+        sock.listen(1)
+    except OSError as bad:
+        with sock:
+            if bad.errno == errno.EADDRINUSE:
+                sock.connect(name)  # one that does not listen is no daemon
+                if peer_uid(sock) == os.getuid():
+                    raise AlreadyRunningError("claimed") from None
+            raise  # another user took our name: that must not keep us from working
+    return sock.close
+
+
+def last_at_work(store: Path) -> float:
+    """When the last daemon was, in seconds since the epoch; infinite where there was none."""
+    try:
+        return store.stat().st_mtime
+    except OSError:
+        return math.inf
+
+
+# -- memory and files -------------------------------------------------------------------------
+
+
 def settle_memory() -> None:
-    """What there is now lasts as long as we do: nobody looks through it for what may go.
+    """Have the collector pass over what there is now, and give free memory back to the system.
 
-    Python looks through all objects now and then, and nothing else gets its turn meanwhile: with
-    modules and some thousand sessions that takes 50 to 100 ms. To be called when the modules are
-    there, and when the sessions are; more often it would keep what should go.
-
-    What is free already goes back to the system, where the C library can be asked for that: glibc
-    keeps it as long as anything above it is in use, with 10,000 sessions 3 MB.
+    A full collection over modules and some thousand sessions takes 50 to 100 ms, in which nothing
+    else gets its turn. For when the modules are loaded, and when the sessions are; more often it
+    would keep what should go.
     """
     gc.set_threshold(YOUNG)
     gc.freeze()
@@ -55,14 +138,10 @@ def settle_memory() -> None:
 
 
 class Footprint:
-    """What the process takes of memory, and what of it goes back to the system.
-
-    Python leaves objects that hold each other until it has made very many more, and the C library
-    keeps what is free: a large session that somebody looked at once would stay for good.
-    """
+    """Gives memory back that a large session took: neither Python nor glibc does so by itself."""
 
     def __init__(self) -> None:
-        """To be made when the modules are there."""
+        """To be made when the modules are loaded."""
         settle_memory()
         self._least = 0  # bytes, since the last time; 0: the sessions were not there yet
 
@@ -71,7 +150,7 @@ class Footprint:
         now = resident()
         if not self._least:
             settle_memory()
-        elif now - self._least < MUCH:
+        elif now - self._least < GROWTH:
             self._least = min(self._least, now)
             return
         else:
@@ -90,7 +169,7 @@ def resident() -> int:
 
 
 def _trim() -> None:
-    with suppress(OSError, AttributeError):  # others have no such function
+    with suppress(OSError, AttributeError):  # only glibc has this function
         ctypes.CDLL(None).malloc_trim(0)
 
 
@@ -101,3 +180,38 @@ def raise_file_limit() -> None:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+# -- the end ----------------------------------------------------------------------------------
+
+
+class EndDeadline:
+    """Ends the process some time after `begin`, whatever hangs (V1).
+
+    A thread that waits for a file system which does not answer cannot be ended, and neither the
+    event loop nor the interpreter ends before its threads do. What is lost then is read anew by
+    the next daemon. `late()` is called, in a thread, before the process is ended so.
+    """
+
+    def __init__(self, late: Callable[[], None]) -> None:
+        self._late = late
+        self._begun = False
+        self._code = 0
+
+    def begin(self, code: int = 0) -> None:
+        """The end has begun; begun again, it may be with another exit code."""
+        self._code = max(code, self._code)
+        if not self._begun:
+            self._begun = True
+            _after(END_SECONDS, self._overdue)
+
+    def _overdue(self) -> None:
+        _after(LAST_SECONDS, lambda: os._exit(self._code))  # the log may hang, too
+        self._late()
+        os._exit(self._code)
+
+
+def _after(seconds: float, work: Callable[[], None]) -> None:
+    timer = threading.Timer(seconds, work)
+    timer.daemon = True
+    timer.start()

@@ -115,7 +115,7 @@ class Sidecars:
         new = self._answers.by_id(session_id)
         if asked.title is not UNSET:
             renamed = {"name": new["name"], "previous": row["name"]}
-            self._pipeline.news.tell("session.renamed", session_id, renamed)
+            self._pipeline.bus.tell("session.renamed", session_id, renamed)
         return new | {"warnings": warnings} if warnings else new
 
     async def part(self, row: Row) -> None:
@@ -174,7 +174,7 @@ class Sidecars:
             return
         made = doing.result()
         if made is not None and made.names:
-            self._pipeline.news.context("changed", session_id, made.user.context, set_name)
+            self._pipeline.bus.context("changed", session_id, made.user.context, set_name)
 
     # -- where ---------------------------------------------------------------------------
 

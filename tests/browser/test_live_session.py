@@ -98,14 +98,14 @@ def test_a_session_that_goes_on_comes_in_without_reload(home: Served, tabs: Tabs
     before = top(read), top(aside)
     open_rows = page.locator("#tree .row[aria-expanded=true]").count()
     page.evaluate("window.kept = document.querySelector('#path article')")
-    session.say("121", "120", "assistant", "News from the agent.", at=200)
-    expect(shown(page)).to_contain_text("News from the agent.")
+    session.say("121", "120", "assistant", "EventBus from the agent.", at=200)
+    expect(shown(page)).to_contain_text("EventBus from the agent.")
     expect(page.locator("#count")).to_contain_text("124")
     assert (top(read), top(aside)) == pytest.approx(before, abs=2)
     assert page.locator("#tree .row[aria-expanded=true]").count() == open_rows
     assert page.evaluate("window.kept === document.querySelector('#path article')")
     page.locator("#below").click()
-    expect(shown(page).get_by_text("News from the agent.")).to_be_in_viewport()
+    expect(shown(page).get_by_text("EventBus from the agent.")).to_be_in_viewport()
     session.say("122", "121", "user", "And one more.", at=201)
     expect(shown(page).get_by_text("And one more.")).to_be_in_viewport()
 

@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
+from indexerd.daemon.event_bus import EventBus, Log
 from indexerd.daemon.library import Library
-from indexerd.daemon.news import Log, News
 from indexerd.daemon.pipeline import Pipeline
 from indexerd.daemon.reader import Reader
 from indexerd.indexing.indexer import Indexer
@@ -66,7 +66,7 @@ class Flow:
         self.offset = 0.0
         self.watch = HandWatch()
         self.reader = Reader()
-        self.news = News(log or get_logger(), self.clock)
+        self.bus = EventBus(log or get_logger(), self.clock)
         self.settings = settings or Settings(
             model_keys=["local/extractive"],
             index=Index(quiet_seconds=quiet),
@@ -79,23 +79,21 @@ class Flow:
             report=lambda *_: None,
             defect=_no_defect,
         )
-        self.budget = Budget(
-            root / "budget.jsonl", lambda: self.settings, self.clock, self.news.say
-        )
+        self.budget = Budget(root / "budget.jsonl", lambda: self.settings, self.clock, self.bus.say)
         self.indexer = Indexer(
             self.library,
             reader=self.reader,
             budget=self.budget,
             telemetry=Telemetry(root / "telemetry.jsonl"),
             writer=MetaWriter(),
-            notify=lambda event, session, told: self.news.say(event, {"session": session, **told}),
+            notify=lambda event, session, told: self.bus.say(event, {"session": session, **told}),
             clock=self.clock,
         )
         self.pipeline = Pipeline(
             library=self.library,
             indexer=self.indexer,
             watch=cast("Watch", self.watch),
-            news=self.news,
+            bus=self.bus,
             read=self.reader,
             loaded=Loaded(self.settings),
             models=Models(self.settings, {}),

@@ -80,7 +80,7 @@ def test_words_wait_for_looks_and_not_for_ever(
     """F9: that a session has grown is told first; what was said in it is found all the same."""
     flow = Flow(tmp_path)
     session = flow.session(turns=1)
-    following = flow.pipeline._following
+    following = flow.pipeline._watch_loop
     hinted = flow.library.hinted
     going = [True]
 

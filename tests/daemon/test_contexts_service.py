@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from indexerd.daemon.news import Listener
+from indexerd.daemon.event_bus import Listener
 from indexerd.errors import (
     InvalidMetaError,
 )
@@ -64,7 +64,7 @@ def test_a_session_that_has_only_just_begun_is_waited_for(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Agents call the tool in their first turn, and their file may be a moment behind."""
-    subscribe = shop.news.subscribe
+    subscribe = shop.bus.subscribe
 
     async def work() -> None:
         listening = asyncio.Event()
@@ -73,14 +73,14 @@ def test_a_session_that_has_only_just_begun_is_waited_for(
             listening.set()
             return subscribe(listener)
 
-        monkeypatch.setattr(shop.news, "subscribe", seen)
+        monkeypatch.setattr(shop.bus, "subscribe", seen)
         asked = asyncio.create_task(shop.put(LATER, "files", "/w/a"))
         await listening.wait()
         for _ in range(5):
             await asyncio.sleep(0)
         assert not asked.done()
         shop.session(LATER)
-        shop.news.tell("session.created", LATER, {})
+        shop.bus.tell("session.created", LATER, {})
         assert (await asked)["text"] == "Set files: 1 items"
 
     run(work())

@@ -37,7 +37,7 @@ def test_what_is_free_is_given_back() -> None:
 
 
 _GROWN = """
-from indexerd.daemon.process import MUCH, Footprint, resident
+from indexerd.daemon.process import GROWTH, Footprint, resident
 
 class Held:
     def __init__(self):
@@ -49,7 +49,7 @@ footprint.tend()
 before = resident()
 kept += [Held() for _ in range(9_000)]
 kept[:-1] = []
-assert resident() - before > MUCH
+assert resident() - before > GROWTH
 footprint.tend()
 print(resident() - before)
 """

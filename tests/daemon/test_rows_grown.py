@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexerd.daemon import following, health
+from indexerd.daemon import health, watch_loop
 from indexerd.daemon.health import Status
 from indexerd.search.ranking import search
 from tests.daemon.flow_bench import Flow, until
@@ -80,7 +80,7 @@ def test_a_pass_ends_although_sessions_grow_on(tmp_path: Path) -> None:
 
 def _told(flow: Flow) -> list[str]:
     told: list[str] = []
-    flow.news.subscribe(lambda said: told.append(said["event"]))
+    flow.bus.subscribe(lambda said: told.append(said["event"]))
     return told
 
 
@@ -89,7 +89,7 @@ def test_a_file_gets_a_moment_to_come_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hide: Callable[[Path], Any]
 ) -> None:
     """F14: where a hint finds nothing, or nothing in a file, that is said a moment later."""
-    monkeypatch.setattr(following, "SETTLE_SECONDS", 3600.0)
+    monkeypatch.setattr(watch_loop, "SETTLE_SECONDS", 3600.0)
     flow = Flow(tmp_path)
     session = flow.session(turns=1)
     told = _told(flow)
@@ -101,7 +101,7 @@ def test_a_file_gets_a_moment_to_come_back(
         flow.hint(session)
         await until(lambda: flow.library.absent == {str(session.path)}, "a look")
         session.path.write_bytes(whole)
-        flow.pipeline._following._look_again({str(session.path)})
+        flow.pipeline._watch_loop._look_again({str(session.path)})
         other = flow.session(turns=1)
         flow.hint(other)
         await until(lambda: other.id in flow.pipeline.known, "the next look")

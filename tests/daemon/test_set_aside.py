@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from indexerd.daemon import files
+from indexerd.daemon.event_bus import EventBus
 from indexerd.daemon.library import Library
-from indexerd.daemon.news import News
 from indexerd.logs import Event
 from indexerd.sessions.state import SessionState
 from indexerd.settings import Settings
@@ -153,7 +153,7 @@ def test_what_it_held_is_told_nobody(desk: Desk, cursed: set[str]) -> None:
     cursed.add(str(bad.path))
     desk.scan()
     ((path, bug),) = desk.told
-    News(Log(), lambda: 0.0).defect(Event.SESSION_QUARANTINED, "", bug, path=path)
+    EventBus(Log(), lambda: 0.0).defect(Event.SESSION_QUARANTINED, "", bug, path=path)
     (line,) = lines
     assert line.pop("exc_info") is bug  # the log's own formatter keeps type and place of it
     assert CANARY not in json.dumps(line)

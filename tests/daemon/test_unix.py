@@ -4,7 +4,6 @@ The servers run on a loop in a thread of the test's own process, so that handler
 can be looked at. Those whose umask, descriptors or memory matter are in test_client.py.
 """
 
-import asyncio
 import contextlib
 import json
 import select
@@ -201,30 +200,6 @@ def test_lookups_go_on_among_slow_clients(serve: Callable[..., Served]) -> None:
                 assert one.ask("echo", {"n": n})["result"] == {"n": n}
         assert [each.receive() for each in slow] == [None] * 100
     assert served.server.rejected["half_sent"] == 100
-
-
-def test_each_line_has_its_own_time(serve: Callable[..., Served]) -> None:
-    """A line that ends in time does not leave its timer to the next, begun in the same bytes."""
-    served = serve(half_line_seconds=SECONDS)
-    with Asking(served.path) as one:
-        assert "result" in one.ask("echo")
-        first = patience(served, one, b'{"jsonrpc":"2.0","id":1,')
-        second = patience(served, one, b'"method":"echo"}\n{"jsonrpc"')
-        assert first.cancelled()
-        assert not second.cancelled()
-        one.sock.sendall(b':"2.0","id":2,"method":"echo"}\n')
-        assert [one.receive()["id"] for _ in range(2)] == [1, 2]
-        eventually(second.cancelled)
-
-
-def patience(served: Served, one: Asking, sent: bytes) -> asyncio.TimerHandle:
-    """Send bytes, and return the timer that then runs."""
-    (connection,) = served.server._open
-    before = connection._patience
-    one.sock.sendall(sent)
-    eventually(lambda: connection._patience not in {None, before})
-    assert connection._patience is not None
-    return connection._patience
 
 
 def test_the_end_of_the_sending_side_lets_answers_through(serve: Callable[..., Served]) -> None:

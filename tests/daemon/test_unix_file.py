@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from indexerd.daemon.peers import peer_uid
+from indexerd.daemon.unix_server import peer_uid
 from indexerd.errors import (
     AccessError,
     AlreadyRunningError,
@@ -179,7 +179,8 @@ def test_a_restart_loses_nobody_at_the_door(serve: Callable[..., Served]) -> Non
 
     async def knock_and_restart() -> Asking:
         one = Asking(served.path)
-        await served.server.restart()
+        served.path.unlink()
+        assert not await served.server.check()
         return one
 
     with served.run(knock_and_restart()) as one:

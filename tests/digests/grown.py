@@ -39,7 +39,7 @@ def auto(
             {bench.session.id: SessionRuntime(card, None, NOW, NOW)},
             settings=lambda: bench.settings,
             off=lambda: off,
-            events=held.news,
+            events=held.bus,
             clock=clock,
             notes=held.library.store,
             run=held.read,

@@ -20,11 +20,11 @@ HANGING = """
 import os, time
 from indexerd.sources.tail import Tail
 from indexerd.sources.watch import Watch
-from indexerd.service import ending, following
+from indexerd.daemon import process, watch_loop
 from indexerd.daemon.unix_server import UnixServer
 
-ending.END_SECONDS = float(os.environ["HANGS_FOR"])
-following.STALL_SECONDS = float(os.environ["STALLS_FOR"])
+process.END_SECONDS = float(os.environ["HANGS_FOR"])
+watch_loop.STALL_SECONDS = float(os.environ["STALLS_FOR"])
 
 def hanging(kind, name):
     work = getattr(kind, name)

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from indexerd.daemon.answers import Answers
+from indexerd.daemon.event_bus import EventBus
 from indexerd.daemon.library import Library
-from indexerd.daemon.news import News
 from indexerd.daemon.one_session import open_session
 from indexerd.daemon.reader import Reader
 from indexerd.daemon.views import open_session as opened
@@ -55,7 +55,7 @@ class Services:
     digests: Digests
     compactions: Compactions
     summarizer: Summarizer
-    news: News
+    bus: EventBus
     read: Reader
 
 
@@ -125,15 +125,15 @@ class Bench:
             reader.close()
 
     def _made_of(self, library: Library, reader: Reader) -> Services:
-        news = News(self.log, lambda: NOW)
-        news.subscribe(self.heard.append)
+        bus = EventBus(self.log, lambda: NOW)
+        bus.subscribe(self.heard.append)
         pool = SessionReaderPool(partial(opened, library), library.reread, reader)
         answers = Answers(library.index, lambda: NOW)
         summarizer = Summarizer(
             budget=self.budget(),
             record=self.telemetry.append,
             clock=lambda: NOW,
-            notify=lambda event, session, told: news.say(event, {"session": session, **told}),
+            notify=lambda event, session, told: bus.say(event, {"session": session, **told}),
         )
         shared: dict[str, Any] = {
             "pool": pool,
@@ -145,12 +145,12 @@ class Bench:
         }
         digests = Digests(
             answers,
-            events=news,
+            events=bus,
             excluded=lambda: self.settings.digest.exclude,
             on_history=len,
             **shared,
         )
-        return Services(library, digests, Compactions(answers, **shared), summarizer, news, reader)
+        return Services(library, digests, Compactions(answers, **shared), summarizer, bus, reader)
 
     def budget(self) -> Budget:
         """Money, counted in a file of its own."""

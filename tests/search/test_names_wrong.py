@@ -54,7 +54,7 @@ NEVER_EACH_OTHER = [
     ("Deploy on friday", "Do not deploy on friday"),
     ("Forms of the shop", "Fonts of the shop"),
     ("Author page crash", "Auth page crash"),
-    ("New page", "News page"),
+    ("New page", "EventBus page"),
     ("Transition of states", "Translation of states"),
     ("Полный отчёт", "Неполный отчёт"),
     ("完成の機能", "未完成の機能"),

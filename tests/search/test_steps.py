@@ -90,12 +90,12 @@ def test_a_huge_file_takes_turns_with_the_others(tmp_path: Path, *, hinted: bool
         learn(updates)
         if aside.exists() or small.turns > 5 or (small.id, 5) not in order:
             return
-        beats.append(flow.pipeline._following._next_beat)
+        beats.append(flow.pipeline._watch_loop._next_beat)
         if len(beats) == 3:  # the huge file is being read
             small.turn()
             flow.hint(small)
 
-    flow.pipeline._following._learn = heard
+    flow.pipeline._watch_loop._learn = heard
 
     async def work() -> None:
         if hinted:

@@ -12,8 +12,8 @@ from typing import Any, cast
 
 from indexerd.daemon.answers import Place, is_fork, stored
 from indexerd.daemon.contexts import Contexts, Resumes
+from indexerd.daemon.event_bus import EventBus
 from indexerd.daemon.methods import stored_methods
-from indexerd.daemon.news import News
 from indexerd.daemon.reader import Reader
 from indexerd.daemon.sidecar import Sidecars
 from indexerd.errors import (
@@ -49,9 +49,9 @@ class Shop:
         self.now = 1_800_000_000.0
         self.rows: dict[str, dict[str, Any]] = {}
         self.writer = Slow()
-        self.news = News(get_logger(), self.clock)
+        self.bus = EventBus(get_logger(), self.clock)
         self.heard: list[dict[str, Any]] = []
-        self.news.subscribe(self.heard.append)
+        self.bus.subscribe(self.heard.append)
         self.kept: list[dict[str, Any]] = []
         self.rewritten: list[str] = []
         self.open()
@@ -69,7 +69,7 @@ class Shop:
             library=SimpleNamespace(home=lambda _session_id: str(self.root / "metas")),
             read=self.reader,
             rewritten=self._rewritten,
-            news=self.news,
+            bus=self.bus,
             scanned=asyncio.Event(),
         )
         pipeline.scanned.set()
@@ -86,7 +86,7 @@ class Shop:
         self.contexts = Contexts(
             self.sidecars,
             cast("Any", answers),
-            self.news,
+            self.bus,
             resumes=self.resumes,
             record=lambda row: self.kept.append(dict(row)),
             clock=self.clock,

@@ -10,7 +10,7 @@ import indexerd
 
 ROOT = Path(indexerd.__file__).parent
 # These start programs for the user, and none of them asks a model.
-ALLOWED = {"daemon/companion.py", "integrations/install.py"}
+ALLOWED = {"daemon/web_supervisor.py", "integrations/install.py"}
 STARTERS = {"subprocess", "pty", "multiprocessing"}
 CALLS = {
     "create_subprocess_exec",

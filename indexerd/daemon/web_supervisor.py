@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from indexerd.daemon.news import News
+from indexerd.daemon.event_bus import EventBus
 from indexerd.logs import Event
 from indexerd.privacy.sanitize import clean_line
 from indexerd.times import iso
@@ -32,8 +32,8 @@ _OURS = ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC")  # of the environment
 _CURE = "see `indexerd logs`, and `indexerd web` for another address; it is tried again"
 
 
-class Companion:
-    """One child, or none."""
+class WebSupervisor:
+    """The web view's process, or none."""
 
     def __init__(
         self,
@@ -41,14 +41,14 @@ class Companion:
         *,
         listen: Callable[[], str],
         env: Mapping[str, str],
-        news: News,
+        bus: EventBus,
         clock: Callable[[], float],
     ) -> None:
         """`command` starts the view; the address is put behind it. `listen()` is "" for none."""
         self._command = command
         self._listen = listen
         self._env = {key: value for key, value in env.items() if key not in _OURS}
-        self._news = news
+        self._bus = bus
         self._clock = clock
         self._changed = asyncio.Event()
         self._trouble: tuple[str, float] | None = None  # what went wrong, and when
@@ -110,7 +110,7 @@ class Companion:
         told = clean_line((await child.stdout.readline()).decode("utf-8", "replace"), REASON_MAX)
         if told:
             self._trouble = None
-            self._news.say(Event.WEB_STARTED, {"pid": child.pid, "url": told})
+            self._bus.say(Event.WEB_STARTED, {"pid": child.pid, "url": told})
         return told
 
     async def _moved(self, address: str, end: asyncio.Task[str]) -> bool:
@@ -127,7 +127,7 @@ class Companion:
     def _failed(self, why: str) -> None:
         self._failures += 1
         self._trouble = (why, self._clock())
-        self._news.say(Event.WEB_ENDED, {"reason": why})
+        self._bus.say(Event.WEB_ENDED, {"reason": why})
 
 
 async def _last_words(child: Process) -> str:

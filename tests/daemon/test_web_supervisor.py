@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from indexerd.daemon.companion import Companion
-from indexerd.daemon.news import News
+from indexerd.daemon.event_bus import EventBus
+from indexerd.daemon.web_supervisor import WebSupervisor
 from indexerd.logs import Event
 
 PATIENCE = 20.0
@@ -35,21 +35,21 @@ class Log:
 
 
 class Place:
-    """A companion, and the address that the configuration names."""
+    """A supervisor, and the address that the configuration names."""
 
     def __init__(self, script: str, address: str) -> None:
         self.address, self.log = address, Log()
-        self.companion = Companion(
+        self.supervisor = WebSupervisor(
             [sys.executable, "-c", script],
             listen=lambda: self.address,
             env=os.environ,
-            news=News(self.log, time.time),
+            bus=EventBus(self.log, time.time),
             clock=time.time,
         )
 
     def move(self, address: str) -> None:
         self.address = address
-        self.companion.reload()
+        self.supervisor.reload()
 
     async def until(self, holds: Callable[[], Any]) -> Any:
         end = time.monotonic() + PATIENCE
@@ -69,9 +69,9 @@ class Place:
 
 @asynccontextmanager
 async def running(script: str, address: str = "127.0.0.1:1") -> AsyncIterator[Place]:
-    """A companion at work."""
+    """A supervisor at work."""
     place = Place(script, address)
-    task = asyncio.create_task(place.companion.run())
+    task = asyncio.create_task(place.supervisor.run())
     try:
         yield place
     finally:
@@ -92,7 +92,7 @@ def test_runs_while_the_daemon_does() -> None:
         async with running(SERVES) as place:
             said = await place.started()
             assert said[0]["url"] == "at 127.0.0.1:1"
-            assert place.companion.problems() == []
+            assert place.supervisor.problems() == []
             return int(said[0]["pid"])
 
     assert gone(asyncio.run(life()))
@@ -102,14 +102,14 @@ def test_one_that_does_not_listen_to_its_end_is_made_to() -> None:
     """A child that goes on after its input has ended gets a signal."""
 
     async def life() -> int:
-        from indexerd.daemon import companion
+        from indexerd.daemon import web_supervisor
 
-        before, companion.END_SECONDS = companion.END_SECONDS, 0.2
+        before, web_supervisor.END_SECONDS = web_supervisor.END_SECONDS, 0.2
         try:
             async with running(STAYS) as place:
                 return int((await place.started())[0]["pid"])
         finally:
-            companion.END_SECONDS = before
+            web_supervisor.END_SECONDS = before
 
     assert gone(asyncio.run(life()))
 
@@ -119,8 +119,8 @@ def test_what_keeps_it_from_running_is_told() -> None:
 
     async def life() -> None:
         async with running(FAILS) as place:
-            await place.until(place.companion.problems)
-            problem = place.companion.problems()[0]
+            await place.until(place.supervisor.problems)
+            problem = place.supervisor.problems()[0]
             assert problem["code"] == "web_down"
             assert "in use" in problem["cause"]
             assert "\x1b" not in problem["cause"]
@@ -134,13 +134,13 @@ def test_a_program_that_is_not_there_is_a_problem_and_no_more() -> None:
 
     async def life() -> None:
         place = Place(SERVES, "127.0.0.1:1")
-        place.companion._command = ["/nonexistent/indexerd"]
-        task = asyncio.create_task(place.companion.run())
-        await place.until(place.companion.problems)
-        place.companion._command = [sys.executable, "-c", SERVES]
+        place.supervisor._command = ["/nonexistent/indexerd"]
+        task = asyncio.create_task(place.supervisor.run())
+        await place.until(place.supervisor.problems)
+        place.supervisor._command = [sys.executable, "-c", SERVES]
         place.move("127.0.0.1:1")
         await place.started()
-        assert place.companion.problems() == []
+        assert place.supervisor.problems() == []
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
@@ -161,7 +161,7 @@ def test_a_reload_moves_it_ends_it_and_leaves_it_alone() -> None:
             assert gone(first["pid"])
             place.move("")
             await place.until(lambda: gone(second["pid"]))
-            assert place.companion.problems() == []
+            assert place.supervisor.problems() == []
             assert len(place.log.of(Event.WEB_STARTED)) == 2
 
     asyncio.run(life())
@@ -172,7 +172,7 @@ def test_without_an_address_nothing_is_started() -> None:
 
     async def life() -> None:
         async with running(SERVES, "") as place:
-            place.companion.reload()
+            place.supervisor.reload()
             await asyncio.sleep(0)
             assert place.log.said == []
 

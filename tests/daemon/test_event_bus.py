@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from indexerd.daemon.event_bus import EventBus
 from indexerd.daemon.files import Change
 from indexerd.daemon.library import Update
-from indexerd.daemon.news import News
 from indexerd.errors import (
     BudgetError,
     DeadlineError,
@@ -46,8 +46,8 @@ class Heard:
         self.now = NOW
         self.lines: list[tuple[int, str, dict[str, Any]]] = []
         self.events: list[dict[str, Any]] = []
-        self.news = News(self, lambda: self.now)
-        self.news.subscribe(self.events.append)
+        self.bus = EventBus(self, lambda: self.now)
+        self.bus.subscribe(self.events.append)
 
     def log(self, level: int, event: str, **fields: Any) -> None:
         """One line."""
@@ -65,7 +65,7 @@ class Heard:
         """Runs of so many sessions fail."""
         for number in range(sessions):
             known = SessionRuntime(card(f"s{number}"), None, NOW, NOW)
-            self.news.failed(known, error, self.now + 60)
+            self.bus.failed(known, error, self.now + 60)
 
 
 def card(session_id: str, bad_lines: int = 0) -> SessionInfo:
@@ -75,7 +75,7 @@ def card(session_id: str, bad_lines: int = 0) -> SessionInfo:
 
 @pytest.fixture
 def heard() -> Heard:
-    """News, and who listens."""
+    """EventBus, and who listens."""
     return Heard()
 
 
@@ -85,7 +85,7 @@ OPEN = {"model": "google/flash", "reason": "401"}
 @pytest.mark.parametrize("error", [DENIED, BUSY, RESTS, ModelUnavailableError("refuses us")])
 def test_one_cause_of_many_failures_is_told_of_once(heard: Heard, error: IndexerdError) -> None:
     """M5: twenty due sessions, an hour, twenty again: two warnings, and every event."""
-    heard.news.say(Event.MODEL_BREAKER_OPEN, OPEN)
+    heard.bus.say(Event.MODEL_BREAKER_OPEN, OPEN)
     for _ in range(2):
         heard.fail(error)
         heard.now += 3600
@@ -96,31 +96,31 @@ def test_one_cause_of_many_failures_is_told_of_once(heard: Heard, error: Indexer
     assert len(failed) == 40
     assert {one["sessionId"] for one in failed} == {f"s{number}" for number in range(20)}
 
-    heard.news.say(Event.MODEL_BREAKER_CLOSED, {"model": "google/pro"})
+    heard.bus.say(Event.MODEL_BREAKER_CLOSED, {"model": "google/pro"})
     assert heard.lines[-1][2] == {"model": "google/pro", "count": 20}
     heard.fail(error)
     assert heard.count(Event.INDEX_FAILED) == 21
 
 
 def test_an_outage_is_told_of_once_however_often_it_is_tried(heard: Heard) -> None:
-    """M4, M5: trials that fail open the breaker again; another model of it is other news."""
+    """M4, M5: trials that fail open the breaker again; another model of it is other bus."""
     for _ in range(12):
-        heard.news.say(Event.MODEL_BREAKER_OPEN, OPEN)
+        heard.bus.say(Event.MODEL_BREAKER_OPEN, OPEN)
     assert heard.count(Event.MODEL_BREAKER_OPEN) == 1
-    heard.news.say(Event.MODEL_BREAKER_OPEN, OPEN | {"model": "google/pro"})
-    heard.news.say(Event.MODEL_BREAKER_OPEN, OPEN | {"model": "openai/any"})
+    heard.bus.say(Event.MODEL_BREAKER_OPEN, OPEN | {"model": "google/pro"})
+    heard.bus.say(Event.MODEL_BREAKER_OPEN, OPEN | {"model": "openai/any"})
     assert heard.count(Event.MODEL_BREAKER_OPEN) == 3
 
-    heard.news.say(Event.MODEL_BREAKER_CLOSED, {"model": "google/flash"})
-    heard.news.say(Event.MODEL_BREAKER_OPEN, OPEN)
-    heard.news.say(Event.MODEL_BREAKER_OPEN, OPEN | {"model": "openai/any"})
+    heard.bus.say(Event.MODEL_BREAKER_CLOSED, {"model": "google/flash"})
+    heard.bus.say(Event.MODEL_BREAKER_OPEN, OPEN)
+    heard.bus.say(Event.MODEL_BREAKER_OPEN, OPEN | {"model": "openai/any"})
     assert heard.count(Event.MODEL_BREAKER_OPEN) == 4
 
 
 def test_a_provider_that_rests_since_before_the_start_is_one_outage(heard: Heard) -> None:
     """M3, M5: it is told of by its name; what its models then say of it is nothing new."""
-    heard.news.say(Event.MODEL_BREAKER_OPEN, {"model": "google", "reason": "it rests"})
-    heard.news.say(Event.MODEL_BREAKER_OPEN, OPEN)
+    heard.bus.say(Event.MODEL_BREAKER_OPEN, {"model": "google", "reason": "it rests"})
+    heard.bus.say(Event.MODEL_BREAKER_OPEN, OPEN)
     assert heard.count(Event.MODEL_BREAKER_OPEN) == 1
 
 
@@ -135,7 +135,7 @@ def test_a_provider_that_rests_since_before_the_start_is_one_outage(heard: Heard
 )
 def test_what_is_a_sessions_own_is_told_of_each_time(heard: Heard, error: IndexerdError) -> None:
     """M5: an outage hides nothing that has another cause."""
-    heard.news.say(Event.MODEL_BREAKER_OPEN, OPEN)
+    heard.bus.say(Event.MODEL_BREAKER_OPEN, OPEN)
     heard.fail(DENIED)
     heard.fail(error)
     assert heard.count(Event.INDEX_FAILED) == 21
@@ -164,13 +164,13 @@ def test_bad_lines_are_told_of_once_a_minute_and_file(heard: Heard) -> None:
     for number in range(1, 61):
         new = card("s0", bad_lines=number)
         change = Change("s0", new, Verdict.CONTINUE, was)
-        heard.news.session(Update("s0", new, None, change), was_known=True)
+        heard.bus.session(Update("s0", new, None, change), was_known=True)
         was = new
         heard.now += 1
     assert heard.count(Event.SESSION_BAD_LINE) == 1
     other = card("other", bad_lines=3)
     change = Change("other", other, Verdict.CONTINUE, None)
-    heard.news.session(Update("other", other, None, change), was_known=True)
+    heard.bus.session(Update("other", other, None, change), was_known=True)
     assert heard.count(Event.SESSION_BAD_LINE) == 2
 
 
@@ -195,7 +195,7 @@ def test_what_a_watcher_lacks_is_told_of_once(heard: Heard) -> None:
         health(overflows=1, rebuilds=1),
         health("watch_instances", overflows=3, rebuilds=3),
     ):
-        heard.news.watching(one)
+        heard.bus.watching(one)
     assert heard.count(Event.WATCH_ARMED) == 1
     assert heard.count(Event.WATCH_LIMIT) == 2
     counts = [fields["count"] for _, event, fields in heard.lines if event == "watch.overflow"]
@@ -211,6 +211,6 @@ def test_what_a_watcher_lacks_is_told_of_once(heard: Heard) -> None:
 def test_what_stands_in_our_sockets_place_is_told_of_once(heard: Heard) -> None:
     """V10: looked at every few seconds, for ever; told where it is another than before."""
     for why in ("a directory", "a directory", "", "", "a directory", "a file", "a file"):
-        heard.news.socket(why)
+        heard.bus.socket(why)
     reasons = [fields["reason"] for _, event, fields in heard.lines if event == "socket.rejected"]
     assert reasons == ["a directory", "a directory", "a file"]

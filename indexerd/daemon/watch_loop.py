@@ -16,8 +16,8 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from typing import Any
 
+from indexerd.daemon.event_bus import EventBus
 from indexerd.daemon.library import Library, Update
-from indexerd.daemon.news import News
 from indexerd.daemon.reader import Reader
 from indexerd.errors import StateError
 from indexerd.logs import Event
@@ -34,7 +34,7 @@ STALL_SECONDS = 60.0  # that one step of following the files may take
 Learn = Callable[[list[Update]], None]
 
 
-class Following:
+class WatchLoop:
     """Follows the files of one library."""
 
     def __init__(
@@ -42,7 +42,7 @@ class Following:
         *,
         library: Library,
         watch: Watch,
-        news: News,
+        bus: EventBus,
         read: Reader,
         settings: Callable[[], Settings],
         clock: Callable[[], float],
@@ -54,7 +54,7 @@ class Following:
         self.last_scan_at = 0.0
         self._library = library
         self._watch = watch
-        self._news = news
+        self._bus = bus
         self._read = read
         self._settings = settings
         self._clock = clock
@@ -127,7 +127,7 @@ class Following:
             self.troubles.pop(what, None)
             return
         if what not in self.troubles:
-            self._news.say(Event.WATCH_DEGRADED, {"reason": str(bad)})
+            self._bus.say(Event.WATCH_DEGRADED, {"reason": str(bad)})
         self.troubles[what] = str(bad)
         self._rescan = True
         self._owed()
@@ -136,7 +136,7 @@ class Following:
         """One reconciling scan: watch first, list second."""
         stores = await self._read(self._library.find_stores)
         await asyncio.to_thread(self._watch.arm, *watched(stores))
-        self._news.watching(self._watch.health())
+        self._bus.watching(self._watch.health())
         self._watch.take()  # what it hinted so far, the scan sees
         work = self._library.scan()
         self._turns.append(work)

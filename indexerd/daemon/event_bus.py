@@ -63,7 +63,7 @@ Listener = Callable[[dict[str, Any]], None]
 ALIASES = {"caco.context": ("context.changed", "context.load", "context.resume")}
 
 
-class News:
+class EventBus:
     """Tells the log and the subscribers."""
 
     def __init__(self, log: Log, clock: Callable[[], float]) -> None:
