@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
+from indexerd.privacy.late import late
+
 Judge = Callable[[str], bool]
 Shape = tuple[str, str, str, Judge]  # kind, keywords, pattern, judge
 MARKER = r"\[redacted:[a-z0-9-]+\]"
@@ -60,7 +62,7 @@ _SHORTEST_BELOW = 8  # on the line after its name
 _JUDGED = 100  # characters of a value that are looked at
 _WORDS_MAX = 6  # of a pass phrase
 
-_REFERENCE = re.compile(  # what stands for a secret, or for its type
+_REFERENCE = late(  # what stands for a secret, or for its type
     r"""(?ix) \$[({].* | \$[a-z_]+ | \$(?-i:[A-Z0-9_]+) | %[a-z_]+% | %\(?[a-z_]*\)?s | \{.*\}
     | <.* | .*(?:\.\.\.|…) | [.*•-]+ | x{3,} | (?:your|change|insert|example|placeholder)[\s_-]?.*
     | (?:process\.env|os\.environ|env|secrets|settings|config|self|this|args)\b[.\[(].*
@@ -70,13 +72,11 @@ _REFERENCE = re.compile(  # what stands for a secret, or for its type
     | u?int\d+ | float\d+ | (?:base|sha-?|md|utf-?|aes-?|[hrep]s|oauth|argon|x)\d+(?:[-_\s].*)?
     | [a-z][a-z0-9+.-]*://.* | (?:~|\.{1,2})?/(?-i:[a-z_.][a-z0-9_.-]*|Users|Library)(?:/.*)?"""
 )
-_CODE = re.compile(r"(?i)[a-z_]\w*(?:(?:\.|->|::)[a-z_]\w*)+|\w+_(?:token|secret|password|key)")
-_NUMBER = re.compile(
-    r"[v~^<>=+-]*\d[\d._,:eExXT/+-]*(?:[a-zA-Z%]{0,3}|-[a-z]+)|(?:0x|#)[0-9a-fA-F]{1,8}"
-)
-_SLUG = re.compile(r"[A-Za-z]{1,11}|[A-Za-z]+(?:[-_.][A-Za-z]+)+")
-_ODD = re.compile(r"[0-9!@#$%^*+~](?:(?<=[0-9])|(?<=[\w.-].)(?=[\w.-]))")
-_PROSE = re.compile(
+_CODE = late(r"(?i)[a-z_]\w*(?:(?:\.|->|::)[a-z_]\w*)+|\w+_(?:token|secret|password|key)")
+_NUMBER = late(r"[v~^<>=+-]*\d[\d._,:eExXT/+-]*(?:[a-zA-Z%]{0,3}|-[a-z]+)|(?:0x|#)[0-9a-fA-F]{1,8}")
+_SLUG = late(r"[A-Za-z]{1,11}|[A-Za-z]+(?:[-_.][A-Za-z]+)+")
+_ODD = late(r"[0-9!@#$%^*+~](?:(?<=[0-9])|(?<=[\w.-].)(?=[\w.-]))")
+_PROSE = late(
     r"(?i)[.?!:]$|\b(?:the|an?|is|are|was|your|my|to|must|please|enter|and|or|of|for|not|with)\b"
 )
 
@@ -216,7 +216,7 @@ FOLDED_SHAPES: tuple[Shape, ...] = (  # the same, on lower-cased text
 # -- name = value -----------------------------------------------------------------------------
 
 _KEYS = ("access", "account", "api", "auth", "encryption", "master", "private", "signing")
-NAMED = re.compile(
+NAMED = late(
     r"(?P<key>pass(?:word|wd|phrase|code)|pass(?=[\"'`\\]{0,3}[ \t]?[:=]>?[ \t]?[\"'`\\])"
     r"|_pass(?![a-z])|-pass(?![a-z])|pwd|secret[_-]?(?:access[_-]?)?key|secret|token"
     rf"|{'|'.join(f'{word}[_-]?key' for word in _KEYS)}|credentials?|_auth(?:token)?(?![\w-]))"
@@ -226,14 +226,14 @@ NAMED = re.compile(
     r"(?P<gap>(?:\*\*)?(?:\s|\\[nrt]|[|>]-?(?=\s)){0,20}+)",
     re.ASCII,
 )
-VALUE = re.compile(
+VALUE = late(
     r"[FfBbRrUu]{0,2}(?:\"(?P<double>(?:[^\"\\\n]|\\[^\n])*+)|'(?P<single>(?:[^'\\\n]|\\[^\n])*+)"
     r"|`(?P<back>[^`\n]*+)|\\\"(?P<once>(?:[^\"\\\n]|\\\\\\[\"\\]|\\(?!\")[^\n])*+)"
     r"|\\{1,8}(?P<mark>[\"'])(?P<more>(?:(?!(?P=mark))[^\n])*+))"
     r"|(?P<bare>[^\s\x1b\"'`,;&|<>(){}\[\]\\]{4,128}+)"
 )
-REST_OF_VALUE = re.compile(r"[^\s\x1b\"'`,;&|<>(){}\[\]\\]*+")
-_ABOUT = re.compile(  # a name that ends so is about a secret, and does not hold it
+REST_OF_VALUE = late(r"[^\s\x1b\"'`,;&|<>(){}\[\]\\]*+")
+_ABOUT = late(  # a name that ends so is about a secret, and does not hold it
     r"(?i:age|algorithm|arn|budget|count|dir|endpoint|env|error|expir\w+|field|file|format|helper"
     r"|hint|index|label|length|limits?|manager|message|names?|path|pattern|policy|prompt|provider"
     r"|ref|required|size|state|status|store|ttl|types?|uri|url|usage|used|variable|version)\d*\Z"

@@ -12,8 +12,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from indexerd.privacy.late import late
+
 _KEY_SPAN = 20_000  # characters between the first and the last line of one key
-_EDGE = re.compile(
+_EDGE = late(
     r"(?P<begin>-----? ?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}"
     r"|PuTTY-User-Key-File-\d(?:: ?[\w-]{1,40}+)?)"
     r"|(?P<end>-----? ?END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}|Private-MAC: [0-9a-f]*+)"
@@ -30,15 +32,11 @@ _HEADER = (  # its value ends where data was joined to it
     rf"(?:[^\n\\]{{0,200}}?(?=[\s\"'][A-Za-z0-9+/]{{{_LONG}}})|[^\n\r\\]{{0,200}}+)"
 )
 _MARK = r"\+(?=[\s\\])|[\s>|\"'`,;#*-]|\\++t?"  # quotes, comments, lists, concatenation
-_LINE_END = re.compile(_EOL)
-_GAP = re.compile(
-    rf"(?:{_EOL}|{_LABEL}|{_NUMBER}|{_HEADER}|{_MARK})*+"
-)  # a group in it breaks `re`
-_WORD = re.compile(r"[A-Za-z0-9+/]++={0,2}|={1,2}")
-_ENDS = re.compile(
-    rf"(?:(?!{_EOL})[\s,;+*|)])*+(?:{_EOL}|\\*+[\"'`]|\Z)"
-)  # a line, or a quoted one
-_MIXED = re.compile(r"[0-9+/=]|[A-Za-z][A-Z]")  # as words that people write seldom are
+_LINE_END = late(_EOL)
+_GAP = late(rf"(?:{_EOL}|{_LABEL}|{_NUMBER}|{_HEADER}|{_MARK})*+")  # a group in it breaks `re`
+_WORD = late(r"[A-Za-z0-9+/]++={0,2}|={1,2}")
+_ENDS = late(rf"(?:(?!{_EOL})[\s,;+*|)])*+(?:{_EOL}|\\*+[\"'`]|\Z)")  # a line, or a quoted one
+_MIXED = late(r"[0-9+/=]|[A-Za-z][A-Z]")  # as words that people write seldom are
 
 
 def private_keys(text: str) -> Iterator[tuple[int, int]]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from indexerd.privacy.late import late
 from indexerd.privacy.patterns import (
     FOLDED_SHAPES,
     MARKER,
@@ -35,7 +36,7 @@ _PRIVATE_KEY, _ASSIGNED, _CUSTOM = -1, 200, 1000  # ranks; the others are places
 _NAMES = ("pass", "token", "secret", "credential", "pwd", "auth", "key")  # one in each name
 _STARTS = "pass|token|secret|credential|pwd|auth"
 _KEY_STARTS = "access|account|api|encryption|master|private|signing"
-_HIDING = re.compile(  # escapes of terminals, and what has no width
+_HIDING = late(  # escapes of terminals, and what has no width
     "[\x00-\x08\x0b\x0c\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u061c\u180e\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]"
 )
