@@ -166,10 +166,10 @@ class AutoDigests:
             self._events.defect(Event.DIGEST_FAILED, session_id, bug)
 
     def _fail(self, session_id: str, bad: IndexerdError) -> None:
-        told: dict[str, Any] = {"kind": bad.kind, "message": str(bad), "retryable": bad.retryable}
+        fields: dict[str, Any] = {"kind": bad.kind, "message": str(bad), "retryable": bad.retryable}
         logged = {"session": session_id, "reason": str(bad), "kind": bad.kind}
         self._events.say(Event.DIGEST_FAILED, logged)
-        self._events.tell("digest.failed", session_id, told)
+        self._events.tell("digest.failed", session_id, fields)
         self.failed[session_id] = Failure(bad.kind, bad.retryable)
         failures = self._failures.get(session_id, 0) + 1
         if bad.retryable and failures < FAILURES_MAX and not self._once:

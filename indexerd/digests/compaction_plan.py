@@ -200,10 +200,10 @@ class _Planner:
 
     def _whole(self, name: str) -> Compaction:
         """All of the conversation; what humans said last stays in Codex."""
-        told, rest = _previous(self.entries)
+        summary, rest = _previous(self.entries)
         messages = compact_opencode.history_of(rest) if name == "opencode" else _messages(rest)
         messages = self._summarizable(messages)
-        transcript, previous = self._redacted(messages), self._summary(told)
+        transcript, previous = self._redacted(messages), self._summary(summary)
         if not transcript.parts and not previous:
             raise SessionEmptyError("there is nothing in words to sum up")
         files, notes = self._files(file_lists(one.entry for one in self.entries))
@@ -325,9 +325,9 @@ class _Planner:
     def _tokens_before(self, compaction: ContextEntry) -> int:
         """Tokens of the context that it replaced: as recorded, or else as it is counted."""
         held = compaction.entry.compaction
-        told = held.tokens_before if held else None
-        if told is not None and math.isfinite(told):
-            return max(0, min(int(told), TOKENS_MAX))
+        recorded = held.tokens_before if held else None
+        if recorded is not None and math.isfinite(recorded):
+            return max(0, min(int(recorded), TOKENS_MAX))
         above = self._state.parent(compaction.row)
         if above < 0:
             return 0

@@ -161,7 +161,7 @@ class Digests:
     def _report(
         self, session_id: str, plan: Plan, segment: Segment, summary: Summary
     ) -> dict[str, Any]:
-        told = plan.figures(segment) | {
+        report = plan.figures(segment) | {
             "covering": [segment.first, segment.last],
             "topics": list(plan.topics),
             "files": list(segment.files_modified),
@@ -174,11 +174,11 @@ class Digests:
         self._events.say(
             Event.DIGEST_WRITTEN, {"session": session_id, "count": segment.messages, **logged}
         )
-        self._events.tell("digest.created", session_id, {"segmentId": segment.id, **told})
+        self._events.tell("digest.created", session_id, {"segmentId": segment.id, **report})
         return {
             "sessionId": session_id,
             "segment": encode(segment),
-            **told,
+            **report,
             "usage": usage_of([summary]),
             "notes": list(summary.notes),
         }

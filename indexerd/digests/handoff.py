@@ -184,15 +184,15 @@ def _paths(paths: Sequence[str], cwd: str) -> list[str]:
 
 def _earlier(parts: Sequence[Earlier]) -> str:
     """What the earlier parts came to; each gets its share of the space."""
-    told = [one for one in parts if one.text.strip()]
-    if not told:
+    shown = [one for one in parts if one.text.strip()]
+    if not shown:
         return ""
-    left_out, told = len(told[:-EARLIER_MAX]), told[-EARLIER_MAX:]
-    heads = [f"Messages {one.first + 1} to {one.last + 1}:" for one in told]
-    quotations = [_quotation(one.text, EARLIER_BYTES) for one in told]
-    allowed = shares([_size(one) for one in quotations], EARLIER_BYTES - 40 * len(told))
+    left_out, shown = len(shown[:-EARLIER_MAX]), shown[-EARLIER_MAX:]
+    heads = [f"Messages {one.first + 1} to {one.last + 1}:" for one in shown]
+    quotations = [_quotation(one.text, EARLIER_BYTES) for one in shown]
+    allowed = shares([_size(one) for one in quotations], EARLIER_BYTES - 40 * len(shown))
     lines = ["## Earlier in the session"]
-    for head, one, most in zip(heads, told, allowed, strict=True):
+    for head, one, most in zip(heads, shown, allowed, strict=True):
         text = _quotation(one.text, most) if most > 0 else ""
         left_out += not text
         lines += [head, text] if text else []
@@ -202,10 +202,10 @@ def _earlier(parts: Sequence[Earlier]) -> str:
 def _messages(messages: Sequence[Verbatim], room: int) -> list[str]:
     """The newest messages that fit, oldest first, under their heading."""
     heading = "## Last messages"
-    told = [one for one in messages if _quotation(one.text, MESSAGE_BYTES)]
+    quotable = [one for one in messages if _quotation(one.text, MESSAGE_BYTES)]
     room -= _size(heading) + 2 + 64  # and the remark on those that do not fit
     kept: list[str] = []
-    for one in reversed(told):
+    for one in reversed(quotable):
         head = f"From {inline(one.role, 32) or '-'}"  # a word of ours: roles are foreign, too
         if one.entry_id:
             head += f" ({inline(one.entry_id, 64)})"
@@ -214,9 +214,9 @@ def _messages(messages: Sequence[Verbatim], room: int) -> list[str]:
         if not text or room < 0:
             break
         kept.append(f"{head}:\n\n{text}")
-    left_out = len(told) - len(kept)
+    left_out = len(quotable) - len(kept)
     remark = [f"({left_out} earlier ones did not fit.)"] if left_out else []
-    return [heading, *remark, *reversed(kept)] if told else []
+    return [heading, *remark, *reversed(kept)] if quotable else []
 
 
 def _quotation(text: str, most: int) -> str:

@@ -125,8 +125,8 @@ class Wish:
 def instructions(stretch: Stretch) -> str:
     """The instructions for a kind of summary, without a user's wishes."""
     if stretch.kind == "segment":
-        told = _SEGMENT.format(words=stretch.max_tokens * 6 // 10)
-        return f"{_EARLIER}\n\n{told}" if stretch.previous else told
+        task = _SEGMENT.format(words=stretch.max_tokens * 6 // 10)
+        return f"{_EARLIER}\n\n{task}" if stretch.previous else task
     if stretch.kind == "turn":
         return _TURN
     if stretch.kind == "branch":

@@ -114,12 +114,14 @@ def parse(held: object) -> Segment | None:
     if not isinstance(held, Mapping):
         return None
     try:
-        told = msgspec.convert({key: one for key, one in held.items() if one is not None}, _Stored)
+        stored = msgspec.convert(
+            {key: one for key, one in held.items() if one is not None}, _Stored
+        )
     except (msgspec.ValidationError, RecursionError):
         return None
-    first, last = told.covering_messages
-    content = clean_text(told.content[: 2 * CONTENT_MAX], CONTENT_MAX)
-    found_id, leaf_id = _line(told.id, ID_MAX), _line(told.leaf_id, ROW_NAME_MAX)
+    first, last = stored.covering_messages
+    content = clean_text(stored.content[: 2 * CONTENT_MAX], CONTENT_MAX)
+    found_id, leaf_id = _line(stored.id, ID_MAX), _line(stored.leaf_id, ROW_NAME_MAX)
     if first > last or not (found_id and leaf_id and content):
         return None
     return Segment(
@@ -127,14 +129,14 @@ def parse(held: object) -> Segment | None:
         first=first,
         last=last,
         content=content,
-        key_decisions=_lines(told.key_decisions, DECISIONS_MAX, DECISION_MAX),
-        files_modified=_paths(told.files_modified),
-        tools_used=tuple(map(_use, told.tools_used[:TOOLS_MAX])),
-        generated_at=_line(told.generated_at, ID_MAX),
-        token_count=told.token_count,
-        model=_line(told.model, ROW_NAME_MAX),
+        key_decisions=_lines(stored.key_decisions, DECISIONS_MAX, DECISION_MAX),
+        files_modified=_paths(stored.files_modified),
+        tools_used=tuple(map(_use, stored.tools_used[:TOOLS_MAX])),
+        generated_at=_line(stored.generated_at, ID_MAX),
+        token_count=stored.token_count,
+        model=_line(stored.model, ROW_NAME_MAX),
         leaf_id=leaf_id,
-        kind=told.kind,
+        kind=stored.kind,
     )
 
 
@@ -158,9 +160,9 @@ def encode(segment: Segment) -> dict[str, Any]:
     } | branch
 
 
-def _use(told: _Use) -> ToolUse:
-    uses = _lines(told.notable_uses, USES_KEPT, USE_MAX)
-    return ToolUse(_line(told.tool, TOOL_MAX), told.count, uses)
+def _use(stored: _Use) -> ToolUse:
+    uses = _lines(stored.notable_uses, USES_KEPT, USE_MAX)
+    return ToolUse(_line(stored.tool, TOOL_MAX), stored.count, uses)
 
 
 def _line(text: str, limit: int) -> str:

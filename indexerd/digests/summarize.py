@@ -64,7 +64,7 @@ PAUSE_SECONDS, LONGEST_PAUSE = 0.25, 4.0  # before a smaller text is tried
 EARLIER = "earlier"  # among kinds of redactions: marks in the summary of what came before
 
 # What is redacted in that summary was counted nowhere, if it was stored so. The kind that a mark
-# names is not told: another hand may have written it, and no word of theirs is for the audit.
+# names is not kept: another hand may have written it, and no word of theirs is for the audit.
 _MARK = re.compile(r"\[redacted:[a-z0-9-]+\]")
 
 # For somebody who asked: nobody tries it again by itself.
@@ -283,8 +283,8 @@ class Summarizer:
         task = run.task
         if attempt.reply is not None:
             run.spent.add(attempt.reply, attempt.usd)
-            told = {"model": attempt.model, "attempt": attempt.number, "cost_usd": attempt.usd}
-            self._notify(Event.DIGEST_ATTEMPT, task.session_id, told | {"ms": attempt.ms})
+            fields = {"model": attempt.model, "attempt": attempt.number, "cost_usd": attempt.usd}
+            self._notify(Event.DIGEST_ATTEMPT, task.session_id, fields | {"ms": attempt.ms})
         row = digest_row(
             task=task.name,
             by="user" if task.asked else "daemon",

@@ -85,7 +85,7 @@ class Answer(_Said):
     citations: Annotated[list[Citation], BeforeValidator(_short)]
 
 
-# What a model is told: every field is wanted, though the role may be missing in a reply.
+# What a model gets: every field is wanted, though the role may be missing in a reply.
 SCHEMA: dict[str, Any] = Answer.model_json_schema(mode="serialization")
 
 

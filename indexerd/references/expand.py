@@ -66,7 +66,7 @@ class _Outcome:
     notes: list[str] = field(default_factory=list)
     questions: list[dict[str, Any]] = field(default_factory=list)
 
-    def told(self, redact: Redactor) -> dict[str, Any]:
+    def listed(self, redact: Redactor) -> dict[str, Any]:
         """As the answer lists it."""
         found: dict[str, Any] = {"raw": self.asked.raw, "status": self.status}
         if self.row:
@@ -262,12 +262,12 @@ class References:
     async def _answered(
         self, outcome: _Outcome, question: str, turn_id: str
     ) -> tuple[_Outcome, str, dict[str, Any]] | None:
-        told: dict[str, Any] = {"question": question, "status": "answered"}
-        outcome.questions.append(told)
+        report: dict[str, Any] = {"question": question, "status": "answered"}
+        outcome.questions.append(report)
         try:
             answer = await self._ask(outcome.row["sessionId"], question, turn_id=turn_id)
         except IndexerdError as bad:
-            told |= {"status": "failed", "code": bad.kind, "message": str(bad)}
+            report |= {"status": "failed", "code": bad.kind, "message": str(bad)}
             return None
         return outcome, question, answer
 
@@ -348,7 +348,7 @@ def _answer(
     prompt: _Prompt, messages: list[dict[str, Any]], redact: Redactor, *, truncated: bool
 ) -> dict[str, Any]:
     answer = {
-        "references": [one.told(redact) for one in prompt.outcomes],
+        "references": [one.listed(redact) for one in prompt.outcomes],
         "messages": messages,
         "message": messages[0] if messages else None,
         "injectedBytes": sum(len(one["content"].encode()) for one in messages),

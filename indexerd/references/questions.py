@@ -149,14 +149,14 @@ class Questions:
             try:
                 cited, model = await first_usable(self._models(), partial(self._ask, run))
             except IndexerdError as bad:
-                told = {"reason": bad.kind, "ms": run.ms, "cost_usd": run.spent.usd}
-                self._notify(Event.QUERY_FAILED, session_id, told)
+                fields = {"reason": bad.kind, "ms": run.ms, "cost_usd": run.spent.usd}
+                self._notify(Event.QUERY_FAILED, session_id, fields)
                 raise
             finally:
                 if run.counted and not run.called and turn_id and turn_id in self._turns:
                     self._turns[turn_id] -= 1
-        told = {"model": model.key, "ms": run.ms, "cost_usd": run.spent.usd, "bytes": run.bytes}
-        self._notify(Event.QUERY_ANSWERED, session_id, told)
+        fields = {"model": model.key, "ms": run.ms, "cost_usd": run.spent.usd, "bytes": run.bytes}
+        self._notify(Event.QUERY_ANSWERED, session_id, fields)
         return _result(run, cited, model.key)
 
     def _run(self, session_id: str, question: str, turn_id: str | None, leaf: str | None) -> _Run:

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from indexerd.agents.base import ContextUse
 from indexerd.digests.compact_codex import (
-    IMAGE_BYTES,
     NO_SUMMARY,
     estimate,
     limit_of,
@@ -16,7 +15,7 @@ from indexerd.digests.compact_codex import (
     tokens_of,
     users_of,
 )
-from indexerd.events import Compaction, Kind, Retained, ToolCall
+from indexerd.events import Compaction, Kind, Retained
 from indexerd.sessions.context import USERS_TOKENS, ContextEntry, ContextMessage, Message
 from tests.sessions.speeches import calls, counting, entry, gave, said, state_of, steps
 
@@ -45,15 +44,6 @@ def test_newest_messages_stay_whole_while_they_fit() -> None:
     assert longer[1:] == [*texts[1:3], "a" * 2_001]
     # Its 6,499 tokens are 25,996 bytes: 12,998 of each end, and 4 bytes, 1 token, left out.
     assert longer[0] == f"{'d' * 12_998}…1 tokens truncated…{'d' * 12_998}"
-
-
-def test_the_first_that_does_not_fit_is_cut_and_ends_the_walk() -> None:
-    """formats.md 3.10: an older one that would fit is left out all the same."""
-    found = kept("small and old", "x" * 90_000, "y" * 40_000)
-    # y takes 10,000; of x 10,000 tokens stay, 40,000 bytes: 50,000 bytes, 12,500 tokens, go.
-    assert found == [f"{'x' * 20_000}…12500 tokens truncated…{'x' * 20_000}", "y" * 40_000]
-    # A budget that is used up to the last token ends the walk, too.
-    assert kept("older", "z" * 80_000) == ["z" * 80_000]
 
 
 def test_only_humans_are_kept_and_no_earlier_summary() -> None:
@@ -122,13 +112,6 @@ def test_what_stays_is_within_the_budget(texts: list[str]) -> None:
 
 
 # -- tokens --------------------------------------------------------------------------------------
-
-
-def test_estimates_are_bytes_by_four_rounded_up() -> None:
-    """S3.23: of UTF-8, with thoughts, calls and pictures."""
-    call = ToolCall("ls", arguments={"a": 1})  # ls(a=1): 7 bytes
-    one = ContextMessage("assistant", entry(Kind.ASSISTANT), ("abc",), ("de",), (call,), images=1)
-    assert estimate(one) == -(-(3 + 2 + 7 + IMAGE_BYTES) // 4)
 
 
 def talk() -> list[ContextEntry]:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import re
 import stat
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,17 +16,13 @@ from indexerd.errors import (
     IndexerdError,
     InvalidMetaError,
     ModelUnavailableError,
-    NotFoundError,
     OutputInvalidError,
     ProviderError,
     RefusedError,
-    SessionEmptyError,
-    WriteError,
 )
 from indexerd.models.base import Finish, Reply
 from indexerd.models.extractive import Extractive
 from indexerd.models.scripted import Answer, Scripted
-from indexerd.settings import Digest, Settings
 from tests.models.digest_bench import KEY, Bench, Quoting, spoken, working
 
 FIELDS = ["id", "covering_messages", "content", "key_decisions", "files_modified", "tools_used"]
@@ -125,110 +119,6 @@ def test_the_figures_are_true(bench: Bench) -> None:
     assert found["topics"]
 
 
-def test_what_stays_word_for_word_is_not_counted_as_folded(bench: Bench) -> None:
-    """S2.10, S2.16: neither system messages, nor summaries of the agent's own."""
-    bench.session.say("system", "Rules. " * 5000)
-    bench.session.talk(15)
-    bench.session.entry("compaction", summary="S. " * 5000, firstKeptEntryId="", tokensBefore=1)
-    bench.session.talk(5)
-    bench.scripted("- Talk.")
-    found = bench.digest()
-    assert found["covering"] == [0, 29]
-    assert found["tokensBefore"] < 1000
-
-
-def test_figures_are_told_where_there_is_nothing_to_do(bench: Bench) -> None:
-    """S2.16: what there is counts, whether all is summed up or digests are off."""
-    bench.session.talk(3)
-    found = bench.digest()
-    assert (found["segment"], found["before"], found["after"]) == (None, 6, 6)
-    assert found["tokensBefore"] == found["tokensAfter"] > 0
-    bench.settings = Settings(digest=Digest(enabled=False))
-    off = bench.digest()
-    assert "enabled" in off["reason"]
-    assert (off["before"], off["tokensBefore"]) == (6, found["tokensBefore"])
-
-
-def test_the_newest_messages_stay_and_segments_follow_each_other(bench: Bench) -> None:
-    """S2.4, S2.5, S2.7, S2.14, S2.15: no gap, no overlap, the newest ten word for word."""
-    bench.models = [Extractive()]
-    covering = []
-    for n in range(4):
-        bench.session.talk(7 + n)
-        covering.append(bench.digest()["segment"]["covering_messages"])
-        assert bench.digest()["segment"] is None
-    assert covering[0][0] == 0
-    assert all(one[1] + 1 == two[0] for one, two in pairwise(covering))
-    found = bench.history(full=True)
-    total = found["fullMessageCount"]
-    assert total == 2 * bench.session.turns == covering[-1][1] + 11
-    assert [one["covering_messages"] for one in found["segments"]] == covering
-    assert [one["n"] for one in found["recent"]] == list(range(total - 10, total))
-    folded, *recent = found["context"]
-    blocks = re.findall(r"\[Previous conversation summarized - (\d+) messages\]", folded["text"])
-    assert [int(one) for one in blocks] == [b - a + 1 for a, b in covering]
-    assert folded["text"].startswith("Previous conversation context:\n\n--- Earlier in convers")
-    assert [one["text"] for one in recent] == [one["text"] for one in found["recent"]]
-
-
-def test_system_messages_come_first_unless_they_are_not_wanted(bench: Bench) -> None:
-    """S2.7, S2.14: verbatim, before what was folded."""
-    bench.session.say("system", "Never touch main.")
-    bench.session.talk(20)
-    bench.models = [Extractive()]
-    bench.digest()
-    roles = [one["role"] for one in bench.history(full=True)["context"]]
-    assert roles[:2] == ["system", "user"]
-    assert bench.history(full=True)["context"][0]["text"] == "Never touch main."
-    bench.made(digest={"preserve_system": False})
-    assert "system" not in [one["role"] for one in bench.history(full=True)["context"]]
-
-
-@pytest.mark.parametrize(
-    ("digest", "reason"),
-    [
-        ({"enabled": False}, "enabled"),
-        ({"exclude": ["/w"]}, "exclude"),
-        ({"exclude": ["*--w--*"]}, "exclude"),
-    ],
-)
-def test_switched_off_there_are_no_digests(bench: Bench, digest: Any, reason: str) -> None:
-    """S2.2: everywhere, by directory, or by the session's file; asked for by hand, too."""
-    bench.made(digest=digest)
-    bench.session.talk(40)
-    model = bench.scripted("x")
-    found = bench.digest()
-    assert found["segment"] is None
-    assert reason in found["reason"]
-    assert (model.calls, bench.lines()) == ([], [])
-
-
-@pytest.mark.parametrize("turns", [0, 1, 5])
-def test_nothing_to_fold_is_no_error(bench: Bench, turns: int) -> None:
-    """S2.4: an empty range does nothing, and asks no model."""
-    bench.session.talk(turns)
-    bench.session.say("user", "More?") if not turns else None
-    model = bench.scripted("x")
-    found = bench.digest()
-    assert (found["segment"], found["before"], found["after"]) == (
-        *(None, max(1, 2 * turns)),
-        max(1, 2 * turns),
-    )
-    assert found["reason"]
-    assert (model.calls, bench.lines()) == ([], [])
-
-
-def test_messages_without_a_word_make_no_segment(bench: Bench) -> None:
-    """S2.20: there is nothing to sum up, and nothing is stored in its place."""
-    for _ in range(20):
-        for role in ("user", "assistant"):
-            bench.session.entry("message", message={"role": role, "content": []})
-    bench.scripted("x")
-    with pytest.raises(SessionEmptyError):
-        bench.digest()
-    assert bench.lines() == []
-
-
 @pytest.mark.parametrize(
     ("replies", "kind"),
     [
@@ -261,19 +151,6 @@ def test_a_failure_changes_nothing(
     assert bench.digest()["segment"]["covering_messages"] == [30, 69]
 
 
-def test_a_directory_that_cannot_be_written_changes_nothing(bench: Bench) -> None:
-    """S2.20: what was paid is on record, and the next try makes the segment."""
-    bench.metas.parent.mkdir(exist_ok=True)
-    bench.metas.write_text("in the way")
-    bench.session.talk(20)
-    bench.scripted("One.", "Two.")
-    with pytest.raises((WriteError, NotFoundError, IndexerdError)):
-        bench.digest()
-    assert bench.metas.read_text() == "in the way"
-    bench.metas.unlink()
-    assert bench.digest()["segment"]["covering_messages"] == [0, 29]
-
-
 def test_lines_of_other_hands_stay(bench: Bench) -> None:
     """S0.38: unknown fields and unknown lines are kept where they are."""
     bench.session.talk(20)
@@ -298,15 +175,6 @@ def test_a_full_sidecar_is_an_error_before_anything_is_paid(bench: Bench) -> Non
             bench.digest()
         assert bench.sidecar.read_text() == text
     assert model.calls == []
-
-
-def test_a_dry_run_only_counts(bench: Bench) -> None:
-    """S2.16: no model, no file."""
-    bench.session.talk(30)
-    model = bench.scripted("x")
-    found = bench.digest(dryRun=True)
-    assert (found["segment"], found["before"], found["tokensSaved"]) == (None, 60, 0)
-    assert (model.calls, bench.lines()) == ([], [])
 
 
 # -- iteration -----------------------------------------------------------------------------------

@@ -120,6 +120,8 @@ class Bench:
         reader = Reader()
         try:
             with open_session(row, self.settings, env, self.root) as library:
+                library.index.open()  # rows are kept from here on
+                library.only("pi", str(self.session.path), self.session.id)
                 yield self._made_of(library, reader)
         finally:
             reader.close()
