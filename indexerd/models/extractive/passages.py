@@ -92,10 +92,14 @@ class Terms:
         """Every term."""
         return [*self.words, *self.pairs]
 
+    def stand_in(self, folded: str) -> bool:
+        """Whether any word of the question may stand in a folded text."""
+        return self._needles.search(folded) is not None
+
     def count(self, text: str) -> dict[str, float]:
         """Return how often each term stands in a text; none where none does."""
         low = fold(text)
-        if not self._needles.search(low):
+        if not self.stand_in(low):
             return {}
         found = {pair: float(low.count(pair)) for pair in self.pairs if pair in low}
         spread = _CAMEL.sub(" ", text)
@@ -160,7 +164,7 @@ def _passages(said: Said, terms: Terms, check: Callable[[], None] = lambda: None
     for entry in reversed(range(len(said))):
         check()
         text = said[entry][2]
-        if not terms.count(text):
+        if not terms.stand_in(fold(text)):
             continue
         for start, end in spans(text):
             if counts := terms.count(text[start:end]):
