@@ -42,9 +42,11 @@ def open_session(
     """
     with TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-", dir=within) as folder:
         store = StateStore(Path(folder) / "store.sqlite")
+        index = TextIndex(Path(folder) / "search", store)
+        index.open()
         library = Library(
             store,
-            TextIndex(Path(folder) / "search", store),
+            index,
             stores=lambda: stores(settings, env, home),
             exclude=lambda: settings.privacy.exclude,
             report=lambda _session, _why: None,
