@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING, Any
 import indexerd
 from indexerd.daemon.answers import Answers
 from indexerd.daemon.library import Library
-from indexerd.daemon.trees import Trees
-from indexerd.daemon.views import open_session
+from indexerd.daemon.trees import Trees, open_session
 from indexerd.errors import DaemonDownError
 from indexerd.logs import Event
 from indexerd.meta import context_sets as sets

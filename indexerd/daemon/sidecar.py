@@ -34,7 +34,7 @@ from indexerd.daemon.answers import (
 )
 from indexerd.daemon.library import Library
 from indexerd.daemon.pipeline import Pipeline
-from indexerd.daemon.views import open_session
+from indexerd.daemon.trees import open_session
 from indexerd.errors import (
     AccessError,
     FileGoneError,

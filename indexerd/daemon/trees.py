@@ -16,21 +16,27 @@ from typing import Any
 
 from indexerd.agents import pi
 from indexerd.agents.pi.branch_file import VERSION, Line, Origin, branch_lines, file_name
-from indexerd.daemon import views
 from indexerd.daemon.answers import Answers
-from indexerd.daemon.views import View, ask
+from indexerd.daemon.library import Library
+from indexerd.digests.segments import read_segments
 from indexerd.errors import (
+    IndexerdError,
+    NotFoundError,
     SessionEmptyError,
     SessionUnreadableError,
     UsageError,
 )
 from indexerd.events import Kind
 from indexerd.meta.newfile import create
+from indexerd.meta.reader import read_user
+from indexerd.paths import user_name
 from indexerd.protocol import params
 from indexerd.protocol.params import LeafParams, RefParams
+from indexerd.sessions import views
+from indexerd.sessions.context import Read
 from indexerd.sessions.state import SessionState
 from indexerd.sources.session_lines import SessionLines
-from indexerd.sources.session_reader import OpenSession, SessionReaderPool
+from indexerd.sources.session_reader import OpenSession, SessionReaderPool, row_of
 from indexerd.times import iso
 
 # How the other agents make a branch of a session: their files are theirs alone to write.
@@ -39,6 +45,58 @@ _OWN_WAYS = {
     "codex": "`codex fork ID` makes a branch of its own",
     "opencode": "fork the session inside opencode",
 }
+
+
+View = Callable[[OpenSession, Read, Any], dict[str, Any]]  # the params are those of its method
+
+
+def open_session(library: Library, session_id: str, leaf: str | None = None) -> OpenSession | None:
+    """Copy what is needed of a session; None where its file is gone.
+
+    For the thread that owns its state.
+    """
+    card, state = library.files.card(session_id), library.files.state(session_id)
+    if card is None or state is None:
+        return None
+    row = None if leaf is None else row_of(state, leaf)
+    home = _home(library, session_id)
+    labels = state.labels | {
+        state.id(one): text
+        for key, text in _user_labels(home, session_id).items()
+        if (one := state.row(key)) is not None
+    }
+    return OpenSession(card, state.still(row), library.files.lines(session_id), labels, home)
+
+
+def _home(library: Library, session_id: str) -> Path | None:
+    try:
+        home = library.home(session_id)
+    except NotFoundError:  # its directory is no root any more
+        return None
+    return Path(home) if home else None
+
+
+def _user_labels(home: Path | None, session_id: str) -> dict[str, str]:
+    try:
+        user = read_user(home / user_name(session_id)) if home else None
+    except IndexerdError:  # an invalid sidecar counts as none, and is reported where it is read
+        return {}
+    return user.labels if user else {}
+
+
+def show(view: View, session: OpenSession, asked: LeafParams) -> dict[str, Any]:
+    """Answer from an open session."""
+    with session.reading() as read:
+        return view(session, read, asked)
+
+
+def branches(session: OpenSession, read: Read, _asked: object = None) -> dict[str, Any]:
+    """`branches`, with our own summaries of them."""
+    try:
+        held = read_segments(session.home, session.info.session_id, "branch")
+    except IndexerdError:  # not readable, or no id that has a sidecar: as for labels
+        held = []
+    return views.branches(session, read, {one.leaf_id: one.content for one in held})
 
 
 class Trees:
@@ -57,7 +115,7 @@ class Trees:
 
     def branches(self, asked: LeafParams) -> Awaitable[Any]:
         """The last entry of each branch."""
-        return self._view(views.branches, asked)
+        return self._view(branches, asked)
 
     def path(self, asked: params.Path) -> Awaitable[Any]:
         """The entries from the root to the leaf."""
@@ -81,9 +139,8 @@ class Trees:
         )
 
     async def _view(self, view: View, asked: LeafParams) -> Any:
-        work = partial(ask, view)
         return await self._pool.read(
-            self._session(asked), asked.leaf, lambda session, _: work(session, asked)
+            self._session(asked), asked.leaf, lambda session, _: show(view, session, asked)
         )
 
     def _session(self, asked: RefParams) -> str:

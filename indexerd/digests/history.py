@@ -34,8 +34,9 @@ from indexerd.sessions.context import Read, context_messages, role_of
 from indexerd.sessions.positions import message_rows, rows_between
 from indexerd.sessions.serialize import serialize
 from indexerd.sessions.state import SessionState
+from indexerd.sessions.views import TEXT_MAX, text_limit
 from indexerd.settings import Digest
-from indexerd.sources.session_reader import TEXT_MAX, OpenSession, text_limit
+from indexerd.sources.session_reader import OpenSession
 
 TOOLS_MAX = 20  # of one answer
 LINE_MAX = 200  # characters of a message's text, unless all is asked for

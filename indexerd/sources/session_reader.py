@@ -8,7 +8,7 @@ anew, parsing each line, and all is done once more.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -32,8 +32,6 @@ AT_ONCE = 4  # sessions that are read, or looked through, at the same time
 LARGE_AT_ONCE = 2  # of which large
 LARGE = 1_000_000  # bytes of a session, from which on it is large
 ID_SHOWN = 128  # characters of an entry's id in an error
-TEXT_MAX = 65_536  # characters of one text of a path, where the answer has space for it
-_LIMITS = (TEXT_MAX, 2000, 200)
 
 _T = TypeVar("_T")
 
@@ -112,14 +110,6 @@ def reader(
         return found if keep is None else clipped(found, keep)
 
     return entry
-
-
-def text_limit(state: SessionState, rows: Sequence[int], total: int) -> int:
-    """How long each text may be, so that all of them together stay within bounds."""
-    for limit in _LIMITS:
-        if sum(min(state.lengths[row], limit) for row in rows) <= total:
-            return limit
-    return _LIMITS[-1]
 
 
 def _lost(state: SessionState, row: int) -> Entry:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from indexerd.daemon import views
 from indexerd.daemon.trees import _write
 from indexerd.errors import (
     AccessError,
@@ -21,6 +20,7 @@ from indexerd.errors import (
     WriteError,
 )
 from indexerd.meta.newfile import create
+from indexerd.sessions import views
 from indexerd.sources.session_reader import OpenSession
 from tests.sessions.taken import taken, view
 from tests.sessions.tree_sessions import entry, said, session

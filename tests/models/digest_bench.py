@@ -17,7 +17,7 @@ from indexerd.daemon.event_bus import EventBus
 from indexerd.daemon.library import Library
 from indexerd.daemon.one_session import open_session
 from indexerd.daemon.reader import Reader
-from indexerd.daemon.views import open_session as opened
+from indexerd.daemon.trees import open_session as opened
 from indexerd.digests.compaction import Compactions
 from indexerd.digests.digest import Digests
 from indexerd.digests.summarize import Summarizer

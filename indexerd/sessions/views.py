@@ -1,42 +1,33 @@
-"""Looking at one session: its tree, its branches, a path, what a model would get.
-
-In: a library that knows the session. Out: the results of interfaces.md §5. `open_session` is for
-the thread that owns the session's state, and quick: it copies the state's arrays. What follows
-reads the session's lines, may take long, and is for any thread.
+"""What the socket answers about one session: its tree, its branches, a path, its context.
 
 Texts are the session's own, in full and not redacted: they go to the user who asks, nowhere else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from indexerd.agents.lines import own_words
-from indexerd.daemon.library import Library
-from indexerd.digests.segments import read_segments
-from indexerd.errors import IndexerdError, NotFoundError
 from indexerd.events import TURN_MASK, TURN_SHIFT, Compaction, Entry, Kind, Turn
-from indexerd.meta.reader import read_user
-from indexerd.paths import user_name
 from indexerd.privacy.sanitize import clean_line, clean_text
 from indexerd.protocol import params
 from indexerd.protocol.limits import FIRST_MESSAGE_MAX, READ_MAX
-from indexerd.protocol.params import LeafParams
 from indexerd.sessions.branches import BRANCH_PREAMBLE, Tip, asks, names, summary_rows, tips
 from indexerd.sessions.clipped_entries import SUMMED, WHOLE, clipped
 from indexerd.sessions.context import Read, context_entries, context_of
 from indexerd.sessions.history import compactions, opaque, records
+from indexerd.sessions.info import SessionInfo
 from indexerd.sessions.serialize import serialize
 from indexerd.sessions.state import NOWHERE, ROOT, SessionState
 from indexerd.sessions.transforms import rules_of, transformed, transformed_speeches
 from indexerd.sessions.tree import NODES_MAX, WORD_MAX, nodes, sketch, wanted
-from indexerd.sources.session_reader import TEXT_MAX, OpenSession, row_of, text_limit
 from indexerd.times import iso_ms, iso_of_ms
 
 GIST_MAX = 1000  # characters
+TEXT_MAX = 65_536  # characters of one text of a path, where the answer has space for it
+_LIMITS = (TEXT_MAX, 2000, 200)
 ASKS_READ = 8  # messages of a branch that are read for one that says something
 TEXTS_MAX = 10_000_000  # characters of all texts of a path, before they are cut shorter
 
@@ -44,47 +35,31 @@ TEXTS_MAX = 10_000_000  # characters of all texts of a path, before they are cut
 LEVELS = {"pi": "off"}
 
 
-View = Callable[[OpenSession, Read, Any], dict[str, Any]]  # the params are those of its method
+class Session(Protocol):
+    """A session as it was when somebody asked, seen from the leaf asked for."""
+
+    @property
+    def info(self) -> SessionInfo:
+        """Return its facts."""
+        ...
+
+    @property
+    def state(self) -> SessionState:
+        """Return its tree."""
+        ...
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Return the labels of its entries, by their ids."""
+        ...
 
 
-def open_session(library: Library, session_id: str, leaf: str | None = None) -> OpenSession | None:
-    """Copy what is needed of a session; None where its file is gone.
-
-    For the thread that owns its state.
-    """
-    card, state = library.files.card(session_id), library.files.state(session_id)
-    if card is None or state is None:
-        return None
-    row = None if leaf is None else row_of(state, leaf)
-    home = _home(library, session_id)
-    labels = state.labels | {
-        state.id(one): text
-        for key, text in _user_labels(home, session_id).items()
-        if (one := state.row(key)) is not None
-    }
-    return OpenSession(card, state.still(row), library.files.lines(session_id), labels, home)
-
-
-def _home(library: Library, session_id: str) -> Path | None:
-    try:
-        home = library.home(session_id)
-    except NotFoundError:  # its directory is no root any more
-        return None
-    return Path(home) if home else None
-
-
-def _user_labels(home: Path | None, session_id: str) -> dict[str, str]:
-    try:
-        user = read_user(home / user_name(session_id)) if home else None
-    except IndexerdError:  # an invalid sidecar counts as none, and is reported where it is read
-        return {}
-    return user.labels if user else {}
-
-
-def ask(view: View, session: OpenSession, asked: LeafParams) -> dict[str, Any]:
-    """Answer from an open session."""
-    with session.reading() as read:
-        return view(session, read, asked)
+def text_limit(state: SessionState, rows: Sequence[int], total: int) -> int:
+    """How long each text may be, so that all of them together stay within bounds."""
+    for limit in _LIMITS:
+        if sum(min(state.lengths[row], limit) for row in rows) <= total:
+            return limit
+    return _LIMITS[-1]
 
 
 def _unread(state: SessionState, rows: Iterable[int]) -> dict[str, Any]:
@@ -96,10 +71,7 @@ def _unread(state: SessionState, rows: Iterable[int]) -> dict[str, Any]:
     return {"warnings": [f"{found} too long to be read"]}
 
 
-# -- the views -----------------------------------------------------------------------------------
-
-
-def tree(session: OpenSession, read: Read, asked: params.Tree) -> dict[str, Any]:
+def tree(session: Session, read: Read, asked: params.Tree) -> dict[str, Any]:
     """`tree`: every entry that is asked for, depth first."""
     state = session.state
     sketches = {
@@ -119,11 +91,13 @@ def tree(session: OpenSession, read: Read, asked: params.Tree) -> dict[str, Any]
     return answer
 
 
-def branches(session: OpenSession, read: Read, _asked: object = None) -> dict[str, Any]:
-    """`branches`: every tip; only its last message and what its gist is made of are read."""
+def branches(session: Session, read: Read, stored: Mapping[str, str]) -> dict[str, Any]:
+    """`branches`: every tip; only its last message and what its gist is made of are read.
+
+    `stored` are our own summaries of branches, by the names of the leaves they are of.
+    """
     state = session.state
     summaries = {row: read(row) for row in summary_rows(state)}
-    stored = _stored(session)
     listed = []
     for tip in tips(state, summaries):
         moment = iso_ms(read(tip.row if tip.last == ROOT else tip.last).timestamp)
@@ -143,15 +117,6 @@ def branches(session: OpenSession, read: Read, _asked: object = None) -> dict[st
         optional = ("label", "gist", "gistSource", "reason")
         listed.append({key: value for key, value in one.items() if value or key not in optional})
     return _head(session) | {"tips": listed}
-
-
-def _stored(session: OpenSession) -> dict[str, str]:
-    """Our own summaries of branches, by the names of the leaves they are of."""
-    try:
-        held = read_segments(session.home, session.info.session_id, "branch")
-    except IndexerdError:  # not readable, or no id that has a sidecar: as for labels
-        return {}
-    return {one.leaf_id: one.content for one in held}
 
 
 def _gist(
@@ -177,7 +142,7 @@ def _gist(
     return "", ""
 
 
-def path(session: OpenSession, read: Read, asked: params.Path) -> dict[str, Any]:
+def path(session: Session, read: Read, asked: params.Path) -> dict[str, Any]:
     """`path`: the entries from the root to the leaf, with their texts.
 
     `customType` asks for an extension's records alone, with their data (S1.33).
@@ -196,7 +161,7 @@ def path(session: OpenSession, read: Read, asked: params.Path) -> dict[str, Any]
     return _head(session) | {"entries": listed} | cut | _unread(session.state, rows)
 
 
-def context(session: OpenSession, read: Read, asked: params.Context) -> dict[str, Any]:
+def context(session: Session, read: Read, asked: params.Context) -> dict[str, Any]:
     """`context`: what the agent would hand its model; and the path's compactions, newest first.
 
     `transforms` are rules for this one answer (S1.37). `serialize` adds the whole as one text.
@@ -235,7 +200,7 @@ def context(session: OpenSession, read: Read, asked: params.Context) -> dict[str
     return _head(session) | answer | _unread(state, shown)
 
 
-def _head(session: OpenSession) -> dict[str, Any]:
+def _head(session: Session) -> dict[str, Any]:
     leaf = session.state.leaf
     return {
         "sessionId": session.info.session_id,
@@ -243,9 +208,7 @@ def _head(session: OpenSession) -> dict[str, Any]:
     }
 
 
-def _step(
-    session: OpenSession, row: int, entry: Entry, limit: int, *, data: bool
-) -> dict[str, Any]:
+def _step(session: Session, row: int, entry: Entry, limit: int, *, data: bool) -> dict[str, Any]:
     above = session.state.parent(row)
     one = {
         "id": entry.id,
