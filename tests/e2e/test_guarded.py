@@ -68,7 +68,7 @@ def test_a_first_start_beside_a_broken_file_answers_and_asks_no_model(tmp_path: 
         told = world.call("status")
         assert told["state"] == "indexing-off"
         assert "log.level" in json.dumps(told["problems"])
-        assert world.call("search", query="alerts")["hits"]
+        until(lambda: world.call("search", query="alerts")["hits"], "the text")
 
 
 def test_a_pattern_that_is_refused_is_named(tmp_path: Path) -> None:
