@@ -114,6 +114,7 @@ class TextIndex:
         self._index: tantivy.Index | None = None
         self._writer: tantivy.IndexWriter | None = None
         self._schema: Any = None
+        self._name = ""
         self._made = -1  # the store that it belongs to
         self._hashes: dict[str, bytes] = {}  # not committed yet
         self._marks: dict[str, str | None] = {}  # likewise
@@ -154,7 +155,7 @@ class TextIndex:
         index = tantivy.Index.open(str(self._directory / name))
         index.register_tokenizer("words", _tokenizer())
         index.reload()
-        self._index, self._schema = index, index.schema
+        self._index, self._schema, self._name = index, index.schema, name
         if not self._readonly:
             self._sweep(name)
 
@@ -171,7 +172,7 @@ class TextIndex:
         name = _fresh_name()
         index = self._guarded(lambda: self._create(name))
         self.store.begin_index(name)
-        self._index, self._schema, self._fresh = index, index.schema, True
+        self._index, self._schema, self._fresh, self._name = index, index.schema, True, name
         self._sweep(name)
 
     def _sweep(self, name: str) -> None:
@@ -288,6 +289,7 @@ class TextIndex:
         def work() -> None:
             if self._dirty:
                 self._ready().commit()
+                _sync(self._directory / self._name)  # before the store says so
                 self._opened().reload()
 
         self._guarded(work)
@@ -363,12 +365,14 @@ class TextIndex:
         for session_id in self._copying:  # changed meanwhile
             self._guarded(lambda one=session_id: self._copy(one, writer, redact, anew=True))  # type: ignore[misc]
         self._guarded(writer.commit)
+        _sync(self._directory / name)
+        _sync(self._directory)
         with self.store.batch():
             self.store.note("index", "name", name.encode())
             if self.store.noted("index", "rebuild") == b"begun":
                 self.store.note("index", "rebuild", None)
         new.reload()
-        self._index, self._writer, self._schema = new, writer, new.schema
+        self._index, self._writer, self._schema, self._name = new, writer, new.schema, name
         self._sweep(name)
         self.store.fold()
         yield False
@@ -595,6 +599,15 @@ def _of(schema: Any, session_id: str, kind: str, row: int | None = None) -> tant
 
 
 # -- files -----------------------------------------------------------------------------------
+
+
+def _sync(directory: Path) -> None:
+    """Bring names in a directory to the disk, which tantivy leaves to the system."""
+    folder = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def _fresh_name() -> str:

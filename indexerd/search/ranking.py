@@ -157,6 +157,7 @@ class _Look:
         self._query, self._occur = tantivy.Query, tantivy.Occur
         self._found: dict[tuple[str, bool], _Place] = {}  # by session, is message
         self._sessions: dict[str, _Session] = {}
+        self._copies: dict[int, str] = {}  # the session in which a message was met first
         self._fetched_hits = 0  # of the last query, sifted or not
 
     # -- words ---------------------------------------------------------------------------
@@ -455,8 +456,8 @@ class _Look:
             if place.field == "name" and not session.named:
                 weight *= _UNNAMED
         place.score *= weight * session.worth
-        if place.copy:
-            self._to_original(place)
+        if self._copies.setdefault(place.copy, place.session_id) != place.session_id and place.copy:
+            return  # its original is told of, once
         key = (place.session_id, place.field == "message")
         if key not in self._found or self._found[key].score < place.score:
             self._found[key] = place
@@ -500,12 +501,17 @@ class _Look:
             self._found.values(), key=lambda one: (-one.score, one.session_id, one.field)
         )
         plain = asked.finder()
-        left = self._limit
+        left, told = self._limit, set[str]()
         for one in ranked:
             if not left:
                 return
+            if one.field == "message":
+                self._to_original(one)
             if one.field == "name" and self._goes_by_copy(one.session_id):
                 continue
+            if one.field == "message" and one.session_id in told:
+                continue
+            told |= {one.session_id} if one.field == "message" else set()
             left -= 1
             snippet = one.snippet or plain.snippet
             yield {

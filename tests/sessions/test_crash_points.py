@@ -39,8 +39,8 @@ STAGES = {
     "books": {0, 1, 2, 3, 4, 5},
     "files": {0, 1, 2, 3},
     "trail": {0, 1, 2, 3, 4, 5},
-    "ledger": {0, 1, 3, 5},
-    "catalog": {0, 1, 2, 4},
+    "store": {0, 1, 3, 5},
+    "texts": {0, 1, 2, 3, 4},
 }
 PROMISED = {"books": (0, 1, 2, 3, 5)}  # rows that so many promises stand for
 
@@ -149,8 +149,8 @@ def test_killed_at_every_call(driver: Driver, tmp_path: Path, journey: str) -> N
         ("books", "data=writeback,noauto_da_alloc"),
         ("books", "noauto_da_alloc"),
         ("files", "data=writeback,noauto_da_alloc"),
-        ("ledger", "noauto_da_alloc"),
-        ("catalog", "noauto_da_alloc"),
+        ("store", "noauto_da_alloc"),
+        ("texts", "noauto_da_alloc"),
     ],
 )
 def test_power_cut_at_every_call(
@@ -207,7 +207,7 @@ def test_a_library_killed_at_every_call(driver: Driver, tmp_path: Path) -> None:
     for inject in place.points(CUTS_MAX):
         found = driver.run("look", place.killed(inject), **place.job)
         assert "torn" not in found, (inject, found)
-        assert found["catalog"] == truth["catalog"], inject
+        assert found["content"] == truth["content"], inject
         for path, position in found["positions"].items():
             assert position in (before.get(path), after.get(path)), (inject, path)
         kept.add(json.dumps(found["positions"], sort_keys=True))
