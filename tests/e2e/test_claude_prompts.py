@@ -57,6 +57,7 @@ def test_what_a_hook_says_of_a_stopped_prompt_is_no_message(world: World, home: 
     stopped.turn("Fix the tests.")
     said(stopped, "And the linter.")
     said(stopped, STOPPED)
+    said(stopped, "Operation stopped by hook:\nAnother session is active.")
     said(first, "Operation stopped by hook")
     first.turn("Sort the imports.")
     quoted.turn(f"I get this warning:\n{STOPPED}")
@@ -86,6 +87,28 @@ def test_a_plan_names_its_session_and_where_it_was_made(world: World, home: Path
         assert row["parentSessionFile"] == str(origin.path)
     assert [row["userMessageCount"] for row in found] == [1, 0]
     assert [row["firstUserMessage"] for row in found] == ["Now commit this.", ""]
+
+
+def test_a_plans_heading_is_found_wherever_it_stands(world: World, home: Path) -> None:
+    """S0.46: below other words, in a plan that is such a prompt itself, and behind a reminder."""
+    origin = ClaudeSession(home)
+    origin.turn("Uploads fail. Make a plan.")
+    elsewhere = f"{ASIDE}/elsewhere/8d1b0b56-370e-47c4-b992-58ef6f0c4c50.jsonl"
+    plans = [
+        f"Uploads fail at times.\n\n{PLAN}",
+        f"Implement the following plan:\n\n{PLAN}\n\n{elsewhere}",
+    ]
+    sessions = [ClaudeSession(home) for _ in range(3)]
+    for session, plan in zip(sessions, plans, strict=False):
+        planned(session, origin.path, plan, planContent=plan)
+    prompt = f"Implement the following plan:\n\n{PLAN}\n\n\n{ASIDE}{origin.path}"
+    said(sessions[2], f"<system-reminder>\nBe brief.\n</system-reminder>\n{prompt}")
+    answered(sessions[2])
+
+    for row in rows(world, sessions):
+        assert row["name"] == "Retry uploads that time out"
+        assert row["parentSessionId"] == origin.id
+        assert row["userMessageCount"] == 0
 
 
 def test_better_names_and_nearer_parents_win_over_a_plans(world: World, home: Path) -> None:

@@ -135,7 +135,7 @@ def _by_machine(line: Line, text: str) -> int | None:
     opening = next((packed for words, packed in _OPENINGS if text.startswith(words)), None)
     if opening is not None:
         return opening
-    if text == _STOPPED or text.startswith(f"{_STOPPED}: "):
+    if text == _STOPPED or text.startswith(f"{_STOPPED}:"):
         return INTERRUPTED
     if text.startswith(_COMMAND):
         by_machine = line.is_meta or line.is_visible_in_transcript_only or _by_program(line)
@@ -264,7 +264,7 @@ _PLAN_OPENING = "Implement the following plan:"
 _PLAN_ASIDE = "If you need specific details from before exiting plan mode"
 _TRANSCRIPT = "read the full transcript at: "
 _SESSION = re.compile(r"(?:.*[/\\])?([A-Za-z0-9][\w.-]{0,127})\.jsonl", re.ASCII)
-_HEADING = re.compile(r"#{1,6}[ \t]+(.*)")
+_HEADING = re.compile(r"^#{1,6}[ \t]+(\S.*)", re.MULTILINE)  # of the plan, wherever it stands
 _LOOKED_AT = 8192  # characters of a path
 
 
@@ -280,11 +280,11 @@ def plan_of(line: Line) -> Plan | None:
 
     It names the session in which the plan was made by the path of its transcript.
     """
-    text = "\n".join(block.text for block in blocks(line.message.content)) if line.message else ""
+    text = "\n".join(words(blocks(line.message.content))) if line.message else ""
     if not _is_plan(line, text):
         return None
-    heading = _HEADING.match(text.removeprefix(_PLAN_OPENING).lstrip())
-    _, mark, rest = text.rpartition(_PLAN_ASIDE)
+    plan, mark, rest = text.rpartition(_PLAN_ASIDE)
+    heading = _HEADING.search(plan or text)
     path = rest.partition(_TRANSCRIPT)[2].partition("\n")[0][:_LOOKED_AT] if mark else ""
     session = _SESSION.match(path)
     return Plan(heading[1] if heading else "", session[1] if session else "")
