@@ -192,6 +192,25 @@ def test_a_slash_command_with_a_request_is_a_message(world: World, home: Path) -
     assert {hit["sessionId"] for hit in hits} == {sessions[0].id}
 
 
+def test_a_slash_command_that_waited_its_turn_is_a_message(world: World, home: Path) -> None:
+    """S0.6: typed while the agent was at work, it counts as one that was typed before."""
+    session = ClaudeSession(home)
+    session.line("user", message={"role": "user", "content": "Sort the imports."})
+    for prompt in (own("goal", "all giraffes pass"), own("model", "opus")):
+        queued = {"type": "queued_command", "prompt": prompt, "commandMode": "prompt"}
+        session.line("attachment", attachment=queued)
+    answered(session)
+
+    (row,) = rows(world, [session])
+
+    assert row["userMessageCount"] == 2
+    shown = world.run("context", session.id, "--json")["messages"]
+    assert "all giraffes pass" in [one["text"] for one in shown]
+    hits = world.run("search", "giraffes", "--json")["hits"]
+    assert [hit["snippet"] for hit in hits if "command-name" in hit["snippet"]] == []
+    assert hits
+
+
 def test_a_slash_command_without_a_request_is_no_message(world: World, home: Path) -> None:
     """S0.6: what the client carries out itself, and what expands without a word of a human's."""
     sessions = []

@@ -167,11 +167,14 @@ def _attachment(line: Line, child: bool) -> Said:
         return Said(SHELL, queued=True)
     kind = held.origin.kind if held.origin else None
     machine = held.command_mode == "task-notification" or held.is_meta or line.is_meta or child
-    if machine or kind not in (None, "human") or text.startswith((*_NOTICE, *_OUTPUT, *_COMMAND)):
+    asked = request(text)
+    if not asked:
+        machine = machine or text.startswith((*_NOTICE, *_OUTPUT, *_COMMAND))
+    if machine or kind not in (None, "human"):
         return Said(PROMPTED, queued=True)
     if not text and not any(block.type in _PICTURES for block in found):
         return Said(OTHER)
-    return Said(PROMPT, text, queued=True)
+    return Said(PROMPT, asked or text, queued=True)
 
 
 # -- words ---------------------------------------------------------------------------------------

@@ -93,7 +93,8 @@ def _role_of(line: Line, what: Said) -> str | None:
 
 def _texts(line: Line, what: Said, content: list[Block]) -> list[str]:
     if line.attachment is not None:
-        return words(blocks(line.attachment.prompt)) if what.queued else []
+        said = prompt_words if what.kind is Kind.USER else words
+        return said(blocks(line.attachment.prompt)) if what.queued else []
     if line.message is None:
         found = blocks(line.content) if line.type == "system" else []
         return [block.text for block in found if block.text]
