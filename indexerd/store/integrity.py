@@ -8,8 +8,11 @@ whose frames have checksums of their own. A file without a checksum is taken as 
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import sqlite3
+import stat
 import zlib
 from contextlib import suppress
 from pathlib import Path
@@ -26,6 +29,8 @@ _PLACE = _ACCESS | {
     sqlite3.SQLITE_INTERRUPT,
     sqlite3.SQLITE_PROTOCOL,
 }
+_SIDES = ("-wal", "-shm", ".sum")
+_NO_FILE = frozenset({errno.EISDIR, errno.ELOOP, errno.ENXIO})  # of what cannot be opened as one
 _CHUNK = 1 << 20  # bytes
 _SUM_SIZE = 22
 _WAIT_MS = 200  # for those who read while the log is brought into the file
@@ -74,11 +79,37 @@ def beside(path: Path, suffix: str) -> Path:
 
 
 def set_aside(path: Path) -> None:
-    """Keep a damaged file as `<name>.aside`; its log and its checksum go."""
-    with suppress(FileNotFoundError):
+    """Keep a damaged file, or what is in its place, as `<name>.aside`; log and checksum go."""
+    if os.path.lexists(path):
+        remove(beside(path, ".aside"))
         path.replace(beside(path, ".aside"))
-    for suffix in ("-wal", "-shm", ".sum"):
-        beside(path, suffix).unlink(missing_ok=True)
+    for suffix in _SIDES:
+        remove(beside(path, suffix))
+
+
+def remove(path: Path) -> None:
+    """Delete a file of ours, or what stands in its place."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _opened(path: Path) -> int:
+    """A descriptor of the file; DamagedError where it, or what is beside it, is no file."""
+    if any(beside(path, suffix).is_dir() for suffix in _SIDES):
+        raise DamagedError("a directory beside it")
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+    try:
+        fd = os.open(path, flags, 0o600)  # SQLite gives its side files the same mode
+    except OSError as bad:
+        if bad.errno in _NO_FILE or (bad.errno == errno.ENOENT and path.is_symlink()):
+            raise DamagedError("not a file") from bad
+        raise
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise DamagedError("not a file")
+    return fd
 
 
 class Checksum:
@@ -89,12 +120,11 @@ class Checksum:
     """
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError where the file can be neither opened nor made."""
+        """Raises OSError where it can be neither opened nor made; DamagedError if it is no file."""
         self._sum, self._log = beside(path, ".sum"), beside(path, "-wal")
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        self._fd = os.open(path, flags, 0o600)  # SQLite gives its side files the same mode
+        self._fd = _opened(path)
         if not os.fstat(self._fd).st_size:  # it was deleted, and what was beside it is of no file
-            for suffix in ("-wal", "-shm", ".sum"):
+            for suffix in _SIDES:
                 beside(path, suffix).unlink(missing_ok=True)
 
     def check(self) -> None:

@@ -40,6 +40,7 @@ from indexerd.store.integrity import (
     is_trouble,
     named,
     ours,
+    remove,
     set_aside,
 )
 from indexerd.store.pages import conditions, index_for, opened, sealed
@@ -243,7 +244,7 @@ class StateStore:
         While others read that cannot be; it is done with the next transaction, or at the end.
         """
         with suppress(OSError):
-            beside(self._path, ".aside").unlink(missing_ok=True)
+            remove(beside(self._path, ".aside"))
         self._unfolded = True
         self._fold()
 

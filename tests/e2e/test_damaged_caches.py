@@ -184,6 +184,23 @@ def test_two_hundred_damages(template: Template, ten: int) -> None:
         damaged(template, seed)
 
 
+@pytest.mark.parametrize("kind", ["directory", "lost link", "link to itself", "pipe", "log"])
+def test_a_store_whose_place_holds_no_file(template: Template, kind: str) -> None:
+    """V6: what stands there is put aside; so is a directory where the log should be."""
+    path = template.fresh("ended") / STORE
+    if kind == "log":
+        (path.with_name(f"{STORE}-wal") / "x").mkdir(parents=True)
+    else:
+        path.unlink()
+    if kind == "directory":
+        (path / "x").mkdir(parents=True)
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif "link" in kind:
+        path.symlink_to(path if kind == "link to itself" else "/no/such/place")
+    template.comes_to_it(f"{kind} in place of the store")
+
+
 @pytest.mark.parametrize("name", [STORE, INDEX])
 def test_a_cache_that_is_damaged_under_a_daemon(world: World, name: str) -> None:
     """V6: page after page goes bad while it runs: the daemon makes the cache anew, and goes on."""
