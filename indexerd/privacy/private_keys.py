@@ -1,10 +1,10 @@
 """Private keys in a text, which stand on many lines: where each begins and ends.
 
 In: any text. Out: spans. A key may have lost its first or its last line, or hold a section label
-(`User: `) where two messages meet; its line ends may be escaped as JSON does, or be spaces or tabs
-where lines were joined to one; each may be indented, quoted, commented or numbered. So a key is
-read word by word: words of data, and between them nothing but such marks. What is looked through
-for one key is bounded.
+(`User: `) where two messages meet; its line ends may be escaped as JSON, pages or addresses do, or
+be spaces or tabs where lines were joined to one; each may be indented, quoted, commented or
+numbered. So a key is read word by word: words of data, and between them nothing but such marks.
+What is looked through for one key is bounded.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _EDGE = late(
     r"|(?P<end>-----? ?END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}|Private-MAC: [0-9a-f]*+)"
 )
 _LONG = 16  # characters; a shorter word is data only beside a longer one
-_EOL = r"[\n\r\x0b\x0c\u2028\u2029]|\\++[nr]"
+_EOL = r"[\n\r\x0b\x0c\u2028\u2029]\+?|\\++[nr]"
 _LABEL = (
     r"(?:\[[\w.-]{1,128}\] )?(?:User|Assistant): ?"
     r"|\[(?:User|Assistant|Tool)(?: [a-z]{1,9}){0,2}\]: "
@@ -31,7 +31,10 @@ _HEADER = (  # its value ends where data was joined to it
     r"(?:Proc-Type|DEK-Info|Comment|Version|Hash|Encryption|\w{4,10}-Lines|Argon2-\w{1,20}): ?"
     rf"(?:[^\n\\]{{0,200}}?(?=[\s\"'][A-Za-z0-9+/]{{{_LONG}}})|[^\n\r\\]{{0,200}}+)"
 )
-_MARK = r"\+(?=[\s\\])|[\s>|\"'`,;#*-]|\\++t?"  # quotes, comments, lists, concatenation
+_MARK = (  # quotes, comments, lists, concatenation; what stands for a line's end elsewhere
+    r"\+(?=[\s\\])|[\s>|\"'`,;:#*~^$│·↵⏎¶-]|\\++(?:t|x0[ad]|u000[ad])?"
+    r"|%0[ADad]|<br ?/?>|</?p>|&(?:#1[03]|#x0?[ADad]|nbsp|gt|quot);"
+)
 _LINE_END = late(_EOL)
 _GAP = late(rf"(?:{_EOL}|{_LABEL}|{_NUMBER}|{_HEADER}|{_MARK})*+")  # a group in it breaks `re`
 _WORD = late(r"[A-Za-z0-9+/]++={0,2}|={1,2}")

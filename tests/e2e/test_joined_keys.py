@@ -27,6 +27,12 @@ JOINED = {
     "a quote": "\n> ",
     "a quote and a space": " > ",
     "a comment": "\n# ",
+    "a page's line end": "<br>",
+    "a page's escape": "&#10;",
+    "an address's escape": "%0A",
+    "an arrow": " ↵ ",
+    "a colon": "\n: ",
+    "a box": "\n│ ",
 }
 ASKED = (
     ("digest", {}),
