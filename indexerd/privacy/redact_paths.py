@@ -7,6 +7,7 @@ people are shown; in place of a command that would tell a secret, one of ours th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -45,11 +46,29 @@ def with_shown(row: Row, clean: Callable[[str], str] = _clean) -> Row:
     held = {key: row[key] for key in (*_WHOLE, "resume") if row.get(key)}
     if _are_plain(held.values(), clean):
         return rest
-    found = {key: clean(text) for key, text in held.items()}
+    named = _folder_names(str(row.get("cwd") or ""), clean)
+    found = {key: _without(named, clean(text)) for key, text in held.items()}
     shown = {key: text for key, text in found.items() if text != held[key]}
     if "resume" in shown:
         shown["resume"] = f"indexerd resume {row['sessionId']}"
     return rest | ({"shown": shown} if shown else {})
+
+
+def _folder_names(cwd: str, clean: Callable[[str], str]) -> dict[str, str]:
+    """Secrets of a directory as agents write them in the names of folders, and what is shown."""
+    parts = {part: clean(part) for part in cwd.split("/")}
+    secret = {part: shown for part, shown in parts.items() if shown != part}
+    return {
+        folder: shown
+        for part, shown in secret.items()
+        for folder in (re.sub(r"[\\:]", "-", part), re.sub(r"[^A-Za-z0-9-]", "-", part))
+    }
+
+
+def _without(named: Mapping[str, str], text: str) -> str:
+    for folder, shown in named.items():
+        text = text.replace(folder, shown)
+    return text
 
 
 def for_people(row: Mapping[str, Any]) -> Row:

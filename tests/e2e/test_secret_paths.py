@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -167,3 +168,23 @@ def test_files_of_our_own(place: Place) -> None:
     for path in (place.world.state / "log.jsonl", place.world.root / "stderr"):
         assert WORD not in path.read_text()
     assert WORD not in json.dumps(place.world.telemetry())
+
+
+def test_a_token_that_an_agent_wrote_otherwise_in_its_folders_name(tmp_path: Path) -> None:
+    """S2.21: Claude Code puts `-` for `_` and `.`; only fields for use stay whole."""
+    world = World(tmp_path)
+    tokens = [CANARIES[kind] for kind in ("github-token", "huggingface-token", "jwt")]
+    ids = []
+    for token in tokens:
+        slug = re.sub(r"[^A-Za-z0-9-]", "-", f"/srv/{token}/repo")
+        folder = tmp_path / "home/.claude/projects" / slug
+        session = ClaudeSession(tmp_path / "home", f"/srv/{token}/repo", folder)
+        session.turn("Sort the imports.")
+        ids.append(session.id)
+    world.run("run", "--once", "--json")
+    listed = world.run("list", "--all", "--json")["sessions"]
+
+    assert {row["sessionId"] for row in listed} == set(ids)
+    assert leaks(listed) == []
+    assert all(WORD in row["sessionFile"] for row in listed)
+    assert [one for one in ids if WORD in world.run("show", one)] == []
