@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import msgspec
 
 from indexerd.errors import DamagedError, IndexerdError, StateError, WriteError
+from indexerd.privacy.redact_paths import shown_path
 from indexerd.privacy.sanitize import scrub
 from indexerd.search.names_known import known, without_references
 from indexerd.search.query import indexable, storable
@@ -549,7 +550,8 @@ def copy_of(session_id: str, message: Message) -> int:
 
 def _texts_of(row: Mapping[str, Any], names: Named, summary: str) -> Texts:
     tags = row.get("tags")
-    above = names.cwd.rstrip("/") + "/"
+    cwd = shown_path(names.cwd)
+    above = cwd.rstrip("/") + "/"
     paths = [str(one) for key in ("filesModified", "filesRead") for one in row.get(key) or ()]
     texts = (
         "\n".join(names.aliases),
@@ -557,7 +559,7 @@ def _texts_of(row: Mapping[str, Any], names: Named, summary: str) -> Texts:
         str(row.get("description") or ""),
         summary,
         "\n".join(dict.fromkeys(one.removeprefix(above) for one in paths)),
-        names.cwd,
+        cwd,
     )
     return Texts(*(storable(one[:TEXT_MAX]) for one in texts))
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import re
 
-from indexerd.integrations import packaged
+from indexerd.integrations import service_files
 
-SESSIONS = re.findall(r"(?m)^ReadOnlyPaths=-%h/(.+)", packaged.read_text(packaged.SYSTEMD_UNIT))
+UNIT = service_files.read_text(service_files.SYSTEMD_UNIT)
+SESSIONS = re.findall(r"(?m)^ReadOnlyPaths=-%h/(.+)", UNIT)
 
 CODE = r"""
 import ctypes, errno, json, mmap, os, resource, signal, socket, subprocess, sys

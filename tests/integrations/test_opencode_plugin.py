@@ -11,9 +11,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import msgspec
 import pytest
 
-from indexerd.agents.opencode.kinds import PROMPT, said
+from indexerd.agents.opencode.messages import PROMPT, Line, said
 from indexerd.sockets import socket_path
 from tests.integrations.opencode_host import (
     ANSWERED,
@@ -352,5 +353,5 @@ def test_what_was_added_is_nobodys_word() -> None:
     """S0.7: our reader of opencode's sessions takes only what the user typed for a prompt."""
     own = {"type": "text", "text": TYPED}
     added = {"type": "text", "text": SUMMARY, "synthetic": True, "metadata": {"indexerd": {}}}
-    held = {"role": "user", "parts": [own, added]}
+    held = msgspec.convert({"type": "message", "role": "user", "parts": [own, added]}, Line)
     assert said(held, child=False, shell=False) == (PROMPT, TYPED, True)

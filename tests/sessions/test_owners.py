@@ -16,7 +16,6 @@ from indexerd.sessions.duplicates import MARGIN_MS, DuplicateResolver
 from indexerd.sessions.info import SessionInfo
 from indexerd.times import iso_of_ms
 from tests.sessions.plain_card import CARD
-from tests.store.owing_place import Place
 
 
 @dataclass
@@ -116,12 +115,25 @@ def test_an_owner_that_goes_leaves_it_to_the_other() -> None:
     assert session.owner is session.two
 
 
+def no_defect(path: str, bug: Exception) -> None:
+    """Reading a copy is expected to be without defects."""
+    raise AssertionError(path) from bug
+
+
 def test_two_copies_that_are_written_in_turn(tmp_path: Path) -> None:
     """F16: ten appends, two minutes apart, change the owner once; a restart is no append."""
-    place = Place(tmp_path)
-    library = place.library("state")
-    place.folder.mkdir(parents=True)
-    copies = [place.folder / "one.jsonl", place.folder / "two.jsonl"]
+    folder = tmp_path / "agent/sessions/--w--"
+    folder.mkdir(parents=True)
+    store = StateStore(tmp_path / "store.sqlite")
+    library = Library(
+        store,
+        TextIndex(tmp_path / "search", store),
+        stores=lambda: [Store("pi", f"{tmp_path}/agent/sessions", f"{tmp_path}/metas")],
+        exclude=list,
+        report=lambda *_: None,
+        defect=no_defect,
+    )
+    copies = [folder / "one.jsonl", folder / "two.jsonl"]
     head = {"type": "session", "version": 3, "id": "twin", "timestamp": iso_of_ms(0), "cwd": "/w"}
     for path in copies:
         path.write_text(json.dumps(head) + "\n")
