@@ -12,8 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from indexerd.daemon.library import Library
+from indexerd.search.index import TextIndex
 from indexerd.sessions.duplicates import MARGIN_MS, DuplicateResolver
 from indexerd.sessions.info import SessionInfo
+from indexerd.sources.stores import Store
+from indexerd.store.store import StateStore
 from indexerd.times import iso_of_ms
 from tests.sessions.plain_card import CARD
 
