@@ -25,10 +25,10 @@ AGAIN = 4  # times that the real files are scanned in a round, since they are fe
 
 def scan(agent: str, path: str) -> int:
     """The one call into the package: scan a session, from all its lines; its human messages."""
-    from indexerd.core.session import SessionState  # noqa: PLC0415
-    from indexerd.io.sources import source_of  # noqa: PLC0415
-
     from indexerd.agents import ADAPTERS  # noqa: PLC0415 - nothing else here imports the package
+    from indexerd.events import Kind  # noqa: PLC0415
+    from indexerd.sessions.state import SessionState  # noqa: PLC0415
+    from indexerd.sources.sources import source_of  # noqa: PLC0415
 
     state, tail, more = SessionState(path), source_of(agent, path).tail(), True
     while more:
@@ -36,7 +36,7 @@ def scan(agent: str, path: str) -> int:
         for piece in read.lines:
             ADAPTERS[agent].scan(state, piece.data, piece.offset)  # no line here is over the limit
         more = read.more
-    return state.users
+    return sum(state.kind(row) is Kind.USER for row in range(len(state)))
 
 
 def run(bench: Bench) -> None:

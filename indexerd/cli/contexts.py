@@ -80,6 +80,7 @@ def resume_context(app: App, ref: str, resume_id: str | None) -> None:
 
 @click.command()
 @click.argument("ref")
+@click.pass_obj
 def footer(app: App, ref: str) -> None:
     """Print a session's context in one line: its first files and its applet."""
     params = {"ref": ref, "cwd": project()}

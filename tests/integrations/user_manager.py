@@ -20,7 +20,7 @@ from typing import Any, cast
 
 import pytest
 
-from indexerd.integrations import units
+from indexerd.integrations import service as units
 
 UID, NULL = 1_234_567_890, subprocess.DEVNULL  # a user id of no one
 PATIENCE = 30.0  # seconds until a poll is given up

@@ -83,8 +83,8 @@ class Session:
         kind = message["role"]
         held = {"type": kind, "uuid": name, "timestamp": stamp(at), "message": message}
         line = json.dumps(held, separators=(",", ":")).encode() + b"\n"
-        above = parent.encode() if parent else None
-        self.tree.add(name.encode(), above, CODES[role], len(self.data), len(line) - 1)
+        above = parent or None
+        self.tree.add(name, above, CODES[role], len(self.data), len(line) - 1)
         self.data += line
         return name
 
@@ -186,7 +186,7 @@ def test_deeds_are_those_of_a_gathering_from_scratch(
             if what == "add":
                 held.turn(place, role)
             elif what == "move":
-                held.tree.move_leaf(place.encode() if place else None)
+                held.tree.move_leaf(place or None)
             elif what == "settle":
                 held.tree.unsettled = min(number, len(held.tree))
             elif what == "repeat" and place:
@@ -211,9 +211,9 @@ def test_what_was_undone_and_done_again_is_there_again(held: Session, watch: Wat
     """After a redo the facts are those of before the undo."""
     names = [held.turn(held.tree.leaf_id) for _ in range(5)]
     before = watch.all_read()
-    held.tree.move_leaf(names[1].encode())
+    held.tree.move_leaf(names[1])
     assert watch.all_read().files_modified == ("/w/e0", "/w/e1")
-    held.tree.move_leaf(names[-1].encode())
+    held.tree.move_leaf(names[-1])
     assert watch.all_read() == before
     assert before.tokens == (5, 10, 0, 0)
 
