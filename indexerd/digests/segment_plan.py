@@ -37,8 +37,8 @@ from indexerd.sessions.facts import ActivityStats
 from indexerd.sessions.positions import message_rows, name_at, rows_between
 from indexerd.sessions.serialize import parts_of
 from indexerd.sessions.state import SessionState
-from indexerd.settings import Digest, Settings
-from indexerd.sources.session_reader import OpenSession
+from indexerd.settings import Settings
+from indexerd.sources.session_reader import OpenSession, reader
 
 BELOW = "no more messages than the threshold are not summed up"
 LEAST_BY_TOKENS = 10  # messages that a segment covers which is made for a context's size alone
@@ -120,17 +120,13 @@ def plan_segment(session: OpenSession, check: Check, settings: Settings, *, manu
     else:
         plan = replace(plan, span=_readable(state, rows, *span))
     many = span is not None and len(rows) - covered(held) > wanted.trigger_threshold  # S2.3
-    if not manual and not many:
-        large = span is not None and span[1] - span[0] + 1 >= LEAST_BY_TOKENS
-        if not (wanted.token_trigger and large and _outgrown(session, check, wanted)):
-            return replace(plan, span=None, why=plan.why or BELOW)
-    with session.reading(check, SUMMED) as read:
-        return _filled(plan, rows, session, read, settings)
-
-
-def _outgrown(session: OpenSession, check: Check, wanted: Digest) -> bool:
-    with session.reading(check, COUNTED) as read:
-        return outgrown(session, read, wanted)
+    with session.lines as lines:  # once: they cannot be opened again
+        if not manual and not many:
+            large = span is not None and span[1] - span[0] + 1 >= LEAST_BY_TOKENS
+            counted = reader(session, lines, check, COUNTED)
+            if not (wanted.token_trigger and large and outgrown(session, counted, wanted)):
+                return replace(plan, span=None, why=plan.why or BELOW)
+        return _filled(plan, rows, session, reader(session, lines, check, SUMMED), settings)
 
 
 def _readable(state: SessionState, rows: list[int], first: int, last: int) -> tuple[int, int]:
