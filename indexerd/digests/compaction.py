@@ -33,6 +33,7 @@ from indexerd.digests.summarize import Summarizer, Summary, Task, usage_of
 from indexerd.events import Stretch
 from indexerd.meta.writer import MetaWriter
 from indexerd.models.base import Model
+from indexerd.privacy.redact_paths import for_people, shown_path
 from indexerd.protocol import params
 from indexerd.sessions.branches import BRANCH_PREAMBLE
 from indexerd.sessions.history import FileLists
@@ -130,12 +131,13 @@ class Compactions:
 
     def _handoff(self, row: Row, plan: Compaction, text: str, by: str) -> str:
         """The document that a new session goes on from. Blocks: it looks for files."""
+        shown = for_people(row)
         return document(
             Handoff(
                 session_id=row["sessionId"],
                 agent=row["agent"],
                 name=row["name"],
-                cwd=row["cwd"],
+                cwd=shown["cwd"],
                 git_branch=row.get("gitBranch", ""),
                 began=row["createdAt"],
                 last_active=row["modifiedAt"],
@@ -148,7 +150,7 @@ class Compactions:
                 decisions=plan.decisions,
                 earlier=[Earlier(one.first, one.last, one.content) for one in plan.earlier],
                 messages=[Verbatim(one["role"], one["text"], one["entryId"]) for one in plan.kept],
-                resume=_resume(row),
+                resume=_resume(row) if shown["resume"] == row["resume"] else shown["resume"],
             )
         )
 
@@ -217,7 +219,7 @@ def _stretch(row: Row, kind: str, tokens: int, files: FileLists) -> Stretch:
         messages=(),
         files_read=files.read,
         files_modified=files.modified,
-        cwd=row["cwd"],
+        cwd=shown_path(row["cwd"]),
         max_tokens=tokens,
     )
 

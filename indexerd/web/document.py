@@ -45,6 +45,7 @@ from indexerd.errors import IndexerdError
 from indexerd.events import Entry, Kind
 from indexerd.meta.context_sets import footer
 from indexerd.privacy.redact import redact
+from indexerd.privacy.redact_paths import for_people
 from indexerd.privacy.sanitize import bare, scrub
 from indexerd.sessions.positions import message_rows, rows_between
 from indexerd.sessions.state import ROOT, SessionState
@@ -240,6 +241,7 @@ def _about(
 ) -> Document:
     """The document but for its beats and nodes, whose texts were cut as they were read."""
     row, meta, context = stored["session"], stored.get("meta"), stored.get("context") or {}
+    row = for_people(row) if wish.for_people else row
     about = {
         "format": FORMAT,
         "schema": SCHEMA,

@@ -25,6 +25,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from indexerd.agents import ADAPTERS
 from indexerd.errors import AskError
+from indexerd.privacy.redact_paths import for_people, shown_path
 from indexerd.privacy.sanitize import clean_line, escape_path, scrub
 from indexerd.times import iso, iso_ms
 from indexerd.web.assets import Assets
@@ -273,7 +274,7 @@ class Home:
                 "title": title,
                 "projects": [
                     {
-                        "key": f"{title}:{cwd}",
+                        "key": f"{title}:{shown_path(cwd)}",
                         "place": self._place(cwd, filters),
                         "lines": lines,
                     }
@@ -306,11 +307,13 @@ class Home:
         """A directory, with `~` for the user's home; it leads to the page of that project."""
         if not cwd:
             return {"name": "no directory", "path": "", "href": ""}
-        home, path = str(self._daemon.home).rstrip("/"), cwd
-        if home and (cwd == home or cwd.startswith(f"{home}/")):
-            path = "~" + cwd[len(home) :]
+        home, path = str(self._daemon.home).rstrip("/"), shown_path(cwd)
+        is_whole = path == cwd  # else no address tells it either
+        if home and (path == home or path.startswith(f"{home}/")):
+            path = "~" + path[len(home) :]
         name = posixpath.basename(path.rstrip("/")) or path
-        href = "" if cwd == filters.project else filters.address(project=cwd)
+        is_here = cwd == filters.project
+        href = filters.address(project=cwd) if is_whole and not is_here else ""
         return {"name": escape_path(name), "path": escape_path(path), "href": href}
 
 
@@ -322,7 +325,7 @@ def line(row: Row) -> Shown:
     touched = next((one for one in ("filesModified", "filesRead") if row.get(one)), "")
     files = [one for one in row.get(touched) or () if basename(one)]
     marks = (("gone", "file gone"), ("subagent", "sub-agent"))
-    resume = "" if row.get("gone") else row.get("resume") or ""
+    resume = "" if row.get("gone") else for_people(row).get("resume") or ""
     return {
         "key": session_id,
         "session_id": session_id,

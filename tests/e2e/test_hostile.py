@@ -74,7 +74,7 @@ def test_a_line_that_only_looks_whole_is_found_out(world: World) -> None:
     hole = data.index(b"Question 3")
     session.path.write_bytes(data[:hole] + b"\1" * 9 + data[hole + 9 :])
 
-    assert [session.id] == world.run("run", "--once", "--json")["indexed"]
+    assert world.run("run", "--once", "--json")["indexed"] == []  # three messages are too few
     row = world.run("show", session.id, "--json")["session"]
     assert row["userMessageCount"] == 3  # pi, too, loses the way at the entry that is missing
 
