@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 VERSION = 1  # of the schema, and of what is indexed of a text
 TEXT_MAX = 65_536  # characters of a message, or of a summary, that are indexed
 ABOUT = ("name", "tags", "description", "summary", "files", "id", "cwd")
+_SWEEPS = 5  # times that an old directory is deleted
 _HEAP = 15_000_000  # bytes, the least that tantivy takes
 _WORD_MAX = 100  # bytes
 _SESSION_MAX = 1_000_000  # messages of one session that are copied
@@ -179,7 +180,9 @@ class TextIndex:
     def _sweep(self, name: str) -> None:
         """Delete whatever else is in the directory."""
         for one in self._directory.iterdir():
-            if one.name != name:
+            for _ in range(_SWEEPS):  # a file may be made in it while it is deleted
+                if one.name == name or not one.exists():
+                    break
                 shutil.rmtree(one, ignore_errors=True)
 
     def _end(self) -> None:
@@ -373,7 +376,11 @@ class TextIndex:
             if self.store.noted("index", "rebuild") == b"begun":
                 self.store.note("index", "rebuild", None)
         new.reload()
+        old = self._writer
         self._index, self._writer, self._schema, self._name = new, writer, new.schema, name
+        if old is not None:
+            old.wait_merging_threads()  # which write into the old directory
+        del old
         self._sweep(name)
         self.store.fold()
         yield False
