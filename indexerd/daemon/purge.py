@@ -140,6 +140,7 @@ class Purge:
         await pipeline.runner.forget(session_id)
         for forget in self._forget:
             await forget(session_id)
+        await pipeline.read(pipeline.library.index.owe_rebuild)  # an excluded one's words, too
         await self._scour()
         gone, kept = list[Path](), list[dict[str, str]]()
         if transcript:
