@@ -24,6 +24,8 @@ from indexerd.times import iso
 
 FILES_WANTED = 4096
 GROWTH = 8 * 1024 * 1024  # bytes that the process may have grown by before it gives any back
+ARENAS = 2  # heaps of the C library's allocator, for all threads together
+_M_ARENA_MAX = -8  # mallopt's name for that
 YOUNG = 10_000  # new objects before the young generation is collected
 END_SECONDS = 10.0  # systemd kills after 15
 LAST_SECONDS = 1.0  # for the line in the log
@@ -142,6 +144,7 @@ class Footprint:
 
     def __init__(self) -> None:
         """To be made when the modules are loaded."""
+        _limit_arenas()
         settle_memory()
         self._least = 0  # bytes, since the last time; 0: the sessions were not there yet
 
@@ -166,6 +169,12 @@ def resident() -> int:
             return int(file.read().split()[1]) * resource.getpagesize()
     except (OSError, ValueError, IndexError):
         return 0
+
+
+def _limit_arenas() -> None:
+    """Keep glibc from giving each of tantivy's threads a heap of its own, which is never small."""
+    with suppress(OSError, AttributeError):  # only glibc has this function
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, ARENAS)
 
 
 def _trim() -> None:

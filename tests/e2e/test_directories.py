@@ -29,6 +29,17 @@ def answers(world: World) -> bool:
         return False
 
 
+def causes(world: World, code: str) -> str:
+    """What `status` says of a kind of problem."""
+    return " ".join(one["cause"] for one in world.call("status")["problems"] if one["code"] == code)
+
+
+def gone(path: Path) -> bool:
+    """Delete a directory that somebody may write to meanwhile; whether it is gone."""
+    shutil.rmtree(path, ignore_errors=True)
+    return not path.exists()
+
+
 def refused(world: World) -> bool:
     """Whether the directory of sessions is named as none."""
     problems = {one["code"]: one["cause"] for one in world.call("status")["problems"]}
@@ -88,11 +99,9 @@ def test_the_state_directory_goes(world: World) -> None:
     session = world.session(turns=5)
     with world.daemon() as process:
         world.wait_meta(session.id)
-        shutil.rmtree(world.state)
+        until(lambda: gone(world.state), "the directory to go")
         world.state.write_text("in the way")
-        problem = until(lambda: world.call("status")["problems"], "the problem")[0]
-        assert problem["code"] == "state_unwritable"
-        assert "gone" in problem["cause"]
+        until(lambda: "gone" in causes(world, "state_unwritable"), "the problem")
         assert process.poll() is None
         world.state.unlink()
         assert process.wait(30) == 1
