@@ -47,7 +47,8 @@ _SWEEPS = 5  # times that an old directory is deleted
 _HEAP = 15_000_000  # bytes, the least that tantivy takes
 _WORD_MAX = 100  # bytes
 _SESSION_MAX = 1_000_000  # messages of one session that are copied
-_OS_ERROR = re.compile(r"\(os error (\d+)\)|LockBusy")  # in what tantivy raises
+# What tantivy raises for trouble of its place; a writer is killed by what its thread met.
+_OS_ERROR = re.compile(r"\(os error (\d+)\)|Os \{ code: (\d+)|LockBusy|writer was (killed)")
 _CHUNK = 1 << 20  # bytes
 _FOOTER = 8  # bytes: the length of a file's footer, and a number that ends all of them
 _PLAIN = frozenset({"meta.json", ".managed.json"})
@@ -208,9 +209,11 @@ class TextIndex:
             raise WriteError(f"the index cannot be used now: {bad.strerror}") from bad
         except BaseException as bad:  # a panic of tantivy's is no Exception
             error = _OS_ERROR.search(str(bad))
-            if error and error[1] != str(errno.ENOENT):
+            code = error and (error[1] or error[2])
+            if error and code != str(errno.ENOENT):
                 self._writer = None  # it takes nothing more after a failure
-                why = os.strerror(int(error[1])) if error[1] else "another process writes to it"
+                why = "a write failed" if error[3] else "another process writes to it"
+                why = os.strerror(int(code)) if code else why
                 raise WriteError(f"the index cannot be used now: {why}") from bad
             self._note_damage(bad)
             raise DamagedError("the index is damaged", hint="the daemon makes it anew") from bad

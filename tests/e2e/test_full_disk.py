@@ -70,7 +70,6 @@ def found(world: World, word: str) -> list[Any]:
     return hits
 
 
-@pytest.mark.xfail(reason="the one store makes a scan wait while its disk is full: to be mended")
 def test_a_full_state_directory(world: World) -> None:
     """A3, M15, S0.36: books, ledger, catalog and log cannot grow: the daemon does not end.
 

@@ -80,7 +80,7 @@ def _empty(group: Path) -> bool:
 
 
 def whole(world: World) -> bool:
-    """Whether the store is sound; a reader that may write would bring the log into it at the end."""
+    """Whether the store is sound, read without folding its log into it."""
     with closing(sqlite3.connect(f"file:{world.state}/store.sqlite?mode=ro", uri=True)) as base:
         return bool(base.execute("PRAGMA integrity_check").fetchone() == ("ok",))
 
