@@ -329,7 +329,7 @@ def family(app: App, ref: str) -> None:
     )
     render.table(app, _HEADS, rows)
     if "missingParent" in found:
-        from indexerd.privacy.redact_paths import shown_path
+        from indexerd.privacy.redact import shown_path
 
         named = render.exact(shown_path(found["missingParent"]))
         aside(f"the session that this began in is not known: {named}")

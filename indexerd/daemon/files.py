@@ -131,7 +131,7 @@ class Files:
             store = self._store_of(path)
             if store is None:
                 continue
-            if self.exclusions.bar(path, card):
+            if self.exclusions.match(path, *((card.cwd, card.session_id) if card else ("",))):
                 self.hidden |= {card.session_id} if card else set()
                 dropped.append(path)
                 continue
@@ -155,7 +155,8 @@ class Files:
         changes: list[Change] = []
         renewed = self.exclusions.renew()
         for file in list(self._files.values()) if renewed else ():
-            excluded = self.exclusions.bar(file.path, file.card, file.cwd, file.session_id)
+            known = file.card or file
+            excluded = self.exclusions.match(file.path, known.cwd, known.session_id)
             if file.excluded and not excluded:
                 del self._files[file.path]  # met anew by the scan that follows
             elif excluded and not file.excluded:

@@ -13,8 +13,7 @@ from typing import Any
 from indexerd.daemon.files import Files
 from indexerd.daemon.pipeline import Pipeline
 from indexerd.models.budget import Budget
-from indexerd.privacy.redact import quotable
-from indexerd.privacy.redact_paths import shown_path
+from indexerd.privacy.redact import quotable, shown_path
 from indexerd.privacy.sanitize import escape_path
 from indexerd.sessions.info import SessionInfo
 from indexerd.times import iso

@@ -275,7 +275,8 @@ class Pipeline:
     def _offer(self, known: SessionRuntime, why: str) -> None:
         """Queue a session, unless it came by itself and no model could take it."""
         session_id, forced = known.card.session_id, known.forced is not None
-        if self.library.files.exclusions.forbid(known.card):
+        exclusions, card = self.library.files.exclusions, known.card
+        if exclusions.forbid(card.path, card.cwd, session_id):
             return
         if forced or (self._takers(known) and not self._held(known)):
             self.bus.say(Event.INDEX_QUEUED, {"session": session_id, "reason": why})

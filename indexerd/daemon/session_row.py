@@ -24,8 +24,7 @@ from indexerd.agents import ADAPTERS
 from indexerd.daemon.files import Files
 from indexerd.meta.cache import MetaCache, MetaStat
 from indexerd.meta.model import MetaFile
-from indexerd.privacy.redact import redact
-from indexerd.privacy.redact_paths import shown_paths, with_shown
+from indexerd.privacy.redact import redact, shown_paths, with_shown
 from indexerd.privacy.sanitize import clean_line, clean_text
 from indexerd.protocol.limits import (
     DESCRIPTION_MAX,

@@ -21,7 +21,7 @@ from indexerd.digests.summarizable import summarizable_messages
 from indexerd.events import Kind
 from indexerd.models.extractive.candidates import decisions
 from indexerd.models.threads import Check
-from indexerd.privacy.redactor import redactor
+from indexerd.privacy.redact import redactor
 from indexerd.sessions.clipped_entries import SUMMED
 from indexerd.sessions.context import ContextEntry, ContextMessage, entries_of
 from indexerd.sessions.history import FileLists

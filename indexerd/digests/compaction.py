@@ -33,7 +33,7 @@ from indexerd.digests.summarize import Summarizer, Summary, Task, usage_of
 from indexerd.events import Stretch
 from indexerd.meta.writer import MetaWriter
 from indexerd.models.base import Model
-from indexerd.privacy.redact_paths import for_people, shown_path
+from indexerd.privacy.redact import for_people, shown_path
 from indexerd.protocol import params
 from indexerd.sessions.branches import BRANCH_PREAMBLE
 from indexerd.sessions.history import FileLists

@@ -28,7 +28,7 @@ from indexerd.errors import SessionEmptyError, UsageError
 from indexerd.events import Kind
 from indexerd.models.extractive.candidates import decisions
 from indexerd.models.threads import Check
-from indexerd.privacy.redactor import Redactor, redactor
+from indexerd.privacy.redact import Redactor, redactor
 from indexerd.privacy.sanitize import clean_text
 from indexerd.sessions.clipped_entries import SUMMED
 from indexerd.sessions.context import (

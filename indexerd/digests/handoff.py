@@ -20,8 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from indexerd.privacy.quote import inline, quoted
-from indexerd.privacy.sanitize import clean_text
+from indexerd.privacy.sanitize import clean_text, inline, quoted
 from indexerd.protocol.limits import NAME_MAX, WORD_MAX
 from indexerd.references.inject import shares
 from indexerd.sessions.facts import absolute

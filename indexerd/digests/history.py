@@ -27,7 +27,7 @@ from indexerd.digests.segments import (
 )
 from indexerd.events import Entry, Kind
 from indexerd.models.threads import Check
-from indexerd.privacy.late import late
+from indexerd.privacy.patterns import lazy_pattern
 from indexerd.privacy.sanitize import clean_line, clean_text, escape_path
 from indexerd.sessions.clipped_entries import Keep
 from indexerd.sessions.context import Read, context_messages, role_of
@@ -48,7 +48,7 @@ _SPOKEN = frozenset({Kind.USER, Kind.ASSISTANT})
 
 # Marks of Markdown, white space, case and other dashes do not make a heading another one.
 _DASH = "[-\u2010-\u2015\u2212]"
-_HEADING = late(
+_HEADING = lazy_pattern(
     r"^(?=[ \t#*_`]*+(?:previous[ \t]+conversation[ \t]+context"
     rf"|(?:{_DASH}[ \t]*+)++[*_`]*+earlier[ \t]+in[ \t]+conversation"
     r"|\[[ \t]*+previous[ \t]+conversation[ \t]+summari[sz]ed"

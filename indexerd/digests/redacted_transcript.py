@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from indexerd.digests.summarizable import speaker
-from indexerd.privacy.redactor import Redactor
+from indexerd.privacy.redact import Redactor
 from indexerd.sessions.clipped import LEFT_OUT
 from indexerd.sessions.context import ContextMessage
 

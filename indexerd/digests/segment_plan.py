@@ -29,7 +29,7 @@ from indexerd.events import Entry, Kind
 from indexerd.models.extractive.candidates import decisions
 from indexerd.models.extractive.sentences import key_phrases, topic_runs
 from indexerd.models.threads import Check
-from indexerd.privacy.redactor import Redactor, redactor
+from indexerd.privacy.redact import Redactor, redactor
 from indexerd.privacy.sanitize import clean_line, clean_text, escape_path
 from indexerd.sessions.clipped_entries import COUNTED, SUMMED
 from indexerd.sessions.context import Read, context_messages, passing_messages

@@ -21,7 +21,8 @@ from indexerd.meta.model import META_BYTES_MAX, parse_digest
 from indexerd.meta.reader import digest_bytes, digest_name, read_digest
 from indexerd.meta.writer import MetaWriter
 from indexerd.privacy.sanitize import clean_line, clean_text, escape_path
-from indexerd.sessions.facts import FILES_MAX, PATH_MAX, TOOLS_MAX, USE_MAX, USES_KEPT
+from indexerd.protocol.limits import USE_MAX
+from indexerd.sessions.facts import FILES_MAX, PATH_MAX, TOOLS_MAX, USES_KEPT
 from indexerd.sessions.facts import NAME_MAX as TOOL_MAX
 from indexerd.sessions.positions import ROW_NAME_MAX, message_rows, names_on
 from indexerd.sessions.state import SessionState

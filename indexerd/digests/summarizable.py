@@ -18,7 +18,7 @@ from dataclasses import replace
 import msgspec
 
 from indexerd.events import Compaction, Kind, ToolCall
-from indexerd.privacy.late import late
+from indexerd.privacy.patterns import lazy_pattern
 from indexerd.sessions.clipped import Clipped
 from indexerd.sessions.context import ContextMessage
 from indexerd.sessions.serialize import arguments
@@ -40,10 +40,10 @@ _APPROVALS = frozenset(
     }
 )
 _REMINDER = ("<system-reminder>", "</system-reminder>")
-_LEADING = late(r"\s*<system-reminder>.*?</system-reminder>\s*", re.DOTALL)
+_LEADING = lazy_pattern(r"\s*<system-reminder>.*?</system-reminder>\s*", re.DOTALL)
 
 # What Claude Code puts before and behind a summary.
-_CONTINUED = late(
+_CONTINUED = lazy_pattern(
     r"\s*This session is being continued from a previous conversation[^.\n]{0,200}\.\s*"
     r"(?:The (?:conversation is summarized below|summary below covers[^.:\n]{0,200})[.:]\s*)?"
 )

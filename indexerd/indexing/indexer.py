@@ -37,7 +37,7 @@ from indexerd.models.attempts import (
 from indexerd.models.base import Finish, Model, Reply
 from indexerd.models.budget import Budget, tokens_of
 from indexerd.models.telemetry import Telemetry, index_row
-from indexerd.privacy.redactor import redactor
+from indexerd.privacy.redact import redactor
 from indexerd.protocol.limits import FIRST_MESSAGE_MAX
 from indexerd.settings import Settings
 from indexerd.times import iso, iso_ms, iso_of_ms

@@ -39,8 +39,7 @@ from indexerd.meta.model import MetaFile
 from indexerd.meta.reader import Stamp, read_meta, stamp
 from indexerd.models.base import LOCAL
 from indexerd.paths import meta_name
-from indexerd.privacy.redact_paths import shown_path
-from indexerd.privacy.redactor import Redactor
+from indexerd.privacy.redact import Redactor, shown_path
 from indexerd.privacy.sanitize import clean_text
 from indexerd.protocol.limits import TAGS_MAX
 from indexerd.search.session_texts import Texts

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from indexerd.privacy.redactor import Redactor
+from indexerd.privacy.redact import Redactor
 
 MARKER = "[Conversation truncated — only the most recent portion is shown]"
 LABELS = {"user": "User: ", "assistant": "Assistant: "}

@@ -14,9 +14,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from indexerd.privacy.quote import harmless, inline, quoted
 from indexerd.privacy.redact import redact
-from indexerd.privacy.sanitize import clean_line, clean_text, escape_path
+from indexerd.privacy.sanitize import clean_line, clean_text, escape_path, harmless, inline, quoted
 
 BYTES_MAX = 18_000  # of an answer's JSON, which goes out twice: as data, and as text
 LINE_MAX = 1200  # characters

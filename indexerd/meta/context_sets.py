@@ -24,11 +24,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from indexerd.errors import ContextTooLargeError, UsageError
-from indexerd.privacy.late import late
-from indexerd.privacy.quote import harmless, inline
-from indexerd.privacy.redact import quotable, secret_warnings
-from indexerd.privacy.redact_paths import shown_path
-from indexerd.privacy.sanitize import clean_line, escape_path
+from indexerd.privacy.patterns import lazy_pattern
+from indexerd.privacy.redact import quotable, secret_warnings, shown_path
+from indexerd.privacy.sanitize import clean_line, escape_path, harmless, inline
 
 KNOWN = ("files", "applet", "endpoints", "ports")
 SET_MAX = 10  # items of one set, and of one call
@@ -44,16 +42,16 @@ NOTHING = "No context stored for this session"
 
 Context = dict[str, list[str]]
 Mode = Literal["replace", "merge"]
-_NAME = late(r"[^\W_][\w ./-]*")
-_BREAK = late(r"[\W_]+")
-_ROLE = late("system|user|assistant|human|tool|developer|model|function|ai|bot|agent")
-_SAID = late(  # with such a word a role is still one: System prompt, Tool result
+_NAME = lazy_pattern(r"[^\W_][\w ./-]*")
+_BREAK = lazy_pattern(r"[\W_]+")
+_ROLE = lazy_pattern("system|user|assistant|human|tool|developer|model|function|ai|bot|agent")
+_SAID = lazy_pattern(  # with such a word a role is still one: System prompt, Tool result
     "(?:call|instruction|message|note|output|prompt|reminder|response|result|reply|turn)s?"
 )
 # Square brackets are in the names of many a file: only capitals are a chat template's mark.
-_TEMPLATE = late(r"\[\s{0,4}/?\s{0,4}(?:[A-Z][A-Z_]{2,30}\s{0,4}\]|INST|SYS)")
+_TEMPLATE = lazy_pattern(r"\[\s{0,4}/?\s{0,4}(?:[A-Z][A-Z_]{2,30}\s{0,4}\]|INST|SYS)")
 _DRAWN = str.maketrans({"[": "(", "\ufe0f": None})  # U+FE0F: many an emoji is followed by one
-_ABSOLUTE = late(r"[/~]|[A-Za-z]:[\\/]|\\\\|[A-Za-z][A-Za-z0-9+.-]*://")
+_ABSOLUTE = lazy_pattern(r"[/~]|[A-Za-z]:[\\/]|\\\\|[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,27 +1,30 @@
-"""Private keys in a text, which stand on many lines: where each begins and ends.
+"""Private keys in a text: where each begins and ends.
 
-In: any text. Out: spans. A key may have lost its first or its last line, or hold a section label
-(`User: `) where two messages meet; its line ends may be escaped as JSON, pages or addresses do, or
-be spaces or tabs where lines were joined to one; each may be indented, quoted, commented or
-numbered. So a key is read word by word: words of data, and between them nothing but such marks.
-What is looked through for one key is bounded.
+A key may have lost its first or its last line, or hold a section label (`User: `) where two
+messages meet. Its line ends may be escaped as JSON, pages or addresses do, or be spaces, full
+stops or tags where lines were joined to one; each line may be indented, quoted, commented, numbered
+or logged. So a key is read word by word: words of data, and between them nothing but such marks.
+At most 20,000 characters are searched for one key.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
-from indexerd.privacy.late import late
+from indexerd.privacy.patterns import lazy_pattern
 
 _KEY_SPAN = 20_000  # characters between the first and the last line of one key
-_EDGE = late(
+_EDGE = lazy_pattern(
     r"(?P<begin>-----? ?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}"
     r"|PuTTY-User-Key-File-\d(?:: ?[\w-]{1,40}+)?)"
     r"|(?P<end>-----? ?END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}|Private-MAC: [0-9a-f]*+)"
 )
 _LONG = 16  # characters; a shorter word is data only beside a longer one
 _EOL = r"[\n\r\x0b\x0c\u2028\u2029]\+?|\\++[nr]"
+_LOGGED = (  # what stands before a whole line of data: a time, a level, a program's name
+    r"(?:(?<=\n)|(?<=\\n))(?:[^\s\\]{1,30}[ \t]){1,6}?"
+    r"(?=[A-Za-z0-9+/]{48,}+={0,2}(?:[\s\\\"]|\Z))(?=[a-z0-9+/]{0,40}[A-Z])"
+)
 _LABEL = (
     r"(?:\[[\w.-]{1,128}\] )?(?:User|Assistant): ?"
     r"|\[(?:User|Assistant|Tool)(?: [a-z]{1,9}){0,2}\]: "
@@ -32,28 +35,33 @@ _HEADER = (  # its value ends where data was joined to it
     rf"(?:[^\n\\]{{0,200}}?(?=[\s\"'][A-Za-z0-9+/]{{{_LONG}}})|[^\n\r\\]{{0,200}}+)"
 )
 _MARK = (  # quotes, comments, lists, concatenation; what stands for a line's end elsewhere
-    r"\+(?=[\s\\])|[\s>|\"'`,;:#*~^$│·↵⏎¶-]|\\++(?:t|x0[ad]|u000[ad])?"
-    r"|%0[ADad]|<br ?/?>|</?p>|&(?:#1[03]|#x0?[ADad]|nbsp|gt|quot);"
+    r"\+(?=[\s\\])|\.(?=[\s\\])|[\s>|\"'`,;:#*~^$_│·↵⏎¶-]|\\++(?:t|x0[ad]|u000[ad])?"
+    r"|%0[ADad]|</?[a-z]{1,10} ?/?>|&(?:#1[03]|#x0?[ADad]|nbsp|gt|quot);"
 )
-_LINE_END = late(_EOL)
-_GAP = late(rf"(?:{_EOL}|{_LABEL}|{_NUMBER}|{_HEADER}|{_MARK})*+")  # a group in it breaks `re`
-_WORD = late(r"[A-Za-z0-9+/]++={0,2}|={1,2}")
-_ENDS = late(rf"(?:(?!{_EOL})[\s,;+*|)])*+(?:{_EOL}|\\*+[\"'`]|\Z)")  # a line, or a quoted one
-_MIXED = late(r"[0-9+/=]|[A-Za-z][A-Z]")  # as words that people write seldom are
+_LINE_END = lazy_pattern(_EOL)
+_GAP = lazy_pattern(  # a group in it breaks `re`
+    rf"(?:{_EOL}|{_LOGGED}|{_LABEL}|{_NUMBER}|{_HEADER}|{_MARK})*+"
+)
+_WORD = lazy_pattern(r"[A-Za-z0-9+/]++={0,2}|={1,2}")
+_ENDS = lazy_pattern(rf"(?:(?!{_EOL})[\s,;+*|)])*+(?:{_EOL}|\\*+[\"'`]|\Z)")  # a line, or quotes
+_MIXED = lazy_pattern(r"[0-9+/=]|[A-Za-z][A-Z]")  # as words that people write seldom are
 
 
 def private_keys(text: str) -> Iterator[tuple[int, int]]:
     """Find keys from first to last line; one that has lost either, as far as its data goes."""
     if "PRIVATE KEY" not in text and "PuTTY-" not in text:
         return
-    opened: re.Match[str] | None = None
+    opened = None
     floor = 0
     for edge in [*_EDGE.finditer(text), None]:
         if opened is not None:
-            limit = edge.start() if edge else len(text)
-            whole = edge and edge["end"] and limit - opened.end() < _KEY_SPAN
-            last = edge.end() if edge and whole else _last(text, opened.end(), limit)
-            floor = max(opened.end(), last)
+            start, limit = opened.end(), edge.start() if edge else len(text)
+            whole = edge and edge["end"] and limit - start < _KEY_SPAN
+            if edge and whole:
+                last = edge.end()
+            else:
+                last = next(_data(text, start, min(limit, start + _KEY_SPAN)))[1]
+            floor = max(start, last)
             if last:
                 yield opened.start(), last
             opened = None
@@ -62,55 +70,34 @@ def private_keys(text: str) -> Iterator[tuple[int, int]]:
         if edge is not None and edge["begin"]:
             opened = edge
         elif edge is not None:
-            first = _first(text, floor, edge.start())
+            *_, (first, _) = _data(text, max(floor, edge.start() - _KEY_SPAN), edge.start())
             if first >= 0:
                 yield first, edge.end()
             floor = edge.end()
 
 
-def _last(text: str, start: int, end: int) -> int:
-    """Where the data that begins at `start` ends; 0 where there is none."""
-    last = 0
-    for word, is_data in _words(text, start, min(end, start + _KEY_SPAN)):
-        if word is None:
-            break
-        if is_data:
-            last = word.end()
-    return last
-
-
-def _first(text: str, start: int, end: int) -> int:
-    """Where the data that ends at `end` begins; -1 where there is none."""
-    first = before = -1  # `before`: of a short word, which is data if a longer one follows
-    for word, is_data in _words(text, max(start, end - _KEY_SPAN), end):
-        if word is None:
-            first = before = -1
-        elif is_data and first < 0:
-            first = word.start() if before < 0 else before
-        else:
-            before = word.start()
-    return first
-
-
-def _words(text: str, start: int, end: int) -> Iterator[tuple[re.Match[str] | None, bool]]:
-    """Words that a key may be made of, and whether they are data; None for any other text."""
-    at, beside = start, False
+def _data(text: str, at: int, end: int) -> Iterator[tuple[int, int]]:
+    """Of each stretch up to a word that is no key's: where its data begins and ends; or -1, 0."""
+    first, last, before, beside = -1, 0, -1, False  # `before`: a short word, data if a long follows
     while at < end:
         gap = _GAP.match(text, at, end)
-        word = _WORD.match(text, gap.end() if gap else at, end)
-        if gap is None or word is None:
-            at = (gap.end() if gap else at) + 1
-            if at <= end:
-                yield None, False
+        at = gap.end() if gap else at
+        word = _WORD.match(text, at, end)
+        at = word.end() if word else at + 1
+        if word:
+            is_long = len(word[0]) >= _LONG
+            odd = _MIXED.search(word[0]) is not None
+            ends = _ENDS.match(text, at, end) is not None
+            if is_long or (beside and (odd or ends)):
+                if first < 0:
+                    first = word.start() if before < 0 else before
+                last, beside = at, is_long
+                continue
             beside = False
-            continue
-        at = word.end()
-        is_long = at - word.start() >= _LONG
-        odd = _MIXED.search(word[0]) is not None
-        ends = _ENDS.match(text, at, end) is not None
-        if is_long or (beside and (odd or ends)):
-            yield word, True
-        else:
-            alone = ends and _LINE_END.search(text, gap.start(), gap.end()) is not None
-            yield word if odd or alone else None, False
-        beside = is_long
+            if odd or (ends and gap and _LINE_END.search(text, gap.start(), gap.end())):
+                before = word.start()
+                continue
+        if at <= end:
+            yield first, last
+            first, last, before, beside = -1, 0, -1, False
+    yield first, last

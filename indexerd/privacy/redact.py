@@ -1,4 +1,4 @@
-"""Secrets out of text, before it is cut, sent, stored or logged (S2.21, X5-X7).
+"""Secrets out of text and paths, before these are cut, sent, stored or shown (S2.21, X5-X7).
 
 In: any text. Out: the same text with each secret replaced by `[redacted:<kind>]`, and counts by
 kind. Redacting twice changes nothing; prose, commit hashes, UUIDs and `token = get_token()` stay.
@@ -10,38 +10,42 @@ Finds that overlap become one, named by the most specific rule.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any
 
-from indexerd.privacy.late import late
 from indexerd.privacy.patterns import (
-    FOLDED_SHAPES,
+    FOLDED_RULES,
     MARKER,
     NAMED,
     REST_OF_VALUE,
-    SHAPES,
+    RULES,
     VALUE,
-    Judge,
-    Shape,
+    Check,
+    compile_patterns,
     is_value,
     kind_of_name,
+    lazy_pattern,
 )
 from indexerd.privacy.private_keys import private_keys
 from indexerd.privacy.sanitize import bare, escape_path, is_plain
 
+if TYPE_CHECKING:
+    from indexerd.settings import Settings
+
+Redactor = Callable[[str], tuple[str, dict[str, int]]]  # the redacted text, and counts by kind
+Row = dict[str, Any]
+
 _ROUNDS = 4  # a replacement may uncover another secret; the last round finds nothing
-_PRIVATE_KEY, _ASSIGNED, _CUSTOM = -1, 200, 1000  # ranks; the others are places in the tables
-_NAMES = ("pass", "token", "secret", "credential", "pwd", "auth", "key")  # one in each name
-_STARTS = "pass|token|secret|credential|pwd|auth"
-_KEY_STARTS = "access|account|api|encryption|master|private|signing"
-_HIDING = late(  # escapes of terminals, and what has no width
+_PRIVATE_KEY, _FOLDED, _ASSIGNED, _CUSTOM = -1, 100, 200, 1000  # ranks; others: table positions
+_NAMES = ("pass", "token", "secret", "credential", "pwd", "auth", "key")  # one is in each name
+_HIDING = lazy_pattern(  # escapes of terminals, and what has no width
     "[\x00-\x08\x0b\x0c\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u061c\u180e\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]"
 )
 _Span = tuple[int, int, tuple[int, str]]  # start, end, (rank, kind): the lower rank names it
-_Rule = tuple[tuple[int, str], str, Judge]
+_Ranked = tuple[tuple[int, str], str, Check]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,19 @@ def redact(text: str, extra: Sequence[Any] = ()) -> Redacted:
     return Redacted(rest.text, sums)
 
 
+def redactor(settings: Settings) -> Redactor:
+    """Build the redaction that the settings ask for."""
+    if not settings.redact.enabled:
+        return lambda text: (text, {})
+    extra = compile_patterns(settings.redact.extra_patterns)
+
+    def clean(text: str) -> tuple[str, dict[str, int]]:
+        found = redact(text, extra)
+        return found.text, found.counts
+
+    return clean
+
+
 def secret_warnings(text: str, what: str) -> tuple[str, ...]:
     """A warning where a text that is kept to the letter looks like it holds a secret (S2.21)."""
     kinds = ", ".join(sorted(redact(text).counts))
@@ -90,7 +107,8 @@ def quotable(text: str) -> str:
 def _redacted(text: str, extra: Sequence[Any]) -> Redacted:
     counts: dict[str, int] = {}
     for _ in range(_ROUNDS):
-        found = [*_private_keys(text), *_by_rules(text), *_custom(text, extra)]
+        found = [(*span, (_PRIVATE_KEY, "private-key")) for span in private_keys(text)]
+        found += [*_by_rules(text), *_custom(text, extra)]
         if not found:
             break
         parts, done = [], 0
@@ -113,11 +131,6 @@ def _merged(spans: list[_Span]) -> list[_Span]:
     return found
 
 
-def _private_keys(text: str) -> Iterator[_Span]:
-    for start, end in private_keys(text):
-        yield start, end, (_PRIVATE_KEY, "private-key")
-
-
 def _custom(text: str, patterns: Sequence[Any]) -> Iterator[_Span]:
     if not patterns:
         return
@@ -130,45 +143,34 @@ def _custom(text: str, patterns: Sequence[Any]) -> Iterator[_Span]:
 
 def _by_rules(text: str) -> Iterator[_Span]:
     lowered = text.replace("\u0130", "i").lower()  # the only letter that grows when lowered
-    for searched, rules in ((text, _rules()), (lowered, _folded_rules())):
+    for searched, rules in ((text, _rules(folded=False)), (lowered, _rules(folded=True))):
         for named, pattern, genuine in rules(searched):
             for found in re.finditer(pattern, searched, re.ASCII):
                 start, end = found.span(found.lastgroup or 0)
                 if genuine(text[start:end]):
                     yield start, end, named
-    yield from _assignments(text, lowered)
-
-
-# -- which rules to run -----------------------------------------------------------------------
-
-
-@cache
-def _rules() -> Callable[[str], list[_Rule]]:
-    return _by_keyword(SHAPES, 0)
+    if any(word in lowered for word in _NAMES):
+        yield from _assignments(text, lowered)
 
 
 @cache
-def _folded_rules() -> Callable[[str], list[_Rule]]:
-    return _by_keyword(FOLDED_SHAPES, 100)
-
-
-def _by_keyword(shapes: Sequence[Shape], first: int) -> Callable[[str], list[_Rule]]:
-    """A function that gives the rules of which a keyword occurs in a text."""
+def _rules(*, folded: bool) -> Callable[[str], list[_Ranked]]:
+    """The function that finds the rules of which a keyword occurs in a text."""
     import re2  # noqa: PLC0415 - 13 ms, which most commands do not need
 
-    rules: list[_Rule] = []
+    ranked: list[_Ranked] = []  # by keyword
     options = re2.Options()
     options.literal = True
     keywords = re2.Set.SearchSet(options)
-    for rank, (kind, words, pattern, judge) in enumerate(shapes, first):
+    table = enumerate(FOLDED_RULES, _FOLDED) if folded else enumerate(RULES)
+    for rank, (kind, words, pattern, check) in table:
         for word in words.split():
             keywords.Add(word)
-            rules.append(((rank, kind), pattern, judge))
+            ranked.append(((rank, kind), pattern, check))
     keywords.Compile()
 
-    def called(text: str) -> list[_Rule]:
-        places = keywords.Match(_encodable(text)) or ()
-        return list(dict.fromkeys(rules[at] for at in places))
+    def called(text: str) -> list[_Ranked]:
+        return list(dict.fromkeys(ranked[at] for at in keywords.Match(_encodable(text)) or ()))
 
     return called
 
@@ -178,12 +180,10 @@ def _encodable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
-# -- name = value -----------------------------------------------------------------------------
-
-
 def _assignments(text: str, lowered: str) -> Iterator[_Span]:
+    """Secrets by the names that they are assigned to."""
     done = 0
-    for named in _names(lowered):
+    for named in NAMED.finditer(lowered):
         name = text[named.start() : named.end("tail")]
         kind = kind_of_name(named["key"], name) if named.end() >= done else ""
         value = VALUE.match(text, named.end()) if kind else None
@@ -194,18 +194,53 @@ def _assignments(text: str, lowered: str) -> Iterator[_Span]:
             yield start, done, (_ASSIGNED, kind)
 
 
-def _names(lowered: str) -> Iterator[re.Match[str]]:
-    """Matches of NAMED, which is tried only where a name may begin: that is seldom."""
-    if not any(word in lowered for word in _NAMES):
-        return
-    starts = f"{_STARTS}|{_KEY_STARTS}" if "key" in lowered else _STARTS
-    done = 0
-    for found in re.finditer(starts, lowered):
-        start = found.start()
-        before = start - 1 if lowered[start - 1 : start] in ("_", "-") else start
-        for at in dict.fromkeys((before, start)):
-            named = NAMED.match(lowered, at) if at >= done else None
-            if named is not None:
-                done = named.end()
-                yield named
-                break
+# -- paths ------------------------------------------------------------------------------------
+
+
+def _clean(text: str) -> str:
+    return redact(text).text
+
+
+@lru_cache(4096)
+def shown_path(path: str) -> str:
+    """A path without secrets."""
+    return _clean(path)
+
+
+@lru_cache(512)
+def shown_paths(paths: tuple[str, ...]) -> tuple[str, ...]:
+    """Paths without secrets, each once."""
+    if not redact("\n".join(paths)).counts:  # as mostly, and quickly seen
+        return paths
+    return tuple(dict.fromkeys(map(shown_path, paths)))
+
+
+def with_shown(row: Row, clean: Callable[[str], str] = _clean) -> Row:
+    """A row with `shown`: what people see in place of a path or command that holds a secret.
+
+    The fields themselves stay whole, because programs go there.
+    """
+    rest = {key: value for key, value in row.items() if key != "shown"}
+    keys = ("cwd", "sessionFile", "parentSessionFile", "resume")
+    whole = {key: row[key] for key in keys if row.get(key)}
+    joined = "\n".join(whole.values())
+    if clean(joined) == joined:
+        return rest
+    folders: dict[str, str] = {}  # parts of the directory as agents write them in folder names
+    for part in str(row.get("cwd") or "").split("/"):
+        if (seen := clean(part)) != part:
+            folders[re.sub(r"[\\:]", "-", part)] = seen
+            folders[re.sub(r"[^A-Za-z0-9-]", "-", part)] = seen
+    shown = {}
+    for key, text in whole.items():
+        seen = clean(text)
+        for folder, part in folders.items():
+            seen = seen.replace(folder, part)
+        if seen != text:
+            shown[key] = f"indexerd resume {row['sessionId']}" if key == "resume" else seen
+    return rest | ({"shown": shown} if shown else {})
+
+
+def for_people(row: Mapping[str, Any]) -> Row:
+    """A row as people see it."""
+    return {**row, **(row.get("shown") or {})}

@@ -15,13 +15,12 @@ from __future__ import annotations
 import re
 import unicodedata
 
-REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+from indexerd.privacy.patterns import lazy_pattern
 
 _FORBIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 _JOINERS = "\u200c\u200d"
 _CLUSTER_MAX = 32  # a longer cluster than this is noise, and is cut anywhere
 
-_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 # An unterminated control string ends where its line ends, as it would be unwise to let one
 # forged opener swallow a whole text; so the body always matches, and the time is linear.
 _ESCAPES = re.compile(
@@ -29,7 +28,6 @@ _ESCAPES = re.compile(
     r"|(?:\x1b\[|\x9b)[0-?]*+[ -/]*+[@-~]?"
     r"|\x1b[ -/]*+[0-~]?"
 )
-_OPENS_LATIN = re.compile("[\x90\x98\x9b\x9d\x9e\x9f]")  # an escape sequence, without ESC
 _JOINER_RUN = re.compile(f"[{_JOINERS}]+")
 _BLANK_LINES = re.compile(r"\n{4,}")
 _SPACES = re.compile(r" {2,}")
@@ -65,10 +63,11 @@ def clean_text(text: str, limit: int) -> str:
     is kept, runs of spaces inside a line are folded, and spaces before a line's end go; at most
     two blank lines stand in a row.
     """
-    lines = _without_escapes(text).replace("\r\n", "\n").replace("\r", "\n")
-    if not is_plain(lines):
-        lines = _visible(_spaced(lines), "\n\t")
-    lines = "\n".join([_fold(line) for line in lines.split("\n")])
+    if not is_plain(text):
+        text = _ESCAPES.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+        spaces = {ord(char): " " for char in set(text) if char.isspace() and char not in "\n\t "}
+        text = _visible(text.translate(spaces), "\n\t")
+    lines = "\n".join([_fold(line) for line in text.split("\n")])
     if "\n\n\n\n" in lines:
         lines = _BLANK_LINES.sub("\n\n\n", lines)
     return _cut(lines.strip(), limit)
@@ -97,21 +96,9 @@ def _is_forbidden(char: str) -> bool:
 
 
 def _shown(char: str) -> str:
-    point = ord(char)
     if "\udc80" <= char <= "\udcff":  # the way `surrogateescape` keeps an undecodable byte
-        return f"\\x{point & 0xFF:02x}"
-    if char in _SHORT:
-        return _SHORT[char]
-    if char <= "\xff":
-        return f"\\x{point:02x}"
-    return f"\\u{point:04x}" if char <= "\uffff" else f"\\U{point:08x}"
-
-
-def _without_escapes(text: str) -> str:
-    """Without whole escape sequences. To see that there are none is a tenth of the search."""
-    if "\x1b" not in text and (text.isascii() or _OPENS_LATIN.search(text) is None):
-        return text
-    return _ESCAPES.sub("", text)
+        return f"\\x{ord(char) & 0xFF:02x}"
+    return char.encode("unicode_escape").decode("ascii")
 
 
 def is_plain(text: str) -> bool:
@@ -138,12 +125,6 @@ def _joiner(run: re.Match[str]) -> str:
 
 def _joinable(char: str) -> bool:
     return char > "\x7f" and unicodedata.category(char)[0] in "LMS"
-
-
-def _spaced(text: str) -> str:
-    """Turn white space other than line feed and tab into plain spaces."""
-    others = {ord(char): " " for char in set(text) if char.isspace() and char not in "\n\t "}
-    return text.translate(others) if others else text
 
 
 def _fold(line: str) -> str:
@@ -178,3 +159,35 @@ def _continues(text: str, at: int) -> bool:
         or unicodedata.category(char)[0] == "M"
         or "\U0001f3fb" <= char <= "\U0001f3ff"  # skin tones
     )
+
+
+# -- quoting where a model reads (X10) --------------------------------------------------------
+#
+# Each line of others' text stands behind a label of ours or behind `> `, and nothing in it is a
+# reference, a tag or a chat template's mark. So nothing in it can pose as a role, as our own
+# words, or as the end of a block.
+
+# Signs that a tag begins with, and look-alikes; what looks like a chat template's own mark.
+_TAG = str.maketrans({"<": "&lt;", "\uff1c": "&lt;"})
+_TEMPLATE = lazy_pattern(r"\[(?=\s{0,4}/?\s{0,4}(?:[A-Z][A-Z_]{2,30}\s{0,4}\]|INST|SYS))")
+_AT = lazy_pattern("@(?=@)")
+# Characters that are drawn as nothing, and are no format characters to Unicode.
+_UNSEEN = lazy_pattern(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef"
+    "\ufdd0-\ufdef\ufffe\uffff]"
+)
+
+
+def harmless(text: str) -> str:
+    """Cleaned text in which nothing is a reference, a tag or a chat template's mark."""
+    return _TEMPLATE.sub("[ ", _AT.sub("@ ", _UNSEEN.sub("", text).translate(_TAG)))
+
+
+def inline(text: str, limit: int) -> str:
+    """One line of text, to stand behind a label of ours."""
+    return harmless(clean_line(text, limit))
+
+
+def quoted(text: str, limit: int) -> str:
+    """Text with each of its lines quoted."""
+    return "\n".join(f"> {line}".rstrip() for line in harmless(clean_text(text, limit)).split("\n"))

@@ -15,4 +15,5 @@ PATHS_MAX = 500  # files
 TAGS_SHOWN = 50
 PATH_MAX = 4096  # characters; no path of a file system is longer
 WORD_MAX = 128  # characters of an id, a time, the name of an agent or a tool
+USE_MAX = 120  # characters of a notable use of a tool
 READ_MAX = 20_000  # characters of any text that are looked at: beyond every limit, and bounds work

@@ -25,7 +25,7 @@ from indexerd.meta.model import MetaFile
 from indexerd.meta.reader import read_meta
 from indexerd.models.telemetry import INJECT
 from indexerd.paths import meta_name
-from indexerd.privacy.redactor import Redactor, redactor
+from indexerd.privacy.redact import Redactor, redactor
 from indexerd.protocol.params import Expand
 from indexerd.references import inject
 from indexerd.references.injection_cache import InjectionCache

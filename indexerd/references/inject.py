@@ -2,7 +2,7 @@
 
 In: what meta files and answers say, which is untrusted: a model wrote it of a transcript that
 anybody may have poisoned. Every text is redacted whole, before it is cut to its length and quoted
-(privacy/quote.py), so that no half of a secret is left, and none of our own words is taken for
+(privacy/sanitize.py), so that no half of a secret is left, and none of our own words is taken for
 one. The same input always gives the same bytes (S0.55).
 
 The layout is the older extension's: a head, and for each session `## n. name (id)`, then
@@ -17,9 +17,8 @@ from typing import Any, NamedTuple
 
 from indexerd.agents.lines import INJECTED, INJECTED_END
 from indexerd.meta.model import MetaFile
-from indexerd.privacy.quote import inline, quoted
-from indexerd.privacy.redactor import Redactor
-from indexerd.privacy.sanitize import clean_line, clean_text
+from indexerd.privacy.redact import Redactor
+from indexerd.privacy.sanitize import clean_line, clean_text, inline, quoted
 from indexerd.protocol.limits import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX
 
 CUSTOM_TYPE = "session-reference"

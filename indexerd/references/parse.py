@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from indexerd.privacy.late import late
+from indexerd.privacy.patterns import lazy_pattern
 
 REF_MAX = 200  # characters of a reference
 LONG = 20_000  # characters of a text that is better looked through in a thread
@@ -41,29 +41,29 @@ _WORD = rf"_*+{_CHARS}(?:_++{_CHARS})*+"
 _NAME = rf"{_WORD}(?:(?:-+|\.){_WORD})*+(?:(?:\+\+|#)(?![^\s.,;:!?)~]))?+"
 _UUID = r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?![0-9A-Za-z_-])"
 _QUOTED = rf'"(?P<plain>[^"\n]{{1,{REF_MAX}}})"|[“„«](?P<fine>[^“”„«»\n]{{1,{REF_MAX}}})[”“»]'
-_REFERENCE = late(
+_REFERENCE = lazy_pattern(
     r"(?<![A-Za-z0-9@/\\])(?<![A-Za-z0-9]_)@@"
     rf"(?:{_QUOTED}|(?P<name>{_UUID}|{_NAME}))(?:~(?P<up>[0-9]{{1,3}})(?![\w~]))?+(?!@)"
 )
 _NAMED = ("plain", "fine", "name")
 _MARKS = "?\uff1f\u061f\u2047-\u2049"  # question marks: full-width, Arabic, doubled
-_QUESTION = late(
+_QUESTION = lazy_pattern(
     rf"[:\uff1a][ \t]*(?P<asked>[^\n{_MARKS}]{{1,{QUESTION_MAX}}}[{_MARKS}][{_MARKS}!]*+)"
     r"(?=[\s\"'”»)\]*_]|$)"
 )
 # A full stop before a small letter is an abbreviation's.
-_SENTENCE_END = late("[.!;](?=\\s+[^\\sa-z])|[\u3002\uff01\uff1b]")
+_SENTENCE_END = lazy_pattern("[.!;](?=\\s+[^\\sa-z])|[\u3002\uff01\uff1b]")
 _BEFORE_QUESTION = " \t:\"'“„«"
 
 # A fence may stand in quotes and list items; what is before it matters only for its end.
-_FENCE = late(
+_FENCE = lazy_pattern(
     r"(?P<around>(?:[ \t]*(?:>|[-*+][ \t]|[0-9]{1,9}[.)][ \t]))*+)[ \t]*"
     r"(?P<fence>`{3,}|~{3,})(?P<info>.*)",
     re.DOTALL,
 )
-_FENCE_END = late(r"[ \t>]*(?P<fence>`{3,}|~{3,})\s*")
-_TICKS = late(r"`+")
-_PARAGRAPH = late(r"\n[ \t]*\n")
+_FENCE_END = lazy_pattern(r"[ \t>]*(?P<fence>`{3,}|~{3,})\s*")
+_TICKS = lazy_pattern(r"`+")
+_PARAGRAPH = lazy_pattern(r"\n[ \t]*\n")
 
 
 class Reference(NamedTuple):

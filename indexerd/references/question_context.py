@@ -27,7 +27,7 @@ from indexerd.errors import SessionEmptyError, SessionUnreadableError
 from indexerd.events import Kind
 from indexerd.indexing.transcript import BEYOND_BYTES, MESSAGE_MAX
 from indexerd.models.threads import Check
-from indexerd.privacy.redactor import Redactor
+from indexerd.privacy.redact import Redactor
 from indexerd.privacy.sanitize import clean_text
 from indexerd.references.query_codes import UNREADABLE, no_session, session_gone
 from indexerd.sessions.context import Read

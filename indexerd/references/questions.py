@@ -36,7 +36,7 @@ from indexerd.models.attempts import Attempt, Rejected, Spent, ask, first_usable
 from indexerd.models.base import LOCAL, Finish, Model, Reply
 from indexerd.models.budget import Budget
 from indexerd.models.telemetry import query_row
-from indexerd.privacy.redactor import Redactor, redactor
+from indexerd.privacy.redact import Redactor, redactor
 from indexerd.privacy.sanitize import clean_text
 from indexerd.protocol.params import QuerySession
 from indexerd.references.cited_answer import Cited, judge_answer, partly

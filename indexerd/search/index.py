@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import msgspec
 
 from indexerd.errors import DamagedError, IndexerdError, StateError, WriteError
-from indexerd.privacy.redact_paths import shown_path
+from indexerd.privacy.redact import shown_path
 from indexerd.privacy.sanitize import scrub
 from indexerd.search.names_known import known, without_references
 from indexerd.search.query import indexable, storable

@@ -36,7 +36,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from indexerd.errors import AmbiguousError, AskError, NotFoundError
-from indexerd.privacy.late import late
+from indexerd.privacy.patterns import lazy_pattern
 from indexerd.search.names_complete import candidate, item, nearest_of
 from indexerd.search.names_fuzzy import Near, Nearness, folded
 from indexerd.search.names_known import PREFIX_MIN, RINGS, Known, checked, drop, known, ring_of
@@ -48,7 +48,7 @@ CANDIDATES_MAX = 10
 _NEARLY, _CLEARLY = 90.0, 10.0  # of 100: one of several is meant
 
 # Ids as the agents make them. Those that a user of pi chose look like names; a commit is no id.
-_WHOLE_ID = late(
+_WHOLE_ID = lazy_pattern(
     r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
     r"|[0-9a-f]{32}"
     r"|agent-(?=[a-f]*[0-9])[0-9a-f]{8,}"

@@ -20,23 +20,23 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from indexerd.errors import UsageError
-from indexerd.privacy.late import late
+from indexerd.privacy.patterns import lazy_pattern
 from indexerd.search.names_fuzzy import folded, plain
 from indexerd.store.store import Named
 from indexerd.times import iso_ms
 
 REF_MAX = 512  # characters of a reference
 PREFIX_MIN = 6  # characters of an id
-_BAD = late("[\x00-\x08\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+_BAD = lazy_pattern("[\x00-\x08\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
 # A quoted name ends with its quote, or where the name as a whole was cut.
-_REFERENCE = late(r'@@(?:"[^"]*(?:"|\Z)|“[^”]*(?:”|\Z)|\S)\S*')
+_REFERENCE = lazy_pattern(r'@@(?:"[^"]*(?:"|\Z)|“[^”]*(?:”|\Z)|\S)\S*')
 
-_TELLING = late(r"#(?!\d)|[+<>=|~^*%&$]")  # "#12" is 12
+_TELLING = lazy_pattern(r"#(?!\d)|[+<>=|~^*%&$]")  # "#12" is 12
 _TELLING_KINDS = frozenset(("Sm", "Sc", "So", "Mn", "Mc"))  # vowel signs and accents are marks
 _VARIANTS = frozenset("\ufe0e\ufe0f")  # how a sign is drawn
-_SIGNED = late(r"([^\W_]+)[+#]+(?![^\W_])")  # "c++", "f#"
-_SLUG = late(r"[^\W_]+(?:[-_]+[^\W_]+)+")
+_SIGNED = lazy_pattern(r"([^\W_]+)[+#]+(?![^\W_])")  # "c++", "f#"
+_SLUG = lazy_pattern(r"[^\W_]+(?:[-_]+[^\W_]+)+")
 
 
 class Known(Named):

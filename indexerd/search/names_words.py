@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from indexerd.privacy.late import late
+from indexerd.privacy.patterns import lazy_pattern
 
 
 def _set(text: str) -> frozenset[str]:
@@ -29,14 +29,16 @@ _SLIP_MIN, _TWO_SLIPS_MIN, _ALONE_MIN = 4, 8, 6  # letters of a word that may be
 _STEM_MIN = 3  # letters left of a word without its prefix or ending
 _CONTENT_MIN = 3  # letters of a word that says something
 _HISSES = ("s", "x", "z", "ch", "sh", "o")  # "s" behind them is "es"
-_SHORT = late("[^aeiouy]*[aeiouy][^aeiouwxy]|[^aeiou]*")  # "plan" is "planned", not "planed"
+_SHORT = lazy_pattern(
+    "[^aeiouy]*[aeiouy][^aeiouwxy]|[^aeiou]*"
+)  # "plan" is "planned", not "planed"
 _TURNING_ENDS = ("less", "free", "out", "off")  # "server" begins "serverless", and is not it
 _OTHER_THINGS = _set("""
     arm bath breath cloth custom even fee good mean new past see
 """)  # "new" and "news"
 
 # Scripts that put no space between words, and what turns the word behind it into its opposite.
-_UNSPACED = late("[\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+")
+_UNSPACED = lazy_pattern("[\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+")
 _TURNING_SIGNS = frozenset("不未非无無反没沒")
 
 _PREFIXES = _set("""

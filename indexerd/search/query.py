@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple
 
-from indexerd.privacy.late import late
+from indexerd.privacy.patterns import lazy_pattern
 from indexerd.privacy.sanitize import scrub
 
 QUERY_MAX = 1000  # characters of a query that are looked at
@@ -43,11 +43,11 @@ _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff"
     "\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 )
-_ANY_UNSPACED = late(f"[{_UNSPACED}]")
-_CUTS = late(rf"(?<=[{_UNSPACED}])(?=\w)|(?<=\w)(?=[{_UNSPACED}])")
-_WORD = late(r"[^\W_]+")
-_PARTS = late(r'"([^"]*)"|(\S+)')
-_BLANKS = late(
+_ANY_UNSPACED = lazy_pattern(f"[{_UNSPACED}]")
+_CUTS = lazy_pattern(rf"(?<=[{_UNSPACED}])(?=\w)|(?<=\w)(?=[{_UNSPACED}])")
+_WORD = lazy_pattern(r"[^\W_]+")
+_PARTS = lazy_pattern(r'"([^"]*)"|(\S+)')
+_BLANKS = lazy_pattern(
     r"[\s\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]+"
 )  # control and direction characters, too: a snippet is shown on terminals
 

@@ -20,9 +20,9 @@ from typing import Any
 import msgspec
 
 from indexerd.events import Entry, Kind, Tokens, ToolCall
-from indexerd.privacy.redact import redact
-from indexerd.privacy.redact_paths import shown_paths
+from indexerd.privacy.redact import redact, shown_paths
 from indexerd.privacy.sanitize import clean_line
+from indexerd.protocol.limits import USE_MAX
 from indexerd.times import iso_ms
 
 TOKEN_KEYS = ("input", "output", "cacheRead", "cacheWrite")
@@ -31,7 +31,6 @@ TOOLS_MAX = 100
 MODELS_MAX = 20
 NAME_MAX = 80  # characters of a tool's or a model's name
 USES_KEPT = 3  # notable uses of a tool (S2.12)
-USE_MAX = 120  # characters of one
 CALLS_KEPT = 64  # calls whose result may still come
 ANSWERS_KEPT = 8  # answers whose further lines may still come
 PATH_MAX = 4096

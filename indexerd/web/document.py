@@ -44,8 +44,7 @@ from indexerd.digests.segments import chain_at, encode
 from indexerd.errors import IndexerdError
 from indexerd.events import Entry, Kind
 from indexerd.meta.context_sets import footer
-from indexerd.privacy.redact import redact
-from indexerd.privacy.redact_paths import for_people
+from indexerd.privacy.redact import for_people, redact
 from indexerd.privacy.sanitize import bare, scrub
 from indexerd.sessions.positions import message_rows, rows_between
 from indexerd.sessions.state import ROOT, SessionState

@@ -25,7 +25,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from indexerd.agents import ADAPTERS
 from indexerd.errors import AskError
-from indexerd.privacy.redact_paths import for_people, shown_path
+from indexerd.privacy.redact import for_people, shown_path
 from indexerd.privacy.sanitize import clean_line, escape_path, scrub
 from indexerd.times import iso, iso_ms
 from indexerd.web.assets import Assets

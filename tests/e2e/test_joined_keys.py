@@ -33,6 +33,9 @@ JOINED = {
     "an arrow": " ↵ ",
     "a colon": "\n: ",
     "a box": "\n│ ",
+    "a full stop": ". ",
+    "an underscore": "_",
+    "a tag": "</line>",
 }
 ASKED = (
     ("digest", {}),

@@ -21,7 +21,7 @@ from mcp_types import CallToolResult, Implementation
 from indexerd.mcp.daemon import DaemonAccess
 from indexerd.mcp.server import SessionServer
 from indexerd.paths import places
-from indexerd.privacy.quote import harmless
+from indexerd.privacy.sanitize import harmless
 from tests.mcp.mcp_long import long_answers
 
 ID = "0190aaaa-0000-7000-8000-000000000001"

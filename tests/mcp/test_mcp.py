@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from mcp import Client
 
 from indexerd.mcp.rendering import BYTES_MAX, Renderer, bounded, size
-from indexerd.privacy.quote import harmless
-from indexerd.privacy.sanitize import escape_path
+from indexerd.privacy.sanitize import escape_path, harmless
 from indexerd.sessions.tree import FILTERS
 from tests.mcp.mcp_world import (
     ARGUMENTS,

@@ -135,21 +135,6 @@ def test_new_patterns_hold_for_what_was_indexed_before(place: Place, *, restarte
     assert place.on_disk() == []
 
 
-def test_nothing_is_left_beside_the_file(place: Place) -> None:
-    """X5, S2.23: neither in its log nor in a catalog that was set aside once."""
-    place.read()
-    place.library.checkpoint()
-    place.library.index.close()
-    place.library.store.close()
-    aside = place.root / "store.sqlite.aside"
-    aside.write_bytes((place.root / "store.sqlite").read_bytes())
-    place.patterns = [PATTERN]
-    place.started()
-    place.read()
-    assert not aside.exists()
-    assert holding(place.root) == []
-
-
 def test_what_is_no_secret_any_more_is_found_again(place: Place) -> None:
     """X5: a pattern that took too much can be taken back."""
     place.patterns = [PATTERN]
@@ -205,69 +190,6 @@ def test_the_same_patterns_are_no_reason_to_read_again(place: Place) -> None:
     assert not place.library.texts.due
 
 
-def _meta_alone(place: Place) -> None:
-    """A meta file whose session is not there, and never was."""
-    told = dict.fromkeys(("name", "description", "summary", "model"), f"about the {WORD}")
-    one = "7d4b8f0e-1111-4222-8333-444455556666"
-    told |= {"sessionId": one, "sessionFile": f"{place.root}/sessions/--w--/{one}.jsonl"}
-    told |= {"createdAt": "2026-11-01T00:00:00Z", "updatedAt": "2026-11-01T00:00:00Z"}
-    meta = {"cwd": "/w", "tags": [WORD], "lastIndexedLeafId": "x", **told}
-    (place.root / "meta").mkdir()
-    (place.root / f"meta/{one}.meta.json").write_text(json.dumps(meta))
-
-
-@pytest.mark.parametrize("restarted", [False, True])
-def test_of_a_session_with_a_meta_file_alone_it_goes_too(place: Place, *, restarted: bool) -> None:
-    """X5: nothing of it was ever read, and its row holds the words all the same."""
-    _meta_alone(place)
-    place.scan()
-    place.read()
-    assert place.found(WORD) == 4
-    place.library.checkpoint()
-    place.patterns = [PATTERN]
-    if restarted:
-        place.restart()
-    else:
-        place.library.reconsider()
-    place.read()
-    assert place.found(WORD) == 0
-    assert place.on_disk() == []
-
-
-@pytest.mark.parametrize("restarted", [False, True])
-def test_a_session_that_goes_just_then_is_not_forgotten(place: Place, *, restarted: bool) -> None:
-    """X5: nobody knew that it is gone when it was to be read again."""
-    place.read()
-    place.library.checkpoint()
-    place.patterns = [PATTERN]
-    if restarted:
-        place.sessions[0].path.unlink()
-        place.restart()
-    else:
-        place.library.reconsider()
-        place.sessions[0].path.unlink()
-        place.scan()
-    place.read()
-    assert (place.found(WORD), place.found("badge")) == (0, 3)
-    assert place.on_disk() == []
-
-
-def test_a_session_that_cannot_be_read_just_then_keeps_its_words(place: Place) -> None:
-    """X5, A3: without the secret; it may never change again, and would not be found any more."""
-    place.read()
-    place.patterns = [PATTERN]
-    place.library.reconsider()
-    aside = place.sessions[0].path.with_suffix(".aside")
-    place.sessions[0].path.rename(aside)
-    place.read()
-    aside.rename(place.sessions[0].path)
-    place.scan()
-    place.read()
-    fields = [one["field"] for one in search(place.library.index, "porter").hits]
-    assert (place.found(WORD), fields.count("message")) == (0, 3)
-    assert place.on_disk() == []
-
-
 def test_no_field_of_a_row_has_it(place: Place) -> None:
     """X5: not the names of tools and models either, which any hand may have written."""
     used = {"type": "toolCall", "id": "c", "name": f"tool {WORD}", "arguments": {}}
@@ -305,17 +227,3 @@ def test_paths_are_told_without_them(place: Place) -> None:
     assert row["filesModified"] == ["/w/[redacted:custom]/[redacted:custom].py"]
     assert row["cwd"] == f"/w/{WORD}"
     assert row["shown"]["cwd"] == "/w/[redacted:custom]"
-
-
-def test_what_was_set_aside_at_this_start_goes_as_well(place: Place) -> None:
-    """X5: also where everything is new, so that nothing was stored yet."""
-    place.read()
-    place.library.index.close()
-    place.library.store.close()
-    with (place.root / "store.sqlite").open("r+b") as file:
-        file.write(b"no database")
-    place.patterns = [PATTERN]
-    place.started()
-    assert (place.root / "store.sqlite.aside").exists()
-    place.read()
-    assert holding(place.root) == []
