@@ -162,6 +162,9 @@ class _Silence:
     def tell(self, *_: object) -> None:
         """Tell nobody."""
 
+    def defect(self, *_: object) -> None:
+        """Write nothing."""
+
 
 async def _here(work: Callable[..., Any], *args: Any) -> Any:
     """The library's thread is this one."""

@@ -38,10 +38,8 @@ from indexerd.settings import Settings
 from indexerd.sources.session_reader import SessionReaderPool
 
 if TYPE_CHECKING:
-    from indexerd.digests.compaction import Compactions
-    from indexerd.digests.digest import Digests, Events
-    from indexerd.digests.stats import Stats
-    from indexerd.digests.summarize import Summarizer
+    from indexerd.digests.digest import Digests
+    from indexerd.digests.summarize import Events
     from indexerd.references.expand import References
     from indexerd.references.questions import Questions
 
@@ -53,9 +51,9 @@ LATE = {
     "expand": ("indexerd.references.expand", "references", "expand"),
     "digest": ("indexerd.digests.digest", "digests", "digest"),
     "history": ("indexerd.digests.digest", "digests", "history"),
-    "compact": ("indexerd.digests.compaction", "compactions", "compact"),
-    "branch_summary": ("indexerd.digests.compaction", "compactions", "branch_summary"),
-    "stats": ("indexerd.digests.stats", "stats", "stats"),
+    "compact": ("indexerd.digests.digest", "digests", "compact"),
+    "branch_summary": ("indexerd.digests.digest", "digests", "branch_summary"),
+    "stats": ("indexerd.digests.digest", "digests", "stats"),
 }
 
 
@@ -212,56 +210,24 @@ class SessionMethods:
         )
 
     @cached_property
-    def _summarizer(self) -> Summarizer:
-        from indexerd.digests.summarize import Summarizer  # noqa: PLC0415 - see the head
-
-        services = self._services
-        return Summarizer(
-            budget=services.budget,
-            record=services.record,
-            clock=services.clock,
-            notify=services.notify,
-        )
-
-    @cached_property
     def digests(self) -> Digests:
         """Digests of long sessions."""
         from indexerd.digests.digest import Digests  # noqa: PLC0415 - see the head
+        from indexerd.digests.summarize import Services  # noqa: PLC0415 - see the head
 
         services = self._services
         return Digests(
-            services.answers,
-            pool=self.pool,
-            summarizer=self._summarizer,
-            models=services.summarizers,
-            settings=services.settings,
-            writer=services.writer,
-            events=services.events,
-            clock=services.clock,
-            excluded=services.excluded,
-            on_history=services.on_history,
+            Services(
+                rows=services.answers,
+                pool=self.pool,
+                settings=services.settings,
+                models=services.summarizers,
+                budget=services.budget,
+                record=services.record,
+                writer=services.writer,
+                events=services.events,
+                on_history=services.on_history,
+                excluded=services.excluded,
+                clock=services.clock,
+            )
         )
-
-    @cached_property
-    def compactions(self) -> Compactions:
-        """Sums of sessions and branches that go on elsewhere."""
-        from indexerd.digests.compaction import Compactions  # noqa: PLC0415 - see the head
-
-        services = self._services
-        return Compactions(
-            services.answers,
-            pool=self.pool,
-            summarizer=self._summarizer,
-            models=services.summarizers,
-            settings=services.settings,
-            writer=services.writer,
-            clock=services.clock,
-        )
-
-    @cached_property
-    def stats(self) -> Stats:
-        """How full a session's context is."""
-        from indexerd.digests.stats import Stats  # noqa: PLC0415 - see the head
-
-        services = self._services
-        return Stats(services.answers, pool=self.pool, settings=services.settings)

@@ -13,9 +13,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
-from indexerd.digests.digest import Events
+from indexerd.digests.summarize import Events
 from indexerd.errors import IndexerdError, StateError
 from indexerd.indexing.policy import Limits, back_off, settled_at
 from indexerd.indexing.queue import Reminders
@@ -31,16 +31,8 @@ FAILURES_MAX = 5  # in a row; after so many only new growth is a reason to try a
 LONGEST_PAUSE = 30.0  # seconds between two looks at the clock
 
 
-class DefectEvents(Events, Protocol):
-    """The part of the event bus that automatic digests use."""
-
-    def defect(self, event: Event, session_id: str, bug: Exception) -> None:
-        """Log a defect of ours."""
-        ...
-
-
 class AutoDigests:
-    """Sees to it that digests are made."""
+    """Makes digests when they fall due."""
 
     def __init__(
         self,
@@ -49,7 +41,7 @@ class AutoDigests:
         *,
         settings: Callable[[], Settings],
         off: Callable[[], bool],
-        events: DefectEvents,
+        events: Events,
         clock: Callable[[], float],
         notes: Notes,
         run: Callable[..., Awaitable[Any]],
@@ -61,16 +53,9 @@ class AutoDigests:
         `off()`: nothing runs. `run` does work in the thread of `notes`. `ready()` comes back once
         all sessions are known. What began after `since`, in seconds, no daemon has left alone.
         """
-        self._make_one = make
-        self._known = known
-        self._settings = settings
-        self._off = off
-        self._events = events
-        self._clock = clock
-        self._notes = notes
-        self._run = run
-        self._ready = ready
-        self._since = since
+        self._make_one, self._known, self._settings, self._off = make, known, settings, off
+        self._events, self._clock, self._since = events, clock, since
+        self._notes, self._run, self._ready = notes, run, ready
         self.made: list[str] = []  # of this process: sessions
         self.failed: dict[str, Failure] = {}
         self._waiting: set[str] = set()  # as noted in the store

@@ -30,7 +30,6 @@ from indexerd.sessions.state import SessionState
 
 IMAGE_BYTES = 7373  # what Codex counts for a picture in the place of its data
 _TOKEN = 4  # bytes
-_USABLE = 18, 19  # of a noted window; see `limit_of`
 
 
 # -- what stays ----------------------------------------------------------------------------------
@@ -81,16 +80,12 @@ def tokens_of(state: SessionState, entries: Sequence[ContextEntry]) -> int:
     used, at = state.context.used, state.context.at
     begin = max((one.row for one in entries if one.entry.kind is Kind.COMPACTION), default=-1)
     if used and begin <= at and state.on_path(at):
-        rows = [one.row for one in entries if begin < one.row <= at and _is_own(one)]
-        since = max(rows, default=at)
+        own = (any(one.role == "assistant" for one in entry.speeches) for entry in entries)
+        rows = [one.row for one, mine in zip(entries, own, strict=True) if mine]
+        since = max((row for row in rows if begin < row <= at), default=at)
         return used + _estimated(one for one in entries if one.row > since)
-    used, own = counted(entries)  # another agent's answers say it themselves
-    return used + _estimated(entries[own + 1 :])
-
-
-def _is_own(entry: ContextEntry) -> bool:
-    """Whether these are the model's own words or calls, which a count always holds."""
-    return any(one.role == "assistant" for one in entry.speeches)
+    used, last = counted(entries)  # another agent's answers say it themselves
+    return used + _estimated(entries[last + 1 :])
 
 
 def _estimated(entries: Iterable[ContextEntry]) -> int:
@@ -105,8 +100,7 @@ def limit_of(window: int) -> int:
     is the usable part, 95/100 of the whole one (same file, `effective_context_window_percent`), so
     of that it is 18/19: of 258,400 it is 244,800, 9/10 of 272,000.
     """
-    part, whole = _USABLE
-    return max(0, window) * part // whole
+    return max(0, window) * 18 // 19
 
 
 def should_compact(used: int, limit: int) -> bool:

@@ -110,20 +110,20 @@ def model_view(messages: Sequence[ContextMessage]) -> list[ContextMessage]:
     An answer that ended in an error is left out with what its tools gave; one that was aborted
     stays if it says or calls anything. A call without a result is shown as interrupted.
     """
-    gone = [one for one in messages if _is_lost(one)]
+    gone = [
+        one
+        for one in messages
+        if one.role == "assistant"
+        and (
+            one.entry.stop_reason == "error"
+            or (one.entry.stop_reason == "aborted" and not (any(one.texts) or one.calls))
+        )
+    ]
     lost = {id(one.entry) for one in gone}
     calls = {call.id for one in gone for call in one.calls if call.id}
     left = [one for one in messages if id(one.entry) not in lost and _call_of(one) not in calls]
     answered = {_call_of(one) for one in left}
     return [shown for one in left for shown in (one, *_interrupted(one, answered))]
-
-
-def _is_lost(message: ContextMessage) -> bool:
-    if message.role != "assistant":
-        return False
-    stopped = message.entry.stop_reason
-    silent = not (any(message.texts) or message.calls)
-    return stopped == "error" or (stopped == "aborted" and silent)
 
 
 def _call_of(message: ContextMessage) -> str | None:

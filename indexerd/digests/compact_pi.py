@@ -1,8 +1,8 @@
 """Compaction by pi's rules: when a session is compacted, where it is cut, what is summarized.
 
-In: entries (sessions/context.py): `context_entries` of what is compacted. Out: token counts, a
-cut, and a preparation: what a model is to summarize, what stays, which files the summary names.
-Rules and constants are pi's (0.81's where it answered, else 0.87's).
+In: entries (`sessions.context.context_entries`). Out: token counts, a cut, and what a model is to
+summarize, what stays, which files the summary names. Rules and constants are pi's (0.81's where
+it answered, else 0.87's).
 
 Tokens are estimated without a tokenizer: a fourth of the UTF-16 units, rounded up for each
 message, of texts, thoughts, the names of calls and the JSON of their arguments; a picture beside
@@ -18,8 +18,7 @@ is not cut in two.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from indexerd.events import Entry, Kind, ToolCall
 from indexerd.sessions.clipped import joined
@@ -34,17 +33,15 @@ IMAGE_UNITS = 4_800
 _UNITS = 4  # UTF-16 units to a token
 _TURNS = frozenset({"user", "bashExecution", "custom", "branchSummary", "compactionSummary"})
 _CUTS = _TURNS | {"assistant"}
-_ESTIMATED = _CUTS | {"toolResult", "system", "developer"}
 _PROMPTS = frozenset({"system", "developer"})  # state of the prompt, and no conversation
+_ESTIMATED = _CUTS | _PROMPTS | {"toolResult"}
 _OWN = frozenset({"read", "write", "edit"})  # pi's tools for files
-_FAILED = frozenset({"aborted", "error"})
 
 
 # -- tokens --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class ContextSize:
+class ContextSize(NamedTuple):
     """How large a context is, in tokens."""
 
     tokens: int
@@ -58,30 +55,30 @@ def estimate_tokens(message: ContextMessage) -> int:
         return 0
     ran = message.entry.ran
     if message.role == "system":
-        size = _prompt_units(joined(message.texts), _prompt(message))
+        size = _prompt_units(joined(message.texts), message.entry.prompt or {})
     elif message.role == "bashExecution" and ran is not None:
         size = units(ran.command) + units(ran.output)
     else:
         size = sum(map(units, (*message.texts, *message.thinking)))
-        size += sum(map(_call_units, message.calls))
+        for call in message.calls:
+            given = arguments(call)
+            size += units(call.name) + (0 if given is None else units(js_json(given)))
         size += 0 if message.role == "assistant" else IMAGE_UNITS * message.images
     return -(-size // _UNITS)
-
-
-def _call_units(call: ToolCall) -> int:
-    given = arguments(call)
-    return units(call.name) + (0 if given is None else units(js_json(given)))
 
 
 def context_tokens(entries: Sequence[ContextEntry]) -> ContextSize:
     """The size of a context: what the newest answer says, and estimates of what came after it."""
     at = next((at for at in reversed(range(len(entries))) if _usage(entries[at])), None)
-    changed = max((one.place for one in entries if _ends_counts(one.entry)), default=-1)
+    changed = max(
+        (one.place for one in entries if _is_compaction(one) or one.entry.type == "context_edit"),
+        default=-1,
+    )
     if at is not None and entries[at].place > changed:
         used = _usage(entries[at])
         # Results that an answer itself brings are known to no count of its own.
         trailing = sum(map(estimate_tokens, entries[at].speeches[1:]))
-        trailing += sum(map(_entry_tokens, entries[at + 1 :]))
+        trailing += sum(map(_tokens, entries[at + 1 :]))
         return ContextSize(used + trailing, used, trailing)
     messages = [message for one in entries for message in one.speeches]
     total = sum(estimate_tokens(one) for one in messages if one.role != "system")
@@ -93,18 +90,15 @@ def _prompt_tokens(messages: Sequence[ContextMessage]) -> int:
     """About how large the prompt is that all these system messages together make."""
     sections: dict[str, Any] = {}
     tools: dict[str, Any] = {}
-    for prompt in map(_prompt, messages):
+    for message in messages:
+        prompt = message.entry.prompt or {}
         sections |= _mapping(prompt.get("sections"))
         for name in _named(prompt.get("toolsRemoved")):
             tools.pop(name, None)
         tools |= _named(prompt.get("toolsAdded"))
-    texts = [joined(message.texts, "\n") for message in messages]
+    texts = filter(None, [joined(message.texts, "\n") for message in messages])
     whole = {"sections": sections} | ({"toolsAdded": [*tools.values()]} if tools else {})
-    return -(-_prompt_units(joined([text for text in texts if text], "\n\n"), whole) // _UNITS)
-
-
-def _prompt(message: ContextMessage) -> dict[str, Any]:
-    return message.entry.prompt or {}
+    return -(-_prompt_units(joined([*texts], "\n\n"), whole) // _UNITS)
 
 
 def _mapping(held: Any) -> dict[str, Any]:
@@ -125,17 +119,12 @@ def _prompt_units(text: str, prompt: dict[str, Any]) -> int:
 def _usage(entry: ContextEntry) -> int:
     tokens = entry.entry.tokens
     spoke = any(one.role == "assistant" for one in entry.speeches)
-    if not spoke or tokens is None or entry.entry.stop_reason in _FAILED:
+    if not spoke or tokens is None or entry.entry.stop_reason in ("aborted", "error"):
         return 0
     return tokens.total or tokens.input + tokens.output + tokens.cache_read + tokens.cache_write
 
 
-def _ends_counts(entry: Entry) -> bool:
-    """Whether counts from before it hold no more."""
-    return entry.kind is Kind.COMPACTION or entry.type == "context_edit"
-
-
-def _entry_tokens(entry: ContextEntry) -> int:
+def _tokens(entry: ContextEntry) -> int:
     return sum(map(estimate_tokens, entry.speeches))
 
 
@@ -147,8 +136,7 @@ def should_compact(tokens: int, window: int, reserve: int = RESERVE) -> bool:
 # -- the cut -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(NamedTuple):
     """Where a context is cut. Numbers are places in the list of entries."""
 
     first_kept: int
@@ -161,12 +149,16 @@ def find_cut(entries: Sequence[ContextEntry], start: int, end: int, keep: int = 
 
     Never before a tool's result: it has to follow its call.
     """
-    places = [at for at in range(start, end) if _may_cut(entries, at)]
+    places = [
+        at
+        for at in range(start, end)
+        if _has(entries[at], _CUTS) and not _continues_answer(entries, at)
+    ]
     if not places:
         return Cut(start, -1, split=False)
     cut, total = places[0], 0
     for at in range(end - 1, start - 1, -1):
-        tokens = _entry_tokens(entries[at])
+        tokens = _tokens(entries[at])
         total += tokens
         if tokens and total >= keep:
             cut = next((one for one in places if one >= at), places[-1])
@@ -180,10 +172,6 @@ def find_cut(entries: Sequence[ContextEntry], start: int, end: int, keep: int = 
     return Cut(cut, turn, split=turn != -1)
 
 
-def _may_cut(entries: Sequence[ContextEntry], at: int) -> bool:
-    return _has(entries[at], _CUTS) and not _continues_answer(entries, at)
-
-
 def _continues_answer(entries: Sequence[ContextEntry], at: int) -> bool:
     """Whether an entry is more of the answer before it, which its agent stored line by line."""
     entry = entries[at].entry
@@ -193,9 +181,8 @@ def _continues_answer(entries: Sequence[ContextEntry], at: int) -> bool:
     before = next((entries[one] for one in range(at - 1, -1, -1) if entries[one].speeches), None)
     if before is None or not any(one.role == "assistant" for one in before.speeches):
         return False
-    if entry.kind is Kind.CALL:
-        return True
-    return before.entry.tokens is not None and before.entry.tokens.answer == answer
+    tokens = before.entry.tokens
+    return entry.kind is Kind.CALL or (tokens is not None and tokens.answer == answer)
 
 
 def _has(entry: ContextEntry, roles: frozenset[str]) -> bool:
@@ -212,31 +199,26 @@ def _only_omitted(rest: Sequence[ContextEntry]) -> bool:
 
     So an agent recovers from an answer that failed: nothing is left to keep whole there.
     """
-    omitted = [one for one in rest if _is_omitted(one)]
+    omitted = [
+        one
+        for one in rest
+        if not one.speeches
+        and not (one.entry.kind is Kind.BRANCH_SUMMARY and not one.entry.texts)
+        and role_of(one.entry) is not None
+    ]
     ids = {one.entry.id for one in omitted}
+    edits = [one.entry.edit for one in rest if one.entry.edit is not None]
     return (
         any(one.entry.kind is Kind.ASSISTANT for one in omitted)
         and not any(_is_compaction(one) or one.speeches for one in rest)
-        and not any(_replaces_other(one.entry, ids) for one in rest)
+        and not any(not edit.removed and edit.target not in ids for edit in edits)
     )
-
-
-def _is_omitted(entry: ContextEntry) -> bool:
-    silent = entry.entry.kind is Kind.BRANCH_SUMMARY and not entry.entry.texts
-    return not entry.speeches and not silent and role_of(entry.entry) is not None
-
-
-def _replaces_other(entry: Entry, ids: set[str]) -> bool:
-    """Whether an edit puts something in the place of an entry that is not one of these."""
-    edit = entry.edit
-    return edit is not None and not edit.removed and edit.target not in ids
 
 
 # -- preparation ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(NamedTuple):
     """What a compaction summarizes, and what stays."""
 
     first_kept_id: str  # of the first entry that stays
@@ -279,7 +261,7 @@ def prepare(entries: Sequence[ContextEntry], keep: int = KEEP_RECENT) -> Prepare
 
 def reach(entries: Sequence[ContextEntry]) -> int:
     """About how many tokens came since the newest compaction, among which a cut is looked for."""
-    return sum(map(_entry_tokens, entries[_newest_compaction(entries) + 1 :]))
+    return sum(map(_tokens, entries[_newest_compaction(entries) + 1 :]))
 
 
 def _newest_compaction(entries: Sequence[ContextEntry]) -> int:
@@ -315,17 +297,17 @@ def files_of(entries: Iterable[ContextEntry], summaries: Iterable[Entry]) -> Fil
 
 
 def _calls(entry: ContextEntry) -> Iterator[ToolCall]:
-    """Calls that the model made, and records of what they did, which say nothing to the model."""
+    """Calls that the model made, and records of what they did, which say nothing to the model.
+
+    A call of pi's own tools that names its file as other agents do is passed over, as pi does.
+    """
     for message in entry.speeches:
-        yield from (call for call in message.calls if not _unknown_to_pi(call))
+        for call in message.calls:
+            given = call.arguments
+            foreign = isinstance(given, dict) and "file_path" in given and "path" not in given
+            if call.name not in _OWN or not foreign:
+                yield call
     yield from (call for call in entry.entry.tools if not call.name)
-
-
-def _unknown_to_pi(call: ToolCall) -> bool:
-    """Whether a call of pi's own tools names its file as other agents do: pi passes over it."""
-    given = call.arguments
-    named = isinstance(given, dict) and "file_path" in given and "path" not in given
-    return call.name in _OWN and named
 
 
 def file_blocks(files: FileLists) -> str:

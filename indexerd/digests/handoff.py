@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from indexerd.privacy.sanitize import clean_text, inline, quoted
 from indexerd.protocol.limits import NAME_MAX, WORD_MAX
@@ -50,22 +49,6 @@ GO_ON = (
 )
 
 
-class Earlier(NamedTuple):
-    """What an earlier part of the session came to; positions of its messages count from 0."""
-
-    first: int
-    last: int
-    text: str
-
-
-class Verbatim(NamedTuple):
-    """One of the last messages."""
-
-    role: str
-    text: str
-    entry_id: str = ""
-
-
 @dataclass(frozen=True, slots=True)
 class Handoff:
     """What the document tells. Texts are redacted already; times are ISO-8601."""
@@ -84,8 +67,8 @@ class Handoff:
     modified: Sequence[str] = ()  # paths, absolute or relative to `cwd`
     read: Sequence[str] = ()
     instructions: Sequence[str] = ()  # names of files, as they were found
-    earlier: Sequence[Earlier] = ()  # oldest first
-    messages: Sequence[Verbatim] = ()  # the last ones, oldest first
+    earlier: Sequence[tuple[int, int, str]] = ()  # first and last message from 0, what was done
+    messages: Sequence[tuple[str, str, str]] = ()  # role, text, entry id; oldest first
     resume: str = ""  # the agent's own command
 
 
@@ -181,34 +164,32 @@ def _paths(paths: Sequence[str], cwd: str) -> list[str]:
     return shown
 
 
-def _earlier(parts: Sequence[Earlier]) -> str:
+def _earlier(parts: Sequence[tuple[int, int, str]]) -> str:
     """What the earlier parts came to; each gets its share of the space."""
-    shown = [one for one in parts if one.text.strip()]
+    shown = [one for one in parts if one[2].strip()]
     if not shown:
         return ""
     left_out, shown = len(shown[:-EARLIER_MAX]), shown[-EARLIER_MAX:]
-    heads = [f"Messages {one.first + 1} to {one.last + 1}:" for one in shown]
-    quotations = [_quotation(one.text, EARLIER_BYTES) for one in shown]
-    allowed = shares([_size(one) for one in quotations], EARLIER_BYTES - 40 * len(shown))
+    sizes = [_size(_quotation(text, EARLIER_BYTES)) for _, _, text in shown]
+    allowed = shares(sizes, EARLIER_BYTES - 40 * len(shown))
     lines = ["## Earlier in the session"]
-    for head, one, most in zip(heads, shown, allowed, strict=True):
-        text = _quotation(one.text, most) if most > 0 else ""
-        left_out += not text
-        lines += [head, text] if text else []
+    for (first, last, text), most in zip(shown, allowed, strict=True):
+        quotation = _quotation(text, most) if most > 0 else ""
+        left_out += not quotation
+        lines += [f"Messages {first + 1} to {last + 1}:", quotation] if quotation else []
     return "\n\n".join([*lines, *([f"(and {left_out} more)"] if left_out else [])])
 
 
-def _messages(messages: Sequence[Verbatim], room: int) -> list[str]:
+def _messages(messages: Sequence[tuple[str, str, str]], room: int) -> list[str]:
     """The newest messages that fit, oldest first, under their heading."""
     heading = "## Last messages"
-    quotable = [one for one in messages if _quotation(one.text, MESSAGE_BYTES)]
+    quotable = [one for one in messages if _quotation(one[1], MESSAGE_BYTES)]
     room -= _size(heading) + 2 + 64  # and the remark on those that do not fit
     kept: list[str] = []
-    for one in reversed(quotable):
-        head = f"From {inline(one.role, 32) or '-'}"  # a word of ours: roles are foreign, too
-        if one.entry_id:
-            head += f" ({inline(one.entry_id, 64)})"
-        text = _quotation(one.text, min(MESSAGE_BYTES, room - _size(head) - 4))
+    for role, said, entry_id in reversed(quotable):
+        head = f"From {inline(role, 32) or '-'}"  # a word of ours: roles are foreign, too
+        head += f" ({inline(entry_id, 64)})" if entry_id else ""
+        text = _quotation(said, min(MESSAGE_BYTES, room - _size(head) - 4))
         room -= _size(head) + _size(text) + 5
         if not text or room < 0:
             break

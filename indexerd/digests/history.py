@@ -15,20 +15,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from indexerd.digests.segments import (
-    CONTENT_MAX,
-    DECISION_MAX,
-    Segment,
-    chain,
-    covered,
-    encode,
-    read_segments,
-    shown,
-)
+from indexerd.digests.segments import Segment, chain_at, covered, encode, shown
 from indexerd.events import Entry, Kind
 from indexerd.models.threads import Check
 from indexerd.privacy.patterns import lazy_pattern
-from indexerd.privacy.sanitize import clean_line, clean_text, escape_path
+from indexerd.privacy.sanitize import clean_line
 from indexerd.sessions.clipped_entries import Keep
 from indexerd.sessions.context import Read, context_messages, role_of
 from indexerd.sessions.positions import message_rows, rows_between
@@ -44,7 +35,6 @@ LINE_LOOKED = 4000  # that are looked at for these
 FULL_MAX = 4_000_000  # bytes of all texts where all is asked for, before each has less
 RESULT_MAX = 2000  # characters of a tool's result, and of each end of what a call was given
 FILES_SHOWN = 100  # of one segment
-_SPOKEN = frozenset({Kind.USER, Kind.ASSISTANT})
 
 # Marks of Markdown, white space, case and other dashes do not make a heading another one.
 _DASH = "[-\u2010-\u2015\u2212]"
@@ -61,7 +51,7 @@ def history(session: OpenSession, check: Check, *, wanted: Digest, full: bool) -
     """The result of `history`."""
     state = session.state
     rows = message_rows(state)
-    held = chain(state, rows, read_segments(session.home, session.info.session_id))
+    held = chain_at(state, session.home, session.info.session_id)
     stand = shown(held, len(rows), wanted.preserve_recent)  # for messages of the context
     start = covered(stand if full else held)
     path_rows = rows_between(state.path(), rows, start, len(rows) - 1)
@@ -76,8 +66,9 @@ def history(session: OpenSession, check: Check, *, wanted: Digest, full: bool) -
         most = text_limit(state, path_rows, FULL_MAX)
         for one in _messages(state, rows, path_rows, read):
             recent += [one.listed(full=full)] if one.n >= covered(held) else []
-            if full and (text := one.text or _work(state, one, read)[:most]):
-                context.append(_said(one.role, text, one.entries[0].id))
+            if full:  # a message without words by its calls and results
+                text = one.text or serialize(context_messages(state, read, one.rows))[:most]
+                context += [_said(one.role, text, one.entries[0].id)] if text else []
     found = {
         "sessionId": session.info.session_id,
         "leafId": state.leaf_id,
@@ -99,14 +90,13 @@ class _Message:
 
     @property
     def role(self) -> str:
-        """Whose it is: user or assistant."""
+        """Whose it is."""
         return "user" if self.entries[0].kind is Kind.USER else "assistant"
 
     @property
     def text(self) -> str:
         """Its words; an answer on several lines is one."""
-        texts = ("".join(one.texts) for one in self.entries)
-        return "\n".join(text for text in texts if text)
+        return "\n".join(filter(None, ("".join(one.texts) for one in self.entries)))
 
     def listed(self, *, full: bool) -> dict[str, Any]:
         """As `recent` has it; `tools` are those that an answer without words called."""
@@ -130,15 +120,10 @@ def _messages(
             held = _Message(numbers[row])
         if held is not None:
             held.rows.append(row)
-            if state.kind(row) in _SPOKEN:
+            if state.kind(row) in (Kind.USER, Kind.ASSISTANT):
                 held.entries.append(read(row))
     if held is not None:
         yield held
-
-
-def _work(state: SessionState, message: _Message, read: Read) -> str:
-    """The calls and results of a message without words."""
-    return serialize(context_messages(state, read, message.rows))
 
 
 def _system(state: SessionState, rows: list[int], read: Read) -> Iterator[dict[str, Any]]:
@@ -161,17 +146,14 @@ def _said(role: str, text: str, entry_id: str | None) -> dict[str, Any]:
 def earlier(chain: Sequence[Segment]) -> str:
     """The segments as one text, oldest first, under their headings (S2.15)."""
     parts = ["Previous conversation context:"]
-    return "\n\n".join([*parts, *(part for one in chain for part in _parts(one))])
-
-
-def _parts(segment: Segment) -> Iterator[str]:
-    yield "--- Earlier in conversation ---"
-    yield f"[Previous conversation summarized - {segment.messages} messages]"
-    yield _HEADING.sub("> ", clean_text(segment.content, CONTENT_MAX))
-    if segment.files_modified:
-        more = len(segment.files_modified) - FILES_SHOWN
-        names = ", ".join(map(escape_path, segment.files_modified[:FILES_SHOWN]))
-        yield f"Files modified: {names}" + (f" and {more} more" if more > 0 else "")
-    if segment.key_decisions:
-        decided = (f"- {clean_line(one, DECISION_MAX)}" for one in segment.key_decisions)
-        yield "\n".join(["Key decisions:", *decided])
+    for one in chain:
+        parts.append("--- Earlier in conversation ---")
+        parts.append(f"[Previous conversation summarized - {one.messages} messages]")
+        parts.append(_HEADING.sub("> ", one.content))
+        if one.files_modified:
+            more = len(one.files_modified) - FILES_SHOWN
+            names = ", ".join(one.files_modified[:FILES_SHOWN])
+            parts.append(f"Files modified: {names}" + (f" and {more} more" if more > 0 else ""))
+        if one.key_decisions:
+            parts.append("\n- ".join(["Key decisions:", *one.key_decisions]))
+    return "\n\n".join(parts)

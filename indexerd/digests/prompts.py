@@ -8,7 +8,7 @@ instructions, or take their place; the frame around them stays.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from indexerd.events import Prompt, Stretch
 from indexerd.privacy.sanitize import scrub
@@ -113,8 +113,7 @@ a return to it, and so that its lessons are not lost. Use exactly these headings
 Be brief in each. Keep paths, names of functions and error messages exactly as they are."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(NamedTuple):
     """What the user, or the user's hook, wants otherwise."""
 
     focus: str = ""  # added to the instructions
@@ -135,7 +134,7 @@ def instructions(stretch: Stretch) -> str:
     return text.format(skeleton=_SKELETON + _CRITICAL)
 
 
-def summary_prompt(text: str, stretch: Stretch, nonce: str, wish: Wish = Wish()) -> Prompt:
+def summary_prompt(text: str, stretch: Stretch, nonce: str, wish: Wish) -> Prompt:
     """Ask for the summary of a conversation's text; `stretch` is the same for a local model."""
 
     def framed(tag: str, held: str) -> str:
@@ -150,9 +149,3 @@ def summary_prompt(text: str, stretch: Stretch, nonce: str, wish: Wish = Wish())
         parts.append(f"Dwell on this: {focus}")
     most = max(stretch.max_tokens, SEGMENT_TOKENS)  # the instructions ask for less, if need be
     return Prompt(system=SYSTEM, user="\n\n".join(parts), max_output_tokens=most, stretch=stretch)
-
-
-def shorter_prompt(base: Prompt, error: str) -> Prompt:
-    """Ask again after an answer that was empty or cut off."""
-    again = f"{base.user}\n\nYour previous answer could not be used: {error}."
-    return replace(base, user=again)

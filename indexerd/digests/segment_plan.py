@@ -8,7 +8,7 @@ are read, and those that stay are counted. Runs in threads, never in the event l
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +16,16 @@ from indexerd.agents.lines import own_words
 from indexerd.digests.compact_opencode import pruned
 from indexerd.digests.compact_pi import estimate_tokens
 from indexerd.digests.prompts import SEGMENT_TOKENS
-from indexerd.digests.redacted_transcript import (
+from indexerd.digests.segments import Segment, ToolUse, chain_at, covered
+from indexerd.digests.stats import outgrown
+from indexerd.digests.transcript import (
     NO_PARTS,
     RedactedTranscript,
+    conversation,
     redact_parts,
+    summarizable_messages,
     words_in,
 )
-from indexerd.digests.segments import Segment, ToolUse, chain, covered, read_segments
-from indexerd.digests.stats import outgrown
-from indexerd.digests.summarizable import conversation, summarizable_messages
 from indexerd.events import Entry, Kind
 from indexerd.models.extractive.candidates import decisions
 from indexerd.models.extractive.sentences import key_phrases, topic_runs
@@ -64,12 +65,9 @@ class Plan:
     why: str = ""
     transcript: RedactedTranscript = NO_PARTS
     previous: str = ""
-    decisions: tuple[str, ...] = ()
-    files_modified: tuple[str, ...] = ()
-    tools_used: tuple[ToolUse, ...] = ()
+    facts: dict[str, Any] = field(default_factory=dict)  # of the segment
     topics: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
-    leaf_id: str = ""
     tokens: int = 0  # of what is covered, as estimated
     tokens_before: int = 0  # of segments and messages that no segment covers
     max_tokens: int = SEGMENT_TOKENS
@@ -110,13 +108,12 @@ def plan_segment(session: OpenSession, check: Check, settings: Settings, *, manu
     """
     state, wanted = session.state, settings.digest
     rows = message_rows(state)
-    held = chain(state, rows, read_segments(session.home, session.info.session_id))
-    span = next_span(len(rows), covered(held), wanted.preserve_recent)
+    held = chain_at(state, session.home, session.info.session_id)
     plan = Plan(len(rows), tuple(held), session.home, wanted.target_compression)
+    span = next_span(len(rows), covered(held), wanted.preserve_recent)
     if span is None:
-        plan = replace(
-            plan, why=f"all but the newest {wanted.preserve_recent} messages are summed up"
-        )
+        why = f"all but the newest {wanted.preserve_recent} messages are summed up"
+        plan = replace(plan, why=why)
     else:
         plan = replace(plan, span=_readable(state, rows, *span))
     many = span is not None and len(rows) - covered(held) > wanted.trigger_threshold  # S2.3
@@ -162,58 +159,52 @@ def _filled(
     kept = pruned(messages) if wanted.prune_tool_output else messages
     said = summarizable_messages(kept, state, agent)
     transcript = redact_parts(parts_of(said, tool_result_max=RESULT_MAX), clean)
+    words = [(role, own_words(text)) for role, text in words_in(transcript.parts)]
+    topics = (
+        (topic_runs(clean_text(text[:4000], 4000)), 1) for role, text in words if role == "user"
+    )
     before = "\n\n".join(one.content for one in plan.chain[-PREVIOUS_SEGMENTS:])
     aim = int(wanted.target_compression * len(transcript.text) / 4)
+    facts = _deeds(entries.values(), session.info.cwd, clean)
+    facts |= {"covering": plan.span, "leaf_id": name_at(state, rows[plan.span[1]])}
     return replace(
         plan,
         transcript=transcript,
         previous=clean(before)[0],
-        leaf_id=name_at(state, rows[plan.span[1]]),
+        facts=facts | {"key_decisions": decisions(text for _, text in words)},
+        topics=tuple(key_phrases(topics, TOPICS_MAX)),
+        commands=_commands(entries.values(), clean),
         tokens=tokens,
         tokens_before=tokens + verbatim,
         max_tokens=min(SEGMENT_TOKENS, max(LEAST_TOKENS, aim)),
-        **_facts(transcript, list(entries.values()), session.info.cwd, clean),
     )
 
 
-def _facts(
-    transcript: RedactedTranscript, entries: list[Entry], cwd: str, clean: Redactor
-) -> dict[str, Any]:
-    """What was decided and done, redacted (S2.11 to S2.13)."""
-    words = [(role, own_words(text)) for role, text in words_in(transcript.parts)]
+def _deeds(entries: Iterable[Entry], cwd: str, clean: Redactor) -> dict[str, Any]:
+    """What was done, redacted (S2.11, S2.12)."""
     activity = ActivityStats()
     for entry in entries:
         activity.add(entry, cwd)
     facts = activity.facts()
     uses = dict(facts.tool_uses)
     return {
-        "decisions": decisions(text for _, text in words),
         "files_modified": tuple(escape_path(clean(one)[0]) for one in facts.files_modified),
         "tools_used": tuple(
             ToolUse(tool, count, tuple(clean(one)[0] for one in uses.get(tool, ())))
             for tool, count in facts.tools_used
         ),
-        "topics": tuple(_topics(text for role, text in words if role == "user")),
-        "commands": tuple(_commands(entries, clean)),
     }
 
 
-def _topics(texts: Iterable[str]) -> list[str]:
-    runs = ((topic_runs(clean_text(text[:4000], 4000)), 1) for text in texts)
-    return key_phrases(runs, TOPICS_MAX)
-
-
-def _commands(entries: Iterable[Entry], clean: Redactor) -> list[str]:
+def _commands(entries: Iterable[Entry], clean: Redactor) -> tuple[str, ...]:
     """Command lines that the agent or its user ran, the newest that differ."""
     found: dict[str, None] = {}
     for entry in entries:
+        ran = [call.detail for call in entry.tools if call.name.lower() in _SHELLS]
         if entry.kind is Kind.BASH:
             ran = [entry.text.partition("\n")[0].removeprefix("$ ")]
-        else:
-            ran = [call.detail for call in entry.tools if call.name.lower() in _SHELLS]
         for line in ran:
             shown = clean_line(clean(line[: 10 * COMMAND_MAX])[0], COMMAND_MAX)
             found.pop(shown, None)
             found[shown] = None
-    found.pop("", None)
-    return list(found)[-COMMANDS_MAX:]
+    return tuple(filter(None, found))[-COMMANDS_MAX:]

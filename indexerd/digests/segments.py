@@ -7,28 +7,29 @@ they share, and lose nothing when one is left. Lines may have been written by an
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from indexerd.errors import InvalidMetaError
 from indexerd.meta.model import META_BYTES_MAX, parse_digest
 from indexerd.meta.reader import digest_bytes, digest_name, read_digest
 from indexerd.meta.writer import MetaWriter
 from indexerd.privacy.sanitize import clean_line, clean_text, escape_path
-from indexerd.protocol.limits import USE_MAX
-from indexerd.sessions.facts import FILES_MAX, PATH_MAX, TOOLS_MAX, USES_KEPT
+from indexerd.protocol.limits import PATH_MAX, USE_MAX
+from indexerd.sessions.facts import FILES_MAX, TOOLS_MAX, USES_KEPT
 from indexerd.sessions.facts import NAME_MAX as TOOL_MAX
 from indexerd.sessions.positions import ROW_NAME_MAX, message_rows, names_on
 from indexerd.sessions.state import SessionState
+from indexerd.times import iso
 
 POSITION_MAX = 10_000_000  # no path has as many messages
-COUNT_MAX = 1_000_000_000
 CONTENT_MAX = 20_000  # characters; a model is asked for a fifth of it at most (S2.9)
 ID_MAX = 128
 DECISIONS_MAX = 5  # of one segment (S2.13)
@@ -36,33 +37,42 @@ DECISION_MAX = 300  # characters of one
 LINE_ROOM = 256 * 1024  # bytes that one more line may take
 
 _storing = Lock()
+_Position = Annotated[int, msgspec.Meta(ge=0, le=POSITION_MAX)]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)]
 
 
-@dataclass(frozen=True, slots=True)
-class ToolUse:
+class ToolUse(msgspec.Struct, frozen=True):
     """How often a tool was used, and for what: at most three uses (S2.12)."""
 
     tool: str
-    count: int
+    count: _Count = 0
     notable_uses: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """The summary of the messages `first` to `last` of a path, both included (S2.8)."""
+class Segment(msgspec.Struct, frozen=True, kw_only=True):
+    """The summary of a range of a path's messages, both ends included (S2.8)."""
 
     id: str
-    first: int
-    last: int
+    covering: tuple[_Position, _Position] = msgspec.field(name="covering_messages")
     content: str
-    key_decisions: tuple[str, ...]
-    files_modified: tuple[str, ...]
-    tools_used: tuple[ToolUse, ...]
-    generated_at: str
-    token_count: int  # of the content
-    model: str
-    leaf_id: str  # the name (sessions/positions.py) of the last message
-    kind: str = "segment"  # or "branch": the summary of one that was left; never part of a chain
+    key_decisions: tuple[str, ...] = ()
+    files_modified: tuple[str, ...] = ()
+    tools_used: tuple[ToolUse, ...] = ()
+    generated_at: str = ""
+    token_count: _Count = 0  # of the content
+    model: str = ""
+    leaf_id: str = msgspec.field(name="leafId")  # name of the last message (sessions/positions.py)
+    kind: Literal["segment", "branch"] = "segment"  # branch: of one that was left; in no chain
+
+    @property
+    def first(self) -> int:
+        """Position of its first message."""
+        return self.covering[0]
+
+    @property
+    def last(self) -> int:
+        """Position of its last message."""
+        return self.covering[1]
 
     @property
     def messages(self) -> int:
@@ -70,100 +80,57 @@ class Segment:
         return self.last - self.first + 1
 
 
-def new_id() -> str:
-    """An id for a new segment."""
-    return f"seg_{secrets.token_hex(6)}"
+def new_segment(text: str, model: str, seconds: float, **facts: Any) -> Segment:
+    """A segment that a model wrote just now, as whoever reads it will see it."""
+    made = Segment(
+        id=f"seg_{secrets.token_hex(6)}",
+        content=text,
+        generated_at=iso(seconds),
+        token_count=-(-len(text) // 4),
+        model=model,
+        **facts,
+    )
+    return parse(encode(made)) or made
 
 
-def text_tokens(text: str) -> int:
-    """About how many tokens a summary is: characters by 4, rounded up."""
-    return -(-len(text) // 4)
-
-
-# -- as they are stored --------------------------------------------------------------------------
-
-_Position = Annotated[int, msgspec.Meta(ge=0, le=POSITION_MAX)]
-_Count = Annotated[int, msgspec.Meta(ge=0, le=COUNT_MAX)]
-
-
-class _Use(msgspec.Struct):
-    tool: str
-    count: _Count = 0
-    notable_uses: list[str] = []
-
-
-class _Stored(msgspec.Struct):
-    id: str
-    covering_messages: tuple[_Position, _Position]
-    content: str
-    leaf_id: str = msgspec.field(name="leafId")
-    key_decisions: list[str] = []
-    files_modified: list[str] = []
-    tools_used: list[_Use] = []
-    generated_at: str = ""
-    token_count: _Count = 0
-    model: str = ""
-    kind: Literal["segment", "branch"] = "segment"
-
-
-def parse(held: object) -> Segment | None:
-    """A segment of a line of the sidecar; None where it cannot be used.
+def parse(stored: object) -> Segment | None:
+    """Read a line of the sidecar; None where it cannot be used.
 
     Id, range, content and leaf must be there. What else is absent or null is empty; what has a
     wrong type makes the line unusable; what is unknown is passed over; what is too long is cut.
     """
-    if not isinstance(held, Mapping):
+    if not isinstance(stored, Mapping):
         return None
     try:
-        stored = msgspec.convert(
-            {key: one for key, one in held.items() if one is not None}, _Stored
-        )
+        found = msgspec.convert({k: one for k, one in stored.items() if one is not None}, Segment)
     except (msgspec.ValidationError, RecursionError):
         return None
-    first, last = stored.covering_messages
-    content = clean_text(stored.content[: 2 * CONTENT_MAX], CONTENT_MAX)
-    found_id, leaf_id = _line(stored.id, ID_MAX), _line(stored.leaf_id, ROW_NAME_MAX)
-    if first > last or not (found_id and leaf_id and content):
-        return None
-    return Segment(
-        id=found_id,
-        first=first,
-        last=last,
-        content=content,
-        key_decisions=_lines(stored.key_decisions, DECISIONS_MAX, DECISION_MAX),
-        files_modified=_paths(stored.files_modified),
-        tools_used=tuple(map(_use, stored.tools_used[:TOOLS_MAX])),
-        generated_at=_line(stored.generated_at, ID_MAX),
-        token_count=stored.token_count,
-        model=_line(stored.model, ROW_NAME_MAX),
-        leaf_id=leaf_id,
-        kind=stored.kind,
+    paths = (escape_path(path[:PATH_MAX])[:PATH_MAX] for path in found.files_modified if path)
+    tools = (
+        ToolUse(_line(one.tool, TOOL_MAX), one.count, _lines(one.notable_uses, USES_KEPT, USE_MAX))
+        for one in found.tools_used[:TOOLS_MAX]
     )
+    found = replace(
+        found,
+        id=_line(found.id, ID_MAX),
+        content=clean_text(found.content[: 2 * CONTENT_MAX], CONTENT_MAX),
+        key_decisions=_lines(found.key_decisions, DECISIONS_MAX, DECISION_MAX),
+        files_modified=tuple(dict.fromkeys(paths))[:FILES_MAX],
+        tools_used=tuple(tools),
+        generated_at=_line(found.generated_at, ID_MAX),
+        model=_line(found.model, ROW_NAME_MAX),
+        leaf_id=_line(found.leaf_id, ROW_NAME_MAX),
+    )
+    usable = found.first <= found.last and found.id and found.leaf_id and found.content
+    return found if usable else None
 
 
 def encode(segment: Segment) -> dict[str, Any]:
     """The line that `parse` reads, as a JSON object."""
-    branch = {"kind": segment.kind} if segment.kind != "segment" else {}
-    return {
-        "id": segment.id,
-        "covering_messages": [segment.first, segment.last],
-        "content": segment.content,
-        "key_decisions": list(segment.key_decisions),
-        "files_modified": list(segment.files_modified),
-        "tools_used": [
-            {"tool": one.tool, "count": one.count, "notable_uses": list(one.notable_uses)}
-            for one in segment.tools_used
-        ],
-        "generated_at": segment.generated_at,
-        "token_count": segment.token_count,
-        "model": segment.model,
-        "leafId": segment.leaf_id,
-    } | branch
-
-
-def _use(stored: _Use) -> ToolUse:
-    uses = _lines(stored.notable_uses, USES_KEPT, USE_MAX)
-    return ToolUse(_line(stored.tool, TOOL_MAX), stored.count, uses)
+    line: dict[str, Any] = json.loads(msgspec.json.encode(segment))
+    if segment.kind == "segment":
+        del line["kind"]
+    return line
 
 
 def _line(text: str, limit: int) -> str:
@@ -172,12 +139,6 @@ def _line(text: str, limit: int) -> str:
 
 def _lines(texts: Sequence[str], most: int, limit: int) -> tuple[str, ...]:
     return tuple(filter(None, (_line(text, limit) for text in texts[:most])))
-
-
-def _paths(paths: Iterable[str]) -> tuple[str, ...]:
-    """Distinct paths, fit to be looked at: a newline in one must not look like two."""
-    shown = (escape_path(path[:PATH_MAX])[:PATH_MAX] for path in paths if path)
-    return tuple(dict.fromkeys(shown))[:FILES_MAX]
 
 
 def read_segments(home: Path | None, session_id: str, kind: str = "segment") -> list[Segment]:
@@ -202,19 +163,16 @@ def require_room(home: Path, session_id: str) -> None:
 def store_segment(writer: MetaWriter, home: Path, session_id: str, segment: Segment) -> None:
     """Add a line to a session's sidecar; lines of other hands stay as they are.
 
-    The summary of a branch takes the place of an older one of it. Who stores reads what is there
-    and writes all of it anew: only one does so at a time.
+    The summary of a branch takes the place of an older one of it.
     """
     mine = segment.kind, segment.leaf_id
-    with _storing:
-        data = digest_bytes(home / digest_name(session_id))
-        lines = [line for line in data.split(b"\n") if line.strip()]
-        if segment.kind == "branch":
-            lines = [
-                line
-                for line in lines
-                if all((one.get("kind"), one.get("leafId")) != mine for one in parse_digest(line))
-            ]
+    with _storing:  # all of it is read and written anew
+        lines: list[bytes | dict[str, Any]] = []
+        for line in digest_bytes(home / digest_name(session_id)).split(b"\n"):
+            older = segment.kind == "branch" and any(
+                (one.get("kind"), one.get("leafId")) == mine for one in parse_digest(line)
+            )
+            lines += [line] if line.strip() and not older else []
         writer.write_digest(home, session_id, [*lines, encode(segment)])
 
 

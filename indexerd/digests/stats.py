@@ -11,29 +11,22 @@ a context that was counted and does not fit proves it, and then the window is no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from indexerd.digests import compact_codex, compact_opencode, compact_pi
-from indexerd.digests.segments import Segment, chain, covered, read_segments
-from indexerd.digests.summarizable import conversation
+from indexerd.digests.segments import Segment, chain_at, covered
+from indexerd.digests.transcript import conversation
 from indexerd.errors import IndexerdError
 from indexerd.events import Kind
 from indexerd.models.prices import window_of
 from indexerd.models.threads import Check
-from indexerd.protocol.params import RefParams
 from indexerd.sessions.clipped_entries import COUNTED
-from indexerd.sessions.context import (
-    ContextEntry,
-    Read,
-    context_entries,
-    passing_messages,
-)
+from indexerd.sessions.context import ContextEntry, Read, context_entries, passing_messages
 from indexerd.sessions.positions import message_rows, rows_between
 from indexerd.sessions.state import SessionState
-from indexerd.settings import Digest, Settings
-from indexerd.sources.session_reader import OpenSession, SessionReaderPool, SessionRows
+from indexerd.settings import Digest
+from indexerd.sources.session_reader import OpenSession
 
 WARN_PERCENT = 80  # of the usable tokens (S2.26)
 FOLD_PERCENT = 90
@@ -45,23 +38,6 @@ _TOKENS = {
 }
 
 Row = Mapping[str, Any]
-
-
-class Stats:
-    """Answers `stats`."""
-
-    def __init__(
-        self, rows: SessionRows, *, pool: SessionReaderPool, settings: Callable[[], Settings]
-    ) -> None:
-        self._rows = rows
-        self._pool = pool
-        self._settings = settings
-
-    async def stats(self, asked: RefParams) -> dict[str, Any]:
-        """The result of `stats`."""
-        row = self._rows.row(asked.ref, cwd=asked.cwd)
-        work = partial(stats, row=row, settings=self._settings().digest)
-        return await self._pool.read(row["sessionId"], None, work)
 
 
 def stats(session: OpenSession, check: Check, row: Row, settings: Digest) -> dict[str, Any]:
@@ -208,13 +184,12 @@ def _totals(session: OpenSession, row: Row) -> dict[str, Any]:
 
 def _summarized(session: OpenSession, read: Read, warnings: list[str]) -> dict[str, Any]:
     """What segments stand for on this path; estimates, with the tokens of the segments off."""
-    state, stored = session.state, list[Segment]()
+    state, held = session.state, list[Segment]()
     rows = message_rows(state)
     try:
-        stored = read_segments(session.home, session.info.session_id)
+        held = chain_at(state, session.home, session.info.session_id)
     except IndexerdError as bad:
         warnings.append(str(bad))
-    held = chain(state, rows, stored)
     count = covered(held)
     lines = rows_between(state.path(), rows, 0, count - 1)
     said = conversation(passing_messages(state, read, lines), state, session.info.agent)

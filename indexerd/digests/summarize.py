@@ -12,27 +12,14 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
-from indexerd.digests.prompt_hook import Failed, consult
-from indexerd.digests.prompts import (
-    PREVIOUS_MAX,
-    Wish,
-    instructions,
-    shorter_prompt,
-    summary_prompt,
-)
-from indexerd.digests.redacted_transcript import (
-    Part,
-    RedactedTranscript,
-    take,
-    without_oldest,
-    words_in,
-)
+from indexerd.digests.prompt_hook import consult
+from indexerd.digests.prompts import PREVIOUS_MAX, Wish, instructions, summary_prompt
+from indexerd.digests.transcript import Part, RedactedTranscript, take, without_oldest, words_in
 from indexerd.errors import (
     ContextTooLargeError,
     DeadlineError,
@@ -44,13 +31,16 @@ from indexerd.errors import (
 )
 from indexerd.events import Prompt, Stretch
 from indexerd.logs import Event
+from indexerd.meta.writer import MetaWriter
 from indexerd.models.attempts import Attempt, Rejected, Spent, ask, first_usable
 from indexerd.models.base import LOCAL, Finish, Model, Reply
 from indexerd.models.budget import Budget
 from indexerd.models.telemetry import digest_row
-from indexerd.privacy.redact import Redactor, redactor
+from indexerd.privacy.patterns import MARKER
+from indexerd.privacy.redact import redactor
 from indexerd.privacy.sanitize import clean_text
 from indexerd.settings import Settings
+from indexerd.sources.session_reader import SessionReaderPool, SessionRows
 from indexerd.times import iso
 
 CHUNK_BYTES = 200_000  # of one call: about 50,000 tokens
@@ -61,11 +51,6 @@ CHARS_PER_TOKEN = 8  # more than any model writes: a longer answer than this is 
 LEAST_TOKENS = 250  # that one of several chunks of a segment may take
 REFUSALS_MAX = 12  # of texts that were too large, for one summary
 PAUSE_SECONDS, LONGEST_PAUSE = 0.25, 4.0  # before a smaller text is tried
-EARLIER = "earlier"  # among kinds of redactions: marks in the summary of what came before
-
-# What is redacted in that summary was counted nowhere, if it was stored so. The kind that a mark
-# names is not kept: another hand may have written it, and no word of theirs is for the audit.
-_MARK = re.compile(r"\[redacted:[a-z0-9-]+\]")
 
 # For somebody who asked: nobody tries it again by itself.
 _HINTS: dict[type[IndexerdError], str] = {
@@ -76,13 +61,44 @@ _HINTS: dict[type[IndexerdError], str] = {
     DeadlineError: "try again, or raise [model] timeout_seconds",
 }
 
+Row = dict[str, Any]
+
+
+class Events(Protocol):
+    """The part of the event bus that digests use."""
+
+    def say(self, event: Event, fields: dict[str, Any]) -> None:
+        """Write to the log."""
+
+    def tell(self, event: str, session_id: str | None, fields: dict[str, Any]) -> None:
+        """Send to the subscribers."""
+
+    def defect(self, event: Event, session_id: str, bug: Exception) -> None:
+        """Log a defect of ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What digests need of whoever runs them."""
+
+    rows: SessionRows
+    pool: SessionReaderPool
+    settings: Callable[[], Settings]
+    models: Callable[[], list[Model]]  # of digests, in the user's order
+    budget: Budget
+    record: Callable[[Mapping[str, Any]], Any]  # keeps a row of the audit trail
+    writer: MetaWriter
+    events: Events
+    on_history: Callable[[str], object]  # hears whose history was opened
+    excluded: Callable[[], list[str]]  # globs of sessions that get no digests
+    clock: Callable[[], float]
+
 
 @dataclass(frozen=True, slots=True)
 class Task:
     """What is to be summarized, and for what. `base.messages` are filled in chunk by chunk."""
 
-    session_id: str
-    agent: str
+    row: Row
     name: str  # segment, compaction or branch: as the audit calls it
     transcript: RedactedTranscript
     base: Stretch
@@ -91,7 +107,6 @@ class Task:
     strategy: str = ""
     covering: tuple[int, int] | None = None
     asked: bool = True  # by somebody; else it came by itself
-    drops: bool = False  # whether the oldest parts may be left out where all is too large
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,103 +133,90 @@ def usage_of(made: Sequence[Summary]) -> dict[str, Any]:
     }
 
 
-@dataclass(slots=True)
+async def summarize(services: Services, task: Task) -> Summary:
+    """Summarize. Raises an error of the tree: then there is no summary."""
+    if not task.transcript.parts:
+        raise SessionEmptyError("there is nothing in words to sum up")
+    started = perf_counter()
+    run = _Run(services, task)
+    try:
+        await run.consult_hook()
+        text, model = await first_usable(services.models(), run.in_chunks)
+    except IndexerdError as bad:
+        if task.asked:
+            bad.hint = _HINTS.get(type(bad), bad.hint)
+        raise
+    ms = round((perf_counter() - started) * 1000)
+    return Summary(text, model.key, run.spent, tuple(run.notes), ms)
+
+
 class _Run:
     """One task on its way."""
 
-    task: Task
-    settings: Settings
-    clean: Redactor
-    redactions: dict[str, int]  # of all that the task sends
-    wish: Wish = field(default_factory=Wish)
-    spent: Spent = field(default_factory=Spent)
-    notes: list[str] = field(default_factory=list)
-    bytes: int = 0
+    def __init__(self, services: Services, task: Task) -> None:
+        self._services, self._task = services, task
+        self._settings = services.settings()
+        self._clean = redactor(self._settings)
+        self._wish = Wish()
+        self._bytes = 0
+        self.spent = Spent()
+        self.notes: list[str] = []
+        self._redactions = dict(task.transcript.redactions)  # of all that the task sends
+        # What is redacted in an earlier summary was counted nowhere, if it was stored so. The kind
+        # that a mark names is not kept: another hand may have written it.
+        if earlier := len(re.findall(MARKER, task.base.previous[:PREVIOUS_MAX])):
+            self._redactions["earlier"] = earlier
 
-    def safe(self, text: str) -> str:
+    def _safe(self, text: str) -> str:
         """Redact a text, and count what was found."""
-        clean, found = self.clean(text)
+        clean, found = self._clean(text)
         for kind, number in found.items():
-            self.redactions[kind] = self.redactions.get(kind, 0) + number
+            self._redactions[kind] = self._redactions.get(kind, 0) + number
         return clean
 
+    def _notify(self, event: Event, fields: dict[str, Any]) -> None:
+        self._services.events.say(event, {"session": self._task.row["sessionId"], **fields})
 
-class Summarizer:
-    """Makes summaries."""
-
-    def __init__(
-        self,
-        *,
-        budget: Budget,
-        record: Callable[[dict[str, Any]], object],
-        clock: Callable[[], float],
-        notify: Callable[[Event, str, dict[str, Any]], None],
-    ) -> None:
-        """`record` keeps rows of the audit trail.
-
-        `notify(event, session id, fields)` hears of attempts, and of hooks that fail.
-        """
-        self._budget = budget
-        self._record = record
-        self._clock = clock
-        self._notify = notify
-
-    async def write(self, task: Task, settings: Settings, models: Sequence[Model]) -> Summary:
-        """Summarize. Raises an error of the tree: then there is no summary."""
-        if not task.transcript.parts:
-            raise SessionEmptyError("there is nothing in words to sum up")
-        started = perf_counter()
-        run = _Run(task, settings, redactor(settings), dict(task.transcript.redactions))
-        if earlier := len(_MARK.findall(task.base.previous[:PREVIOUS_MAX])):
-            run.redactions[EARLIER] = earlier
-        try:
-            run.wish = await self._wish(run)
-            text, model = await first_usable(models, partial(self._in_chunks, run))
-        except IndexerdError as bad:
-            if task.asked:
-                bad.hint = _HINTS.get(type(bad), bad.hint)
-            raise
-        ms = round((perf_counter() - started) * 1000)
-        return Summary(text, model.key, run.spent, tuple(run.notes), ms)
-
-    async def _wish(self, run: _Run) -> Wish:
-        """What the user wants otherwise; a hook that fails is passed over (S3.29)."""
-        task, wanted = run.task, run.settings.digest
-        focus, instead = run.safe(task.focus), run.safe(task.instead)
+    async def consult_hook(self) -> None:
+        """Learn what the user wants otherwise; a hook that fails is passed over (S3.29)."""
+        task, wanted = self._task, self._settings.digest
+        focus, instead = self._safe(task.focus), self._safe(task.instead)
+        self._wish = Wish(focus, instead)
         payload = {
             "task": task.name,
             "strategy": task.strategy,
-            "sessionId": task.session_id,
-            "agent": task.agent,
+            "sessionId": task.row["sessionId"],
+            "agent": task.row["agent"],
             "cwd": task.base.cwd,
             "covering": task.covering,
             "prompt": instead or instructions(task.base),
         }
-        advice = await consult(wanted.hook, payload, seconds=wanted.hook_seconds)
-        if isinstance(advice, Failed):
-            self._notify(Event.DIGEST_HOOK_FAILED, task.session_id, {"reason": advice.reason})
-            return Wish(focus, instead)
-        context = tuple(run.safe(one) for one in advice.context)
-        return Wish(focus, run.safe(advice.prompt or "") or instead, context)
+        try:
+            advice = await consult(wanted.hook, payload, seconds=wanted.hook_seconds)
+        except IndexerdError as failed:
+            self._notify(Event.DIGEST_HOOK_FAILED, {"reason": str(failed)})
+            return
+        context = tuple(map(self._safe, advice.context or ()))
+        self._wish = Wish(focus, self._safe(advice.prompt or "") or instead, context)
 
-    async def _in_chunks(self, run: _Run, model: Model) -> str:
+    async def in_chunks(self, model: Model) -> str:
         """The summary by one model, in as many calls as its text takes."""
-        task = run.task
+        task = self._task
         size = LOCAL_BYTES if model.key.startswith(LOCAL) else CHUNK_BYTES
         left, texts = list(task.transcript.parts), list[str]()
         pause, dropped, cut, refusals = PAUSE_SECONDS, 0, 0, 0
         while left:
             chunk, rest = take(left, size)
-            prompt = self._prompt(run, chunk, texts, last=not rest)
+            prompt = self._prompt(chunk, texts, last=not rest)
             try:
-                texts.append(await self._ask(run, model, prompt))
+                texts.append(await self._ask(model, prompt))
             except ContextTooLargeError:
                 refusals += 1
-                sent = _size(chunk)
-                if task.drops and len(chunk) > 1 and sent <= DROPPED_BYTES:
+                sent = sum(one.size for one in chunk)
+                if task.name != "segment" and len(chunk) > 1 and sent <= DROPPED_BYTES:
                     kept = without_oldest(chunk) or chunk[-1:]
                     dropped += len(chunk) - len(kept)
-                    left, size = [*kept, *rest], _size(kept)
+                    left, size = [*kept, *rest], sum(one.size for one in kept)
                 elif sent // 2 < SMALLEST_BYTES:
                     raise
                 else:
@@ -227,14 +229,14 @@ class Summarizer:
             cut += chunk[0] != left[0]
             left = rest
         if cut:
-            run.notes.append(f"{cut} messages were too long to be read whole")
+            self.notes.append(f"{cut} messages were too long to be read whole")
         if dropped:
-            run.notes.append(f"{dropped} of the oldest parts were too much for {model.key}")
+            self.notes.append(f"{dropped} of the oldest parts were too much for {model.key}")
         return "\n\n".join(texts) if task.base.kind == "segment" else texts[-1]
 
-    def _prompt(self, run: _Run, chunk: list[Part], texts: list[str], *, last: bool) -> Prompt:
+    def _prompt(self, chunk: list[Part], texts: list[str], *, last: bool) -> Prompt:
         """Ask about one chunk; `texts` are the answers so far."""
-        base = run.task.base
+        base = self._task.base
         tokens, previous = base.max_tokens, base.previous
         if base.kind == "segment":
             previous = "\n\n".join([previous, *texts]).strip()
@@ -246,20 +248,20 @@ class Summarizer:
             base,
             messages=words_in(chunk),
             previous=previous,
-            instructions=run.wish.focus,
+            instructions=self._wish.focus,
             max_tokens=tokens,
         )
         text = "\n\n".join(one.text for one in chunk)
-        prompt = summary_prompt(text, stretch, secrets.token_hex(8), run.wish)
-        run.bytes = len(prompt.user.encode("utf-8", "replace"))
+        prompt = summary_prompt(text, stretch, secrets.token_hex(8), self._wish)
+        self._bytes = len(prompt.user.encode("utf-8", "replace"))
         return prompt
 
-    async def _ask(self, run: _Run, model: Model, base: Prompt) -> str:
+    async def _ask(self, model: Model, base: Prompt) -> str:
         most = CHARS_PER_TOKEN * base.max_output_tokens
 
         def read(reply: Reply) -> str | Rejected:
             # Cleaned first: characters that are not shown could stand within a secret.
-            text = run.clean(clean_text(reply.text[: 2 * most], 2 * most))[0]
+            text = self._clean(clean_text(reply.text[: 2 * most], 2 * most))[0]
             if reply.finish is Finish.LENGTH:
                 return Rejected("it was cut off at its limit; be much briefer")
             if not text:
@@ -268,35 +270,35 @@ class Summarizer:
                 return Rejected("it was far too long; be much briefer")
             return text
 
+        def again(_reply: Reply, error: str) -> Prompt:
+            told = f"Your previous answer could not be used: {error}."
+            return replace(base, user=f"{base.user}\n\n{told}")
+
         return await ask(
             model,
             base,
-            self._budget,
-            seconds=lambda _error: run.settings.model.timeout_seconds,
+            self._services.budget,
+            seconds=lambda _error: self._settings.model.timeout_seconds,
             read=read,
-            again=lambda _reply, error: shorter_prompt(base, error),
-            report=partial(self._report, run),
+            again=again,
+            report=self._report,
         )
 
-    def _report(self, run: _Run, attempt: Attempt) -> None:
+    def _report(self, attempt: Attempt) -> None:
         """Keep what an attempt cost, and its row of the audit trail."""
-        task = run.task
+        task = self._task
         if attempt.reply is not None:
-            run.spent.add(attempt.reply, attempt.usd)
+            self.spent.add(attempt.reply, attempt.usd)
             fields = {"model": attempt.model, "attempt": attempt.number, "cost_usd": attempt.usd}
-            self._notify(Event.DIGEST_ATTEMPT, task.session_id, fields | {"ms": attempt.ms})
+            self._notify(Event.DIGEST_ATTEMPT, fields | {"ms": attempt.ms})
         row = digest_row(
             task=task.name,
             by="user" if task.asked else "daemon",
             covering=task.covering,
-            session_id=task.session_id,
-            timestamp=iso(self._clock()),
-            bytes=run.bytes,
-            redactions=run.redactions,
+            session_id=task.row["sessionId"],
+            timestamp=iso(self._services.clock()),
+            bytes=self._bytes,
+            redactions=self._redactions,
             **attempt.audit(),
         )
-        self._record(row)
-
-
-def _size(parts: Iterable[Part]) -> int:
-    return sum(one.size for one in parts)
+        self._services.record(row)

@@ -76,7 +76,14 @@ def forked(folder: Path) -> Path:
     return page_of(
         folder,
         FORKED,
-        Segment("x", 0, 2, f"- Alerts. {EVIL}", (f"No Redis. {EVIL}",), (), (), "", 1, "m", "d"),
+        Segment(
+            id="x",
+            covering=(0, 2),
+            content=f"- Alerts. {EVIL}",
+            key_decisions=(f"No Redis. {EVIL}",),
+            model="m",
+            leaf_id="d",
+        ),
     )
 
 

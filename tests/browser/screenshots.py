@@ -240,13 +240,11 @@ def furnish(world: World) -> Talk:
     )
     digest = Segment(
         id=uuid.uuid4().hex,
-        first=0,
-        last=9,
+        covering=(0, 9),
         content="Alerts were kept in memory only, so that each restart sent them again. A table "
         "beside the forecasts takes the place of the set; its insert is the check.",
         key_decisions=("Alerts are remembered in SQLite, not in Redis or a file.",),
         files_modified=(f"{CWD}/weatherd/alerts.py", f"{CWD}/weatherd/sent.py"),
-        tools_used=(),
         generated_at=stamp(now),
         token_count=60,
         model="google/gemini-3.5-flash-lite",

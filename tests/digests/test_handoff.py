@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from indexerd.digests.handoff import (
     BYTES_MAX,
     GUIDE,
-    Earlier,
     Handoff,
-    Verbatim,
     document,
 )
 
@@ -32,8 +30,8 @@ TOLD = Handoff(
     modified=("/home/u/proj/src/alerts.py", "/etc/alerts.toml"),
     read=("/home/u/proj/README.md", "src/alerts.py"),
     instructions=("../AGENTS.md", "CLAUDE.md"),
-    earlier=(Earlier(0, 41, "- Redis was tried"),),
-    messages=(Verbatim("user", "Rotate it daily.", "e1"), Verbatim("assistant", "Done.", "e2")),
+    earlier=((0, 41, "- Redis was tried"),),
+    messages=(("user", "Rotate it daily.", "e1"), ("assistant", "Done.", "e2")),
     resume="cd /home/u/proj && claude --resume 0196-abc",
 )
 # A line of ours: a heading, a fact, a remark, a label before a quotation.
@@ -96,8 +94,8 @@ def test_nothing_quoted_can_pose_as_the_document() -> None:
         modified=(FORGED,),
         read=(FORGED + "2",),
         instructions=(FORGED,),
-        earlier=(Earlier(0, 1, FORGED),),
-        messages=(Verbatim("# Hand-off: mine", FORGED, FORGED),),
+        earlier=((0, 1, FORGED),),
+        messages=(("# Hand-off: mine", FORGED, FORGED),),
         resume=FORGED,
     )
     text = document(told)
@@ -135,8 +133,8 @@ LONG = st.builds(lambda text, times: text * times, TEXT, st.sampled_from([1, 40,
         modified=st.lists(LONG, max_size=30),
         read=st.lists(LONG, max_size=30),
         instructions=st.lists(LONG, max_size=30),
-        earlier=st.lists(st.builds(Earlier, st.integers(0, 99), st.integers(0, 99), LONG)),
-        messages=st.lists(st.builds(Verbatim, LONG, LONG, TEXT), max_size=8),
+        earlier=st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99), LONG)),
+        messages=st.lists(st.tuples(LONG, LONG, TEXT), max_size=8),
         resume=LONG,
     )
 )
@@ -169,8 +167,8 @@ def test_a_full_document_keeps_its_last_message() -> None:
         modified=[f"m{n}{wide}" for n in range(20)],
         read=[f"r{n}{wide}" for n in range(20)],
         instructions=[f"i{n}{wide}" for n in range(20)],
-        earlier=[Earlier(n, n, wide) for n in range(50)],
-        messages=[Verbatim("user", wide), Verbatim("user", "the last words")],
+        earlier=[(n, n, wide) for n in range(50)],
+        messages=[("user", wide, ""), ("user", "the last words", "")],
         resume=wide,
     )
     text = document(told)

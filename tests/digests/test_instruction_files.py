@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from indexerd.digests import instruction_files as instructions
 from indexerd.digests.instruction_files import instruction_files
 
 
@@ -57,33 +55,3 @@ def test_a_worktree_is_a_repository_as_well(repo: Path) -> None:
     put(repo / "pkg/.git", "gitdir: elsewhere")
     put(repo / "pkg/CLAUDE.md")
     assert names(repo / "pkg/deep", repo.parent) == ["../CLAUDE.md"]
-
-
-def test_opencodes_own_list_counts(repo: Path) -> None:
-    """S3.19: names and patterns of `instructions`; comments are allowed in it."""
-    put(repo / "CONTRIBUTING.md")
-    put(repo / "docs/b.md")
-    put(repo / "docs/a.md")
-    put(repo / "docs/c.txt")
-    told = ["CONTRIBUTING.md", "./docs/*.md", "missing.md", 7, "https://example.org/rules.md"]
-    put(repo / "opencode.json", f'{{"instructions": {json.dumps(told)} /* ours */}}')
-    assert names(repo) == ["CONTRIBUTING.md", "docs/a.md", "docs/b.md"]
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"instructions": {"a": 1}}', "[" * 5000, "\xff"])
-def test_a_damaged_configuration_names_nothing(repo: Path, text: str) -> None:
-    """S3.19: errors are silence, and the other files are named all the same."""
-    (repo / "opencode.json").write_bytes(text.encode("latin-1"))
-    put(repo / "AGENTS.md")
-    assert names(repo) == ["AGENTS.md"]
-
-
-def test_the_list_is_bounded(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pattern may match any number of files; what is nearest stays."""
-    monkeypatch.setattr(instructions, "NAMES_MAX", 5)
-    for n in range(9):
-        put(repo / f"docs/{n}.md")
-    put(repo / "opencode.json", '{"instructions": ["docs/*"]}')
-    put(repo / "pkg/AGENTS.md")
-    found = names(repo / "pkg", repo.parent)
-    assert (len(found), found[-1]) == (5, "AGENTS.md")

@@ -84,13 +84,8 @@ class Session(RuleBasedStateMachine):
         assert (first, last) == (covered(had), len(rows) - keep - 1)
         made = Segment(
             id=f"s{len(self.stored)}",
-            first=first,
-            last=last,
+            covering=(first, last),
             content=" ".join(self.spoken(rows[first : last + 1])),
-            key_decisions=(),
-            files_modified=(),
-            tools_used=(),
-            generated_at="",
             token_count=1,
             model="local/extractive",
             leaf_id=name_at(self.state, rows[last]),
@@ -110,7 +105,7 @@ class Session(RuleBasedStateMachine):
         if rows:
             last = len(rows) - 1
             name = name_at(self.state, rows[last])
-            one = Segment("b", 0, last, "branch", (), (), (), "", 1, "m", name, "branch")
+            one = Segment(id="b", covering=(0, last), content="branch", leaf_id=name, kind="branch")
             self.stored.append(json.dumps(encode(one)))
 
     @invariant()

@@ -18,9 +18,8 @@ from indexerd.daemon.library import Library
 from indexerd.daemon.one_session import open_session
 from indexerd.daemon.reader import Reader
 from indexerd.daemon.trees import open_session as opened
-from indexerd.digests.compaction import Compactions
 from indexerd.digests.digest import Digests
-from indexerd.digests.summarize import Summarizer
+from indexerd.digests.summarize import Services as DigestServices
 from indexerd.events import Entry, Kind
 from indexerd.meta.writer import MetaWriter
 from indexerd.models.base import Model, Reply, Tokens
@@ -53,8 +52,6 @@ class Services:
 
     library: Library
     digests: Digests
-    compactions: Compactions
-    summarizer: Summarizer
     bus: EventBus
     read: Reader
 
@@ -87,24 +84,24 @@ class Bench:
 
     def digest(self, **more: Any) -> Any:
         """What the method answers."""
-        return self._ask("digests", "digest", more)
+        return self._ask("digest", more)
 
     def history(self, **more: Any) -> Any:
         """What the method answers."""
-        return self._ask("digests", "history", more)
+        return self._ask("history", more)
 
     def compact(self, **more: Any) -> Any:
         """What the method answers."""
-        return self._ask("compactions", "compact", more)
+        return self._ask("compact", more)
 
     def branch_summary(self, leaf: str, **more: Any) -> Any:
         """What the method answers."""
-        return self._ask("compactions", "branch_summary", {"leaf": leaf} | more)
+        return self._ask("branch_summary", {"leaf": leaf} | more)
 
-    def _ask(self, part: str, method: str, params: dict[str, Any]) -> Any:
+    def _ask(self, method: str, params: dict[str, Any]) -> Any:
         async def work(held: Services) -> Any:
             given = asked(method, {"ref": self.session.id} | params)
-            return await getattr(getattr(held, part), method)(given)
+            return await getattr(held.digests, method)(given)
 
         return self.run(work)
 
@@ -131,28 +128,20 @@ class Bench:
         bus.subscribe(self.heard.append)
         pool = SessionReaderPool(partial(opened, library), library.reread, reader)
         answers = Answers(library.index, lambda: NOW)
-        summarizer = Summarizer(
+        services = DigestServices(
+            rows=answers,
+            pool=pool,
+            settings=lambda: self.settings,
+            models=lambda: self.models,
             budget=self.budget(),
             record=self.telemetry.append,
-            clock=lambda: NOW,
-            notify=lambda event, session, told: bus.say(event, {"session": session, **told}),
-        )
-        shared: dict[str, Any] = {
-            "pool": pool,
-            "summarizer": summarizer,
-            "models": lambda: self.models,
-            "settings": lambda: self.settings,
-            "writer": MetaWriter(),
-            "clock": lambda: NOW,
-        }
-        digests = Digests(
-            answers,
+            writer=MetaWriter(),
             events=bus,
-            excluded=lambda: self.settings.digest.exclude,
             on_history=len,
-            **shared,
+            excluded=lambda: self.settings.digest.exclude,
+            clock=lambda: NOW,
         )
-        return Services(library, digests, Compactions(answers, **shared), summarizer, bus, reader)
+        return Services(library, Digests(services), bus, reader)
 
     def budget(self) -> Budget:
         """Money, counted in a file of its own."""

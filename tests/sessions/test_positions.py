@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from indexerd.digests.segments import POSITION_MAX, Segment, chain, covered, shown
@@ -26,8 +25,8 @@ def straight(*codes: int) -> SessionState:
 def segment(first: int, last: int, *, leaf: str | None = None, **more: Any) -> Segment:
     """A segment whose last message is the row of that number."""
     name = f"x{last}" if leaf is None else leaf
-    made = Segment(f"s{first}-{last}", first, last, "did it", (), (), (), "", 3, "m", name)
-    return replace(made, **more)
+    about = {"id": f"s{first}-{last}", "content": "did it", "leaf_id": name, **more}
+    return Segment(covering=(first, last), token_count=3, model="m", **about)
 
 
 def ranges(found: list[Segment]) -> list[tuple[int, int]]:

@@ -133,7 +133,7 @@ def test_a_glance_changes_nothing(text: str) -> None:
 
 def test_digests_stand_at_what_they_cover(tmp_path: Path) -> None:
     """A segment that holds on the path has its places; one of another branch is left out."""
-    held = Segment("x", 0, 2, "- Left.", (), (), (), "", 1, "m", "c")
+    held = Segment(id="x", covering=(0, 2), content="- Left.", model="m", leaf_id="c")
     path = tmp_path / "s1.digest.jsonl"
     path.write_text(json.dumps(encode(held)))
     data = session(*TALK)
