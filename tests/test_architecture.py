@@ -253,7 +253,7 @@ HEAVY = {"google", "httpx2", "msgspec", "pydantic", "rapidfuzz", "rich", "struct
 LIGHT = {
     "indexerd.cli.main": {"click"},
     "indexerd.cli.sessions": {"click"},
-    "indexerd.cli.run": {"click"},
+    "indexerd.cli.serve": {"click"},
     "indexerd.cli.hook": set(),
     "indexerd.client": set(),
 }

@@ -81,14 +81,6 @@ def test_the_program_prints_the_same_help(tmp_path: Path) -> None:
     assert block(world.run("list", "--help")) == dict(HELP.findall(DOCS["CLI.md"]))[" list"]
 
 
-def test_the_programs_table_says_what_the_commands_say() -> None:
-    """The one line of `indexerd --help` begins as the command's own help does."""
-    helps = dict(commands())
-    for name, (_, _, line) in COMMANDS.items():
-        own = " ".join(helps[name].split("\n\n")[1].split())
-        assert own.startswith(line.rstrip(".")), name
-
-
 def test_the_documents_exit_codes_are_the_programs() -> None:
     """Every code that an error of the tree has, and 0 and 130, are explained."""
     told = {int(code) for code in re.findall(r"^\| (\d+) \|", DOCS["CLI.md"], re.MULTILINE)}

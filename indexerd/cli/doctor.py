@@ -1,30 +1,33 @@
-"""`indexerd doctor`: check the set-up, piece by piece, and say what to mend."""
+"""Commands to find out what is wrong: doctor, which checks the set-up piece by piece; logs."""
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import sys
-from dataclasses import asdict, dataclass
+import time
+from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import click
 
-from indexerd.cli.backend import ask, show, where
+from indexerd.cli.backend import App
+from indexerd.cli.command import as_json, command, current, flag
 from indexerd.cli.streams import put, safe
 from indexerd.errors import IndexerdError
-from indexerd.paths import SOCKET_PATH_MAX, Places
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from indexerd.cli.main import App
+    from indexerd.paths import Places
     from indexerd.settings import Settings
 
+LEVELS = ("debug", "info", "warning", "error")
+POLL_SECONDS = 0.25
 
-@dataclass(frozen=True, slots=True)
-class Check:
+
+class Check(NamedTuple):
     """One thing looked at. `state` is ok, note or bad."""
 
     name: str
@@ -33,12 +36,11 @@ class Check:
     cure: str = ""
 
 
-@click.command()
-@click.pass_obj
-def doctor(app: App) -> int:
+@command()
+def doctor() -> int:
     """Check the set-up, and say what to mend."""
-    checks = list(_checks(app))
-    if not show(app, {"checks": [asdict(one) for one in checks]}):
+    checks = list(_checks(current()))
+    if not as_json({"checks": [one._asdict() for one in checks]}):
         for one in checks:
             put([f"{one.state:4}  {one.name}: {safe(one.found, 2000)}"])
             if one.cure and one.state != "ok":
@@ -47,10 +49,7 @@ def doctor(app: App) -> int:
 
 
 def _checks(app: App) -> Iterator[Check]:
-    from indexerd.settings import read_config
-
-    places = where(app)
-    loaded = read_config(places, os.environ)
+    places, loaded = app.places, app.loaded
     yield Check("python", "ok", sys.version.split()[0])
     yield _fts()
     if loaded.problems:
@@ -76,6 +75,8 @@ def _fts() -> Check:
 
 
 def _places(places: Places) -> Iterator[Check]:
+    from indexerd.paths import SOCKET_PATH_MAX
+
     for name, path in (("state", places.state_dir), ("socket", places.socket.parent)):
         trouble = _trouble(path)
         if trouble:
@@ -149,10 +150,78 @@ def _models(settings: Settings) -> Iterator[Check]:
 
 def _daemon(app: App) -> Check:
     try:
-        found = ask(app, "status", {}, seconds=5.0)
+        found = app.ask("status", {}, 5.0)
     except IndexerdError as bad:
         return Check("daemon", "note", str(bad), bad.hint)
     state = "ok" if found["state"] == "ok" else "note"
     return Check(
         "daemon", state, f"{found['state']}, {found['sessions']} sessions", "indexerd status"
     )
+
+
+@command(
+    flag("-f", "--follow", "Go on as the log grows."),
+    click.option("--level", type=click.Choice(LEVELS), default="info", show_default=True),
+    click.option("-n", "--lines", type=click.IntRange(0, 100000), default=50, show_default=True),
+)
+def logs(*, follow: bool, level: str, lines: int) -> None:
+    """Show the structured log; with --json, as it is: one JSON document a line."""
+    tail = _Tail(current().places.log, LEVELS[LEVELS.index(level) :])
+    for line in deque(tail.new(), maxlen=lines):
+        _print(line)
+    while follow:
+        for line in tail.new():
+            _print(line)
+        time.sleep(POLL_SECONDS)
+
+
+def _print(line: dict[str, Any]) -> None:
+    if as_json(line):
+        return
+    moment, level, event = (safe(line.pop(key, "")) for key in ("ts", "level", "event"))
+    rest = (f"{safe(key)}={safe(value)}" for key, value in line.items())
+    put([" ".join((moment, f"{level or 'info':7}", event, *rest)).rstrip()])
+
+
+class _Tail:
+    """What was appended to the log since the last look, over a rotation too.
+
+    The file is kept open, so that what was written to it last, before it was rotated away, is read.
+    """
+
+    def __init__(self, path: Path, levels: tuple[str, ...]) -> None:
+        self._path = path
+        self._levels = levels
+        self._file = _opened(path.with_name(f"{path.name}.1"))
+
+    def new(self) -> Iterator[dict[str, Any]]:
+        """The new lines of these levels."""
+        newer = _opened(self._path)  # first: to a file that was moved away nothing is added
+        if newer and self._file and os.path.sameopenfile(newer.fileno(), self._file.fileno()):
+            newer.close()
+            newer = None
+        yield from self._rest(self._file) if self._file else ()
+        if newer:
+            if self._file:
+                self._file.close()
+            self._file = newer
+            yield from self._rest(newer)
+
+    def _rest(self, file: BinaryIO) -> Iterator[dict[str, Any]]:
+        if os.fstat(file.fileno()).st_size < file.tell():
+            file.seek(0)  # emptied by somebody else
+        while (raw := file.readline()).endswith(b"\n"):
+            try:
+                line = json.loads(raw)
+            except ValueError:
+                continue
+            if isinstance(line, dict) and str(line.get("level", "info")) in self._levels:
+                yield line
+        file.seek(-len(raw), os.SEEK_CUR)  # a line that is being written
+
+
+def _opened(path: Path) -> BinaryIO | None:
+    try:
+        return path.open("rb")
+    except FileNotFoundError:
+        return None

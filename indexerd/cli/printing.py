@@ -1,116 +1,136 @@
-"""Tables and facts for people: on a terminal they fit it; pipes get plain columns."""
+"""Lines for people: tables fit a terminal; pipes get columns with tabs, and nothing is cut."""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
-from indexerd.cli.streams import put, safe
+from indexerd.cli.command import current
+from indexerd.cli.streams import safe, utf8
 
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Sequence
-    from typing import Any
-
-    from indexerd.cli.main import App
-
-_BOLD, _DIM, _YELLOW, _RESET = "\x1b[1m", "\x1b[2m", "\x1b[33m", "\x1b[0m"
-_UNITS = ((86_400 * 365, "y"), (86_400, "d"), (3600, "h"), (60, "m"))
+_BOLD, _YELLOW, _RESET = "\x1b[1m", "\x1b[33m", "\x1b[0m"
 _NARROW = 12  # columns up to this width are never cut: the wide ones share the rest
 _ID = 14  # columns for a session's id where space is short: its beginning is reference enough
 _LEAST = 10  # columns that a wide one needs to say anything
 # What a narrow terminal goes without, the least important first: never ids, names and gists.
 _OPTIONAL = ("parts at", "directory", "source", "entries", "asks", "agent", "active", "current")
+_UNITS = ((86_400 * 365, "y"), (86_400, "d"), (3600, "h"), (60, "m"))
+_SPANS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+_ROUND = ("├─ ", "└─ ", "│  ")
+_PLAIN = ("|- ", "`- ", "|  ")
+PREFIX_MAX = 36  # columns of the lines before an entry of a tree
 
 
-def aligned(app: App) -> bool:
+def aligned() -> bool:
     """Whether tables are for a person at a terminal, and cut to its width."""
-    return app.color == "always" or sys.stdout.isatty()
+    return current().color == "always" or sys.stdout.isatty()
 
 
-def coloured(app: App) -> bool:
+def coloured() -> bool:
     """Whether escape sequences of ours are wanted."""
-    if app.color != "auto":
-        return app.color == "always"
+    if current().color != "auto":
+        return current().color == "always"
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return sys.stdout.isatty() and not plain
 
 
-def table(app: App, headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows: aligned and coloured on a terminal, tab-separated elsewhere."""
-    cells = [[safe(cell) for cell in row] for row in rows]
-    if not aligned(app):
-        put("\t".join(row) for row in cells)
+def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Rows: aligned under their headers on a terminal, tab-separated elsewhere."""
+    return _rows(headers, [[safe(cell) for cell in row] for row in rows], heads=True)
+
+
+def entries(rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Id, age and text of entries, which are clean already; without headers."""
+    return _rows(("leaf", "active", "text"), list(rows), heads=False)
+
+
+def _rows(
+    headers: Sequence[str], rows: list[Sequence[str]] | list[list[str]], *, heads: bool
+) -> Iterator[str]:
+    if not aligned():
+        yield from map("\t".join, rows)
         return
-    from indexerd.cli.printing import GAP, cut, fitted, padded, space, width_of
+    import shutil
 
-    width = space()
-    widths = [max(map(width_of, column)) for column in zip(headers, *cells, strict=True)]
-    tight = sum(widths) + len(GAP) * len(widths) > width
-    kept = _kept(dict(zip(headers, widths, strict=True)), width)
-    whole = {n for n, at in enumerate(kept) if widths[at] <= _NARROW or headers[at] == "leaf"}
-    if tight and "session" in headers:
-        at = headers.index("session")
-        widths[at] = min(widths[at], _ID)
-        whole |= {kept.index(at)}
-    sizes = fitted([widths[at] for at in kept], whole, width)
-    lines = [
-        GAP.join(padded(cut(row[at], size), size) for at, size in zip(kept, sizes, strict=True))
-        for row in (headers, *cells)
+    from rich.cells import cell_len
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    space = shutil.get_terminal_size().columns
+    cells = [
+        [Text.from_ansi(cell, no_wrap=True, overflow="ellipsis") for cell in row] for row in rows
     ]
-    head, *rest = (line.rstrip() for line in lines)
-    put([_styled(head, _DIM) if coloured(app) else head, *rest])
-
-
-def _kept(widths: dict[str, int], space: int) -> list[int]:
-    """The columns for which there is space, by their places."""
-    needs = {
-        header: width if width <= _NARROW or header == "leaf" else _LEAST
-        for header, width in widths.items()
+    columns = [[row[at] for row in cells] for at in range(len(headers))]
+    widths = {
+        head: max([cell_len(head) * heads, *(cell.cell_len for cell in column)])
+        for head, column in zip(headers, columns, strict=True)
     }
-    if "session" in needs:
-        needs["session"] = min(widths["session"], _ID)
-    for header in _OPTIONAL:
-        if sum(needs.values()) + 2 * (len(needs) - 1) <= space:
+    kept = _kept(widths, space)
+    tight = sum(widths.values()) + 2 * len(widths) > space
+    grid = Table(
+        box=None, pad_edge=False, padding=(0, 0, 0, 2), show_header=heads, header_style="dim"
+    )
+    for head in kept:
+        whole = widths[head] <= _NARROW or head in ("leaf", "session")
+        most = _ID if tight and head == "session" else None
+        grid.add_column(head, no_wrap=whole, max_width=most, overflow="ellipsis")
+    shown = [at for at, head in enumerate(headers) if head in kept]
+    for row in cells:
+        grid.add_row(*(row[at] for at in shown))
+    console = Console(
+        width=space,
+        color_system="standard" if coloured() else None,
+        no_color=False,
+        force_terminal=coloured(),
+        highlight=False,
+    )
+    with console.capture() as printed:
+        console.print(grid)
+    yield from (line.rstrip() for line in printed.get().split("\n")[:-1])
+
+
+def _kept(widths: Mapping[str, int], space: int) -> list[str]:
+    """The columns for which there is space."""
+    least = {
+        head: width if width <= _NARROW or head == "leaf" else _LEAST
+        for head, width in widths.items()
+    }
+    if "session" in least:
+        least["session"] = min(widths["session"], _ID)
+    for head in _OPTIONAL:
+        if sum(least.values()) + 2 * (len(least) - 1) <= space:
             break
-        needs.pop(header, None)
-    return [at for at, header in enumerate(widths) if header in needs]
+        least.pop(head, None)
+    return list(least)
 
 
-def heading(app: App, name: str, more: str = "") -> None:
-    """Print a name that stands out, and what belongs beside it."""
-    text = _styled(safe(name), _BOLD) if coloured(app) else safe(name)
-    put([text + more])
+def heading(name: str, more: str = "") -> str:
+    """A name that stands out, and what belongs beside it."""
+    return (f"{_BOLD}{safe(name)}{_RESET}" if coloured() else safe(name)) + more
 
 
 def yellow(text: str) -> str:
-    """A text in that colour, for a line that `plain` may be asked about."""
-    return _styled(text, _YELLOW)
+    """A text in that colour, where colours are wanted."""
+    return f"{_YELLOW}{text}{_RESET}" if text and coloured() else text
 
 
-def plain(line: str) -> str:
-    """A line without the colours that it was given here."""
-    return line.replace(_YELLOW, "").replace(_BOLD, "").replace(_RESET, "")
-
-
-def _styled(text: str, how: str) -> str:
-    return f"{how}{text}{_RESET}"
-
-
-def facts(pairs: Iterable[tuple[str, Any]]) -> None:
-    """Print named facts, one a line; empty ones are left out."""
+def facts(pairs: Iterable[tuple[str, Any]]) -> Iterator[str]:
+    """Named facts, one a line; empty ones are left out."""
     shown = [(name, value) for name, value in pairs if value not in (None, "", [], {})]
     width = max((len(name) for name, _ in shown), default=0)
-    put(f"{name.ljust(width)}  {safe(value, 4000)}" for name, value in shown)
+    return (f"{name.ljust(width)}  {safe(value, 4000)}" for name, value in shown)
 
 
-def paragraph(text: str, indent: str = "") -> None:
-    """Print text of somebody else's making: without escape sequences."""
+def paragraph(text: str, indent: str = "", limit: int = 20_000) -> Iterator[str]:
+    """The lines of somebody else's text, without escape sequences."""
     from indexerd.privacy.sanitize import clean_text
 
-    lines = clean_text(text, 20_000).split("\n")
-    put(indent + line if line.strip() else line for line in lines)
+    lines = clean_text(text, limit).split("\n")
+    return (indent + line if line.strip() else line for line in lines)
 
 
 def exact(text: str) -> str:
@@ -122,95 +142,68 @@ def exact(text: str) -> str:
     return "\n".join("\t".join(map(escape_path, line.split("\t"))) for line in text.split("\n"))
 
 
-def place(app: App, path: str) -> str:
+def place(path: str) -> str:
     """A directory for a list: on a terminal with `~` for the user's home, else as it is."""
     home = os.environ.get("HOME", "").rstrip("/")
-    if home and aligned(app) and f"{path}/".startswith(f"{home}/"):
+    if home and aligned() and f"{path}/".startswith(f"{home}/"):
         path = "~" + path[len(home) :]
     return exact(path)
 
 
-def for_people(row: dict[str, Any]) -> dict[str, Any]:
+def for_people(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row with what is shown in place of paths that hold secrets."""
     return {**row, **row.get("shown", {})}
 
 
-def age(iso: str) -> str:
-    """How long ago, in one unit."""
+def some(names: Sequence[str], most: int = 20) -> str:
+    """The first names of a list, and how many there are more."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def age(timestamp: str) -> str:
+    """How long ago, in one unit; empty for what is no time."""
     from indexerd.times import iso_ms
 
-    seconds = max(0.0, time.time() - iso_ms(iso) / 1000)
-    for size, unit in _UNITS:
+    moment = iso_ms(timestamp)
+    seconds = max(0.0, time.time() - moment / 1000)
+    for size, unit in _UNITS if moment else ():
         if seconds >= size:
             return f"{int(seconds // size)}{unit} ago"
-    return "now"
+    return "now" if moment else ""
 
 
-GAP = "  "
-_USUAL = 80  # columns, where nobody knows
-_MARKS = "\u0300"  # before it, all that can be printed takes one column
-_DASHES, _DOTS = "\u2010", "\u2027"  # from one to the other, too: dashes, quotes, the ellipsis
+def span(ms: int) -> str:
+    """How long, in the largest two units: `3 h 20 min`."""
+    seconds, parts = ms // 1000, []
+    for size, unit in _SPANS:
+        if seconds >= size:
+            parts.append(f"{seconds // size} {unit}")
+            seconds %= size
+    return " ".join(parts[:2])
 
 
-def space() -> int:
-    """How many columns there are."""
-    told = os.environ.get("COLUMNS", "")
-    if told.isascii() and told.isdigit() and int(told[:6]):
-        return int(told[:6])
-    for stream in (sys.stdout, sys.stderr, sys.stdin):
-        try:
-            found = os.get_terminal_size(stream.fileno()).columns
-        except (AttributeError, OSError, ValueError):  # no terminal, closed, or no file at all
-            continue
-        if found:
-            return found
-    return _USUAL
+def branches(depths: Sequence[int], *, single: bool) -> Iterator[str]:
+    """The lines before each entry of a tree that is given depth first, by its depth.
 
-
-def width_of(text: str) -> int:
-    """How many columns a text takes."""
-    if _is_plain(text):
-        return len(text)
-    from rich.cells import cell_len
-
-    return cell_len(text)
-
-
-def cut(text: str, width: int) -> str:
-    """A text of at most `width` columns; one that is longer says so."""
-    if width_of(text) <= width:
-        return text
-    mark = "…" if _utf8() else "~"
-    if _is_plain(text):
-        return text[: max(0, width - 1)] + mark
-    from rich.cells import set_cell_size
-
-    return set_cell_size(text, max(0, width - 1)) + mark
-
-
-def padded(text: str, width: int) -> str:
-    """A text with spaces up to a width."""
-    return text + " " * (width - width_of(text))
-
-
-def fitted(widths: Sequence[int], whole: Container[int], space: int) -> list[int]:
-    """Widths of columns that fit: the widest gives way first, and those in `whole` last of all."""
-    found = list(widths)
-    over = sum(found) + len(GAP) * (len(found) - 1) - space
-    for able in ([at for at in range(len(found)) if at not in whole], range(len(found))):
-        while over > 0 and able:
-            widest = max(able, key=found.__getitem__)
-            if found[widest] <= 1:
-                break
-            found[widest] -= 1
-            over -= 1
-    return found
-
-
-def _is_plain(text: str) -> bool:
-    """Whether each character takes one column, as far as can be said at a glance."""
-    return text.isascii() or all(char < _MARKS or _DASHES <= char <= _DOTS for char in set(text))
-
-
-def _utf8() -> bool:
-    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    What follows alone stays in its parent's column, unless `single` ones are to move right, too.
+    """
+    tee, corner, bar = _ROUND if utf8() else _PLAIN
+    above: list[int] = []  # by depth: the newest entry
+    children: dict[int, list[int]] = {}
+    levels = []
+    for at, depth in enumerate(depths):
+        del above[depth:]  # of a gap in the depths nothing is left out: the entry moves up
+        levels.append(len(above))
+        children.setdefault(above[-1] if above else -1, []).append(at)
+        above.append(at)
+    groups = [group for group in children.values() if single or len(group) > 1]
+    last = {at: at == group[-1] for group in groups for at in group}
+    below: list[str] = []  # by depth: what stands before the children of the newest entry
+    for at, level in enumerate(levels):
+        del below[level:]
+        here = after = below[-1] if below else ""
+        if level and at in last:
+            here, after = here + (corner if last[at] else tee), here + ("   " if last[at] else bar)
+        below.append(after[-PREFIX_MAX:])
+        yield here[-PREFIX_MAX:]

@@ -1,12 +1,9 @@
 r"""Commands that open a session again with its own agent: resume, continue-recent.
 
-In: a reference, or a project. Out: the agent's command, ready to be pasted; or, with `--exec`,
-the agent itself in the place of this process, in the session's directory.
-
 A row's command is one for a shell: `cd DIR && AGENT …`. Directories in it were chosen by whoever
 ran the agent, so what could act on a terminal is printed in the shell's own `$'\x1b'` form, which
-means the same. It is run without a shell where it says no more than a directory and a program's
-arguments. Nothing here asks for more than `get` and `list` answer, so no daemon is needed.
+means the same. With `--exec` the agent takes the place of this process, without a shell where the
+command says no more than a directory and a program's arguments.
 """
 
 from __future__ import annotations
@@ -14,34 +11,24 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from typing import TYPE_CHECKING
-
-import click
+from collections.abc import Iterator
+from typing import Any, NamedTuple, NoReturn
 
 from indexerd.cli import printing as render
-from indexerd.cli.backend import project, read
-from indexerd.cli.backend import show as show_json
-from indexerd.cli.streams import aside, put, safe
+from indexerd.cli.backend import project
+from indexerd.cli.command import AGENT, EXEC, REF, as_json, command, current, near
+from indexerd.cli.streams import aside, safe
 from indexerd.errors import AccessError, NotFoundError
 from indexerd.privacy.sanitize import escape_path
 
-if TYPE_CHECKING:
-    from typing import Any, NoReturn
-
-    from indexerd.cli.main import App
-
-_ASCII, _PLANE = 0x7F, 0xFFFF
 _SHELL = "/bin/sh"
 
 
-class Opening:
+class Opening(NamedTuple):
     """A resume command without its shell. `directory` is "" where the command names none."""
 
-    __slots__ = ("argv", "directory")
-
-    def __init__(self, directory: str, argv: tuple[str, ...]) -> None:
-        self.directory = directory
-        self.argv = argv
+    directory: str
+    argv: tuple[str, ...]
 
 
 def opening_of(command: str) -> Opening | None:
@@ -84,84 +71,63 @@ def _escaped(char: str) -> str:
     point = ord(char)
     if "\udc80" <= char <= "\udcff":  # a byte that is no UTF-8, as Python keeps it
         return f"\\x{point & 0xFF:02x}"
-    if point <= _ASCII:
+    if char.isascii():
         return f"\\x{point:02x}"
-    return f"\\u{point:04x}" if point <= _PLANE else f"\\U{point:08x}"
+    return f"\\u{point:04x}" if char <= "\uffff" else f"\\U{point:08x}"
 
 
-@click.command()
-@click.argument("ref")
-@click.option("--exec", "run", is_flag=True, help="Run it, in the session's directory.")
-@click.pass_obj
-def resume(app: App, ref: str, *, run: bool) -> None:
+@command(REF, EXEC)
+def resume(ref: str, *, run: bool) -> list[str]:
     """Print the command that opens a session again, of its own agent; --exec runs it."""
-    row = read(app, "get", {"ref": ref, "cwd": project()})["session"]
-    command = _command(row)
-    if run:
-        _become(command, row)
-    if not show_json(app, _told(row)):
-        put([typed(command)])
+    row = current().read("get", {"ref": ref, "cwd": project()})["session"]
+    return list(_opened(row, run=run))[1:]
 
 
-@click.command("continue-recent")
-@click.option("--cwd", help="Of this directory and below, not the current one.")
-@click.option("--agent", help="Only this agent's sessions.")
-@click.option("--exec", "run", is_flag=True, help="Run it, in the session's directory.")
-@click.pass_obj
-def continue_recent(app: App, cwd: str | None, agent: str | None, *, run: bool) -> None:
+@command(near("Of this directory and below, not the current one."), AGENT, EXEC)
+def continue_recent(cwd: str | None, agent: str | None, *, run: bool) -> Iterator[str]:
     """Print the newest session of a project, and the command that opens it again."""
-    here = project(cwd)
-    rows = read(app, "list", {"cwd": here, "agent": agent, "limit": 1})["sessions"]
+    rows = current().read("list", {"cwd": cwd, "agent": agent, "limit": 1})["sessions"]
     if not rows:
         what = f"no session of {agent}'s" if agent else "no session"
-        raise NotFoundError(f"{what} in {render.exact(here or 'any project')}")
-    row = rows[0]
-    command = _command(row)
-    if run:
-        _become(command, row)
-    if not show_json(app, _told(row)):
-        render.heading(app, row["name"], f"  {row['sessionId']}")
-        put([typed(command)])
+        raise NotFoundError(f"{what} in {render.exact(cwd or 'any project')}")
+    return _opened(rows[0], run=run)
 
 
-def _told(row: dict[str, Any]) -> dict[str, Any]:
-    told = {"sessionId": row["sessionId"], "name": row["name"], "agent": row["agent"]}
-    return told | {"command": row["resume"]}
-
-
-def _command(row: dict[str, Any]) -> str:
-    """The session's command; NotFoundError where nothing is left that could be opened."""
+def _opened(row: dict[str, Any], *, run: bool) -> Iterator[str]:
+    """The session and its command; NotFoundError where nothing is left that could be opened."""
     command = str(row.get("resume") or "")
     if row["gone"] or not command:
         raise NotFoundError(
             f"the file of session {row['sessionId']} is gone: there is nothing to resume",
             hint=f"`indexerd show {row['sessionId']}` shows what is still known of it",
         )
-    return command
+    if run:
+        _become(command, row)
+    session = {key: row[key] for key in ("sessionId", "name", "agent")}
+    if not as_json({**session, "command": command}):
+        yield render.heading(row["name"], f"  {row['sessionId']}")
+        yield typed(command)
 
 
 def _become(command: str, row: dict[str, Any]) -> NoReturn:
-    """Turn this process into the agent. Errors of the tree where that cannot be."""
+    """Turn this process into the agent."""
     aside(f"indexerd: resuming {safe(row['name'])}")
-    opening = opening_of(command) or _shells(command, row)
+    opening = opening_of(command)
+    program = row["agent"] if opening is None else opening.argv[0]
+    if opening is None:  # it sets a variable, or has two steps
+        there = f"cd {shlex.quote(row['cwd'])} && "
+        directory = row["cwd"] if command.startswith(there) else ""
+        opening = Opening(directory, (_SHELL, "-c", command.removeprefix(there)))
     if opening.directory:
         _enter(opening)
     import shutil
 
-    program = row["agent"] if opening.argv[0] == _SHELL else opening.argv[0]
     if shutil.which(program) is None:
         raise NotFoundError(
             f"{render.exact(program)} is not on your PATH",
             hint=f"install {row['agent']}, or run this where it is: {typed(command)}",
         )
     _replace(opening.argv)
-
-
-def _shells(command: str, row: dict[str, Any]) -> Opening:
-    """A command that sets a variable, or has two steps: the shell's, in the same directory."""
-    there = f"cd {shlex.quote(row['cwd'])} && "
-    directory = row["cwd"] if command.startswith(there) else ""
-    return Opening(directory, (_SHELL, "-c", command.removeprefix(there)))
 
 
 def _enter(opening: Opening) -> None:

@@ -1,11 +1,8 @@
 r"""stdout and stderr as they come: closed, full, read by somebody who has left, not UTF-8.
 
-In: what a command prints. Out: the same, in a form that every terminal and every encoding takes,
-and a program that ends quietly with a true exit code. Standard library only, and little of it:
-agents' hooks import this at every prompt.
-
-Names, titles and paths are other people's words. JSON keeps them exactly, with every character
-that could act on a terminal written as `\uXXXX`; lines for people have them taken out.
+Standard library only: agents' hooks import this at every prompt. Names, titles and paths are other
+people's words. JSON keeps them exactly, with every character that could act on a terminal written
+as `\uXXXX`; in lines for people they are removed.
 """
 
 from __future__ import annotations
@@ -18,29 +15,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
+    from indexerd.errors import IndexerdError
+
 INTERRUPTED = 130
-_UTF8 = ("utf-8", "utf8")
 
 
 def prepare() -> None:
-    """See to it that the streams are there, and that no character is one too many for them."""
-    _keep_numbers()
+    """Make sure that both streams exist and take every character."""
+    # Where 0, 1 or 2 is closed, the next file opened would get the number: the daemon's lock, say.
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:  # noqa: PLR2004 - stderr's
+        os.set_inheritable(fd, True)  # noqa: FBT003 - the system's own order
+    os.close(fd)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # closed by whoever started us
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115 - pathlib costs its import; open until the end
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-
-
-def _keep_numbers(*, inheritable: bool = True) -> None:
-    """Give the numbers 0, 1 and 2 to nobody's file, where whoever started us closed them.
-
-    Our lock would get one of them else, and what a child or a library says would go into it.
-    """
-    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:  # noqa: PLR2004 - stderr's
-        os.set_inheritable(fd, inheritable)
-    os.close(fd)
 
 
 def guarded(work: Callable[[], int]) -> int:
@@ -57,16 +48,12 @@ def guarded(work: Callable[[], int]) -> int:
         aside(f"indexerd: {bad.filename or 'the output'}: {bad.strerror}")
     else:
         return code
-    drop_output()
+    discard(sys.stdout)
     return code
 
 
-def drop_output() -> None:
-    """What Python still holds would fail once more at its end, with a message of Python's own."""
-    _drop(sys.stdout)
-
-
-def _drop(stream: Any) -> None:
+def discard(stream: Any) -> None:
+    """Send a stream nowhere: what Python still holds would fail once more when it ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
@@ -77,31 +64,29 @@ def put(lines: Iterable[str]) -> None:
 
 
 def aside(text: str) -> None:
-    """Say a line on stderr: what is not the answer. Where nobody can hear it, that is no error."""
+    """Print a line on stderr; that nobody can read it is no error."""
     try:
         sys.stderr.write(f"{text}\n")
         sys.stderr.flush()
     except OSError:
-        _drop(sys.stderr)
+        discard(sys.stderr)
+
+
+def utf8() -> bool:
+    """Whether stdout takes every character."""
+    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
 
 
 def json_text(value: Any) -> str:
     """One line of JSON: the same value, harmless to look at, and within the stream's encoding."""
-    from indexerd.client import spelled
+    from indexerd.client import dumps, spelled
 
-    narrow = (sys.stdout.encoding or "").lower() not in _UTF8
-    text = spelled(value, narrow=narrow)
+    text = spelled(value, narrow=not utf8())
     if text.isprintable():
         return text
     odd = (char for char in set(text) if not char.isprintable())
-    return text.translate({ord(char): _escaped(char) for char in odd})
-
-
-def _escaped(char: str) -> str:
-    """A character in a string of JSON, as the escape that it need not be (DEL), or must be."""
-    from indexerd.client import dumps
-
-    return f"\\u{ord(char):04x}" if char <= "\uffff" else dumps(char)[1:-1]
+    escapes = {c: f"\\u{ord(c):04x}" if c <= "\uffff" else dumps(c)[1:-1] for c in odd}
+    return text.translate({ord(char): escape for char, escape in escapes.items()})
 
 
 def safe(text: object, limit: int = 400) -> str:
@@ -112,3 +97,25 @@ def safe(text: object, limit: int = 400) -> str:
 
         return clean_line(plain, limit)
     return plain if len(plain) <= limit else plain[: limit - 1] + "…"
+
+
+def complain(bad: IndexerdError, *, as_json: bool) -> int:
+    """Print an error, on stderr or as JSON on stdout; return its exit code."""
+    error: dict[str, Any] = {
+        "code": bad.kind,
+        "message": str(bad),
+        "hint": bad.hint,
+        "retryable": bad.retryable,
+    }
+    candidates = getattr(bad, "candidates", None)
+    problems = getattr(bad, "problems", None)
+    more = {"candidates": candidates, "problems": problems, "upstream": bad.upstream}
+    error |= {key: value for key, value in more.items() if value}
+    if as_json:
+        put([json_text({"error": error})])
+    else:
+        aside(f"indexerd: {safe(bad, 2000)}")
+        for one in candidates or ():
+            aside(f"  {safe(one.get('sessionId'))}  {safe(one.get('name'))}")
+        aside(f"hint: {safe(bad.hint)}")
+    return bad.exit_code

@@ -1,7 +1,4 @@
-"""Commands about one session's tree: tree, branches, path, context, branch, label.
-
-The first four read, and do so without a daemon, too: then the one session file is read anew.
-The other two add a file or a label, and need the daemon.
+"""Commands about one session's tree: tree, branches, path, context, label; branch and export.
 
 A tree is drawn as pi draws it: what follows one after the other stays in one column, and only
 where a conversation parts does it move to the right. `*` marks the way to the leaf, `>` the leaf.
@@ -9,258 +6,258 @@ where a conversation parts does it move to the right. `*` marks the way to the l
 
 from __future__ import annotations
 
+import json
 import os
+import stat
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
 
 import click
 
 from indexerd.cli import printing as render
-from indexerd.cli.backend import READING, project, read
-from indexerd.cli.backend import ask as ask_daemon
-from indexerd.cli.backend import show as show_json
+from indexerd.cli.backend import READING, App, project
+from indexerd.cli.command import (
+    REF,
+    argument,
+    as_json,
+    checked,
+    command,
+    current,
+    flag,
+    leaf,
+    method,
+    option,
+)
 from indexerd.cli.streams import aside, put, safe
 from indexerd.errors import UsageError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from typing import Any
-
-    from indexerd.cli.main import App
-
 FILTERS = ("default", "no-tools", "user-only", "labeled-only", "all")
+FORMATS = ("html", "md", "json")
 TEXT_SHOWN = 200
-PREFIX_MAX = 60  # columns that lines of the tree may take
-_ROUND = ("├─ ", "└─ ", "│  ", "   ")
-_PLAIN = ("|- ", "`- ", "|  ", "   ")
+_OF_DATABASES = ("-wal", "-shm", "-journal")  # files that belong to one
+_SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md", ".json": "json"}
 
 
-def look(app: App, method: str, params: dict[str, Any]) -> Any:
-    """Ask the daemon, or read the session's file."""
-    if params.get("leaf") == "":
-        raise UsageError("--leaf takes an entry's id", hint="`indexerd tree REF` shows them")
-    return read(app, method, params, otherwise=READING)
+def _rules(given: tuple[str, ...]) -> list[Any] | None:
+    try:
+        return [json.loads(text) for text in given] or None
+    except (ValueError, RecursionError):
+        hint = 'for example {"rule": "truncate", "chars": 500}'
+        raise UsageError("--transform takes a JSON object", hint=hint) from None
 
 
-@click.command()
-@click.argument("ref")
-@click.option(
-    "--filter",
-    "mode",
-    type=click.Choice(FILTERS),
-    help="Which entries: default hides settings and answers that only call tools; with --json "
-    "all is the default.",
+def _file(name: str | None) -> str | None:
+    if name == "":
+        raise UsageError("--output takes a file's name")
+    return os.path.abspath(name) if name else None  # noqa: PTH100 - Path.absolute keeps `..`
+
+
+def _output(text: str) -> Any:
+    return option("-o", "--output", "file", text, metavar="FILE", callback=checked(_file))
+
+
+@method(
+    "tree",
+    REF,
+    option(
+        "--filter",
+        "Which entries: default hides settings and answers that only call tools; with --json "
+        "all is the default.",
+        type=click.Choice(FILTERS),
+        callback=checked(lambda value: value or (None if current().json else "default")),
+    ),
+    option("--search", "Only entries that have all these words.", metavar="WORDS"),
+    leaf(),
+    note=READING,
 )
-@click.option("--search", metavar="WORDS", help="Only entries that have all these words.")
-@click.option("--leaf", metavar="ID", help="As seen from another entry.")
-@click.pass_obj
-def tree(app: App, /, *, ref: str, mode: str | None, search: str | None, leaf: str | None) -> None:
+def tree(found: Any) -> Iterator[str]:
     """Show a session's tree: every branch, with labels; `*` marks the current path."""
-    chosen = mode or (None if app.json else "default")
-    params = {"ref": ref, "cwd": project(), "filter": chosen, "search": search, "leaf": leaf}
-    found = look(app, "tree", params)
-    if show_json(app, found):
-        return
-    shown = [node for node in found["nodes"] if node.get("display", True)]
-    rows = (
-        (node["id"], _age(node["timestamp"]), drawn + _told(app, node, found["leafId"]))
-        for drawn, node in zip(_drawn(shown), shown, strict=True)
-    )
-    _columns(app, rows)
+    nodes = [node for node in found["nodes"] if node.get("display", True)]
+    drawn = render.branches([node["depth"] for node in nodes], single=False)
+    marks = ["*" if node["active"] else " " for node in nodes]
+    marks = [
+        ">" if node["id"] == found["leafId"] else mark
+        for node, mark in zip(nodes, marks, strict=True)
+    ]
+    yield from _entries(nodes, map("{}{} ".format, drawn, marks))
     for warning in found.get("warnings", ()):
         aside(f"indexerd: {safe(warning)}")
-    if not shown:
+
+
+@method("path", REF, leaf("The path to another entry than the current one."), note=READING)
+def path(found: Any) -> Iterator[str]:
+    """List the entries from the root to the leaf."""
+    entries = [entry for entry in found["entries"] if entry.get("display", True)]
+    return _entries(entries, [""] * len(entries))
+
+
+def _entries(entries: list[dict[str, Any]], before: Iterable[str]) -> Iterator[str]:
+    def text(entry: dict[str, Any]) -> str:
+        label = render.yellow(f"[{safe(entry['label'])}] " if entry.get("label") else "")
+        who = f"{safe(entry['role'])}:" if entry.get("role") else f"[{safe(entry['type'])}]"
+        return f"{label}{who} {safe(entry['text'], TEXT_SHOWN)}".rstrip()
+
+    yield from render.entries(
+        (safe(entry["id"]), render.age(entry["timestamp"]), mark + text(entry))
+        for mark, entry in zip(before, entries, strict=True)
+    )
+    if not entries:
         aside("no entries")
 
 
-def _drawn(nodes: list[dict[str, Any]]) -> Iterator[str]:
-    """The lines before each node, which show where branches part."""
-    tee, corner, bar, blank = _ROUND if _utf8() else _PLAIN
-    last = _last_of_several(nodes)
-    below: list[str] = []  # by depth: what stands before the children of the newest node there
-    for node, place in zip(nodes, last, strict=True):
-        depth = min(node["depth"], len(below))
-        del below[depth:]
-        before = below[-1] if below else ""
-        here, after = before, before
-        if place is not None and depth:
-            here, after = before + (corner if place else tee), before + (blank if place else bar)
-        below.append(after[-PREFIX_MAX:])
-        yield here[-PREFIX_MAX:]
-
-
-def _last_of_several(nodes: list[dict[str, Any]]) -> list[bool | None]:
-    """Of each node: whether it is the last of several below one parent; None: it is the only one.
-
-    A hidden node's children count as its parent's.
-    """
-    above: list[int] = []  # by depth: the newest node
-    groups: dict[int, list[int]] = {}
-    for at, node in enumerate(nodes):
-        depth = min(node["depth"], len(above))
-        del above[depth:]
-        groups.setdefault(above[-1] if above else -1, []).append(at)
-        above.append(at)
-    found: list[bool | None] = [None] * len(nodes)
-    for group in groups.values():
-        for at in group if len(group) > 1 else ():
-            found[at] = at == group[-1]
-    return found
-
-
-def _told(app: App, node: dict[str, Any], leaf: str | None) -> str:
-    mark = ">" if node["id"] == leaf else "*" if node["active"] else " "
-    label = f"[{safe(node['label'])}] " if node.get("label") else ""
-    if label and render.coloured(app):
-        label = render.yellow(label)
-    who = f"{safe(node['role'])}:" if node.get("role") else f"[{safe(node['type'])}]"
-    return f"{mark} {label}{who} {safe(node['text'], TEXT_SHOWN)}".rstrip()
-
-
-def _columns(app: App, rows: Iterable[tuple[str, str, str]]) -> None:
-    """Id, age and text: aligned and cut to the terminal's width, or split by tabs."""
-    cells = [(safe(entry_id), age, text) for entry_id, age, text in rows]
-    if not render.aligned(app):
-        put("\t".join(row) for row in cells)
-        return
-    from indexerd.cli.printing import cut, padded, space, width_of
-
-    ids = max((width_of(row[0]) for row in cells), default=0)
-    ages = max((len(row[1]) for row in cells), default=0)
-    width = space()
-    lines = (f"{padded(entry_id, ids)}  {age:>{ages}}  {text}" for entry_id, age, text in cells)
-    bare = ((line, render.plain(line)) for line in lines)  # colours go with a line's end
-    put(line if width_of(plain) <= width else cut(plain, width) for line, plain in bare)
-
-
-def _utf8() -> bool:
-    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-
-
-def _age(timestamp: str) -> str:
-    from indexerd.times import iso_ms
-
-    return render.age(timestamp) if iso_ms(timestamp) else ""
-
-
-@click.command()
-@click.argument("ref")
-@click.pass_obj
-def branches(app: App, ref: str) -> None:
+@method("branches", REF, note=READING)
+def branches(found: Any) -> Iterator[str]:
     """List the branches of a session, by their last entries."""
-    found = look(app, "branches", {"ref": ref, "cwd": project()})
-    if show_json(app, found):
-        return
     rows = [
         (
             tip["leafId"],
             "*" if tip["active"] else "",
             str(tip["entries"]),
             str(tip["userMessages"]),
-            _age(tip["lastActivity"]),
+            render.age(tip["lastActivity"]),
             tip["branchPointId"] or "",
             " ".join(filter(None, (tip.get("label") or tip.get("reason"), tip.get("gist")))),
         )
         for tip in found["tips"]
     ]
     heads = ("leaf", "current", "entries", "asks", "active", "parts at", "gist")
-    render.table(app, heads, rows)
+    yield from render.table(heads, rows)
     if not rows:
         aside("no entries")
 
 
-@click.command()
-@click.argument("ref")
-@click.option("--leaf", metavar="ID", help="The path to another entry than the current one.")
-@click.pass_obj
-def path(app: App, ref: str, leaf: str | None) -> None:
-    """List the entries from the root to the leaf."""
-    found = look(app, "path", {"ref": ref, "cwd": project(), "leaf": leaf})
-    if show_json(app, found):
-        return
-    shown = [entry for entry in found["entries"] if entry.get("display", True)]
-    told = ({**entry, "active": False} for entry in shown)
-    rows = ((entry["id"], _age(entry["timestamp"]), _told(app, entry, None)) for entry in told)
-    _columns(app, ((entry_id, age, text.strip()) for entry_id, age, text in rows))
-    if not shown:
-        aside("no entries")
-
-
-@click.command()
-@click.argument("ref")
-@click.option("--leaf", metavar="ID", help="As it was, or would be, at another entry.")
-@click.option(
-    "--transform",
-    "transforms",
-    metavar="JSON",
-    multiple=True,
-    help='A rule for this output alone, such as {"rule": "prune", "protectTurns": 2}; repeatable.',
+@method(
+    "context",
+    REF,
+    leaf("As it was, or would be, at another entry."),
+    option(
+        "--transform",
+        "transforms",
+        'A rule for this output alone, such as {"rule": "prune", "protectTurns": 2}; repeatable.',
+        metavar="JSON",
+        multiple=True,
+        callback=checked(_rules),
+    ),
+    flag("--serialized", "serialize", "As one text, the way pi gives it to a model."),
+    note=READING,
 )
-@click.option("--serialized", is_flag=True, help="As one text, the way pi gives it to a model.")
-@click.pass_obj
-def context(
-    app: App, /, *, ref: str, leaf: str | None, transforms: tuple[str, ...], serialized: bool
-) -> None:
+def context(found: Any) -> Iterator[str]:
     """Show what the agent would hand its model."""
-    params: dict[str, Any] = {"ref": ref, "cwd": project(), "leaf": leaf}
-    if transforms:
-        params["transforms"] = [_rule(text) for text in transforms]
-    if serialized:
-        params["serialize"] = True
-    found = look(app, "context", params)
-    if show_json(app, found):
-        return
-    if serialized:
-        put([render.exact(found["serialized"])])
+    if "serialized" in found:
+        yield render.exact(found["serialized"])
         return
     model = found["model"] or {}
-    named = "/".join(filter(None, (model.get("provider"), model.get("modelId"))))
-    pairs = (("model", named), ("thinking", found["thinkingLevel"]))
-    render.facts((*pairs, ("messages", len(found["messages"]))))
+    name = "/".join(filter(None, (model.get("provider"), model.get("modelId"))))
+    pairs = (("model", name), ("thinking", found["thinkingLevel"]))
+    yield from render.facts((*pairs, ("messages", len(found["messages"]))))
     for message in found["messages"]:
-        put([""])
-        render.heading(app, message["role"], f"  {safe(message['entryId'])}")
+        yield ""
+        yield render.heading(message["role"], f"  {safe(message['entryId'])}")
         if message["text"]:
-            put([render.exact(message["text"])])
+            yield render.exact(message["text"])
 
 
-def _rule(text: str) -> Any:
-    """A rule of a transform, as JSON."""
-    import json
-
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        hint = 'for example {"rule": "truncate", "chars": 500}'
-        raise UsageError("--transform takes a JSON object", hint=hint) from None
+ENTRY = argument("entry_id", metavar="ENTRY")
 
 
-@click.command()
-@click.argument("ref")
-@click.argument("leaf")
-@click.option("-o", "--output", metavar="FILE", help="Write it there, not beside the session.")
-@click.pass_obj
-def branch(app: App, ref: str, leaf: str, output: str | None) -> None:
+@method("label", REF, ENTRY, argument("text", required=False), daemon=True)
+def label(found: Any) -> str:
+    """Label an entry of a session. Without a text, take your label back."""
+    return f"{safe(found['entryId'])}\t{safe(found['label'] or '')}".rstrip()
+
+
+@method(
+    "branch", REF, argument("leaf"), _output("Write it there, not beside the session."), daemon=True
+)
+def branch(found: Any) -> str:
     """Make a new session file of the path to an entry. Only for pi; never over another file.
 
     Labels in the session's own file go along; those made with `indexerd label` do not.
     """
-    if output == "":
-        raise UsageError("--output takes a file's name")
-    file = os.path.abspath(output) if output else None  # noqa: PTH100 - Path.absolute keeps `..`
-    found = ask_daemon(app, "branch", {"ref": ref, "cwd": project(), "leaf": leaf, "file": file})
-    if not show_json(app, found):
-        put([f"{found['sessionId']}\t{render.exact(found['sessionFile'])}"])
+    return f"{found['sessionId']}\t{render.exact(found['sessionFile'])}"
 
 
-@click.command()
-@click.argument("ref")
-@click.argument("entry")
-@click.argument("text", required=False)
-@click.pass_obj
-def label(app: App, ref: str, entry: str, text: str | None) -> None:
-    """Label an entry of a session. Without a text, take your label back."""
-    params = {"ref": ref, "cwd": project(), "entryId": entry, "text": text}
-    found = ask_daemon(app, "label", params)
-    if not show_json(app, found):
-        put([f"{safe(found['entryId'])}\t{safe(found['label'] or '')}".rstrip()])
+# -- export: the session itself is read, as a document of megabytes is nothing for a socket ------
+
+
+@command(
+    REF,
+    _output("Write it there (0600), not to stdout."),
+    option(
+        "--format",
+        "form",
+        "html: the whole tree, in one page for a browser, offline; md: one path, to be read; "
+        "json: all of it, for programs. By default what FILE ends in, else html.",
+        type=click.Choice(FORMATS),
+    ),
+    leaf("As seen from another entry than the current one."),
+    flag("--redact", "Take known kinds of secrets out of every text."),
+    flag("--force", "Replace FILE, should it be there."),
+)
+def export(
+    ref: str, file: str | None, form: str | None, leaf: str | None, *, redact: bool, force: bool
+) -> None:
+    """Make one self-contained file of a session: its tree, texts, digests and metadata.
+
+    Nothing is redacted unless you say --redact: what you give away holds every word, path and
+    result of a tool that the session holds, but for very long texts, which are cut and say so.
+    """
+    from indexerd.meta.newfile import create, put_over
+
+    app = current()
+    form = form or _SUFFIXES.get(Path(file or "").suffix.lower(), "html")
+    if file:
+        _check(Path(file), app, force=force)
+    elif not app.json and form == "html" and sys.stdout.isatty():
+        raise UsageError("a page is nothing for a terminal", hint="name a file: -o FILE.html")
+    name, text = _document(app, ref, form, leaf, redact=redact)
+    data = text.encode("utf-8", "replace")
+    if file:
+        (put_over if force else create)(Path(file), [data])
+        if not as_json({"format": form, "file": file, "bytes": len(data)}):
+            put([render.exact(file)])
+    elif not as_json({"format": form, "fileName": name, "text": text}):
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)  # UTF-8, whatever the stream's encoding: a page says so
+
+
+def _document(app: App, ref: str, form: str, leaf: str | None, *, redact: bool) -> tuple[str, str]:
+    """A name for the file, and its text."""
+    from indexerd.daemon.one_session import open_session
+    from indexerd.privacy.patterns import compile_patterns
+    from indexerd.web.document import Wish
+    from indexerd.web.export import export as make
+
+    settings = app.settings
+    extra = compile_patterns(settings.redact.extra_patterns)
+    wish = Wish(for_people=form != "json", redact=redact, extra=extra, leaf=leaf)
+    stored = app.read("get", {"ref": ref, "cwd": project()}, note=READING)
+    row = stored["session"]
+    family = app.local().answers.kin(row) if app.places.store.exists() else {}
+    with open_session(row, settings, os.environ, app.home) as library:
+        return make(library, stored, form, wish, family)
+
+
+def _check(path: Path, app: App, *, force: bool) -> None:
+    """UsageError for a file that is there, or where sessions or we keep things."""
+    from indexerd.paths import within
+    from indexerd.sources.stores import stores
+
+    real = os.path.realpath(path)
+    beside = [real, *(real.removesuffix(end) for end in _OF_DATABASES)]
+    agents = stores(app.settings, os.environ, app.home)
+    if any(one.holds(name) for one in agents for name in beside):
+        raise UsageError(f"{path} is where sessions are kept", hint="name a file elsewhere")
+    own = (str(app.places.state_dir), str(app.places.data_dir), *(one.meta for one in agents))
+    if any(within(real, os.path.realpath(one)) for one in own):
+        raise UsageError(f"{path} is where indexerd keeps its own", hint="name a file elsewhere")
+    try:
+        found = path.lstat()
+    except OSError:  # nothing there, or nothing that can be: writing says so
+        return
+    if not force:
+        raise UsageError(f"{path} exists", hint="name another file, or replace it with --force")
+    if not stat.S_ISREG(found.st_mode):
+        raise UsageError(f"{path} is no file", hint="--force replaces plain files alone")

@@ -38,7 +38,7 @@ from indexerd.store.store import StateStore
 
 
 class LocalBackend:
-    """Answers methods in this process; see `protocol.methods.Backend`. Not for several threads."""
+    """Answers methods as `Client` does, in this process. Not for several threads."""
 
     def __init__(
         self,

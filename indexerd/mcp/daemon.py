@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,7 +32,7 @@ from indexerd.errors import (
     NotFoundError,
     UsageError,
 )
-from indexerd.mcp.rendering import Renderer
+from indexerd.mcp.rendering import Answer, Renderer, provenance
 from indexerd.paths import Places, socket_places
 from indexerd.privacy.patterns import compile_patterns
 from indexerd.settings import read_config
@@ -42,7 +43,6 @@ MODEL_SECONDS = 600.0  # for one that a model makes: the daemon has the shorter 
 MODEL_CALLS = 4  # that may be under way at once; other tools do not wait behind them
 PER_MINUTE = 20  # calls of tools that use a model
 PATIENCE, PAUSE = 2.0, 0.1  # seconds for a session that has only just begun; between two looks
-_AGENTS = {"claude": "claude", "codex": "codex", "opencode": "opencode"}
 _HINT = "give `session`: list_sessions shows the newest first"
 
 T = TypeVar("T")
@@ -59,21 +59,28 @@ class Conversation:
     since: float  # when the server was started, in seconds since the epoch
 
     def ask(self, method: str, **params: Any) -> Any:
-        """The daemon's answer; params that are None are left out."""
-        given = {key: value for key, value in params.items() if value is not None}
+        """The daemon's answer; params that are None, "" or False are left out."""
+        given = {
+            key: one for key, one in params.items() if one not in (None, "") and one is not False
+        }
         return self.client.call(method, given)
 
-    def resolve(self, ref: str, *, scope: str = "project", certain: bool = False) -> dict[str, Any]:
+    def resolve(self, ref: str, *, scope: str = "project", certain: bool = False) -> Answer:
         """The session that a reference means, never the one that asks; "" means that one.
 
         `certain`: something is to be changed, so a name that is only close means nothing.
         """
         if not ref:
             return self.running()
-        found = self.ask("resolve", ref=ref, cwd=self.cwd, scope=scope, exclude=self.own_id())
+        own = self.own_id()
+        found: Answer = self.ask("resolve", ref=ref, cwd=self.cwd, scope=scope, exclude=own)
         if certain and found.get("how") == "fuzzy":
-            raise AmbiguousError("that is only close to a session's name", [dict(found)])
-        return dict(found)
+            raise AmbiguousError("that is only close to a session's name", [found])
+        return found
+
+    def id_of(self, ref: str, *, certain: bool = False) -> str:
+        """The id of the session that a reference means."""
+        return str(self.resolve(ref, certain=certain)["sessionId"])
 
     def own_id(self) -> str | None:
         """The id of the session that asks, where it is known."""
@@ -81,7 +88,7 @@ class Conversation:
             return str(self.running(patience=0.0)["sessionId"])
         return None
 
-    def running(self, *, patience: float = PATIENCE) -> dict[str, Any]:
+    def running(self, *, patience: float = PATIENCE) -> Answer:
         """The row of the one session of this host's agent in use here since the server began.
 
         Raises UsageError, NotFoundError or AmbiguousError where that cannot be told for certain.
@@ -100,6 +107,15 @@ class Conversation:
         if not live:
             raise NotFoundError("no session in use is known in this project yet", hint=_HINT)
         return dict(live[0])
+
+    def about(self, found: Mapping[str, Any], fields: Answer, by: str = "") -> Answer:
+        """An answer about one session: whose words these are, then its rendered fields."""
+        row = self.ask("get", ref=found["sessionId"])["session"]
+        model = (found.get("usage") or {}).get("model")
+        head = {"sessionId": row["sessionId"], "name": row["name"]}
+        rendered: Answer = self.renderer.render(head | fields)
+        whose = provenance(row, f"; {by} by {model}" if by and model else "")
+        return {"provenance": self.renderer.line(whose)} | rendered
 
 
 @dataclass(slots=True)
@@ -136,14 +152,14 @@ class DaemonAccess:
             loaded = read_config(self.where, self.env)
             if loaded.problems and verbatim:
                 raise ConfigError(loaded.problems)
-            patterns = loaded.settings.redact
-            renderer = Renderer(
-                compile_patterns(patterns.extra_patterns), redacting=patterns.enabled
-            )
+            redact = loaded.settings.redact
+            renderer = Renderer(compile_patterns(redact.extra_patterns), redacting=redact.enabled)
             here = _directory(cwd, self.cwd)
+            agents = ("claude", "codex", "opencode")  # as in `claude-code`, `codex-mcp-client`
+            agent = next((one for one in agents if (client or "").lower().startswith(one)), None)
             seconds = MODEL_SECONDS if calls_model else SECONDS
             with connected(self.where, self.env, seconds) as to:
-                return work(Conversation(to, renderer, here, _agent_of(client), self.started))
+                return work(Conversation(to, renderer, here, agent, self.started))
 
         if not calls_model:
             return await in_thread(run)
@@ -180,32 +196,17 @@ async def in_thread(work: Callable[[], T]) -> T:
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
-    def settle(found: T | None, bad: Exception | None) -> None:
-        if done.done():  # cancelled meanwhile
-            return
-        if bad is None:
-            done.set_result(found)  # type: ignore[arg-type]  # T may well be None
-        else:
-            done.set_exception(bad)
-
     def run() -> None:
-        found: T | None = None
-        problem: Exception | None = None
+        settle: Callable[[], None]
         try:
-            found = work()
+            settle = partial(done.set_result, work())
         except Exception as bad:  # noqa: BLE001 - raised again where it is waited for
-            problem = bad
+            settle = partial(done.set_exception, bad)
         with suppress(RuntimeError):  # the loop has ended, and with it all interest
-            loop.call_soon_threadsafe(settle, found, problem)
+            loop.call_soon_threadsafe(lambda: None if done.done() else settle())
 
     threading.Thread(target=run, name="indexerd-mcp", daemon=True).start()
     return await done
-
-
-def _agent_of(client: str | None) -> str | None:
-    """The agent whose host calls itself so: `claude-code`, `codex-mcp-client`, `opencode`."""
-    words = (client or "").lower()
-    return next((name for start, name in _AGENTS.items() if words.startswith(start)), None)
 
 
 def _directory(named: str, own: str | None) -> str | None:

@@ -16,44 +16,34 @@ import json
 import logging
 import re
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from importlib.resources import files
 from typing import Any, TextIO, cast
 
 import anyio
 import anyio.from_thread
-from mcp.server.mcpserver import Context, MCPServer
-from mcp.server.mcpserver.exceptions import (
-    ResourceError,
-    ResourceNotFoundError,
-    ToolError,
-    UnexpectedToolError,
-)
+import mcp_types as types
+from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
+from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
-from mcp_types import (
-    INVALID_REQUEST,
-    CallToolResult,
-    ErrorData,
-    InputRequiredResult,
-    JSONRPCError,
-    Resource,
-    jsonrpc_message_adapter,
-)
 from pydantic import ValidationError
 
 from indexerd import __version__
 from indexerd.errors import IndexerdError, NotFoundError, UsageError
-from indexerd.mcp import answers
 from indexerd.mcp.daemon import DaemonAccess
-from indexerd.mcp.rendering import Answer, Renderer, reading
-from indexerd.mcp.tools import Tools, failed
+from indexerd.mcp.rendering import Answer, Renderer, compact, failure, reading
+from indexerd.mcp.tools import TOOLS, GetSession, ListSessions, Tool
 from indexerd.paths import is_session_id
-from indexerd.references.query_codes import BY_KIND, UNKNOWN
+from indexerd.protocol.params import decode
+from indexerd.references.query_codes import coded
 
 LISTED = 20  # sessions that are offered as resources
 _MARKDOWN = "text/markdown"
+_SCHEME = "session://"
+_GUIDE = "relevant-context-guide"
 _ESCAPE = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"  # a pair
     r"|(?P<lone>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
@@ -68,149 +58,135 @@ INSTRUCTIONS = (
 )
 
 
-class SessionServer(MCPServer[Any]):
+def session_server(daemon: DaemonAccess) -> Server[Any]:
     """The server: its tools, the newest sessions as resources, one prompt."""
-
-    def __init__(self, daemon: DaemonAccess) -> None:
-        super().__init__(
-            "indexerd",
-            title="Past sessions of coding agents",
-            instructions=INSTRUCTIONS,
-            version=__version__,
-            log_level="CRITICAL",
-            tools=Tools(daemon).all(),
-        )
-        self._daemon = daemon
-        self.resource(
-            "session://{session_id}",
-            name="session",
-            title="A past session",
-            description="Name, summary, facts and resume command of a session, as Markdown.",
-            mime_type=_MARKDOWN,
-        )(self._session)
-        self.prompt(
-            "relevant-context-guide",
-            title="When to note relevant context",
-            description="When an agent should call set_relevant_context and query_session.",
-        )(guide)
-
-    async def call_tool(
-        self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
-    ) -> CallToolResult | InputRequiredResult:
-        """Call a tool. Whatever goes wrong is an error of our tree, without what was given."""
-        code = (lambda kind: BY_KIND.get(kind, UNKNOWN)) if name == "query_session" else None
-        try:
-            return await super().call_tool(name, arguments, context)
-        except UnexpectedToolError:
-            problem = IndexerdError(f"{name} failed", hint="this is a fault of indexerd's")
-        except ToolError as bad:
-            problem = UsageError(_wrong(bad), hint=self._accepted(name))
-        problem.upstream = code(problem.kind) if code else None
-        return failed(problem)
-
-    def _accepted(self, name: str) -> str:
-        """What a tool takes, for whoever gave it something else."""
-        schema = self._tool_input_schema(name)
-        if schema is None:
-            return f"the tools are {', '.join(one.name for one in self._tool_manager.list_tools())}"
-        return f"its parameters are {', '.join(schema['properties'])}; see its input schema"
-
-    async def run_stdio_async(self) -> None:
-        """Serve stdin and stdout; each line of a host's is mended first."""
-        lines = HostLines(
-            open(0, encoding="utf-8", errors="replace", newline="\n", closefd=False)  # noqa: ASYNC230, SIM115 - read in a thread that outlives this
-        )
-        stdin = anyio.wrap_file(cast("TextIO", lines))  # all that is asked of it is a line
-        async with stdio_server(stdin=stdin) as (heard, said):
-            lines.answer = partial(anyio.from_thread.run, said.send)
-            server = self._lowlevel_server
-            await server.run(heard, said, server.create_initialization_options())
-
-    async def list_resources(self) -> list[Resource]:
-        """The newest sessions of the project; none while no daemon runs, which is no error."""
-        try:
-            found = await self._daemon.converse(
-                lambda talk: answers.sessions(talk, everywhere=False, limit=LISTED)
-            )
-        except IndexerdError:
-            return []
-        return [_listed(one) for one in found["sessions"] if is_session_id(one["sessionId"])]
-
-    async def _session(self, session_id: str) -> str:
-        try:
-            found = await self._daemon.converse(lambda talk: answers.session(talk, session_id))
-        except NotFoundError as bad:
-            raise ResourceNotFoundError("no session has this id") from bad
-        except IndexerdError as bad:
-            say = Renderer().line
-            raise ResourceError(f"{say(bad)}: {say(bad.hint)}") from bad
-        return markdown(found)
-
-
-class HostLines:
-    """A host's lines, read in a thread. `answer` sends a message to the host from there."""
-
-    def __init__(self, source: TextIO) -> None:
-        self._source = source
-        self.answer: Callable[[SessionMessage], object] | None = None
-
-    def readline(self) -> str:
-        """The next line, without lone surrogates; what is no request is answered with an error."""
-        line = without_lone_surrogates(self._source.readline())
-        refused = refusal(line)
-        if refused is not None and self.answer is not None:
-            self.answer(SessionMessage(refused))
-        return line
-
-
-def without_lone_surrogates(line: str) -> str:
-    """JSON with U+FFFD in the place of each lone surrogate; all else is as it was."""
-    if "\\ud" not in line and "\\uD" not in line:
-        return line
-    return _ESCAPE.sub(lambda found: "\\ufffd" if found["lone"] else found[0], line)
-
-
-def refusal(line: str) -> JSONRPCError | None:
-    """The error for a line that the SDK will not take for a request, although it has an id."""
-    try:
-        jsonrpc_message_adapter.validate_json(line, by_name=False)
-    except ValidationError:
-        pass
-    else:
-        return None
-    try:
-        held = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    request_id = held.get("id") if isinstance(held, dict) and "method" in held else None
-    if not isinstance(request_id, int | str) or isinstance(request_id, bool):
-        return None
-    problem = ErrorData(code=INVALID_REQUEST, message="this is no request of JSON-RPC 2.0")
-    return JSONRPCError(jsonrpc="2.0", id=request_id, error=problem)
-
-
-def _listed(one: Mapping[str, Any]) -> Resource:
-    return Resource(
-        uri=f"session://{one['sessionId']}",
-        name=one["name"] or one["sessionId"],
-        title=f"{one['name']} ({one['agent']}, {one['modifiedAt'][:10]})",
-        description=one["description"] or None,
-        mime_type=_MARKDOWN,
+    return Server(
+        "indexerd",
+        title="Past sessions of coding agents",
+        instructions=INSTRUCTIONS,
+        version=__version__,
+        on_list_tools=_list_tools,
+        on_call_tool=partial(_call_tool, daemon),
+        on_list_resources=partial(_list_resources, daemon),
+        on_list_resource_templates=_list_templates,
+        on_read_resource=partial(_read_resource, daemon),
+        on_list_prompts=_list_prompts,
+        on_get_prompt=_get_prompt,
     )
 
 
-def _wrong(bad: ToolError) -> str:
-    """What is wrong with a call, without repeating what was given."""
-    if not isinstance(bad.__cause__, ValidationError):
-        return str(bad)
-    said = []
-    for one in bad.__cause__.errors():
-        parameter = ".".join(map(str, one["loc"]))
-        unknown = one["type"] == "extra_forbidden"
-        said.append(
-            f"there is no parameter {parameter}" if unknown else f"{parameter}: {one['msg']}"
+async def _list_tools(*_: Any) -> types.ListToolsResult:
+    return types.ListToolsResult(tools=[kind.described() for kind in TOOLS.values()])
+
+
+async def _call_tool(
+    daemon: DaemonAccess, ctx: Any, asked: types.CallToolRequestParams
+) -> types.CallToolResult:
+    host = ctx.session.client_params
+    try:
+        with coded() if asked.name == "query_session" else nullcontext():
+            return await _called(daemon, asked, host.client_info.name if host else None)
+    except IndexerdError as bad:
+        content = types.TextContent(type="text", text=compact(failure(bad)))
+        return types.CallToolResult(content=[content], is_error=True)
+
+
+async def _list_resources(daemon: DaemonAccess, *_: Any) -> types.ListResourcesResult:
+    """The newest sessions of the project; none while no daemon runs, which is no error."""
+    try:
+        rows = (await daemon.converse(ListSessions(limit=LISTED).answer))["sessions"]
+    except IndexerdError:
+        rows = []
+    found = [
+        types.Resource(
+            uri=f"{_SCHEME}{one['sessionId']}",
+            name=one["name"] or one["sessionId"],
+            title=f"{one['name']} ({one['agent']}, {one['modifiedAt'][:10]})",
+            description=one["description"] or None,
+            mime_type=_MARKDOWN,
         )
-    return "; ".join(said)[:500]
+        for one in rows
+        if is_session_id(one["sessionId"])
+    ]
+    return types.ListResourcesResult(resources=found)
+
+
+async def _list_templates(*_: Any) -> types.ListResourceTemplatesResult:
+    template = types.ResourceTemplate(
+        uri_template=f"{_SCHEME}{{session_id}}",
+        name="session",
+        title="A past session",
+        description="Name, summary, facts and resume command of a session, as Markdown.",
+        mime_type=_MARKDOWN,
+    )
+    return types.ListResourceTemplatesResult(resource_templates=[template])
+
+
+async def _read_resource(
+    daemon: DaemonAccess, _: Any, asked: types.ReadResourceRequestParams
+) -> types.ReadResourceResult:
+    uri = str(asked.uri)
+    try:
+        found = await daemon.converse(GetSession(session=uri.removeprefix(_SCHEME)).answer)
+    except NotFoundError as bad:
+        raise MCPError(types.INVALID_PARAMS, "no session has this id", {"uri": uri}) from bad
+    except IndexerdError as bad:
+        line = Renderer().line
+        message = f"{line(bad)}: {line(bad.hint)}"
+        raise MCPError(types.INTERNAL_ERROR, message, {"uri": uri}) from bad
+    text = types.TextResourceContents(uri=uri, text=markdown(found), mime_type=_MARKDOWN)
+    return types.ReadResourceResult(contents=[text])
+
+
+async def _list_prompts(*_: Any) -> types.ListPromptsResult:
+    prompt = types.Prompt(
+        name=_GUIDE,
+        title="When to note relevant context",
+        description="When an agent should call set_relevant_context and query_session.",
+    )
+    return types.ListPromptsResult(prompts=[prompt])
+
+
+async def _get_prompt(_: Any, asked: types.GetPromptRequestParams) -> types.GetPromptResult:
+    if asked.name != _GUIDE:
+        raise MCPError(types.INVALID_PARAMS, "no such prompt")
+    # The text that `integrate` gives to agents, too (S4.27).
+    text = files("indexerd").joinpath("integrations", "instructions.md").read_text("utf-8")
+    content = types.TextContent(type="text", text=text)
+    return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=content)])
+
+
+async def _called(
+    daemon: DaemonAccess, asked: types.CallToolRequestParams, host: str | None
+) -> types.CallToolResult:
+    """A tool's answer. Whatever goes wrong is an error of our tree, without what was given."""
+    kind: type[Tool] | None = TOOLS.get(asked.name)
+    if kind is None:
+        raise UsageError(f"no tool {asked.name[:64]!r}", hint=f"the tools are {', '.join(TOOLS)}")
+    given = {  # JSON has one kind of number, and some hosts write whole ones as 10.0
+        key: int(one) if isinstance(one, float) and one.is_integer() else one
+        for key, one in (asked.arguments or {}).items()
+    }
+    try:
+        tool = decode(kind, given)
+    except UsageError as bad:
+        bad.hint = f"its parameters are {', '.join(kind.parameters())}; see its input schema"
+        raise
+    try:
+        found = await daemon.converse(
+            tool.answer,
+            cwd=tool.cwd,
+            client=host,
+            calls_model=tool.asks_model(),
+            verbatim=kind.verbatim,
+        )
+        text = types.TextContent(type="text", text=tool.shown(found))
+    except IndexerdError:
+        raise
+    except Exception as bad:
+        hint = "this is a fault of indexerd's"
+        raise IndexerdError(f"{asked.name} failed", hint=hint) from bad
+    return types.CallToolResult(content=[text], structured_content=found)
 
 
 def markdown(found: Answer) -> str:
@@ -225,33 +201,76 @@ def markdown(found: Answer) -> str:
         "asks": one["userMessageCount"],
         "modified": ", ".join(one["filesModified"]),
         "read": ", ".join(one["filesRead"]),
-        "resume": one["resume"] or "",
+        "resume": one["resume"],
     }
+    decisions = "\n".join(f"> - {text}" for text in one["keyDecisions"])
     parts = [
         f"# {one['name']}",
         one["provenance"],
         "\n".join(f"- {key}: {value}" for key, value in facts.items() if value),
         f"Description: {one['description']}" if one["description"] else "",
         f"Summary:\n\n{one['summary']}" if one["summary"] else "Not summarised yet.",
-        "Decisions:\n\n" + "\n".join(f"> - {text}" for text in one["keyDecisions"])
-        if one["keyDecisions"]
-        else "",
+        f"Decisions:\n\n{decisions}" if decisions else "",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def guide() -> str:
-    """When to note relevant context: the text that `integrate` gives to agents, too (S4.27)."""
-    text = files("indexerd").joinpath("integrations", "instructions.md")
-    return text.read_text(encoding="utf-8")
+# -- stdin and stdout ----------------------------------------------------------------------------
+
+
+class HostLines:
+    """A host's lines, read in a thread. `answer` sends a message to the host from there."""
+
+    def __init__(self, source: TextIO) -> None:
+        self._source = source
+        self.answer: Callable[[SessionMessage], object] | None = None
+
+    def readline(self) -> str:
+        """The next line, without lone surrogates; what is no request is answered with an error."""
+        line = self._source.readline()
+        if "\\ud" in line or "\\uD" in line:
+            line = _ESCAPE.sub(lambda found: "\\ufffd" if found["lone"] else found[0], line)
+        refused = _refusal(line)
+        if refused is not None and self.answer is not None:
+            self.answer(SessionMessage(refused))
+        return line
+
+
+def _refusal(line: str) -> types.JSONRPCError | None:
+    """The error for a line that the SDK will not take for a request, although it has an id."""
+    try:
+        types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+    except ValidationError:
+        pass
+    else:
+        return None
+    try:
+        held = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    request_id = held.get("id") if isinstance(held, dict) and "method" in held else None
+    if not isinstance(request_id, int | str) or isinstance(request_id, bool):
+        return None
+    message = "this is no request of JSON-RPC 2.0"
+    problem = types.ErrorData(code=types.INVALID_REQUEST, message=message)
+    return types.JSONRPCError(jsonrpc="2.0", id=request_id, error=problem)
+
+
+async def _converse(server: Server[Any]) -> None:
+    lines = HostLines(
+        open(0, encoding="utf-8", errors="replace", newline="\n", closefd=False)  # noqa: ASYNC230, SIM115 - read in a thread that outlives this
+    )
+    stdin = anyio.wrap_file(cast("TextIO", lines))  # all that is asked of it is a line
+    async with stdio_server(stdin=stdin) as (heard, said):
+        lines.answer = partial(anyio.from_thread.run, said.send)
+        await server.run(heard, said, server.create_initialization_options())
 
 
 def serve(daemon: DaemonAccess) -> None:
     """Serve stdin and stdout until stdin ends."""
     logging.disable(logging.CRITICAL)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    server = SessionServer(daemon)
     try:
-        server.run("stdio")
+        anyio.run(_converse, session_server(daemon))
     except* (BrokenPipeError, ConnectionResetError):
         pass  # the host has gone without a word; there is nobody to tell

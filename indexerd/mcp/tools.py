@@ -1,28 +1,37 @@
-"""The tools of the MCP server as a model sees them: names, descriptions, parameters, hints.
+"""The tools of the MCP server as a model sees them, and what each answers.
 
-A tool's docstring is its description: when to call it, what it gives, what to do next. Each is one
-call of a function in `answers.py`. To add one: a method here, its line in `all`, its answer there.
+A tool is a class: its docstring is the description (when to call it, what it gives, what to do
+next), its fields are the parameters, `answer` calls a method of the daemon and gives JSON values
+that `Renderer` has made safe, in at most `BYTES_MAX`; what does not fit is cut, named in
+`truncated`, or on a next page. To add one: a class here, and its name in `TOOLS`.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from contextlib import nullcontext
-from typing import Annotated, Any, Literal
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
-from mcp.server.mcpserver import Context
-from mcp.server.mcpserver.tools import Tool
-from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase
-from mcp_types import CallToolResult, TextContent, ToolAnnotations
-from pydantic import BeforeValidator, ConfigDict, Field
+import msgspec
+from mcp_types import Tool as Described
+from mcp_types import ToolAnnotations
+from msgspec import Meta, Struct
 
-from indexerd.errors import IndexerdError
-from indexerd.mcp import answers
-from indexerd.mcp.daemon import Conversation, DaemonAccess
-from indexerd.mcp.rendering import Answer, Renderer, compact, reading
+from indexerd.mcp.daemon import Conversation
+from indexerd.mcp.rendering import (
+    BYTES_MAX,
+    DATA,
+    Answer,
+    bounded,
+    compact,
+    fitting,
+    provenance,
+    reading,
+    size,
+)
 from indexerd.meta.context_sets import NAME_MAX, NOTHING
-from indexerd.references.query_codes import coded
+from indexerd.privacy.sanitize import escape_path
 
 LOOK = ToolAnnotations(
     read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
@@ -31,15 +40,18 @@ ASK = LOOK.model_copy(update={"idempotent_hint": False, "open_world_hint": True}
 NOTE = LOOK.model_copy(update={"read_only_hint": False})  # writes what it is given
 MAKE = ASK.model_copy(update={"read_only_hint": False})  # writes what a model makes
 
-Ctx = Context[Any, Any]
-Told = Annotated[CallToolResult, dict[str, Any]]  # an object; each tool's description says of what
-# JSON has one kind of number, and some hosts write whole ones as 10.0. The check comes after the
-# bounds, since before them it would keep them out of the schema.
-WHOLE = BeforeValidator(lambda n: int(n) if isinstance(n, float) and n.is_integer() else n)
+DESCRIPTION_MAX = 300  # characters of a description in a list
+INJECTED_MAX = 12_000  # bytes of what references stand for: the daemon cuts at whole sessions
+REPLACED_BYTES = 6000  # of what Codex would keep verbatim
+_REST = 400  # bytes of an answer for the fields that are known last
+_BRIEF = "sessionId name agent description tags cwd modifiedAt userMessageCount state"
+_BRIEF += " parentSessionId gone subagent"
+_SESSION = _BRIEF + " createdAt messageCount firstUserMessage models filesModified filesRead"
+_SESSION += " toolsUsed gitBranch parentSessionFile"
 
 Session = Annotated[
     str,
-    Field(
+    Meta(
         min_length=1,
         max_length=400,
         description="The past session: its id, an id's beginning (6 characters or more), its name,"
@@ -48,543 +60,690 @@ Session = Annotated[
 ]
 Own = Annotated[
     str,
-    Field(
+    Meta(
         max_length=400,
         description="Which session: id or name. Leave it out to mean the one you are running in;"
         " where that cannot be told for certain you get an error with the candidates.",
     ),
 ]
-Cwd = Annotated[
-    str,
-    Field(
-        max_length=4096,
-        description="The project: a directory, its sub-directories included. Leave it out to mean"
-        " the one this server was started in.",
-    ),
-]
-Everywhere = Annotated[bool, Field(description="True: look in every project at once.")]
+Everywhere = Annotated[bool, Meta(description="True: look in every project at once.")]
 Agent = Annotated[
     str,
-    Field(max_length=64, description="Only sessions of this agent: pi, claude, codex, opencode."),
+    Meta(max_length=64, description="Only sessions of this agent: pi, claude, codex, opencode."),
 ]
 Since = Annotated[
     str,
-    Field(max_length=64, description="Only sessions active since then: an ISO-8601 date or time."),
+    Meta(max_length=64, description="Only sessions active since then: an ISO-8601 date or time."),
 ]
-Limit = Annotated[int, Field(ge=1, le=50, description="How many at most."), WHOLE]
+Limit = Annotated[int, Meta(ge=1, le=50, description="How many at most.")]
 Leaf = Annotated[
     str,
-    Field(max_length=200, description="Another branch: the id of its last entry (list_branches)."),
+    Meta(max_length=200, description="Another branch: the id of its last entry (list_branches)."),
 ]
-Focus = Annotated[str, Field(max_length=4000, description="What the summary should dwell on.")]
+Focus = Annotated[str, Meta(max_length=4000, description="What the summary should dwell on.")]
 Turn = Annotated[
     str,
-    Field(
+    Meta(
         max_length=200,
         description="For hosts: their name of the user's turn; its questions are counted together.",
     ),
 ]
-Question = Annotated[
-    str, Field(min_length=1, max_length=4000, description="One self-contained question.")
-]
 
 
-class Tools:
-    """Every tool, over one way to the daemon."""
+def _as_is(field: str) -> str:
+    return field
 
-    def __init__(self, daemon: DaemonAccess) -> None:
-        self._daemon = daemon
 
-    def all(self) -> list[Tool]:
-        """The tools as the SDK takes them."""
-        return [
-            _offered(self.search_sessions, "Search past sessions", LOOK),
-            _offered(self.list_sessions, "List past sessions", LOOK),
-            _offered(self.get_session, "Look at a past session", LOOK),
-            _offered(self.query_session, "Ask a past session", ASK),
-            _offered(self.resolve_session, "Find the session a name means", LOOK),
-            _offered(self.expand_references, "Expand @@ references", ASK),
-            _offered(self.get_tree, "Look through a session's messages", LOOK),
-            _offered(self.list_branches, "List a session's branches", LOOK),
-            _offered(self.set_relevant_context, "Note what this session works with", NOTE),
-            _offered(self.get_relevant_context, "What a session works with", LOOK),
-            _offered(self.resume_command, "How to resume a session", LOOK),
-            _offered(self.session_history, "Read a long session as a page", LOOK),
-            _offered(self.session_stats, "How full a session is", LOOK),
-            _offered(self.compact_session, "Sum up a session, or hand it over", ASK),
-            _offered(self.summarize_branch, "Sum up a branch that was left", MAKE),
-            _offered(self.digest_session, "Fold a session's older messages", MAKE),
-        ]
+class Tool(Struct, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """A tool."""
 
-    async def _answer(
-        self,
-        ctx: Ctx,
-        cwd: str,
-        work: Callable[[Conversation], Answer],
-        *,
-        calls_model: bool = False,
-        text: Callable[[Answer], str] = lambda found: compact(reading(found)),
-        codes: bool = False,
-        verbatim: bool = True,
-    ) -> Told:
-        """Do a tool's work; `codes`: errors bear the codes of the tool it follows (S0.64)."""
-        params = ctx.request_context.session.client_params
-        client = params.client_info.name if params else None
-        try:
-            with coded() if codes else nullcontext():
-                found = await self._daemon.converse(
-                    work, cwd=cwd, client=client, calls_model=calls_model, verbatim=verbatim
-                )
-        except IndexerdError as bad:
-            return failed(bad)
-        return CallToolResult(
-            content=[TextContent(type="text", text=text(found))], structured_content=found
-        )
+    title: ClassVar[str]
+    hints: ClassVar[ToolAnnotations] = LOOK
+    verbatim: ClassVar[bool] = True  # gives words of a session, not only what is known of it
 
-    async def search_sessions(
-        self,
-        ctx: Ctx,
-        *,
-        query: Annotated[
-            str,
-            Field(
-                min_length=1,
-                max_length=1000,
-                description='Words, a "phrase in quotes", or re:pattern.',
-            ),
-        ],
-        cwd: Cwd = "",
-        all_projects: Everywhere = False,
-        agent: Agent = "",
-        since: Since = "",
-        limit: Limit = 10,
-    ) -> Told:
-        """Search the past sessions of every coding agent on this machine.
+    cwd: Annotated[
+        str,
+        Meta(
+            max_length=4096,
+            description="The project: a directory, its sub-directories included. Leave it out to"
+            " mean the one this server was started in.",
+        ),
+    ] = ""
 
-        What was said, summarised, named or tagged is searched. Call it when the user speaks of
-        earlier work ("as we did with…", "where did I…", "why did we decide…"), or before you work
-        out anew what may have been worked out already. Gives the best places first, each with its
-        session, a snippet and the entry's id; the current project is searched first, and the
-        others only if nothing is found in it. Next: get_session for the summary of a hit's
-        session, or query_session to ask it.
-        """
-        narrowing = {"agent": agent or None, "since": since or None, "limit": limit}
-        return await self._answer(
-            ctx,
-            cwd,
-            lambda talk: answers.search(talk, query, everywhere=all_projects, **narrowing),
-        )
+    def answer(self, talk: Conversation) -> Answer:
+        """What the tool gives."""
+        raise NotImplementedError
 
-    async def list_sessions(
-        self,
-        ctx: Ctx,
-        *,
-        cwd: Cwd = "",
-        all_projects: Everywhere = False,
-        agent: Agent = "",
-        since: Since = "",
-        archived: Annotated[bool, Field(description="True: archived and lost ones, too.")] = False,
-        subagents: Annotated[bool, Field(description="True: those of sub-agents, too.")] = False,
-        limit: Limit = 10,
-        cursor: Annotated[
-            str, Field(max_length=400, description="nextCursor of the page before.")
-        ] = "",
-    ) -> Told:
-        """List the sessions of this project, newest first, with names and descriptions.
+    def shown(self, found: Answer) -> str:
+        """The same for a reader."""
+        return compact(reading(found))
 
-        Call it to see what was worked on lately (with `limit` 1: the most recent one), or to find
-        a session whose words you do not know. A fork names its `parentSessionId`. Next:
-        get_session for more of one; search_sessions if you know a word of it.
-        """
-        narrowing = {
-            "agent": agent or None,
-            "since": since or None,
-            "archived": archived or None,
-            "subagents": subagents or None,
-            "cursor": cursor or None,
-        }
-        return await self._answer(
-            ctx,
-            cwd,
-            lambda talk: answers.sessions(talk, everywhere=all_projects, limit=limit, **narrowing),
-            verbatim=False,
-        )
+    def asks_model(self) -> bool:
+        """Whether this call costs the user something."""
+        return bool(self.hints.open_world_hint)
 
-    async def get_session(self, ctx: Ctx, *, session: Session, cwd: Cwd = "") -> Told:
-        """Get everything known of one past session without reading its transcript.
+    @classmethod
+    def called(cls) -> str:
+        """The tool's name."""
+        return re.sub(r"\B([A-Z])", r"_\1", cls.__name__).lower()
 
-        Summary, decisions, files read and modified, tools, models, noted context, the sessions
-        that it was forked from, and how to resume it. Call it when you know which session is
-        meant. Next: query_session for what the summary leaves out.
-        """
-        return await self._answer(
-            ctx, cwd, lambda talk: answers.session(talk, session), verbatim=False
-        )
+    @classmethod
+    def parameters(cls) -> dict[str, Any]:
+        """The parameters' schemas, without the titles for which a model would pay."""
+        return dict(cls._schema()["properties"])
 
-    async def query_session(
-        self,
-        ctx: Ctx,
-        *,
-        session: Session,
-        question: Question,
-        leaf: Leaf = "",
-        turnId: Turn = "",  # noqa: N803 - the socket's name of it
-        cwd: Cwd = "",
-    ) -> Told:
-        """Ask one past session a question, answered from its transcript with citations.
+    @classmethod
+    def _schema(cls) -> dict[str, Any]:
+        schema: dict[str, Any] = msgspec.json.schema(cls)["$defs"][cls.__name__]
+        return {key: one for key, one in schema.items() if key not in ("title", "description")}
 
-        Call it when a summary is not enough: exact commands, error messages, values, reasons for
-        a decision. It may use the model that the user configured, which takes some seconds and
-        may cost a little, so ask one good question rather than many. Next: look at the citations
-        before you rely on the answer; they name entries that get_tree shows.
-        """
-        asked = {"question": question, "leaf": leaf or None, "turnId": turnId or None}
-        return await self._answer(
-            ctx,
-            cwd,
-            lambda talk: answers.query(talk, session, **asked),
-            calls_model=True,
-            codes=True,
-        )
-
-    async def resolve_session(
-        self, ctx: Ctx, *, ref: Session, cwd: Cwd = "", all_projects: Everywhere = False
-    ) -> Told:
-        """Say which session a name, a part of an id, or a half-remembered name means.
-
-        Call it when the user names a session. Where several fit you get an error with the
-        candidates: ask the user, or compare them by get_session; none is ever picked silently.
-        Next: get_session or query_session with the id.
-        """
-        return await self._answer(
-            ctx,
-            cwd,
-            lambda talk: answers.resolve(talk, ref, everywhere=all_projects),
-            verbatim=False,
-        )
-
-    async def expand_references(
-        self,
-        ctx: Ctx,
-        *,
-        text: Annotated[
-            str, Field(max_length=200_000, description="The text with the references, verbatim.")
-        ],
-        turnId: Turn = "",  # noqa: N803 - the socket's name of it
-        cwd: Cwd = "",
-    ) -> Told:
-        """Say what the `@@` references in a text stand for.
-
-        They are `@@name`, `@@id`, `@@"a name"`, `@@name~2` (with two ancestors), and
-        `@@name: a question?`. Call it when a message of the user holds one and no quoted summary
-        of that session came with it. Gives the quoted summaries, and answers to the questions,
-        which may use the user's model; `questions` of a reference says which failed, and why.
-        Next: query_session for more of one, or for a question that failed.
-        """
-        return await self._answer(
-            ctx,
-            cwd,
-            lambda talk: answers.expand(talk, text, turn_id=turnId or None),
-            calls_model="?" in text,
-        )
-
-    async def get_tree(
-        self,
-        ctx: Ctx,
-        *,
-        session: Session,
-        show: Annotated[
-            Literal["user-only", "no-tools", "default", "labeled-only", "all"],
-            Field(description="Which entries; user-only is what the user asked, in order."),
-        ] = "user-only",
-        search: Annotated[
-            str, Field(max_length=400, description="Only entries that have all these words.")
-        ] = "",
-        limit: Annotated[int, Field(ge=1, le=200, description="How many at most."), WHOLE] = 50,
-        offset: Annotated[
-            int, Field(ge=0, le=1_000_000, description="Leave out so many."), WHOLE
-        ] = 0,
-        cwd: Cwd = "",
-    ) -> Told:
-        """Look through the messages of one past session, in order, with every branch.
-
-        Gives one short line for each entry, indented by `depth`; `active` marks the path that the
-        session is on. Call it to see how a session went, or to find the entry that a question is
-        about. Texts are cut, and secrets taken out. A page holds `limit` entries, but no more than
-        fit 18 kB. Next: go on with `nextOffset` as `offset`, or ask query_session.
-        """
-        narrowing = {"filter": show, "search": search or None}
-        return await self._answer(
-            ctx,
-            cwd,
-            lambda talk: answers.tree(talk, session, limit=limit, offset=offset, **narrowing),
-        )
-
-    async def list_branches(self, ctx: Ctx, *, session: Session, cwd: Cwd = "") -> Told:
-        """List the branches of one past session, each by its last entry.
-
-        Call it to learn what was tried and left, or to get the `leaf` that other tools take.
-        `gist` is what is known of a branch that was left. Next: summarize_branch for one without a
-        gist, query_session or session_history with its `leafId` as `leaf`.
-        """
-        return await self._answer(ctx, cwd, lambda talk: answers.branches(talk, session))
-
-    async def set_relevant_context(
-        self,
-        ctx: Ctx,
-        *,
-        setName: Annotated[  # noqa: N803 - the older tool's schema, which agents know (S4.9)
-            str,
-            Field(
-                min_length=1,
-                max_length=NAME_MAX,
-                description="files, endpoints, ports or applet; others work too, with a warning.",
-            ),
-        ],
-        items: Annotated[
-            list[str],
-            Field(
-                description="At most 10 strings; files as absolute paths. With replace, [] clears"
-                " the set.",
-                json_schema_extra={"maxItems": 10},
-            ),
-        ],
-        mode: Annotated[
-            Literal["replace", "merge"], Field(description="Replace the set, or add to it.")
-        ] = "replace",
-        session: Own = "",
-        cwd: Cwd = "",
-    ) -> Told:
-        """Note what this session is working with, so that a resumed session has it again.
-
-        Central files, a design document, endpoints, ports. Call it when you have read or edited a
-        file that the work turns on, when such a thing changes, and before you finish. Gives what
-        was stored. The prompt relevant-context-guide says more.
-        """
-        given = {"setName": setName, "items": items, "mode": mode}
-        return await self._answer(
-            ctx,
-            cwd,
-            lambda talk: answers.set_context(talk, session, **given),
-            text=_stored,
-            verbatim=False,
-        )
-
-    async def get_relevant_context(
-        self,
-        ctx: Ctx,
-        *,
-        setName: Annotated[  # noqa: N803 - as above
-            str, Field(max_length=NAME_MAX, description="Only this set; all of them if left out.")
-        ] = "",
-        session: Own = "",
-        cwd: Cwd = "",
-    ) -> Told:
-        """Get what was noted with set_relevant_context: files, endpoints, ports.
-
-        Call it at the beginning of a resumed session, or to learn what files a past session was
-        about. Next: read those files before you go on.
-        """
-        return await self._answer(
-            ctx,
-            cwd,
-            lambda talk: answers.get_context(talk, session, setName or None),
-            text=lambda found: compact(reading(found)) if found["context"] else NOTHING,
-            verbatim=False,
-        )
-
-    async def resume_command(self, ctx: Ctx, *, session: Session, cwd: Cwd = "") -> Told:
-        """Get the shell command that opens a past session again in its own agent.
-
-        Call it when the user wants to go on with an earlier session. Next: show the command to
-        the user; do not run it yourself, as it starts an interactive program.
-        """
-        return await self._answer(
-            ctx, cwd, lambda talk: answers.resume(talk, session), verbatim=False
-        )
-
-    async def session_history(
-        self,
-        ctx: Ctx,
-        *,
-        session: Session,
-        full: Annotated[bool, Field(description="True: texts whole, or nearly so.")] = False,
-        limit: Limit = 10,
-        before: Annotated[
-            int,
-            Field(
-                ge=0, le=100_000_000, description="nextBefore of the page before; 0: the newest."
-            ),
-            WHOLE,
-        ] = 0,
-        leaf: Leaf = "",
-        cwd: Cwd = "",
-    ) -> Told:
-        """Read what one past session came to: summaries of its older parts, then its last messages.
-
-        Call it to go on with a long session's work, or to see in what order things happened. Gives
-        the segments that digests made, with files and decisions, and `limit` messages after them,
-        a line each; `full` gives more of each text. No more than fit 18 kB. It calls no model.
-        Next: `nextBefore` as `before` for what came earlier; query_session for a detail;
-        digest_session if many messages are in no segment.
-        """
-        return await self._answer(
-            ctx,
-            cwd,
-            lambda talk: answers.history(
-                talk, session, full=full, limit=limit, before=before, leaf=leaf
-            ),
-        )
-
-    async def session_stats(self, ctx: Ctx, *, session: Own = "", cwd: Cwd = "") -> Told:
-        """Tell how full a session's context is, and what the session came to so far.
-
-        Tokens of the context as its own agent counts them, the model's window where that is known,
-        which agents would compact it now, and totals: messages, tokens, cost, tools, files. Call
-        it before you go on with a long session. It calls no model. Next: compact_session with
-        `handoff` where `level` is `fold`, digest_session to have its older messages folded.
-        """
-        return await self._answer(
-            ctx, cwd, lambda talk: answers.stats(talk, session), verbatim=False
-        )
-
-    async def compact_session(
-        self,
-        ctx: Ctx,
-        *,
-        session: Own = "",
-        strategy: Annotated[
-            Literal["own", "pi", "codex", "opencode"],
-            Field(description="Whose rules of what is summed up and what stays; own: its agent's."),
-        ] = "own",
-        instructions: Focus = "",
-        handoff: Annotated[
-            bool, Field(description="True: one document to begin a new session with, instead.")
-        ] = False,
-        leaf: Leaf = "",
-        keepRecentTokens: Annotated[  # noqa: N803 - the socket's name of it
-            int,
-            Field(ge=0, le=1_000_000, description="Of the newest messages, that pi's rules keep."),
-            WHOLE,
-        ] = 20_000,
-        cwd: Cwd = "",
-    ) -> Told:
-        """Sum up a session of any agent, as an agent's own compaction would; it stays as it is.
-
-        Call it when the user wants to go on elsewhere with what a session did, with `handoff` for
-        a document that holds all that is needed for it: summary, decisions, files, last messages.
-        It uses the model that the user configured, which may take minutes and cost something: call
-        it once, and when asked to. Next: read the project's instruction files that a hand-off
-        names, then its files as they are now; give the document to whoever goes on.
-        """
-        given = {
-            "strategy": None if strategy == "own" else strategy,
-            "instructions": instructions or None,
-            "handoff": handoff or None,
-            "leaf": leaf or None,
-            "keepRecentTokens": keepRecentTokens,
-        }
-        return await self._answer(
-            ctx,
-            cwd,
-            lambda talk: answers.compact(talk, session, **given),
-            calls_model=True,
-            text=_document,
-        )
-
-    async def summarize_branch(
-        self,
-        ctx: Ctx,
-        *,
-        session: Session,
-        leaf: Annotated[
-            str,
-            Field(min_length=1, max_length=200, description="The id of its last entry."),
-        ],
-        instructions: Focus = "",
-        replaceInstructions: Annotated[  # noqa: N803 - the socket's name of it
-            bool, Field(description="True: they take the place of the usual ones.")
-        ] = False,
-        cwd: Cwd = "",
-    ) -> Told:
-        """Sum up a branch of a session that was left, back to where it parted from the current one.
-
-        Call it when it matters what was tried there and list_branches, which tells its `leaf`, has
-        no gist of it. The summary is kept beside the session, and is the branch's gist from then
-        on. It uses the model that the user configured, which may take minutes and cost something.
-        Next: query_session with the same `leaf` for a detail.
-        """
-        given = {
-            "leaf": leaf,
-            "instructions": instructions or None,
-            "replaceInstructions": replaceInstructions or None,
-        }
-        return await self._answer(
-            ctx, cwd, lambda talk: answers.branch(talk, session, **given), calls_model=True
-        )
-
-    async def digest_session(
-        self,
-        ctx: Ctx,
-        *,
-        session: Own = "",
-        dryRun: Annotated[  # noqa: N803 - the socket's name of it
-            bool, Field(description="True: only the figures as they are; no model is called.")
-        ] = False,
-        cwd: Cwd = "",
-    ) -> Told:
-        """Fold the older messages of a session into a summary, which session_history shows.
-
-        Call it when session_history shows many messages in no segment, or the user asks for it;
-        long sessions are digested by themselves as they grow. What is made is kept beside the
-        session, which stays as it is; the newest messages are left out. It uses the model that the
-        user configured, which may take minutes and cost something. Gives the summary, and what it
-        saves. Next: session_history.
-        """
-        return await self._answer(
-            ctx,
-            cwd,
-            lambda talk: answers.digest(talk, session, dry=dryRun),
-            calls_model=not dryRun,
+    @classmethod
+    def described(cls) -> Described:
+        """The tool as hosts list it."""
+        return Described(
+            name=cls.called(),
+            title=cls.title,
+            description=" ".join(inspect.cleandoc(cls.__doc__ or "").split()),
+            input_schema=cls._schema(),
+            output_schema={"type": "object"},
+            annotations=cls.hints,
         )
 
 
-def failed(bad: IndexerdError) -> CallToolResult:
-    """A tool error, whose text is JSON."""
-    told = compact(answers.failure(bad, Renderer()))
-    return CallToolResult(content=[TextContent(type="text", text=told)], is_error=True)
+class SearchSessions(Tool, kw_only=True, rename=_as_is):
+    """Search the past sessions of every coding agent on this machine.
 
-
-def _offered(does: Callable[..., Any], title: str, hints: ToolAnnotations) -> Tool:
-    """A tool that takes its own parameters only, and those as its schema says.
-
-    A parameter that no tool has is refused, too: `merge: true` for `mode: "merge"` would replace
-    what its caller wanted to keep.
+    What was said, summarised, named or tagged is searched. Call it when the user speaks of earlier
+    work ("as we did with…", "where did I…", "why did we decide…"), or before you work out anew
+    what may have been worked out already. Gives the best places first, each with its session, a
+    snippet and the entry's id; the current project is searched first, and the others only if
+    nothing is found in it. Next: get_session for the summary of a hit's session, or query_session
+    to ask it.
     """
-    description = " ".join(inspect.cleandoc(does.__doc__ or "").split())
-    tool = Tool.from_function(does, title=title, description=description, annotations=hints)
-    model = tool.fn_metadata.arg_model
-    rules = {"model_config": ConfigDict(extra="forbid", strict=True), "__module__": __name__}
-    exact: type[ArgModelBase] = type(model.__name__, (model,), rules)
-    metadata = tool.fn_metadata.model_copy(update={"arg_model": exact})
-    schema = _untitled(exact.model_json_schema(by_alias=True))
-    return tool.model_copy(update={"fn_metadata": metadata, "parameters": schema})
+
+    title = "Search past sessions"
+    query: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=1000,
+            description='Words, a "phrase in quotes", or re:pattern.',
+        ),
+    ]
+    all_projects: Everywhere = False
+    agent: Agent = ""
+    since: Since = ""
+    limit: Limit = 10
+
+    def answer(self, talk: Conversation) -> Answer:
+        asked = {"query": self.query, "agent": self.agent, "since": self.since, "rows": True}
+        cwd = None if self.all_projects else talk.cwd
+        found = talk.ask("search", **asked, limit=self.limit, cwd=cwd)
+        if not found["hits"] and cwd:
+            cwd, found = None, talk.ask("search", **asked, limit=self.limit)
+        rows = found.get("rows") or {}
+        of_row = "agent cwd modifiedAt description"
+        hits = [one | _only(rows.get(one["sessionId"], {}), of_row) for one in found["hits"]]
+        answer = {"scope": "project" if cwd else "all", "hits": hits, "warnings": _warnings(found)}
+        return _rendered(talk, f"Names and snippets are from the sessions named: {DATA}.", answer)
 
 
-def _untitled(schema: Any) -> Any:
-    """A schema without pydantic's titles, for which a model would pay; no field is called so."""
-    if isinstance(schema, dict):
-        return {key: _untitled(one) for key, one in schema.items() if key != "title"}
-    return [_untitled(one) for one in schema] if isinstance(schema, list) else schema
+class ListSessions(Tool, kw_only=True, rename=_as_is):
+    """List the sessions of this project, newest first, with names and descriptions.
+
+    Call it to see what was worked on lately (with `limit` 1: the most recent one), or to find a
+    session whose words you do not know. A fork names its `parentSessionId`. Next: get_session for
+    more of one; search_sessions if you know a word of it.
+    """
+
+    title = "List past sessions"
+    verbatim = False
+    all_projects: Everywhere = False
+    agent: Agent = ""
+    since: Since = ""
+    archived: Annotated[bool, Meta(description="True: archived and lost ones, too.")] = False
+    subagents: Annotated[bool, Meta(description="True: those of sub-agents, too.")] = False
+    limit: Limit = 10
+    cursor: Annotated[str, Meta(max_length=400, description="nextCursor of the page before.")] = ""
+
+    def answer(self, talk: Conversation) -> Answer:
+        cwd = None if self.all_projects else talk.cwd
+        narrowing = msgspec.structs.asdict(self)
+        del narrowing["all_projects"]
+        limit = self.limit
+        while True:
+            found = talk.ask("list", **narrowing | {"cwd": cwd, "limit": limit})
+            rows = [_brief(talk, one) for one in found["sessions"]]
+            kept = fitting(rows, BYTES_MAX - _REST, lambda row: row)
+            if len(kept) == len(rows):
+                break
+            limit = len(kept)  # so that the next page begins where this one ends
+        answer = {"scope": "project" if cwd else "all", "sessions": rows}
+        told = {"provenance": f"Names and descriptions are from the sessions: {DATA}."}
+        return told | answer | _only(found, "nextCursor")
 
 
-def _stored(answer: Answer) -> str:
-    """What became of a set, in the older tool's words (S4.7), and what else is to be said."""
-    return "\n".join([answer["text"], *(f"note: {one}" for one in answer["warnings"])])
+class GetSession(Tool, kw_only=True):
+    """Get everything known of one past session without reading its transcript.
+
+    Summary, decisions, files read and modified, tools, models, noted context, the sessions that it
+    was forked from, and how to resume it. Call it when you know which session is meant. Next:
+    query_session for what the summary leaves out.
+    """
+
+    title = "Look at a past session"
+    verbatim = False
+    session: Session
+
+    def answer(self, talk: Conversation) -> Answer:
+        found = talk.ask("get", ref=talk.id_of(self.session))
+        row, meta = found["session"], found.get("meta") or {}
+        answer = _only(row, _SESSION) | {
+            "summary": meta.get("summary") or "",
+            "keyDecisions": meta.get("keyDecisions") or [],
+            "context": found.get("context") or {},
+            "labels": found.get("labels") or {},
+            "warnings": _warnings(found),
+        }
+        if row.get("parentSessionId"):
+            answer["forkedFrom"] = _ancestors(talk, row)
+        by = f"; summarised by {meta['model']}" if meta.get("model") else ""
+        return _rendered(talk, provenance(row, by), answer) | {"resume": _command(talk, row)[0]}
 
 
-def _document(answer: Answer) -> str:
-    """A hand-off as it is, under a line that says whose it is."""
-    if "handoff" in answer:
-        return f"{answer['provenance']}\n\n{answer['handoff']}"
-    return compact(reading(answer))
+class QuerySession(Tool, kw_only=True):
+    """Ask one past session a question, answered from its transcript with citations.
+
+    Call it when a summary is not enough: exact commands, error messages, values, reasons for a
+    decision. It may use the model that the user configured, which takes some seconds and may cost
+    a little, so ask one good question rather than many. Next: look at the citations before you
+    rely on the answer; they name entries that get_tree shows.
+    """
+
+    title, hints = "Ask a past session", ASK
+    session: Session
+    question: Annotated[
+        str, Meta(min_length=1, max_length=4000, description="One self-contained question.")
+    ]
+    leaf: Leaf = ""
+    turn_id: Turn = ""
+
+    def answer(self, talk: Conversation) -> Answer:
+        session_id, asked = talk.id_of(self.session), {"leaf": self.leaf, "turnId": self.turn_id}
+        found = talk.ask("query_session", session=session_id, question=self.question, **asked)
+        return bounded(talk.about(found, found, "answered"))
+
+
+class ResolveSession(Tool, kw_only=True, rename=_as_is):
+    """Say which session a name, a part of an id, or a half-remembered name means.
+
+    Call it when the user names a session. Where several fit you get an error with the candidates:
+    ask the user, or compare them by get_session; none is ever picked silently. Next: get_session
+    or query_session with the id.
+    """
+
+    title = "Find the session a name means"
+    verbatim = False
+    ref: Session
+    all_projects: Everywhere = False
+
+    def answer(self, talk: Conversation) -> Answer:
+        found = talk.resolve(self.ref, scope="all" if self.all_projects else "project")
+        answer: Answer = talk.renderer.render(_only(found, "sessionId name how score"))
+        return answer
+
+
+class ExpandReferences(Tool, kw_only=True):
+    """Say what the `@@` references in a text stand for.
+
+    They are `@@name`, `@@id`, `@@"a name"`, `@@name~2` (with two ancestors), and `@@name: a
+    question?`. Call it when a message of the user holds one and no quoted summary of that session
+    came with it. Gives the quoted summaries, and answers to the questions, which may use the
+    user's model; `questions` of a reference says which failed, and why. Next: query_session for
+    more of one, or for a question that failed.
+    """
+
+    title, hints = "Expand @@ references", ASK
+    text: Annotated[
+        str, Meta(max_length=200_000, description="The text with the references, verbatim.")
+    ]
+    turn_id: Turn = ""
+
+    def asks_model(self) -> bool:
+        """Only questions cost something."""
+        return "?" in self.text
+
+    def answer(self, talk: Conversation) -> Answer:
+        asking = {"cwd": talk.cwd, "sessionId": talk.own_id(), "turnId": self.turn_id}
+        found = talk.ask("expand", text=self.text, **asking, maxBytes=INJECTED_MAX)
+        answer = {
+            "references": found["references"],
+            "messages": [one["content"] for one in found["messages"]],
+            "statusText": found.get("statusText") or [],
+        }
+        return _rendered(talk, f"Messages quote the sessions that they name: {DATA}.", answer)
+
+
+class GetTree(Tool, kw_only=True):
+    """Look through the messages of one past session, in order, with every branch.
+
+    Gives one short line for each entry, indented by `depth`; `active` marks the path that the
+    session is on. Call it to see how a session went, or to find the entry that a question is
+    about. Texts are cut, and secrets taken out. A page holds `limit` entries, but no more than fit
+    18 kB. Next: go on with `nextOffset` as `offset`, or ask query_session.
+    """
+
+    title = "Look through a session's messages"
+    session: Session
+    show: Annotated[
+        Literal["user-only", "no-tools", "default", "labeled-only", "all"],
+        Meta(description="Which entries; user-only is what the user asked, in order."),
+    ] = "user-only"
+    search: Annotated[
+        str, Meta(max_length=400, description="Only entries that have all these words.")
+    ] = ""
+    limit: Annotated[int, Meta(ge=1, le=200, description="How many at most.")] = 50
+    offset: Annotated[int, Meta(ge=0, le=1_000_000, description="Leave out so many.")] = 0
+
+    def answer(self, talk: Conversation) -> Answer:
+        session_id = talk.id_of(self.session)
+        found = talk.ask("tree", ref=session_id, filter=self.show, search=self.search)
+        nodes = found["nodes"]
+        head = {"leafId": found["leafId"], "warnings": _warnings(found)}
+        answer = talk.about(found, head) | {"total": len(nodes), "offset": self.offset}
+        wanted = nodes[self.offset : self.offset + self.limit]
+        page = fitting(wanted, BYTES_MAX - size(answer) - _REST, talk.renderer.render)
+        end = self.offset + len(page)
+        answer |= {"nodes": page} | ({"nextOffset": end} if end < len(nodes) else {})
+        return answer | ({"truncated": ["nodes"]} if len(page) < len(wanted) else {})
+
+
+class ListBranches(Tool, kw_only=True):
+    """List the branches of one past session, each by its last entry.
+
+    Call it to learn what was tried and left, or to get the `leaf` that other tools take. `gist` is
+    what is known of a branch that was left. Next: summarize_branch for one without a gist,
+    query_session or session_history with its `leafId` as `leaf`.
+    """
+
+    title = "List a session's branches"
+    session: Session
+
+    def answer(self, talk: Conversation) -> Answer:
+        found = talk.ask("branches", ref=talk.id_of(self.session))
+        tips = sorted(found["tips"], key=lambda tip: str(tip.get("lastActivity")), reverse=True)
+        tips.sort(key=lambda tip: not tip.get("active"))
+        answer = talk.about(found, {"leafId": found["leafId"], "branches": tips})
+        return bounded(answer | {"total": len(tips)})
+
+
+class SetRelevantContext(Tool, kw_only=True):
+    """Note what this session is working with, so that a resumed session has it again.
+
+    Central files, a design document, endpoints, ports. Call it when you have read or edited a file
+    that the work turns on, when such a thing changes, and before you finish. Gives what was
+    stored. The prompt relevant-context-guide says more.
+    """
+
+    title, hints = "Note what this session works with", NOTE
+    verbatim = False
+    set_name: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=NAME_MAX,
+            description="files, endpoints, ports or applet; others work too, with a warning.",
+        ),
+    ]
+    items: Annotated[
+        list[str],
+        Meta(
+            description="At most 10 strings; files as absolute paths. With replace, [] clears the"
+            " set.",
+            extra_json_schema={"maxItems": 10},
+        ),
+    ]
+    mode: Annotated[
+        Literal["replace", "merge"], Meta(description="Replace the set, or add to it.")
+    ] = "replace"
+    session: Own = ""
+
+    def answer(self, talk: Conversation) -> Answer:
+        which, given = _which(talk, self.session), {"setName": self.set_name, "items": self.items}
+        found = talk.ask("set_relevant_context", **which, **given, mode=self.mode)
+        answer: Answer = talk.renderer.render({"sessionId": which["session"]} | found)
+        return answer
+
+    def shown(self, found: Answer) -> str:
+        """What became of a set, in the older tool's words (S4.7), and what else is to be said."""
+        return "\n".join([found["text"], *(f"note: {one}" for one in found["warnings"])])
+
+
+class GetRelevantContext(Tool, kw_only=True):
+    """Get what was noted with set_relevant_context: files, endpoints, ports.
+
+    Call it at the beginning of a resumed session, or to learn what files a past session was about.
+    Next: read those files before you go on.
+    """
+
+    title = "What a session works with"
+    verbatim = False
+    set_name: Annotated[
+        str, Meta(max_length=NAME_MAX, description="Only this set; all of them if left out.")
+    ] = ""
+    session: Own = ""
+
+    def answer(self, talk: Conversation) -> Answer:
+        which = _which(talk, self.session)
+        found = talk.ask("get_relevant_context", **which, setName=self.set_name)
+        session_id = found.get("sessionId") or which["session"]
+        held: dict[str, list[str]] = talk.renderer.render(found["context"], "context")
+        kept, most = held, max(map(len, held.values()), default=0)
+        while size(kept) > BYTES_MAX - _REST and most:  # whole items, as many of each set
+            most //= 2
+            kept = {key: items[:most] for key, items in held.items()}
+        left = {
+            key: len(one) - len(kept[key]) for key, one in held.items() if len(one) > len(kept[key])
+        }
+        whose = f"Noted in session {session_id}: {DATA}."
+        answer = _rendered(talk, whose, {"sessionId": session_id}) | {"context": kept}
+        return answer | ({"leftOut": left} if left else {})
+
+    def shown(self, found: Answer) -> str:
+        """The same for a reader; the older tool's words where there is nothing (S4.7)."""
+        return compact(reading(found)) if found["context"] else NOTHING
+
+
+class ResumeCommand(Tool, kw_only=True):
+    """Get the shell command that opens a past session again in its own agent.
+
+    Call it when the user wants to go on with an earlier session. Next: show the command to the
+    user; do not run it yourself, as it starts an interactive program.
+    """
+
+    title = "How to resume a session"
+    verbatim = False
+    session: Session
+
+    def answer(self, talk: Conversation) -> Answer:
+        row = talk.ask("get", ref=talk.id_of(self.session))["session"]
+        command, note = _command(talk, row)
+        shown: Answer = talk.renderer.render(_only(row, "sessionId name agent cwd"))
+        return shown | {"command": command, "note": note}
+
+
+class SessionHistory(Tool, kw_only=True):
+    """Read what one past session came to: summaries of its older parts, then its last messages.
+
+    Call it to go on with a long session's work, or to see in what order things happened. Gives the
+    segments that digests made, with files and decisions, and `limit` messages after them, a line
+    each; `full` gives more of each text. No more than fit 18 kB. It calls no model. Next:
+    `nextBefore` as `before` for what came earlier; query_session for a detail; digest_session if
+    many messages are in no segment.
+    """
+
+    title = "Read a long session as a page"
+    session: Session
+    full: Annotated[bool, Meta(description="True: texts whole, or nearly so.")] = False
+    limit: Limit = 10
+    before: Annotated[
+        int,
+        Meta(ge=0, le=100_000_000, description="nextBefore of the page before; 0: the newest."),
+    ] = 0
+    leaf: Leaf = ""
+
+    def answer(self, talk: Conversation) -> Answer:
+        """Segments, then the messages that are in none, the newest that fit.
+
+        Messages are counted from 0 on the path, and a segment stands for a range of them.
+        """
+        session_id = talk.id_of(self.session)
+        found = talk.ask("history", ref=session_id, full=self.full, leaf=self.leaf)
+        answer = talk.about(found, _only(found, "leafId fullMessageCount foldedMessages"))
+        before = self.before or int(found["fullMessageCount"]) + 1
+        messages = [one for one in found["recent"] if one["n"] < before]
+        segments = [one for one in found["segments"] if one["covering_messages"][0] < before]
+        room = BYTES_MAX - size(answer) - _REST
+        share = room * 2 // 3 if segments else room
+        newest = messages[::-1][: self.limit]
+        recent = fitting(newest, share, lambda one: self._message(talk, one))[::-1]
+        folded: list[Any] = []
+        left = room - size(recent)
+        if len(recent) == len(messages) or before > int(found["fullMessageCount"]):
+            folded = fitting(segments[::-1], left, lambda one: self._segment(talk, one))[::-1]
+        answer |= {"segments": folded, "recent": recent}
+        if len(recent) < len(messages):
+            answer["nextBefore"] = recent[0]["n"]
+        elif len(folded) < len(segments):
+            answer["nextBefore"] = folded[0]["covering"][0]
+        return bounded(answer)
+
+    def _message(self, talk: Conversation, one: Mapping[str, Any]) -> Answer:
+        shown: Answer = talk.renderer.render(_only(one, "n role entryId at"))
+        text, field = (one["text"][:4000], "content") if self.full else (one["text"], "text")
+        return shown | {"text": talk.renderer.render(text, field)}
+
+    def _segment(self, talk: Conversation, one: Mapping[str, Any]) -> Answer:
+        segment: Answer = {
+            "covering": one["covering_messages"],
+            "content": str(one["content"])[: 5000 if self.full else 1000],
+            "keyDecisions": one.get("key_decisions") or [],
+            "filesModified": (one.get("files_modified") or [])[:30],
+            "generatedAt": one.get("generated_at"),
+            "model": one.get("model"),
+        }
+        return dict(talk.renderer.render(segment))
+
+
+class SessionStats(Tool, kw_only=True):
+    """Tell how full a session's context is, and what the session came to so far.
+
+    Tokens of the context as its own agent counts them, the model's window where that is known,
+    which agents would compact it now, and totals: messages, tokens, cost, tools, files. Call it
+    before you go on with a long session. It calls no model. Next: compact_session with `handoff`
+    where `level` is `fold`, digest_session to have its older messages folded.
+    """
+
+    title = "How full a session is"
+    verbatim = False
+    session: Own = ""
+
+    def answer(self, talk: Conversation) -> Answer:
+        found = talk.ask("stats", ref=talk.id_of(self.session))
+        return bounded(talk.about(found, found))
+
+
+class CompactSession(Tool, kw_only=True):
+    """Sum up a session of any agent, as an agent's own compaction would; it stays as it is.
+
+    Call it when the user wants to go on elsewhere with what a session did, with `handoff` for a
+    document that holds all that is needed for it: summary, decisions, files, last messages. It
+    uses the model that the user configured, which may take minutes and cost something: call it
+    once, and when asked to. Next: read the project's instruction files that a hand-off names, then
+    its files as they are now; give the document to whoever goes on.
+    """
+
+    title, hints = "Sum up a session, or hand it over", ASK
+    session: Own = ""
+    strategy: Annotated[
+        Literal["own", "pi", "codex", "opencode"],
+        Meta(description="Whose rules of what is summed up and what stays; own: its agent's."),
+    ] = "own"
+    instructions: Focus = ""
+    handoff: Annotated[
+        bool, Meta(description="True: one document to begin a new session with, instead.")
+    ] = False
+    leaf: Leaf = ""
+    keep_recent_tokens: Annotated[
+        int,
+        Meta(ge=0, le=1_000_000, description="Of the newest messages, that pi's rules keep."),
+    ] = 20_000
+
+    def answer(self, talk: Conversation) -> Answer:
+        found = talk.ask(
+            "compact",
+            ref=talk.id_of(self.session),
+            strategy=None if self.strategy == "own" else self.strategy,
+            instructions=self.instructions,
+            handoff=self.handoff,
+            leaf=self.leaf,
+            keepRecentTokens=self.keep_recent_tokens,
+        )
+        fields = "strategy tokensBefore firstKeptEntryId messagesSummarized isSplitTurn"
+        fields += " alreadyCompacted usage notes"
+        figures = _only(found, fields)
+        if "handoff" in found:
+            answer = talk.about(found, figures, "summarised")
+            document = talk.renderer.render(found["handoff"], "handoff")
+            room = BYTES_MAX - size(answer) - _REST
+            return answer | {"handoff": _shortened(document, room, str(answer["sessionId"]))}
+        answer = talk.about(found, figures | _summed_up(found), "summarised")
+        if "replacementHistory" in found:  # the last one is the summary
+            kept = found["replacementHistory"][:-1][::-1]
+            answer["replacementHistory"] = fitting(kept, REPLACED_BYTES, talk.renderer.render)[::-1]
+        return bounded(answer)
+
+    def shown(self, found: Answer) -> str:
+        """A hand-off as it is, under a line that says whose it is."""
+        if "handoff" in found:
+            return f"{found['provenance']}\n\n{found['handoff']}"
+        return compact(reading(found))
+
+
+class SummarizeBranch(Tool, kw_only=True):
+    """Sum up a branch of a session that was left, back to where it parted from the current one.
+
+    Call it when it matters what was tried there and list_branches, which tells its `leaf`, has no
+    gist of it. The summary is kept beside the session, and is the branch's gist from then on. It
+    uses the model that the user configured, which may take minutes and cost something. Next:
+    query_session with the same `leaf` for a detail.
+    """
+
+    title, hints = "Sum up a branch that was left", MAKE
+    session: Session
+    leaf: Annotated[
+        str, Meta(min_length=1, max_length=200, description="The id of its last entry.")
+    ]
+    instructions: Focus = ""
+    replace_instructions: Annotated[
+        bool, Meta(description="True: they take the place of the usual ones.")
+    ] = False
+
+    def answer(self, talk: Conversation) -> Answer:
+        found = talk.ask(
+            "branch_summary",
+            ref=talk.id_of(self.session, certain=True),
+            leaf=self.leaf,
+            instructions=self.instructions,
+            replaceInstructions=self.replace_instructions,
+        )
+        shown = _only(found, "leafId usage notes") | _summed_up(found)
+        return bounded(talk.about(found, shown, "summarised"))
+
+
+class DigestSession(Tool, kw_only=True):
+    """Fold the older messages of a session into a summary, which session_history shows.
+
+    Call it when session_history shows many messages in no segment, or the user asks for it; long
+    sessions are digested by themselves as they grow. What is made is kept beside the session,
+    which stays as it is; the newest messages are left out. It uses the model that the user
+    configured, which may take minutes and cost something. Gives the summary, and what it saves.
+    Next: session_history.
+    """
+
+    title, hints = "Fold a session's older messages", MAKE
+    session: Own = ""
+    dry_run: Annotated[
+        bool, Meta(description="True: only the figures as they are; no model is called.")
+    ] = False
+
+    def asks_model(self) -> bool:
+        """Figures cost nothing."""
+        return not self.dry_run
+
+    def answer(self, talk: Conversation) -> Answer:
+        session_id = talk.id_of(self.session, certain=not self.dry_run)
+        found = talk.ask("digest", ref=session_id, dryRun=self.dry_run)
+        segment = found.get("segment")
+        left_out = ("segment", "files", "decisions", "model", "costUsd")
+        shown = {key: one for key, one in found.items() if key not in left_out} | {
+            "made": segment is not None,
+            "filesModified": found.get("files") or [],
+            "keyDecisions": found.get("decisions") or [],
+        }
+        if segment is not None:
+            shown |= {"covering": segment["covering_messages"], "content": segment["content"]}
+        return bounded(talk.about(found, shown, "summarised"))
+
+
+TOOLS: dict[str, type[Tool]] = {kind.called(): kind for kind in Tool.__subclasses__()}
+
+
+# -- parts of answers ----------------------------------------------------------------------------
+
+
+def _only(value: Mapping[str, Any], fields: str) -> Answer:
+    return {key: value[key] for key in fields.split() if key in value}
+
+
+def _warnings(found: Mapping[str, Any]) -> list[str]:
+    return list(found.get("warnings") or ())[:10]
+
+
+def _rendered(talk: Conversation, whose: str, fields: Answer) -> Answer:
+    return bounded({"provenance": talk.renderer.line(whose)} | talk.renderer.render(fields))
+
+
+def _brief(talk: Conversation, row: Mapping[str, Any]) -> Answer:
+    shown = {key: one for key, one in _only(row, _BRIEF).items() if one not in (None, False)}
+    description = talk.renderer.line(row.get("description") or "", DESCRIPTION_MAX)
+    brief: Answer = talk.renderer.render(shown)
+    return brief | {"description": description}
+
+
+def _ancestors(talk: Conversation, row: Mapping[str, Any]) -> list[Answer]:
+    """The sessions that one was forked from, its parent first; no name: not known here."""
+    members = {one["sessionId"]: one for one in talk.ask("family", ref=row["sessionId"])["members"]}
+    found: dict[str, Answer] = {}
+    parent = row["parentSessionId"]
+    while parent and parent not in found:
+        known = members.get(parent, {})
+        found[parent] = {"sessionId": parent, "name": known.get("name", "")}
+        parent = known.get("parentSessionId")
+    return list(found.values())
+
+
+def _command(talk: Conversation, row: Mapping[str, Any]) -> tuple[str | None, str]:
+    """A resume command, never changed: what could act on a terminal is not given."""
+    command = str(row.get("resume") or "")
+    if row.get("gone") or not command:
+        return None, "the session's file is gone: there is nothing to resume"
+    if escape_path(command) != command:
+        session_id = talk.renderer.render(row["sessionId"], "sessionId")
+        return None, f"show the user: run `indexerd resume {session_id}`"
+    return command, "for the user to run in a terminal of their own"
+
+
+def _which(talk: Conversation, ref: str) -> Answer:
+    """The session whose context is meant; without a reference, the running one."""
+    return {"session": ref, "cwd": talk.cwd} if ref else {"session": talk.running()["sessionId"]}
+
+
+def _summed_up(found: Mapping[str, Any]) -> Answer:
+    details = found.get("details") or {}
+    files = {"filesModified": details.get("modifiedFiles"), "filesRead": details.get("readFiles")}
+    return {"summary": found["summary"]} | {key: one or [] for key, one in files.items()}
+
+
+def _shortened(document: str, most: int, session_id: str) -> str:
+    """A document in `most` bytes of JSON: whole lines, the first and the last of them."""
+    if size(document) <= most:
+        return document
+    lines = document.split("\n")
+    first = len(fitting(lines, most * 3 // 5, str))
+    last = len(fitting(lines[first:][::-1], most // 4, str))
+    remark = (
+        f"({len(lines) - first - last} lines are left out here;"
+        f" `indexerd compact {session_id} --handoff` prints all of it.)"
+    )
+    return "\n".join([*lines[:first], "", remark, "", *lines[len(lines) - last :]])

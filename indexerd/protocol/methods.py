@@ -1,4 +1,4 @@
-"""The methods of the socket: what each takes, what it answers, and what calling it does.
+"""The methods of the socket: what each takes, and what calling it asks for.
 
 The daemon's method table (`daemon/methods.py`) has a handler for each name here, and none more.
 """
@@ -6,10 +6,10 @@ The daemon's method table (`daemon/methods.py`) has a handler for each name here
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from indexerd.errors import UsageError
-from indexerd.protocol import params, results
+from indexerd.protocol import params
 from indexerd.protocol.params import LeafParams, Params, RefParams, decode
 
 
@@ -17,49 +17,47 @@ class Method(NamedTuple):
     """One method."""
 
     params: type[Params]
-    result: Any  # the TypedDict of its answer, or several of them
     exact: bool = False  # not for a session whose name is only close to `ref`
     needs_daemon: bool = False  # cannot be answered in another process
     invalid: str | None = None  # `upstream` of the error for wrong params
 
 
+def _changes(shape: type[Params]) -> Method:
+    """A method that changes something, or uses it up."""
+    return Method(shape, exact=True, needs_daemon=True)
+
+
 METHODS: dict[str, Method] = {
-    "hello": Method(Params, results.Hello, needs_daemon=True),
-    "status": Method(Params, results.Status, needs_daemon=True),
-    "subscribe": Method(params.Subscribe, results.Subscribed, needs_daemon=True),
-    "list": Method(params.List, results.Page),
-    "get": Method(RefParams, results.Stored),
-    "resolve": Method(params.Resolve, results.Resolved),
-    "complete": Method(params.Complete, results.Completed),
-    "search": Method(params.Search, results.Found),
-    "family": Method(RefParams, results.Family),
-    "tree": Method(params.Tree, results.Tree),
-    "branches": Method(LeafParams, results.Branches),
-    "path": Method(params.Path, results.Path),
-    "context": Method(params.Context, results.Context),
-    "history": Method(params.History, results.History),
-    "stats": Method(RefParams, results.Stats),
-    "footer": Method(RefParams, results.Footer),
-    "as_sent": Method(RefParams, results.AsSent),
-    "expand": Method(params.Expand, results.Expanded),
-    "query_session": Method(params.QuerySession, results.Answer, invalid="INVALID_ARGS"),
-    "compact": Method(params.Compact, results.Compacted),
-    "get_relevant_context": Method(params.GetContext, results.ContextSets),
-    "resume_context": Method(params.ResumeContext, results.ResumeBlock, needs_daemon=True),
-    "set_relevant_context": Method(params.SetContext, results.ContextSet, needs_daemon=True),
-    "update": Method(params.Update, results.Row, exact=True, needs_daemon=True),
-    "label": Method(params.Label, results.Labelled, exact=True, needs_daemon=True),
-    "branch": Method(params.Branch, results.BranchFile, exact=True, needs_daemon=True),
-    "digest": Method(params.Digest, results.Digest, exact=True, needs_daemon=True),
-    "branch_summary": Method(
-        params.BranchSummary, results.BranchSummary, exact=True, needs_daemon=True
-    ),
-    "index": Method(params.Index, results.Indexed, needs_daemon=True),
-    "purge": Method(
-        params.Purge,
-        results.Purged | results.PurgePreview | results.Unpurged,
-        needs_daemon=True,
-    ),
+    "hello": Method(Params, needs_daemon=True),
+    "status": Method(Params, needs_daemon=True),
+    "subscribe": Method(params.Subscribe, needs_daemon=True),
+    "list": Method(params.List),
+    "get": Method(RefParams),
+    "resolve": Method(params.Resolve),
+    "complete": Method(params.Complete),
+    "search": Method(params.Search),
+    "family": Method(RefParams),
+    "tree": Method(params.Tree),
+    "branches": Method(LeafParams),
+    "path": Method(params.Path),
+    "context": Method(params.Context),
+    "history": Method(params.History),
+    "stats": Method(RefParams),
+    "footer": Method(RefParams),
+    "as_sent": Method(RefParams),
+    "expand": Method(params.Expand),
+    "query_session": Method(params.QuerySession, invalid="INVALID_ARGS"),
+    "compact": Method(params.Compact),
+    "get_relevant_context": Method(params.GetContext),
+    "resume_context": Method(params.ResumeContext, needs_daemon=True),
+    "set_relevant_context": Method(params.SetContext, needs_daemon=True),
+    "update": _changes(params.Update),
+    "label": _changes(params.Label),
+    "branch": _changes(params.Branch),
+    "digest": _changes(params.Digest),
+    "branch_summary": _changes(params.BranchSummary),
+    "index": Method(params.Index, needs_daemon=True),
+    "purge": Method(params.Purge, needs_daemon=True),
 }
 
 
@@ -71,17 +69,3 @@ def asked(method: str, given: Mapping[str, Any]) -> Params:
     except UsageError as bad:
         bad.upstream = spec.invalid
         raise
-
-
-class Backend(Protocol):
-    """Whoever answers methods: a daemon behind a socket, or this process (`daemon/local.py`).
-
-    `indexerd.client.Client` is the first, and needs the standard library only;
-    `indexerd.daemon.local.LocalBackend` the second. Both take the same methods and params, give
-    the same results and raise the same errors; what only a daemon can do is a DaemonDownError of
-    the second.
-    """
-
-    def call(self, method: str, params: Mapping[str, Any] | None = None) -> Any:
-        """The method's result, as plain JSON values; an error of `indexerd.errors`."""
-        ...

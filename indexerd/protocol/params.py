@@ -231,7 +231,7 @@ class Subscribe(Params, frozen=True, kw_only=True):
     events: list[str] | None = None
 
 
-_P = TypeVar("_P", bound=Params)
+_P = TypeVar("_P", bound=msgspec.Struct)
 _SHOWN = re.compile(r"(?P<why>.*?)(?: - at `\$(?P<at>[^`]*)`)?", re.DOTALL)
 _WORDS = {
     "str": "a string",
@@ -250,7 +250,7 @@ def decode(shape: type[_P], params: Mapping[str, Any]) -> _P:
         raise UsageError(_explained(shape, str(bad))) from None
 
 
-def _explained(shape: type[Params], text: str) -> str:
+def _explained(shape: type[msgspec.Struct], text: str) -> str:
     """Msgspec's message in the words of the protocol's documentation."""
     found = _SHOWN.fullmatch(text)
     why, at = (found["why"], found["at"]) if found else (text, None)
@@ -258,6 +258,8 @@ def _explained(shape: type[Params], text: str) -> str:
     if missing := re.fullmatch(r"Object missing required field `(\w+)`", why):
         why = "is required"
         field = missing[1]
+    elif unknown := re.fullmatch(r"Object contains unknown field `(.*)`", why, re.DOTALL):
+        return f"there is no parameter {unknown[1][:64]!r}"
     elif why.startswith("Invalid enum value"):
         why = f"must be one of {', '.join(_choices(shape, field))}"
     elif why == "Expected `str` of length >= 1":
@@ -271,7 +273,7 @@ def _explained(shape: type[Params], text: str) -> str:
     return f"{field} {why}"
 
 
-def _choices(shape: type[Params], name: str) -> list[str]:
+def _choices(shape: type[msgspec.Struct], name: str) -> list[str]:
     """The words that a field takes."""
     field = next(one for one in msgspec.structs.fields(shape) if one.encode_name == name)
     literals = (one for one in get_args(field.type) if get_origin(one) is Literal)

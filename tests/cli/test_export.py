@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from indexerd.cli.export import export
-from indexerd.cli.main import App
+from indexerd.cli.backend import App
+from indexerd.cli.tree import export
 from indexerd.errors import NotFoundError, UsageError, WriteError
 from tests.e2e.world import Session, World
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from indexerd.cli.main import App
-from indexerd.cli.sessions import STEPS_MAX, family
+from indexerd.cli.backend import App
+from indexerd.cli.printing import PREFIX_MAX
+from indexerd.cli.sessions import family
 from indexerd.daemon.answers import Answers
 from tests.cli.home import HOSTILE
 from tests.e2e.clients import ClaudeSession
@@ -87,7 +88,7 @@ def test_what_is_not_shown_is_said(world: World) -> None:
     assert "10 more" in done.stderr
     drawn = names(done)
     assert len(drawn) == 500
-    assert max(map(len, drawn)) == STEPS_MAX * 3 + len("resumed: Name of s100")
+    assert max(map(len, drawn)) == PREFIX_MAX + len("resumed: Name of s100")
 
 
 def test_hostile_names_are_harmless(world: World) -> None:

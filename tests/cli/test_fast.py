@@ -17,8 +17,8 @@ HEAVY = {
     "structlog", "watchdog",
 }  # fmt: skip
 OURS = {
-    "indexerd", "indexerd.__main__", "indexerd.cli", "indexerd.cli.hook", "indexerd.cli.streams",
-    "indexerd.client", "indexerd.errors", "indexerd.sockets",
+    "indexerd", "indexerd.__main__", "indexerd.cli", "indexerd.cli.backend", "indexerd.cli.hook",
+    "indexerd.cli.streams", "indexerd.client", "indexerd.errors", "indexerd.sockets",
 }  # fmt: skip
 FULL = ["--color", "never"]  # the same command, in a form that the fast path leaves alone
 
@@ -120,7 +120,7 @@ def test_a_daemon_that_hangs_does_not_hold_a_prompt_up(tmp_path: Path) -> None:
         silent.bind(str(tmp_path / "s"))
         silent.listen()
         program = (
-            "import sys; from indexerd.cli import hook; hook.TIMEOUT_SECONDS = 0.2;"
+            "import sys; from indexerd.cli import hook; hook.QUICK = 0.2;"
             "sys.exit(hook.attempt(sys.argv[1:]))"
         )
         for prompt in ("use @@this", "use @@this: why?"):

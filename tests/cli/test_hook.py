@@ -339,6 +339,7 @@ def test_a_plain_prompt_imports_next_to_nothing() -> None:
             "-c",
             script,
             "cli",
+            "cli.backend",
             "cli.hook",
             "cli.streams",
             "client",

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import indexerd
-from indexerd.cli.program import command
+from indexerd.cli import serve
 from indexerd.integrations import changes
 from indexerd.integrations.agent_settings import is_hook_command
 from indexerd.integrations.install import hook_command
@@ -279,9 +279,9 @@ def test_the_program_is_that_of_this_installation(
     other = _script(tmp_path / "other/indexerd")
     monkeypatch.setenv("PATH", f"{other.parent}:/usr/bin:/bin")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "venv/bin/python"))
-    assert command() == (sys.executable, "-P", "-m", "indexerd")
+    assert serve.program() == (sys.executable, "-P", "-m", "indexerd")
     own = _script(tmp_path / "venv/bin/indexerd")
-    assert command() == (str(own),)
+    assert serve.program() == (str(own),)
 
 
 def test_the_program_of_a_user_installation(
@@ -297,7 +297,7 @@ def test_the_program_of_a_user_installation(
 
     monkeypatch.setattr(sysconfig, "get_path", path)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "usr/bin/python"))
-    assert command() == (str(own),)
+    assert serve.program() == (str(own),)
 
 
 def test_a_projects_own_package_is_not_run(machine: Machine) -> None:

@@ -69,7 +69,7 @@ class Served:
             "usage": lambda: self.fail(UsageError("ref is missing")),
             "no json": object,
             "subscribe": lambda: self.subscribe(peer),
-            "failure": lambda: wire.invalid_params(request, "no"),
+            "failure": lambda: wire.Failure(request.id, wire.Fault.INVALID_PARAMS, "no"),
         }
         if request.method not in found:
             return wire.unknown_method(request)

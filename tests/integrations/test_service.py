@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from indexerd.cli.main import App
+from indexerd.cli.backend import App
 from indexerd.cli.setup import service
 from indexerd.errors import IndexerdError, UsageError
 from indexerd.integrations import service as units

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from mcp import Client
+from mcp.server.lowlevel import Server
 from mcp_types import CallToolResult, Implementation
 
 from indexerd.mcp.daemon import DaemonAccess
-from indexerd.mcp.server import SessionServer
+from indexerd.mcp.server import session_server
 from indexerd.paths import places
 from indexerd.privacy.sanitize import harmless
 from tests.mcp.mcp_long import long_answers
@@ -200,9 +201,7 @@ def desk(
     return made
 
 
-_SERVERS: dict[
-    int, tuple[DaemonAccess, SessionServer]
-] = {}  # by desk, which has no hash of its own
+_SERVERS: dict[int, tuple[DaemonAccess, Server[Any]]] = {}  # by desk, which has no hash of its own
 
 
 def talk(
@@ -216,7 +215,7 @@ def talk(
     async def run() -> Any:
         info = Implementation(name=host, version="1")
         if id(where) not in _SERVERS:  # to make one takes longer than most scenes
-            _SERVERS[id(where)] = (where, SessionServer(where))
+            _SERVERS[id(where)] = (where, session_server(where))
         server = _SERVERS[id(where)][1]
         async with Client(server, client_info=info, mode=mode) as client:
             return await scene(client)

@@ -46,11 +46,15 @@ def test_errors_of_the_socket_are_tool_errors(daemon: Daemon) -> None:
 
 def test_wrong_arguments_are_usage_errors(daemon: Daemon) -> None:
     """What is wrong is named, and what was given is not repeated; so with an unknown tool."""
-    secret = {"query": {"k": "hush"}, "limit": 0}
-    told = error_of(call(desk(daemon), "search_sessions", **secret))
-    assert told["code"] == "usage"
-    assert "limit" in told["message"]
-    assert "hush" not in json.dumps(told)
+    for name, secret in (
+        ("limit", {"query": "hush", "limit": 0}),
+        ("query", {"query": {"k": "hush"}}),
+        ("merge", {"query": "hush", "merge": True}),
+    ):
+        told = error_of(call(desk(daemon), "search_sessions", **secret))
+        assert told["code"] == "usage"
+        assert name in told["message"]
+        assert "hush" not in json.dumps(told)
     assert error_of(call(desk(daemon), "drop_tables"))["code"] == "usage"
 
 

@@ -58,7 +58,7 @@ def test_a_snippet_carries_places_and_no_keys() -> None:
 def test_the_sdk_is_imported_by_the_server_alone() -> None:
     """The SDK is an extra and heavy: no other module of the program needs it."""
     script = (
-        "import sys, indexerd.cli.main, indexerd.cli.mcp, indexerd.daemon.daemon\n"
+        "import sys, indexerd.cli.main, indexerd.cli.serve, indexerd.daemon.daemon\n"
         "print([one for one in ('mcp', 'mcp_types', 'starlette') if one in sys.modules])"
     )
     done = subprocess.run(

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from indexerd.cli import main, tree
+from indexerd.cli import main
+from indexerd.cli.backend import App
 from indexerd.errors import UsageError
 from indexerd.sessions.context import CLEARED
 from tests.sessions.taken import taken, view
@@ -62,11 +63,12 @@ def test_the_command_takes_rules_as_json(
     """In their order; with --serialized the text alone is printed; what is no JSON is usage."""
     asked: list[dict[str, Any]] = []
 
-    def answered(_app: Any, method: str, params: dict[str, Any]) -> Any:
-        asked.append(params)
-        return view(method, taken(TALK), params)
+    def answered(_app: App, method: str, params: dict[str, Any], **_: Any) -> Any:
+        given = {key: value for key, value in params.items() if value is not None}
+        asked.append(given)
+        return view(method, taken(TALK), given)
 
-    monkeypatch.setattr(tree, "look", answered)
+    monkeypatch.setattr(App, "read", answered)
     cut = {"rule": "truncate", "chars": 100, "keep": "head"}
     argv = ["context", "s1", "--transform", json.dumps(PRUNE), "--transform", json.dumps(cut)]
     assert main.run([*argv, "--serialized"]) == 0

@@ -1,0 +1,123 @@
+"""Commands that use other sessions, and what a session works with.
+
+expand, ask; context-set, context-get, resume-context, footer. For people a file is shown relative
+to its session's directory; `--json` has what is stored.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from indexerd.cli import hook
+from indexerd.cli import printing as render
+from indexerd.cli.command import (
+    REF,
+    SESSION,
+    argument,
+    checked,
+    command,
+    current,
+    flag,
+    leaf,
+    method,
+    near,
+    option,
+)
+from indexerd.cli.streams import aside, safe
+
+_EXCERPT_SHOWN = 300
+
+
+@command(
+    argument("text", default="-"),
+    option(
+        "--session", "sessionId", "The session that asks: what it was given once stays the same."
+    ),
+    near("The project that names are looked for in first; default: here."),
+    flag("--inline", "Print the block, a rule, and the prompt."),
+)
+def expand(text: str, *, inline: bool, **params: Any) -> int:
+    """Expand the `@@` references of a prompt: find them, and print the block to inject.
+
+    TEXT is the prompt; `-`, or nothing, reads it from stdin. A reference that means no session,
+    or several, is named on stderr; the exit code is 0 all the same, as no prompt is to be held up.
+    """
+    return hook.expand(current(), text, params, inline=inline)
+
+
+@method(
+    "query_session",
+    SESSION,
+    argument("question", nargs=-1, required=True, callback=checked(" ".join)),
+    leaf(),
+    question=True,
+    note="looking through the session itself, without a language model",
+)
+def ask(found: Any) -> Iterator[str]:
+    """Ask one past session a question."""
+    yield f"### Session: {safe(found['name'])} (`{safe(found['sessionId'])}`)"
+    yield from ("", f"Confidence: **{safe(found['confidence'])}**", "")
+    yield from render.paragraph(found["answerMarkdown"], "  ")
+    if found["citations"]:
+        yield ""
+    for one in found["citations"]:
+        excerpt = safe(one["excerpt"], _EXCERPT_SHOWN)
+        yield f"[{safe(one['entryId'])}] {safe(one['role'])}: {excerpt}"
+    if found["notes"]:
+        yield from ("", "Notes:", *(f"- {safe(note)}" for note in found["notes"]))
+
+
+@method(
+    "set_relevant_context",
+    SESSION,
+    argument("set_name", metavar="NAME"),
+    argument("items", nargs=-1, metavar="[ITEM]...", callback=checked(list)),
+    flag("--merge", "mode", "Add to the set, instead of replacing it.", value="merge"),
+    daemon=True,
+)
+def context_set(found: Any) -> str:
+    """Note what a session works with: files, applet, endpoints, ports, or a set of your own.
+
+    At most 10 items in a set, and 50 in all sets. Without an item the set is cleared. Files are
+    best named by their whole paths; a relative one is meant from the session's directory.
+    """
+    for warning in found["warnings"]:
+        aside(f"indexerd: {safe(warning, 4000)}")
+    return safe(found["text"])
+
+
+@method("get_relevant_context", SESSION, argument("set_name", metavar="[NAME]", required=False))
+def context_get(found: Any) -> Iterator[str]:
+    """Show what was noted of a session: every set, or the one named."""
+    from indexerd.meta.context_sets import relative
+
+    rows = [
+        (name, relative(found["cwd"], item) if name == "files" else item)
+        for name, items in found["context"].items()
+        for item in items
+    ]
+    yield from render.table(("set", "item"), rows)
+    if not rows:
+        every = click.get_current_context().params["set_name"] is None
+        aside(safe(found["text"]) if every else "nothing is in that set")
+
+
+@method(
+    "resume_context",
+    SESSION,
+    option("--resume-id", "resumeId", "Names this resume: its block is given once.", metavar="ID"),
+    daemon=True,
+)
+def resume_context(found: Any) -> None:
+    """Print the block for the first message after a resume; nothing the next time."""
+    sys.stdout.write(found["text"] or "")
+
+
+@method("footer", REF)
+def footer(found: Any) -> str:
+    """Print a session's context in one line: its first files and its applet."""
+    return safe(found["text"])
