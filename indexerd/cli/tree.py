@@ -204,7 +204,7 @@ def export(
     Nothing is redacted unless you say --redact: what you give away holds every word, path and
     result of a tool that the session holds, but for very long texts, which are cut and say so.
     """
-    from indexerd.meta.newfile import create, put_over
+    from indexerd.meta.newfile import create
 
     app = current()
     form = form or _SUFFIXES.get(Path(file or "").suffix.lower(), "html")
@@ -215,7 +215,7 @@ def export(
     name, text = _document(app, ref, form, leaf, redact=redact)
     data = text.encode("utf-8", "replace")
     if file:
-        (put_over if force else create)(Path(file), [data])
+        create(Path(file), [data], over=force)
         if not as_json({"format": form, "file": file, "bytes": len(data)}):
             put([render.exact(file)])
     elif not as_json({"format": form, "fileName": name, "text": text}):

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from indexerd.errors import AccessError, InvalidMetaError
-from indexerd.meta.model import MetaFile, UserFile
+from indexerd.meta.model import MetaFile
 from indexerd.meta.reader import read_meta, read_user, scan, session_of
 from indexerd.paths import META_SUFFIX, USER_SUFFIX
 from indexerd.store.owing import Owing
@@ -23,6 +23,7 @@ from indexerd.store.store import StateStore
 
 TOPIC = "brief"
 FileStamp = tuple[int, int]  # mtime_ns, size
+_Stamps = tuple[FileStamp | None, FileStamp | None]  # of a meta file and a sidecar
 
 
 class MetaStat(msgspec.Struct, frozen=True, array_like=True):
@@ -52,7 +53,7 @@ class MetaCache:
         """Take over what the store knows."""
         for session_id, packed in self._store.notes(TOPIC).items():
             with suppress(msgspec.DecodeError):
-                self._stats[session_id] = _decode(packed)
+                self._stats[session_id] = msgspec.msgpack.decode(packed, type=MetaStat)
 
     def get(self, session_id: str) -> MetaStat | None:
         """What is remembered of a session."""
@@ -76,13 +77,25 @@ class MetaCache:
 
         Where several hold files of one session, that of `belongs(session_id)` counts.
         """
-        seen, unreadable = _found_in(directories)
+        seen: dict[str, dict[str, _Stamps]] = {}
+        unreadable: set[str] = set()
+        for directory in directories:
+            if Path(directory).exists() and not Path(directory).is_dir():
+                unreadable.add(directory)
+                continue
+            try:
+                for one in scan(Path(directory)):
+                    homes = seen.setdefault(one.session_id, {})
+                    meta, user = homes.get(directory, (None, None))
+                    stamp = one.mtime_ns, one.size
+                    homes[directory] = (stamp, user) if one.kind == "meta" else (meta, stamp)
+            except AccessError:
+                unreadable.add(directory)
         changed = []
         for session_id, homes in seen.items():
             home = belongs(session_id) if len(homes) > 1 else None
             directory = home if home in homes else next(iter(homes))
-            stamps = homes[directory]
-            if not self._knows(session_id, stamps.get("meta"), stamps.get("user")):
+            if not self._knows(session_id, homes[directory]):
                 changed.append(session_id)
                 self.reread(session_id, directory)
         for session_id, stat in list(self._stats.items()):
@@ -95,30 +108,31 @@ class MetaCache:
         """The session that a hinted file belongs to, if it is not what is remembered of it."""
         directory, _, name = path.rpartition("/")
         named = session_of(name)
-        if named is None or self._knows(named[0], *_stamps(directory, named[0])):
+        if named is None or self._knows(named[0], _stamps(directory, named[0])):
             return None
         self.reread(named[0], directory)
         return named[0]
 
-    def _knows(self, session_id: str, meta: FileStamp | None, user: FileStamp | None) -> bool:
+    def _knows(self, session_id: str, stamps: _Stamps) -> bool:
         stat = self._stats.get(session_id)
-        return stat is not None and (stat.meta_stamp, stat.user_stamp) == (meta, user)
+        return stat is not None and (stat.meta_stamp, stat.user_stamp) == stamps
 
     def reread(self, session_id: str, directory: str | None) -> None:
         """Read a session's files anew, where they were or are now; forget it if there are none."""
         old = self._stats.get(session_id)
         directory = directory or (old.directory if old else None)
-        meta_stamp, user_stamp = _stamps(directory, session_id) if directory else (None, None)
-        if directory is None or (meta_stamp is None and user_stamp is None):
+        stamps = _stamps(directory, session_id) if directory else (None, None)
+        if directory is None or stamps == (None, None):
             self._stats.pop(session_id, None)
             self.owing.note(TOPIC, session_id, None)
             return
         meta, problem = meta_or_problem(session_id, directory)
-        user = _user(session_id, directory)
+        user = None  # an invalid sidecar counts as missing, and is never written over
+        with suppress(InvalidMetaError, AccessError):
+            user = read_user(Path(directory) / f"{session_id}{USER_SUFFIX}")
         stat = self._stats[session_id] = MetaStat(
-            directory=directory,
-            meta_stamp=meta_stamp,
-            user_stamp=user_stamp,
+            directory,
+            *stamps,
             since=meta.last_indexed_leaf_id if meta else None,
             updated_at=meta.updated_at if meta else "",
             model=meta.model if meta else "",
@@ -127,7 +141,7 @@ class MetaCache:
         )
         if problem and not (old and old.problem == problem):
             self._report(session_id, problem)
-        self.owing.note(TOPIC, session_id, _encode(stat))
+        self.owing.note(TOPIC, session_id, msgspec.msgpack.encode(stat))
 
     def checkpoint(self) -> None:
         """Bring the store up to date; raises StateError where it cannot be written."""
@@ -139,12 +153,6 @@ class MetaCache:
         if stat is None or stat.since is None:
             return None
         return meta_or_problem(session_id, stat.directory)[0]
-
-
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(MetaStat).decode
-
-_Homes = dict[str, dict[str, FileStamp]]  # by directory, the stamps of meta file and sidecar
 
 
 def meta_or_problem(session_id: str, directory: str) -> tuple[MetaFile | None, str]:
@@ -159,31 +167,7 @@ def meta_or_problem(session_id: str, directory: str) -> tuple[MetaFile | None, s
     return meta, ""
 
 
-def _user(session_id: str, directory: str) -> UserFile | None:
-    """A session's sidecar; an invalid one counts as missing, and is never written over."""
-    with suppress(InvalidMetaError, AccessError):
-        return read_user(Path(directory) / f"{session_id}{USER_SUFFIX}")
-    return None
-
-
-def _found_in(directories: Iterable[str]) -> tuple[dict[str, _Homes], set[str]]:
-    """What is in these directories, by session; and those that cannot be read now."""
-    seen: dict[str, _Homes] = {}
-    unreadable: set[str] = set()
-    for directory in directories:
-        if Path(directory).exists() and not Path(directory).is_dir():
-            unreadable.add(directory)
-            continue
-        try:
-            for one in scan(Path(directory)):
-                homes = seen.setdefault(one.session_id, {})
-                homes.setdefault(directory, {})[one.kind] = (one.mtime_ns, one.size)
-        except AccessError:
-            unreadable.add(directory)
-    return seen, unreadable
-
-
-def _stamps(directory: str, session_id: str) -> tuple[FileStamp | None, FileStamp | None]:
+def _stamps(directory: str, session_id: str) -> _Stamps:
     """The stamps of a session's meta file and sidecar."""
 
     def stamp(suffix: str) -> FileStamp | None:

@@ -8,10 +8,11 @@ Whoever writes sets is trusted little. An item is stored as it is given, or refu
 characters that do not show, or that end a line, would have to be changed. A set's name begins a
 line of the block, and is a plain word that is no role's. A sidecar may have been written by hand,
 so that what is *shown* is made harmless and bounded once more, and the block counts what it does
-not list. A file is listed by its own name or not at all. Whether it is there is somebody else's
-to know: `exists` is given. A secret is stored as it is given, and told of (S2.21).
+not list. A file is listed by its own name or not at all. A secret is stored as it is given, with a
+warning (S2.21).
 
-Surprise: a set may hold a name twice. `replace` takes what it is given; only `merge` is a union.
+What surprised us: a set may hold a name twice. `replace` takes what it is given; only `merge` is a
+union.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from indexerd.errors import ContextTooLargeError, UsageError
@@ -41,9 +41,8 @@ SEPARATOR = " \N{MIDDLE DOT} "
 NOTHING = "No context stored for this session"
 
 Context = dict[str, list[str]]
-Mode = Literal["replace", "merge"]
+Sets = Mapping[str, Sequence[str]]
 _NAME = lazy_pattern(r"[^\W_][\w ./-]*")
-_BREAK = lazy_pattern(r"[\W_]+")
 _ROLE = lazy_pattern("system|user|assistant|human|tool|developer|model|function|ai|bot|agent")
 _SAID = lazy_pattern(  # with such a word a role is still one: System prompt, Tool result
     "(?:call|instruction|message|note|output|prompt|reminder|response|result|reply|turn)s?"
@@ -54,17 +53,15 @@ _DRAWN = str.maketrans({"[": "(", "\ufe0f": None})  # U+FE0F: many an emoji is f
 _ABSOLUTE = lazy_pattern(r"[/~]|[A-Za-z]:[\\/]|\\\\|[A-Za-z][A-Za-z0-9+.-]*://")
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """One set, and what is to become of it. Made by `change_of`, which checks it."""
 
     name: str
     items: tuple[str, ...]
-    mode: Mode = "replace"
+    mode: Literal["replace", "merge"] = "replace"
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """The sets after a change. `changed` is False where there was nothing to do."""
 
     context: Context
@@ -142,31 +139,27 @@ def _is_name(text: str) -> bool:
 
 def _is_role(name: str) -> bool:
     """Whether a line that begins with this name could be taken for what somebody said."""
-    words = [one for one in _BREAK.split(unicodedata.normalize("NFKC", name).casefold()) if one]
+    words = re.findall(r"[^\W_]+", unicodedata.normalize("NFKC", name).casefold())
     roles = [one for one in words if _ROLE.fullmatch(one)]
     return bool(roles) and all(one in roles or _SAID.fullmatch(one) for one in words)
 
 
 def _is_plain(text: str) -> bool:
     """Whether cleaning would leave the text as it is; runs of spaces are part of a name."""
-    return all(clean_line(part, ITEM_MAX) == part for part in _parts(text))
-
-
-def _parts(text: str) -> list[str]:
-    """The text between its spaces, of whatever width."""
-    if text.isprintable():
-        return text.split(" ")
     spaces = {ord(char): " " for char in set(text) if unicodedata.category(char) == "Zs"}
-    return text.translate(spaces).split(" ")
+    return all(clean_line(part, ITEM_MAX) == part for part in text.translate(spaces).split(" "))
 
 
-def apply(context: Mapping[str, Sequence[str]], change: Change) -> Outcome:
+def apply(context: Sets, change: Change) -> Outcome:
     """The sets with one change; ContextTooLargeError where they would hold too much (S4.5).
 
     Sets that a hand made too large may shrink step by step, and lose nothing by a merge.
     """
     old = list(context.get(change.name, ()))
-    warnings = _unknown(change.name)
+    known = ", ".join(KNOWN)
+    warnings: tuple[str, ...] = ()
+    if change.name not in KNOWN:
+        warnings = (f"unknown set {change.name!r}; the known ones are {known}",)
     if change.mode == "merge" and not change.items:
         text = f"Nothing to merge into {change.name}: {len(old)} items"
         return Outcome(_copy(context), text, changed=False, warnings=warnings)
@@ -185,7 +178,11 @@ def apply(context: Mapping[str, Sequence[str]], change: Change) -> Outcome:
         new[change.name] = items
     else:
         new.pop(change.name, None)
-    _refuse_excess(new, at_most=_count(context))
+    if TOTAL_MAX < _count(new) > _count(context):
+        raise ContextTooLargeError(
+            f"Context too large ({_count(new)} items, max {TOTAL_MAX}). Remove some items first.",
+            hint="replace a set with no items to clear it",
+        )
     changed = new != _copy(context)
     if not items:
         return Outcome(new, f"Cleared {change.name}", changed, warnings)
@@ -207,32 +204,18 @@ def replace_all(value: Any) -> Outcome:
     return Outcome(new, f"Set context: {_count(new)} items", warnings=warnings)
 
 
-def _copy(context: Mapping[str, Sequence[str]]) -> Context:
+def _copy(context: Sets) -> Context:
     return {name: list(items) for name, items in context.items() if items}
 
 
-def _count(context: Mapping[str, Sequence[str]]) -> int:
+def _count(context: Sets) -> int:
     return sum(len(items) for items in context.values())
-
-
-def _refuse_excess(context: Context, *, at_most: int) -> None:
-    total = _count(context)
-    if total > TOTAL_MAX and total > at_most:
-        raise ContextTooLargeError(
-            f"Context too large ({total} items, max {TOTAL_MAX}). Remove some items first.",
-            hint="replace a set with no items to clear it",
-        )
-
-
-def _unknown(name: str) -> tuple[str, ...]:
-    known = ", ".join(KNOWN)
-    return () if name in KNOWN else (f"unknown set {name!r}; the known ones are {known}",)
 
 
 # -- showing -------------------------------------------------------------------------------------
 
 
-def told(context: Mapping[str, Sequence[str]], name: str | None = None) -> tuple[str, Context]:
+def told(context: Sets, name: str | None = None) -> tuple[str, Context]:
     """All sets or the one named, and the same as text (S4.8)."""
     found = {key: list(items) for key, items in context.items()}
     if asked := (name or "").strip(" "):  # models give "" where they mean nothing
@@ -243,7 +226,7 @@ def told(context: Mapping[str, Sequence[str]], name: str | None = None) -> tuple
 def resume_block(
     cwd: str,
     env_hint: str | None,
-    context: Mapping[str, Sequence[str]],
+    context: Sets,
     exists: Callable[[str], bool],
 ) -> tuple[str, int]:
     """What goes before the first message after a resume, and how many files are gone (S4.15).
@@ -263,9 +246,7 @@ def resume_block(
     return text + "---\n\n", missing
 
 
-def told_context(
-    context: Mapping[str, Sequence[str]], exists: Callable[[str], bool]
-) -> tuple[str, int]:
+def told_context(context: Sets, exists: Callable[[str], bool]) -> tuple[str, int]:
     """The sets as an agent reads them, and how many of the files are gone (S4.16, S4.17)."""
     shown = _shown(context)
     files, applet = shown.pop("files", None), shown.pop("applet", None)
@@ -274,30 +255,26 @@ def told_context(
         text, missing = _told_files(files, exists)
         parts.append(text)
     if applet:
-        slug, *params = [_on_a_line(item) for item in applet.items] or [""]
+        slug, *params = map(_on_a_line, applet[0] or [""])
         text = f"{slug} ({', '.join(params)})" if params else slug
-        parts.append(f"Last applet: {_with_rest(text, applet.rest)}")
+        parts.append(f"Last applet: {_with_rest(text, applet[1])}")
     strange = [name for name in shown if not _is_name(name) or _is_role(name)]
-    for name, found in shown.items():
+    for name, (items, rest) in shown.items():
         if name not in strange:
-            text = ", ".join(map(_on_a_line, found.items))
-            parts.append(f"{name}: {_with_rest(text, found.rest)}")
+            parts.append(f"{name}: {_with_rest(', '.join(map(_on_a_line, items)), rest)}")
     if strange:
         parts.append(f"({len(strange)} set(s) not shown: no names that a set can have)")
     return "\n\n".join(parts), missing
 
 
-class _Shown(NamedTuple):
-    """The items of a set that are shown, as they are stored, and how many more it has."""
-
-    items: list[str]
-    rest: int
+_Shown = tuple[list[str], int]  # items of a set, as they are stored, and how many more it has
 
 
 def _told_files(files: _Shown, exists: Callable[[str], bool]) -> tuple[str, int]:
     """The files that are there, each by its true name; the others are counted."""
-    there = [item for item in files.items if exists(item)]
-    missing = len(files.items) - len(there)
+    items, rest = files
+    there = [item for item in items if exists(item)]
+    missing = len(items) - len(there)
     listed = [item for item in there if _is_harmless(item)]
     marked = [inline(item, ITEM_MAX) for item in there if not _is_harmless(item)]
     lines = ["Relevant files:", *(f"- {item}" for item in listed)]
@@ -306,8 +283,8 @@ def _told_files(files: _Shown, exists: Callable[[str], bool]) -> tuple[str, int]
     if marked:
         names = ", ".join(marked)
         lines.append(f"({len(marked)} file(s) not listed, for marks in their names: {names})")
-    if files.rest:
-        lines.append(f"({files.rest} file(s) more, not listed)")
+    if rest:
+        lines.append(f"({rest} file(s) more, not listed)")
     return "\n".join(lines), missing
 
 
@@ -316,15 +293,13 @@ def _with_rest(text: str, rest: int) -> str:
     return " ".join(part for part in (text, more) if part)
 
 
-def _shown(context: Mapping[str, Sequence[str]]) -> dict[str, _Shown]:
+def _shown(context: Sets) -> dict[str, _Shown]:
     """The sets that hold something, files and applet first, and so much of them as is shown."""
     found: dict[str, _Shown] = {}
     room, characters = SHOWN_MAX, SHOWN_CHARACTERS
     for name in sorted(context, key=lambda one: one not in ("files", "applet")):
         # One that is too long to be shown is not looked through, only counted.
-        held = [
-            item for item in context[name] if len(item) > ITEM_MAX or clean_line(item, ITEM_MAX)
-        ]
+        held = [one for one in context[name] if len(one) > ITEM_MAX or clean_line(one, ITEM_MAX)]
         items: list[str] = []
         for item in held:
             if len(items) < room and len(item) <= min(ITEM_MAX, characters):
@@ -332,7 +307,7 @@ def _shown(context: Mapping[str, Sequence[str]]) -> dict[str, _Shown]:
                 characters -= len(item)
         room -= len(items)
         if held:
-            found[name] = _Shown(items, len(held) - len(items))
+            found[name] = items, len(held) - len(items)
     return found
 
 
@@ -351,19 +326,18 @@ def _is_harmless(item: str) -> bool:
     return harmless(drawn) == drawn
 
 
-def footer(context: Mapping[str, Sequence[str]], cwd: str) -> dict[str, Any]:
+def footer(context: Sets, cwd: str) -> dict[str, Any]:
     """The first files, the applet, and both as one line; all empty without sets (S4.22)."""
     shown = _shown(context)
-    none = _Shown([], 0)
-    files, applet = shown.get("files", none), shown.get("applet", none)
-    more = max(0, len(files.items) + files.rest - SHOWN_FILES)
-    first = [_tidy(item) for item in files.items[:SHOWN_FILES]]
+    files, rest = shown.get("files", ([], 0))
+    more = max(0, len(files) + rest - SHOWN_FILES)
     named = [
-        {"basename": shown_path(basename(item)), "path": absolute(cwd, item)} for item in first
+        {"basename": shown_path(_basename(item)), "path": absolute(cwd, item)}
+        for item in map(_tidy, files[:SHOWN_FILES])
     ]
     words = [one["basename"] for one in named]
     words += [f"+{more} more"] if more else []
-    slug, *params = [_tidy(item) for item in applet.items] or [""]
+    slug, *params = map(_tidy, shown.get("applet", ([], 0))[0] or [""])
     words += [f"[{slug}]"] if slug else []
     text = clean_line(SEPARATOR.join(words), FOOTER_MAX)
     found: dict[str, Any] = {"files": named, "more": more, "text": text}
@@ -377,7 +351,7 @@ def _tidy(item: str) -> str:
     return item if _is_plain(item) else clean_line(item, ITEM_MAX)
 
 
-def basename(path: str) -> str:
+def _basename(path: str) -> str:
     """The last part of a path, whichever way its separators lean."""
     return re.split(r"[/\\]", path.rstrip("/\\"))[-1] or path
 

@@ -18,6 +18,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import to_json
 
 from indexerd.errors import InvalidMetaError
+from indexerd.privacy.sanitize import scrub
 from indexerd.protocol.limits import (
     DESCRIPTION_MAX,
     NAME_MAX,
@@ -125,10 +126,8 @@ class UserFile(_File):
 
 def parse_meta(data: bytes, path: str) -> MetaFile:
     """Parse a meta file; anything that is not one raises the upstream warning (S0.38)."""
-    if len(data) > META_BYTES_MAX:
-        raise InvalidMetaError(f"Invalid meta shape in {path}")
     try:
-        held = _decode(data)
+        held = _decode(data) if len(data) <= META_BYTES_MAX else None
     except (ValueError, RecursionError):
         raise InvalidMetaError(f"Invalid JSON in meta file: {path}") from None
     try:
@@ -139,10 +138,9 @@ def parse_meta(data: bytes, path: str) -> MetaFile:
 
 def parse_user(data: bytes, path: str) -> UserFile:
     """Parse a user's sidecar."""
-    if len(data) > META_BYTES_MAX:
-        raise InvalidMetaError(f"Invalid user file: {path}")
     try:
-        return UserFile.model_validate(_storable(_decode(data)), by_alias=True, by_name=False)
+        held = _storable(_decode(data)) if len(data) <= META_BYTES_MAX else None
+        return UserFile.model_validate(held, by_alias=True, by_name=False)
     except (ValueError, RecursionError):
         raise InvalidMetaError(f"Invalid user file: {path}") from None
 
@@ -174,11 +172,11 @@ def _meta(held: Any) -> MetaFile:
 
 def _decode(data: bytes) -> Any:
     """Decode JSON as the standard has it: NaN and Infinity, which Python would take, are errors."""
-    return json.loads(data.decode("utf-8"), parse_constant=_refuse)
 
+    def refuse(word: str) -> None:
+        raise ValueError(f"{word} is not JSON")
 
-def _refuse(word: str) -> None:
-    raise ValueError(f"{word} is not JSON")
+    return json.loads(data.decode("utf-8"), parse_constant=refuse)
 
 
 def _storable(value: Any, depth: int = 0) -> Any:
@@ -186,9 +184,7 @@ def _storable(value: Any, depth: int = 0) -> Any:
     if depth > NESTING_MAX:
         raise ValueError("nested too deeply")
     if isinstance(value, str):
-        if value.isascii():
-            return value
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return scrub(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, list):

@@ -2,13 +2,11 @@
 
 Checked values or errors of our tree come out, whatever is on the disk. Nothing is changed or
 moved: an invalid file counts as missing and stays where it is (S0.38, S0.39, A10), until a
-successful run writes it anew.
-
-Missing is no error: readers return None, `scan` yields nothing. What cannot be read (EACCES, a
-directory, a FIFO, a symbolic link) is an AccessError, not a missing file: a run that cannot see
-the old file must not pay for a new one (S0.40). The type is judged on the open descriptor, and
-the open neither follows a link nor waits for a FIFO's writer (X2, X3). A meta directory itself
-may be a symbolic link: people keep such things elsewhere.
+successful run writes it anew. Missing is no error. What cannot be read (EACCES, a directory, a
+FIFO, a symbolic link) is an AccessError, not a missing file: a run that cannot see the old file
+must not pay for a new one (S0.40). The type is judged on the open descriptor, and the open neither
+follows a link nor waits for a FIFO's writer (X2, X3). A meta directory itself may be a symbolic
+link: people keep such things elsewhere.
 
 What surprised us: the id inside a file is not compared with the file's name, as upstream does not
 either; ask for the file of the session you mean.
@@ -20,6 +18,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -37,7 +36,6 @@ from indexerd.paths import META_SUFFIX, USER_SUFFIX, is_session_id, meta_name
 DIGEST_SUFFIX = ".digest.jsonl"
 OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _MISSING = (FileNotFoundError, NotADirectoryError)
-_LINK_ERRORS = (errno.ELOOP, errno.EMLINK)  # O_NOFOLLOW on Linux and macOS, and on FreeBSD
 
 
 class Stamp(NamedTuple):
@@ -123,24 +121,16 @@ def scan(directory: Path) -> Iterator[Found]:
     """
     try:
         with os.scandir(directory) as entries:
-            yield from (found for entry in entries if (found := _found(entry)) is not None)
+            for entry in entries:
+                if named := session_of(entry.name):
+                    with suppress(FileNotFoundError):
+                        found = entry.stat(follow_symlinks=False)
+                        if stat.S_ISREG(found.st_mode):
+                            yield Found(*named, found.st_mtime_ns, found.st_size)
     except _MISSING:
         return
     except OSError as bad:
         raise _access_error(bad, directory) from bad
-
-
-def _found(entry: os.DirEntry[str]) -> Found | None:
-    named = session_of(entry.name)
-    if named is None:
-        return None
-    try:
-        found = entry.stat(follow_symlinks=False)
-    except FileNotFoundError:
-        return None
-    if not stat.S_ISREG(found.st_mode):
-        return None
-    return Found(*named, found.st_mtime_ns, found.st_size)
 
 
 def session_of(name: str) -> tuple[str, Literal["meta", "user"]] | None:
@@ -154,32 +144,28 @@ def session_of(name: str) -> tuple[str, Literal["meta", "user"]] | None:
 
 def _read(path: Path) -> bytes | None:
     """Read a regular file: one byte more than allowed at most, so that it can be refused."""
+    parts: list[bytes] = []
+    left = META_BYTES_MAX + 1
     try:
         fd = os.open(path, OPEN_FLAGS)
+        try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise AccessError(f"{path} is not a regular file", hint="move it out of the way")
+            while left > 0 and (part := os.read(fd, min(left, 1 << 16))):
+                parts.append(part)
+                left -= len(part)
+        finally:
+            os.close(fd)
     except _MISSING:
         return None
     except OSError as bad:
         raise _access_error(bad, path) from bad
-    try:
-        with open(fd, "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor, not a path
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise AccessError(f"{path} is not a regular file", hint="move it out of the way")
-            return _bounded(file.read, META_BYTES_MAX + 1)
-    except OSError as bad:
-        raise _access_error(bad, path) from bad
-
-
-def _bounded(read: Any, limit: int) -> bytes:
-    parts = []
-    while limit > 0 and (part := read(min(limit, 1 << 16))):
-        parts.append(part)
-        limit -= len(part)
     return b"".join(parts)
 
 
 def _access_error(bad: OSError, path: Path) -> AccessError:
     name = errno.errorcode.get(bad.errno or 0, "EIO")
-    if bad.errno in _LINK_ERRORS:
+    if bad.errno in (errno.ELOOP, errno.EMLINK):  # of O_NOFOLLOW; EMLINK on FreeBSD
         return AccessError(
             f"{path} is a symbolic link, and meta files are not read through links",
             hint="put a regular file in its place",

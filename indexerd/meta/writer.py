@@ -44,7 +44,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import EllipsisType
-from typing import Any, overload
+from typing import Any
 
 from indexerd.disk import DirectoryLocks, lives, make_directory, sync, sync_directory
 from indexerd.errors import WriteError
@@ -69,15 +69,14 @@ _HINTS = {
     errno.EDQUOT: "your disk quota is used up: free some space; it is tried again",
     errno.EROFS: "the file system is mounted read-only; mount it writable, or set meta_dir",
     errno.EACCES: "check the owner and mode of the directory, or set meta_dir to another one",
-    errno.EPERM: "check the owner and mode of the directory, or set meta_dir to another one",
     errno.EFBIG: "the limit on file sizes is too low (ulimit -f, LimitFSIZE=)",
     errno.EMFILE: "too many open files: raise ulimit -n, or LimitNOFILE= of the service",
     errno.ENFILE: "the whole system has too many open files; it is tried again",
     errno.EIO: "the disk reports an error; look into the system's log",
     errno.EEXIST: "something that is not a directory is in the way; move it",
-    errno.ENOTDIR: "something that is not a directory is in the way; move it",
     errno.ELOOP: "the path runs in a circle of symbolic links; mend it, or set meta_dir",
 }
+_HINTS |= {errno.EPERM: _HINTS[errno.EACCES], errno.ENOTDIR: _HINTS[errno.EEXIST]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +113,6 @@ class MetaWriter:
         self._durable: dict[Path, Stamp] = {}  # as this process fsynced it
         self._doubtful: set[Path] = set()  # may have been lost by a failed fsync: never skipped
 
-    @overload
-    def write_meta(self, directory: Path, meta: MetaFile) -> Written: ...
-    @overload
-    def write_meta(
-        self, directory: Path, meta: MetaFile, *, expect: Expected
-    ) -> Written | Conflict: ...
     def write_meta(
         self, directory: Path, meta: MetaFile, *, expect: Expected = ...
     ) -> Written | Conflict:
@@ -129,32 +122,30 @@ class MetaWriter:
         conflict, whatever its version: so a write that failed half-way may simply be repeated.
         """
         path = directory / meta_name(meta.session_id)
-        return self._put(path, _encoded(meta.to_json, path), expect)
+        return self._put(path, meta.to_json, expect)
 
-    def write_user(self, directory: Path, session_id: str, user: UserFile) -> Written:
+    def write_user(self, directory: Path, session_id: str, user: UserFile) -> Written | Conflict:
         """Write `<id>.user.json`. Read it first: what is not in `user` is gone afterwards."""
-        path = directory / user_name(session_id)
-        return _sure(self._put(path, _encoded(user.to_json, path), ...))
+        return self._put(directory / user_name(session_id), user.to_json)
 
     def write_digest(
         self, directory: Path, session_id: str, segments: Iterable[Mapping[str, Any] | bytes]
-    ) -> Written:
+    ) -> Written | Conflict:
         """Write `<id>.digest.jsonl` anew with all its lines; bytes are lines as they stood."""
-        path = directory / digest_name(session_id)
-        data = _encoded(lambda: b"".join(_line(one) + b"\n" for one in segments), path)
-        return _sure(self._put(path, data, ...))
+
+        def encode() -> bytes:
+            return b"".join(_line(one) + b"\n" for one in segments)
+
+        return self._put(directory / digest_name(session_id), encode)
 
     def remove(self, directory: Path, session_id: str) -> tuple[Path, ...]:
         """Remove what is ours of a session, temporary files included; say what was removed."""
-        names = [meta_name(session_id), user_name(session_id), digest_name(session_id)]
-        with _reported(directory, "cleared"):
-            if not directory.is_dir():
-                return ()
-            with self._locked(directory) as fd:
-                names += [name for name in _names(fd) if _temp_of(name)[0] == session_id]
-                gone = tuple(directory / name for name in names if _unlink(fd, name, directory))
-                sync_directory(fd)
-                return gone
+        ours = [meta_name(session_id), user_name(session_id), digest_name(session_id)]
+
+        def chosen(fd: int) -> list[str]:
+            return ours + [name for name in os.listdir(fd) if _temp_of(name)[0] == session_id]
+
+        return self._clear(directory, "cleared", chosen)
 
     def sweep(self, directory: Path) -> int:
         """Remove temporary files that dead writers left; return how many. To be called at start.
@@ -165,22 +156,41 @@ class MetaWriter:
         The older extension's temporary files go by the same rule, without the benefit of the flock:
         if its process is one that we cannot see (a container), its one write fails, and it says so.
         """
-        with _reported(directory, "swept"):
-            if not directory.is_dir():
-                return 0
-            with self._locked(directory) as fd:
-                stale = [name for name in _names(fd) if _is_stale(fd, name)]
-                return sum(_unlink(fd, name, directory) for name in stale)
 
-    def _put(self, path: Path, data: bytes, expect: Expected) -> Written | Conflict:
+        def chosen(fd: int) -> list[str]:
+            return [name for name in os.listdir(fd) if _is_stale(fd, name)]
+
+        return len(self._clear(directory, "swept", chosen))
+
+    def _clear(
+        self, directory: Path, done: str, chosen: Callable[[int], list[str]]
+    ) -> tuple[Path, ...]:
+        with _reported(directory, done):
+            if not directory.is_dir():
+                return ()
+            with self._locked(directory) as fd:
+                names = chosen(fd)
+                gone = tuple(directory / name for name in names if _unlink(fd, name, directory))
+                if gone:
+                    sync_directory(fd)
+                return gone
+
+    def _put(
+        self, path: Path, encode: Callable[[], bytes], expect: Expected = ...
+    ) -> Written | Conflict:
+        try:
+            data = encode()
+        except (ValueError, TypeError, RecursionError) as bad:
+            raise _unwritable(
+                f"{path} was not written: its content cannot be put into JSON",
+                hint="numbers must be finite, and nesting shallow",
+            ) from bad
         if len(data) > META_BYTES_MAX:
-            error = WriteError(
+            raise _unwritable(
                 f"{path} would have {len(data):,} bytes, more than a reader takes",
                 hint=f"at most {META_BYTES_MAX:,} bytes; leave out what is not needed",
                 upstream="EFBIG",
             )
-            error.retryable = False
-            raise error
         with _reported(path), self._locked(path.parent, create=True) as fd:
             found = _version(fd, path)
             if found is not None and found.size == len(data) and _reads_as(fd, path.name, data):
@@ -241,29 +251,16 @@ class MetaWriter:
             os.close(fd)
 
 
-def _encoded(encode: Callable[[], bytes], path: Path) -> bytes:
-    try:
-        return encode()
-    except (ValueError, TypeError, RecursionError) as bad:
-        error = WriteError(
-            f"{path} was not written: its content cannot be put into JSON",
-            hint="numbers must be finite, and nesting shallow",
-        )
-        error.retryable = False
-        raise error from bad
+def _unwritable(text: str, **more: str) -> WriteError:
+    error = WriteError(text, **more)
+    error.retryable = False
+    return error
 
 
 def _line(segment: Mapping[str, Any] | bytes) -> bytes:
     if isinstance(segment, bytes):
         return segment
     return json.dumps(segment, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
-
-
-def _sure(result: Written | Conflict) -> Written:
-    """Narrow the type: without an expectation there is no conflict."""
-    if isinstance(result, Conflict):
-        raise WriteError(f"{result.path} was changed by another program")
-    return result
 
 
 @contextlib.contextmanager
@@ -350,10 +347,6 @@ def _temp_of(name: str) -> tuple[str, int]:
     return (found[1], int(found[2])) if found else ("", 0)
 
 
-def _names(fd: int) -> list[str]:
-    return os.listdir(fd)
-
-
 def _is_stale(fd: int, name: str) -> bool:
     session_id, pid = _temp_of(name)
     if not session_id:
@@ -393,8 +386,5 @@ def _write_error(bad: OSError, path: Path, done: str) -> WriteError:
     name = errno.errorcode.get(number, str(number))
     where = str(bad.filename or "")
     because = f"{where}: {bad.strerror}" if where.startswith("/") else bad.strerror
-    return WriteError(
-        f"{path} could not be {done}: {because} ({name})",
-        hint=_HINTS.get(number),
-        upstream=name,
-    )
+    text = f"{path} could not be {done}: {because} ({name})"
+    return WriteError(text, hint=_HINTS.get(number), upstream=name)

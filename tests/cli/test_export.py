@@ -127,7 +127,7 @@ def test_nothing_of_ours_or_of_a_database_is_replaced(home: Exported) -> None:
 
 def test_a_file_stays_until_the_new_one_is_whole(tmp_path: Path) -> None:
     """--force: a failure takes nothing away, and leaves nothing behind."""
-    from indexerd.meta.newfile import put_over
+    from indexerd.meta.newfile import create
 
     file = tmp_path / "keep.html"
     file.write_text("mine")
@@ -137,7 +137,7 @@ def test_a_file_stays_until_the_new_one_is_whole(tmp_path: Path) -> None:
         raise OSError(28, "No space left on device")
 
     with pytest.raises(WriteError):
-        put_over(file, lines())
+        create(file, lines(), over=True)
     assert file.read_text() == "mine"
     assert list(tmp_path.iterdir()) == [file]
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import fcntl
-import json
 import os
 import re
 import tempfile
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,7 +18,7 @@ from indexerd.errors import UsageError, WriteError
 from indexerd.meta import reader as metas
 from indexerd.meta.model import UserFile
 from indexerd.meta.writer import Conflict, MetaWriter, Written
-from tests.meta.writer_driver import ROOT, SESSION, assert_intact, files, meta, path_in
+from tests.meta.writer_driver import SESSION, assert_intact, files, meta, path_in
 
 DEAD_PID = 4_194_999  # above Linux's highest pid, so that no process has it
 
@@ -35,31 +32,6 @@ def held(tmp_path: Path) -> Path:
 
 
 # What is written
-
-
-def test_upstream_file_round_trips(tmp_path: Path) -> None:
-    """A twelve-field file of the older extension loads, and is rewritten field by field (S0.32)."""
-    fields = {
-        "sessionId": SESSION,
-        "sessionFile": "/home/u/.pi/agent/sessions/--home-u-p--/s.jsonl",
-        "parentSessionFile": "/home/u/.pi/agent/sessions/--home-u-p--/r.jsonl",
-        "name": "Mend the lock",
-        "description": "It was oiled. \u00e9\u4e2d\U0001f511",
-        "summary": "## Goal\n- open the door",
-        "tags": [],
-        "cwd": "/home/u/p",
-        "createdAt": "2026-01-11T10:00:00.123Z",
-        "updatedAt": "2026-01-12T10:00:00.123Z",
-        "model": "openai-codex/gpt-5.1",
-        "lastIndexedLeafId": "a1b2c3d4",
-    }
-    path_in(tmp_path).write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")
-    loaded = metas.read_meta(path_in(tmp_path))
-    assert loaded is not None
-    assert loaded.schema_version == 1
-    MetaWriter().write_meta(tmp_path, loaded)
-    assert json.loads(path_in(tmp_path).read_bytes()) == fields | {"schemaVersion": 1}
-    assert metas.read_meta(path_in(tmp_path)) == loaded
 
 
 # What is in the target's place
@@ -79,18 +51,6 @@ def test_symbolic_link_is_replaced_not_followed(tmp_path: Path) -> None:
         assert_intact(directory)
     assert victim.read_bytes() == meta().to_json()
     assert files(tmp_path) == ["metas", "victim"]
-
-
-@pytest.mark.parametrize("kind", ["directory", "fifo"])
-def test_what_cannot_be_replaced_is_named(tmp_path: Path, kind: str) -> None:
-    """A6: a directory or FIFO in the file's place is an error that names it, and stays."""
-    path = path_in(tmp_path)
-    path.mkdir() if kind == "directory" else os.mkfifo(path)
-    with pytest.raises(WriteError, match=re.escape(str(path))) as caught:
-        MetaWriter().write_meta(tmp_path, meta())
-    assert str(path) in caught.value.hint
-    assert files(tmp_path) == [path.name]
-    assert path.is_dir() == (kind == "directory")
 
 
 @given(st.text(max_size=150).filter(lambda text: not re.fullmatch(r"[A-Za-z0-9][\w.-]*", text)))
@@ -233,37 +193,3 @@ META_NAMES = {
     "digest_name",
 }
 META_ENDS = (".meta.json", ".user.json", ".digest.jsonl")
-
-
-def writes(tree: ast.AST) -> Iterator[str]:
-    """Say which calls of a module create, replace or move files."""
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Attribute):
-            continue
-        base = node.value.id if isinstance(node.value, ast.Name) else ""
-        if (base, node.attr) in RENAMERS or node.attr in WRITERS:
-            yield node.attr
-
-
-def names_metas(tree: ast.AST) -> bool:
-    """Say whether a module knows what meta files and sidecars are called."""
-    return any(
-        (isinstance(node, ast.Name) and node.id in META_NAMES)
-        or (isinstance(node, ast.Attribute) and node.attr in META_NAMES)
-        or (
-            isinstance(node, ast.Constant)
-            and isinstance(node.value, str)
-            and node.value.endswith(META_ENDS)
-        )
-        for node in ast.walk(tree)
-    )
-
-
-def test_only_the_writer_writes_meta_files() -> None:
-    """A module that knows meta files' names and moves or creates files is meta/writer.py."""
-    found = {}
-    for path in sorted((ROOT / "indexerd").rglob("*.py")):
-        tree = ast.parse(path.read_bytes())
-        if names_metas(tree) and (calls := sorted(set(writes(tree)))):
-            found[path.relative_to(ROOT).as_posix()] = calls
-    assert found == {"indexerd/meta/writer.py": ["O_CREAT", "O_WRONLY", "rename"]}
