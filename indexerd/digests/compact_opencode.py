@@ -32,10 +32,8 @@ PRUNE_MINIMUM = 20_000  # tokens that pruning saves at least, or it is not worth
 PRUNE_TURNS = 2  # newest turns, which stay
 PROTECTED_TOOLS = frozenset({"skill"})
 OUTPUT_MAX = 32_000  # tokens of an answer, whatever the model could say
-INTERRUPTED = "[Tool execution was interrupted]"  # opencode's words
 IMAGE_UNITS = 4800  # what a picture counts for; opencode itself counts its data
 _TOKEN = 4  # UTF-16 units
-_BY_PROVIDER = "srvtoolu_"  # ids of Anthropic's calls that are answered within the same answer
 
 
 class Pruned(NamedTuple):
@@ -108,7 +106,7 @@ def model_view(messages: Sequence[ContextMessage]) -> list[ContextMessage]:
     """What opencode would hand its model of a conversation.
 
     An answer that ended in an error is left out with what its tools gave; one that was aborted
-    stays if it says or calls anything. A call without a result is shown as interrupted.
+    stays if it says or calls anything.
     """
     gone = [
         one
@@ -121,24 +119,11 @@ def model_view(messages: Sequence[ContextMessage]) -> list[ContextMessage]:
     ]
     lost = {id(one.entry) for one in gone}
     calls = {call.id for one in gone for call in one.calls if call.id}
-    left = [one for one in messages if id(one.entry) not in lost and _call_of(one) not in calls]
-    answered = {_call_of(one) for one in left}
-    return [shown for one in left for shown in (one, *_interrupted(one, answered))]
-
-
-def _call_of(message: ContextMessage) -> str | None:
-    """The id of the call that a result is of."""
-    return (message.result.call or None) if message.result else None
-
-
-def _interrupted(message: ContextMessage, answered: set[str | None]) -> Iterator[ContextMessage]:
-    """Results for the calls of an answer that have none."""
-    if message.entry.kind is not Kind.ASSISTANT:
-        return
-    for call in message.calls:
-        if call.id and call.id not in answered and not call.id.startswith(_BY_PROVIDER):
-            result = ToolResult(call.id, call.name, INTERRUPTED)
-            yield ContextMessage("toolResult", message.entry, (INTERRUPTED,), result=result)
+    return [
+        one
+        for one in messages
+        if id(one.entry) not in lost and not (one.result and one.result.call in calls)
+    ]
 
 
 # -- tokens --------------------------------------------------------------------------------------

@@ -18,11 +18,10 @@ is not cut in two.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from indexerd.events import Entry, Kind, ToolCall
-from indexerd.sessions.clipped import joined
-from indexerd.sessions.context import ContextEntry, ContextMessage, role_of
+from indexerd.sessions.context import ContextEntry, ContextMessage
 from indexerd.sessions.history import FileLists, file_lists
 from indexerd.sessions.serialize import arguments, js_json, units
 
@@ -54,9 +53,7 @@ def estimate_tokens(message: ContextMessage) -> int:
     if message.role not in _ESTIMATED:
         return 0
     ran = message.entry.ran
-    if message.role == "system":
-        size = _prompt_units(joined(message.texts), message.entry.prompt or {})
-    elif message.role == "bashExecution" and ran is not None:
+    if message.role == "bashExecution" and ran is not None:
         size = units(ran.command) + units(ran.output)
     else:
         size = sum(map(units, (*message.texts, *message.thinking)))
@@ -64,6 +61,11 @@ def estimate_tokens(message: ContextMessage) -> int:
             given = arguments(call)
             size += units(call.name) + (0 if given is None else units(js_json(given)))
         size += 0 if message.role == "assistant" else IMAGE_UNITS * message.images
+        if message.role == "system" and (prompt := message.entry.prompt):
+            sections, tools = prompt.get("sections"), prompt.get("toolsAdded")
+            parts = sections.values() if isinstance(sections, dict) else ()
+            size += sum(units(part) for part in parts if isinstance(part, str))
+            size += 0 if tools is None else units(js_json(tools))
     return -(-size // _UNITS)
 
 
@@ -80,40 +82,8 @@ def context_tokens(entries: Sequence[ContextEntry]) -> ContextSize:
         trailing = sum(map(estimate_tokens, entries[at].speeches[1:]))
         trailing += sum(map(_tokens, entries[at + 1 :]))
         return ContextSize(used + trailing, used, trailing)
-    messages = [message for one in entries for message in one.speeches]
-    total = sum(estimate_tokens(one) for one in messages if one.role != "system")
-    total += _prompt_tokens([one for one in messages if one.role == "system"])
+    total = sum(map(_tokens, entries))
     return ContextSize(total, 0, total)
-
-
-def _prompt_tokens(messages: Sequence[ContextMessage]) -> int:
-    """About how large the prompt is that all these system messages together make."""
-    sections: dict[str, Any] = {}
-    tools: dict[str, Any] = {}
-    for message in messages:
-        prompt = message.entry.prompt or {}
-        sections |= _mapping(prompt.get("sections"))
-        for name in _named(prompt.get("toolsRemoved")):
-            tools.pop(name, None)
-        tools |= _named(prompt.get("toolsAdded"))
-    texts = filter(None, [joined(message.texts, "\n") for message in messages])
-    whole = {"sections": sections} | ({"toolsAdded": [*tools.values()]} if tools else {})
-    return -(-_prompt_units(joined([*texts], "\n\n"), whole) // _UNITS)
-
-
-def _mapping(held: Any) -> dict[str, Any]:
-    return held if isinstance(held, dict) else {}
-
-
-def _named(tools: Any) -> dict[str, Any]:
-    listed = tools if isinstance(tools, list) else []
-    return {str(one.get("name")): one for one in listed if isinstance(one, dict)}
-
-
-def _prompt_units(text: str, prompt: dict[str, Any]) -> int:
-    parts = (part for part in _mapping(prompt.get("sections")).values() if isinstance(part, str))
-    tools = prompt.get("toolsAdded")
-    return units(text) + sum(map(units, parts)) + (0 if tools is None else units(js_json(tools)))
 
 
 def _usage(entry: ContextEntry) -> int:
@@ -162,7 +132,6 @@ def find_cut(entries: Sequence[ContextEntry], start: int, end: int, keep: int = 
         total += tokens
         if tokens and total >= keep:
             cut = next((one for one in places if one >= at), places[-1])
-            cut += _only_omitted(entries[cut + 1 : end])
             break
     while cut > start and not entries[cut - 1].speeches and not _is_compaction(entries[cut - 1]):
         cut -= 1
@@ -192,27 +161,6 @@ def _has(entry: ContextEntry, roles: frozenset[str]) -> bool:
 
 def _is_compaction(entry: ContextEntry) -> bool:
     return entry.entry.kind is Kind.COMPACTION
-
-
-def _only_omitted(rest: Sequence[ContextEntry]) -> bool:
-    """Whether after a cut there is only what edits left out, an answer among it.
-
-    So an agent recovers from an answer that failed: nothing is left to keep whole there.
-    """
-    omitted = [
-        one
-        for one in rest
-        if not one.speeches
-        and not (one.entry.kind is Kind.BRANCH_SUMMARY and not one.entry.texts)
-        and role_of(one.entry) is not None
-    ]
-    ids = {one.entry.id for one in omitted}
-    edits = [one.entry.edit for one in rest if one.entry.edit is not None]
-    return (
-        any(one.entry.kind is Kind.ASSISTANT for one in omitted)
-        and not any(_is_compaction(one) or one.speeches for one in rest)
-        and not any(not edit.removed and edit.target not in ids for edit in edits)
-    )
 
 
 # -- preparation ---------------------------------------------------------------------------------

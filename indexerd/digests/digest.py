@@ -1,29 +1,237 @@
 """The methods about long sessions: `digest`, `history`, `stats`, and the two compactions.
 
-A segment is stored in `<id>.digest.jsonl`, by the one writer, when its text is whole; whatever
-fails before leaves the file as it was (S2.20). Of one session one digest is made at a time.
+A segment's plan has the range of messages, their text, redacted and within its format, and the
+facts that are no model's business: files, tools, decisions, figures. Only lines of that range are
+read, and those that stay are counted, in threads. A segment is stored in `<id>.digest.jsonl`, by
+the one writer, when its text is whole; whatever fails before leaves the file as it was (S2.20). Of
+one session one digest is made at a time.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
+from indexerd.agents.lines import own_words
+from indexerd.digests.compact_opencode import pruned
+from indexerd.digests.compact_pi import estimate_tokens
 from indexerd.digests.compaction import branch_summary, compact
 from indexerd.digests.history import history
-from indexerd.digests.segment_plan import Plan, plan_segment
-from indexerd.digests.segments import encode, new_segment, require_room, store_segment
-from indexerd.digests.stats import stats
+from indexerd.digests.prompts import SEGMENT_TOKENS
+from indexerd.digests.segments import (
+    Segment,
+    ToolUse,
+    chain_at,
+    covered,
+    encode,
+    new_segment,
+    require_room,
+    store_segment,
+)
+from indexerd.digests.stats import outgrown, stats
 from indexerd.digests.summarize import Row, Services, Task, summarize, usage_of
+from indexerd.digests.transcript import (
+    NO_PARTS,
+    RedactedTranscript,
+    conversation,
+    redact_parts,
+    summarizable_messages,
+    words_in,
+)
 from indexerd.errors import NotFoundError
-from indexerd.events import Stretch
+from indexerd.events import Entry, Kind, Stretch
 from indexerd.logs import Event
+from indexerd.models.extractive.candidates import decisions
+from indexerd.models.extractive.sentences import key_phrases, topic_runs
+from indexerd.models.threads import Check
 from indexerd.privacy.exclusions import matches
+from indexerd.privacy.redact import Redactor, redactor
+from indexerd.privacy.sanitize import clean_line, clean_text, escape_path
 from indexerd.protocol import params
+from indexerd.sessions.clipped_entries import COUNTED, SUMMED
+from indexerd.sessions.context import Read, context_messages, passing_messages
+from indexerd.sessions.facts import ActivityStats
+from indexerd.sessions.positions import message_rows, name_at, rows_between
+from indexerd.sessions.serialize import parts_of
+from indexerd.sessions.state import SessionState
+from indexerd.settings import Settings
+from indexerd.sources.session_reader import OpenSession, reader
 
 AFTER_REPLY = 0.02  # seconds: who asked for a history has it before others hear of that
+LEAST_BY_TOKENS = 10  # messages that a segment covers which is made for a context's size alone
+RESULT_MAX = 500  # characters of a tool's result that are summarized
+TOPICS_MAX, COMMANDS_MAX = 6, 10
+COMMAND_MAX = 200  # characters of one command
+SPAN_BYTES = 4_000_000  # of the lines of one segment, as far as they are kept in memory
+LINE_BYTES = 500  # of one, beside its text
+LEAST_TOKENS = 150  # a segment may always take
+PREVIOUS_SEGMENTS = 3  # newest ones that the next one's model is shown
+_SHELLS = frozenset({"bash", "shell", "exec_command", "local_shell", "container.exec", "execute"})
+
+
+@dataclass(slots=True)
+class Plan:
+    """What would be summarized; without a span there is nothing to do, and `why` says why."""
+
+    total: int  # messages on the path
+    chain: tuple[Segment, ...]  # that holds on it
+    home: Path | None
+    target: float
+    span: tuple[int, int] | None = None
+    why: str = ""
+    transcript: RedactedTranscript = NO_PARTS
+    previous: str = ""
+    facts: dict[str, Any] = field(default_factory=dict)  # of the segment
+    topics: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    tokens: int = 0  # of what is covered, as estimated
+    tokens_before: int = 0  # of segments and messages that no segment covers
+    max_tokens: int = SEGMENT_TOKENS
+
+    def figures(self, segment: Segment | None = None) -> dict[str, Any]:
+        """What the segment saves (S2.10, S2.16); without one, how things are.
+
+        Messages are those of the assembled context: the verbatim ones, and one for each segment.
+        Tokens saved are negative where the summary is longer than what it stands for.
+        """
+        before = len(self.chain) + self.total - covered(self.chain)
+        gone = segment.messages - 1 if segment else 0
+        saved = self.tokens - segment.token_count if segment else 0
+        part = segment.token_count / self.tokens if segment and self.tokens > 0 else None
+        return {
+            "before": before,
+            "after": before - gone,
+            "reduction": round(100 * gone / before, 1) if before > 0 else 0.0,
+            "tokensSaved": saved,
+            "tokensBefore": self.tokens_before,
+            "tokensAfter": self.tokens_before - saved,
+            "compression": None if part is None else round(part, 4),
+            "targetCompression": self.target,
+            "targetMet": part is not None and part <= self.target,
+        }
+
+
+def next_span(total: int, covered: int, keep: int) -> tuple[int, int] | None:
+    """The messages that segments do not cover, but for the newest `keep`; None for none (S2.4)."""
+    last = total - max(0, keep) - 1
+    return (covered, last) if covered <= last else None
+
+
+def plan_segment(session: OpenSession, check: Check, settings: Settings, *, manual: bool) -> Plan:
+    """The next segment; one that nobody asked for only where it is due.
+
+    Who asks gets the figures of what there is, too, where there is nothing to do.
+    """
+    state, wanted = session.state, settings.digest
+    rows = message_rows(state)
+    held = chain_at(state, session.home, session.info.session_id)
+    plan = Plan(len(rows), tuple(held), session.home, wanted.target_compression)
+    span = next_span(len(rows), covered(held), wanted.preserve_recent)
+    if span is not None:
+        plan.span = _readable(state, rows, *span)
+    else:
+        plan.why = f"all but the newest {wanted.preserve_recent} messages are summed up"
+    many = span is not None and len(rows) - covered(held) > wanted.trigger_threshold  # S2.3
+    with session.lines as lines:  # once: they cannot be opened again
+        if not manual and not many:
+            large = span is not None and span[1] - span[0] + 1 >= LEAST_BY_TOKENS
+            counted = reader(session, lines, check, COUNTED)
+            below = "no more messages than the threshold are not summed up"
+            if not (wanted.token_trigger and large and outgrown(session, counted, wanted)):
+                return replace(plan, span=None, why=plan.why or below)
+        return _filled(plan, rows, session, reader(session, lines, check, SUMMED), settings)
+
+
+def _readable(state: SessionState, rows: list[int], first: int, last: int) -> tuple[int, int]:
+    """The first of these messages, as many as fit in memory: the next segment goes on there."""
+    path, room = state.path(), SPAN_BYTES
+    at, number = path.index(rows[first], first) if first else 0, first
+    for row in path[at:]:
+        if number < last and row == rows[number + 1]:
+            if room <= 0:
+                break
+            number += 1
+        most = SUMMED.result if state.kind(row) is Kind.TOOL else SUMMED.head + SUMMED.tail
+        room -= LINE_BYTES + min(state.lengths[row], most)
+    return first, min(number, last)
+
+
+def _filled(
+    plan: Plan, rows: list[int], session: OpenSession, read: Read, settings: Settings
+) -> Plan:
+    """The plan with what its messages say, and counts of those that stay."""
+    state, path, agent = session.state, session.state.path(), session.info.agent
+    start = covered(plan.chain) if plan.span is None else plan.span[1] + 1
+    recent = passing_messages(state, read, rows_between(path, rows, start, plan.total - 1))
+    verbatim = sum(estimate_tokens(one) for one in conversation(recent, state, agent))
+    verbatim += sum(one.token_count for one in plan.chain)
+    if plan.span is None:
+        return replace(plan, tokens_before=verbatim)
+    covering = rows_between(path, rows, *plan.span)
+    entries = {row: read(row) for row in covering}
+    messages = context_messages(state, entries.__getitem__, covering)
+    tokens = sum(estimate_tokens(one) for one in conversation(messages, state, agent))
+    clean, wanted = redactor(settings), settings.digest
+    kept = pruned(messages) if wanted.prune_tool_output else messages
+    said = summarizable_messages(kept, state, agent)
+    transcript = redact_parts(parts_of(said, tool_result_max=RESULT_MAX), clean)
+    words = [(role, own_words(text)) for role, text in words_in(transcript.parts)]
+    topics = (
+        (topic_runs(clean_text(text[:4000], 4000)), 1) for role, text in words if role == "user"
+    )
+    before = "\n\n".join(one.content for one in plan.chain[-PREVIOUS_SEGMENTS:])
+    aim = int(wanted.target_compression * len(transcript.text) / 4)
+    facts = _deeds(entries.values(), session.info.cwd, clean)
+    facts |= {"covering": plan.span, "leaf_id": name_at(state, rows[plan.span[1]])}
+    return replace(
+        plan,
+        transcript=transcript,
+        previous=clean(before)[0],
+        facts=facts | {"key_decisions": decisions(text for _, text in words)},
+        topics=tuple(key_phrases(topics, TOPICS_MAX)),
+        commands=_commands(entries.values(), clean),
+        tokens=tokens,
+        tokens_before=tokens + verbatim,
+        max_tokens=min(SEGMENT_TOKENS, max(LEAST_TOKENS, aim)),
+    )
+
+
+def _deeds(entries: Iterable[Entry], cwd: str, clean: Redactor) -> dict[str, Any]:
+    """What was done, redacted (S2.11, S2.12)."""
+    activity = ActivityStats()
+    for entry in entries:
+        activity.add(entry, cwd)
+    facts = activity.facts()
+    uses = dict(facts.tool_uses)
+    return {
+        "files_modified": tuple(escape_path(clean(one)[0]) for one in facts.files_modified),
+        "tools_used": tuple(
+            ToolUse(tool, count, tuple(clean(one)[0] for one in uses.get(tool, ())))
+            for tool, count in facts.tools_used
+        ),
+    }
+
+
+def _commands(entries: Iterable[Entry], clean: Redactor) -> tuple[str, ...]:
+    """Command lines that the agent or its user ran, the newest that differ."""
+    found: dict[str, None] = {}
+    for entry in entries:
+        ran = [call.detail for call in entry.tools if call.name.lower() in _SHELLS]
+        if entry.kind is Kind.BASH:
+            ran = [entry.text.partition("\n")[0].removeprefix("$ ")]
+        for line in ran:
+            shown = clean_line(clean(line[: 10 * COMMAND_MAX])[0], COMMAND_MAX)
+            found.pop(shown, None)
+            found[shown] = None
+    return tuple(filter(None, found))[-COMMANDS_MAX:]
+
+
+# -- answers -------------------------------------------------------------------------------------
 
 
 class Digests:

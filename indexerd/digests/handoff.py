@@ -6,9 +6,6 @@ may have poisoned. Each line of theirs begins with `> `, or is one line in a row
 heading, fence or remark of theirs is one of the document, and where something was cut, the remark
 that says so stands outside of the quotation. Nothing is redacted here: the caller has done it.
 
-Messages are verbatim but for what privacy/sanitize.py takes out: marks that cannot be seen, and
-all but one of several spaces within a line.
-
 What surprised us: quoting makes texts longer, and by how much depends on them, so a text is cut
 until its quotation fits; and a resume command names a directory of any spelling, so one that
 cannot stand on a line as it is gives way to ours.
@@ -16,12 +13,14 @@ cannot stand on a line as it is gives way to ours.
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from indexerd.privacy.sanitize import clean_text, inline, quoted
 from indexerd.protocol.limits import NAME_MAX, WORD_MAX
-from indexerd.references.inject import shares
 from indexerd.sessions.facts import absolute
 
 BYTES_MAX = 60_000  # UTF-8, of the whole document
@@ -33,9 +32,7 @@ FILES_BYTES = 3_500  # of each list
 NAMES_BYTES = 2_000
 MESSAGE_BYTES = 6_000  # of one message; a longer one loses its middle
 FACT_MAX = 240  # characters of one fact about the session
-_COMMAND_MAX = 600  # characters of a resume command
-_ITEM_MAX = 600  # characters of a decision or a path
-_LOOKED_AT = 200_000  # characters of any text
+_ITEM_MAX = 600  # characters of a decision, a path or a resume command
 _SMALLEST = 80  # characters; what would be cut shorter is left out
 
 GUIDE = (
@@ -75,10 +72,12 @@ class Handoff:
 def document(handoff: Handoff) -> str:
     """The document, of at most `BYTES_MAX` UTF-8 bytes, with a newline at its end."""
     before = [part for part in _before(handoff) if part]
-    after = _closing(handoff)
+    after = (
+        "## Questions to the old session\n\n"
+        f'What is not said here can be asked: `indexerd ask {_id(handoff)} "QUESTION"`'
+    )
     room = BYTES_MAX - sum(_size(part) + 2 for part in (*before, after))
-    messages = _messages(handoff.messages, room)
-    return "\n\n".join([*before, *messages, after]) + "\n"
+    return "\n\n".join([*before, *_messages(handoff.messages, room), after]) + "\n"
 
 
 def _before(handoff: Handoff) -> Iterator[str]:
@@ -98,7 +97,7 @@ def _before(handoff: Handoff) -> Iterator[str]:
     yield _list("Files modified", modified, FILES_BYTES)
     seen = [one for one in _paths(handoff.read, handoff.cwd) if one not in set(modified)]
     yield _list("Files read", seen, FILES_BYTES)
-    yield _earlier(handoff.earlier)
+    yield _earlier([one for one in handoff.earlier if one[2].strip()])
 
 
 def _origin(handoff: Handoff) -> str:
@@ -114,27 +113,14 @@ def _origin(handoff: Handoff) -> str:
     )
     shown = [(name, inline(value, FACT_MAX)) for name, value in facts]
     lines = [f"- {name}: {value}" for name, value in shown if value]
-    return "\n".join(
-        ["## Where it comes from", "", *lines, f"- to open it again: {_resume(handoff)}"]
-    )
-
-
-def _resume(handoff: Handoff) -> str:
-    """The agent's own command where it can be said truly on a line of Markdown, else ours."""
     command = handoff.resume
-    plain = command == inline(command, _COMMAND_MAX) and "`" not in command
-    return f"`{command}`" if command and plain else f"`indexerd resume {_id(handoff)}`"
+    if not command or command != inline(command, _ITEM_MAX) or "`" in command:
+        command = f"indexerd resume {_id(handoff)}"
+    return "\n".join(["## Where it comes from", "", *lines, f"- to open it again: `{command}`"])
 
 
 def _id(handoff: Handoff) -> str:
     return inline(handoff.session_id, WORD_MAX).replace("`", "")
-
-
-def _closing(handoff: Handoff) -> str:
-    return (
-        "## Questions to the old session\n\n"
-        f'What is not said here can be asked: `indexerd ask {_id(handoff)} "QUESTION"`'
-    )
 
 
 def _list(heading: str, lines: Iterable[str], most: int) -> str:
@@ -156,28 +142,21 @@ def _list(heading: str, lines: Iterable[str], most: int) -> str:
 def _paths(paths: Sequence[str], cwd: str) -> list[str]:
     """Paths as they are seen from the directory, quoted; those outside of it are absolute."""
     root = absolute(cwd, "/").rstrip("/") + "/"
-    shown = []
-    for path in paths:
-        whole = absolute(path[:_LOOKED_AT], cwd)
-        name = inline(whole.removeprefix(root), _ITEM_MAX)
-        shown += [f"> - {name}"] if name else []
-    return shown
+    names = (inline(absolute(path, cwd).removeprefix(root), _ITEM_MAX) for path in paths)
+    return [f"> - {name}" for name in names if name]
 
 
 def _earlier(parts: Sequence[tuple[int, int, str]]) -> str:
     """What the earlier parts came to; each gets its share of the space."""
-    shown = [one for one in parts if one[2].strip()]
-    if not shown:
-        return ""
-    left_out, shown = len(shown[:-EARLIER_MAX]), shown[-EARLIER_MAX:]
-    sizes = [_size(_quotation(text, EARLIER_BYTES)) for _, _, text in shown]
-    allowed = shares(sizes, EARLIER_BYTES - 40 * len(shown))
-    lines = ["## Earlier in the session"]
-    for (first, last, text), most in zip(shown, allowed, strict=True):
-        quotation = _quotation(text, most) if most > 0 else ""
+    left_out, parts = len(parts[:-EARLIER_MAX]), parts[-EARLIER_MAX:]
+    room, lines = EARLIER_BYTES - 40 * len(parts), ["## Earlier in the session"]
+    for place, (first, last, text) in enumerate(parts):
+        quotation = _quotation(text, room // (len(parts) - place))  # what one leaves, others get
+        room -= _size(quotation)
         left_out += not quotation
         lines += [f"Messages {first + 1} to {last + 1}:", quotation] if quotation else []
-    return "\n\n".join([*lines, *([f"(and {left_out} more)"] if left_out else [])])
+    lines += [f"(and {left_out} more)"] if left_out else []
+    return "\n\n".join(lines) if parts else ""
 
 
 def _messages(messages: Sequence[tuple[str, str, str]], room: int) -> list[str]:
@@ -201,32 +180,19 @@ def _messages(messages: Sequence[tuple[str, str, str]], room: int) -> list[str]:
 
 def _quotation(text: str, most: int) -> str:
     """A text quoted, in at most `most` bytes; a longer one loses its middle. "" if too short."""
-    lost = max(0, len(text) - _LOOKED_AT)
-    if lost:
-        text = text[: _LOOKED_AT // 2] + text[-_LOOKED_AT // 2 :]
-    plain = clean_text(text, _LOOKED_AT)
-    if not plain:
-        return ""
+    plain = clean_text(text, len(text))
     keep = max(0, min(len(plain), most))
-    while True:
-        found = _cut(plain, keep, lost)
+    while plain:
+        found = quoted(plain, keep)
+        if gone := len(plain) - keep:
+            head, tail = plain[: keep - keep // 3], plain[len(plain) - keep // 3 :]
+            found = f"{quoted(head, keep)}\n\n({gone} characters left out)\n\n{quoted(tail, keep)}"
         if _size(found) <= most:
             return found
         keep = keep * 3 // 4
         if keep < _SMALLEST:
-            return ""
-
-
-def _cut(plain: str, keep: int, lost: int) -> str:
-    """The beginning and the end of a text, quoted, and how much is missing between them.
-
-    `lost` characters of its middle are missing already.
-    """
-    gone = len(plain) - keep + lost
-    if gone <= 0:
-        return quoted(plain, keep)
-    head, tail = plain[: keep - keep // 3], plain[len(plain) - keep // 3 :]
-    return f"{quoted(head, keep)}\n\n({gone} characters left out)\n\n{quoted(tail, keep)}"
+            break
+    return ""
 
 
 def _without_files(summary: str) -> str:
@@ -241,3 +207,52 @@ def _without_files(summary: str) -> str:
 
 def _size(text: str) -> int:
     return len(text.encode("utf-8", "replace"))
+
+
+# -- instruction files ---------------------------------------------------------------------------
+
+LEVELS_MAX = 40  # directories that are looked at
+NAMES_MAX = 40
+_EVERYWHERE = (
+    "AGENTS.override.md", "AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md", ".claude/rules",
+    "CLAUDE.local.md", "GEMINI.md", ".github/copilot-instructions.md", ".cursor/rules",
+    ".cursorrules",
+)  # fmt: skip
+_HERE = (".pi/SYSTEM.md", ".pi/APPEND_SYSTEM.md")  # of the directory alone
+
+
+def instruction_files(cwd: str, home: Path | None = None) -> list[str]:
+    """Names of files that tell an agent how to work in a project, never what they say.
+
+    All that any agent reads, as whoever goes on may be another one: relative to `cwd`
+    (`../AGENTS.md`), the outermost first, so that what is nearest comes last and counts most.
+    Outside of a repository the walk up ends below the home directory, and outside of both at once:
+    a file that some stranger put into /tmp is no project's. Of links to one file the first counts.
+    """
+    if not cwd.startswith("/") or "\0" in cwd:
+        return []
+    start = "/" + os.path.normpath(cwd).lstrip("/")
+    levels = [start, *map(str, Path(start).parents)][:LEVELS_MAX]
+    top = str(home or Path.home())
+    root = next((at for at, one in enumerate(levels) if _stat(f"{one}/.git")), None)
+    if root is not None:
+        levels = levels[: root + 1]
+    else:
+        levels = (levels[: levels.index(top)] if top in levels else []) or [start]
+    found: dict[tuple[int, int], str] = {}
+    for directory in reversed(levels):
+        for name in _EVERYWHERE + (_HERE if directory == start else ()):
+            path = f"{directory.rstrip('/')}/{name}"
+            if (held := _stat(path)) is not None:
+                mark = "/" if stat.S_ISDIR(held.st_mode) else ""
+                found.setdefault((held.st_dev, held.st_ino), os.path.relpath(path, start) + mark)
+    return list(found.values())[-NAMES_MAX:]
+
+
+def _stat(path: str) -> os.stat_result | None:
+    """What is at a path, links followed, if that is a file or a directory."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - strings throughout
+    except (OSError, ValueError):  # not there, not allowed, links in a circle, no name at all
+        return None
+    return found if stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode) else None

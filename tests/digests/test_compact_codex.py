@@ -7,17 +7,15 @@ from hypothesis import strategies as st
 
 from indexerd.agents.base import ContextUse
 from indexerd.digests.compact_codex import (
-    NO_SUMMARY,
     estimate,
     limit_of,
-    replacement_history,
     should_compact,
     tokens_of,
     users_of,
 )
 from indexerd.events import Compaction, Kind, Retained
 from indexerd.sessions.context import USERS_TOKENS, ContextEntry, ContextMessage, Message
-from tests.sessions.speeches import calls, counting, entry, gave, said, state_of, steps
+from tests.sessions.speeches import calls, entry, gave, said, state_of, steps
 
 
 def users(*texts: str) -> list[ContextEntry]:
@@ -32,32 +30,6 @@ def kept(*texts: str) -> list[str]:
 
 
 # -- what stays ----------------------------------------------------------------------------------
-
-
-def test_newest_messages_stay_whole_while_they_fit() -> None:
-    """formats.md 3.10: 20,000 tokens are 80,000 bytes; three of 26,000 take 19,500 of them."""
-    texts = ["d" * 26_000, "c" * 26_000, "b" * 26_000, "a" * 2_000]
-    # Newest first: a is 500 tokens, b and c are 6,500 each: 13,500. d would make it 20,000.
-    assert kept(*texts) == texts
-    # One byte more makes a 501 tokens (rounded up), and so d is one token too long.
-    longer = kept(*texts[:3], "a" * 2_001)
-    assert longer[1:] == [*texts[1:3], "a" * 2_001]
-    # Its 6,499 tokens are 25,996 bytes: 12,998 of each end, and 4 bytes, 1 token, left out.
-    assert longer[0] == f"{'d' * 12_998}…1 tokens truncated…{'d' * 12_998}"
-
-
-def test_only_humans_are_kept_and_no_earlier_summary() -> None:
-    """formats.md 3.7, 3.10: no machine's words under the user's role, no answers, no results."""
-    talk = [
-        said("user", "<environment_context>", kind=Kind.OTHER),
-        said("developer", "rules", kind=Kind.SYSTEM),
-        said("user", "one", name="u1"),
-        calls("c1"),
-        gave("c1", "out"),
-        said("custom", "told", kind=Kind.CUSTOM),
-        said("user", "two", name="u2"),
-    ]
-    assert users_of(steps(*talk)) == (Message("user", "one", "u1"), Message("user", "two", "u2"))
 
 
 def test_what_a_compaction_brought_stays_without_its_summary() -> None:
@@ -81,16 +53,6 @@ def test_what_a_compaction_brought_stays_without_its_summary() -> None:
         Message("user", "one", "u1"),
     )
     assert users_of([ContextEntry(0, bare, (), 0)]) == ()
-
-
-def test_the_new_history_ends_with_the_summary() -> None:
-    """formats.md 3.10: as a message of the user's role; there is one even where it is empty."""
-    found = replacement_history([Message("user", "one", "u1")], "So far.")
-    assert found == [
-        {"role": "user", "text": "one", "entryId": "u1"},
-        {"role": "user", "text": "So far.", "entryId": None},
-    ]
-    assert replacement_history([], " \n") == [{"role": "user", "text": NO_SUMMARY, "entryId": None}]
 
 
 def approx_tokens(text: str) -> int:
@@ -143,13 +105,6 @@ def test_a_count_of_before_a_compaction_is_of_another_context() -> None:
     held = [summary, ContextEntry(5, asked.entry, (asked,), 5)]
     assert tokens_of(state_of(6, context=ContextUse(9000, 2)), held) == 10 + 2
     assert tokens_of(state_of(6, context=ContextUse(700, 4)), held) == 700 + 2
-
-
-def test_other_agents_answers_say_what_was_counted() -> None:
-    """S3.23: by the same rules, a session of another agent."""
-    answer = ContextMessage("assistant", counting(5000), ("ok",))
-    held = steps(said("user", "hi"), answer, said("user", "q" * 8))
-    assert tokens_of(state_of(3), held) == 5000 + 2
 
 
 def test_when_it_is_time() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,13 +10,10 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from indexerd.digests.compact_opencode import (
-    IMAGE_UNITS,
-    INTERRUPTED,
     PRUNE_MINIMUM,
     PRUNE_PROTECT,
     Pruned,
     estimate,
-    history_of,
     model_view,
     prune,
     pruned,
@@ -25,7 +21,7 @@ from indexerd.digests.compact_opencode import (
     tokens_of,
 )
 from indexerd.events import Kind, ToolCall, ToolResult
-from indexerd.sessions.context import CLEARED, ContextEntry, ContextMessage
+from indexerd.sessions.context import ContextEntry, ContextMessage
 from tests.sessions.speeches import calls, counting, entry, gave, said, steps
 
 NEWEST = [said("user", "two"), said("assistant", "ok"), said("user", "three")]  # the last 2 turns
@@ -52,40 +48,6 @@ def test_what_is_older_than_the_newest_40_000_tokens_goes() -> None:
     # One token more in the newest: 40,001 exceeds it, and so that result goes as well.
     talk = [said("user", "one"), *results(15_000, 8_000, 10_000, 30_001), *NEWEST]
     assert prune(talk) == Pruned((2, 4, 6), 33_000)
-
-
-def test_the_last_two_turns_stay() -> None:
-    """S3.22: whatever they hold; the turn before them is counted from its end."""
-    big = results(50_000, 50_000)
-    assert prune([said("user", "one"), *big, said("user", "two")]) == Pruned((), 0)
-    talk = [said("user", "one"), *big, said("user", "two"), *big, said("user", "three"), *big]
-    assert prune(talk) == Pruned((2, 4), 100_000)  # the first counted one exceeds 40,000 itself
-
-
-def test_context_before_a_prompt_is_no_turn_of_its_own() -> None:
-    """S3.22: Codex and Claude put it under the user's role before each prompt."""
-    context = said("user", "<environment_context>", kind=Kind.OTHER)
-    last = [context, said("user", "two"), *results(50_000)]
-    assert prune([said("user", "one"), *results(50_000), *last]) == Pruned((), 0)
-    # opencode's own: a machine's message that nothing of the user's follows begins a turn.
-    goes_on = said("user", "Continue if you have next steps", kind=Kind.OTHER)
-    talk = [said("user", "one"), *results(50_000), goes_on, said("assistant", "ok")]
-    assert prune([*talk, said("user", "two")]) == Pruned((2,), 50_000)
-
-
-def test_protected_and_failed_results_neither_count_nor_go() -> None:
-    """formats.md 4.6: the tool `skill`, and what did not complete."""
-    skill = results(90_000, tool="skill")
-    failed = results(90_000, tool="edit", failed=True)
-    talk = [*results(30_000), *skill, *failed, *results(40_000, tool="read"), *NEWEST]
-    assert prune(talk) == Pruned((1,), 30_000)
-    # The tool's name may stand with the result, as it does in pi and opencode.
-    lone = [
-        replace(one, result=structs.replace(one.result, name="skill"))
-        for one in skill
-        if one.result
-    ]
-    assert prune([*lone, *results(40_000), *NEWEST]) == Pruned((), 0)
 
 
 @pytest.mark.parametrize(
@@ -153,40 +115,7 @@ def test_an_answer_with_an_error_is_not_seen() -> None:
     assert model_view([spoke, called, gave("c2", "r")]) == [spoke, called, gave("c2", "r")]
 
 
-def test_a_call_without_a_result_was_interrupted() -> None:
-    """formats.md 4.6: whoever has not finished is told so; who never gives results is not."""
-    asks = calls("c1", "c2")
-    found = model_view([asks, gave("c1", "r")])
-    assert [one.texts for one in found] == [(), (INTERRUPTED,), ("r",)]
-    assert found[1].result == ToolResult("c2", "bash", INTERRUPTED)
-    assert model_view(found) == found
-    inside = calls("srvtoolu_1")
-    line = ContextMessage("assistant", entry(Kind.CALL), calls=(ToolCall("web_search", id="w"),))
-    nameless = calls("")
-    assert model_view([inside, line, nameless]) == [inside, line, nameless]
-
-
-def test_all_is_summed_up_and_nothing_stays() -> None:
-    """formats.md 4.6: the summary before is part of it; old output is cleared first."""
-    summary = ContextMessage("compactionSummary", entry(Kind.COMPACTION), ("So far.",))
-    talk = [summary, *results(30_000, 40_000), broken("error"), *NEWEST]
-    found = history_of(steps(*talk))
-    assert found == [*talk[:2], *pruned(talk)[2:5], *NEWEST]
-    assert found[2].texts == (CLEARED,)
-    assert history_of([ContextEntry(0, entry(Kind.SETTING))]) == []
-
-
 # -- tokens --------------------------------------------------------------------------------------
-
-
-def test_estimates_are_characters_by_four_rounded() -> None:
-    """S3.23: as JavaScript counts and rounds: half goes up, a character beyond the plane is two."""
-    sizes = [estimate(said("user", "x" * n)) for n in range(1, 8)]
-    assert sizes == [0, 1, 1, 1, 1, 2, 2]
-    assert estimate(said("user", "\N{GRINNING FACE}" * 3)) == 2
-    call = ToolCall("ls", arguments={"a": 1})  # ls(a=1): 7
-    one = ContextMessage("assistant", entry(Kind.ASSISTANT), ("abc",), ("de",), (call,), images=1)
-    assert estimate(one) == (3 + 2 + 7 + IMAGE_UNITS) / 4
 
 
 def test_the_newest_answers_count_is_the_contexts() -> None:

@@ -17,7 +17,6 @@ from indexerd.digests.compact_pi import (
     Cut,
     context_tokens,
     estimate_tokens,
-    file_blocks,
     find_cut,
     prepare,
 )
@@ -25,8 +24,8 @@ from indexerd.events import Command, Entry, Kind, Tokens, ToolCall
 from indexerd.sessions.context import ContextEntry, ContextMessage, context_entries, entries_of
 from indexerd.sessions.history import FileLists
 from indexerd.sessions.serialize import serialize, units
-from tests.digests.talk_steps import OLD, TALKS, call, chained, compaction, did, step, steps
-from tests.sessions.tree_sessions import PUBLIC, entry, reader, said, session, state_of
+from tests.digests.talk_steps import OLD, TALKS, call, compaction, did, step, steps
+from tests.sessions.tree_sessions import PUBLIC, reader, said, session, state_of
 
 
 def small(*lines: bytes) -> list[ContextEntry]:
@@ -130,18 +129,6 @@ def test_a_count_from_before_a_compaction_holds_no_more() -> None:
     assert context_tokens([newer, edit]).tokens == 3
 
 
-def test_system_messages_count_as_the_prompt_that_they_make() -> None:
-    """Pi 0.87: of sections and tools that were replaced or removed nothing is left."""
-    first = {"content": "abc", "sections": {"s": "1234", "t": "5"}, "toolsAdded": [{"name": "x"}]}
-    then = {"content": "d", "sections": {"s": "6", "t": None}, "toolsRemoved": [{"name": "x"}]}
-    lines = [
-        entry("message", "a", None, message={"role": "system", **first}),
-        entry("message", "b", "a", message={"role": "system", **then}),
-    ]
-    # Of one: 3 + 5 + 14 for the tools' JSON; of both: "abc", a blank line, "d", and "6".
-    assert (context_tokens(small(lines[0])).tokens, context_tokens(small(*lines)).tokens) == (6, 2)
-
-
 # -- the cut -------------------------------------------------------------------------------------
 
 TURN = (("user", 5), ("assistant", 5), ("toolResult", 5), ("assistant", 5))
@@ -164,12 +151,6 @@ def test_the_cut_keeps_about_what_was_asked(keep: int, cut: Cut) -> None:
     assert find_cut(steps(*TURN, *TURN), 0, 8, keep) == cut
 
 
-def test_results_alone_beyond_the_budget_stay_with_their_call() -> None:
-    """Pi 0.87: then the last place that may be cut is taken, not the first."""
-    talk = steps(("user", 1), ("user", 1), ("assistant", 1), ("toolResult", 90))
-    assert find_cut(talk, 0, 4, 50) == Cut(2, 1, split=True)
-
-
 def test_an_answer_on_several_lines_is_not_cut_in_two() -> None:
     """Claude Code and Codex: its later lines are no place to cut."""
     one = Tokens(1, answer="m")
@@ -190,23 +171,6 @@ def test_an_answer_on_several_lines_is_not_cut_in_two() -> None:
         step(3, "toolResult", 5),
     ]
     assert find_cut(codex, 0, 4, 10) == Cut(1, 0, split=True)
-
-
-def test_an_answer_that_an_edit_left_out_is_not_kept_whole() -> None:
-    """Pi 0.87: where only what was omitted follows the cut, the cut comes after what is seen."""
-    long = "x" * 400
-    lines = [
-        said("a", None, "user", "one"),
-        said("b", "a", "user", long),
-        said("c", "b", "assistant", "failed"),
-        entry("context_edit", "d", "c", targetId="c", replacement=None),
-    ]
-    assert find_cut(small(*lines), 0, 4, 50) == Cut(2, 1, split=True)
-    prepared = prepare(small(*lines), 50)
-    assert prepared is not None
-    assert (prepared.first_kept_id, serialize(prepared.turn_prefix)) == ("c", f"[User]: {long}")
-    other = entry("context_edit", "e", "d", targetId="a", replacement={"content": "new"})
-    assert find_cut(small(*lines, other), 0, 5, 50) == Cut(1, -1, split=False)
 
 
 # -- preparation ---------------------------------------------------------------------------------
@@ -236,24 +200,6 @@ def test_a_preparation_goes_on_from_the_compaction_before_it() -> None:
     whole = prepare(small(*WORK), 150)
     assert whole is not None
     assert (whole.first_kept_id, whole.split, whole.turn_prefix) == ("e", False, ())
-
-
-def test_an_older_summary_is_no_history() -> None:
-    """S1.19: it is part of the context, and of the newest summary."""
-    lines = [*WORK[:3], said("x", "c", "user", "y" * 90), compaction("z", "x", "b")]
-    found = prepare(small(*lines, said("q", "z", "user", "y" * 90)), 10)
-    assert found is not None
-    assert [one.role for one in found.history] == ["user", "user"]
-
-
-def test_what_a_compaction_brings_is_summed_up_with_the_rest() -> None:
-    """Agents that keep a tail in the compaction itself: it stands nowhere else."""
-    tail = [{"role": "user", "content": "tail"}, {"role": "assistant", "content": []}]
-    lines = [WORK[0], compaction("c", "a", "a", retainedTail=tail), *chained("c", "one", "two")]
-    found = prepare(small(*lines), 2)
-    assert found is not None
-    assert [one.texts for one in found.history] == [("tail",), ("",), ("xxxxone",)]
-    assert found.previous_summary == "S"
 
 
 @settings(max_examples=100, deadline=None)
@@ -287,13 +233,3 @@ def _is_place(one: ContextEntry) -> bool:
 
 def _conversation(context: Sequence[ContextEntry]) -> list[ContextMessage]:
     return [one for step in context for one in step.speeches if one.role != "system"]
-
-
-def test_file_blocks_are_one_path_a_line() -> None:
-    """S3.17: as pi puts them below a summary; none where there are none."""
-    assert file_blocks(FileLists((), ())) == ""
-    assert file_blocks(FileLists((), ("m",))) == "\n\n<modified-files>\nm\n</modified-files>"
-    both = file_blocks(FileLists(("a", "b"), ("m",)))
-    assert both == (
-        "\n\n<read-files>\na\nb\n</read-files>\n\n<modified-files>\nm\n</modified-files>"
-    )

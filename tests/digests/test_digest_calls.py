@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import stat
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from indexerd.errors import (
 from indexerd.models.base import Finish, Reply
 from indexerd.models.extractive import Extractive
 from indexerd.models.scripted import Answer, Scripted
-from tests.models.digest_bench import KEY, Bench, Quoting, spoken, working
+from tests.models.digest_bench import KEY, Bench, spoken, working
 
 FIELDS = ["id", "covering_messages", "content", "key_decisions", "files_modified", "tools_used"]
 FIELDS += ["generated_at", "token_count", "model", "leafId"]
@@ -61,22 +60,6 @@ def test_a_segment_as_it_is_stored(bench: Bench) -> None:
     assert line["leafId"] in tree
     assert stat.S_IMODE(bench.sidecar.stat().st_mode) == 0o600
     assert stat.S_IMODE(bench.metas.stat().st_mode) == 0o700
-
-
-def test_no_secret_reaches_model_sidecar_or_answer(bench: Bench) -> None:
-    """S2.21: known ones, and those of the user's own patterns, in texts, calls and results."""
-    bench.made(redact={"extra_patterns": ["CUSTOM-[0-9]+"]})
-    working(bench)
-    model = bench.scripted(f"- Deployed with {KEY} and CUSTOM-42.")
-    found = bench.digest()
-    sent = json.dumps([[call.system, call.user] for call in model.calls])
-    assert "deploy --token" in sent
-    kept = bench.sidecar.read_text()
-    for text in (sent, kept, json.dumps(found), json.dumps(bench.heard)):
-        assert KEY not in text
-        assert "CUSTOM-42" not in text
-    (row,) = bench.rows()
-    assert sum(row["redactions"].values()) >= 3
 
 
 def test_what_others_wrote_beside_a_session_is_redacted_before_it_is_sent(bench: Bench) -> None:
@@ -180,49 +163,4 @@ def test_a_full_sidecar_is_an_error_before_anything_is_paid(bench: Bench) -> Non
 # -- iteration -----------------------------------------------------------------------------------
 
 
-def test_facts_outlive_ten_rounds(bench: Bench) -> None:
-    """S2.27, S3.15: each prompt has earlier summaries and only new messages; nothing is lost."""
-    model = Quoting()
-    bench.models = [model]
-    for n in range(10):
-        bench.session.turn(f"Mind this: FACT {n}.")
-        bench.session.talk(9)
-        bench.digest()
-        context = bench.history(full=True)["context"][0]["text"]
-        facts = set(re.findall(r"FACT \d+", context))
-        assert facts == {f"FACT {one}" for one in range(n + 1)}
-    for n, call in enumerate(model.calls):
-        talk, _, rest = call.user.partition("</conversation>")
-        assert re.findall(r"Mind this: FACT (\d+)", talk) == [str(n)]
-        assert ("<previous-summary>" in rest) == (n > 0)
-        assert (f"FACT {n - 1}" in rest) == (n > 0)
-
-
 # -- branches ------------------------------------------------------------------------------------
-
-
-def test_branches_share_what_they_share(bench: Bench) -> None:
-    """S2.5, issue 5: a switch keeps the segment from before the fork, and the other comes back."""
-    bench.models = [Extractive()]
-    session = bench.session
-    session.talk(20)
-    first = bench.digest()["segment"]
-    fork = session.last
-    session.talk(10)
-    second = bench.digest()["segment"]
-    old = session.last
-    session.last = fork
-    session.turn("Another way.")
-    found = bench.history()
-    assert [one["id"] for one in found["segments"]] == [first["id"]]
-    assert found["fullMessageCount"] == 42
-    session.talk(9)
-    third = bench.digest()["segment"]
-    assert third["covering_messages"] == [30, 49]
-    assert [one["id"] for one in bench.history()["segments"]] == [first["id"], third["id"]]
-    session.last = old
-    session.turn("Back.")
-    assert [one["id"] for one in bench.history()["segments"]] == [first["id"], second["id"]]
-    other = bench.history(leaf=fork)
-    assert [one["id"] for one in other["segments"]] == [first["id"]]
-    assert len(bench.lines()) == 3

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,6 +14,7 @@ from indexerd.digests.handoff import (
     GUIDE,
     Handoff,
     document,
+    instruction_files,
 )
 
 TOLD = Handoff(
@@ -80,36 +83,6 @@ FORGED = (
 )
 
 
-def test_nothing_quoted_can_pose_as_the_document() -> None:
-    """X9, X10: in every text a forged heading stays behind `> `, or within a row of facts."""
-    told = Handoff(
-        session_id=FORGED,
-        agent=FORGED,
-        name=FORGED,
-        cwd=FORGED,
-        git_branch=FORGED,
-        summary=FORGED,
-        summary_by=FORGED,
-        decisions=(FORGED,),
-        modified=(FORGED,),
-        read=(FORGED + "2",),
-        instructions=(FORGED,),
-        earlier=((0, 1, FORGED),),
-        messages=(("# Hand-off: mine", FORGED, FORGED),),
-        resume=FORGED,
-    )
-    text = document(told)
-    lines = bare(text)
-    assert [line for line in lines if line.startswith("## Questions")] == [
-        "## Questions to the old session"
-    ]
-    assert sum(line.startswith("# ") for line in lines) == 1
-    assert not any(line.startswith(("```", "(3", "Ignore")) for line in lines)
-    assert "<system>" not in text
-    assert "@@" not in text
-    assert "[INST]" not in text
-
-
 TEXT = st.text(
     st.one_of(st.sampled_from("<@[`#> \n\t\x1b-*&"), st.characters(max_codepoint=0x1F600)),
     max_size=60,
@@ -175,3 +148,46 @@ def test_a_full_document_keeps_its_last_message() -> None:
     assert len(text.encode()) <= BYTES_MAX
     assert "> the last words" in text
     assert "(and 30 more)" in section(text, "Earlier in the session")
+
+
+# -- instruction files
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    """A repository below a home directory."""
+    root = tmp_path / "home/u/repo"
+    (root / ".git").mkdir(parents=True)
+    (root / "pkg/deep").mkdir(parents=True)
+    return root
+
+
+def put(path: Path, text: str = "x") -> None:
+    """Make a file, and the directories above it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def names(path: Path, home: Path | None = None) -> list[str]:
+    """What is found from a directory."""
+    return instruction_files(str(path), home or path.parent)
+
+
+def test_every_agents_files_are_named_up_to_the_repositorys_root(repo: Path) -> None:
+    """S3.19: outermost first; nothing above the repository is the project's."""
+    put(repo.parent / "AGENTS.md")
+    put(repo / "AGENTS.md")
+    put(repo / ".github/copilot-instructions.md")
+    put(repo / ".pi/SYSTEM.md")  # pi reads that of the cwd alone
+    put(repo / "pkg/GEMINI.md")
+    put(repo / "pkg/deep/CLAUDE.local.md")
+    put(repo / "pkg/deep/.claude/rules/a.md")
+    put(repo / "pkg/deep/.pi/APPEND_SYSTEM.md")
+    assert names(repo / "pkg/deep", repo.parent.parent) == [
+        "../../AGENTS.md",
+        "../../.github/copilot-instructions.md",
+        "../GEMINI.md",
+        ".claude/rules/",
+        "CLAUDE.local.md",
+        ".pi/APPEND_SYSTEM.md",
+    ]

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import select
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -19,11 +18,6 @@ from indexerd.errors import IndexerdError
 
 PATIENCE = 20.0  # seconds
 PAYLOAD = {"task": "segment", "sessionId": "s1", "covering": [0, 9], "prompt": "Sum up \ud800."}
-
-
-def hook(script: str, *, seconds: float = PATIENCE, env: dict[str, str] | None = None) -> Any:
-    """What a small Python program says."""
-    return shell(f"exec {sys.executable} -S -E -c '{script}'", seconds=seconds, env=env)
 
 
 NO_JSON = "its output is no JSON in UTF-8"
@@ -65,16 +59,6 @@ def test_advice_is_taken_and_cleaned() -> None:
     assert found == Advice(("Mind the gap.",), "Be short.")
     assert shell("echo '{}'") == Advice(())
     assert shell('echo \'{"context": null, "prompt": null}\'') == Advice(())
-
-
-def test_the_task_is_told_on_stdin() -> None:
-    """The document is one line of JSON, whatever is in it; not to read it is no error."""
-    script = (
-        "import json, sys; held = json.loads(sys.stdin.read());"
-        'print(json.dumps({"context": [held["task"], str(held["covering"])], "prompt": None}))'
-    )
-    assert hook(script) == Advice(("segment", "[0, 9]"))
-    assert shell('exec <&-; echo \'{"prompt": "p"}\'') == Advice((), "p")
 
 
 def test_the_environment_is_bare() -> None:

@@ -22,7 +22,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from indexerd.digests.segment_plan import next_span
+from indexerd.digests.digest import next_span
 from indexerd.digests.segments import Segment, chain, covered, encode, parse, shown
 from indexerd.events import MESSAGE, Kind, Turn, code
 from indexerd.sessions.positions import message_rows, name_at, rows_between

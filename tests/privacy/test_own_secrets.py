@@ -135,29 +135,6 @@ def test_new_patterns_hold_for_what_was_indexed_before(place: Place, *, restarte
     assert place.on_disk() == []
 
 
-def test_what_is_no_secret_any_more_is_found_again(place: Place) -> None:
-    """X5: a pattern that took too much can be taken back."""
-    place.patterns = [PATTERN]
-    place.restart()
-    place.read()
-    place.patterns = []
-    place.library.reconsider()
-    place.read()
-    assert place.found(WORD) == 3
-
-
-def test_of_a_session_that_is_gone_it_goes_as_well(place: Place) -> None:
-    """X5: its words are kept, and cannot be read again: they are changed where they stand."""
-    place.read()
-    place.sessions[0].path.unlink()
-    place.scan()
-    place.patterns = [PATTERN]
-    place.library.reconsider()
-    place.read()
-    assert (place.found(WORD), place.found("badge")) == (0, 3)
-    assert place.on_disk() == []
-
-
 @pytest.mark.parametrize("steps", range(6))
 def test_an_end_in_the_middle_forgets_nothing(place: Place, steps: int) -> None:
     """X5, A1: killed after any step, the next start does what was left."""
@@ -188,17 +165,6 @@ def test_the_same_patterns_are_no_reason_to_read_again(place: Place) -> None:
         steps += 1
     assert steps <= 2  # nothing is rebuilt
     assert not place.library.texts.due
-
-
-def test_no_field_of_a_row_has_it(place: Place) -> None:
-    """X5: not the names of tools and models either, which any hand may have written."""
-    used = {"type": "toolCall", "id": "c", "name": f"tool {WORD}", "arguments": {}}
-    said = {"role": "assistant", "content": [used], "model": f"model {WORD}", "provider": "x"}
-    place.sessions[0].entry("message", message={**said, "stopReason": "stop", "timestamp": 1})
-    place.patterns = [PATTERN]
-    place.restart()
-    place.read()
-    assert WORD not in json.dumps(place.library.store.get(place.sessions[0].id))
 
 
 @pytest.mark.parametrize("before", range(180, 200, 3))
