@@ -51,7 +51,7 @@ def doctor() -> int:
 def _checks(app: App) -> Iterator[Check]:
     places, loaded = app.places, app.loaded
     yield Check("python", "ok", sys.version.split()[0])
-    yield _fts()
+    yield Check("sqlite", "ok", sqlite3.sqlite_version)
     if loaded.problems:
         first = loaded.problems[0]
         found = f"{len(loaded.problems)} problems, first: {first['key']}: {first['message']}"
@@ -63,15 +63,6 @@ def _checks(app: App) -> Iterator[Check]:
     yield from _stores(loaded.settings)
     yield from _models(loaded.settings)
     yield _daemon(app)
-
-
-def _fts() -> Check:
-    with sqlite3.connect(":memory:") as db:
-        try:
-            db.execute("CREATE VIRTUAL TABLE t USING fts5(x)")
-        except sqlite3.OperationalError:
-            return Check("sqlite", "bad", "no FTS5", "use a Python whose SQLite has FTS5")
-    return Check("sqlite", "ok", f"{sqlite3.sqlite_version} with FTS5")
 
 
 def _places(places: Places) -> Iterator[Check]:

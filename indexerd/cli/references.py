@@ -12,33 +12,21 @@ from typing import Any
 
 import click
 
+from indexerd.cli import command as cli
 from indexerd.cli import hook
 from indexerd.cli import printing as render
-from indexerd.cli.command import (
-    REF,
-    SESSION,
-    argument,
-    checked,
-    command,
-    current,
-    flag,
-    leaf,
-    method,
-    near,
-    option,
-)
 from indexerd.cli.streams import aside, safe
 
 _EXCERPT_SHOWN = 300
 
 
-@command(
-    argument("text", default="-"),
-    option(
+@cli.command(
+    cli.argument("text", default="-"),
+    cli.option(
         "--session", "sessionId", "The session that asks: what it was given once stays the same."
     ),
-    near("The project that names are looked for in first; default: here."),
-    flag("--inline", "Print the block, a rule, and the prompt."),
+    cli.near("The project that names are looked for in first; default: here."),
+    cli.flag("--inline", "Print the block, a rule, and the prompt."),
 )
 def expand(text: str, *, inline: bool, **params: Any) -> int:
     """Expand the `@@` references of a prompt: find them, and print the block to inject.
@@ -46,14 +34,14 @@ def expand(text: str, *, inline: bool, **params: Any) -> int:
     TEXT is the prompt; `-`, or nothing, reads it from stdin. A reference that means no session,
     or several, is named on stderr; the exit code is 0 all the same, as no prompt is to be held up.
     """
-    return hook.expand(current(), text, params, inline=inline)
+    return hook.expand(cli.current(), text, params, inline=inline)
 
 
-@method(
+@cli.method(
     "query_session",
-    SESSION,
-    argument("question", nargs=-1, required=True, callback=checked(" ".join)),
-    leaf(),
+    cli.SESSION,
+    cli.argument("question", nargs=-1, required=True, callback=cli.checked(" ".join)),
+    cli.leaf(),
     question=True,
     note="looking through the session itself, without a language model",
 )
@@ -71,12 +59,12 @@ def ask(found: Any) -> Iterator[str]:
         yield from ("", "Notes:", *(f"- {safe(note)}" for note in found["notes"]))
 
 
-@method(
+@cli.method(
     "set_relevant_context",
-    SESSION,
-    argument("set_name", metavar="NAME"),
-    argument("items", nargs=-1, metavar="[ITEM]...", callback=checked(list)),
-    flag("--merge", "mode", "Add to the set, instead of replacing it.", value="merge"),
+    cli.SESSION,
+    cli.argument("set_name", metavar="NAME"),
+    cli.argument("items", nargs=-1, metavar="[ITEM]...", callback=cli.checked(list)),
+    cli.flag("--merge", "mode", "Add to the set, instead of replacing it.", value="merge"),
     daemon=True,
 )
 def context_set(found: Any) -> str:
@@ -90,7 +78,9 @@ def context_set(found: Any) -> str:
     return safe(found["text"])
 
 
-@method("get_relevant_context", SESSION, argument("set_name", metavar="[NAME]", required=False))
+@cli.method(
+    "get_relevant_context", cli.SESSION, cli.argument("set_name", metavar="[NAME]", required=False)
+)
 def context_get(found: Any) -> Iterator[str]:
     """Show what was noted of a session: every set, or the one named."""
     from indexerd.meta.context_sets import relative
@@ -106,10 +96,12 @@ def context_get(found: Any) -> Iterator[str]:
         aside(safe(found["text"]) if every else "nothing is in that set")
 
 
-@method(
+@cli.method(
     "resume_context",
-    SESSION,
-    option("--resume-id", "resumeId", "Names this resume: its block is given once.", metavar="ID"),
+    cli.SESSION,
+    cli.option(
+        "--resume-id", "resumeId", "Names this resume: its block is given once.", metavar="ID"
+    ),
     daemon=True,
 )
 def resume_context(found: Any) -> None:
@@ -117,7 +109,7 @@ def resume_context(found: Any) -> None:
     sys.stdout.write(found["text"] or "")
 
 
-@method("footer", REF)
+@cli.method("footer", cli.REF)
 def footer(found: Any) -> str:
     """Print a session's context in one line: its first files and its applet."""
     return safe(found["text"])

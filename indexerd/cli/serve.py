@@ -13,6 +13,7 @@ import os
 import sys
 import sysconfig
 import threading
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -222,8 +223,6 @@ def _complain(bad: BaseException) -> None:
     if isinstance(bad, IndexerdError):
         aside(f"indexerd: {bad}")
         return
-    trace, last = bad.__traceback__, None
-    while trace is not None:
-        last, trace = trace, trace.tb_next
-    place = f"{last.tb_frame.f_code.co_filename}:{last.tb_lineno}" if last else "?"
+    frames = traceback.extract_tb(bad.__traceback__)
+    place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "?"
     aside(f"indexerd: a defect: {type(bad).__name__} at {place}")

@@ -9,23 +9,9 @@ from typing import Any
 
 import click
 
+from indexerd.cli import command as cli
 from indexerd.cli import printing as render
 from indexerd.cli.backend import project
-from indexerd.cli.command import (
-    AGENT,
-    MODEL_SECONDS,
-    REF,
-    argument,
-    as_json,
-    checked,
-    command,
-    current,
-    flag,
-    limit,
-    method,
-    near,
-    option,
-)
 from indexerd.cli.hook import lines
 from indexerd.cli.streams import aside, put, safe
 from indexerd.errors import UsageError
@@ -52,37 +38,37 @@ def _since(text: str | None) -> str | None:
     return text
 
 
-BELOW = option(
+BELOW = cli.option(
     "--cwd",
     "Only sessions of this directory and below.",
-    callback=checked(lambda value: project(value) if value else None),
+    callback=cli.checked(lambda value: project(value) if value else None),
 )
-SINCE = option(
-    "--since", "Only those active since then (7d, 12h, 2026-11-01).", callback=checked(_since)
+SINCE = cli.option(
+    "--since", "Only those active since then (7d, 12h, 2026-11-01).", callback=cli.checked(_since)
 )
 
 
-@command(
-    AGENT,
+@cli.command(
+    cli.AGENT,
     BELOW,
-    flag("--all", "everywhere", "Of every project."),
+    cli.flag("--all", "everywhere", "Of every project."),
     SINCE,
-    limit(None, 50),
-    option("--cursor", "Go on after an earlier page: its nextCursor."),
-    flag("--archived", "Also archived ones, and those whose file is gone."),
-    flag("--subagents", "Also sub-agents' sessions."),
+    cli.limit(None, 50),
+    cli.option("--cursor", "Go on after an earlier page: its nextCursor."),
+    cli.flag("--archived", "Also archived ones, and those whose file is gone."),
+    cli.flag("--subagents", "Also sub-agents' sessions."),
 )
 def list_(*, everywhere: bool, limit: int, **params: Any) -> Iterator[str]:
     """List sessions, newest first: of the current project, unless --all."""
     params["cwd"] = params["cwd"] or (None if everywhere else project())
     rows: list[Any] = []
     while True:  # one page after the other
-        found = current().read("list", params | {"limit": min(limit - len(rows), _PAGE)})
+        found = cli.current().read("list", params | {"limit": min(limit - len(rows), _PAGE)})
         rows += found["sessions"]
         params["cursor"] = found.get("nextCursor")
         if len(rows) >= limit or not params["cursor"]:
             break
-    if as_json({**found, "sessions": rows}):
+    if cli.as_json({**found, "sessions": rows}):
         return
     cells = [
         (
@@ -109,9 +95,9 @@ def _mark(row: dict[str, Any]) -> str:
     return f"({', '.join(marks)}) " if marks else ""
 
 
-@command(
-    REF,
-    flag(
+@cli.command(
+    cli.REF,
+    cli.flag(
         "--as-sent",
         "The exact redacted prompt that would leave. Control characters are shown; with --json "
         "they are as they would be sent.",
@@ -119,8 +105,8 @@ def _mark(row: dict[str, Any]) -> str:
 )
 def show(ref: str, *, as_sent: bool) -> Iterator[str]:
     """Show one session: metadata and facts."""
-    found = current().read("as_sent" if as_sent else "get", {"ref": ref, "cwd": project()})
-    if as_json(found):
+    found = cli.current().read("as_sent" if as_sent else "get", {"ref": ref, "cwd": project()})
+    if cli.as_json(found):
         return
     if as_sent:
         yield render.exact(f"{found['system']}\n\n{found['user']}")
@@ -167,27 +153,27 @@ def _facts(row: dict[str, Any], meta: dict[str, Any]) -> Iterator[tuple[str, Any
     yield "resume", "" if row["gone"] else typed(row["resume"] or "")
 
 
-@method(
+@cli.method(
     "resolve",
-    REF,
-    near("Look in this project first."),
-    flag("--all", "scope", "Look in every project at once.", value="all"),
+    cli.REF,
+    cli.near("Look in this project first."),
+    cli.flag("--all", "scope", "Look in every project at once.", value="all"),
 )
 def resolve(found: Any) -> list[str]:
     """Say which session a reference means: id, prefix, name, or something like it."""
     return lines(found)
 
 
-PREFIX = argument("prefix", default="")
+PREFIX = cli.argument("prefix", default="")
 
 
-@method("complete", PREFIX, near("This project's sessions first."), limit(500, 20))
+@cli.method("complete", PREFIX, cli.near("This project's sessions first."), cli.limit(500, 20))
 def complete(found: Any) -> list[str]:
     """List candidates for `@@`, newest first."""
     return lines(found)
 
 
-@method("search", argument("query"), AGENT, BELOW, SINCE, limit(500, 20))
+@cli.method("search", cli.argument("query"), cli.AGENT, BELOW, SINCE, cli.limit(500, 20))
 def search(found: Any) -> Iterator[str]:
     """Search names, tags, summaries and messages; "a phrase", re:pattern."""
     for hit in found["hits"]:
@@ -199,7 +185,7 @@ def search(found: Any) -> Iterator[str]:
         aside("nothing found")
 
 
-@method("family", REF)
+@cli.method("family", cli.REF)
 def family(found: Any) -> Iterator[str]:
     """Show the sessions that one came from, and all that came from them."""
     members = found["members"]
@@ -229,7 +215,7 @@ def _fate(member: dict[str, Any]) -> str:
     return " (gone)" if member["gone"] else " (archived)" if member["archived"] else ""
 
 
-@method("status", daemon=True)
+@cli.method("status", daemon=True)
 def status(found: Any) -> Iterator[str]:
     """Show the daemon, its watches, queue, budget and problems."""
     budget, watches, pending = found["budget"], found["watches"], found.get("textPending")
@@ -252,12 +238,12 @@ def status(found: Any) -> Iterator[str]:
         yield from render.paragraph(f"{problem['cause']}\ncure: {problem['cure']}", "  ")
 
 
-@command(
-    argument("ref", required=False),
-    flag("--force", "Below the threshold, too."),
-    flag("--wait", "Wait until it is done."),
-    flag("--all", "everything", "All sessions with enough new messages."),
-    flag("--dry-run", "With --all: only count, and estimate the cost."),
+@cli.command(
+    cli.argument("ref", required=False),
+    cli.flag("--force", "Below the threshold, too."),
+    cli.flag("--wait", "Wait until it is done."),
+    cli.flag("--all", "everything", "All sessions with enough new messages."),
+    cli.flag("--dry-run", "With --all: only count, and estimate the cost."),
 )
 def index(ref: str | None, *, force: bool, wait: bool, everything: bool, dry_run: bool) -> str:
     """Index a session now, or all that are due."""
@@ -268,8 +254,8 @@ def index(ref: str | None, *, force: bool, wait: bool, everything: bool, dry_run
     params: dict[str, Any] = {"ref": ref, "force": force, "wait": wait, "cwd": project()}
     if everything:
         params = {"all": True, "dryRun": dry_run}
-    found = current().ask("index", params, MODEL_SECONDS)
-    if as_json(found):
+    found = cli.current().ask("index", params, cli.MODEL_SECONDS)
+    if cli.as_json(found):
         return ""
     if not everything:
         return str(found["status"]).replace("_", " ")
@@ -281,17 +267,17 @@ def index(ref: str | None, *, force: bool, wait: bool, everything: bool, dry_run
     return f"{found['sessions']} sessions, {needs}, {price}; nothing was sent"
 
 
-@method("update", REF, argument("title"), daemon=True)
+@cli.method("update", cli.REF, cli.argument("title"), daemon=True)
 def rename(row: Any) -> list[str]:
     """Give a session a title of your own; an empty one takes it back."""
     return lines(row)
 
 
-@command(
-    REF,
-    flag("--yes", "Without asking."),
-    flag("--transcript", "The agent's own session file, too. It cannot be brought back."),
-    flag("--undo", "Read a purged session again; REF is its whole id."),
+@cli.command(
+    cli.REF,
+    cli.flag("--yes", "Without asking."),
+    cli.flag("--transcript", "The agent's own session file, too. It cannot be brought back."),
+    cli.flag("--undo", "Read a purged session again; REF is its whole id."),
 )
 def purge(ref: str, *, yes: bool, transcript: bool, undo: bool) -> int:
     """Forget a session: remove what indexerd holds of it, and do not read it again.
@@ -301,10 +287,10 @@ def purge(ref: str, *, yes: bool, transcript: bool, undo: bool) -> int:
     if undo and (yes or transcript):
         raise UsageError("--undo stands alone")
     params: dict[str, Any] = {"ref": ref, "cwd": project(), "by": "cli", "transcript": transcript}
-    ask = current().ask
+    ask = cli.current().ask
     if undo:
         found = ask("purge", {**params, "undo": True})
-        if not as_json(found):
+        if not cli.as_json(found):
             put([f"{safe(found['sessionId'])} is read again"])
         return 0
     planned = ask("purge", {**params, "dryRun": True})
@@ -313,7 +299,7 @@ def purge(ref: str, *, yes: bool, transcript: bool, undo: bool) -> int:
         return 1
     # By its id: the word may mean another session by now.
     found = ask("purge", {**params, "ref": planned["sessionId"]})
-    if not as_json(found):
+    if not cli.as_json(found):
         put(map(render.exact, found["removed"]))
         aside(f"forgotten: {safe(found['sessionId'])}")
     for one in found.get("notRemoved", ()):

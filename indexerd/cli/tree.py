@@ -16,20 +16,9 @@ from typing import Any
 
 import click
 
+from indexerd.cli import command as cli
 from indexerd.cli import printing as render
 from indexerd.cli.backend import READING, App, project
-from indexerd.cli.command import (
-    REF,
-    argument,
-    as_json,
-    checked,
-    command,
-    current,
-    flag,
-    leaf,
-    method,
-    option,
-)
 from indexerd.cli.streams import aside, put, safe
 from indexerd.errors import UsageError
 
@@ -55,21 +44,21 @@ def _file(name: str | None) -> str | None:
 
 
 def _output(text: str) -> Any:
-    return option("-o", "--output", "file", text, metavar="FILE", callback=checked(_file))
+    return cli.option("-o", "--output", "file", text, metavar="FILE", callback=cli.checked(_file))
 
 
-@method(
+@cli.method(
     "tree",
-    REF,
-    option(
+    cli.REF,
+    cli.option(
         "--filter",
         "Which entries: default hides settings and answers that only call tools; with --json "
         "all is the default.",
         type=click.Choice(FILTERS),
-        callback=checked(lambda value: value or (None if current().json else "default")),
+        callback=cli.checked(lambda value: value or (None if cli.current().json else "default")),
     ),
-    option("--search", "Only entries that have all these words.", metavar="WORDS"),
-    leaf(),
+    cli.option("--search", "Only entries that have all these words.", metavar="WORDS"),
+    cli.leaf(),
     note=READING,
 )
 def tree(found: Any) -> Iterator[str]:
@@ -86,7 +75,9 @@ def tree(found: Any) -> Iterator[str]:
         aside(f"indexerd: {safe(warning)}")
 
 
-@method("path", REF, leaf("The path to another entry than the current one."), note=READING)
+@cli.method(
+    "path", cli.REF, cli.leaf("The path to another entry than the current one."), note=READING
+)
 def path(found: Any) -> Iterator[str]:
     """List the entries from the root to the leaf."""
     entries = [entry for entry in found["entries"] if entry.get("display", True)]
@@ -107,7 +98,7 @@ def _entries(entries: list[dict[str, Any]], before: Iterable[str]) -> Iterator[s
         aside("no entries")
 
 
-@method("branches", REF, note=READING)
+@cli.method("branches", cli.REF, note=READING)
 def branches(found: Any) -> Iterator[str]:
     """List the branches of a session, by their last entries."""
     rows = [
@@ -128,19 +119,19 @@ def branches(found: Any) -> Iterator[str]:
         aside("no entries")
 
 
-@method(
+@cli.method(
     "context",
-    REF,
-    leaf("As it was, or would be, at another entry."),
-    option(
+    cli.REF,
+    cli.leaf("As it was, or would be, at another entry."),
+    cli.option(
         "--transform",
         "transforms",
         'A rule for this output alone, such as {"rule": "prune", "protectTurns": 2}; repeatable.',
         metavar="JSON",
         multiple=True,
-        callback=checked(_rules),
+        callback=cli.checked(_rules),
     ),
-    flag("--serialized", "serialize", "As one text, the way pi gives it to a model."),
+    cli.flag("--serialized", "serialize", "As one text, the way pi gives it to a model."),
     note=READING,
 )
 def context(found: Any) -> Iterator[str]:
@@ -159,17 +150,21 @@ def context(found: Any) -> Iterator[str]:
             yield render.exact(message["text"])
 
 
-ENTRY = argument("entry_id", metavar="ENTRY")
+ENTRY = cli.argument("entry_id", metavar="ENTRY")
 
 
-@method("label", REF, ENTRY, argument("text", required=False), daemon=True)
+@cli.method("label", cli.REF, ENTRY, cli.argument("text", required=False), daemon=True)
 def label(found: Any) -> str:
     """Label an entry of a session. Without a text, take your label back."""
     return f"{safe(found['entryId'])}\t{safe(found['label'] or '')}".rstrip()
 
 
-@method(
-    "branch", REF, argument("leaf"), _output("Write it there, not beside the session."), daemon=True
+@cli.method(
+    "branch",
+    cli.REF,
+    cli.argument("leaf"),
+    _output("Write it there, not beside the session."),
+    daemon=True,
 )
 def branch(found: Any) -> str:
     """Make a new session file of the path to an entry. Only for pi; never over another file.
@@ -182,19 +177,19 @@ def branch(found: Any) -> str:
 # -- export: the session itself is read, as a document of megabytes is nothing for a socket ------
 
 
-@command(
-    REF,
+@cli.command(
+    cli.REF,
     _output("Write it there (0600), not to stdout."),
-    option(
+    cli.option(
         "--format",
         "form",
         "html: the whole tree, in one page for a browser, offline; md: one path, to be read; "
         "json: all of it, for programs. By default what FILE ends in, else html.",
         type=click.Choice(FORMATS),
     ),
-    leaf("As seen from another entry than the current one."),
-    flag("--redact", "Take known kinds of secrets out of every text."),
-    flag("--force", "Replace FILE, should it be there."),
+    cli.leaf("As seen from another entry than the current one."),
+    cli.flag("--redact", "Take known kinds of secrets out of every text."),
+    cli.flag("--force", "Replace FILE, should it be there."),
 )
 def export(
     ref: str, file: str | None, form: str | None, leaf: str | None, *, redact: bool, force: bool
@@ -206,7 +201,7 @@ def export(
     """
     from indexerd.meta.newfile import create
 
-    app = current()
+    app = cli.current()
     form = form or _SUFFIXES.get(Path(file or "").suffix.lower(), "html")
     if file:
         _check(Path(file), app, force=force)
@@ -216,9 +211,9 @@ def export(
     data = text.encode("utf-8", "replace")
     if file:
         create(Path(file), [data], over=force)
-        if not as_json({"format": form, "file": file, "bytes": len(data)}):
+        if not cli.as_json({"format": form, "file": file, "bytes": len(data)}):
             put([render.exact(file)])
-    elif not as_json({"format": form, "fileName": name, "text": text}):
+    elif not cli.as_json({"format": form, "fileName": name, "text": text}):
         sys.stdout.flush()
         sys.stdout.buffer.write(data)  # UTF-8, whatever the stream's encoding: a page says so
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -33,21 +33,12 @@ from indexerd.protocol.params import Params, RefParams
 from indexerd.search.names_soon import NamesSoon
 from indexerd.times import iso
 
+if TYPE_CHECKING:
+    from indexerd.daemon.unix_server import Peer
+
 FIRST_SCAN_PATIENCE = 5.0  # seconds
 PROTOCOL = 1
 _AT_ONCE = frozenset({"hello", "status", "subscribe"})
-
-
-class Peer(Protocol):
-    """Whoever asks, as far as answers care: it may want to hear of events."""
-
-    def notify(self, event: Mapping[str, Any]) -> bool:
-        """Send an event, never waiting."""
-        ...
-
-    def on_close(self, callback: Callable[[], None]) -> None:
-        """Call back once when the connection ends."""
-        ...
 
 
 class Api:

@@ -77,14 +77,17 @@ class LocalBackend:
             return await found if isawaitable(found) else found
 
     def _handler(self, method: str, asked: Params, stack: ExitStack) -> Handler:
-        if method == "expand":
-            return self._expand
         if handler := stored_methods(self.answers).get(method):
             return handler
-        row = self._row(asked)
-        library = stack.enter_context(open_session(row, self.settings, self._env, self._user_home))
+        library: Library | None = None
+        if method != "expand":
+            row = self._row(asked)
+            alone = open_session(row, self.settings, self._env, self._user_home)
+            library = stack.enter_context(alone)
         if method == "as_sent":
-            return lambda _: self._as_sent(library, row)
+            assert library is not None  # noqa: S101 - see above
+            run = prepare(library, row["sessionId"], self.settings)
+            return lambda _: as_sent(run, Models(self.settings, self._env).available())
         return SessionMethods(self._services(library)).table()[method]
 
     def _row(self, asked: Params) -> dict[str, Any]:
@@ -92,26 +95,7 @@ class LocalBackend:
         ref = asked.ref if isinstance(asked, RefParams) else asked.session
         return self.answers.row(ref, cwd=asked.cwd)
 
-    def _as_sent(self, library: Library, row: dict[str, Any]) -> dict[str, Any]:
-        prepared = prepare(library, row["sessionId"], self.settings)
-        return as_sent(prepared, Models(self.settings, self._env).available())
-
-    async def _expand(self, asked: Any) -> dict[str, Any]:
-        from indexerd.references.expand import References  # noqa: PLC0415 - seldom asked for
-
-        references = References(
-            self.answers,
-            None,
-            ask=_unasked,
-            home=self.answers.home,
-            settings=lambda: self.settings,
-            record=lambda _: None,
-            ready=lambda: True,
-            clock=time.time,
-        )
-        return await references.expand(asked)
-
-    def _services(self, library: Library) -> Services:
+    def _services(self, library: Library | None) -> Services:
         budget = Budget(self._places.budget, lambda: self.settings, time.time, lambda *_: None)
         return Services(
             answers=self.answers,
@@ -169,10 +153,6 @@ class _Silence:
 async def _here(work: Callable[..., Any], *args: Any) -> Any:
     """The library's thread is this one."""
     return work(*args)
-
-
-async def _unasked(_session_id: str, _question: str, **_more: Any) -> dict[str, Any]:
-    raise DaemonDownError("questions need the daemon")
 
 
 def _built_in() -> list[Model]:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import indexerd
 from indexerd.daemon.answers import Answers
 from indexerd.daemon.library import Library
-from indexerd.daemon.trees import Trees, open_session
+from indexerd.daemon.trees import VIEWS, make_branch, open_session, show
 from indexerd.errors import DaemonDownError
 from indexerd.logs import Event
 from indexerd.meta import context_sets as sets
@@ -96,7 +96,7 @@ class Services:
     """What the handlers that read sessions are made of."""
 
     answers: Answers
-    library: Library
+    library: Library | None  # None: no session can be opened
     read: Callable[..., Awaitable[Any]]  # does work in the thread that owns the library
     settings: Callable[[], Settings]
     models: Callable[[], list[Model]]  # for questions, in the user's order
@@ -128,21 +128,24 @@ class SessionMethods:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._installed = installed()
-        library = services.library
-        self.pool = SessionReaderPool(partial(open_session, library), library.reread, services.read)
-        self.trees = Trees(services.answers, self.pool, services.clock)
+        if (library := services.library) is not None:
+            opener = partial(open_session, library)
+            self.pool = SessionReaderPool(opener, library.reread, services.read)
 
     def table(self) -> dict[str, Handler]:
         """Every handler, by its method."""
-        trees = self.trees
-        table: dict[str, Handler] = {
-            "tree": trees.tree,
-            "branches": trees.branches,
-            "path": trees.path,
-            "context": trees.context,
-            "branch": trees.branch,
-        }
-        return table | {method: self._late(*where) for method, where in LATE.items()}
+        looks = {method: partial(self._look, partial(show, method)) for method in VIEWS}
+        late = {method: self._late(*where) for method, where in LATE.items()}
+        return looks | late | {"branch": self._branch}
+
+    async def _look(self, work: Callable[..., Any], asked: Any) -> Any:
+        """Do work with a session that is open at a leaf."""
+        row = self._services.answers.row(asked.ref, cwd=asked.cwd)
+        return await self.pool.read(row["sessionId"], asked.leaf, partial(work, asked))
+
+    async def _branch(self, asked: params.Branch) -> Any:
+        now = self._services.clock()
+        return await self._look(lambda *given: make_branch(given[0], now, *given[1:]), asked)
 
     # -- imported late -------------------------------------------------------------------
 
@@ -172,6 +175,8 @@ class SessionMethods:
 
     async def ask(self, session_id: str, question: str, **more: Any) -> dict[str, Any]:
         """Answer a question that stands in a prompt."""
+        if self._services.library is None:
+            raise DaemonDownError("questions need the daemon")
         await self._load(LATE["query_session"][0], "questions")
         return await self.questions.answer(session_id, question, **more)
 

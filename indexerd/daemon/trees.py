@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import secrets
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from indexerd.agents import pi
 from indexerd.agents.pi.branch_file import VERSION, Line, Origin, branch_lines, file_name
-from indexerd.daemon.answers import Answers
 from indexerd.daemon.library import Library
 from indexerd.digests.segments import read_segments
 from indexerd.errors import (
@@ -31,12 +30,12 @@ from indexerd.meta.newfile import create
 from indexerd.meta.reader import read_user
 from indexerd.paths import user_name
 from indexerd.protocol import params
-from indexerd.protocol.params import LeafParams, RefParams
+from indexerd.protocol.params import LeafParams
 from indexerd.sessions import views
 from indexerd.sessions.context import Read
 from indexerd.sessions.state import SessionState
 from indexerd.sources.session_lines import SessionLines
-from indexerd.sources.session_reader import OpenSession, SessionReaderPool, row_of
+from indexerd.sources.session_reader import OpenSession, row_of
 from indexerd.times import iso
 
 # How the other agents make a branch of a session: their files are theirs alone to write.
@@ -84,12 +83,6 @@ def _user_labels(home: Path | None, session_id: str) -> dict[str, str]:
     return user.labels if user else {}
 
 
-def show(view: View, session: OpenSession, asked: LeafParams) -> dict[str, Any]:
-    """Answer from an open session."""
-    with session.reading() as read:
-        return view(session, read, asked)
-
-
 def branches(session: OpenSession, read: Read, _asked: object = None) -> dict[str, Any]:
     """`branches`, with our own summaries of them."""
     try:
@@ -99,52 +92,32 @@ def branches(session: OpenSession, read: Read, _asked: object = None) -> dict[st
     return views.branches(session, read, {one.leaf_id: one.content for one in held})
 
 
-class Trees:
-    """Answers about trees."""
+VIEWS: dict[str, View] = {
+    "tree": views.tree,
+    "branches": branches,
+    "path": views.path,
+    "context": views.context,
+}
 
-    def __init__(
-        self, answers: Answers, pool: SessionReaderPool, clock: Callable[[], float]
-    ) -> None:
-        self._answers = answers
-        self._pool = pool
-        self._clock = clock
 
-    def tree(self, asked: params.Tree) -> Awaitable[Any]:
-        """Every entry that is asked for."""
-        return self._view(views.tree, asked)
+def show(
+    method: str, asked: LeafParams, session: OpenSession, _check: object = None
+) -> dict[str, Any]:
+    """Answer one of `VIEWS` from an open session."""
+    with session.reading() as read:
+        return VIEWS[method](session, read, asked)
 
-    def branches(self, asked: LeafParams) -> Awaitable[Any]:
-        """The last entry of each branch."""
-        return self._view(branches, asked)
 
-    def path(self, asked: params.Path) -> Awaitable[Any]:
-        """The entries from the root to the leaf."""
-        return self._view(views.path, asked)
-
-    def context(self, asked: params.Context) -> Awaitable[Any]:
-        """What the agent would hand its model."""
-        return self._view(views.context, asked)
-
-    async def branch(self, asked: params.Branch) -> Any:
-        """Make a session file of one path."""
-        file = asked.file
-        if file is not None and not file.startswith("/"):
-            raise UsageError("file is an absolute path")
-        if file is not None and "\0" in file:
-            raise UsageError("file has a NUL in it, which no path can have")
-        now = self._clock()
-        make = partial(_write, iso(now), new_id(now), file)
-        return await self._pool.read(
-            self._session(asked), asked.leaf, lambda session, _: make(session)
-        )
-
-    async def _view(self, view: View, asked: LeafParams) -> Any:
-        return await self._pool.read(
-            self._session(asked), asked.leaf, lambda session, _: show(view, session, asked)
-        )
-
-    def _session(self, asked: RefParams) -> str:
-        return str(self._answers.row(asked.ref, cwd=asked.cwd)["sessionId"])
+def make_branch(
+    asked: params.Branch, now: float, session: OpenSession, _check: object
+) -> dict[str, Any]:
+    """Make a session file of one path."""
+    file = asked.file
+    if file is not None and not file.startswith("/"):
+        raise UsageError("file is an absolute path")
+    if file is not None and "\0" in file:
+        raise UsageError("file has a NUL in it, which no path can have")
+    return _write(iso(now), new_id(now), file, session)
 
 
 def _write(now: str, session_id: str, file: str | None, session: OpenSession) -> dict[str, Any]:

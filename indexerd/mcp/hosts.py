@@ -1,9 +1,8 @@
 """How each MCP host is told of this server: the snippet for its configuration, and where it goes.
 
-In: the host's name, and the command that starts this program. Out: text to paste, in the host's
-own shape. Hosts start servers with a bare PATH and few variables, so the program is named by its
-absolute path and the variables that say where our socket and files are go along, as they are now.
-Keys are never among them. Standard library only.
+Hosts start servers with a bare PATH and few variables, so the program is named by its absolute
+path and the variables that say where our socket and files are go along, as they are now. Keys are
+never among them.
 """
 
 from __future__ import annotations
@@ -11,21 +10,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 HOSTS = ("claude", "codex", "opencode", "cursor", "vscode")
 NAME = "indexerd"
 PATIENCE_MS = 60_000  # opencode gives a tool 5 s by itself, and a question takes longer
 _PLACES = (
-    "INDEXERD_CONFIG",
-    "INDEXERD_DATA_DIR",
-    "INDEXERD_SOCKET",
-    "INDEXERD_STATE_DIR",
-    "XDG_CONFIG_HOME",
-    "XDG_DATA_HOME",
-    "XDG_RUNTIME_DIR",
-    "XDG_STATE_HOME",
+    *("INDEXERD_CONFIG", "INDEXERD_DATA_DIR", "INDEXERD_SOCKET", "INDEXERD_STATE_DIR"),
+    *("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"),
 )
 _WHERE = {
     "claude": ".mcp.json of a project, or the same entry in ~/.claude.json for all of them",
@@ -36,8 +28,7 @@ _WHERE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Snippet:
+class Snippet(NamedTuple):
     """What to paste, and the file that it goes into."""
 
     text: str
@@ -53,34 +44,18 @@ def carried(env: Mapping[str, str]) -> dict[str, str]:
 def snippet(host: str, command: Sequence[str], env: Mapping[str, str]) -> Snippet:
     """The snippet for one of HOSTS. `command` is the whole command line."""
     entry: dict[str, Any] = {"command": command[0], "args": list(command[1:])}
-    if env:
-        entry["env"] = dict(env)
-    stdio = {"type": "stdio", **entry}
+    entry |= {"env": dict(env)} if env else {}
     if host == "codex":
-        return Snippet(_toml(entry), _WHERE[host])
+        import tomlkit  # noqa: PLC0415 - for this host alone
+
+        return Snippet(tomlkit.dumps({"mcp_servers": {NAME: entry}}) + "\n", _WHERE[host])
+    stdio = {"type": "stdio", **entry}
+    own = {"type": "local", "command": list(command), "enabled": True, "timeout": PATIENCE_MS}
+    own |= {"environment": dict(env)} if env else {}
     shapes: dict[str, dict[str, Any]] = {
         "claude": {"mcpServers": {NAME: stdio}},
         "cursor": {"mcpServers": {NAME: entry}},
         "vscode": {"servers": {NAME: stdio}},
-        "opencode": {
-            "$schema": "https://opencode.ai/config.json",
-            "mcp": {NAME: _opencode(command, env)},
-        },
+        "opencode": {"$schema": "https://opencode.ai/config.json", "mcp": {NAME: own}},
     }
     return Snippet(json.dumps(shapes[host], indent=2) + "\n", _WHERE[host])
-
-
-def _opencode(command: Sequence[str], env: Mapping[str, str]) -> dict[str, Any]:
-    more = {"environment": dict(env)} if env else {}
-    patience = {"timeout": PATIENCE_MS}
-    return {"type": "local", "command": list(command), "enabled": True, **patience, **more}
-
-
-def _toml(entry: Mapping[str, Any]) -> str:
-    """A table for Codex; strings of JSON are strings of TOML."""
-    lines = [f"[mcp_servers.{NAME}]"]
-    lines += [f"{key} = {json.dumps(entry[key])}" for key in ("command", "args")]
-    if "env" in entry:
-        lines += ["", f"[mcp_servers.{NAME}.env]"]
-        lines += [f"{key} = {json.dumps(value)}" for key, value in entry["env"].items()]
-    return "\n".join(lines) + "\n"

@@ -49,43 +49,46 @@ _BRIEF += " parentSessionId gone subagent"
 _SESSION = _BRIEF + " createdAt messageCount firstUserMessage models filesModified filesRead"
 _SESSION += " toolsUsed gitBranch parentSessionFile"
 
+
+def said(description: str, **bounds: Any) -> Meta:
+    """What a model is told of a parameter, and its bounds."""
+    return Meta(description=description, **bounds)
+
+
 Session = Annotated[
     str,
-    Meta(
+    said(
+        "The past session: its id, an id's beginning (6 characters or more), its name,"
+        " or nearly its name.",
         min_length=1,
         max_length=400,
-        description="The past session: its id, an id's beginning (6 characters or more), its name,"
-        " or nearly its name.",
     ),
 ]
 Own = Annotated[
     str,
-    Meta(
-        max_length=400,
-        description="Which session: id or name. Leave it out to mean the one you are running in;"
+    said(
+        "Which session: id or name. Leave it out to mean the one you are running in;"
         " where that cannot be told for certain you get an error with the candidates.",
+        max_length=400,
     ),
 ]
-Everywhere = Annotated[bool, Meta(description="True: look in every project at once.")]
+Everywhere = Annotated[bool, said("True: look in every project at once.")]
 Agent = Annotated[
-    str,
-    Meta(max_length=64, description="Only sessions of this agent: pi, claude, codex, opencode."),
+    str, said("Only sessions of this agent: pi, claude, codex, opencode.", max_length=64)
 ]
 Since = Annotated[
-    str,
-    Meta(max_length=64, description="Only sessions active since then: an ISO-8601 date or time."),
+    str, said("Only sessions active since then: an ISO-8601 date or time.", max_length=64)
 ]
-Limit = Annotated[int, Meta(ge=1, le=50, description="How many at most.")]
+Limit = Annotated[int, said("How many at most.", ge=1, le=50)]
 Leaf = Annotated[
-    str,
-    Meta(max_length=200, description="Another branch: the id of its last entry (list_branches)."),
+    str, said("Another branch: the id of its last entry (list_branches).", max_length=200)
 ]
-Focus = Annotated[str, Meta(max_length=4000, description="What the summary should dwell on.")]
+Focus = Annotated[str, said("What the summary should dwell on.", max_length=4000)]
 Turn = Annotated[
     str,
-    Meta(
+    said(
+        "For hosts: their name of the user's turn; its questions are counted together.",
         max_length=200,
-        description="For hosts: their name of the user's turn; its questions are counted together.",
     ),
 ]
 
@@ -103,10 +106,10 @@ class Tool(Struct, kw_only=True, forbid_unknown_fields=True, rename="camel"):
 
     cwd: Annotated[
         str,
-        Meta(
-            max_length=4096,
-            description="The project: a directory, its sub-directories included. Leave it out to"
+        said(
+            "The project: a directory, its sub-directories included. Leave it out to"
             " mean the one this server was started in.",
+            max_length=4096,
         ),
     ] = ""
 
@@ -163,12 +166,7 @@ class SearchSessions(Tool, kw_only=True, rename=_as_is):
 
     title = "Search past sessions"
     query: Annotated[
-        str,
-        Meta(
-            min_length=1,
-            max_length=1000,
-            description='Words, a "phrase in quotes", or re:pattern.',
-        ),
+        str, said('Words, a "phrase in quotes", or re:pattern.', min_length=1, max_length=1000)
     ]
     all_projects: Everywhere = False
     agent: Agent = ""
@@ -201,10 +199,10 @@ class ListSessions(Tool, kw_only=True, rename=_as_is):
     all_projects: Everywhere = False
     agent: Agent = ""
     since: Since = ""
-    archived: Annotated[bool, Meta(description="True: archived and lost ones, too.")] = False
-    subagents: Annotated[bool, Meta(description="True: those of sub-agents, too.")] = False
+    archived: Annotated[bool, said("True: archived and lost ones, too.")] = False
+    subagents: Annotated[bool, said("True: those of sub-agents, too.")] = False
     limit: Limit = 10
-    cursor: Annotated[str, Meta(max_length=400, description="nextCursor of the page before.")] = ""
+    cursor: Annotated[str, said("nextCursor of the page before.", max_length=400)] = ""
 
     def answer(self, talk: Conversation) -> Answer:
         cwd = None if self.all_projects else talk.cwd
@@ -262,9 +260,7 @@ class QuerySession(Tool, kw_only=True):
 
     title, hints = "Ask a past session", ASK
     session: Session
-    question: Annotated[
-        str, Meta(min_length=1, max_length=4000, description="One self-contained question.")
-    ]
+    question: Annotated[str, said("One self-contained question.", min_length=1, max_length=4000)]
     leaf: Leaf = ""
     turn_id: Turn = ""
 
@@ -304,9 +300,7 @@ class ExpandReferences(Tool, kw_only=True):
     """
 
     title, hints = "Expand @@ references", ASK
-    text: Annotated[
-        str, Meta(max_length=200_000, description="The text with the references, verbatim.")
-    ]
+    text: Annotated[str, said("The text with the references, verbatim.", max_length=200_000)]
     turn_id: Turn = ""
 
     def asks_model(self) -> bool:
@@ -337,13 +331,11 @@ class GetTree(Tool, kw_only=True):
     session: Session
     show: Annotated[
         Literal["user-only", "no-tools", "default", "labeled-only", "all"],
-        Meta(description="Which entries; user-only is what the user asked, in order."),
+        said("Which entries; user-only is what the user asked, in order."),
     ] = "user-only"
-    search: Annotated[
-        str, Meta(max_length=400, description="Only entries that have all these words.")
-    ] = ""
-    limit: Annotated[int, Meta(ge=1, le=200, description="How many at most.")] = 50
-    offset: Annotated[int, Meta(ge=0, le=1_000_000, description="Leave out so many.")] = 0
+    search: Annotated[str, said("Only entries that have all these words.", max_length=400)] = ""
+    limit: Annotated[int, said("How many at most.", ge=1, le=200)] = 50
+    offset: Annotated[int, said("Leave out so many.", ge=0, le=1_000_000)] = 0
 
     def answer(self, talk: Conversation) -> Answer:
         session_id = talk.id_of(self.session)
@@ -389,23 +381,20 @@ class SetRelevantContext(Tool, kw_only=True):
     verbatim = False
     set_name: Annotated[
         str,
-        Meta(
+        said(
+            "files, endpoints, ports or applet; others work too, with a warning.",
             min_length=1,
             max_length=NAME_MAX,
-            description="files, endpoints, ports or applet; others work too, with a warning.",
         ),
     ]
     items: Annotated[
         list[str],
-        Meta(
-            description="At most 10 strings; files as absolute paths. With replace, [] clears the"
-            " set.",
+        said(
+            "At most 10 strings; files as absolute paths. With replace, [] clears the set.",
             extra_json_schema={"maxItems": 10},
         ),
     ]
-    mode: Annotated[
-        Literal["replace", "merge"], Meta(description="Replace the set, or add to it.")
-    ] = "replace"
+    mode: Annotated[Literal["replace", "merge"], said("Replace the set, or add to it.")] = "replace"
     session: Own = ""
 
     def answer(self, talk: Conversation) -> Answer:
@@ -429,7 +418,7 @@ class GetRelevantContext(Tool, kw_only=True):
     title = "What a session works with"
     verbatim = False
     set_name: Annotated[
-        str, Meta(max_length=NAME_MAX, description="Only this set; all of them if left out.")
+        str, said("Only this set; all of them if left out.", max_length=NAME_MAX)
     ] = ""
     session: Own = ""
 
@@ -484,11 +473,10 @@ class SessionHistory(Tool, kw_only=True):
 
     title = "Read a long session as a page"
     session: Session
-    full: Annotated[bool, Meta(description="True: texts whole, or nearly so.")] = False
+    full: Annotated[bool, said("True: texts whole, or nearly so.")] = False
     limit: Limit = 10
     before: Annotated[
-        int,
-        Meta(ge=0, le=100_000_000, description="nextBefore of the page before; 0: the newest."),
+        int, said("nextBefore of the page before; 0: the newest.", ge=0, le=100_000_000)
     ] = 0
     leaf: Leaf = ""
 
@@ -567,16 +555,15 @@ class CompactSession(Tool, kw_only=True):
     session: Own = ""
     strategy: Annotated[
         Literal["own", "pi", "codex", "opencode"],
-        Meta(description="Whose rules of what is summed up and what stays; own: its agent's."),
+        said("Whose rules of what is summed up and what stays; own: its agent's."),
     ] = "own"
     instructions: Focus = ""
-    handoff: Annotated[
-        bool, Meta(description="True: one document to begin a new session with, instead.")
-    ] = False
+    handoff: Annotated[bool, said("True: one document to begin a new session with, instead.")] = (
+        False
+    )
     leaf: Leaf = ""
     keep_recent_tokens: Annotated[
-        int,
-        Meta(ge=0, le=1_000_000, description="Of the newest messages, that pi's rules keep."),
+        int, said("Of the newest messages, that pi's rules keep.", ge=0, le=1_000_000)
     ] = 20_000
 
     def answer(self, talk: Conversation) -> Answer:
@@ -621,13 +608,11 @@ class SummarizeBranch(Tool, kw_only=True):
 
     title, hints = "Sum up a branch that was left", MAKE
     session: Session
-    leaf: Annotated[
-        str, Meta(min_length=1, max_length=200, description="The id of its last entry.")
-    ]
+    leaf: Annotated[str, said("The id of its last entry.", min_length=1, max_length=200)]
     instructions: Focus = ""
-    replace_instructions: Annotated[
-        bool, Meta(description="True: they take the place of the usual ones.")
-    ] = False
+    replace_instructions: Annotated[bool, said("True: they take the place of the usual ones.")] = (
+        False
+    )
 
     def answer(self, talk: Conversation) -> Answer:
         found = talk.ask(
@@ -653,9 +638,9 @@ class DigestSession(Tool, kw_only=True):
 
     title, hints = "Fold a session's older messages", MAKE
     session: Own = ""
-    dry_run: Annotated[
-        bool, Meta(description="True: only the figures as they are; no model is called.")
-    ] = False
+    dry_run: Annotated[bool, said("True: only the figures as they are; no model is called.")] = (
+        False
+    )
 
     def asks_model(self) -> bool:
         """Figures cost nothing."""

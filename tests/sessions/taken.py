@@ -7,7 +7,6 @@ from typing import Any, cast
 
 from indexerd.daemon import trees
 from indexerd.protocol.methods import asked
-from indexerd.sessions import views
 from indexerd.sessions.info import SessionInfo, info_of
 from indexerd.sources.session_reader import OpenSession
 from tests.sessions.tree_sessions import state_of
@@ -30,6 +29,4 @@ def taken(
 def view(method: str, held: OpenSession, params: dict[str, Any] | None = None) -> Any:
     """The result of a method for a session that was taken."""
     given = asked(method, {"ref": "s1", **(params or {})})
-    return trees.show(
-        trees.branches if method == "branches" else getattr(views, method), held, cast("Any", given)
-    )
+    return trees.show(method, cast("Any", given), held)
