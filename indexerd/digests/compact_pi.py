@@ -34,7 +34,6 @@ _TURNS = frozenset({"user", "bashExecution", "custom", "branchSummary", "compact
 _CUTS = _TURNS | {"assistant"}
 _PROMPTS = frozenset({"system", "developer"})  # state of the prompt, and no conversation
 _ESTIMATED = _CUTS | _PROMPTS | {"toolResult"}
-_OWN = frozenset({"read", "write", "edit"})  # pi's tools for files
 
 
 # -- tokens --------------------------------------------------------------------------------------
@@ -245,16 +244,8 @@ def files_of(entries: Iterable[ContextEntry], summaries: Iterable[Entry]) -> Fil
 
 
 def _calls(entry: ContextEntry) -> Iterator[ToolCall]:
-    """Calls that the model made, and records of what they did, which say nothing to the model.
-
-    A call of pi's own tools that names its file as other agents do is passed over, as pi does.
-    """
-    for message in entry.speeches:
-        for call in message.calls:
-            given = call.arguments
-            foreign = isinstance(given, dict) and "file_path" in given and "path" not in given
-            if call.name not in _OWN or not foreign:
-                yield call
+    """Calls that the model made, and records of what they did, which say nothing to the model."""
+    yield from (call for message in entry.speeches for call in message.calls)
     yield from (call for call in entry.entry.tools if not call.name)
 
 

@@ -77,35 +77,34 @@ class Compaction:
     done: str | None = None  # the summary there is already, where nothing came after it
 
 
-class Wanted(NamedTuple):
-    """What is asked of a compaction."""
-
-    strategy: str | None  # None: the rules of the session's own agent
-    keep: int  # tokens
-    handoff: bool
-
-
 def plan_compaction(
-    session: OpenSession, check: Check, settings: Settings, wanted: Wanted
+    session: OpenSession,
+    check: Check,
+    settings: Settings,
+    *,
+    strategy: str | None,
+    keep: int,
+    handoff: bool,
 ) -> Compaction:
-    """What the strategy would do with the context at the leaf.
+    """What a strategy would do with the context at the leaf, keeping about so many tokens of it.
 
-    SessionEmptyError where there is nothing to summarize. A strategy that was not asked for by
-    name summarizes all there is where its own rule would wait for more. A session that ends with
-    a compaction has that one, whatever is asked for: what its agent stored is never made anew.
+    Without a strategy it is that of the session's own agent, which summarizes all there is where
+    its rule would wait for more. SessionEmptyError where there is nothing to summarize. A session
+    that ends with a compaction has that one: what its agent stored is never made anew.
 
     A hand-off has to do without the session, so that is summarized as a whole, by any strategy:
     only `first_kept` and `split` are what the strategy would make of them. Its decisions and its
     files are those of the whole path.
     """
-    if wanted.strategy is not None and wanted.strategy not in STRATEGIES:
+    if strategy is not None and strategy not in STRATEGIES:
         raise UsageError(f"strategy is one of {', '.join(STRATEGIES)}")
     clean = redactor(settings)
     with session.reading(check, SUMMED) as read:
-        planner = _Planner(session, read, clean, wanted)
+        planner = _Planner(session, read, clean, whole=handoff)
         if not any(one.speeches for one in planner.entries):
             raise SessionEmptyError("there is no conversation to sum up")
-        found = planner.handed_over() if wanted.handoff else planner.by_rules()
+        found = planner.by_rules(strategy, keep)
+        found = planner.handed_over(found) if handoff else found
     earlier = chain_at(session.state, session.home, session.info.session_id)
     shown = ((one.first, one.last, clean(one.content)[0]) for one in earlier)  # of any hand
     return replace(found, earlier=tuple(shown))
@@ -114,24 +113,23 @@ def plan_compaction(
 class _Planner:
     """The context of one session, and what a strategy makes of it."""
 
-    def __init__(self, session: OpenSession, read: Read, clean: Redactor, wanted: Wanted) -> None:
+    def __init__(self, session: OpenSession, read: Read, clean: Redactor, *, whole: bool) -> None:
+        """`whole`: of files, those of the whole path are wanted."""
         self.entries = context.context_entries(session.state, read)
-        self._state = session.state
-        self._agent = session.info.agent
-        self._own = self._agent if self._agent in STRATEGIES else "pi"
-        self._read, self._clean, self._wanted = read, clean, wanted
+        self._state, self._agent = session.state, session.info.agent
+        self._read, self._clean, self._whole_path = read, clean, whole
 
-    def by_rules(self) -> Compaction:
+    def by_rules(self, strategy: str | None, keep: int) -> Compaction:
         """What the strategy does; one that was asked for raises where it does nothing."""
-        name, keep = self._wanted.strategy or self._own, self._wanted.keep
-        done = self._final_compaction()
+        own = self._agent if self._agent in STRATEGIES else "pi"
+        name, done = strategy or own, self._final_compaction()
         if name == "pi" and (done is None or self._agent == "pi"):
             found = compact_pi.prepare(self.entries, keep)
             if found is not None:
                 return self._pi(found)
         if done is not None:
-            return self._already(done)
-        if name == "pi" and self._wanted.strategy is not None and not self._wanted.handoff:
+            return self._already(own, done)
+        if strategy == "pi" and not self._whole_path:
             why = f"there is no place for a cut before the newest {keep} tokens"
             if compact_pi.reach(self.entries) < keep:
                 why = f"all of it is within the newest {keep} tokens"
@@ -139,10 +137,9 @@ class _Planner:
             raise SessionEmptyError(f"there is nothing to compact: {why}", hint=hint)
         return self._whole(name)
 
-    def handed_over(self) -> Compaction:
+    def handed_over(self, found: Compaction) -> Compaction:
         """The same for whoever has nothing else of the session (see `plan_compaction`)."""
-        found = whole = self.by_rules()
-        _, rest = _previous(self.entries)
+        whole, (_, rest) = found, _previous(self.entries)
         if self._says_more(rest) if found.done is not None else found.strategy == "pi":
             whole = self._whole(found.strategy)
         said = [*self._earlier_words().parts, *whole.history.parts]
@@ -204,16 +201,16 @@ class _Planner:
             strategy, history, previous=previous, files=self._files(files), notes=notes, **more
         )
 
-    def _already(self, last: ContextEntry) -> Compaction:
+    def _already(self, own: str, last: ContextEntry) -> Compaction:
         """The session ends with a compaction: its own summary is all there is to say."""
         kept = last.entry.compaction.kept if last.entry.compaction else None
         row = self._state.row(kept) if kept is not None else None
         return Compaction(
-            self._own,
+            own,
             first_kept=kept if row is not None and self._state.on_path(row) else None,
             tokens_before=self._tokens_before(last),
             files=self._files(file_lists([last.entry])),
-            users=self._users() if self._own == "codex" else (),
+            users=self._users() if own == "codex" else (),
             done=self._summary("".join(last.entry.texts)),
         )
 
@@ -308,7 +305,7 @@ class _Planner:
         pi's compactions do, so for its sessions there are none, unless the whole path is asked
         for (S1.23, S3.17).
         """
-        whole = self._wanted.handoff or self._agent != "pi"
+        whole = self._whole_path or self._agent != "pi"
         rows = self._replaced(Kind.ASSISTANT, Kind.CALL) if whole else []
         return _shown(merged(files, file_lists(map(self._read, rows))), self._clean)
 
@@ -422,8 +419,13 @@ def fit_branch(
 async def compact(services: Services, asked: params.Compact) -> dict[str, Any]:
     """The result of `compact`."""
     row = services.rows.row(asked.ref, cwd=asked.cwd)
-    wanted = Wanted(asked.strategy, asked.keep_recent_tokens, asked.handoff)
-    work = partial(plan_compaction, settings=services.settings(), wanted=wanted)
+    work = partial(
+        plan_compaction,
+        settings=services.settings(),
+        strategy=asked.strategy,
+        keep=asked.keep_recent_tokens,
+        handoff=asked.handoff,
+    )
     plan = await services.pool.read(row["sessionId"], asked.leaf, work)
     text, made = plan.done, list[Summary]()
     if text is None:

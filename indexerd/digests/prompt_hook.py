@@ -68,7 +68,7 @@ async def consult(
     except TimeoutError:
         raise IndexerdError(f"it took longer than {seconds:g} s") from None
     finally:
-        if process.returncode is None or process.returncode < 0:
+        if process.returncode is None:
             _kill(process)
 
 

@@ -70,23 +70,21 @@ _CRITICAL = """
 ## Critical Context
 - (data, references, exact errors that are needed to go on; "(none)" if nothing)"""
 
-_CHECKPOINT = """\
-Write a checkpoint of this conversation from which another model can go on with the work without
-having seen it. Use exactly these headings:
+_FORM = """Use exactly these headings:
 
 {skeleton}
 
 Be brief in each. Keep paths, names of functions and error messages exactly as they are."""
+
+_CHECKPOINT = """\
+Write a checkpoint of this conversation from which another model can go on with the work without
+having seen it. """
 
 _UPDATE = """\
 The conversation above is what is new since the summary that is shown with it. Write that summary
 anew with the new part worked in: all of it that still holds stays, above all goals, constraints,
 decisions and critical facts; finished work moves to Done; next steps follow the present state;
-only what has become pointless may go. Use exactly these headings:
-
-{skeleton}
-
-Be brief in each. Keep paths, names of functions and error messages exactly as they are."""
+only what has become pointless may go. """
 
 _TURN = """\
 This is the beginning of a turn that was too long to be kept whole; its later part stays as it is,
@@ -106,11 +104,7 @@ Tell only what stands above; do not guess what comes later."""
 
 _BRANCH = """\
 This is a branch of the session that the user left, to go on from an earlier point. Sum it up for
-a return to it, and so that its lessons are not lost. Use exactly these headings:
-
-{skeleton}
-
-Be brief in each. Keep paths, names of functions and error messages exactly as they are."""
+a return to it, and so that its lessons are not lost. """
 
 
 class Wish(NamedTuple):
@@ -129,9 +123,9 @@ def instructions(stretch: Stretch) -> str:
     if stretch.kind == "turn":
         return _TURN
     if stretch.kind == "branch":
-        return _BRANCH.format(skeleton=_SKELETON)
+        return _BRANCH + _FORM.format(skeleton=_SKELETON)
     text = _UPDATE if stretch.previous else _CHECKPOINT
-    return text.format(skeleton=_SKELETON + _CRITICAL)
+    return text + _FORM.format(skeleton=_SKELETON + _CRITICAL)
 
 
 def summary_prompt(text: str, stretch: Stretch, nonce: str, wish: Wish) -> Prompt:

@@ -180,8 +180,7 @@ class _Run:
     async def consult_hook(self) -> None:
         """Learn what the user wants otherwise; a hook that fails is passed over (S3.29)."""
         task, wanted = self._task, self._settings.digest
-        focus, instead = self._safe(task.focus), self._safe(task.instead)
-        self._wish = Wish(focus, instead)
+        self._wish = Wish(self._safe(task.focus), self._safe(task.instead))
         payload = {
             "task": task.name,
             "strategy": task.strategy,
@@ -189,15 +188,16 @@ class _Run:
             "agent": task.row["agent"],
             "cwd": task.base.cwd,
             "covering": task.covering,
-            "prompt": instead or instructions(task.base),
+            "prompt": self._wish.instead or instructions(task.base),
         }
         try:
             advice = await consult(wanted.hook, payload, seconds=wanted.hook_seconds)
         except IndexerdError as failed:
             self._notify(Event.DIGEST_HOOK_FAILED, {"reason": str(failed)})
             return
+        instead = self._safe(advice.prompt or "") or self._wish.instead
         context = tuple(map(self._safe, advice.context or ()))
-        self._wish = Wish(focus, self._safe(advice.prompt or "") or instead, context)
+        self._wish = self._wish._replace(instead=instead, context=context)
 
     async def in_chunks(self, model: Model) -> str:
         """The summary by one model, in as many calls as its text takes."""

@@ -224,10 +224,7 @@ def told(context: Sets, name: str | None = None) -> tuple[str, Context]:
 
 
 def resume_block(
-    cwd: str,
-    env_hint: str | None,
-    context: Sets,
-    exists: Callable[[str], bool],
+    cwd: str, env_hint: str | None, context: Sets, exists: Callable[[str], bool]
 ) -> tuple[str, int]:
     """What goes before the first message after a resume, and how many files are gone (S4.15).
 

@@ -55,7 +55,6 @@ from indexerd.paths import META_SUFFIX, SESSION_ID, meta_name, user_name
 LOCK_WAIT_SECONDS = 10.0  # a write takes milliseconds; who holds the directory longer is stuck
 FOREIGN_TEMP_SECONDS = 3600.0  # a temporary file of a living process is stale after this
 CREATE_TRIES = 1000
-DURABLE_KEPT = 4096  # names remembered as durable; forgetting one costs one fsync
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -110,7 +109,6 @@ class MetaWriter:
 
     def __init__(self, *, lock_wait: float = LOCK_WAIT_SECONDS) -> None:
         self._locks = DirectoryLocks(lock_wait)
-        self._durable: dict[Path, Stamp] = {}  # as this process fsynced it
         self._doubtful: set[Path] = set()  # may have been lost by a failed fsync: never skipped
 
     def write_meta(
@@ -195,23 +193,26 @@ class MetaWriter:
             found = _version(fd, path)
             if found is not None and found.size == len(data) and _reads_as(fd, path.name, data):
                 if path not in self._doubtful:
-                    self._secure(fd, path, found)
+                    self._secure(fd, path)
                     return Written(path, len(data), changed=False, stamp=found)
-                expect = found  # ours already, renamed before an fsync failed: not a conflict
+                # Ours already, renamed before an fsync failed: that is no conflict.
+                result = self._replace(fd, path, data, found)
             elif expect is not ... and found != expect:
                 return Conflict(path, found)
-            return self._replace(fd, path, data, expect)
+            else:
+                result = self._replace(fd, path, data, expect)
+            if isinstance(result, Conflict) and expect is ...:
+                raise WriteError(f"{path} was changed by another program")
+            return result
 
-    def _secure(self, fd: int, path: Path, found: Stamp) -> None:
-        """Make durable what was found equal, unless this process has done so before."""
-        if self._durable.get(path) == found:
-            return
+    def _secure(self, fd: int, path: Path) -> None:
+        """Make durable what was found equal."""
         target = os.open(path.name, OPEN_FLAGS, dir_fd=fd)
         try:
             self._doubtful.add(path)
             sync(target)
             sync_directory(fd)
-            self._settled(path, found)
+            self._doubtful.discard(path)
         finally:
             os.close(target)
 
@@ -225,14 +226,8 @@ class MetaWriter:
             self._doubtful.add(path)
             os.rename(temp, path.name, src_dir_fd=fd, dst_dir_fd=fd)
         sync_directory(fd)
-        self._settled(path, stamp)
-        return Written(path, len(data), changed=True, stamp=stamp)
-
-    def _settled(self, path: Path, stamp: Stamp) -> None:
         self._doubtful.discard(path)
-        if len(self._durable) >= DURABLE_KEPT:
-            self._durable.clear()
-        self._durable[path] = stamp
+        return Written(path, len(data), changed=True, stamp=stamp)
 
     @contextlib.contextmanager
     def _locked(self, directory: Path, *, create: bool = False) -> Iterator[int]:

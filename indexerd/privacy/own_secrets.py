@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
@@ -41,7 +40,6 @@ class OwnSecrets:
         self._patterns = patterns
         self._current: tuple[str, ...] = ()
         self._extra: tuple[Any, ...] = ()
-        self._clean = lru_cache(1024)(self._redacted)  # a row is made anew as its session grows
         self.mark = ""
         self.renew()
 
@@ -51,7 +49,6 @@ class OwnSecrets:
         if now == self._current:
             return False
         self._extra, self._current = compile_patterns(now), now
-        self._clean.cache_clear()
         digest = blake2b(json.dumps(now).encode(), digest_size=6).hexdigest()
         self.mark = f"~{digest}" if now else ""
         return True
@@ -76,7 +73,7 @@ class OwnSecrets:
                     else [self._text(one, most) for one in found]
                 )
         for key in {"filesRead", "filesModified"} & row.keys():
-            row[key] = [*dict.fromkeys(map(self._clean, row[key]))]
+            row[key] = [*dict.fromkeys(map(self._redacted, row[key]))]
         tools = Counter[str]()
         for name, count in row.get("toolsUsed", {}).items():
             tools[self._text(name, WORD_MAX)] += count
@@ -95,4 +92,4 @@ class OwnSecrets:
         """A text without secrets; nor its last word, where it was cut: that may be half of one."""
         if len(text) >= most - 1 and " " in text and not text.endswith(" …"):
             text = text.rstrip("…").rpartition(" ")[0] + " …"
-        return clean_text(self._clean(text), most)
+        return clean_text(self._redacted(text), most)

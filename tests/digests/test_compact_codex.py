@@ -6,13 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexerd.agents.base import ContextUse
-from indexerd.digests.compact_codex import (
-    estimate,
-    limit_of,
-    should_compact,
-    tokens_of,
-    users_of,
-)
+from indexerd.digests.compact_codex import estimate, limit_of, should_compact, tokens_of, users_of
 from indexerd.events import Compaction, Kind, Retained
 from indexerd.sessions.context import USERS_TOKENS, ContextEntry, ContextMessage, Message
 from tests.sessions.speeches import calls, entry, gave, said, state_of, steps

@@ -106,11 +106,7 @@ def test_a_message_is_a_fourth_of_its_units_rounded_up() -> None:
 def test_the_newest_answers_own_count_wins() -> None:
     """S1.25: its total, or the sum of its parts; what came after it is estimated."""
     parts = Tokens(1, 2, 3, 4)
-    talk = [
-        step(0, "user", 9),
-        step(1, "assistant", 9, tokens=parts),
-        step(2, "user", 5),
-    ]
+    talk = [step(0, "user", 9), step(1, "assistant", 9, tokens=parts), step(2, "user", 5)]
     found = context_tokens(talk)
     assert (found.tokens, found.usage_tokens, found.trailing_tokens) == (15, 10, 5)
     talk[1] = step(1, "assistant", 9, tokens=structs.replace(parts, total=100))

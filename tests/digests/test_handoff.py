@@ -9,13 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexerd.digests.handoff import (
-    BYTES_MAX,
-    GUIDE,
-    Handoff,
-    document,
-    instruction_files,
-)
+from indexerd.digests.handoff import BYTES_MAX, GUIDE, Handoff, document, instruction_files
 
 TOLD = Handoff(
     session_id="0196-abc",

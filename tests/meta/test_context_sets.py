@@ -12,14 +12,7 @@ from hypothesis import strategies as st
 
 from indexerd.errors import ContextTooLargeError, UsageError
 from indexerd.meta import context_sets as sets
-from indexerd.meta.context_sets import (
-    Outcome,
-    apply,
-    change_of,
-    footer,
-    replace_all,
-    resume_block,
-)
+from indexerd.meta.context_sets import Outcome, apply, change_of, footer, replace_all, resume_block
 from indexerd.privacy.sanitize import escape_path
 
 HEAD = "[SESSION RESUMED]\nShell state was reset. Re-run environment setup before continuing.\n\n"

@@ -10,13 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from indexerd.errors import InvalidMetaError
-from indexerd.meta.model import (
-    CONTRACT,
-    NESTING_MAX,
-    Metadata,
-    MetaFile,
-    parse_meta,
-)
+from indexerd.meta.model import CONTRACT, NESTING_MAX, Metadata, MetaFile, parse_meta
 
 DOC = Path(__file__).parents[2] / "docs" / "META.md"
 TWELVE = [
