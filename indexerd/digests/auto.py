@@ -53,7 +53,7 @@ class AutoDigests:
         `off()`: nothing runs. `run` does work in the thread of `notes`. `ready()` comes back once
         all sessions are known. What began after `since`, in seconds, no daemon has left alone.
         """
-        self._make_one, self._known, self._settings, self._off = make, known, settings, off
+        self._make, self._known, self._settings, self._off = make, known, settings, off
         self._events, self._clock, self._since = events, clock, since
         self._notes, self._run, self._ready = notes, run, ready
         self.made: list[str] = []  # of this process: sessions
@@ -119,26 +119,17 @@ class AutoDigests:
                 await self._look(known)
 
     async def _look(self, known: SessionRuntime) -> None:
-        session_id = known.card.session_id
-        if not known.card.answered or known.card.messages <= self._least():
+        session_id, card, now = known.card.session_id, known.card, self._clock()
+        if not card.answered or card.messages <= self._least():
             return
         await self._note(session_id, waits=True)
-        ready = settled_at(known.view(), self._clock(), Limits.of(self._settings()))
-        if ready is None:  # the turn goes on, and will be seen to grow
+        ready = settled_at(known.view(), now, Limits.of(self._settings()))
+        if ready is None or ready > now:
+            if ready is not None:  # else the turn goes on, and will be seen to grow
+                self._remind(session_id, ready)
             return
-        if ready > self._clock():
-            self._remind(session_id, ready)
-        else:
-            await self._make(session_id)
-
-    def _least(self) -> int:
-        """Messages of a whole file up to which none of its paths can be due."""
-        wanted = self._settings().digest
-        return wanted.preserve_recent if wanted.token_trigger else wanted.trigger_threshold
-
-    async def _make(self, session_id: str) -> None:
         try:
-            found = await self._make_one(session_id)
+            found = await self._make(session_id)
             if found["segment"] is not None:
                 self.made.append(session_id)
                 if found["after"] > self._settings().digest.trigger_threshold:
@@ -150,10 +141,15 @@ class AutoDigests:
         except Exception as bug:  # noqa: BLE001 - a defect of ours must not end the daemon
             self._events.defect(Event.DIGEST_FAILED, session_id, bug)
 
+    def _least(self) -> int:
+        """Messages of a whole file up to which none of its paths can be due."""
+        wanted = self._settings().digest
+        return wanted.preserve_recent if wanted.token_trigger else wanted.trigger_threshold
+
     def _fail(self, session_id: str, bad: IndexerdError) -> None:
-        fields: dict[str, Any] = {"kind": bad.kind, "message": str(bad), "retryable": bad.retryable}
-        logged = {"session": session_id, "reason": str(bad), "kind": bad.kind}
-        self._events.say(Event.DIGEST_FAILED, logged)
+        kind, text = bad.kind, str(bad)
+        self._events.say(Event.DIGEST_FAILED, {"session": session_id, "reason": text, "kind": kind})
+        fields = {"kind": kind, "message": text, "retryable": bad.retryable}
         self._events.tell("digest.failed", session_id, fields)
         self.failed[session_id] = Failure(bad.kind, bad.retryable)
         failures = self._failures.get(session_id, 0) + 1

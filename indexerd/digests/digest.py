@@ -18,31 +18,15 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from indexerd.agents.lines import own_words
+from indexerd.digests import segments, transcript
 from indexerd.digests.compact_opencode import pruned
 from indexerd.digests.compact_pi import estimate_tokens
 from indexerd.digests.compaction import branch_summary, compact
 from indexerd.digests.history import history
 from indexerd.digests.prompts import SEGMENT_TOKENS
-from indexerd.digests.segments import (
-    Segment,
-    ToolUse,
-    chain_at,
-    covered,
-    encode,
-    new_segment,
-    require_room,
-    store_segment,
-)
+from indexerd.digests.segments import Segment, ToolUse, chain_at, covered
 from indexerd.digests.stats import outgrown, stats
 from indexerd.digests.summarize import Row, Services, Task, summarize, usage_of
-from indexerd.digests.transcript import (
-    NO_PARTS,
-    RedactedTranscript,
-    conversation,
-    redact_parts,
-    summarizable_messages,
-    words_in,
-)
 from indexerd.errors import NotFoundError
 from indexerd.events import Entry, Kind, Stretch
 from indexerd.logs import Event
@@ -84,7 +68,7 @@ class Plan:
     target: float
     span: tuple[int, int] | None = None
     why: str = ""
-    transcript: RedactedTranscript = NO_PARTS
+    text: transcript.RedactedTranscript = transcript.NO_PARTS
     previous: str = ""
     facts: dict[str, Any] = field(default_factory=dict)  # of the segment
     topics: tuple[str, ...] = ()
@@ -168,29 +152,29 @@ def _filled(
     state, path, agent = session.state, session.state.path(), session.info.agent
     start = covered(plan.chain) if plan.span is None else plan.span[1] + 1
     recent = passing_messages(state, read, rows_between(path, rows, start, plan.total - 1))
-    verbatim = sum(estimate_tokens(one) for one in conversation(recent, state, agent))
+    verbatim = sum(estimate_tokens(one) for one in transcript.conversation(recent, state, agent))
     verbatim += sum(one.token_count for one in plan.chain)
     if plan.span is None:
         return replace(plan, tokens_before=verbatim)
     covering = rows_between(path, rows, *plan.span)
     entries = {row: read(row) for row in covering}
     messages = context_messages(state, entries.__getitem__, covering)
-    tokens = sum(estimate_tokens(one) for one in conversation(messages, state, agent))
+    tokens = sum(estimate_tokens(one) for one in transcript.conversation(messages, state, agent))
     clean, wanted = redactor(settings), settings.digest
     kept = pruned(messages) if wanted.prune_tool_output else messages
-    said = summarizable_messages(kept, state, agent)
-    transcript = redact_parts(parts_of(said, tool_result_max=RESULT_MAX), clean)
-    words = [(role, own_words(text)) for role, text in words_in(transcript.parts)]
+    said = transcript.summarizable_messages(kept, state, agent)
+    sent = transcript.redact_parts(parts_of(said, tool_result_max=RESULT_MAX), clean)
+    words = [(role, own_words(text)) for role, text in transcript.words_in(sent.parts)]
     topics = (
         (topic_runs(clean_text(text[:4000], 4000)), 1) for role, text in words if role == "user"
     )
     before = "\n\n".join(one.content for one in plan.chain[-PREVIOUS_SEGMENTS:])
-    aim = int(wanted.target_compression * len(transcript.text) / 4)
+    aim = int(wanted.target_compression * len(sent.text) / 4)
     facts = _deeds(entries.values(), session.info.cwd, clean)
     facts |= {"covering": plan.span, "leaf_id": name_at(state, rows[plan.span[1]])}
     return replace(
         plan,
-        transcript=transcript,
+        text=sent,
         previous=clean(before)[0],
         facts=facts | {"key_decisions": decisions(text for _, text in words)},
         topics=tuple(key_phrases(topics, TOPICS_MAX)),
@@ -301,7 +285,7 @@ class Digests:
         services, session_id, home, facts = self._services, row["sessionId"], plan.home, plan.facts
         if home is None:
             raise NotFoundError("there is no place for this session's sidecar")
-        await asyncio.to_thread(require_room, home, session_id)
+        await asyncio.to_thread(segments.require_room, home, session_id)
         first, last = facts["covering"]
         started = {"session": session_id, "count": last - first + 1}
         services.events.say(Event.DIGEST_STARTED, started)
@@ -314,11 +298,11 @@ class Digests:
             previous=plan.previous,
             max_tokens=plan.max_tokens,
         )
-        task = Task(row, "segment", plan.transcript, base, covering=plan.span, asked=manual)
+        task = Task(row, "segment", plan.text, base, covering=plan.span, asked=manual)
         summary = await summarize(services, task)
-        segment = new_segment(summary.text, summary.model, services.clock(), **facts)
+        segment = segments.new_segment(summary.text, summary.model, services.clock(), **facts)
         services.rows.by_id(session_id)  # NotFoundError: it was forgotten meanwhile
-        await asyncio.to_thread(store_segment, services.writer, home, session_id, segment)
+        await asyncio.to_thread(segments.store_segment, services.writer, home, session_id, segment)
         report = plan.figures(segment) | {
             "covering": list(segment.covering),
             "topics": list(plan.topics),
@@ -332,7 +316,7 @@ class Digests:
         services.events.say(Event.DIGEST_WRITTEN, started | logged)
         services.events.tell("digest.created", session_id, {"segmentId": segment.id, **report})
         usage, notes = usage_of([summary]), list(summary.notes)
-        made = {"sessionId": session_id, "segment": encode(segment)}
+        made = {"sessionId": session_id, "segment": segments.encode(segment)}
         return made | report | {"usage": usage, "notes": notes}
 
 

@@ -17,18 +17,10 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, Protocol
 
+from indexerd import errors
 from indexerd.digests.prompt_hook import consult
 from indexerd.digests.prompts import PREVIOUS_MAX, Wish, instructions, summary_prompt
 from indexerd.digests.transcript import Part, RedactedTranscript, take, without_oldest, words_in
-from indexerd.errors import (
-    ContextTooLargeError,
-    DeadlineError,
-    IndexerdError,
-    OutputInvalidError,
-    ProviderError,
-    RefusedError,
-    SessionEmptyError,
-)
 from indexerd.events import Prompt, Stretch
 from indexerd.logs import Event
 from indexerd.meta.writer import MetaWriter
@@ -53,12 +45,12 @@ REFUSALS_MAX = 12  # of texts that were too large, for one summary
 PAUSE_SECONDS, LONGEST_PAUSE = 0.25, 4.0  # before a smaller text is tried
 
 # For somebody who asked: nobody tries it again by itself.
-_HINTS: dict[type[IndexerdError], str] = {
-    ProviderError: "try again later",
-    RefusedError: "try another model: [digest] model",
-    OutputInvalidError: "try again, or another model: [digest] model",
-    ContextTooLargeError: "use a model with a larger window: [digest] model",
-    DeadlineError: "try again, or raise [model] timeout_seconds",
+_HINTS: dict[type[errors.IndexerdError], str] = {
+    errors.ProviderError: "try again later",
+    errors.RefusedError: "try another model: [digest] model",
+    errors.OutputInvalidError: "try again, or another model: [digest] model",
+    errors.ContextTooLargeError: "use a model with a larger window: [digest] model",
+    errors.DeadlineError: "try again, or raise [model] timeout_seconds",
 }
 
 Row = dict[str, Any]
@@ -136,13 +128,13 @@ def usage_of(made: Sequence[Summary]) -> dict[str, Any]:
 async def summarize(services: Services, task: Task) -> Summary:
     """Summarize. Raises an error of the tree: then there is no summary."""
     if not task.transcript.parts:
-        raise SessionEmptyError("there is nothing in words to sum up")
+        raise errors.SessionEmptyError("there is nothing in words to sum up")
     started = perf_counter()
     run = _Run(services, task)
     try:
         await run.consult_hook()
         text, model = await first_usable(services.models(), run.in_chunks)
-    except IndexerdError as bad:
+    except errors.IndexerdError as bad:
         if task.asked:
             bad.hint = _HINTS.get(type(bad), bad.hint)
         raise
@@ -192,7 +184,7 @@ class _Run:
         }
         try:
             advice = await consult(wanted.hook, payload, seconds=wanted.hook_seconds)
-        except IndexerdError as failed:
+        except errors.IndexerdError as failed:
             self._notify(Event.DIGEST_HOOK_FAILED, {"reason": str(failed)})
             return
         instead = self._safe(advice.prompt or "") or self._wish.instead
@@ -210,7 +202,7 @@ class _Run:
             prompt = self._prompt(chunk, texts, last=not rest)
             try:
                 texts.append(await self._ask(model, prompt))
-            except ContextTooLargeError:
+            except errors.ContextTooLargeError:
                 refusals += 1
                 sent = sum(one.size for one in chunk)
                 if task.name != "segment" and len(chunk) > 1 and sent <= DROPPED_BYTES:

@@ -245,36 +245,32 @@ def resume_block(
 
 def told_context(context: Sets, exists: Callable[[str], bool]) -> tuple[str, int]:
     """The sets as an agent reads them, and how many of the files are gone (S4.16, S4.17)."""
-    shown = _shown(context)
-    files, applet = shown.pop("files", None), shown.pop("applet", None)
-    parts, missing = [], 0
-    if files:
-        text, missing = _told_files(files, exists)
-        parts.append(text)
-    if applet:
-        slug, *params = map(_on_a_line, applet[0] or [""])
-        text = f"{slug} ({', '.join(params)})" if params else slug
-        parts.append(f"Last applet: {_with_rest(text, applet[1])}")
-    strange = [name for name in shown if not _is_name(name) or _is_role(name)]
-    for name, (items, rest) in shown.items():
-        if name not in strange:
-            parts.append(f"{name}: {_with_rest(', '.join(map(_on_a_line, items)), rest)}")
+    parts, missing, strange = list[str](), 0, 0
+    for name, (items, rest) in _shown(context).items():
+        if name == "files":
+            text, missing = _told_files(items, rest, exists)
+            parts.append(text)
+            continue
+        if not _is_name(name) or _is_role(name):
+            strange += 1
+            continue
+        shown = list(map(_on_a_line, items))
+        text = f"{name}: {', '.join(shown)}"
+        if name == "applet":
+            text = f"Last applet: {shown[0] if shown else ''}"
+            text += f" ({', '.join(shown[1:])})" if shown[1:] else ""
+        parts.append(text.rstrip() + (f" ({rest} item(s) more, not listed)" if rest else ""))
     if strange:
-        parts.append(f"({len(strange)} set(s) not shown: no names that a set can have)")
+        parts.append(f"({strange} set(s) not shown: no names that a set can have)")
     return "\n\n".join(parts), missing
 
 
-_Shown = tuple[list[str], int]  # items of a set, as they are stored, and how many more it has
-
-
-def _told_files(files: _Shown, exists: Callable[[str], bool]) -> tuple[str, int]:
+def _told_files(items: list[str], rest: int, exists: Callable[[str], bool]) -> tuple[str, int]:
     """The files that are there, each by its true name; the others are counted."""
-    items, rest = files
     there = [item for item in items if exists(item)]
     missing = len(items) - len(there)
-    listed = [item for item in there if _is_harmless(item)]
     marked = [inline(item, ITEM_MAX) for item in there if not _is_harmless(item)]
-    lines = ["Relevant files:", *(f"- {item}" for item in listed)]
+    lines = ["Relevant files:", *(f"- {item}" for item in there if _is_harmless(item))]
     if missing:
         lines.append(f"({missing} file(s) no longer exist)")
     if marked:
@@ -285,16 +281,11 @@ def _told_files(files: _Shown, exists: Callable[[str], bool]) -> tuple[str, int]
     return "\n".join(lines), missing
 
 
-def _with_rest(text: str, rest: int) -> str:
-    more = f"({rest} item(s) more, not listed)" if rest else ""
-    return " ".join(part for part in (text, more) if part)
-
-
-def _shown(context: Sets) -> dict[str, _Shown]:
-    """The sets that hold something, files and applet first, and so much of them as is shown."""
-    found: dict[str, _Shown] = {}
+def _shown(context: Sets) -> dict[str, tuple[list[str], int]]:
+    """Sets that hold something, files and applet first: items shown, and how many more."""
+    found: dict[str, tuple[list[str], int]] = {}
     room, characters = SHOWN_MAX, SHOWN_CHARACTERS
-    for name in sorted(context, key=lambda one: one not in ("files", "applet")):
+    for name in sorted(context, key=lambda one: {"files": 0, "applet": 1}.get(one, 2)):
         # One that is too long to be shown is not looked through, only counted.
         held = [one for one in context[name] if len(one) > ITEM_MAX or clean_line(one, ITEM_MAX)]
         items: list[str] = []
@@ -328,29 +319,23 @@ def footer(context: Sets, cwd: str) -> dict[str, Any]:
     shown = _shown(context)
     files, rest = shown.get("files", ([], 0))
     more = max(0, len(files) + rest - SHOWN_FILES)
-    named = [
-        {"basename": shown_path(_basename(item)), "path": absolute(cwd, item)}
-        for item in map(_tidy, files[:SHOWN_FILES])
-    ]
+
+    def tidy(item: str) -> str:  # one that can be stored is as it was
+        return item if _is_plain(item) else clean_line(item, ITEM_MAX)
+
+    named = []
+    for item in map(tidy, files[:SHOWN_FILES]):
+        last = re.split(r"[/\\]", item.rstrip("/\\"))[-1]  # whichever way separators lean
+        named.append({"basename": shown_path(last or item), "path": absolute(cwd, item)})
     words = [one["basename"] for one in named]
     words += [f"+{more} more"] if more else []
-    slug, *params = map(_tidy, shown.get("applet", ([], 0))[0] or [""])
+    slug, *params = map(tidy, shown.get("applet", ([], 0))[0] or [""])
     words += [f"[{slug}]"] if slug else []
     text = clean_line(SEPARATOR.join(words), FOOTER_MAX)
     found: dict[str, Any] = {"files": named, "more": more, "text": text}
     if slug:
         found["applet"] = {"slug": slug, "params": params}
     return found
-
-
-def _tidy(item: str) -> str:
-    """An item on one line; one that can be stored is as it was."""
-    return item if _is_plain(item) else clean_line(item, ITEM_MAX)
-
-
-def _basename(path: str) -> str:
-    """The last part of a path, whichever way its separators lean."""
-    return re.split(r"[/\\]", path.rstrip("/\\"))[-1] or path
 
 
 def absolute(cwd: str, item: str) -> str:

@@ -19,20 +19,13 @@ from pydantic_core import to_json
 
 from indexerd.errors import InvalidMetaError
 from indexerd.privacy.sanitize import scrub
-from indexerd.protocol.limits import (
-    DESCRIPTION_MAX,
-    NAME_MAX,
-    SUMMARY_MAX,
-    TAG_MAX,
-    TAGS_MAX,
-    TAGS_MIN,
-)
+from indexerd.protocol import limits
 
 SCHEMA_VERSION = 1
 META_BYTES_MAX = 4 * 1024 * 1024  # a larger file of a session was not written by us
 NESTING_MAX = 64  # of unknown fields; beyond it pydantic could read a file but not write it again
 
-Tag = Annotated[str, StringConstraints(min_length=1, max_length=TAG_MAX)]
+Tag = Annotated[str, StringConstraints(min_length=1, max_length=limits.TAG_MAX)]
 
 
 class Metadata(BaseModel):
@@ -40,10 +33,10 @@ class Metadata(BaseModel):
 
     model_config = ConfigDict(strict=True, frozen=True, extra="ignore", defer_build=True)
 
-    name: str = Field(min_length=1, max_length=NAME_MAX)
-    description: str = Field(min_length=1, max_length=DESCRIPTION_MAX)
-    summary: str = Field(min_length=1, max_length=SUMMARY_MAX)
-    tags: list[Tag] = Field(min_length=TAGS_MIN, max_length=TAGS_MAX)
+    name: str = Field(min_length=1, max_length=limits.NAME_MAX)
+    description: str = Field(min_length=1, max_length=limits.DESCRIPTION_MAX)
+    summary: str = Field(min_length=1, max_length=limits.SUMMARY_MAX)
+    tags: list[Tag] = Field(min_length=limits.TAGS_MIN, max_length=limits.TAGS_MAX)
 
 
 class _File(BaseModel):

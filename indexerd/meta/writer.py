@@ -34,7 +34,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import itertools
 import json
 import os
 import re
@@ -54,7 +53,6 @@ from indexerd.paths import META_SUFFIX, SESSION_ID, meta_name, user_name
 
 LOCK_WAIT_SECONDS = 10.0  # a write takes milliseconds; who holds the directory longer is stuck
 FOREIGN_TEMP_SECONDS = 3600.0  # a temporary file of a living process is stale after this
-CREATE_TRIES = 1000
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -261,7 +259,8 @@ def _line(segment: Mapping[str, Any] | bytes) -> bytes:
 @contextlib.contextmanager
 def _temp(fd: int, path: Path, data: bytes) -> Iterator[tuple[str, Stamp]]:
     """Write a durable temporary file beside the target; remove it when the block fails."""
-    name, temp = _create(fd, path)
+    name = f".{path.name.rsplit('.', 2)[0]}.{os.getpid()}.{time.time_ns()}.tmp"
+    temp = os.open(name, _CREATE, 0o600, dir_fd=fd)
     try:
         try:
             stamp = _fill(temp, data)
@@ -276,19 +275,6 @@ def _temp(fd: int, path: Path, data: bytes) -> Iterator[tuple[str, Stamp]]:
 def _discard(fd: int, name: str) -> None:
     with contextlib.suppress(OSError):  # it stays for `sweep`, which tries again
         os.unlink(name, dir_fd=fd)
-
-
-_numbers = itertools.count(1)
-
-
-def _create(fd: int, path: Path) -> tuple[str, int]:
-    """Create the temporary file; a name left by an earlier process with our pid is passed over."""
-    session_id = path.name.rsplit(".", 2)[0]
-    for _ in range(CREATE_TRIES):
-        name = f".{session_id}.{os.getpid()}.{next(_numbers)}.tmp"
-        with contextlib.suppress(FileExistsError):
-            return name, os.open(name, _CREATE, 0o600, dir_fd=fd)
-    raise FileExistsError(errno.EEXIST, "the directory is full of temporary files of our name")
 
 
 def _reads_as(fd: int, name: str, data: bytes) -> bool:
@@ -344,26 +330,23 @@ def _temp_of(name: str) -> tuple[str, int]:
 
 def _is_stale(fd: int, name: str) -> bool:
     session_id, pid = _temp_of(name)
-    if not session_id:
-        return False
     try:
-        found = os.stat(name, dir_fd=fd, follow_symlinks=False)
+        found = os.stat(name, dir_fd=fd, follow_symlinks=False) if session_id else None
     except FileNotFoundError:
         return False
-    if stat.S_ISDIR(found.st_mode):
+    if found is None or stat.S_ISDIR(found.st_mode):
         return False
     orphan = pid == os.getpid() or not lives(pid)
     return orphan or time.time() - found.st_mtime > FOREIGN_TEMP_SECONDS
 
 
 def _unlink(fd: int, name: str, directory: Path) -> bool:
-    """Unlink a name and say whether it was there; a directory of that name stays."""
-    try:
-        os.unlink(name, dir_fd=fd)
-    except FileNotFoundError:
-        return False
-    except OSError as bad:
-        raise _write_error(bad, directory / name, "removed") from bad
+    """Unlink a name and say whether it was there; a directory of that name is an error."""
+    with _reported(directory / name, "removed"):
+        try:
+            os.unlink(name, dir_fd=fd)
+        except FileNotFoundError:
+            return False
     return True
 
 
@@ -373,13 +356,9 @@ def _reported(path: Path, done: str = "written") -> Iterator[None]:
     try:
         yield
     except OSError as bad:
-        raise _write_error(bad, path, done) from bad
-
-
-def _write_error(bad: OSError, path: Path, done: str) -> WriteError:
-    number = bad.errno or errno.EIO
-    name = errno.errorcode.get(number, str(number))
-    where = str(bad.filename or "")
-    because = f"{where}: {bad.strerror}" if where.startswith("/") else bad.strerror
-    text = f"{path} could not be {done}: {because} ({name})"
-    return WriteError(text, hint=_HINTS.get(number), upstream=name)
+        number = bad.errno or errno.EIO
+        name = errno.errorcode.get(number, str(number))
+        where = str(bad.filename or "")
+        because = f"{where}: {bad.strerror}" if where.startswith("/") else bad.strerror
+        text = f"{path} could not be {done}: {because} ({name})"
+        raise WriteError(text, hint=_HINTS.get(number), upstream=name) from bad

@@ -17,20 +17,13 @@ from typing import Any
 from indexerd.privacy.patterns import compile_patterns
 from indexerd.privacy.redact import redact, with_shown
 from indexerd.privacy.sanitize import clean_text
-from indexerd.protocol.limits import (
-    DESCRIPTION_MAX,
-    FIRST_MESSAGE_MAX,
-    NAME_MAX,
-    SUMMARY_MAX,
-    TAG_MAX,
-    USE_MAX,
-    WORD_MAX,
-)
+from indexerd.protocol import limits
 from indexerd.protocol.results import StoredRow
 
-_TEXTS = {"name": NAME_MAX, "metaName": NAME_MAX, "model": NAME_MAX, "tags": TAG_MAX}
-_TEXTS |= {"firstUserMessage": FIRST_MESSAGE_MAX, "agentTitle": FIRST_MESSAGE_MAX}
-_TEXTS |= {"description": DESCRIPTION_MAX, "gitBranch": WORD_MAX, "models": WORD_MAX}
+_TEXTS = dict.fromkeys(("name", "metaName", "model"), limits.NAME_MAX)
+_TEXTS |= dict.fromkeys(("firstUserMessage", "agentTitle"), limits.FIRST_MESSAGE_MAX)
+_TEXTS |= dict.fromkeys(("gitBranch", "models"), limits.WORD_MAX)
+_TEXTS |= {"description": limits.DESCRIPTION_MAX, "tags": limits.TAG_MAX}
 
 
 class OwnSecrets:
@@ -76,16 +69,16 @@ class OwnSecrets:
             row[key] = [*dict.fromkeys(map(self._redacted, row[key]))]
         tools = Counter[str]()
         for name, count in row.get("toolsUsed", {}).items():
-            tools[self._text(name, WORD_MAX)] += count
+            tools[self._text(name, limits.WORD_MAX)] += count
         row["toolsUsed"] = dict(tools)
         row["toolUses"] = {
-            self._text(name, WORD_MAX): [self._text(use, USE_MAX) for use in uses]
+            self._text(name, limits.WORD_MAX): [self._text(use, limits.USE_MAX) for use in uses]
             for name, uses in row.get("toolUses", {}).items()
         }
         return StoredRow(
             with_shown(row, self._redacted),
-            self._text(written.summary, SUMMARY_MAX),
-            tuple(self._text(one, NAME_MAX) for one in written.aliases),
+            self._text(written.summary, limits.SUMMARY_MAX),
+            tuple(self._text(one, limits.NAME_MAX) for one in written.aliases),
         )
 
     def _text(self, text: str, most: int) -> str:

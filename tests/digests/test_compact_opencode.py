@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec import structs
 
 from indexerd.digests.compact_opencode import (
     PRUNE_MINIMUM,
@@ -18,11 +17,10 @@ from indexerd.digests.compact_opencode import (
     prune,
     pruned,
     should_compact,
-    tokens_of,
 )
 from indexerd.events import Kind, ToolCall, ToolResult
-from indexerd.sessions.context import ContextEntry, ContextMessage
-from tests.sessions.speeches import calls, counting, entry, gave, said, steps
+from indexerd.sessions.context import ContextMessage
+from tests.sessions.speeches import calls, entry, gave, said
 
 NEWEST = [said("user", "two"), said("assistant", "ok"), said("user", "three")]  # the last 2 turns
 
@@ -116,21 +114,6 @@ def test_an_answer_with_an_error_is_not_seen() -> None:
 
 
 # -- tokens --------------------------------------------------------------------------------------
-
-
-def test_the_newest_answers_count_is_the_contexts() -> None:
-    """S3.23: not one of before the compaction that keeps it, nor the summary's own."""
-    older = ContextMessage("assistant", counting(9000), ("x" * 40,))
-    kept = ContextEntry(1, older.entry, (older,), 1)
-    summary = structs.replace(counting(50), kind=Kind.COMPACTION)
-    compaction = ContextEntry(
-        3, summary, (ContextMessage("compactionSummary", summary, ("s" * 40,)),), 3
-    )
-    newer = ContextMessage("assistant", counting(700), ("ok",))
-    assert tokens_of([compaction, kept, ContextEntry(4, newer.entry, (newer,), 4)]) == 700
-    assert tokens_of([compaction, kept]) == 10 + 10
-    assert tokens_of([kept]) == 9000
-    assert tokens_of(steps(said("user", "x" * 40))) == 10
 
 
 def test_when_it_is_time() -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import tempfile
-import threading
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexerd.disk import sync
-from indexerd.errors import UsageError, WriteError
+from indexerd.errors import UsageError
 from indexerd.meta import reader as metas
 from indexerd.meta.model import UserFile
 from indexerd.meta.writer import Conflict, MetaWriter, Written
@@ -105,22 +103,6 @@ def test_expectation_holds_until_the_rename(held: Path, monkeypatch: pytest.Monk
     result = MetaWriter().write_meta(held, meta(1), expect=metas.stamp(path))
     assert result == Conflict(path, metas.stamp(path))
     assert_intact(held, 7)
-
-
-def test_directory_held_by_another_is_waited_for(held: Path) -> None:
-    """S0.41: a write waits for who holds the directory, but not for ever; nothing is left there."""
-    fd = os.open(held, os.O_RDONLY)
-    fcntl.flock(fd, fcntl.LOCK_EX)
-    with pytest.raises(WriteError, match="locked by another process") as caught:
-        MetaWriter(lock_wait=0.05).write_meta(held, meta(1))
-    assert caught.value.retryable
-    assert_intact(held)
-    waiting = threading.Thread(target=MetaWriter().write_meta, args=(held, meta(1)))
-    waiting.start()
-    fcntl.flock(fd, fcntl.LOCK_UN)
-    waiting.join()
-    os.close(fd)
-    assert_intact(held, 1)
 
 
 # Clearing up

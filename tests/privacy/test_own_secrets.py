@@ -103,16 +103,6 @@ def place(tmp_path: Path) -> Iterator[Place]:
     place.library.close()
 
 
-def test_what_the_user_calls_a_secret_is_not_searched(place: Place) -> None:
-    """X5: neither in a message nor in the name that a session goes by."""
-    place.patterns = [PATTERN]
-    place.restart()
-    place.read()
-    assert (place.found(WORD), place.found("badge")) == (0, 3)
-    assert "[redacted:custom]" in search(place.library.index, "badge").hits[0]["snippet"]
-    assert place.on_disk() == []
-
-
 @pytest.mark.parametrize("restarted", [False, True])
 def test_new_patterns_hold_for_what_was_indexed_before(place: Place, *, restarted: bool) -> None:
     """X5: after a reload as after a start, and without a trace in the file."""
