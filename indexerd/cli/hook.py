@@ -138,7 +138,7 @@ def expand(app: App, word: str, params: Mapping[str, Any], *, inline: bool) -> i
 
 def failures(found: dict[str, Any]) -> list[str]:
     """What did not resolve, and why: lines for people."""
-    told: list[str] = []
+    problems: list[str] = []
     for one in found["references"]:
         raw, status = safe(one["raw"], 100), one["status"]
         if status == "ambiguous":
@@ -146,13 +146,13 @@ def failures(found: dict[str, Any]) -> list[str]:
                 f"{safe(each['name'], 60)} (@@{safe(each['sessionId'])})"
                 for each in one.get("candidates", ())[:_CANDIDATES]
             ]
-            told.append(f"{raw} is ambiguous: {'; '.join(near)}")
+            problems.append(f"{raw} is ambiguous: {'; '.join(near)}")
         elif status != "resolved":
-            told.append(f"{raw}: {_WHY.get(status, 'no such session')}")
-        told += [f"{raw}: {safe(note)}" for note in one.get("notes", ())]
+            problems.append(f"{raw}: {_WHY.get(status, 'no such session')}")
+        problems += [f"{raw}: {safe(note)}" for note in one.get("notes", ())]
         asked = [each for each in one.get("questions", ()) if each["status"] != "answered"]
-        told += [f"{raw}: {safe(each['message'])}" for each in asked]
-    return told
+        problems += [f"{raw}: {safe(each['message'])}" for each in asked]
+    return problems
 
 
 def lines(found: dict[str, Any]) -> list[str]:
@@ -182,14 +182,14 @@ _TOO_LONG = "indexerd: this prompt is too long for references; it goes through w
 def answer_hook(words: Sequence[str]) -> int:
     """Answer one event of an agent's; never fails."""
     try:
-        held = sys.stdin.buffer.read(_INPUT_MAX + 1)
-        if len(held) > _INPUT_MAX:
+        data = sys.stdin.buffer.read(_INPUT_MAX + 1)
+        if len(data) > _INPUT_MAX:
             for _ in range(_CHUNKS_MAX):
                 if not sys.stdin.buffer.read(_CHUNK):
                     break
-        said = _reply(words[0], held) if len(words) == 1 and words[0] in _AGENTS else ""
-        if said:
-            sys.stdout.write(said + "\n")
+        reply = _reply(words[0], data) if len(words) == 1 and words[0] in _AGENTS else ""
+        if reply:
+            sys.stdout.write(reply + "\n")
             sys.stdout.flush()
     except OSError:  # nobody reads, or the disk is full
         discard(sys.stdout)
@@ -198,14 +198,14 @@ def answer_hook(words: Sequence[str]) -> int:
     return 0
 
 
-def _reply(agent: str, held: bytes) -> str:
+def _reply(agent: str, data: bytes) -> str:
     """What to print for an event; most have nothing to do with us."""
-    if b"@@" not in held and b"\\u0040" not in held and b'"resume"' not in held:
+    if b"@@" not in data and b"\\u0040" not in data and b'"resume"' not in data:
         return ""
     from indexerd.client import dumps, loads  # `json` costs as much as starting Python
 
-    text = held.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
-    if len(held) > _INPUT_MAX:  # of which we have no more
+    text = data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
+    if len(data) > _INPUT_MAX:  # of which we have no more
         there = '"UserPromptSubmit"' in text and _refers(text)
         return dumps({"systemMessage": _TOO_LONG}) if there else ""
     event = loads(text)
@@ -213,9 +213,9 @@ def _reply(agent: str, held: bytes) -> str:
         return ""
     name = event.get("hook_event_name")
     if name == "UserPromptSubmit":
-        context, told = _referred(event)
+        context, problems = _referred(event)
     elif name == "SessionStart" and event.get("source") == "resume":
-        context, told = _resumed(event), []
+        context, problems = _resumed(event), []
     else:
         return ""
     found: dict[str, Any] = {}
@@ -223,8 +223,8 @@ def _reply(agent: str, held: bytes) -> str:
         found["hookSpecificOutput"] = {"hookEventName": name, "additionalContext": context}
         if agent == "claude":
             found["suppressOutput"] = True
-    if told:
-        found["systemMessage"] = "\n".join(told)
+    if problems:
+        found["systemMessage"] = "\n".join(problems)
     return dumps(found) if found else ""
 
 
@@ -255,10 +255,10 @@ def _resumed(event: dict[str, Any]) -> str:
     params = {"session": event["session_id"], "resumeId": f"{os.getpid()}-{time.time_ns()}"}
     found = call_once(socket_path(os.environ), "resume_context", params, _SECONDS)
     text = _text(found.get("text") or "")
-    held = text.encode()
-    if len(held) <= _BYTES_MAX:
+    data = text.encode()
+    if len(data) <= _BYTES_MAX:
         return text
-    head = held[: _BYTES_MAX - len(_REST) - 1].decode("utf-8", "ignore")
+    head = data[: _BYTES_MAX - len(_REST) - 1].decode("utf-8", "ignore")
     end = max(head.rfind("\n"), head.rfind(", "))  # of a line or an item, if one is near
     return f"{head[:end] if end > len(head) // 2 else head}\n{_REST}"
 

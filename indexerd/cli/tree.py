@@ -220,7 +220,7 @@ def export(
 
 def _document(app: App, ref: str, form: str, leaf: str | None, *, redact: bool) -> tuple[str, str]:
     """A name for the file, and its text."""
-    from indexerd.daemon.one_session import open_session
+    from indexerd.daemon.trees import read_alone
     from indexerd.privacy.patterns import compile_patterns
     from indexerd.web.document import Wish
     from indexerd.web.export import export as make
@@ -230,8 +230,8 @@ def _document(app: App, ref: str, form: str, leaf: str | None, *, redact: bool) 
     wish = Wish(for_people=form != "json", redact=redact, extra=extra, leaf=leaf)
     stored = app.read("get", {"ref": ref, "cwd": project()}, note=READING)
     row = stored["session"]
-    family = app.local().answers.kin(row) if app.places.store.exists() else {}
-    with open_session(row, settings, os.environ, app.home) as library:
+    family = app.local().answers.relatives(row) if app.places.store.exists() else {}
+    with read_alone(row, settings, os.environ, app.home) as library:
         return make(library, stored, form, wish, family)
 
 

@@ -8,14 +8,13 @@ for all who show them: a fork without sets of its own has those of the session t
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from indexerd.daemon.relations import Kindred
 from indexerd.errors import (
     AccessError,
     IndexerdError,
@@ -29,14 +28,20 @@ from indexerd.search.index import TextIndex
 from indexerd.search.name_index import NameIndex
 from indexerd.search.names import Names, Scope
 from indexerd.search.ranking import search
+from indexerd.sessions.family import Link, by_age, depth_first, kept, member, relation
+from indexerd.sessions.family import Place as Member
 from indexerd.store.store import Page
 
 if TYPE_CHECKING:
     from indexerd.meta.model import UserFile
 
 ANCESTORS_MAX = 8  # generations that sets are looked for in
+MEMBERS_MAX = 500  # sessions of a family
+WALK_MAX = 50_000  # sessions that are walked over; of a larger family `more` says too little
+RELATIVES_MAX = 200  # ids of each kind
 CLEARED = "contextCleared"  # in a fork's file: no sets, and none of its parent's either
 
+Row = dict[str, Any]
 Home = Callable[[str], str | None]  # the directory of a session's meta file, by its id
 
 
@@ -182,11 +187,11 @@ class Answers:
 
     def family_of(self, row: dict[str, Any]) -> dict[str, Any]:
         """The sessions that one came from, and all that came from the same; for any thread."""
-        return Kindred(self._texts, self._hidden).family(row)
+        return Families(self._texts, self._hidden).family(row)
 
-    def kin(self, row: dict[str, Any]) -> dict[str, Any]:
+    def relatives(self, row: dict[str, Any]) -> dict[str, Any]:
         """The ids of a session's parent, forks and sub-agents."""
-        return Kindred(self._texts, self._hidden).kin(row)
+        return Families(self._texts, self._hidden).relatives(row)
 
     def held(self, row: dict[str, Any]) -> Held:
         """What the user and the agent noted of a session; for any thread."""
@@ -325,3 +330,99 @@ def _spliced(text: str) -> Any:
     if "\\ud" in text or "\n" in text:  # perhaps half a character; no text of ours at all
         return json.loads(text)
     return msgspec.Raw(text)
+
+
+class Families:
+    """Who came from whom, as far as it is to be shown.
+
+    The cost is that of the family, never of the store. A session that is hidden, or that nobody
+    has met, is no member; whatever names it as its parent begins a family: all that came from it
+    together, below `missingParent`.
+    """
+
+    def __init__(self, texts: TextIndex, hidden: Callable[[Row], bool] | None) -> None:
+        self._texts = texts
+        self._store = texts.store
+        self._hidden = hidden
+
+    def family(self, row: Mapping[str, Any]) -> Row:
+        """The answer of `family`."""
+        own = row["sessionId"]
+        top = self._top(own)
+        places = depth_first(top.roots, self._below(top.roots))
+        members = self._members(kept(places, own, MEMBERS_MAX), missing=bool(top.missing))
+        found: Row = {"sessionId": own, "members": members, "more": len(places) - len(members)}
+        return found | ({"missingParent": top.missing} if top.missing else {})
+
+    def relatives(self, row: Mapping[str, Any]) -> Row:
+        """The ids of a session's parent, forks and sub-agents, oldest first; absent where none."""
+        below = by_age(self._shown(self._store.children([row["sessionId"]])))
+        forks = [one.session_id for one in below if not one.subagent]
+        agents = [one.session_id for one in below if one.subagent]
+        parent = row.get("parentSessionId")
+        found = {"forks": forks, "subagents": agents}
+        named = {key: ids[:RELATIVES_MAX] for key, ids in found.items()} | {"parent": parent}
+        return {key: one for key, one in named.items() if one}
+
+    def _shown(self, links: list[Link]) -> list[Link]:
+        if self._hidden is None:
+            return links
+        rows = self._store.get_many(one.session_id for one in links)
+        shown = {key for key, row in rows.items() if not self._hidden(row)}
+        return [one for one in links if one.session_id in shown]
+
+    def _top(self, own: str) -> _Top:
+        """Climb as far as sessions are known."""
+        above: dict[str, Link] = {}
+        link = self._known(own)
+        if link is None:
+            raise NotFoundError(f"no session {own}")
+        while True:
+            above[link.session_id] = link
+            if not link.parent or len(above) >= WALK_MAX:
+                return _Top([link])
+            if link.parent in above:  # a circle
+                ring = list(above.values())[[*above].index(link.parent) :]
+                return _Top(by_age(ring)[:1])
+            parent = self._known(link.parent)
+            if parent is None:
+                beside = self._shown(self._store.children([link.parent]))
+                roots = {one.session_id: one for one in [link, *beside]}
+                return _Top(list(roots.values()), link.parent)
+            link = parent
+
+    def _known(self, session_id: str) -> Link | None:
+        return next(iter(self._shown(self._store.links([session_id]))), None)
+
+    def _below(self, roots: Iterable[Link]) -> Iterable[Link]:
+        """All that came from these, a generation at a time."""
+        found = {one.session_id: one for one in roots}
+        level = list(found)
+        while level and len(found) < WALK_MAX:
+            children = self._shown(self._store.children(level))
+            new = {one.session_id: one for one in children if one.session_id not in found}
+            found |= new
+            level = list(new)
+        return found.values()
+
+    def _members(self, places: Sequence[Member], *, missing: bool) -> list[Row]:
+        """What is told of these; `missing`: the roots name a parent that is not known."""
+        ids = dict.fromkeys(one for place in places for one in (place.session_id, place.parent))
+        rows = self._store.get_many(one for one in ids if one)
+        pairs = [(one.parent, one.session_id) for one in places if one.parent]
+        ends = self._texts.carry_on(pairs)
+        found = []
+        for own, depth, parent in places:
+            if own in rows:  # it may be forgotten meanwhile
+                named = missing if depth == 0 else True
+                on = ends.get(own)
+                how = relation(rows[own], rows.get(parent), named=named, carries_on=on)
+                found.append(member(rows[own], depth, how))
+        return found
+
+
+class _Top(NamedTuple):
+    """Where a family begins."""
+
+    roots: list[Link]
+    missing: str = ""  # the parent that they name, if nobody knows it

@@ -22,14 +22,13 @@ from typing import Any, Protocol
 
 from indexerd import __version__
 from indexerd.daemon.answers import Answers
-from indexerd.daemon.api import Api
 from indexerd.daemon.caches import Caches
 from indexerd.daemon.contexts import Contexts, Resumes
 from indexerd.daemon.event_bus import EventBus
 from indexerd.daemon.forgotten import Forgotten, GuardedWriter
 from indexerd.daemon.health import Status
 from indexerd.daemon.library import Library
-from indexerd.daemon.methods import Services, SessionMethods
+from indexerd.daemon.methods import Api, Services, SessionMethods
 from indexerd.daemon.once import Report, run_once
 from indexerd.daemon.pipeline import Pipeline
 from indexerd.daemon.process import (

@@ -19,7 +19,7 @@ from indexerd.daemon.answers import Answers
 from indexerd.daemon.forgotten import Forgotten
 from indexerd.daemon.library import Library
 from indexerd.daemon.methods import Handler, Services, SessionMethods, stored_methods
-from indexerd.daemon.one_session import open_session
+from indexerd.daemon.trees import read_alone
 from indexerd.errors import DaemonDownError, UsageError
 from indexerd.indexing.indexer import as_sent, prepare
 from indexerd.meta.writer import MetaWriter
@@ -82,7 +82,7 @@ class LocalBackend:
         library: Library | None = None
         if method != "expand":
             row = self._row(asked)
-            alone = open_session(row, self.settings, self._env, self._user_home)
+            alone = read_alone(row, self.settings, self._env, self._user_home)
             library = stack.enter_context(alone)
         if method == "as_sent":
             assert library is not None  # noqa: S101 - see above

@@ -3,15 +3,23 @@
 `tree`, `branches`, `path` and `context` look. `branch` makes a new session file of one path: the
 only thing that ever makes a file in an agent's directory, at its user's word, and never over
 another file.
+
+`read_alone` opens one session without the daemon's store, for commands, exports and pages: it is
+read anew by the same code, into caches that are thrown away again, so that what is shown is what
+the daemon would show. A file whose name is no UTF-8 is not found: a row is JSON.
 """
 
 from __future__ import annotations
 
+import os
 import secrets
+import shutil
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from indexerd.agents import pi
@@ -31,13 +39,18 @@ from indexerd.meta.reader import read_user
 from indexerd.paths import user_name
 from indexerd.protocol import params
 from indexerd.protocol.params import LeafParams
+from indexerd.search.index import TextIndex
 from indexerd.sessions import views
 from indexerd.sessions.context import Read
 from indexerd.sessions.state import SessionState
+from indexerd.settings import Settings
 from indexerd.sources.session_lines import SessionLines
 from indexerd.sources.session_reader import OpenSession, row_of
+from indexerd.sources.stores import stores
+from indexerd.store.store import StateStore
 from indexerd.times import iso
 
+PREFIX = "indexerd-"  # of directories of caches; the process that they are of comes next
 # How the other agents make a branch of a session: their files are theirs alone to write.
 _OWN_WAYS = {
     "claude": "`claude --resume ID --fork-session` makes a branch of its own",
@@ -162,3 +175,60 @@ def new_id(now: float) -> str:
     """A UUID of version 7, as pi makes them: `now` in seconds, then chance."""
     high = (int(now * 1000) & (1 << 48) - 1) << 80 | 7 << 76 | secrets.randbits(12) << 64
     return str(uuid.UUID(int=high | 2 << 62 | secrets.randbits(62)))
+
+
+# -- without the daemon's store -------------------------------------------------------------------
+
+
+@contextmanager
+def read_alone(
+    row: Mapping[str, Any],
+    settings: Settings,
+    env: Mapping[str, str],
+    home: Path,
+    within: Path | None = None,
+) -> Iterator[Library]:
+    """A library that knows the session of a row, read now, and no other; nothing of it is kept.
+
+    Its caches are in a directory of their own `within` one, or where temporary files go.
+    """
+    with TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-", dir=within) as folder:
+        store = StateStore(Path(folder) / "store.sqlite")
+        index = TextIndex(Path(folder) / "search", store)
+        index.open()
+        library = Library(
+            store,
+            index,
+            stores=lambda: stores(settings, env, home),
+            exclude=lambda: settings.privacy.exclude,
+            report=lambda _session, _why: None,
+            defect=_unreadable,
+            patterns=lambda: settings.redact.extra_patterns,
+        )
+        try:
+            library.only(row["agent"], row["sessionFile"], row["sessionId"])
+            yield library
+        finally:
+            library.close()
+
+
+def sweep(folder: Path) -> None:
+    """Remove what processes that were killed left of their caches; others' stay."""
+    for left in folder.glob(f"{PREFIX}*"):
+        pid = left.name.removeprefix(PREFIX).partition("-")[0]
+        if pid.isascii() and pid.isdigit() and not left.is_symlink() and _is_gone(int(pid)):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _is_gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):  # it is somebody's
+        return False
+    return False
+
+
+def _unreadable(_path: str, bug: Exception) -> None:
+    raise SessionUnreadableError(f"the session file cannot be read: {type(bug).__name__}")

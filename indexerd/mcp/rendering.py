@@ -148,19 +148,19 @@ def fitting(items: Sequence[Any], room: int, made: Callable[[Any], Any]) -> list
 
 def bounded(answer: Answer, most: int = BYTES_MAX) -> Answer:
     """The answer within `most` bytes: the largest fields are cut, and `truncated` names them."""
-    held, cut = dict(answer), set[str]()
-    while size(held) + 200 > most:
-        sizes = {key: size(one) for key, one in held.items() if _can_shrink(one)}
+    shown, cut = dict(answer), set[str]()
+    while size(shown) + 200 > most:
+        sizes = {key: size(one) for key, one in shown.items() if _can_shrink(one)}
         if not sizes:
             break
         largest = max(sizes, key=lambda key: sizes[key])
-        value = held[largest]
+        value = shown[largest]
         keep = len(value) * 9 // 10
-        held[largest] = (
+        shown[largest] = (
             dict(list(value.items())[:keep]) if isinstance(value, dict) else value[:keep]
         )
         cut.add(largest)
-    return held | {"truncated": sorted(cut)} if cut else held
+    return shown | {"truncated": sorted(cut)} if cut else shown
 
 
 def _can_shrink(value: Any) -> bool:

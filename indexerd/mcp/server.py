@@ -245,10 +245,10 @@ def _refusal(line: str) -> types.JSONRPCError | None:
     else:
         return None
     try:
-        held = json.loads(line)
+        value = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    request_id = held.get("id") if isinstance(held, dict) and "method" in held else None
+    request_id = value.get("id") if isinstance(value, dict) and "method" in value else None
     if not isinstance(request_id, int | str) or isinstance(request_id, bool):
         return None
     message = "this is no request of JSON-RPC 2.0"
@@ -261,9 +261,9 @@ async def _converse(server: Server[Any]) -> None:
         open(0, encoding="utf-8", errors="replace", newline="\n", closefd=False)  # noqa: ASYNC230, SIM115 - read in a thread that outlives this
     )
     stdin = anyio.wrap_file(cast("TextIO", lines))  # all that is asked of it is a line
-    async with stdio_server(stdin=stdin) as (heard, said):
-        lines.answer = partial(anyio.from_thread.run, said.send)
-        await server.run(heard, said, server.create_initialization_options())
+    async with stdio_server(stdin=stdin) as (incoming, outgoing):
+        lines.answer = partial(anyio.from_thread.run, outgoing.send)
+        await server.run(incoming, outgoing, server.create_initialization_options())
 
 
 def serve(daemon: DaemonAccess) -> None:

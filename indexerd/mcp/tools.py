@@ -217,8 +217,8 @@ class ListSessions(Tool, kw_only=True, rename=_as_is):
                 break
             limit = len(kept)  # so that the next page begins where this one ends
         answer = {"scope": "project" if cwd else "all", "sessions": rows}
-        told = {"provenance": f"Names and descriptions are from the sessions: {DATA}."}
-        return told | answer | _only(found, "nextCursor")
+        head = {"provenance": f"Names and descriptions are from the sessions: {DATA}."}
+        return head | answer | _only(found, "nextCursor")
 
 
 class GetSession(Tool, kw_only=True):
@@ -426,13 +426,15 @@ class GetRelevantContext(Tool, kw_only=True):
         which = _which(talk, self.session)
         found = talk.ask("get_relevant_context", **which, setName=self.set_name)
         session_id = found.get("sessionId") or which["session"]
-        held: dict[str, list[str]] = talk.renderer.render(found["context"], "context")
-        kept, most = held, max(map(len, held.values()), default=0)
+        noted: dict[str, list[str]] = talk.renderer.render(found["context"], "context")
+        kept, most = noted, max(map(len, noted.values()), default=0)
         while size(kept) > BYTES_MAX - _REST and most:  # whole items, as many of each set
             most //= 2
-            kept = {key: items[:most] for key, items in held.items()}
+            kept = {key: items[:most] for key, items in noted.items()}
         left = {
-            key: len(one) - len(kept[key]) for key, one in held.items() if len(one) > len(kept[key])
+            key: len(one) - len(kept[key])
+            for key, one in noted.items()
+            if len(one) > len(kept[key])
         }
         whose = f"Noted in session {session_id}: {DATA}."
         answer = _rendered(talk, whose, {"sessionId": session_id}) | {"context": kept}

@@ -28,7 +28,6 @@ Limit = Annotated[int, Meta(ge=1, le=LIMIT_MAX)]
 
 Scope = Literal["project", "all"]
 TreeFilter = Literal["default", "no-tools", "user-only", "labeled-only", "all"]
-SetMode = Literal["replace", "merge"]
 
 
 class Params(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -84,12 +84,12 @@ def parse(line: bytes | bytearray) -> Request | Failure:
     if len(line) > LINE_MAX + 1:
         return too_long()
     try:
-        held = _load(line)
+        value = _load(line)
     except (ValueError, RecursionError):
         return Failure(None, Fault.PARSE, "not a JSON document")
-    if isinstance(held, dict):
-        return _request(held)
-    if isinstance(held, list):
+    if isinstance(value, dict):
+        return _request(value)
+    if isinstance(value, list):
         message = "batches are not supported: send one request a line"
         return Failure(None, Fault.INVALID_REQUEST, message)
     return Failure(None, Fault.INVALID_REQUEST, "a request is a JSON object")
@@ -129,18 +129,18 @@ def too_long() -> Failure:
     return Failure(None, Fault.INVALID_REQUEST, f"a request line is at most {LINE_MAX} bytes")
 
 
-def _request(held: dict[str, Any]) -> Request | Failure:
-    has_id = "id" in held
-    asked = held.get("id")
+def _request(value: dict[str, Any]) -> Request | Failure:
+    has_id = "id" in value
+    asked = value.get("id")
     if not _is_id(asked):
         message = f"id must be a string of at most {ID_MAX} characters, a number or null"
         return Failure(None, Fault.INVALID_REQUEST, message)
-    if held.get("jsonrpc") != "2.0":
+    if value.get("jsonrpc") != "2.0":
         return Failure(asked, Fault.INVALID_REQUEST, 'jsonrpc must be "2.0"')
-    method = held.get("method")
+    method = value.get("method")
     if not isinstance(method, str) or not method:
         return Failure(asked, Fault.INVALID_REQUEST, "method must be a string")
-    params = held.get("params")
+    params = value.get("params")
     if params is None:
         params = {}
     if not isinstance(params, dict):
@@ -155,8 +155,8 @@ def _is_id(value: Any) -> bool:
 
 
 def _error(id: Id, code: int, message: str, data: Mapping[str, Any]) -> bytes:  # noqa: A002 - as above
-    told = {"code": int(code), "message": message, "data": data}
-    return b'{"jsonrpc":"2.0","id":%b,"error":%b}\n' % (_dump(id), _dump(told))
+    error = {"code": int(code), "message": message, "data": data}
+    return b'{"jsonrpc":"2.0","id":%b,"error":%b}\n' % (_dump(id), _dump(error))
 
 
 _decode = msgspec.json.Decoder().decode
@@ -167,8 +167,8 @@ def _load(line: bytes | bytearray) -> Any:
     try:
         return _decode(line)
     except ValueError:  # every error of msgspec's is one, and so is a bad UTF-8 byte
-        held = json.loads(line.decode("utf-8"), parse_constant=_refuse, parse_float=_finite)
-        return _scrub(held)
+        value = json.loads(line.decode("utf-8"), parse_constant=_refuse, parse_float=_finite)
+        return _replace_surrogates(value)
 
 
 def _refuse(word: str) -> NoReturn:
@@ -186,17 +186,17 @@ def _dump(value: Any) -> bytes:
     try:
         return _encode(value)  # writes NaN and infinity as null
     except UnicodeEncodeError:
-        return _encode(_scrub(value))
+        return _encode(_replace_surrogates(value))
 
 
-def _scrub(value: Any) -> Any:
+def _replace_surrogates(value: Any) -> Any:
     """Replace lone surrogates, which JSON may escape and UTF-8 cannot hold."""
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, Mapping):
-        return {_scrub(key): _scrub(one) for key, one in value.items()}
+        return {_replace_surrogates(key): _replace_surrogates(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_scrub(one) for one in value]
+        return [_replace_surrogates(one) for one in value]
     return value
 
 

@@ -19,8 +19,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from indexerd.daemon.library import Library
-from indexerd.daemon.one_session import open_session, sweep
 from indexerd.daemon.process import make_private
+from indexerd.daemon.trees import read_alone, sweep
 from indexerd.errors import IndexerdError, NotFoundError, UsageError
 from indexerd.models.telemetry import rows_of
 from indexerd.paths import is_session_id
@@ -120,7 +120,7 @@ class SessionPages:
         def read() -> _T:
             settings, env = self._daemon.settings(), self._daemon.env
             row = stored["session"]
-            with open_session(row, settings, env, self._daemon.home, self._folder) as library:
+            with read_alone(row, settings, env, self._daemon.home, self._folder) as library:
                 return work(library)
 
         async with self._slots:

@@ -73,11 +73,6 @@ def test_hooks_import_the_standard_library_only(home: Home, name: str, *, as_jso
     assert {one for one in loaded if one.startswith("indexerd")} <= OURS
 
 
-def test_the_full_command_is_heavier(home: Home) -> None:
-    """The list of imports is a true one: the full form needs click."""
-    assert "click" in imports(home, *FULL, *ASKED["not found"])
-
-
 @pytest.mark.parametrize("name", ASKED)
 def test_it_says_what_the_full_command_says(home: Home, name: str) -> None:
     """Output, complaints and exit code are the same, as lines and as JSON."""

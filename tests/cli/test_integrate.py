@@ -6,16 +6,13 @@ import json
 import os
 import subprocess
 import sys
-import sysconfig
 import tomllib
 from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
-import indexerd
 from indexerd.cli import serve
-from indexerd.integrations import changes
 from indexerd.integrations.agent_settings import is_hook_command
 from indexerd.integrations.install import hook_command
 from tests.cli.integrated import SETTINGS, STATE, TOML, Machine
@@ -91,44 +88,6 @@ def test_another_place_of_claudes(machine: Machine, tmp_path: Path) -> None:
     machine.did("claude")
     assert machine.state.read_text() == STATE
     assert "indexerd" in (machine.home / ".claude/.config.json").read_text()
-
-
-def test_an_older_installation_is_brought_up(machine: Machine) -> None:
-    """Entries of another path are brought up where they stand, never doubled; limits stay."""
-    machine.did("claude")
-    text = machine.settings.read_text()
-    current = json.loads(machine.state.read_text())
-    hook = json.loads(text)["hooks"]["SessionStart"][0]["hooks"][0]
-    edited = text.replace('"timeout": 40', '"timeout": 3').replace('"resume"', '"resume|startup"')
-    old = edited.replace(hook["command"], "/old/bin/indexerd hook claude || true")
-    assert old.count("/old/bin") == 2
-    machine.settings.write_text(old)
-    state = json.loads(machine.state.read_text())
-    state["mcpServers"]["indexerd"] |= {"command": "/old/bin/indexerd", "args": ["mcp"]}
-    machine.state.write_text(json.dumps(state))
-    skill = machine.home / ".claude/skills/indexerd/SKILL.md"
-    present = skill.read_text()
-    changes.apply([changes.own_file(str(skill), "---\nname: indexerd\n---\nOlder.\n")])
-    assert set(machine.did("claude").values()) == {"updated"}
-    assert skill.read_text() == present
-    assert machine.settings.read_text() == edited
-    assert json.loads(machine.state.read_text()) == current
-
-
-def test_what_the_user_set_in_codexs_table_stays(machine: Machine) -> None:
-    """Running it again resets no limit of theirs, and takes no key away; the program is ours."""
-    machine.did("codex")
-    text = machine.toml.read_text()
-    program = tomllib.loads(text)["mcp_servers"]["indexerd"]["command"]
-    edited = text.replace(
-        "tool_timeout_sec = 60", "# mine\ntool_timeout_sec = 300\nenabled = false"
-    )
-    assert edited != text
-    machine.toml.write_text(edited.replace(f'"{program}"', '"/old/indexerd"'))
-    assert machine.did("codex")[".codex/config.toml"] == "updated"
-    assert machine.toml.read_text() == edited
-    machine.did("codex", "--remove")
-    assert machine.toml.read_text() in (TOML, TOML + "\n# mine\n")
 
 
 def test_what_the_user_changed_since_stays(machine: Machine) -> None:
@@ -227,19 +186,6 @@ def test_directories_that_were_made_go(machine: Machine) -> None:
     assert [one.name for one in extensions.iterdir()] == ["mine.ts"]
 
 
-def test_all_of_it_or_nothing(machine: Machine) -> None:
-    """Where the server's file cannot be written, no hook is installed; the error names the file."""
-    machine.state.unlink()
-    other = machine.home / ("x" * 245 + ".json")  # no room for the name of a file beside it
-    other.write_text(STATE)
-    machine.state.symlink_to(other)
-    before = machine.settings.read_text(), machine.settings.stat().st_ctime_ns
-    error = machine.run("claude", code=75)["error"]
-    assert "xxx.json" in error["message"]
-    assert error["hint"] == "nothing was changed"
-    assert (machine.settings.read_text(), machine.settings.stat().st_ctime_ns) == before
-
-
 def test_the_other_place_of_claudes(machine: Machine) -> None:
     """`~/.config/claude` is a root as well (interfaces §1), where `~/.claude` is not there."""
     (machine.home / ".config/claude").mkdir()
@@ -260,11 +206,6 @@ def test_the_other_place_of_claudes(machine: Machine) -> None:
     assert machine.tree() == before
 
 
-def test_opencode_users_hear_what_a_plugin_costs(machine: Machine) -> None:
-    """Once there is a plugin, it waits for the network at every start: said at once."""
-    assert any("74 s" in note for note in machine.run("opencode")["notes"])
-
-
 def _script(path: Path) -> Path:
     path.parent.mkdir(parents=True)
     path.write_text("#!/bin/sh\n")
@@ -281,22 +222,6 @@ def test_the_program_is_that_of_this_installation(
     monkeypatch.setattr(sys, "executable", str(tmp_path / "venv/bin/python"))
     assert serve.program() == (sys.executable, "-P", "-m", "indexerd")
     own = _script(tmp_path / "venv/bin/indexerd")
-    assert serve.program() == (str(own),)
-
-
-def test_the_program_of_a_user_installation(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`pip install --user`: the script is in its scheme's directory, not beside the interpreter."""
-    own = _script(tmp_path / "scripts/indexerd")
-    _script(tmp_path / "usr/bin/indexerd")  # the system's, of another version
-    package = Path(indexerd.__file__).resolve().parent.parent
-
-    def path(name: str, _scheme: str) -> str:
-        return str({"purelib": package, "scripts": own.parent}[name])
-
-    monkeypatch.setattr(sysconfig, "get_path", path)
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "usr/bin/python"))
     assert serve.program() == (str(own),)
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from indexerd.cli import main
 from tests.cli.integrated import Machine
 
 
@@ -67,16 +66,6 @@ def test_an_agent_that_is_not_there(machine: Machine, tmp_path: Path) -> None:
     assert list((tmp_path / "empty").iterdir()) == []
 
 
-def test_an_edited_file_of_ours(machine: Machine) -> None:
-    """What somebody wrote into a file of ours is not overwritten, but by force."""
-    machine.did("opencode")
-    machine.plugin.write_text(machine.plugin.read_text() + "// mine\n")
-    for words in (("opencode",), ("opencode", "--remove")):
-        assert "--force" in machine.run(*words, code=2)["error"]["hint"]
-    assert sorted(machine.did("opencode", "--force").values()) == ["unchanged", "updated"]
-    assert "// mine" not in machine.plugin.read_text()
-
-
 PLACES = {
     "pi": ".pi/agent/skills/indexerd/SKILL.md",
     "claude": ".claude/skills/indexerd/SKILL.md",
@@ -125,22 +114,6 @@ def test_what_is_not_ours_keeps_nothing_from_being_removed(
             path.rmdir()
 
 
-def test_a_line_says_what_was_left_alone(
-    machine: Machine, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """For people, too: a line like the others."""
-    skill = machine.home / PLACES["claude"]
-    skill.parent.mkdir(parents=True)
-    skill.write_text("mine")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HOME", str(machine.home))
-        patch.delenv("CLAUDE_CONFIG_DIR", raising=False)
-        assert main.run(["integrate", "claude", "--remove"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert f"kept: not ours  {skill}" in lines
-    assert f"absent          {machine.settings}" in lines
-
-
 @pytest.mark.parametrize("agent", PLACES)
 @pytest.mark.parametrize("force", [False, True])
 def test_a_skill_of_the_users_is_never_written_over(
@@ -160,29 +133,3 @@ def test_a_skill_of_the_users_is_never_written_over(
     assert machine.tree()[PLACES[agent]] == before[PLACES[agent]]
     machine.did(agent, "--remove")
     assert machine.tree() == before
-
-
-@pytest.mark.parametrize("agent", PLACES)
-def test_files_of_ours_with_other_line_ends_go(machine: Machine, agent: str) -> None:
-    """What git's autocrlf or an editor made of our skill is still ours."""
-    before = machine.tree()
-    machine.did(agent)
-    skill = machine.home / PLACES[agent]
-    skill.write_bytes(b"\xef\xbb\xbf" + skill.read_bytes().replace(b"\n", b"\r\n"))
-    assert set(machine.did(agent, "--remove").values()) == {"removed"}
-    assert machine.tree() == before
-
-
-@pytest.mark.parametrize("agent", PLACES)
-def test_a_link_to_nowhere_is_refused(machine: Machine, agent: str) -> None:
-    """By name, before anything is written; `--remove` has nothing to do there."""
-    link = machine.home / PLACES[agent].removesuffix("/indexerd/SKILL.md")
-    link.symlink_to(machine.home / "gone/skills")
-    before = {*machine.home.rglob("*")}
-    settings = machine.settings.read_text()
-    error = machine.run(agent, code=2)["error"]
-    assert str(link) in error["message"]
-    assert "nothing was changed" in error["hint"]
-    assert set(machine.did(agent, "--remove").values()) == {"absent"}
-    assert {*machine.home.rglob("*")} == before
-    assert machine.settings.read_text() == settings

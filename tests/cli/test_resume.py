@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import shutil
 import stat
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from indexerd.cli.resume import opening_of, typed
-from tests.cli.home import Home, forbidden, nowhere, talk
+from tests.cli.home import Home, forbidden, nowhere
 from tests.e2e.world import Session, until
 
 AGENT = """#!/bin/sh
@@ -232,23 +230,3 @@ def test_the_shown_command_is_the_one_to_type(home: Home) -> None:
     shown = home.ix("show", "c0ffee02").stdout
     assert f"resume           {command_of(home.retry, home.api)}\n" in shown
     assert "\nresume " not in home.ix("show", home.gone.id).stdout
-
-
-def test_json_is_one_document(home: Home) -> None:
-    """`--json` anywhere, one line, nothing else on stdout."""
-    done: Any = home.ix("--json", "continue-recent", "--cwd", str(home.api))
-    assert json.loads(done.stdout)["sessionId"] == home.retry.id
-    assert done.stdout.count("\n") == 1
-
-
-def test_a_session_used_again_is_the_newest(home: Home) -> None:
-    """S3.13: what counts is the last use, not the beginning."""
-    folder = home.world.root / "work/again"
-    folder.mkdir()
-    old = home.session(20, "a9a10001", folder, ("One.", "Yes."))
-    new = home.session(19, "a9a10002", folder, ("Two.", "Yes."))
-    until(lambda: home.world.row(old.id) and home.world.row(new.id), "two sessions")
-    assert home.json("continue-recent", cwd=folder)["sessionId"] == new.id
-    talk(old, 18, ("And three.", "Yes."))
-    until(lambda: home.world.row(old.id)["userMessageCount"] == 2, "the new turn")
-    assert home.json("continue-recent", cwd=folder)["sessionId"] == old.id

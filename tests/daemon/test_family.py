@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from indexerd.daemon import relations as module
+from indexerd.daemon import answers as module
 from indexerd.daemon.answers import Answers
 from indexerd.errors import NotFoundError
 from indexerd.search.index import Message, TextIndex
@@ -117,7 +117,7 @@ def test_what_is_excluded_is_no_member(catalog: TextIndex) -> None:
     ask = answers(catalog, lambda row: row["sessionId"] == "b")
     assert outline(family(ask, "a")) == "a0 e1"
     assert outline(family(ask, "c")) == "b c0 d0"
-    assert ask.kin(ask.by_id("a")) == {"forks": ["e"]}
+    assert ask.relatives(ask.by_id("a")) == {"forks": ["e"]}
     with pytest.raises(NotFoundError):
         family(ask, "b")
 
@@ -133,7 +133,7 @@ def test_a_family_may_be_of_any_size(catalog: TextIndex, monkeypatch: pytest.Mon
     found = family(ask, "t0650")
     assert (found["members"][-1]["sessionId"], found["more"]) == ("t0650", 200)
     assert found["missingParent"] == "t-001"
-    assert len(ask.kin(ask.by_id("a"))["forks"]) == module.KIN_MAX
+    assert len(ask.relatives(ask.by_id("a"))["forks"]) == module.RELATIVES_MAX
     monkeypatch.setattr(module, "WALK_MAX", 50)
     found = family(ask, "t0650")["members"]
     assert [one["sessionId"] for one in found] == [f"t{n:04}" for n in range(601, 651)]

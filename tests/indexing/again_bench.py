@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from indexerd.daemon.one_session import open_session
+from indexerd.daemon.trees import read_alone
 from indexerd.indexing.indexer import Indexer, Prepared, prepare
 from indexerd.meta.writer import MetaWriter
 from indexerd.models.base import Model
@@ -76,7 +76,7 @@ class Bench:
             "sessionFile": str(self.session.path),
             "sessionId": self.session.id,
         }
-        with open_session(row, self.settings, {}, self.root) as library:
+        with read_alone(row, self.settings, {}, self.root) as library:
             return work(library)
 
     async def _run(self, library: Any, model: Model, *, asked: bool | None) -> None:

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from indexerd.daemon.one_session import open_session
 from indexerd.daemon.reader import Reader
+from indexerd.daemon.trees import read_alone
 from tests.e2e.clients import ClaudeSession, CodexThread
 from tests.models.digest_bench import Bench, Services
 from tests.sessions.opencode_rows import Rows
@@ -92,7 +92,7 @@ class AgentBench(Bench):
         row = {"agent": self.agent, "sessionFile": self.file, "sessionId": self.session.id}
         reader = Reader()
         try:
-            with open_session(row, self.settings, env, self.root) as library:
+            with read_alone(row, self.settings, env, self.root) as library:
                 yield self._made_of(library, reader)
         finally:
             reader.close()

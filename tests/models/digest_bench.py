@@ -15,9 +15,9 @@ from typing import Any
 from indexerd.daemon.answers import Answers
 from indexerd.daemon.event_bus import EventBus
 from indexerd.daemon.library import Library
-from indexerd.daemon.one_session import open_session
 from indexerd.daemon.reader import Reader
 from indexerd.daemon.trees import open_session as opened
+from indexerd.daemon.trees import read_alone
 from indexerd.digests.digest import Digests
 from indexerd.digests.summarize import Services as DigestServices
 from indexerd.events import Entry, Kind
@@ -116,7 +116,7 @@ class Bench:
         row = {"agent": "pi", "sessionFile": str(self.session.path), "sessionId": self.session.id}
         reader = Reader()
         try:
-            with open_session(row, self.settings, env, self.root) as library:
+            with read_alone(row, self.settings, env, self.root) as library:
                 library.index.open()  # rows are kept from here on
                 library.only("pi", str(self.session.path), self.session.id)
                 yield self._made_of(library, reader)

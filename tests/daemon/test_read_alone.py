@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from indexerd.daemon.one_session import PREFIX, open_session, sweep
+from indexerd.daemon.trees import PREFIX, read_alone, sweep
 from indexerd.indexing.indexer import as_sent, prepare
 from indexerd.models.registry import Models
 from indexerd.settings import Settings
@@ -23,7 +23,7 @@ def test_a_session_is_read_by_its_row(tmp_path: Path) -> None:
         session(said("u1", None, "user", "Hello there"), said("a1", "u1", "assistant", "Hi"))
     )
     row = {"agent": "pi", "sessionFile": str(path), "sessionId": "s1"}
-    with open_session(row, Settings(), {}, tmp_path) as library:
+    with read_alone(row, Settings(), {}, tmp_path) as library:
         run = prepare(library, "s1", Settings())
         assert "Hello there" in as_sent(run, Models(Settings(), {}).available())["user"]
 
