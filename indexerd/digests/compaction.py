@@ -249,9 +249,22 @@ class _Planner:
         return tuple(reversed(found))
 
     def _users(self) -> tuple[Message, ...]:
-        """What humans said that stays in Codex, redacted."""
+        """What humans said that stays in Codex, redacted, each by the id of where it was said.
+
+        An earlier compaction brings texts alone; whose they are is found among what it replaced.
+        """
         found = compact_codex.users_of(map(self._with_own_words, self.entries))
-        return tuple(replace(one, text=self._clean(one.text)[0]) for one in found)
+        brought = {one.entry.id for one in self.entries if one.entry.kind is Kind.COMPACTION}
+        entries = map(self._read, self._replaced(Kind.USER))
+        ids = {"".join(one.as_sent): one.id for one in entries}
+        return tuple(
+            Message(
+                one.role,
+                self._clean(one.text)[0],
+                ids.get(one.text, one.entry_id) if one.entry_id in brought else one.entry_id,
+            )
+            for one in found
+        )
 
     def _with_own_words(self, entry: ContextEntry) -> ContextEntry:
         """An entry with a human's own words; the tree knows of those behind instructions."""
