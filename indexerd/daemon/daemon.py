@@ -23,7 +23,6 @@ from typing import Any, Protocol
 from indexerd import __version__
 from indexerd.daemon.answers import Answers
 from indexerd.daemon.caches import Caches
-from indexerd.daemon.contexts import Contexts, Resumes
 from indexerd.daemon.event_bus import EventBus
 from indexerd.daemon.forgotten import Forgotten, GuardedWriter
 from indexerd.daemon.health import Status
@@ -43,7 +42,7 @@ from indexerd.daemon.process import (
 from indexerd.daemon.purge import Purge
 from indexerd.daemon.reader import Reader
 from indexerd.daemon.sdnotify import Notifier
-from indexerd.daemon.sidecar import Sidecars
+from indexerd.daemon.sidecar import Contexts, Resumes, Sidecars
 from indexerd.daemon.web_supervisor import WebSupervisor
 from indexerd.digests.auto import AutoDigests
 from indexerd.disk import hold

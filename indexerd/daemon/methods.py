@@ -50,10 +50,9 @@ from indexerd.sources.session_reader import SessionReaderPool
 from indexerd.times import iso
 
 if TYPE_CHECKING:
-    from indexerd.daemon.contexts import Contexts
     from indexerd.daemon.pipeline import Pipeline
     from indexerd.daemon.purge import Purge
-    from indexerd.daemon.sidecar import Sidecars
+    from indexerd.daemon.sidecar import Contexts, Sidecars
     from indexerd.daemon.unix_server import Peer
     from indexerd.digests.digest import Digests
     from indexerd.digests.summarize import Events

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.home import DAY, SECRET, Home, ids
-from tests.e2e.world import until
+from tests.e2e.world import World, until
+from tests.store.rows import fill, row, texts
 
 # -- --json prints exactly the socket's result ---------------------------------------------------
 
@@ -112,6 +114,22 @@ def test_list_takes_an_agent_a_time_and_a_limit(home: Home) -> None:
     first = home.json("list", "--all", "--limit", "1")
     assert [home.cache.id] == ids(first["sessions"])
     assert "nextCursor" in first
+
+
+def test_a_list_is_as_long_as_asked_for(tmp_path: Path) -> None:
+    """interfaces.md §4: --limit has no upper bound: the socket's pages of 500 are put together."""
+    world = World(tmp_path)
+    world.state.mkdir(parents=True)
+    index = texts(world.state)
+    fill(index, *(row(f"s{n:04}", n) for n in range(1100)))
+    index.close()
+    index.store.close()
+    first = world.run("list", "--all", "--limit", "1050", "--json")
+    assert world.stderr.count("no daemon runs") == 1
+    rest = world.run("list", "--all", "--cursor", first["nextCursor"], "--json")
+    assert "nextCursor" not in rest
+    found = ids(first["sessions"] + rest["sessions"])
+    assert found == [f"s{n:04}" for n in range(1099, -1, -1)]
 
 
 def test_plain_lists_have_one_row_a_line(home: Home) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from indexerd.daemon.contexts import Resumes
 from indexerd.daemon.library import Update
+from indexerd.daemon.sidecar import Resumes
 from indexerd.errors import NotFoundError
 from indexerd.store.store import StateStore
 from tests.daemon.flow_bench import Flow, until

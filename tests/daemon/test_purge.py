@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from indexerd.daemon.contexts import Resumes
 from indexerd.daemon.forgotten import NAME, Forgotten, GuardedWriter, remove_transcript
+from indexerd.daemon.sidecar import Resumes
 from indexerd.errors import AccessError, NotFoundError
 from indexerd.meta.model import UserFile
 from indexerd.references.injection_cache import InjectionCache

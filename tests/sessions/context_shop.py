@@ -11,11 +11,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from indexerd.daemon.answers import Place, is_fork, stored
-from indexerd.daemon.contexts import Contexts, Resumes
 from indexerd.daemon.event_bus import EventBus
 from indexerd.daemon.methods import stored_methods
 from indexerd.daemon.reader import Reader
-from indexerd.daemon.sidecar import Sidecars
+from indexerd.daemon.sidecar import Contexts, Resumes, Sidecars
 from indexerd.errors import (
     NotFoundError,
 )
