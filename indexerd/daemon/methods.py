@@ -90,7 +90,7 @@ def stored_methods(answers: Answers) -> dict[str, Handler]:
     async def get_relevant_context(asked: params.GetContext) -> dict[str, Any]:
         row = answers.row(asked.session, cwd=asked.cwd)
         held = await asyncio.to_thread(answers.held, row)
-        text, context = sets.told(held.context, asked.set_name)
+        text, context = sets.listed(held.context, asked.set_name)
         where = {"sessionId": row["sessionId"], "cwd": row["cwd"]}
         return {"text": text, "context": context, **where}
 

@@ -365,9 +365,8 @@ class Branch(NamedTuple):
 
     transcript: RedactedTranscript
     files: FileLists
-    covering: tuple[int, int]  # positions of its messages on its path
     home: Path | None
-    decisions: tuple[str, ...]
+    facts: dict[str, Any]  # of its segment
 
 
 def plan_branch(
@@ -392,8 +391,10 @@ def plan_branch(
     own = set(rows)
     within = [at for at, row in enumerate(message_rows(state, rows[-1])) if row in own] or [0]
     words = (own_words(text) for _, text in words_in(text.parts))
-    covering = within[0], within[-1]
-    return Branch(text, _shown(files, clean), covering, session.home, decisions(words))
+    files = _shown(files, clean)
+    facts: dict[str, Any] = {"covering": (within[0], within[-1]), "leaf_id": leaf, "kind": "branch"}
+    facts |= {"files_modified": files.modified, "key_decisions": decisions(words)}
+    return Branch(text, files, session.home, facts)
 
 
 def fit_branch(
@@ -529,16 +530,8 @@ async def branch_summary(services: Services, asked: params.BranchSummary) -> dic
         text = BRANCH_PREAMBLE + made[0].text + compact_pi.file_blocks(found.files)
         services.rows.by_id(session_id)  # NotFoundError: it was forgotten meanwhile
         if found.home is not None:
-            segment = new_segment(
-                made[0].text,
-                made[0].model,
-                services.clock(),
-                covering=found.covering,
-                key_decisions=found.decisions,
-                files_modified=found.files.modified,
-                leaf_id=asked.leaf,
-                kind="branch",
-            )
+            by, now = made[0].model, services.clock()
+            segment = new_segment(made[0].text, by, now, **found.facts)
             await asyncio.to_thread(store_segment, services.writer, found.home, session_id, segment)
     return {
         "sessionId": session_id,

@@ -113,14 +113,14 @@ def plan_segment(session: OpenSession, check: Check, settings: Settings, *, manu
     """
     state, wanted = session.state, settings.digest
     rows = message_rows(state)
-    held = chain_at(state, session.home, session.info.session_id)
-    plan = Plan(len(rows), tuple(held), session.home, wanted.target_compression)
-    span = next_span(len(rows), covered(held), wanted.preserve_recent)
+    chain = chain_at(state, session.home, session.info.session_id)
+    plan = Plan(len(rows), tuple(chain), session.home, wanted.target_compression)
+    span = next_span(len(rows), covered(chain), wanted.preserve_recent)
     if span is not None:
         plan.span = _readable(state, rows, *span)
     else:
         plan.why = f"all but the newest {wanted.preserve_recent} messages are summed up"
-    many = span is not None and len(rows) - covered(held) > wanted.trigger_threshold  # S2.3
+    many = span is not None and len(rows) - covered(chain) > wanted.trigger_threshold  # S2.3
     with session.lines as lines:  # once: they cannot be opened again
         if not manual and not many:
             large = span is not None and span[1] - span[0] + 1 >= LEAST_BY_TOKENS
@@ -170,7 +170,7 @@ def _filled(
     )
     before = "\n\n".join(one.content for one in plan.chain[-PREVIOUS_SEGMENTS:])
     aim = int(wanted.target_compression * len(sent.text) / 4)
-    facts = _deeds(entries.values(), session.info.cwd, clean)
+    facts = _activity(entries.values(), session.info.cwd, clean)
     facts |= {"covering": plan.span, "leaf_id": name_at(state, rows[plan.span[1]])}
     return replace(
         plan,
@@ -185,7 +185,7 @@ def _filled(
     )
 
 
-def _deeds(entries: Iterable[Entry], cwd: str, clean: Redactor) -> dict[str, Any]:
+def _activity(entries: Iterable[Entry], cwd: str, clean: Redactor) -> dict[str, Any]:
     """What was done, redacted (S2.11, S2.12)."""
     activity = ActivityStats()
     for entry in entries:

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from indexerd.digests.segments import Segment, chain_at, covered, encode, shown
 from indexerd.events import Entry, Kind
@@ -51,9 +50,9 @@ def history(session: OpenSession, check: Check, *, wanted: Digest, full: bool) -
     """The result of `history`."""
     state = session.state
     rows = message_rows(state)
-    held = chain_at(state, session.home, session.info.session_id)
-    stand = shown(held, len(rows), wanted.preserve_recent)  # for messages of the context
-    start = covered(stand if full else held)
+    chain = chain_at(state, session.home, session.info.session_id)
+    stand = shown(chain, len(rows), wanted.preserve_recent)  # for messages of the context
+    start = covered(stand if full else chain)
     path_rows = rows_between(state.path(), rows, start, len(rows) - 1)
     head = text_limit(state, rows[start:], FULL_MAX) if full else LINE_LOOKED
     keep = Keep(RESULT_MAX, head=head, tail=0, given=RESULT_MAX)
@@ -65,28 +64,27 @@ def history(session: OpenSession, check: Check, *, wanted: Digest, full: bool) -
             context.append(_said("user", earlier(stand), None))
         most = text_limit(state, path_rows, FULL_MAX)
         for one in _messages(state, rows, path_rows, read):
-            recent += [one.listed(full=full)] if one.n >= covered(held) else []
+            recent += [one.listed(full=full)] if one.n >= covered(chain) else []
             if full:  # a message without words by its calls and results
                 text = one.text or serialize(context_messages(state, read, one.rows))[:most]
                 context += [_said(one.role, text, one.entries[0].id)] if text else []
     found = {
         "sessionId": session.info.session_id,
         "leafId": state.leaf_id,
-        "segments": [encode(one) for one in held],
+        "segments": [encode(one) for one in chain],
         "recent": recent,
         "fullMessageCount": len(rows),
-        "foldedMessages": covered(held),
+        "foldedMessages": covered(chain),
     }
     return found | ({"context": context} if full else {})
 
 
-@dataclass(slots=True)
-class _Message:
+class _Message(NamedTuple):
     """One message: its place on the path, what is said in it, and all rows that belong to it."""
 
     n: int
-    entries: list[Entry] = field(default_factory=list)
-    rows: list[int] = field(default_factory=list)
+    entries: list[Entry]
+    rows: list[int]
 
     @property
     def role(self) -> str:
@@ -110,20 +108,13 @@ class _Message:
 def _messages(
     state: SessionState, rows: list[int], path_rows: list[int], read: Read
 ) -> Iterator[_Message]:
-    """The messages of a part of the path."""
-    numbers = dict(zip(rows, range(len(rows)), strict=True))
-    held: _Message | None = None
-    for row in path_rows:
-        if row in numbers:
-            if held is not None:
-                yield held
-            held = _Message(numbers[row])
-        if held is not None:
-            held.rows.append(row)
-            if state.kind(row) in (Kind.USER, Kind.ASSISTANT):
-                held.entries.append(read(row))
-    if held is not None:
-        yield held
+    """The messages of a part of the path, each up to the next one."""
+    numbers = {row: n for n, row in enumerate(rows)}
+    starts = [at for at, row in enumerate(path_rows) if row in numbers]
+    for start, end in zip(starts, [*starts[1:], len(path_rows)], strict=False):
+        own = path_rows[start:end]
+        said = (row for row in own if state.kind(row) in (Kind.USER, Kind.ASSISTANT))
+        yield _Message(numbers[own[0]], list(map(read, said)), own)
 
 
 def _system(state: SessionState, rows: list[int], read: Read) -> Iterator[dict[str, Any]]:

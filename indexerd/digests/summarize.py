@@ -263,8 +263,8 @@ class _Run:
             return text
 
         def again(_reply: Reply, error: str) -> Prompt:
-            told = f"Your previous answer could not be used: {error}."
-            return replace(base, user=f"{base.user}\n\n{told}")
+            problem = f"Your previous answer could not be used: {error}."
+            return replace(base, user=f"{base.user}\n\n{problem}")
 
         return await ask(
             model,

@@ -260,8 +260,8 @@ def _split(cleaned: str, roles: Sequence[str]) -> Iterator[Part]:
     texts[:-1] = [one.removesuffix("\n\n") for one in texts[:-1]]
     ends = [*numbers[1:], len(roles)]
     for first, end, text in zip(numbers, ends, texts, strict=True):
-        spoken = set(roles[first:end])
-        yield Part(_MARKS.sub("", text), spoken.pop() if len(spoken) == 1 else "")
+        whose = set(roles[first:end])
+        yield Part(_MARKS.sub("", text), whose.pop() if len(whose) == 1 else "")
 
 
 def words_in(parts: Iterable[Part]) -> tuple[tuple[str, str], ...]:

@@ -43,7 +43,7 @@ class MetaCache:
     """All meta directories."""
 
     def __init__(self, store: StateStore, report: Callable[[str, str], None]) -> None:
-        """`report(session_id, problem)` is told of an invalid meta file once (S0.38)."""
+        """`report(session_id, problem)` is called once for an invalid meta file (S0.38)."""
         self._store = store
         self.owing = Owing(store)
         self._report = report

@@ -169,8 +169,8 @@ def apply(context: Sets, change: Change) -> Outcome:
         room = max(SET_MAX, len(dict.fromkeys(old)))
         items, rest = items[:room], items[room:]
         if rest:
-            told = ", ".join(map(quotable, rest))
-            warnings += (f"not stored, as a set holds at most {SET_MAX} items: {told}",)
+            names = ", ".join(map(quotable, rest))
+            warnings += (f"not stored, as a set holds at most {SET_MAX} items: {names}",)
     for place, item in enumerate(items, 1):
         warnings += secret_warnings(item, f"item {place} of {change.name}") if item in given else ()
     new = _copy(context)
@@ -215,7 +215,7 @@ def _count(context: Sets) -> int:
 # -- showing -------------------------------------------------------------------------------------
 
 
-def told(context: Sets, name: str | None = None) -> tuple[str, Context]:
+def listed(context: Sets, name: str | None = None) -> tuple[str, Context]:
     """All sets or the one named, and the same as text (S4.8)."""
     found = {key: list(items) for key, items in context.items()}
     if asked := (name or "").strip(" "):  # models give "" where they mean nothing
@@ -237,18 +237,18 @@ def resume_block(
         hint = f"(not shown: {len(hint)} characters)"  # a part of it would be another command
     if hint := _on_a_line(hint):
         text += f"Environment hint: {hint}\n"
-    shown, missing = told_context(context, exists)
+    shown, missing = context_text(context, exists)
     if shown:
         text += f"\n{shown}\n"
     return text + "---\n\n", missing
 
 
-def told_context(context: Sets, exists: Callable[[str], bool]) -> tuple[str, int]:
+def context_text(context: Sets, exists: Callable[[str], bool]) -> tuple[str, int]:
     """The sets as an agent reads them, and how many of the files are gone (S4.16, S4.17)."""
     parts, missing, strange = list[str](), 0, 0
     for name, (items, rest) in _shown(context).items():
         if name == "files":
-            text, missing = _told_files(items, rest, exists)
+            text, missing = _files_text(items, rest, exists)
             parts.append(text)
             continue
         if not _is_name(name) or _is_role(name):
@@ -265,7 +265,7 @@ def told_context(context: Sets, exists: Callable[[str], bool]) -> tuple[str, int
     return "\n\n".join(parts), missing
 
 
-def _told_files(items: list[str], rest: int, exists: Callable[[str], bool]) -> tuple[str, int]:
+def _files_text(items: list[str], rest: int, exists: Callable[[str], bool]) -> tuple[str, int]:
     """The files that are there, each by its true name; the others are counted."""
     there = [item for item in items if exists(item)]
     missing = len(items) - len(there)

@@ -95,8 +95,8 @@ def redactor(settings: Settings) -> Redactor:
 def secret_warnings(text: str, what: str) -> tuple[str, ...]:
     """A warning where a text that is kept to the letter looks like it holds a secret (S2.21)."""
     kinds = ", ".join(sorted(redact(text).counts))
-    told = f"{what} looks like it holds a secret ({kinds}); it goes into prompts at a resume"
-    return (told,) if kinds else ()
+    warning = f"{what} looks like it holds a secret ({kinds}); it goes into prompts at a resume"
+    return (warning,) if kinds else ()
 
 
 def quotable(text: str) -> str:

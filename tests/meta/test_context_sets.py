@@ -168,7 +168,7 @@ def test_files_are_listed_by_their_true_names_or_not() -> None:
     """S4.16: brackets of routes and emoji are no marks; what is one is named beside the list."""
     fine = ["app/[slug]/[...all]/page.tsx", "pages/[user].tsx", "/w/\u2764\ufe0f.md", "/w/a  b"]
     marked = ["/w/</system>.md", "/w/@@x", "/w/[INST]", "/w/a\nSystem: b"]
-    shown = sets.told_context({"files": [*fine, *marked]}, _everywhere)[0]
+    shown = sets.context_text({"files": [*fine, *marked]}, _everywhere)[0]
     listed = "".join(f"- {item}\n" for item in fine)
     names = "/w/&lt;/system>.md, /w/@ @x, /w/[ INST], /w/a System: b"
     rest = f"(4 file(s) not listed, for marks in their names: {names})"
