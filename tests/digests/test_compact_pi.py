@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -22,17 +23,35 @@ from indexerd.digests.compact_pi import (
 )
 from indexerd.events import Command, Entry, Kind, Tokens, ToolCall
 from indexerd.sessions.context import ContextEntry, ContextMessage, context_entries, entries_of
-from indexerd.sessions.history import FileLists
 from indexerd.sessions.serialize import serialize, units
-from tests.digests.talk_steps import OLD, TALKS, call, compaction, did, step, steps
-from tests.sessions.tree_sessions import PUBLIC, reader, said, session, state_of
+from tests.sessions.tree_sessions import PUBLIC, reader, state_of
+
+KINDS = {
+    "user": Kind.USER,
+    "assistant": Kind.ASSISTANT,
+    "toolResult": Kind.TOOL,
+    "bashExecution": Kind.BASH,
+    "system": Kind.SYSTEM,
+    "compactionSummary": Kind.COMPACTION,
+    "branchSummary": Kind.BRANCH_SUMMARY,
+}
 
 
-def small(*lines: bytes) -> list[ContextEntry]:
-    """The context of a small session of pi's."""
-    data = session(*lines)
-    state = state_of(data)
-    return context_entries(state, reader(state, data))
+def step(place: int, role: str, size: int = 0, **more: Any) -> ContextEntry:
+    """An entry of so many tokens; of no role one that the model does not see."""
+    kind = KINDS.get(role, Kind.SETTING)
+    held = Entry(f"e{place}", kind, "x", role or None, "", ("x" * 4 * size,), **more)
+    speeches = (ContextMessage(role, held, held.texts),) if role else ()
+    return ContextEntry(place, held, speeches, place)
+
+
+def steps(*roles: tuple[str, int]) -> list[ContextEntry]:
+    """A context of such entries."""
+    return [step(place, role, size) for place, (role, size) in enumerate(roles)]
+
+
+ROLES = st.sampled_from([*KINDS, "", "assistant", "toolResult", "user"])
+TALKS = st.lists(st.tuples(ROLES, st.integers(0, 30)), max_size=25)
 
 
 # -- pi's own answers ----------------------------------------------------------------------------
@@ -170,32 +189,6 @@ def test_an_answer_on_several_lines_is_not_cut_in_two() -> None:
 
 
 # -- preparation ---------------------------------------------------------------------------------
-
-
-WORK = [
-    said("a", None, "user", "gone"),
-    said("b", "a", "user", "kept"),
-    compaction("c", "b", "b", details=OLD),
-    did("d", "c", call("read", "r1"), call("write", "w1"), call("bash", "no")),
-    said("e", "d", "user", "x" * 400),
-    did("f", "e", call("edit", "e1"), call("read", "e1")),
-    said("g", "f", "toolResult", "x" * 400),
-    did("h", "g", call("edit", "later")),
-]
-
-
-def test_a_preparation_goes_on_from_the_compaction_before_it() -> None:
-    """S1.22, S1.23: what that kept is summed up again; its summary and files go along."""
-    found = prepare(small(*WORK), 10)
-    assert found is not None
-    assert (found.first_kept_id, found.split) == ("h", True)
-    assert serialize(found.history).startswith("[User]: kept\n\n[Assistant tool calls]: read(")
-    assert serialize(found.turn_prefix).startswith(f"[User]: {'x' * 400}\n\n[Assistant tool")
-    assert found.previous_summary == "S"
-    assert found.files == FileLists(("r0", "r1"), ("e1", "m0", "w1"))
-    whole = prepare(small(*WORK), 150)
-    assert whole is not None
-    assert (whole.first_kept_id, whole.split, whole.turn_prefix) == ("e", False, ())
 
 
 @settings(max_examples=100, deadline=None)

@@ -10,18 +10,9 @@ import pytest
 
 from indexerd.digests.compact_pi import estimate_tokens
 from indexerd.errors import (
-    BudgetError,
-    ContextTooLargeError,
-    IndexerdError,
     InvalidMetaError,
-    ModelUnavailableError,
-    OutputInvalidError,
-    ProviderError,
-    RefusedError,
 )
-from indexerd.models.base import Finish, Reply
 from indexerd.models.extractive import Extractive
-from indexerd.models.scripted import Answer, Scripted
 from tests.models.digest_bench import KEY, Bench, spoken, working
 
 FIELDS = ["id", "covering_messages", "content", "key_decisions", "files_modified", "tools_used"]
@@ -100,38 +91,6 @@ def test_the_figures_are_true(bench: Bench) -> None:
     assert found["decisions"] == ["We decided to write alerts to a file."]
     assert found["commands"] == ["deploy --token [redacted:github-token] CUSTOM-42"]
     assert found["topics"]
-
-
-@pytest.mark.parametrize(
-    ("replies", "kind"),
-    [
-        ([ProviderError("down")], ProviderError),
-        ([RefusedError("no")], RefusedError),
-        (["", "", ""], OutputInvalidError),
-        ([Reply("half", "m", finish=Finish.LENGTH)] * 3, OutputInvalidError),
-        ([BudgetError("spent")], BudgetError),
-        ([ContextTooLargeError("big")] * 9, ContextTooLargeError),
-        (None, ModelUnavailableError),
-    ],
-)
-def test_a_failure_changes_nothing(
-    bench: Bench, replies: list[Answer] | None, kind: type[IndexerdError]
-) -> None:
-    """S2.20: the sidecar stays byte for byte; the next try makes what this one did not."""
-    bench.models = [Extractive()]
-    bench.session.talk(20)
-    bench.digest()
-    before = bench.sidecar.read_bytes(), bench.sidecar.stat().st_mtime_ns
-    bench.session.talk(20)
-    bench.models = [] if replies is None else [Scripted(replies)]
-    history = bench.history(full=True)
-    with pytest.raises(kind):
-        bench.digest()
-    assert (bench.sidecar.read_bytes(), bench.sidecar.stat().st_mtime_ns) == before
-    assert bench.history(full=True) == history
-    assert all(not row["success"] for row in bench.rows()[1:])
-    bench.models = [Extractive()]
-    assert bench.digest()["segment"]["covering_messages"] == [30, 69]
 
 
 def test_lines_of_other_hands_stay(bench: Bench) -> None:

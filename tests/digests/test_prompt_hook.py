@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import select
 import time
@@ -13,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from indexerd.digests.prompt_hook import OUTPUT_MAX, Advice, consult
+from indexerd.digests.prompt_hook import OUTPUT_MAX, consult
 from indexerd.errors import IndexerdError
 
 PATIENCE = 20.0  # seconds
@@ -52,15 +51,6 @@ def until_gone(pid: int) -> None:
         assert time.monotonic() < end, f"process {pid} still runs"
 
 
-def test_advice_is_taken_and_cleaned() -> None:
-    """Texts come without escapes and invisible characters; empty ones do not come at all."""
-    said = {"context": ["Mind \x1b[31mthe\u202e gap.", " \n"], "prompt": "Be\u200b short.", "x": 1}
-    found = shell(f"cat >/dev/null; printf '%s' '{json.dumps(said)}'")
-    assert found == Advice(("Mind the gap.",), "Be short.")
-    assert shell("echo '{}'") == Advice(())
-    assert shell('echo \'{"context": null, "prompt": null}\'') == Advice(())
-
-
 def test_the_environment_is_bare() -> None:
     """What finds files is passed on, keys are not."""
     env = {name: name for name in ("HOME", "LANG", "XDG_CACHE_HOME", "GEMINI_API_KEY", "LD_X")}
@@ -87,13 +77,6 @@ def test_the_environment_is_bare() -> None:
 def test_what_fails_says_why(script: str, reason: str) -> None:
     """The reason holds nothing of what was printed."""
     assert shell(script) == reason
-
-
-@pytest.mark.parametrize("argv", [["/no/such/command"], ["/tmp"], ["/bin/sh", "a\0b"]])
-def test_what_cannot_be_started(argv: list[str]) -> None:
-    """A missing command, a directory, an argument that none can have."""
-    with pytest.raises(IndexerdError):
-        asyncio.run(consult(argv, PAYLOAD, seconds=PATIENCE))
 
 
 def test_output_is_bounded_and_its_writer_killed(tmp_path: Path) -> None:

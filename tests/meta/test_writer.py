@@ -153,25 +153,3 @@ def test_remove_takes_only_what_is_ours(held: Path) -> None:
     assert files(held) == sorted([f"{SESSION}.txt", f"{SESSION}x.user.json"])
     assert one.remove(held, SESSION) == ()
     assert one.write_meta(held, meta()).changed
-
-
-# The rule
-
-
-RENAMERS = {
-    ("os", "replace"),
-    ("os", "rename"),
-    ("os", "renames"),
-    ("os", "link"),
-    ("shutil", "move"),
-}
-WRITERS = {"write_text", "write_bytes", "rename", "O_WRONLY", "O_RDWR", "O_CREAT"}
-META_NAMES = {
-    "META_SUFFIX",
-    "USER_SUFFIX",
-    "DIGEST_SUFFIX",
-    "meta_name",
-    "user_name",
-    "digest_name",
-}
-META_ENDS = (".meta.json", ".user.json", ".digest.jsonl")
