@@ -5,4 +5,9 @@ from __future__ import annotations
 from indexerd.agents import claude, codex, opencode, pi
 from indexerd.agents.base import Adapter
 
-ADAPTERS: dict[str, Adapter] = {one.NAME: one for one in (pi, claude, codex, opencode)}
+ADAPTERS: dict[str, Adapter] = {
+    "pi": pi.ADAPTER,
+    "claude": claude.ADAPTER,
+    "codex": codex.ADAPTER,
+    "opencode": opencode.ADAPTER,
+}

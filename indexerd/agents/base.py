@@ -1,21 +1,23 @@
 """What an adapter offers, and the tree that it fills.
 
-An adapter's whole job: a line of its agent's file becomes an entry of a tree (`scan`), or is read
-in full (`read`). Everything above the adapters knows trees of entries, never an agent's format.
-What an agent keeps in a database reaches its adapter as lines of JSON all the same, made by
-`sources`: the first says what the session is, and each further one is a message.
+An adapter turns lines of its agent's files into entries of a tree (`scan`), and one line into an
+entry in full (`read`). Everything above knows trees of entries, never an agent's format. What an
+agent keeps in a database reaches its adapter as lines of JSON, made by `sources`.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cached_property
+from itertools import islice
+from typing import Self
 
 import msgspec
+from msgspec import field
 
-from indexerd.events import Base, Entry, Header, Kind, Turn
+from indexerd.events import KIND_MASK, Base, Entry, Header, Kind
 
 READ_MAX = 64 * 1024 * 1024  # bytes of one line that is read in full, newline not counted
 ROOT = -1  # the parent of a root
@@ -23,6 +25,12 @@ NOWHERE = -1  # no leaf: an empty session, or one whose leaf was moved before it
 PATH_MAX = 8192  # characters of a path that are kept
 WORD_MAX = 64  # characters of a time that are kept
 TIME_MAX = 253_402_300_800_000  # ms since the epoch: the year 10000
+
+_UNKNOWN = -2  # the parent is named in `late`, and had not been seen when the entry came
+_NONE = -1  # no human message on the way
+_OPENINGS_KEPT = 64  # first messages of one tree that are remembered
+_KINDS: tuple[Kind, ...] = (*Kind, *[Kind.OTHER] * (KIND_MASK + 1 - len(Kind)))
+IS_USER = bytes(packed & KIND_MASK == Kind.USER for packed in range(256))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,120 +57,195 @@ class ContextUse(msgspec.Struct, array_like=True, frozen=True):
     window: int = 0
 
 
-class Tree(Protocol):
-    """What an adapter may see and change of a session's state (sessions/state.py)."""
+class Int32(array):  # type: ignore[type-arg]
+    """Numbers that are stored as bytes."""
 
-    file: str  # some agents' ids are in its name
-    header: Header | None
-    foreign: bool  # the first record shows that this is no session (S1.3)
-    leaf: int
-    seen: int  # JSON objects other than headers
-    name: str | None  # the agent's own, newest in file order
-    labels: dict[str, str]
-    activity_ms: int  # newest user or assistant message
-    bad_lines: int
-    oversized: int  # lines too long to be read at all
-    archived: bool  # the agent itself says so
-    git_branch: str  # the newest that the agent recorded
-    born_ms: int  # when the file began; copies of history are older than their file
-    copied: int  # rows at the start that are copies of another session's
-    unsettled: int  # rows at the end whose text may still change
-    first: str  # what sessions share that are copies of one history: its first entry
-    fork_of: str  # the title of the session that this one says it was forked from
-    provider: str  # whose models are used where no entry says it
-    tokens: tuple[int, int, int, int] | None  # input, output, cache: where the agent sums them up
-    context: ContextUse
-    split_answers: bool  # one answer of the model is several entries
-    memory: bytes  # what the adapter remembers between blocks of lines, in its own encoding
+    code = "i"
 
-    @property
-    def ids(self) -> list[str]: ...  # noqa: D102
-    @property
-    def index(self) -> dict[str, int]: ...  # noqa: D102
-    @property
-    def parents(self) -> array[int]: ...  # noqa: D102
-    @property
-    def offsets(self) -> array[int]: ...  # noqa: D102
-    @property
-    def lengths(self) -> array[int]: ...  # noqa: D102
-    @property
-    def codes(self) -> bytearray: ...  # noqa: D102
-    @property
-    def marks(self) -> dict[str, int]: ...  # noqa: D102
-    @property
-    def turn(self) -> Turn: ...  # noqa: D102
-    @property
-    def first_user(self) -> str: ...  # noqa: D102
-    @first_user.setter
-    def first_user(self, words: str) -> None: ...
-    def __len__(self) -> int: ...
+    def __new__(cls, held: Iterable[int] | bytes = b"") -> Self:  # noqa: D102
+        return super().__new__(cls, cls.code, held)
+
+
+class UInt32(Int32):
+    """The same without a sign."""
+
+    code = "I"
+
+
+class UInt64(Int32):
+    """The same, for places in files."""
+
+    code = "Q"
+
+
+class Tree(msgspec.Struct, array_like=True, eq=False, dict=True):
+    """Entries in arrays, a row for each in file order, and the facts that adapters set.
+
+    What surprised us, and is handled: ids repeat in one file (the last one wins); parents can name
+    an entry that never came, or comes later, or is the entry itself; the leaf can be moved back
+    without a trace until the next entry. A parent normally stands before its child, so a walk to
+    the root ends by itself; elsewhere the walk keeps a record and stops at a cycle.
+    """
+
+    file: str = ""  # the path of the session file; some agents' ids are in its name
+    header: Header | None = None
+    foreign: bool = False  # the first record shows that this is no session (S1.3)
+    ids: list[str] = field(default_factory=list)
+    parents: Int32 = field(default_factory=Int32)
+    offsets: UInt64 = field(default_factory=UInt64)
+    lengths: UInt64 = field(default_factory=UInt64)
+    codes: bytearray = field(default_factory=bytearray)  # packed (events.py)
+    ordinals: UInt32 = field(default_factory=UInt32)  # places among the file's objects
+    late: dict[int, str] = field(default_factory=dict)  # row -> a parent that was not there yet
+    repeats: bool = False  # an id came again
+    seen: int = 0  # JSON objects other than headers
+    marks: dict[str, int] = field(default_factory=dict)  # names of rows that outlive a rewrite
+    leaf: int = NOWHERE
+    openings: dict[int, str] = field(default_factory=dict)  # a path's first message -> its words
+    name: str | None = None  # the agent's own, newest in file order
+    labels: dict[str, str] = field(default_factory=dict)
+    activity_ms: int = 0  # newest user or assistant message
+    bad_lines: int = 0
+    oversized: int = 0  # lines too long to be read at all
+    archived: bool = False  # the agent itself says so
+    git_branch: str = ""  # the newest that the agent recorded
+    born_ms: int = 0  # when the file began; copies of history are older than their file
+    copied: int = 0  # rows at the start that are copies of another session's
+    unsettled: int = 0  # rows at the end whose text may still change
+    first: str = ""  # what sessions share that are copies of one history: its first entry
+    fork_of: str = ""  # the title of the session that this one says it was forked from
+    provider: str = ""  # whose models are used where no entry says it
+    tokens: tuple[int, int, int, int] | None = None  # input, output, cache: where the agent sums
+    context: ContextUse = ContextUse()
+    split_answers: bool = False  # one answer of the model is several entries
+    memory: bytes = b""  # what the adapter remembers between blocks, in its own encoding
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __bool__(self) -> bool:
+        return True  # a session without entries is a state all the same
 
     def add(self, entry_id: str, parent: str | None, code: int, offset: int, length: int) -> int:
-        """Add one entry, which becomes the leaf; its row. `code` is packed (events.py)."""
-        ...
-
-    def skip(self) -> None:
-        """Pass over a JSON object that is no entry: it takes an ordinal all the same."""
-        ...
+        """Add one entry, which becomes the leaf; `code` is packed. Returns its row."""
+        row, index = len(self.ids), self.index
+        above = ROOT
+        if parent is not None:
+            above = index.get(parent, _UNKNOWN)
+            if above == _UNKNOWN:
+                self.late[row] = parent
+        self.ids.append(entry_id)
+        self.parents.append(above)
+        self.offsets.append(offset)
+        self.lengths.append(length)
+        self.codes.append(code)
+        self.ordinals.append(self.seen)
+        self.seen += 1
+        if entry_id:
+            if entry_id in index:
+                self.repeats = True
+            index[entry_id] = row
+            self.leaf = row
+        return row
 
     def recode(self, row: int, code: int) -> None:
         """Say anew what a row is: later lines showed it in another light."""
-        ...
-
-    def mark(self, name: str, row: int) -> None:
-        """Name a row so that it is found again when the agent rewrote the file (S3.6)."""
-        ...
+        changed = IS_USER[self.codes[row]] != IS_USER[code]
+        self.codes[row] = code
+        if changed:
+            sums, firsts = self._asked
+            del sums[row:], firsts[row:]
 
     def move_leaf(self, entry_id: str | None) -> None:
         """Move the leaf to a known entry, or (None) before the first."""
-        ...
+        self.leaf = NOWHERE if entry_id is None else self.index.get(entry_id, self.leaf)
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """Rows by id: the last one, where ids repeat."""
+        return {entry_id: row for row, entry_id in enumerate(self.ids) if entry_id}
 
     def kind(self, row: int) -> Kind:
         """What a row is."""
-        ...
+        return _KINDS[self.codes[row] & KIND_MASK]
 
     def parent(self, row: int) -> int:
-        """The row above, or ROOT."""
-        ...
+        """The row above, or ROOT. An unknown or own parent makes a root (an orphan)."""
+        above = self.parents[row]
+        if above == _UNKNOWN:
+            above = self.index.get(self.late[row], ROOT)
+        elif above >= 0 and self.repeats:
+            above = self.index.get(self.ids[above], above)
+        return ROOT if above == row else above
+
+    @property
+    def orderly(self) -> bool:
+        """Whether every parent stands before its child, so that no walk can loop."""
+        return not self.repeats and not self.late
 
     def up(self, row: int) -> Iterator[int]:
-        """Walk from a row to its root."""
-        ...
+        """Walk from a row to its root. A cycle ends the walk at its first repeated row."""
+        if self.orderly:
+            parents = self.parents
+            while row >= 0:
+                yield row
+                row = parents[row]
+            return
+        met = set[int]()
+        while row >= 0 and row not in met:
+            met.add(row)
+            yield row
+            row = self.parent(row)
 
+    @property
+    def first_user(self) -> str:
+        """The first human message on the path, as adapters cut it; "" while it is not known.
 
-class Adapter(Protocol):
-    """What the package of an agent offers."""
-
-    NAME: str
-
-    def scan(self, tree: Tree, data: bytes, base: int) -> None:
-        """Take in whole lines that stand at file offset `base`. Nothing they hold raises."""
-        ...
-
-    def scan_oversize(self, tree: Tree, line: Oversize) -> None:
-        """Take in a line too long to hold, from its two ends (F8)."""
-        ...
-
-    def read(self, line: bytes, entry_id: str) -> Entry:
-        """Parse one entry's line in full; ValueError where it holds no JSON object.
-
-        Wrong types read as absent, and texts come scrubbed of lone surrogates.
+        Where ids repeat or parents come late, the file's first, whatever the path.
         """
-        ...
+        if not self.orderly:
+            return next(iter(self.openings.values()), "")
+        return self.openings.get(self.asked(self.leaf)[1], "")
 
-    def base(self, line: bytes) -> Base | None:
-        """The history in another file that a file's first line says comes before its own."""
-        ...
+    @first_user.setter
+    def first_user(self, words: str) -> None:
+        if not words:
+            self.openings.clear()
+            return
+        self.openings[self.asked(self.leaf)[1] if self.orderly else _NONE] = words
+        if len(self.openings) > _OPENINGS_KEPT:  # the file's first stays
+            del self.openings[next(islice(self.openings, 1, None))]
 
-    def preview(self, text: str) -> str:
-        """A user message as one line of at most 200 characters, without what was put around it."""
-        ...
+    @cached_property
+    def _asked(self) -> tuple[array[int], array[int]]:
+        return array("I"), array("i")
 
-    def resume_command(
-        self, session_id: str, cwd: str, session_file: str, variables: str = "", /
-    ) -> str:
-        """The shell command with which the agent opens this session again.
+    def asked(self, row: int) -> tuple[int, int]:
+        """Human messages from the root to a row, and the row of the first; orderly trees only."""
+        if row < 0:
+            return 0, _NONE
+        sums, firsts = self._asked
+        parents, codes = self.parents, self.codes
+        for one in range(len(sums), row + 1):
+            above = parents[one]
+            asked, first = (sums[above], firsts[above]) if above >= 0 else (0, _NONE)
+            if IS_USER[codes[one]]:
+                asked, first = asked + 1, one if first == _NONE else first
+            sums.append(asked)
+            firsts.append(first)
+        return sums[row], firsts[row]
 
-        `variables` are the shell's assignments that tell it where its sessions are, if any.
-        """
-        ...
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """What the package of an agent offers. Nothing that a line holds makes a scan raise."""
+
+    scan: Callable[[Tree, bytes, int], None]  # whole lines that stand at this offset of the file
+    scan_oversize: Callable[[Tree, Oversize], None]  # a line too long to hold (F8)
+    read: Callable[[bytes, str], Entry]  # one line in full; ValueError where it is no object
+    preview: Callable[[str], str]  # a user message as one line of at most 200 characters
+    # The shell command that opens a session again, of its id, directory, file, and the shell's
+    # assignments that tell the agent where its sessions are.
+    resume_command: Callable[[str, str, str, str], str]
+    # The history in another file that a file's first line says comes before its own.
+    base: Callable[[bytes], Base | None] = lambda _line: None

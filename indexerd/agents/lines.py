@@ -1,22 +1,22 @@
-"""Lines of JSON for every adapter: whole lines, typed decoding, lines cut short, previews.
+"""Lines of JSON for every adapter: decoding, lines cut short, previews.
 
-A line is decoded once, into a Struct that has only the fields that matter; what can be large
-stays `Raw` until it is asked for. What does not fit the types is decoded again with the standard
-library, and a field of another type reads as absent. So are half a surrogate pair, a number
-beyond 64 bits, and bytes that are no UTF-8.
+A line is decoded once, into a Struct with the fields that matter; what can be large stays `Raw`
+until it is asked for. What does not fit the types is decoded again with the standard library, and
+a field of another type reads as absent. So are half a surrogate pair, a number beyond 64 bits, and
+bytes that are no UTF-8.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import types
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
-from typing import Any, TypeVar, Union, get_args, get_origin
+from typing import Any, TypeVar, get_args
 
 import msgspec
-from msgspec import UNSET, Raw, Struct
+from msgspec import Raw, Struct
 
 from indexerd.agents.base import Oversize, Tree
 from indexerd.events import Tokens
@@ -40,42 +40,64 @@ _BOM = b"\xef\xbb\xbf"
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|"(?s:.*)|[{}\[\]:,]|[^\s"{}\[\]:,]+')
 _STRING = re.compile(rb'"(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\["\\/bfnrt])*+')
 _CLOSERS = {b"{": b"}", b"[": b"]"}
-_INSIDE = re.compile(rb'(?s:[^"\\]*+(?:\\.[^"\\]*+)*+)')  # of a string, but for half an escape
 
 _S = TypeVar("_S", bound=Struct)
 _decode = msgspec.json.Decoder().decode
 
 
-def whole_lines(tree: Tree, data: bytes, base: int) -> Iterator[tuple[int, bytes]]:
-    """The lines of a block that are not blank, and their offsets in the file.
+def scan_lines(
+    tree: Tree, data: bytes, base: int, decode: Callable[[bytes], _S]
+) -> Iterator[tuple[_S, int, bytes]]:
+    """The lines of a block that hold an object: decoded, their offset in the file, their bytes.
 
     A power cut can leave NULs where the end of a file was, and no newline after them: the next
     line is glued to them, or to the torn line before them (F5). No JSON has a NUL in it.
     """
     holed, at = b"\0" in data, base
-    for line in data.split(b"\n"):
-        offset, at = at, at + len(line) + 1
+    for text in data.split(b"\n"):
+        line, offset = text, at
+        at += len(line) + 1
+        if not line:
+            continue
         if holed and (begin := _past_hole(line)):
             tree.bad_lines += 1
-            offset, line = offset + begin, line[begin:]  # noqa: PLW2901 - the rest of the same
+            offset, line = offset + begin, line[begin:]
         if not offset and line.startswith(_BOM):
-            offset, line = len(_BOM), line[len(_BOM) :]  # noqa: PLW2901
-        if line and not line.isspace():
-            yield offset, line
+            offset, line = len(_BOM), line[len(_BOM) :]
+        try:
+            found = decode(line)
+        except ValueError:
+            tree.bad_lines += bool(line.strip())
+        else:
+            yield found, offset, line
 
 
 def _past_hole(line: bytes) -> int:
-    """Where a line begins: behind a hole in it, if there is one."""
     mark = line.rfind(b"\0")
     return mark + 1 if mark >= 0 and line.startswith(b"{", mark + 1) else 0
 
 
-def without_hole(line: Oversize) -> Oversize:
-    """The same of a line too long to hold, as far as its beginning shows a hole."""
-    begin = _past_hole(line.head)
-    if not begin:
-        return line
-    return Oversize(line.offset + begin, line.length - begin, line.head[begin:], line.tail)
+def from_ends(
+    tree: Tree, ends: Oversize, decode: Callable[[bytes], _S]
+) -> tuple[_S | None, int, bytes]:
+    """A line too long to hold as far as its beginning tells: decoded, its offset, its beginning."""
+    begin = _past_hole(ends.head)
+    tree.oversized += not ends.readable
+    text = close_truncated_json(ends.head[begin:])
+    try:
+        return decode(text), ends.offset + begin, text
+    except ValueError:
+        return None, ends.offset + begin, text
+
+
+def tail_value(tail: bytes, key: str) -> Any:
+    """The last string or `true` of that name before a line's end; None where there is none."""
+    pattern = rb'(?<!\\)"%s"\s*:\s*("(?:[^"\\]|\\.){0,2000}+"|true)' % key.encode()
+    found = re.findall(pattern, tail, re.DOTALL)
+    try:
+        return parse(found[-1]) if found else None
+    except ValueError:
+        return None
 
 
 # -- decoding ------------------------------------------------------------------------------------
@@ -103,18 +125,21 @@ def value(raw: Raw) -> Any:
 
 def mapping(raw: Raw) -> dict[str, Any]:
     """What a field holds, if it is an object; else an empty one."""
-    held = value(raw) if is_object(raw) else None
-    return held if isinstance(held, dict) else {}
+    return as_dict(value(raw)) if is_object(raw) else {}
 
 
 def is_object(raw: Raw) -> bool:
     """Whether a field holds an object."""
-    return raw is not NOTHING and bytes(memoryview(raw)[:1]) == b"{"
+    return bytes(memoryview(raw)[:1]) == b"{"
 
 
-def listed(raw: Raw) -> list[Any]:
-    """What a field holds, if it is a list; else an empty one."""
-    held = value(raw) if bytes(memoryview(raw)[:1]) == b"[" else None
+def as_dict(held: Any) -> dict[str, Any]:
+    """The value if it is an object; else an empty one."""
+    return held if isinstance(held, dict) else {}
+
+
+def as_list(held: Any) -> list[Any]:
+    """The value if it is a list; else an empty one."""
     return held if isinstance(held, list) else []
 
 
@@ -123,21 +148,52 @@ def string(held: Any) -> str:
     return scrub(held) if isinstance(held, str) else ""
 
 
-def decoder(shape: type[_S]) -> Callable[[bytes | Raw], _S | None]:
-    """A way to decode objects of one shape.
-
-    It returns None for JSON that is no object, and raises ValueError for what is no JSON.
-    """
+def decoder(shape: type[_S]) -> Callable[[bytes | Raw], _S]:
+    """A decoder of objects of one shape; it raises ValueError for anything else."""
     strictly = msgspec.json.Decoder(shape).decode
 
-    def decode(data: bytes | Raw) -> _S | None:
+    def decode(data: bytes | Raw) -> _S:
         try:
             return strictly(data)
         except (ValueError, RecursionError):
             held = parse(data)
-        return pick(shape, held) if isinstance(held, dict) else None
+        if isinstance(held, dict):
+            return pick(shape, held)
+        raise ValueError("not an object")
 
     return decode
+
+
+def pick(shape: type[_S], held: dict[str, Any]) -> _S:
+    """The fields of a shape, out of a parsed object, as far as they have the right type."""
+    found: dict[str, Any] = {}
+    for name, key, decode, nested, several in _fields(shape):
+        if key not in held:
+            continue
+        one = held[key]
+        text = json.dumps(scrub(one) if isinstance(one, str) else one).encode()
+        try:
+            found[name] = Raw(text) if decode is None else decode(text)
+        except (ValueError, RecursionError):
+            if nested and not several and isinstance(one, dict):
+                found[name] = pick(nested, one)
+            elif nested and several and isinstance(one, list):
+                found[name] = [pick(nested, inner) for inner in one if isinstance(inner, dict)]
+    return shape(**found)
+
+
+@cache
+def _fields(shape: type[Struct]) -> list[tuple[str, str, Any, type[Struct] | None, bool]]:
+    """A shape's fields: name here, name in JSON, decoder, Struct in it, whether in a list."""
+    found = []
+    for one in msgspec.structs.fields(shape):
+        kinds = [one.type, *get_args(one.type)]
+        inner = [part for kind in kinds for part in get_args(kind)]
+        nested = [k for k in (*kinds, *inner) if isinstance(k, type) and issubclass(k, Struct)]
+        decode = None if one.type is Raw else msgspec.json.Decoder(one.type).decode
+        several = bool(nested) and nested[0] not in kinds
+        found.append((one.name, one.encode_name, decode, nested[0] if nested else None, several))
+    return found
 
 
 class Block(Struct):
@@ -169,45 +225,16 @@ def blocks(content: Raw) -> list[Block]:
 
 def as_blocks(held: Any) -> list[Block]:
     """The same of a content that is parsed already."""
-    several = held if isinstance(held, list) else [held]
     return [
         Block("text", scrub(one)) if isinstance(one, str) else pick(Block, one)
-        for one in several
+        for one in (held if isinstance(held, list) else [held])
         if isinstance(one, str | dict)
     ]
 
 
-def pick(shape: type[_S], held: dict[str, Any]) -> _S:
-    """The fields of a shape, out of a parsed object, as far as they have the right type."""
-    found: dict[str, Any] = {}
-    for name, key, taken, several in _fields(shape):
-        one = held.get(key, UNSET)
-        if one is UNSET:
-            continue
-        nested = next((kind for kind in taken if issubclass(kind, Struct)), None)
-        if Raw in taken:
-            found[name] = Raw(json.dumps(one).encode())
-        elif nested is not None and not several and isinstance(one, dict):
-            found[name] = pick(nested, one)
-        elif nested is not None and several and isinstance(one, list):
-            found[name] = [pick(nested, inner) for inner in one if isinstance(inner, dict)]
-        elif object in taken or type(one) in taken:
-            found[name] = scrub(one) if isinstance(one, str) else one
-    return shape(**found)
-
-
-@cache
-def _fields(shape: type[Struct]) -> list[tuple[str, str, tuple[type, ...], bool]]:
-    """A shape's fields: the name here, the name in JSON, the types taken, whether in a list."""
-    found = []
-    for one in msgspec.structs.fields(shape):
-        union = get_origin(one.type) in (Union, types.UnionType)
-        several = get_args(one.type) if union else (one.type,)
-        lists = any(get_origin(kind) is list for kind in several)
-        plain = (get_args(kind)[0] if get_origin(kind) is list else kind for kind in several)
-        taken = tuple(object if kind is Any else kind for kind in plain)
-        found.append((one.name, one.encode_name, taken, lists))
-    return found
+def texts_in(found: Iterable[Block]) -> list[str]:
+    """The texts of blocks."""
+    return [one.text for one in found if one.type == "text"]
 
 
 def count(held: Any, most: int = _TOKENS_MAX) -> int:
@@ -231,8 +258,7 @@ def tokens_of(
 def close_truncated_json(head: bytes) -> bytes:
     """The beginning of a JSON document as a whole one, with as much in it as can be known."""
     open_at: list[bytes] = []  # what closes each object and array that is open, innermost last
-    before = b":"
-    end = 0
+    before, end = b":", 0
     for token in _TOKEN.finditer(head):
         first = token[0][:1]
         is_key = before in (b"{", b",") and open_at[-1:] == [b"}"]
@@ -247,49 +273,8 @@ def close_truncated_json(head: bytes) -> bytes:
         elif is_key or first in (b":", b",") or token.end() == len(head):
             before = first
             continue
-        before = first
-        end = token.end()
+        before, end = first, token.end()
     return head[:end] + b"".join(reversed(open_at))
-
-
-def shortened(pieces: Iterable[bytes], most: int, string: int) -> bytes:
-    """A JSON document, given in pieces, in little memory: strings end after so many bytes.
-
-    So a picture goes, and what stands behind it stays. What is longer than `most` even so is no
-    more than that beginning of it, made whole.
-    """
-    found, held, total = bytearray(), bytearray(), -1  # -1: not within a string
-    rest = b""
-    for piece in pieces:
-        data, at = rest + piece, 0
-        rest = b""
-        while at < len(data):
-            if total < 0:
-                end = data.find(b'"', at) + 1
-                found += data[at : end or len(data)]
-                at, total = end or len(data), 0 if end else -1
-                continue
-            inside = _INSIDE.match(data, at)
-            end = inside.end() if inside else at
-            held += data[at : min(end, at + string + 1 - len(held))]
-            total += end - at
-            at = end
-            if data[at : at + 1] != b'"':  # the string goes on in the next piece
-                rest, at = data[at:], len(data)
-                continue
-            found += (held if total <= string else _cut(bytes(held[:string]))) + b'"'
-            held.clear()
-            at, total = at + 1, -1
-        if len(found) > most:
-            return close_truncated_json(bytes(found[:most]))
-    return bytes(found)
-
-
-def _cut(inside: bytes) -> bytes:
-    """The beginning of a string, without half an escape or half a character at its end."""
-    whole = _STRING.match(b'"' + inside)
-    inside = inside[: whole.end() - 1] if whole else b""
-    return inside.decode("utf-8", "ignore").encode()
 
 
 # -- texts that are shown ------------------------------------------------------------------------
@@ -309,3 +294,9 @@ def own_words(text: str) -> str:
         return text
     _, rule, rest = text.partition(INJECTED_END)
     return rest if rule else text
+
+
+def in_directory(cwd: str, command: str, *arguments: str) -> str:
+    """A shell command that is run where a session ran."""
+    there = f"cd {shlex.quote(cwd)} && " if cwd else ""
+    return f"{there}{command} {shlex.join(arguments)}"

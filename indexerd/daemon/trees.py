@@ -22,7 +22,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from indexerd.agents import pi
 from indexerd.agents.pi.branch_file import VERSION, Line, Origin, branch_lines, file_name
 from indexerd.daemon.library import Library
 from indexerd.digests.segments import read_segments
@@ -136,7 +135,7 @@ def make_branch(
 def _write(now: str, session_id: str, file: str | None, session: OpenSession) -> dict[str, Any]:
     """Make the file of a path. UsageError for sessions of agents other than pi."""
     card, state, header = session.info, session.state, session.state.header
-    if card.agent != pi.NAME:
+    if card.agent != "pi":
         hint = _OWN_WAYS.get(card.agent)
         raise UsageError("a branch can be extracted from a session of pi only", hint=hint)
     rows = state.path()

@@ -10,15 +10,14 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from indexerd.agents.base import READ_MAX
-from indexerd.agents.lines import parse, shortened
+from indexerd.agents.lines import close_truncated_json, parse
 from indexerd.errors import SessionUnreadableError
 from indexerd.sessions.state import SessionState
 from indexerd.sources.lines import LINE_MAX
 from indexerd.sources.source import Lines
 from indexerd.sources.sources import source_of
 
-# Bytes that are read at a time of a line too long to be held, kept of all of it, and of one string.
-PIECE, BRIEF, STRING = 1024 * 1024, 1024 * 1024, 256 * 1024
+BRIEF = 1024 * 1024  # bytes that are kept of a line too long to be held
 
 
 class SessionLines:
@@ -44,25 +43,18 @@ class SessionLines:
         return line
 
     def brief(self, row: int) -> bytes:
-        """The same in little memory: of a line too long to be held, long strings lose their ends.
+        """The same in little memory: of a line too long to be held, its beginning.
 
         For what reads lines that nobody asked for (F8). It is JSON, or nothing.
         """
         if self._state.lengths[row] <= LINE_MAX:
             return self.row(row)
-        line = shortened(self._pieces(row), BRIEF, STRING)
+        line = close_truncated_json(self._line(row, BRIEF)[:BRIEF])
         return line if _is_object(line) else b""
 
-    def _pieces(self, row: int) -> Iterator[bytes]:
-        for start in range(0, self._state.lengths[row], PIECE):
-            piece = self._line(row, PIECE, start)
-            yield piece
-            if len(piece) != PIECE:  # its end; or a message out of a database, which is whole
-                return
-
-    def _line(self, row: int, most: int, start: int = 0) -> bytes:
+    def _line(self, row: int, most: int) -> bytes:
         state = self._state
-        offset, length = state.offsets[row] + start, min(state.lengths[row] - start, most)
+        offset, length = state.offsets[row], min(state.lengths[row], most)
         if length <= 0:
             return b""
         file = state.file_of(row)

@@ -149,11 +149,11 @@ def _pi(chosen: Agent, env: Mapping[str, str], home: str) -> Iterable[Store]:
     for root in dirs:
         real = os.path.realpath(root)
         meta = _expand(chosen.meta_dir, home) if chosen.meta_dir else f"{real}/sessions-meta"
-        yield Store(pi.NAME, os.path.realpath(f"{real}/sessions"), os.path.realpath(meta))
+        yield Store("pi", os.path.realpath(f"{real}/sessions"), os.path.realpath(meta))
     flat = env.get("PI_CODING_AGENT_SESSION_DIR", "")
     if flat and not chosen.roots:
         meta = _expand(chosen.meta_dir, home) if chosen.meta_dir else f"{dirs[0]}/sessions-meta"
-        yield Store(pi.NAME, os.path.realpath(_expand(flat, home)), os.path.realpath(meta))
+        yield Store("pi", os.path.realpath(_expand(flat, home)), os.path.realpath(meta))
 
 
 def _claude(chosen: _Chosen, env: Mapping[str, str]) -> Iterator[Store]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexerd.agents.claude import tree as tree_module
 from indexerd.events import Compaction, Kind, Turn
 from indexerd.sessions.state import SessionState
 from tests.agents.claude_files import (
@@ -324,18 +323,6 @@ def test_the_same_line_twice_is_one_and_the_newest_is_read() -> None:
 
 
 # -- bounds --------------------------------------------------------------------------------------
-
-
-def test_walks_are_bounded_and_lose_nothing() -> None:
-    """A place too far up counts as on the path."""
-    calls, parent = b"", "k0"
-    for number in range(tree_module.FAR + 10):
-        calls += answer(f"k{number + 1}", parent, "", stop="tool_use")
-        parent = f"k{number + 1}"
-    data = user("k0", None, "one") + calls + result("r1", "k1", "t") + answer("a1", "r1", "end")
-    state = state_of(data)
-    assert prompts(data, state) == ["one"]
-    assert len(state.path()) == len(state)
 
 
 IDS = st.sampled_from(["u1", "u2", "a1", "a2", "r1", "q1", "b1", "c1", "zz"])

@@ -84,14 +84,6 @@ def test_what_comes_late_opens_no_turn_again() -> None:
     assert state_of(ended, again, answer("late")).turn is Turn.ENDED
 
 
-def test_a_shell_command_of_the_human_is_a_turn_without_words() -> None:
-    """S3.6: it leaves the answer before it as it was, and is the newest turn all the same."""
-    command = user("<user_shell_command>\n<command>ls</command>\n</user_shell_command>")
-    for end in ("task_complete", "turn_aborted"):
-        state = state_of(meta(), talk("t1", "q"), turn("t2", command, end=end))
-        assert (state.turn, state.leaf_id, state.user_messages()) == (Turn.ENDED, "t2", 1)
-
-
 def test_an_old_answer_ends_its_turn_unless_a_call_waits() -> None:
     """formats.md 3.1: files that do not say where turns end are judged by their answers."""
     assert turns(meta(), user("q"), answer("a"), call("c1"), output("r"), answer("b"))[2:] == [
@@ -160,18 +152,6 @@ def test_a_rollback_saturates_and_nonsense_does_nothing() -> None:
     assert (again.user_messages(), again.leaf_id) == (1, "t2")
     for wrong in (0, -1, True, "1", None, 1.5):
         assert state_of(begun, event("thread_rolled_back", num_turns=wrong)).leaf_id == "t1"
-
-
-def test_a_rollback_keeps_what_ended_before() -> None:
-    """S3.6: the turn before is whole, even if it never ended or ended without an answer."""
-    back = event("thread_rolled_back", num_turns=1)
-    notice = user("<turn_aborted>\nstopped\n</turn_aborted>")
-    compact = turn("t2", line("compacted", {"message": "sum"}))
-    cut = event("task_started", turn_id="t2") + call() + notice
-    for before in (compact, cut, turn("t2", notice), turn("t2", call(), end="turn_aborted")):
-        state = state_of(meta(), talk("t1", "one"), before, talk("t3", "three"), back)
-        assert state.leaf_id == "t2"
-        assert state.user_messages() == 1
 
 
 def test_a_helpers_prompt_counts_for_its_rollback() -> None:

@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 
-from indexerd.agents.pi import read
 from indexerd.events import Kind
 from indexerd.times import iso_of_ms
 from tests.agents.pi_files import state_of
 
 REAL = Path(__file__).parent.parent / "fixtures" / "real"
-PUBLIC = Path(__file__).parents[3] / "shared" / "fixtures" / "public" / "pi"
 
 
 def oracle_files() -> list[Any]:
@@ -57,55 +55,3 @@ def test_real_files_read_as_pi_reads_them(answer: Path) -> None:
         assert row["modified"] == iso_of_ms(state.activity_ms)
     leaves = {leaf["ordinal"]: leaf["userMessages"] for leaf in said["leaves"]}
     assert leaves == {tip: state.user_messages(tip) for tip in state.tips()}
-
-
-def truth() -> list[Any]:
-    """What the driver sent to pi."""
-    rows = json.loads((REAL / "truth-pi.json").read_text())
-    return [pytest.param(row, id=f"{row['agent']}-{row['label']}") for row in rows]
-
-
-@pytest.mark.parametrize("row", truth())
-def test_counts_names_and_parents_equal_what_was_sent(row: dict[str, Any]) -> None:
-    """Counts, names, texts and parents equal what the driver sent to pi."""
-    file = REAL / row["file"]
-    data = file.read_bytes()
-    state = state_of(data)
-
-    assert row["n_user"] == state.user_messages()
-    assert row.get("name") == state.name
-    texts = [
-        read(data[state.offsets[r] : state.offsets[r] + state.lengths[r]], state.id(r)).text
-        for r in state.path()
-        if state.kind(r) is Kind.USER
-    ]
-    assert [text.strip() for text in row["user_messages"]] == texts
-    assert (row.get("parent") is not None) == (
-        state.header is not None and state.header.parent is not None
-    )
-
-
-@pytest.mark.shared
-def test_public_files_read_as_pi_reads_them() -> None:
-    """The public collection: leaf, branch, users and names equal what pi 0.81 itself answers."""
-    if not PUBLIC.is_dir():
-        pytest.skip("the shared fixtures are not beside this checkout")
-    said = json.loads((PUBLIC / "EXPECTED.json").read_text())
-    compared = 0
-    for name, answers in said.items():
-        answer = answers.get("v0.81") if isinstance(answers, dict) else None
-        if not answer or "leafIndex" not in answer:
-            continue
-        state = state_of((PUBLIC / name).read_bytes())
-        harness = name == "synthetic/harness_leaf.jsonl"  # its `leaf` entries: we follow them
-        assert answer["entries"] == len(state), name
-        assert answer["userOnBranch"] == state.user_messages(), name
-        assert answer["name"] == state.name, name
-        if not harness:
-            assert answer["leafIndex"] == state.leaf, name
-            if "branchIndices" in answer:
-                assert answer["branchIndices"] == state.path(), name
-        if answer.get("list"):
-            assert answer["list"]["messageCount"] == state.messages, name
-        compared += 1
-    assert compared >= 12

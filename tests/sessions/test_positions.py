@@ -108,12 +108,12 @@ def test_without_marks_a_row_goes_by_its_id() -> None:
 def test_a_row_goes_by_its_turn_and_keeps_the_name_while_the_turn_grows() -> None:
     """S3.6: a turn's mark moves on with the turn; its rows are the turn's all the same."""
     state = straight(SETTING, USER)
-    state.mark("t1", 1)
+    state.marks["t1"] = 1
     assert [name_at(state, row) for row in (0, 1)] == ["t1", "t1"]
     state.add("x2", "x1", ANSWER, 0, 1)
-    state.mark("t1", 2)
+    state.marks["t1"] = 2
     state.add("x3", "x2", USER, 0, 1)
-    state.mark("t2", 3)
+    state.marks["t2"] = 3
     assert [name_at(state, row) for row in range(4)] == ["t1", "t1", "t1", "t2"]
 
 
@@ -159,7 +159,7 @@ def test_rows_outside_of_turns_keep_their_names() -> None:
     for n, (mark, packed) in enumerate(zip(turn_of, codes, strict=True)):
         state.add(f"x{n}", f"x{n - 1}" if n else None, packed, 0, 1)
         if mark:
-            state.mark(mark, n)
+            state.marks[mark] = n
         now = [name_at(state, row) for row in range(n + 1)]
         assert now[:n] == names
         names = now
@@ -216,7 +216,7 @@ def test_repeated_ids_and_circles_are_survived() -> None:
     rows = message_rows(state)
     made = [segment(n, n, leaf=name_at(state, row)) for n, row in enumerate(rows)]
     assert chain(state, rows, made) == made
-    state.mark("t", 0)
+    state.marks["t"] = 0
     assert chain(state, rows, made) != made
     assert rows_between(state.path(), rows, 0, len(rows)) == state.path()
 

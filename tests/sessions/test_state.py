@@ -77,7 +77,7 @@ def test_all_of_it_is_stored() -> None:
     state.header = Header("id", "/w", "", 3)
     state.first_user, state.labels, state.context = "Hello", {"a": "x"}, ContextUse(5, 1, 9)
     state.borrowed("/other\udcff.jsonl")
-    state.mark("turn", 1)
+    state.marks["turn"] = 1
     state.memory = b"\x80"
     stored = state.encode()
     again = SessionState.decode(stored, "/t.jsonl")

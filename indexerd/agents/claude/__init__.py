@@ -1,29 +1,24 @@
 """Claude Code: one JSONL file a session, in `projects/<directory>`, sub-agents' files below it.
 
 `lines` decodes, `human` says who spoke, `tree` where a line belongs; `scan` sees every line once
-with these, and `read` takes one in full.
+with these, and `read` takes one in full. A fork holds a copy of all its history.
 """
 
 from __future__ import annotations
 
-import shlex
-
+from indexerd.agents.base import Adapter
 from indexerd.agents.claude.human import preview
 from indexerd.agents.claude.read import read
 from indexerd.agents.claude.scan import parent_of, scan, scan_oversize
+from indexerd.agents.lines import in_directory
 
-__all__ = ["NAME", "base", "preview", "read", "resume_command", "scan", "scan_oversize"]
-
-NAME = "claude"
-
-
-def base(_line: bytes) -> None:
-    """A fork of Claude Code holds a copy of all its history."""
-    return
+__all__ = ["ADAPTER", "preview", "read", "resume_command", "scan", "scan_oversize"]
 
 
 def resume_command(session_id: str, cwd: str, session_file: str, variables: str = "") -> str:
     """The shell command with which Claude Code opens this session again; a sub-agent's parent."""
-    there = f"cd {shlex.quote(cwd)} && " if cwd else ""
-    wanted = shlex.quote(parent_of(session_file) or session_id)
-    return f"{there}{variables}claude --resume {wanted}"
+    wanted = parent_of(session_file) or session_id
+    return in_directory(cwd, f"{variables}claude --resume", wanted)
+
+
+ADAPTER = Adapter(scan, scan_oversize, read, preview, resume_command)

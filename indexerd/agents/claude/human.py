@@ -28,7 +28,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from indexerd.agents.claude.lines import Line
+from indexerd.agents.claude.lines import Line, Origin
 from indexerd.agents.lines import PREVIEWED, Block, blocks, safe_line
 from indexerd.events import KIND_MASK, Kind, Turn, code
 
@@ -36,16 +36,12 @@ PROMPT = code(Kind.USER, message=True)
 PROMPTED = code(Kind.TOOL)  # said by a machine, to the model
 RESULT = code(Kind.TOOL, message=True)
 FAILED_RESULT = code(Kind.TOOL, turn=Turn.FAILED, message=True)
-QUIET = code(Kind.CUSTOM)  # said by a machine, and the model is not asked
-SHELL = code(Kind.BASH)
 SUMMARY = code(Kind.COMPACTION)
 INTERRUPTED = code(Kind.ASSISTANT, turn=Turn.FAILED)
-FILE = code(Kind.CALL)
-SYSTEM = code(Kind.SYSTEM)
 OTHER = code(Kind.OTHER)
 ANSWERS = {turn: code(Kind.ASSISTANT, turn=turn, message=True) for turn in Turn}
-
-TALK = frozenset({Kind.USER, Kind.ASSISTANT, Kind.TOOL, Kind.COMPACTION})  # what moves the leaf
+_QUIET = code(Kind.CUSTOM)  # said by a machine, and the model is not asked
+_SHELL = code(Kind.BASH)
 
 _KINDS = tuple(Kind)  # quicker than asking the enum
 _ENDS = {None: Turn.OPEN, "tool_use": Turn.OPEN, "pause_turn": Turn.OPEN}
@@ -60,13 +56,12 @@ _OUTPUT = (
     "Caveat: The messages below",
 )
 _OPENINGS = (
-    (("This session is being continued from a previous conversation",), SUMMARY),
-    (("[Request interrupted",), INTERRUPTED),
-    (("<bash-input>",), SHELL),
-    (_OUTPUT, QUIET),
+    ("This session is being continued from a previous conversation", SUMMARY),
+    ("[Request interrupted", INTERRUPTED),
+    ("Operation stopped by hook:", INTERRUPTED),
+    ("<bash-input>", _SHELL),
+    (_OUTPUT, _QUIET),
 )
-_STOPPED = "Operation stopped by hook"  # then the hook's reason, if it gave one
-_CAVEAT = "Caveat:"
 _NOTICE = ("<task-notification>", "<teammate-message", "Stop hook feedback:")
 # What an editor or the client itself glues before a prompt.
 _LEADING = re.compile(r"\s*<(system-reminder|ide_\w{1,40})>.*?</\1>", re.DOTALL)
@@ -88,89 +83,68 @@ class Said(NamedTuple):
 
 def said(line: Line, *, child: bool = False) -> Said:
     """What a line is; `child`: of a sub-agent's file, where no human types."""
-    if line.type == "assistant":
-        return Said(_answer(line))
-    if line.type == "user":
-        return _user(line, child)
     if line.type == "attachment":
         return _attachment(line, child)
-    return Said(SYSTEM if line.type == "system" else OTHER)
-
-
-def _answer(line: Line) -> int:
-    if line.is_compact_summary:
-        return SUMMARY
-    if line.is_api_error_message:
-        return ANSWERS[Turn.FAILED]
-    stop = line.message.stop_reason if line.message else None
-    return ANSWERS[_ENDS.get(stop, Turn.ENDED)]
+    if line.type == "user":
+        return Said(SUMMARY) if line.is_compact_summary else _user(line, child)
+    if line.type == "assistant":
+        if line.is_compact_summary:
+            return Said(SUMMARY)
+        stop = line.message.stop_reason if line.message else None
+        turn = Turn.FAILED if line.is_api_error_message else _ENDS.get(stop, Turn.ENDED)
+        return Said(ANSWERS[turn])
+    return Said(code(Kind.SYSTEM) if line.type == "system" else OTHER)
 
 
 def _user(line: Line, child: bool) -> Said:
-    if line.is_compact_summary:
-        return Said(SUMMARY)
     found = blocks(line.message.content) if line.message else []
-    result = _result(line, found)
-    if result is not None:
-        return Said(result)
+    results = [block for block in found if block.type == "tool_result"]
+    if results or memoryview(line.tool_use_result):
+        failed = line.tool_denial_kind or any(block.is_error for block in results)
+        return Said(FAILED_RESULT if failed else RESULT)
     text = "\n".join(words(found))
     machine = _by_machine(line, text)
     if machine is not None:
         return Said(machine)
     if not text and not any(block.type in _PICTURES for block in found):
-        return Said(QUIET)
+        return Said(_QUIET)
     return Said(PROMPTED) if child else Said(PROMPT, request(text) or text)
-
-
-def _result(line: Line, found: list[Block]) -> int | None:
-    results = [block for block in found if block.type == "tool_result"]
-    if not results and not memoryview(line.tool_use_result):
-        return None
-    failed = line.tool_denial_kind or any(block.is_error for block in results)
-    return FAILED_RESULT if failed else RESULT
 
 
 def _by_machine(line: Line, text: str) -> int | None:
     """The code of a user line that no human typed as a prompt."""
-    opening = next((packed for words, packed in _OPENINGS if text.startswith(words)), None)
-    if opening is not None:
-        return opening
-    if text == _STOPPED or text.startswith(f"{_STOPPED}:"):
+    for opening, packed in _OPENINGS:
+        if text.startswith(opening):
+            return packed
+    if text == "Operation stopped by hook":
         return INTERRUPTED
+    by_program = _by_program(line.origin) or line.prompt_source == "system"
+    unseen = line.is_visible_in_transcript_only
     if text.startswith(_COMMAND):
-        by_machine = line.is_meta or line.is_visible_in_transcript_only or _by_program(line)
-        return QUIET if by_machine or not request(text) else None
-    if line.is_visible_in_transcript_only:
-        return QUIET
-    if line.is_meta:
-        return QUIET if text.startswith(_CAVEAT) else PROMPTED
-    machine = _by_program(line) or text.startswith(_NOTICE) or _is_plan(line, text)
+        return _QUIET if line.is_meta or unseen or by_program or not request(text) else None
+    if unseen or (line.is_meta and text.startswith("Caveat:")):
+        return _QUIET
+    machine = line.is_meta or by_program or text.startswith(_NOTICE) or _is_plan(line, text)
     return PROMPTED if machine else None
 
 
-def _by_program(line: Line) -> bool:
-    """Whether a line says that no human made it."""
-    kind = line.origin.kind if line.origin else None
-    return kind not in (None, "human") or line.prompt_source == "system"
+def _by_program(origin: Origin | None) -> bool:
+    return origin is not None and origin.kind not in (None, "human")
 
 
 def _attachment(line: Line, child: bool) -> Said:
     """A prompt that was typed while the agent worked, a file named with @, or bookkeeping."""
     held = line.attachment
-    if held is None:
-        return Said(OTHER)
-    if held.type != "queued_command":
-        return Said(FILE if held.type == "file" and held.filename else OTHER)
+    if held is None or held.type != "queued_command":
+        return Said(code(Kind.CALL) if held and held.type == "file" and held.filename else OTHER)
+    if held.command_mode == "bash":
+        return Said(_SHELL, queued=True)
     found = blocks(held.prompt)
     text = "\n".join(words(found))
-    if held.command_mode == "bash":
-        return Said(SHELL, queued=True)
-    kind = held.origin.kind if held.origin else None
-    machine = held.command_mode == "task-notification" or held.is_meta or line.is_meta or child
     asked = request(text)
-    if not asked:
-        machine = machine or text.startswith((*_NOTICE, *_OUTPUT, *_COMMAND))
-    if machine or kind not in (None, "human"):
+    machine = held.command_mode == "task-notification" or held.is_meta or line.is_meta or child
+    machine = machine or (not asked and text.startswith((*_NOTICE, *_OUTPUT, *_COMMAND)))
+    if machine or _by_program(held.origin):
         return Said(PROMPTED, queued=True)
     if not text and not any(block.type in _PICTURES for block in found):
         return Said(OTHER)
@@ -223,22 +197,17 @@ def _trimmed(text: str, start: int, end: int) -> int:
 # -- slash commands ------------------------------------------------------------------------------
 
 _COMMAND = ("<command-name>", "<command-message>", "<command-args>")
-_EXPANDS = "<command-message>"
 # The client's own commands that take words which the model is not asked.
 _OWN = frozenset(
-    {
-        *("add-dir", "advisor", "agents", "autocompact", "branch", "btw", "bug", "cd", "chrome"),
-        *("clear", "color", "compact", "config", "context", "continue", "copy", "cost", "effort"),
-        *("exit", "export", "fast", "feedback", "focus", "fork", "hooks", "ide", "login", "logout"),
-        *("marketplace", "mcp", "memory", "model", "name", "new", "output-style", "permissions"),
-        *("plugin", "plugins", "privacy-settings", "quit", "rc", "recap", "release-notes"),
-        *("reload-plugins", "remote-control", "remote-env", "rename", "reset", "resume", "rewind"),
-        *("sandbox", "scroll-speed", "settings", "share", "skills", "stats", "status", "stop"),
-        *("tag", "tasks", "teleport", "theme", "tui", "usage", "vim", "voice"),
-    }
+    "add-dir advisor agents autocompact branch btw bug cd chrome clear color compact config context"  # noqa: SIM905
+    " continue copy cost effort exit export fast feedback focus fork hooks ide login logout"
+    " marketplace mcp memory model name new output-style permissions plugin plugins"
+    " privacy-settings quit rc recap release-notes reload-plugins remote-control remote-env rename"
+    " reset resume rewind sandbox scroll-speed settings share skills stats status stop tag tasks"
+    " teleport theme tui usage vim voice".split()
 )
 _SWITCHES = frozenset(
-    {"cancel", "clear", "none", "off", "on", "open", "reset", "share", "status", "stop"}
+    "cancel clear none off on open reset share status stop".split()  # noqa: SIM905
 )
 
 
@@ -249,7 +218,7 @@ def request(text: str) -> str:
     name, asked = _in_tag(text, "name"), _in_tag(text, "args")
     if not asked or not name.startswith("/"):
         return ""
-    if text.startswith(_EXPANDS):
+    if text.startswith("<command-message>"):
         return f"{name} {asked}"
     return "" if name[1:] in _OWN or asked.lower() in _SWITCHES else asked
 
@@ -263,36 +232,27 @@ def _in_tag(text: str, tag: str) -> str:
 
 # -- plans ---------------------------------------------------------------------------------------
 
-_PLAN_OPENING = "Implement the following plan:"
 _PLAN_ASIDE = "If you need specific details from before exiting plan mode"
-_TRANSCRIPT = "read the full transcript at: "
 _SESSION = re.compile(r"(?:.*[/\\])?([A-Za-z0-9][\w.-]{0,127})\.jsonl", re.ASCII)
 _HEADING = re.compile(r"^#{1,6}[ \t]+(\S.*)", re.MULTILINE)  # of the plan, wherever it stands
-_LOOKED_AT = 8192  # characters of a path
 
 
-class Plan(NamedTuple):
-    """What the prompt that carries out a plan says of its session; "" where it does not."""
+def plan_of(line: Line) -> tuple[str, str] | None:
+    """The heading of the plan that a line carries out, and the session in which it was made.
 
-    heading: str
-    parent: str  # id of the session in which the plan was made
-
-
-def plan_of(line: Line) -> Plan | None:
-    """What a line says of the session that it opens, if the client wrote it for a plan.
-
-    It names the session in which the plan was made by the path of its transcript.
+    The client names that session by the path of its transcript. "" for what is not said.
     """
     text = "\n".join(words(blocks(line.message.content))) if line.message else ""
     if not _is_plan(line, text):
         return None
-    plan, mark, rest = text.rpartition(_PLAN_ASIDE)
+    plan, _, rest = text.rpartition(_PLAN_ASIDE)
     heading = _HEADING.search(plan or text)
-    path = rest.partition(_TRANSCRIPT)[2].partition("\n")[0][:_LOOKED_AT] if mark else ""
-    session = _SESSION.match(path)
-    return Plan(heading[1] if heading else "", session[1] if session else "")
+    path = rest.partition("read the full transcript at: ")[2].partition("\n")[0] if plan else ""
+    session = _SESSION.match(path[:8192])
+    return heading[1] if heading else "", session[1] if session else ""
 
 
 def _is_plan(line: Line, text: str) -> bool:
     """Whether the client wrote this text for a plan: without `planContent` in 2.1.12 to 2.1.17."""
-    return line.plan_content is not None or (text.startswith(_PLAN_OPENING) and _PLAN_ASIDE in text)
+    opened = text.startswith("Implement the following plan:") and _PLAN_ASIDE in text
+    return line.plan_content is not None or opened

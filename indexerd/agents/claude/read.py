@@ -25,27 +25,27 @@ from indexerd.agents.claude.tree import HOOKS
 from indexerd.agents.lines import (
     Block,
     as_blocks,
+    as_dict,
+    as_list,
     blocks,
     count,
-    listed,
     mapping,
     parse,
     string,
+    texts_in,
     tokens_of,
     value,
 )
 from indexerd.events import Compaction, Entry, Kind, Tokens, ToolCall, ToolResult
 from indexerd.privacy.sanitize import scrub
 
-DETAIL_MAX = 4096  # characters of what a call was for
-
+_DETAIL_MAX = 4096  # characters of what a call was for
 _READS = frozenset({"Read", "NotebookRead"})
 _WRITES = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit"})
 _CALLS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
-_DETAILS = (  # what a call was for, in the first of these that is there
-    *("command", "pattern", "file_path", "notebook_path", "path", "url", "query"),
-    *("description", "prompt", "skill", "subject"),
-)
+_DETAILS = (  # what a call was for, in the first of these that is there  # noqa: SIM905
+    "command pattern file_path notebook_path path url query description prompt skill subject"
+).split()
 _TAGS = re.compile(r"<bash-input>(.*?)</bash-input>", re.DOTALL)
 _PRINTS = ("SessionStart", "UserPromptSubmit", "UserPromptExpansion")  # events; a tuple: any type
 
@@ -54,27 +54,34 @@ def read(data: bytes, entry_id: str) -> Entry:
     """Parse one entry in full; ValueError where it holds no JSON object."""
     before, _, last = data.strip().rpartition(b"\n")
     line = decode(last)
-    if line is None:
-        raise ValueError("not an object")
     what, message, held = said(line, child=bool(line.is_sidechain)), line.message, line.attachment
     content = blocks(message.content) if message else []
-    answers, hook = line.type == "assistant", held is not None and held.type in HOOKS
-    sent = tuple(_of_hook(parse(last)["attachment"])) if hook else ()
+    answers, asks = line.type == "assistant", line.type == "user"
+    hook = held is not None and held.type in HOOKS
+    sent = tuple(_of_hook(as_dict(parse(last)["attachment"]))) if hook else ()
+    results = [block for block in content if asks and block.type == "tool_result"]
+    role = (message.role or line.type) if message and (answers or asks) else None
     return Entry(
         id=entry_id or line.uuid,
         kind=what.kind,
         type=line.type,
-        role=_role_of(line, what),
+        role="user" if what.queued else role,
         timestamp=line.timestamp,
         texts=tuple(_texts(line, what, content)),
         tools=_tools(line, content),
-        failed=_failed(line, content),
+        failed=tuple(
+            one.tool_use_id
+            for one in results
+            if one.tool_use_id and (line.tool_denial_kind or one.is_error)
+        ),
         model=message.model or None if message else None,
         tokens=_tokens(line),
         # What the model let us see of its thoughts; those it kept to itself have no text.
         thinking=tuple([one.thinking for one in content if answers and one.thinking]),
         images=_images(line, what, content) if not answers else 0,
-        results=_results(content) if line.type == "user" else (),
+        results=tuple(
+            ToolResult(call=one.tool_use_id, text="".join(_result_texts(one))) for one in results
+        ),
         sent=sent or None,
         sent_as="user" if sent or what.code == PROMPTED else None,
         ahead=bool(sent),
@@ -82,25 +89,16 @@ def read(data: bytes, entry_id: str) -> Entry:
     )
 
 
-def _role_of(line: Line, what: Said) -> str | None:
-    """Who said it, as Claude Code calls them."""
-    if what.queued:
-        return "user"
-    if line.message is None or line.type not in ("user", "assistant"):
-        return None
-    return line.message.role or line.type
-
-
 def _texts(line: Line, what: Said, content: list[Block]) -> list[str]:
     if line.attachment is not None:
-        said = prompt_words if what.kind is Kind.USER else words
-        return said(blocks(line.attachment.prompt)) if what.queued else []
+        of = prompt_words if what.kind is Kind.USER else words
+        return of(blocks(line.attachment.prompt)) if what.queued else []
     if line.message is None:
         found = blocks(line.content) if line.type == "system" else []
         return [block.text for block in found if block.text]
     if what.kind is Kind.USER:
         return prompt_words(content)
-    texts = [block.text for block in content if block.type == "text"]
+    texts = texts_in(content)
     if what.kind is Kind.TOOL:
         texts += [text for block in content for text in _result_texts(block)]
     elif what.kind is Kind.COMPACTION:
@@ -110,14 +108,18 @@ def _texts(line: Line, what: Said, content: list[Block]) -> list[str]:
     return [] if what.code == INTERRUPTED else texts
 
 
+def _result_texts(block: Block) -> list[str]:
+    if block.type != "tool_result":
+        return []
+    return [one.text for one in blocks(block.content)]
+
+
 def _images(line: Line, what: Said, content: list[Block]) -> int:
     if what.queued and line.attachment is not None:
         return sum([block.type == "image" for block in blocks(line.attachment.prompt)])
-    inner = [one for block in content if block.type == "tool_result" for one in _parts(block)]
+    results = [block.content for block in content if block.type == "tool_result"]
+    inner = [one for held in results for one in as_blocks(as_list(value(held)))]
     return sum([one.type == "image" for one in (*content, *inner)])
-
-
-# -- calls ---------------------------------------------------------------------------------------
 
 
 def _tools(line: Line, content: list[Block]) -> tuple[ToolCall, ...]:
@@ -132,42 +134,17 @@ def _tools(line: Line, content: list[Block]) -> tuple[ToolCall, ...]:
 
 def _call(block: Block) -> ToolCall:
     arguments, name = value(block.input), block.name
-    given: dict[str, Any] = arguments if isinstance(arguments, dict) else {}
+    given = as_dict(arguments)
     path = string(given.get("file_path")) or string(given.get("notebook_path"))
     detail = next((one for one in map(given.get, _DETAILS) if one and isinstance(one, str)), "")
     return ToolCall(
         name=name,
-        detail=scrub(detail[:DETAIL_MAX]),
+        detail=scrub(detail[:_DETAIL_MAX]),
         id=block.id,
         reads=(path,) if path and name in _READS else (),
         writes=(path,) if path and name in _WRITES else (),
         arguments=arguments,
     )
-
-
-def _parts(block: Block) -> list[Block]:
-    """What a tool's result is made of, where it is more than a text."""
-    return as_blocks(listed(block.content))
-
-
-def _result_texts(block: Block) -> list[str]:
-    if block.type != "tool_result":
-        return []
-    return [one.text for one in blocks(block.content)]
-
-
-def _results(content: list[Block]) -> tuple[ToolResult, ...]:
-    results = [block for block in content if block.type == "tool_result"]
-    return tuple(
-        [ToolResult(call=one.tool_use_id, text="".join(_result_texts(one))) for one in results]
-    )
-
-
-def _failed(line: Line, content: list[Block]) -> tuple[str, ...]:
-    if line.type != "user":
-        return ()
-    results = [block for block in content if block.type == "tool_result" and block.tool_use_id]
-    return tuple([one.tool_use_id for one in results if line.tool_denial_kind or one.is_error])
 
 
 def _tokens(line: Line) -> Tokens | None:
@@ -177,9 +154,8 @@ def _tokens(line: Line) -> Tokens | None:
     usage = mapping(line.message.usage)
     if not usage and line.cost is None:
         return None
-    given, output = usage.get("input_tokens"), usage.get("output_tokens")
-    cached, made = usage.get("cache_read_input_tokens"), usage.get("cache_creation_input_tokens")
-    counts = (given, output, cached, made)
+    cached, made = "cache_read_input_tokens", "cache_creation_input_tokens"
+    counts = [usage.get(key) for key in ("input_tokens", "output_tokens", cached, made)]
     return tokens_of(counts, cost=line.cost, answer=line.message.id)
 
 
@@ -187,23 +163,16 @@ def _tokens(line: Line) -> Tokens | None:
 
 
 def _compaction(before: bytes) -> Compaction:
-    """What the line of its boundary says of a compaction."""
+    """What the line of its boundary says of a compaction: the first of the messages it kept."""
     try:
-        boundary = decode(before)
+        held = mapping(decode(before).compact_metadata)
     except ValueError:
-        boundary = None
-    held = mapping(boundary.compact_metadata) if boundary else {}
-    return Compaction(kept=_kept(held), tokens_before=count(held.get("preTokens")) or None)
-
-
-def _kept(held: dict[str, Any]) -> str | None:
-    """The first of the messages that a compaction kept."""
-    segment, messages = held.get("preservedSegment"), held.get("preservedMessages")
-    head = segment.get("headUuid") if isinstance(segment, dict) else None
-    if not isinstance(head, str):
-        ids = messages.get("uuids") if isinstance(messages, dict) else None
-        head = ids[0] if isinstance(ids, list) and ids else None
-    return string(head) or None
+        held = {}
+    kept = as_dict(held.get("preservedSegment")).get("headUuid")
+    ids = as_list(as_dict(held.get("preservedMessages")).get("uuids"))
+    if not isinstance(kept, str) and ids:
+        kept = ids[0]
+    return Compaction(kept=string(kept) or None, tokens_before=count(held.get("preTokens")) or None)
 
 
 def _of_hook(held: dict[str, Any]) -> Iterator[str]:
@@ -223,8 +192,7 @@ def _hook_texts(held: dict[str, Any], name: str) -> Iterator[str]:  # noqa: C901
             if isinstance(content, str) and content and held.get("hookEvent") in _PRINTS:
                 yield f"{name} hook success: {content}"
         case "hook_blocking_error":
-            error = held.get("blockingError")
-            wrong = error if isinstance(error, dict) else {}
+            wrong = as_dict(held.get("blockingError"))
             if why := string(wrong.get("blockingError")):
                 command = string(wrong.get("command"))
                 yield f'{name} hook blocking error from command: "{command}": {why}'
@@ -232,10 +200,8 @@ def _hook_texts(held: dict[str, Any], name: str) -> Iterator[str]:  # noqa: C901
             if why := string(held.get("message")):
                 yield f"{name} hook stopped continuation: {why}"
         case "async_hook_response":  # of a hook that nobody waited for
-            answer = held.get("response")
-            given = answer if isinstance(answer, dict) else {}
-            output = given.get("hookSpecificOutput")
-            context = string(output.get("additionalContext")) if isinstance(output, dict) else ""
+            given = as_dict(held.get("response"))
+            context = string(as_dict(given.get("hookSpecificOutput")).get("additionalContext"))
             if context and held.get("isPlainOutput") is True:
                 context = f"{name} hook success: {context}"
             yield from (one for one in (string(given.get("systemMessage")), context) if one)

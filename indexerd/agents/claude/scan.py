@@ -37,26 +37,19 @@ from dataclasses import replace
 import msgspec
 
 from indexerd.agents.base import NOWHERE, PATH_MAX, WORD_MAX, Oversize, Tree
-from indexerd.agents.claude.human import OTHER, PROMPT, PROMPTED, TALK, Said, plan_of, preview, said
-from indexerd.agents.claude.lines import Line, decode, from_ends
-from indexerd.agents.claude.tree import Memory, Placing
-from indexerd.agents.lines import blocks, safe_line, whole_lines, without_hole
+from indexerd.agents.claude.human import OTHER, PROMPT, PROMPTED, Said, plan_of, preview, said
+from indexerd.agents.claude.lines import Line, decode, oversize_line
+from indexerd.agents.claude.tree import TALK, Memory, end_turn, put, put_aside
+from indexerd.agents.lines import blocks, safe_line, scan_lines
 from indexerd.events import Header, Kind
 from indexerd.privacy.sanitize import scrub
 from indexerd.times import iso_ms
 
-ID_MAX = 512
-BRANCH_MAX = 256  # characters of a branch's name
-SUMMARIES_KEPT = 200  # of messages that were not met yet
-TITLE_MAX = 1024  # characters of a title or a local command that are looked at
-
-_TALKS = frozenset({"user", "assistant"})
+_ID_MAX = 512
+_BRANCH_MAX = 256  # characters of a branch's name
+_SUMMARIES_KEPT = 200  # of messages that were not met yet
+_TITLE_MAX = 1024  # characters of a title or a local command that are looked at
 _TYPES = frozenset({"user", "assistant", "system", "attachment"})
-_COMMANDS = frozenset({"local_command", ""})
-_VERSION = 1  # the lines name the program's version, not their format's
-_SUFFIX = ".jsonl"
-_CHILDREN, _CHILD = "/subagents/", "agent-"
-_BACKGROUND = "bg"
 _TITLES = ("custom", "ai", "agent", "summary", "rename", "plan")  # the best first
 _RENAME = re.compile(r"<command-name>\s*/?rename\s*</command-name>")
 _ARGUMENTS = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
@@ -68,29 +61,22 @@ _recall = msgspec.msgpack.Decoder(Memory).decode
 def scan(tree: Tree, data: bytes, base: int) -> None:
     """Take in whole lines that stand at file offset `base`."""
     scanner = _Scanner(tree)
-    for offset, text in whole_lines(tree, data, base):
-        try:
-            line = decode(text)
-        except ValueError:
-            line = None
-        if line is None:
-            tree.bad_lines += 1
-        else:
-            scanner.take(line, offset, len(text))
-    scanner.done()
+    for line, offset, text in scan_lines(tree, data, base, decode):
+        scanner.take(line, offset, len(text))
+    tree.memory = _encode(scanner.memory)
 
 
 def scan_oversize(tree: Tree, ends: Oversize) -> None:
     """Take in a line too long to hold, from its two ends: the tree is whole (F8)."""
-    ends, scanner = without_hole(ends), _Scanner(tree)
-    tree.oversized += not ends.readable
-    scanner.take(from_ends(ends), ends.offset, ends.readable)
-    scanner.done()
+    line, offset = oversize_line(tree, ends)
+    scanner = _Scanner(tree)
+    scanner.take(line, offset, ends.readable)
+    tree.memory = _encode(scanner.memory)
 
 
 def parent_of(file: str) -> str:
     """The session whose sub-agent a file is, as far as its path says; "" for others."""
-    above, mark, _ = file.rpartition(_CHILDREN)
+    above, mark, _ = file.rpartition("/subagents/")
     return above.rpartition("/")[2] if mark else ""
 
 
@@ -99,41 +85,45 @@ class _Scanner:
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
-        self._memory = _recall(tree.memory) if tree.memory else Memory()
-        self._placing = Placing(tree, self._memory)
-        self._stem = scrub(tree.file.rpartition("/")[2].removesuffix(_SUFFIX))
-
-    def done(self) -> None:
-        """Leave the memory with the state."""
-        self._tree.memory = _encode(self._memory)
-        self._tree.split_answers = True
+        self.memory = _recall(tree.memory) if tree.memory else Memory()
+        self._stem = scrub(tree.file.rpartition("/")[2].removesuffix(".jsonl"))
+        tree.split_answers = True
 
     def take(self, line: Line, offset: int, length: int) -> None:
         """Take in one line."""
-        tree, memory = self._tree, self._memory
+        tree, memory = self._tree, self.memory
         at = iso_ms(line.timestamp) if line.timestamp else 0
-        if not _is_node(line) or not self._known(line, at):
-            self._begun(line, at)
+        if at and not memory.begun:
+            memory.begun = line.timestamp[:WORD_MAX]
+            if tree.header is not None:
+                tree.header = replace(tree.header, created_at=memory.begun)
+        talks = line.type in ("user", "assistant")
+        said_here = talks and line.message is not None
+        queued = line.attachment is not None and line.attachment.type == "queued_command"
+        proves = line.uuid and line.session_id and (line.type in _TYPES or line.timestamp)
+        # Old versions gave some entries no id.
+        if not (line.uuid or said_here or queued) or not (tree.header or said_here or proves):
             if at and not line.uuid and tree.header is None and not memory.own_ms:
                 memory.own_ms = at
             self._titled(line)
-            tree.skip()
+            tree.seen += 1
             return
-        if line.type in _TALKS:
+        self._identify(line, at)
+        if talks:
             self._whose(line)
         if line.git_branch and line.git_branch != "HEAD":
-            tree.git_branch = line.git_branch[:BRANCH_MAX]
+            tree.git_branch = line.git_branch[:_BRANCH_MAX]
         if line.is_sidechain and not memory.child:
-            self._placing.put_aside(line, offset, length)
+            put_aside(tree, line, (offset, length))
             return
         what = said(line, child=memory.child)
-        row = self._placing.put(line, what, offset, length)
+        row = put(tree, memory, line, what, (offset, length))
         self._noticed(line, what, row, at)
 
     def _noticed(self, line: Line, what: Said, row: int, at: int) -> None:
         """What else a line of the main conversation says."""
-        tree, memory = self._tree, self._memory
-        if line.uuid in memory.summaries:
+        tree, memory = self._tree, self.memory
+        if memory.summaries and line.uuid in memory.summaries:
             self._entitle("summary", memory.summaries.pop(line.uuid))
         if what.kind in (Kind.USER, Kind.ASSISTANT):
             tree.activity_ms = max(tree.activity_ms, at)
@@ -142,60 +132,45 @@ class _Scanner:
         if what.code == PROMPTED and not memory.child and not tree.first_user:
             self._planned(line)
         if line.subtype == "turn_duration":
-            self._placing.end_turn()
-        elif what.kind in (Kind.CUSTOM, Kind.SYSTEM) and line.subtype in _COMMANDS:
-            self._commanded(line)
+            end_turn(tree)
+        elif what.kind in (Kind.CUSTOM, Kind.SYSTEM) and line.subtype in ("local_command", ""):
+            content = line.message.content if line.message else line.content
+            text = "\n".join(block.text for block in blocks(content))[:_TITLE_MAX]
+            given = _ARGUMENTS.search(text) if _RENAME.search(text) else None
+            if given and given[1].strip():
+                self._entitle("rename", given[1])
 
     def _planned(self, line: Line) -> None:
         """What a plan says of the session that begins with it, before a human says anything."""
         plan, header = plan_of(line), self._tree.header
-        if plan is None:
+        if plan is None or header is None:
             return
-        self._entitle("plan", plan.heading)
-        parent = plan.parent
-        if header is not None and parent and not header.parent_id and parent != header.session_id:
+        heading, parent = plan
+        self._entitle("plan", heading)
+        if parent and not header.parent_id and parent != header.session_id:
             self._tree.header = replace(header, parent_id=parent)
 
     # -- whose file it is --------------------------------------------------------------------
 
-    def _known(self, line: Line, at: int) -> bool:
-        """Whether the file is known for a session, at the latest by this line."""
-        self._begun(line, at)
-        header = self._tree.header
-        if header is None:
-            if not _proves(line):
-                return False
-            self._begin(line, at)
-        elif line.cwd and not header.cwd:
-            self._tree.header = replace(header, cwd=line.cwd[:PATH_MAX])
-        self._born(line, at)
-        return True
-
-    def _begun(self, line: Line, at: int) -> None:
-        tree, memory = self._tree, self._memory
-        if at and not memory.begun:
-            memory.begun = line.timestamp[:WORD_MAX]
-            if tree.header is not None:
-                tree.header = replace(tree.header, created_at=memory.begun)
-
-    def _begin(self, line: Line, at: int) -> None:
-        tree, memory = self._tree, self._memory
-        stem, parent = self._stem, parent_of(tree.file)
-        memory.named_child = memory.child = bool(parent) or stem.startswith(_CHILD)
-        tree.header = Header(
-            session_id=(stem or line.session_id)[:ID_MAX],
-            cwd=line.cwd[:PATH_MAX],
-            created_at=memory.begun,
-            version=_VERSION,
-            parent_id=parent[:ID_MAX] or None,
-            subagent=memory.child,
-        )
-        if memory.child:
-            self._is_child(line)
-        tree.born_ms = memory.own_ms or at + (line.session_kind == _BACKGROUND and at > 0)
-
-    def _born(self, line: Line, at: int) -> None:
-        tree, memory = self._tree, self._memory
+    def _identify(self, line: Line, at: int) -> None:
+        """Make the header, or mend it; and say how old the file is."""
+        tree, memory = self._tree, self.memory
+        if tree.header is None:
+            parent = parent_of(tree.file)
+            memory.named_child = memory.child = bool(parent) or self._stem.startswith("agent-")
+            tree.header = Header(
+                session_id=(self._stem or line.session_id)[:_ID_MAX],
+                cwd=line.cwd[:PATH_MAX],
+                created_at=memory.begun,
+                version=1,  # the lines name the program's version, not their format's
+                parent_id=parent[:_ID_MAX] or None,
+                subagent=memory.child,
+            )
+            if memory.child:
+                self._is_child(line)
+            tree.born_ms = memory.own_ms or at + (line.session_kind == "bg" and at > 0)
+        elif line.cwd and not tree.header.cwd:
+            tree.header = replace(tree.header, cwd=line.cwd[:PATH_MAX])
         tree.born_ms = tree.born_ms or at
         if memory.child or not at:
             return
@@ -209,7 +184,7 @@ class _Scanner:
 
     def _whose(self, line: Line) -> None:
         """Whether the file is a sub-agent's, as far as its conversation tells."""
-        tree, memory = self._tree, self._memory
+        tree, memory = self._tree, self.memory
         if not line.is_sidechain and not memory.main and not memory.named_child:
             memory.main = True
             if memory.child:  # it seemed to be one
@@ -224,13 +199,13 @@ class _Scanner:
             memory.child = True
             self._is_child(line)
         if line.uuid and not memory.child and not line.is_sidechain and not tree.first:
-            tree.first = line.uuid[:ID_MAX]
+            tree.first = line.uuid[:_ID_MAX]
 
     def _is_child(self, line: Line) -> None:
         """The file is a sub-agent's: its lines name the parent's session."""
         header = self._tree.header
         if header is not None:
-            named = line.session_id[:ID_MAX]
+            named = line.session_id[:_ID_MAX]
             parent = header.parent_id or (named if named != header.session_id else None)
             self._tree.header = replace(header, subagent=True, parent_id=parent or None)
 
@@ -238,7 +213,7 @@ class _Scanner:
 
     def _titled(self, line: Line) -> None:
         """Take in a bookkeeping line, if it is a title."""
-        summaries = self._memory.summaries
+        summaries = self.memory.summaries
         if line.type == "custom-title":
             self._entitle("custom", line.custom_title)
         elif line.type == "ai-title":
@@ -249,37 +224,15 @@ class _Scanner:
             if line.leaf_uuid in self._tree.index:
                 self._entitle("summary", line.summary)
             else:
-                summaries[line.leaf_uuid] = line.summary[:TITLE_MAX]
-                while len(summaries) > SUMMARIES_KEPT:
+                summaries[line.leaf_uuid] = line.summary[:_TITLE_MAX]
+                while len(summaries) > _SUMMARIES_KEPT:
                     del summaries[next(iter(summaries))]
-
-    def _commanded(self, line: Line) -> None:
-        """Take in a local command, if it gives the session a name."""
-        content = line.message.content if line.message else line.content
-        text = "\n".join(block.text for block in blocks(content))[:TITLE_MAX]
-        given = _ARGUMENTS.search(text) if _RENAME.search(text) else None
-        if given and given[1].strip():
-            self._entitle("rename", given[1])
 
     def _entitle(self, kind: str, text: str | None) -> None:
         if text is None:
             return
-        titles, title = self._memory.titles, safe_line(text[:TITLE_MAX])
-        if title:
-            titles[kind] = title
-        else:
-            titles.pop(kind, None)
+        titles, title = self.memory.titles, safe_line(text[:_TITLE_MAX])
+        titles[kind] = title
+        if not title:
+            del titles[kind]
         self._tree.name = next((titles[one] for one in _TITLES if one in titles), None)
-
-
-def _is_node(line: Line) -> bool:
-    """Whether a line is an entry; old versions gave some of them no id."""
-    if line.uuid or (line.type in _TALKS and line.message is not None):
-        return True
-    return line.attachment is not None and line.attachment.type == "queued_command"
-
-
-def _proves(line: Line) -> bool:
-    if line.type in _TALKS and line.message is not None:
-        return True
-    return bool(line.uuid and line.session_id) and (line.type in _TYPES or bool(line.timestamp))

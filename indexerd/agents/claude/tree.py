@@ -42,26 +42,23 @@ from indexerd.agents.claude.human import (
     PROMPTED,
     RESULT,
     SUMMARY,
-    TALK,
     Said,
 )
 from indexerd.agents.claude.lines import Line
-from indexerd.agents.lines import mapping
+from indexerd.agents.lines import as_dict, as_list, mapping
 from indexerd.events import KIND_MASK, TURN_MASK, Kind, Turn
 
+TALK = frozenset({Kind.USER, Kind.ASSISTANT, Kind.TOOL, Kind.COMPACTION})  # what moves the leaf
 HOOKS = frozenset(  # attachments in which hooks tell the model something
-    {
-        *("hook_additional_context", "hook_success", "hook_blocking_error"),
-        *("hook_stopped_continuation", "async_hook_response"),
-    }
+    "hook_additional_context hook_success hook_blocking_error hook_stopped_continuation"  # noqa: SIM905
+    " async_hook_response".split()
 )
-FAR, NEAR = 2048, 64  # steps of one walk, and of one in a file that had more than
-STEPS_MAX = 1_000_000  # of all walks together
-PROMPTS_KEPT = 64
-LOST_MAX = 10_000
-KEPT_MAX = 1_000  # ids of kept messages that are looked at
-
-_BOUNDARY = "compact_boundary"
+Place = tuple[int, int]  # of a line in the file: its offset and its length
+_FAR, _NEAR = 2048, 64  # steps of one walk, and of one in a file that had more than
+_STEPS_MAX = 1_000_000  # of all walks together
+_PROMPTS_KEPT = 64
+_LOST_MAX = 10_000
+_KEPT_MAX = 1_000  # ids of kept messages that are looked at
 
 
 class Prompt(msgspec.Struct, array_like=True):
@@ -104,226 +101,74 @@ class Memory(msgspec.Struct, omit_defaults=True):
     summaries: dict[str, str] = msgspec.field(default_factory=dict)  # of ids not met yet
 
 
-class Placing:
-    """Puts lines into a tree."""
+def put(tree: Tree, memory: Memory, line: Line, what: Said, place: Place) -> int:
+    """Add a line, or let it take the place of an earlier copy. Returns its row."""
+    key = line.uuid or _free(tree, f"L{tree.seen}")
+    above = _above(tree, memory, line, what)
+    old = tree.index.get(key)
+    if old is not None:
+        same = not line.parent_uuid or above == tree.parent(old)
+        if same or (_follows(what) and old > memory.boundary):
+            return _replace(tree, memory, old, what, place)
+        what = Said(OTHER) if _reaches(tree, memory, above, old) else what
+        key = memory.again[line.uuid] = _free(tree, f"{line.uuid}~{tree.seen}")
+    elif what.code == PROMPT and _recorded_before(tree, memory, line, what, above):
+        what = Said(OTHER)
+    (offset, length), (start, end) = place, memory.boundary_at
+    if what.code == SUMMARY and length and start >= 0 and end + 1 == offset:
+        place = start, offset + length - start  # it is read with its boundary's line
+    row = _add(tree, key, above, what.code, place)
+    memory.tail = row
+    if line.attachment is not None and line.attachment.type in HOOKS:
+        memory.hook = row
+    if _is_boundary(line, what):
+        memory.boundary, memory.boundary_at = row, (place[0], sum(place))
+    if what.kind in TALK:
+        _lead(tree, memory, row, what)
+    return row
 
-    def __init__(self, tree: Tree, memory: Memory) -> None:
-        self._tree = tree
-        self._memory = memory
 
-    def put(self, line: Line, what: Said, offset: int, length: int) -> int:
-        """Add a line, or let it take the place of an earlier copy. Returns its row."""
-        tree, memory = self._tree, self._memory
-        key = self._key(line)
-        above = self._above(line, what)
-        old = tree.index.get(key)
-        if old is not None:
-            if self._same(line, what, old, above):
-                return self._replace(old, what, offset, length)
-            what = Said(OTHER) if self._reaches(above, old) else what
-            memory.again[line.uuid] = again = self._free(f"{line.uuid}~{tree.seen}")
-            key = again
-        elif what.code == PROMPT and self._recorded_before(line, what, above):
-            what = Said(OTHER)
-        if what.code == SUMMARY:
-            offset, length = self._with_boundary(offset, length)
-        row = self._add(key, above, what.code, offset, length)
-        memory.tail = row
-        if line.attachment is not None and line.attachment.type in HOOKS:
-            memory.hook = row
-        if line.subtype == _BOUNDARY and what.kind is Kind.SYSTEM:
-            memory.boundary, memory.boundary_at = row, (offset, offset + length)
-        if what.kind in TALK:
-            self._lead(row, what)
-        return row
+def put_aside(tree: Tree, line: Line, place: Place) -> None:
+    """Add a line of a sub-agent that stands in its parent's file: never on the path."""
+    key = line.uuid or _free(tree, f"L{tree.seen}")
+    if key in tree.index:
+        tree.seen += 1
+        return
+    named = line.parent_uuid
+    above = tree.index.get(named, ROOT) if isinstance(named, str) else ROOT
+    _add(tree, key, above, OTHER, place)
 
-    def put_aside(self, line: Line, offset: int, length: int) -> None:
-        """Add a line of a sub-agent that stands in its parent's file: never on the path."""
-        key = self._key(line)
-        if key in self._tree.index:
-            self._tree.skip()
-            return
-        named = line.parent_uuid
-        above = self._tree.index.get(named, ROOT) if isinstance(named, str) else ROOT
-        self._add(key, above, OTHER, offset, length)
 
-    def end_turn(self) -> None:
-        """The client says that the turn is over; old versions do not write why an answer ends."""
-        tree = self._tree
-        if tree.leaf >= 0 and tree.kind(tree.leaf) is Kind.ASSISTANT and not tree.turn:
-            tree.recode(tree.leaf, ANSWERS[Turn.ENDED])
+def end_turn(tree: Tree) -> None:
+    """The client says that the turn is over; old versions do not write why an answer ends."""
+    if tree.leaf >= 0 and tree.codes[tree.leaf] & (KIND_MASK | TURN_MASK) == Kind.ASSISTANT:
+        tree.recode(tree.leaf, ANSWERS[Turn.ENDED])
 
-    def _add(self, key: str, above: int, packed: int, offset: int, length: int) -> int:
-        tree, leaf = self._tree, self._tree.leaf
-        row = tree.add(key, tree.ids[above] if above >= 0 else None, packed, offset, length)
-        tree.leaf = leaf
-        return row
 
-    def _lead(self, row: int, what: Said) -> None:
-        """A row of the conversation is the leaf now."""
-        self._tree.leaf = row
-        if _opens(what):
-            self._memory.opener = row
-        if what.kind is Kind.ASSISTANT and what.code & TURN_MASK:
-            self._memory.turns += 1
+def _add(tree: Tree, key: str, above: int, packed: int, place: Place) -> int:
+    leaf = tree.leaf
+    row = tree.add(key, tree.ids[above] if above >= 0 else None, packed, *place)
+    tree.leaf = leaf
+    return row
 
-    def _key(self, line: Line) -> str:
-        """A line's id, or a made one, which holds across re-reads."""
-        return line.uuid or self._free(f"L{self._tree.seen}")
 
-    def _free(self, name: str) -> str:
-        while name in self._tree.index:
-            name += "~"
-        return name
+def _lead(tree: Tree, memory: Memory, row: int, what: Said) -> None:
+    """A row of the conversation is the leaf now."""
+    tree.leaf = row
+    if what.code in (PROMPT, PROMPTED, SUMMARY) and not what.queued:
+        memory.opener = row
+    if what.kind is Kind.ASSISTANT and what.code & TURN_MASK:
+        memory.turns += 1
 
-    # -- parents -------------------------------------------------------------------------
 
-    def _above(self, line: Line, what: Said) -> int:
-        """The row below which a line hangs, or ROOT."""
-        leaf = self._tree.leaf
-        if line.subtype == _BOUNDARY and what.kind is Kind.SYSTEM:
-            return self._before_boundary(line)
-        if not line.parent_uuid:
-            if not self._memory.chained:
-                return self._memory.tail
-            return leaf if _follows(what) or line.parent_uuid is not None else ROOT
-        self._memory.chained = True
-        named = self._find(line.parent_uuid)
-        if what.kind not in TALK or what.code == SUMMARY:
-            return named
-        return self._placed(named, what)
+def _free(tree: Tree, name: str) -> str:
+    while name in tree.index:
+        name += "~"
+    return name
 
-    def _placed(self, named: int, what: Said) -> int:
-        """The row where a line of the conversation belongs that names this one."""
-        leaf = self._tree.leaf
-        place = self._anchor(named)
-        if leaf < 0:
-            return named
-        if place == leaf:
-            return self._end(what) if named == leaf else named
-        if place == ROOT:
-            return leaf if _follows(what) else named
-        if not _follows(what) and place < self._memory.opener:
-            self._memory.rewound = True
-            return named  # the human went back
-        return self._end(what) if self._reaches(leaf, place) else named
 
-    def _end(self, what: Said) -> int:
-        """Where the path ends: at the leaf, or with what hooks said after it."""
-        leaf, hook = self._tree.leaf, self._memory.hook
-        below = _follows(what) and hook > leaf and self._anchor(hook) == leaf
-        return hook if below else leaf
-
-    def _find(self, named: str) -> int:
-        """The row that a named parent is now."""
-        memory = self._memory
-        row = self._tree.index.get(memory.again.get(named, named))
-        if row is None:
-            row = memory.lost.get(named, self._tree.leaf)
-            if len(memory.lost) < LOST_MAX:
-                memory.lost[named] = row
-        return row
-
-    def _before_boundary(self, line: Line) -> int:
-        """What a compaction follows, or ROOT where that is in doubt.
-
-        The message that it names may be one that is logged again below its summary, and not be
-        there yet: then another of those kept stands for it.
-        """
-        held = mapping(line.compact_metadata)
-        segment, messages = held.get("preservedSegment"), held.get("preservedMessages")
-        keeps = isinstance(segment, dict) or isinstance(messages, dict)
-        rewound, self._memory.rewound = self._memory.rewound, False
-        if rewound and not keeps:
-            return ROOT
-        kept = messages.get("uuids") if isinstance(messages, dict) else None
-        ids: list[Any] = [line.logical_parent_uuid]
-        ids += reversed(kept[-KEPT_MAX:]) if isinstance(kept, list) else ()
-        if isinstance(segment, dict):
-            ids += [segment.get("tailUuid"), segment.get("headUuid")]
-        for one in ids:
-            row = self._tree.index.get(one) if isinstance(one, str) else None
-            if row is not None:
-                leaf = self._tree.leaf
-                return row if self._anchor(row) == leaf or not self._reaches(leaf, row) else leaf
-        return ROOT if keeps else self._tree.leaf
-
-    # -- walks ---------------------------------------------------------------------------
-
-    def _anchor(self, row: int) -> int:
-        """The nearest row of the conversation, this one or above; a boundary counts as one."""
-        parents, codes, boundary = self._tree.parents, self._tree.codes, self._memory.boundary
-        for _ in self._steps():
-            if row < 0 or row == boundary or codes[row] & KIND_MASK in TALK:
-                break
-            row = parents[row]
-        return row
-
-    def _reaches(self, row: int, target: int) -> bool:
-        """Whether a row is this one or below it. One that is too far up counts as such."""
-        parents = self._tree.parents
-        for _ in self._steps():
-            if row <= target:
-                break
-            row = parents[row]
-        return row >= target
-
-    def _steps(self) -> Iterator[int]:
-        """The steps that a walk may take; all walks of a file share the longer ones."""
-        memory = self._memory
-        for step in range(FAR if memory.steps < STEPS_MAX else NEAR):
-            memory.steps += 1
-            yield step
-
-    # -- lines that come again -----------------------------------------------------------
-
-    def _same(self, line: Line, what: Said, old: int, above: int) -> bool:
-        """Whether an id that comes again stands where it stood."""
-        if not line.parent_uuid or above == self._tree.parent(old):
-            return True
-        return _follows(what) and old > self._memory.boundary
-
-    def _replace(self, row: int, what: Said, offset: int, length: int) -> int:
-        """The newest copy of a line is read."""
-        tree = self._tree
-        tree.skip()
-        tree.offsets[row], tree.lengths[row] = offset, length
-        if tree.codes[row] != OTHER:
-            tree.recode(row, what.code)
-            if what.kind in TALK and row > tree.leaf:
-                self._lead(row, what)
-        return row
-
-    def _recorded_before(self, line: Line, what: Said, above: int) -> bool:
-        """Whether a prompt is on the path already: queued and sent, or replayed."""
-        memory = self._memory
-        held = line.attachment
-        new = Prompt(
-            digest=crc32(what.text.encode("utf-8", "replace")),
-            timestamp=(held.timestamp if held else "") or line.timestamp,
-            queued=what.queued,
-            waited=what.queued or line.prompt_source == "queued",
-            source=held.source if held else line.uuid,
-            row=len(self._tree),
-            turn=memory.turns,
-        )
-        for at, one in enumerate(memory.prompts):
-            if (
-                one.digest == new.digest
-                and _same_prompt(one, new)
-                and self._reaches(above, one.row)
-            ):
-                del memory.prompts[at]
-                return True
-        memory.prompts = [*memory.prompts, new][-PROMPTS_KEPT:]
-        return False
-
-    def _with_boundary(self, offset: int, length: int) -> tuple[int, int]:
-        """A summary is read with the line before it, which says what was kept."""
-        start, end = self._memory.boundary_at
-        if start < 0 or end + 1 != offset or not length:
-            return offset, length
-        return start, offset + length - start
+def _is_boundary(line: Line, what: Said) -> bool:
+    return line.subtype == "compact_boundary" and what.kind is Kind.SYSTEM
 
 
 def _follows(what: Said) -> bool:
@@ -331,8 +176,134 @@ def _follows(what: Said) -> bool:
     return what.kind is Kind.ASSISTANT or what.code in (RESULT, FAILED_RESULT) or what.queued
 
 
-def _opens(what: Said) -> bool:
-    return what.code in (PROMPT, PROMPTED, SUMMARY) and not what.queued
+# -- parents -------------------------------------------------------------------------------------
+
+
+def _above(tree: Tree, memory: Memory, line: Line, what: Said) -> int:
+    """The row below which a line hangs, or ROOT."""
+    leaf = tree.leaf
+    if _is_boundary(line, what):
+        return _before_boundary(tree, memory, line)
+    if not line.parent_uuid:
+        if not memory.chained:
+            return memory.tail
+        return leaf if _follows(what) or line.parent_uuid is not None else ROOT
+    memory.chained = True
+    found = tree.index.get(memory.again.get(line.parent_uuid, line.parent_uuid))
+    if found is None:
+        found = memory.lost.get(line.parent_uuid, leaf)
+        if len(memory.lost) < _LOST_MAX:
+            memory.lost[line.parent_uuid] = found
+    if what.kind not in TALK or what.code == SUMMARY or leaf < 0:
+        return found
+    return _placed(tree, memory, found, what)
+
+
+def _placed(tree: Tree, memory: Memory, named: int, what: Said) -> int:
+    """The row where a line of the conversation belongs that names this one."""
+    leaf, follows = tree.leaf, _follows(what)
+    place = _anchor(tree, memory, named)
+    if place == ROOT:
+        return leaf if follows else named
+    if place == leaf and named != leaf:
+        return named
+    if place != leaf:
+        if not follows and place < memory.opener:
+            memory.rewound = True
+            return named  # the human went back
+        if not _reaches(tree, memory, leaf, place):
+            return named
+    hook = memory.hook  # at the path's end: below what hooks said after the leaf
+    return hook if follows and hook > leaf and _anchor(tree, memory, hook) == leaf else leaf
+
+
+def _before_boundary(tree: Tree, memory: Memory, line: Line) -> int:
+    """What a compaction follows, or ROOT where that is in doubt.
+
+    The message that it names may be one that is logged again below its summary, and not be there
+    yet: then another of those kept stands for it.
+    """
+    held = mapping(line.compact_metadata)
+    segment, messages = held.get("preservedSegment"), held.get("preservedMessages")
+    keeps = isinstance(segment, dict) or isinstance(messages, dict)
+    rewound, memory.rewound = memory.rewound, False
+    if rewound and not keeps:
+        return ROOT
+    ids: list[Any] = [line.logical_parent_uuid]
+    ids += reversed(as_list(as_dict(messages).get("uuids"))[-_KEPT_MAX:])
+    ids += [as_dict(segment).get("tailUuid"), as_dict(segment).get("headUuid")]
+    leaf = tree.leaf
+    for one in ids:
+        row = tree.index.get(one) if isinstance(one, str) else None
+        if row is not None:
+            ends = _anchor(tree, memory, row) == leaf or not _reaches(tree, memory, leaf, row)
+            return row if ends else leaf
+    return ROOT if keeps else leaf
+
+
+# -- walks ---------------------------------------------------------------------------------------
+
+
+def _anchor(tree: Tree, memory: Memory, row: int) -> int:
+    """The nearest row of the conversation, this one or above; a boundary counts as one."""
+    parents, codes, boundary = tree.parents, tree.codes, memory.boundary
+    for _ in _steps(memory):
+        if row < 0 or row == boundary or codes[row] & KIND_MASK in TALK:
+            break
+        row = parents[row]
+    return row
+
+
+def _reaches(tree: Tree, memory: Memory, row: int, target: int) -> bool:
+    """Whether a row is this one or below it. One that is too far up counts as such."""
+    parents = tree.parents
+    for _ in _steps(memory):
+        if row <= target:
+            break
+        row = parents[row]
+    return row >= target
+
+
+def _steps(memory: Memory) -> Iterator[int]:
+    """The steps that a walk may take; all walks of a file share the longer ones."""
+    for step in range(_FAR if memory.steps < _STEPS_MAX else _NEAR):
+        memory.steps += 1
+        yield step
+
+
+# -- lines that come again -----------------------------------------------------------------------
+
+
+def _replace(tree: Tree, memory: Memory, row: int, what: Said, place: Place) -> int:
+    """The newest copy of a line is read."""
+    tree.seen += 1
+    tree.offsets[row], tree.lengths[row] = place
+    if tree.codes[row] != OTHER:
+        tree.recode(row, what.code)
+        if what.kind in TALK and row > tree.leaf:
+            _lead(tree, memory, row, what)
+    return row
+
+
+def _recorded_before(tree: Tree, memory: Memory, line: Line, what: Said, above: int) -> bool:
+    """Whether a prompt is on the path already: queued and sent, or replayed."""
+    held = line.attachment
+    new = Prompt(
+        digest=crc32(what.text.encode("utf-8", "replace")),
+        timestamp=(held.timestamp if held else "") or line.timestamp,
+        queued=what.queued,
+        waited=what.queued or line.prompt_source == "queued",
+        source=held.source if held else line.uuid,
+        row=len(tree),
+        turn=memory.turns,
+    )
+    for at, one in enumerate(memory.prompts):
+        same = one.digest == new.digest and _same_prompt(one, new)
+        if same and _reaches(tree, memory, above, one.row):
+            del memory.prompts[at]
+            return True
+    memory.prompts = [*memory.prompts, new][-_PROMPTS_KEPT:]
+    return False
 
 
 def _same_prompt(one: Prompt, new: Prompt) -> bool:

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import shlex
 
+from indexerd.agents.base import Adapter
 from indexerd.agents.codex.human import preview
 from indexerd.agents.codex.lines import base
 from indexerd.agents.codex.read import read
 from indexerd.agents.codex.scan import scan, scan_oversize
+from indexerd.agents.lines import in_directory
 
-__all__ = ["NAME", "base", "preview", "read", "resume_command", "scan", "scan_oversize"]
-
-NAME = "codex"
-_ARCHIVED = "/archived_sessions/"  # Codex resumes nothing from there
+__all__ = ["ADAPTER", "base", "read", "resume_command", "scan", "scan_oversize"]
 
 
 def resume_command(session_id: str, cwd: str, session_file: str, variables: str = "") -> str:
     """The shell command with which codex opens this session again."""
-    there = f"cd {shlex.quote(cwd)} && " if cwd else ""
-    wanted = shlex.quote(session_id)
-    back = f"{variables}codex unarchive {wanted} && " if _ARCHIVED in session_file else ""
-    return f"{there}{back}{variables}codex resume {wanted}"
+    back = f"{variables}codex unarchive {shlex.quote(session_id)} && "  # none is resumed from there
+    archived = "/archived_sessions/" in session_file
+    command = f"{back if archived else ''}{variables}codex resume"
+    return in_directory(cwd, command, session_id)
+
+
+ADAPTER = Adapter(scan, scan_oversize, read, preview, resume_command, base)

@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import re
 import zlib
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from indexerd.agents.codex.lines import Item, texts_of
 from indexerd.agents.lines import Block, as_blocks, blocks, safe_line, string, value
 
-IMAGE = "[Image]"  # what codex itself shows for a message without words
-SUMMARY_START = "Another language model started to solve this problem"
-REQUEST = "## My request for Codex:"
-LOOKED_AT = 20_000  # characters of an environment
+_PICTURE = "[Image]"  # what codex itself shows for a message without words
+_SUMMARY_START = "Another language model started to solve this problem"
+_REQUEST = "## My request for Codex:"
 
 _TAG = re.compile(
     r"<(environment_context|user_instructions|skill|user_shell_command|turn_aborted"
@@ -31,31 +30,26 @@ _NOTICES = (
     "Warning: The maximum number of unified exec processes you can keep open is",
     "Warning: Your account was flagged for potentially high-risk cyber activity",
 )
-_PATCH_NOTICE = (
-    "Warning: apply_patch was requested via ",
-    "Use the apply_patch tool instead of exec_command.",
-)
+_PATCHED = "Warning: apply_patch was requested via "
+_PATCHED_END = "Use the apply_patch tool instead of exec_command."
 _ANY_TAG = re.compile(r"<([A-Za-z][\w.-]{0,100})(?:\s[^>]{0,1000})?>")
 _IMAGE_TAG = re.compile(r"\s*</?image\b[^>]{0,4096}>\s*")
 _CWD = re.compile(
     r"<cwd>([^<]{1,4096})</cwd>|^Current working directory: (.{1,4096})$", re.MULTILINE
 )
-_ENVIRONMENT = "<environment_context>"
 _WRAPS_MAX = 32  # pieces of context taken off one block
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
-    """A user message. `text` is what is left without context; `context` says there was some."""
+class Said(NamedTuple):
+    """A user message. `text` is what is left without the blocks that are context."""
 
     text: str
-    context: bool = False
-    notices: tuple[str, ...] = ()  # the blocks that are context
+    notices: tuple[str, ...] = ()
 
     @property
     def human(self) -> bool:
         """Whether a human said it, wherever in the file it stands."""
-        return bool(self.text) and not self.context
+        return bool(self.text) and not self.notices
 
     @property
     def aborted(self) -> bool:
@@ -65,11 +59,9 @@ class Said:
     @property
     def cwd(self) -> str:
         """The working directory that an environment names."""
-        for one in self.notices:
-            found = _CWD.search(one[:LOOKED_AT]) if one.startswith(_ENVIRONMENT) else None
-            if found is not None:
-                return str(found[1] or found[2]).strip()
-        return ""
+        told = [one[:20_000] for one in self.notices if one.startswith("<environment_context>")]
+        found = next((found for one in told if (found := _CWD.search(one))), None)
+        return str(found[1] or found[2]).strip() if found else ""
 
 
 def said_in(content: list[Block]) -> Said:
@@ -85,8 +77,7 @@ def said_in(content: list[Block]) -> Said:
         else:
             notices.append(text.strip())
     words = _request("\n".join(rest for rest in rests if rest))
-    words = words or (IMAGE if pictured and not notices else "")
-    return Said(words, bool(notices), tuple(notices))
+    return Said(words or (_PICTURE if pictured and not notices else ""), tuple(notices))
 
 
 def said_by_event(event: Item) -> Said:
@@ -95,7 +86,7 @@ def said_by_event(event: Item) -> Said:
         return said_in(blocks(event.content))
     pictured = any(value(one) for one in (event.images, event.local_images))
     said = said_in(as_blocks(string(value(event.message))))
-    return said if said.text or not pictured else Said(IMAGE)
+    return said if said.text or not pictured else Said(_PICTURE)
 
 
 def is_tagged(text: str) -> bool:
@@ -117,11 +108,11 @@ def preview(text: str) -> str:
 def summary_of(message: str) -> str:
     """A compaction's summary without the sentence that introduces it to the next model."""
     head, newline, rest = message.partition("\n")
-    return rest.strip() if newline and head.startswith(SUMMARY_START) else message.strip()
+    return rest.strip() if newline and head.startswith(_SUMMARY_START) else message.strip()
 
 
 def _request(text: str) -> str:
-    _, mark, rest = text.partition(REQUEST)
+    _, mark, rest = text.partition(_REQUEST)
     return (rest if mark else text).strip()
 
 
@@ -129,9 +120,9 @@ def _unwrapped(text: str) -> str:
     """A block without the context that it begins with; empty where that is all."""
     text = text.strip()
     for _ in range(_WRAPS_MAX):
-        if text.startswith((SUMMARY_START, *_NOTICES)):
+        if text.startswith((_SUMMARY_START, *_NOTICES)):
             return ""
-        if text.startswith(_PATCH_NOTICE[0]) and text.endswith(_PATCH_NOTICE[1]):
+        if text.startswith(_PATCHED) and text.endswith(_PATCHED_END):
             return ""
         tag = _TAG.match(text)
         if tag is None and text[: len(_AGENTS)].lower() != _AGENTS:

@@ -1,10 +1,9 @@
 """One line of a Codex file, with only the fields that matter, and what a session_meta says.
 
 A line is `{timestamp, type, payload}`, newer with `ordinal`; the oldest files have the item
-itself on the line. Both are one Struct here: `body` gives the item wherever it is.
-
-The first session_meta of a file is its identity; later ones were copied from a parent, or bring
-news of this one. In newer sub-agents `session_id` is the parent's: `id` is always one's own.
+itself on the line. The first session_meta of a file is its identity; later ones were copied from a
+parent, or bring news of this one. In newer sub-agents `session_id` is the parent's: `id` is always
+one's own.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ import msgspec
 from msgspec import Raw, Struct
 
 from indexerd.agents.base import PATH_MAX, WORD_MAX
-from indexerd.agents.lines import NOTHING, Block, decoder, mapping, string, value
+from indexerd.agents.lines import NOTHING, Block, as_dict, decoder, mapping, string, value
 from indexerd.events import Base, Header
 
 NAME_MAX = 128  # characters of an id
-BARE, LEGACY, PAGINATED = 1, 2, 3  # dialects
+_BARE, _LEGACY, _PAGINATED = 1, 2, 3  # dialects
 _TEXTS = frozenset({"input_text", "output_text", "text"})  # and Text, and others yet to come
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
@@ -91,17 +90,14 @@ class Item(Struct):
     git: Raw = NOTHING
 
 
-class Line(Item):
-    """A whole line."""
+class Line(Struct):
+    """A whole line; `item` is what it holds, wherever that stands."""
 
+    type: str | None = None
+    timestamp: str | None = None
     ordinal: int | None = None
     payload: Item | None = None
     metadata: Raw = NOTHING
-
-    @property
-    def body(self) -> Item:
-        """The item: the payload, or on a line of the oldest files the line itself."""
-        return self.payload or self
 
 
 class _Place(Struct):
@@ -116,7 +112,7 @@ _decode_place = msgspec.json.Decoder(_Place).decode
 def item_of(field: Raw) -> Item:
     """The item that a field holds; an empty one where it holds none."""
     try:
-        return decode_item(field) or Item()
+        return decode_item(field)
     except ValueError:
         return Item()
 
@@ -139,34 +135,28 @@ def name_of(held: str | None) -> str:
 # -- where a session comes from ------------------------------------------------------------------
 
 
-def meta_of(line: Line) -> Item | None:
+def meta_of(line: Line, data: bytes) -> Item | None:
     """The session_meta that a line holds, in either form; None for any other line."""
     if line.type == "session_meta":
         return line.payload
-    named = line.id is not None and line.timestamp is not None
-    bare = named and line.type is None and line.role is None and line.payload is None
-    return line if bare else None
+    if line.type is not None or line.payload is not None:
+        return None
+    item = item_of(Raw(data))
+    return item if item.id is not None and item.timestamp is not None and not item.role else None
 
 
 def base(data: bytes) -> Base | None:
     """The history in another file that a file's first line says comes before its own."""
     try:
-        line = decode(data)
+        meta = meta_of(decode(data), data)
     except ValueError:
         return None
-    meta = meta_of(line) if line else None
     held = mapping(meta.history_base) if meta else {}
     thread, end = held.get("thread_id"), held.get("end_byte_offset")
     if not isinstance(thread, str) or type(end) is not int or end <= 0:
         return None
     ordinal = held.get("end_ordinal_exclusive")
-    known = type(ordinal) is int and ordinal > 0
-    return Base(thread[:NAME_MAX], end, int(ordinal or 0) if known else 0)
-
-
-def copies(meta: Item) -> bool:
-    """Whether a fork's history was copied into its file, by what its header says."""
-    return bool(meta.forked_from_id) and not mapping(meta.history_base)
+    return Base(thread[:NAME_MAX], end, max(0, ordinal) if type(ordinal) is int else 0)
 
 
 def ordinal_of(data: bytes) -> int | None:
@@ -185,25 +175,17 @@ def header_of(meta: Item, line: Line, file: str) -> Header | None:
         return None
     source = value(meta.source)
     kind = source if isinstance(source, str) else "user"
-    agent = isinstance(source, dict) and bool({"subagent", "internal"} & source.keys())
+    agent = bool({"subagent", "internal"} & as_dict(source).keys())
+    spawn = as_dict(as_dict(as_dict(source).get("subagent")).get("thread_spawn"))
+    parent = meta.forked_from_id or meta.parent_thread_id or string(spawn.get("parent_thread_id"))
     return Header(
         session_id=own[:PATH_MAX],
         cwd=(meta.cwd or "")[:PATH_MAX],
         created_at=(meta.timestamp or line.timestamp or "")[:WORD_MAX],
-        version=BARE if line.payload is None else LEGACY if line.ordinal is None else PAGINATED,
-        parent_id=(meta.forked_from_id or _spawner(meta, source))[:PATH_MAX] or None,
+        version=_BARE if line.payload is None else _LEGACY if line.ordinal is None else _PAGINATED,
+        parent_id=parent[:PATH_MAX] or None,
         subagent=agent or (meta.thread_source or "") not in ("", "user", kind),
     )
-
-
-def _spawner(meta: Item, source: Any) -> str:
-    """The thread that started a sub-agent."""
-    if meta.parent_thread_id:
-        return meta.parent_thread_id
-    spawn = source
-    for key in ("subagent", "thread_spawn"):
-        spawn = spawn.get(key) if isinstance(spawn, dict) else None
-    return string(spawn.get("parent_thread_id")) if isinstance(spawn, dict) else ""
 
 
 def branch_of(meta: Item) -> str:

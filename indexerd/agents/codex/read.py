@@ -20,21 +20,13 @@ import msgspec
 from msgspec import Raw
 
 from indexerd.agents.codex.human import said_by_event, said_in, summary_of
-from indexerd.agents.codex.lines import (
-    Item,
-    Line,
-    decode,
-    images_in,
-    item_of,
-    name_of,
-    texts_of,
-)
+from indexerd.agents.codex.lines import Item, decode, images_in, item_of, name_of, texts_of
 from indexerd.agents.codex.tools import call_of, changed, failed, shown
-from indexerd.agents.lines import Block, as_blocks, blocks, is_object, string, value
+from indexerd.agents.lines import as_blocks, as_dict, as_list, blocks, is_object, string, value
 from indexerd.events import Compaction, Entry, Kind, Retained, ToolCall, ToolResult
 
 NO_SUMMARY = "(no summary available)"  # codex's words
-RETAINED_MAX = 10_000  # messages of a replaced history, the newest
+_RETAINED_MAX = 10_000  # messages of a replaced history, the newest
 _ROLES = {"user": Kind.USER, "assistant": Kind.ASSISTANT}
 _RETAINED_ROLES = {Kind.TOOL: "toolResult", Kind.CUSTOM: "custom"}  # of what has none
 _Fields = dict[str, Any]  # of an entry
@@ -44,29 +36,26 @@ _history = msgspec.json.Decoder(list[Raw]).decode
 def read(data: bytes, entry_id: str) -> Entry:
     """Parse one entry's line in full; ValueError where it holds no JSON object."""
     line = decode(data)
-    if line is None:
-        raise ValueError("not an object")
-    fields: _Fields = {"kind": Kind.OTHER, "role": None, "type": _type(line)}
-    look = _LINES.get(line.type or "")
-    fields |= look(line.payload) if look and line.payload else _item(line)
-    return Entry(id=entry_id or name_of(line.body.id), timestamp=line.timestamp or "", **fields)
-
-
-def _type(line: Line) -> str:
-    envelope, inner = line.type or "", line.body.type or ""
-    return inner if envelope.endswith(("_item", "_msg")) and inner else envelope or inner
+    item = line.payload or item_of(Raw(data))
+    envelope, inner = line.type or "", item.type or ""
+    named = envelope.endswith(("_item", "_msg")) and inner
+    fields: _Fields = {"kind": Kind.OTHER, "role": None, "type": inner if named else envelope}
+    look = _LINES.get(envelope) if line.payload else None
+    fields |= look(item) if look else _item(item, recorded=line.ordinal is not None)
+    own = entry_id or name_of(item.id)
+    return Entry(id=own, timestamp=line.timestamp or "", **fields)
 
 
 # -- items -----------------------------------------------------------------------------------
 
 
-def _item(line: Line) -> _Fields:
-    item = line.body
+def _item(item: Item, *, recorded: bool = False) -> _Fields:
+    """An item; `recorded`: in a file that notes what its patches changed."""
     kind = item.type or ""
     if kind == "message" or (not kind and item.role is not None):
         return _message(item)
     if kind.endswith("_call"):
-        return {"kind": Kind.CALL, "tools": (call_of(line),)}
+        return {"kind": Kind.CALL, "tools": (call_of(item, recorded=recorded),)}
     if kind.endswith(("_output", "_result")):
         return _output(item)
     if kind == "reasoning":
@@ -77,13 +66,12 @@ def _item(line: Line) -> _Fields:
 
 def _message(item: Item) -> _Fields:
     content, role = blocks(item.content), item.role or ""
-    fields: _Fields = {"role": role or None, "kind": _ROLES.get(role, Kind.SYSTEM)}
-    fields["texts"] = tuple(texts_of(content))
+    texts = tuple(texts_of(content))
+    fields: _Fields = {"role": role or None, "kind": _ROLES.get(role, Kind.SYSTEM), "texts": texts}
     if role == "user":
-        fields["images"] = images_in(content)
         said = said_in(content)
-        fields["kind"] = Kind.USER if said.human else Kind.OTHER
-        fields |= _said(said.text, fields["texts"])
+        fields |= {"images": images_in(content), "kind": Kind.USER if said.human else Kind.OTHER}
+        fields |= _said(said.text, texts)
     return fields
 
 
@@ -95,7 +83,9 @@ def _said(words: str, sent: tuple[str, ...]) -> _Fields:
 
 
 def _output(item: Item) -> _Fields:
-    found, call = _gave(item.output), name_of(item.call_id)
+    call, held = name_of(item.call_id), as_dict(value(item.output))
+    inner = as_blocks(held.get("output", held.get("content")))
+    found = inner if is_object(item.output) else blocks(item.output)
     texts = tuple(texts_of(found))
     return {
         "kind": Kind.TOOL,
@@ -104,14 +94,6 @@ def _output(item: Item) -> _Fields:
         "images": images_in(found),
         "results": (ToolResult(call, name_of(item.name), "".join(texts)),),
     }
-
-
-def _gave(output: Raw) -> list[Block]:
-    """What a tool's output is made of."""
-    if not is_object(output):
-        return blocks(output)
-    held = value(output)
-    return as_blocks(held.get("output", held.get("content"))) if isinstance(held, dict) else []
 
 
 # -- other lines -----------------------------------------------------------------------------
@@ -140,12 +122,12 @@ def _compacted(payload: Item) -> _Fields:
 def _retained(history: Raw, summary: str) -> tuple[Retained, ...] | None:
     """The messages that stay, as they are; which of them a human said, later compactions ask."""
     try:
-        items = [item_of(one) for one in _history(history)[-RETAINED_MAX:]]
+        items = [item_of(one) for one in _history(history)[-_RETAINED_MAX:]]
     except (ValueError, RecursionError):
         return None
     found: list[Retained] = []
     for one in items:
-        fields = _item(Line(payload=one))
+        fields = _item(one)
         kind = fields.get("kind", Kind.OTHER)
         role = fields.get("role") or _RETAINED_ROLES.get(kind)
         if role and "texts" in fields:
@@ -166,19 +148,10 @@ def _event(event: Item) -> _Fields:
 def _user(event: Item) -> _Fields:
     words, content = said_by_event(event).text, value(event.content)
     held = as_blocks(string(value(event.message)) if content is None else content)
-    images = _beside(event) + (0 if content is None else images_in(held))
+    beside = (as_list(value(one)) for one in (event.images, event.local_images))
+    images = sum(map(len, beside)) + (0 if content is None else images_in(held))
     fields = {"kind": Kind.USER, "role": "user", "images": images}
     return fields | _said(words, tuple(texts_of(held)) if words else ())
-
-
-def _beside(event: Item) -> int:
-    """How many pictures an event names beside its message."""
-    lists = (value(event.images), value(event.local_images))
-    return sum([len(one) for one in lists if isinstance(one, list)])
-
-
-def _started(_event: Item) -> _Fields:
-    return {"kind": Kind.SETTING}
 
 
 def _changed(item: Item) -> _Fields:
@@ -191,6 +164,10 @@ def _changed(item: Item) -> _Fields:
 
 def _shown(item: Item) -> _Fields:
     return {"kind": Kind.CALL, "tools": (ToolCall("", reads=shown(item)),)}
+
+
+def _started(_event: Item) -> _Fields:
+    return {"kind": Kind.SETTING}
 
 
 def _inter_agent(payload: Item) -> _Fields:

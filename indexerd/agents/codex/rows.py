@@ -1,4 +1,4 @@
-"""One line of Codex on its way into the tree: who it belongs to, its id, its row.
+"""The scan of a Codex file: its memory, whose lines they are, and the rows they get.
 
 A codex file is a linear history, so a row hangs from the leaf. Its id is the item's own, else
 `L` and the line's ordinal, else `L` and the number of objects before it that are no headers,
@@ -23,22 +23,13 @@ from typing import Any
 import msgspec
 
 from indexerd.agents.base import ContextUse, Tree
-from indexerd.agents.codex.lines import (
-    Counts,
-    Item,
-    Line,
-    branch_of,
-    copies,
-    header_of,
-    id_in,
-    name_of,
-)
-from indexerd.agents.lines import count
+from indexerd.agents.codex.lines import Counts, Item, Line, branch_of, header_of, id_in, name_of
+from indexerd.agents.lines import count, mapping
 from indexerd.events import Header
 from indexerd.times import iso_ms
 
-ORDINAL_MAX = 1 << 32
-AT_ONCE_MS = 1000  # between the first line of a copy and its last
+_ORDINAL_MAX = 1 << 32
+_AT_ONCE_MS = 1000  # between the first line of a copy and its last
 _TIMED = re.compile(r"([0-9a-f]{8})-([0-9a-f]{4})-7", re.IGNORECASE)  # a UUID of version 7
 _Sums = tuple[int, int, int]  # tokens given, of these from a cache, made
 
@@ -117,11 +108,7 @@ class Rows:
         self.tree = tree
         self.memory = _recall(tree.memory) if tree.memory else Memory()
         self.line = Line()
-        self._offset = self._length = 0
-
-    def at(self, line: Line, offset: int, length: int) -> None:
-        """Go to the next line."""
-        self.line, self._offset, self._length = line, offset, length
+        self.place = (0, 0)  # offset and length of the line
 
     def done(self) -> None:
         """Leave the memory with the tree."""
@@ -134,7 +121,7 @@ class Rows:
         tree, header = self.tree, self.tree.header
         if header is None:
             self._identify(header_of(meta, self.line, tree.file), branch_of(meta))
-            if copies(meta):
+            if meta.forked_from_id and not mapping(meta.history_base):
                 self.memory.copies = Copies.BY_TIME
         elif meta.id == header.session_id:
             tree.header = replace(header, cwd=meta.cwd or header.cwd)
@@ -146,7 +133,7 @@ class Rows:
                     # Before forks named their origin, only the copy of its header told of it.
                     tree.header = replace(header, parent_id=meta.id or None)
             return
-        tree.provider = name_of(self.line.body.model_provider) or tree.provider
+        tree.provider = name_of(meta.model_provider) or tree.provider
 
     def known(self) -> bool:
         """Whether this is a session; the file's name says so where no header does."""
@@ -177,10 +164,11 @@ class Rows:
 
     def comes(self) -> None:
         """A line comes: where times tell, it may be the first that was not copied."""
-        if self.memory.copies == Copies.BY_TIME:
-            at = iso_ms(self.line.timestamp or "")
-            if not at or at > self.memory.first_ms + AT_ONCE_MS:
-                self.memory.copies = Copies.NONE
+        at = iso_ms(self.line.timestamp or "")
+        if self.memory.copies == Copies.BY_TIME and (
+            not at or at > self.memory.first_ms + _AT_ONCE_MS
+        ):
+            self.memory.copies = Copies.NONE
 
     def turn_begins(self, turn: str) -> None:
         """A turn begins: where ids tell, this one is the parent's or the thread's own."""
@@ -190,13 +178,11 @@ class Rows:
             self.memory.copies = Copies.BY_TURN if made < born else Copies.NONE
 
     def disown(self) -> None:
-        """All that was read so far was copied, if the line that was read now was."""
-        if self.memory.copies:
-            self.memory.before, self.memory.past = self.memory.total, (0, 0, 0)
-            self._borrowed()
+        """All that was read so far was copied."""
+        self.memory.before, self.memory.past = self.memory.total, (0, 0, 0)
+        self._borrowed()
 
     def _borrowed(self) -> None:
-        """All rows so far are another session's."""
         tree = self.tree
         tree.copied, tree.tokens = len(tree), None
         if tree.header is not None and tree.header.subagent:
@@ -224,21 +210,16 @@ class Rows:
 
     def add(self, packed: int, own_id: str | None = None) -> int:
         """A row for the line."""
-        tree = self.tree
-        above = tree.ids[tree.leaf] if tree.leaf >= 0 else None
-        row = tree.add(self._id(own_id), above, packed, self._offset, self._length)
-        if self.memory.turn:
-            tree.mark(self.memory.turn, row)
-        return row
-
-    def _id(self, own: str | None) -> str:
         tree, ordinal = self.tree, self.line.ordinal
-        name = name_of(own)
-        if name and name not in tree.index:
-            return name
-        number = ordinal if ordinal is not None and 0 <= ordinal < ORDINAL_MAX else tree.seen
-        name = f"L{number}"
-        return name if name not in tree.index else f"L{number}.{len(tree)}"
+        name = name_of(own_id)
+        if not name or name in tree.index:
+            number = ordinal if ordinal is not None and 0 <= ordinal < _ORDINAL_MAX else tree.seen
+            name = f"L{number}"
+            name = name if name not in tree.index else f"L{number}.{len(tree)}"
+        row = tree.add(name, tree.ids[tree.leaf] if tree.leaf >= 0 else None, packed, *self.place)
+        if self.memory.turn:
+            tree.marks[self.memory.turn] = row
+        return row
 
     def active(self) -> None:
         """The line is a message: the session was active then."""

@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import Raw
+
 from indexerd.agents.base import Oversize, Tree
 from indexerd.agents.codex import turns
 from indexerd.agents.codex.human import (
@@ -31,22 +33,10 @@ from indexerd.agents.codex.human import (
 from indexerd.agents.codex.lines import Item, Line, decode, item_of, meta_of, texts_of
 from indexerd.agents.codex.rows import Rows
 from indexerd.agents.codex.tools import changed, failed, shown
-from indexerd.agents.lines import (
-    blocks,
-    close_truncated_json,
-    safe_line,
-    string,
-    value,
-    whole_lines,
-    without_hole,
-)
+from indexerd.agents.lines import blocks, from_ends, safe_line, scan_lines, string, value
 from indexerd.events import Kind, Turn, code
 
-LOOKED_AT = 32 * 1024  # bytes of the beginning of a line too long to hold
-
 _UNANSWERED = frozenset({"web_search_call", "image_generation_call"})  # calls without an output
-_NO_SUMMARY = (b"", b"[]", b"null")
-
 _OTHER, _SYSTEM, _INTER_AGENT = code(Kind.OTHER), code(Kind.SYSTEM), code(Kind.CUSTOM)
 _CALL, _COMPACTION = code(Kind.CALL), code(Kind.COMPACTION)
 _TOOL, _TOOL_FAILED = code(Kind.TOOL), code(Kind.TOOL, turn=Turn.FAILED)
@@ -58,8 +48,8 @@ _HUMAN, _PROGRAM = code(Kind.USER, message=True), code(Kind.CUSTOM, message=True
 def scan(tree: Tree, data: bytes, base: int) -> None:
     """Take in whole lines that stand at file offset `base`."""
     rows = Rows(tree)
-    for offset, text in whole_lines(tree, data, base):
-        _take(rows, text, offset, len(text))
+    for line, offset, text in scan_lines(tree, data, base, decode):
+        _take(rows, line, offset, len(text), text)
     rows.done()
 
 
@@ -67,45 +57,35 @@ def scan_oversize(tree: Tree, ends: Oversize) -> None:
     """Take in a line too long to hold; it has no length where nobody may read it (F8).
 
     What makes a line long stands behind what tells what it is: images behind a prompt, an output
-    behind its call's id, instructions behind the session's. So the beginning is made whole, and
-    taken in as if there were no more.
+    behind its call's id, instructions behind the session's. So its beginning tells all.
     """
-    ends, rows = without_hole(ends), Rows(tree)
-    tree.oversized += not ends.readable
-    _take(rows, close_truncated_json(ends.head[:LOOKED_AT]), ends.offset, ends.readable)
+    rows = Rows(tree)
+    line, offset, text = from_ends(tree, ends, decode)
+    if line is None:
+        tree.bad_lines += 1
+    else:
+        _take(rows, line, offset, ends.readable, text)
     rows.done()
 
 
-def _take(rows: Rows, text: bytes, offset: int, length: int) -> None:
+def _take(rows: Rows, line: Line, offset: int, length: int, text: bytes) -> None:
     """Take in one line. Each handler below says whether it made a row of it."""
-    tree = rows.tree
-    try:
-        line = decode(text)
-    except ValueError:
-        line = None
-    if line is None:
-        tree.bad_lines += 1
-        return
-    rows.at(line, offset, length)
-    named = line.type == "session_meta" or (line.type is None and tree.header is None)
-    meta = meta_of(line) if named else None
+    tree, kind, item = rows.tree, line.type, line.payload
+    rows.line, rows.place = line, (offset, length)
+    named = kind == "session_meta" or (kind is None and tree.header is None)
+    meta = meta_of(line, text) if named else None
     if meta is not None:
         rows.meta(meta)
     else:
-        rows.comes()
-        if not (rows.known() and _line(rows, line)):
-            tree.skip()
-    rows.disown()
-
-
-def _line(rows: Rows, line: Line) -> bool:
-    payload, kind = line.payload, line.type or ""
-    if payload is None:
-        return _item(rows, line)
-    if kind in ("response_item", "request_item"):
-        return _item(rows, payload)
-    take = _LINES.get(kind)
-    return take is not None and take(rows, payload)
+        if rows.memory.copies:
+            rows.comes()
+        take = _LINES.get(kind or "") if item else _item
+        if tree.header is None and not rows.known():
+            take = None
+        if take is None or not take(rows, item or item_of(Raw(text))):
+            tree.seen += 1
+    if rows.memory.copies:
+        rows.disown()
 
 
 # -- items -----------------------------------------------------------------------------------
@@ -114,28 +94,25 @@ def _line(rows: Rows, line: Line) -> bool:
 def _item(rows: Rows, item: Item) -> bool:
     kind = item.type or ""
     if kind == "message" or (not kind and item.role is not None):
-        return _message(rows, item)
-    if kind.endswith("_call"):
-        return _call(rows, item, waits=kind not in _UNANSWERED)
-    if kind.endswith(("_output", "_result")):
-        return _output(rows, item)
-    if kind == "agent_message":  # another agent said it
+        if item.role == "user":
+            return _user_item(rows, item)
+        if item.role == "assistant":
+            _answer(rows, item)
+        else:
+            rows.add(_SYSTEM, item.id)
+    elif kind.endswith("_call"):
+        _call(rows, item)
+    elif kind.endswith(("_output", "_result")):
+        memory = rows.memory
+        memory.pending = max(0, memory.pending - 1)
+        late = memory.tasks and not memory.open  # then it opens no turn again
+        rows.add(_CALL if late else _TOOL_FAILED if failed(item.output) else _TOOL, item.id)
+    elif kind == "agent_message":  # another agent said it
         rows.add(_INTER_AGENT, item.id)
-        return True
-    # Of thoughts a row is what the model let be seen.
-    if kind != "reasoning" or bytes(item.summary).strip() in _NO_SUMMARY:
-        return False
-    rows.add(_OTHER, item.id)
-    return True
-
-
-def _message(rows: Rows, item: Item) -> bool:
-    if item.role == "user":
-        return _user_item(rows, item)
-    if item.role == "assistant":
-        _answer(rows, item)
+    elif kind == "reasoning" and bytes(item.summary).strip() not in (b"", b"[]", b"null"):
+        rows.add(_OTHER, item.id)  # what the model let be seen of its thoughts
     else:
-        rows.add(_SYSTEM, item.id)
+        return False
     return True
 
 
@@ -154,24 +131,13 @@ def _answer(rows: Rows, item: Item) -> None:
     rows.active()
 
 
-def _call(rows: Rows, item: Item, *, waits: bool) -> bool:
+def _call(rows: Rows, item: Item) -> None:
     memory = rows.memory
     _answered(rows)
-    memory.pending += waits
+    memory.pending += item.type not in _UNANSWERED
     if not memory.tasks and memory.said is not None:
         turns.answered(rows, memory.said[0], Turn.OPEN)
     rows.add(_CALL, item.id)
-    return True
-
-
-def _output(rows: Rows, item: Item) -> bool:
-    memory = rows.memory
-    memory.pending = max(0, memory.pending - 1)
-    if memory.tasks and not memory.open:
-        rows.add(_CALL, item.id)  # it came late, and opens no turn again
-    else:
-        rows.add(_TOOL_FAILED if failed(item.output) else _TOOL, item.id)
-    return True
 
 
 # -- what a human said -----------------------------------------------------------------------
@@ -255,7 +221,7 @@ def _counts(rows: Rows, row: int, like: int, text: str) -> None:
     if not tree.first_user:
         tree.first_user = preview(text)
     if not memory.turn and tree.marks:
-        tree.mark(tree.ids[row], row)  # what follows is of no turn, and not of the last one
+        tree.marks[tree.ids[row]] = row  # what follows is of no turn, and not of the last one
     rows.active()
 
 
@@ -324,6 +290,8 @@ def _counted(rows: Rows, event: Item) -> bool:
 
 _Take = Callable[[Rows, Item], bool]
 _LINES: dict[str, _Take] = {
+    "response_item": _item,
+    "request_item": _item,
     "event_msg": _event,
     "turn_context": turns.context,
     "compacted": _compacted,

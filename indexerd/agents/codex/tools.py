@@ -9,26 +9,24 @@ read or wrote is not guessed; codex's own notes on commands that only show a fil
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote
 
 from msgspec import Raw
 
-from indexerd.agents.codex.lines import Item, Line
-from indexerd.agents.lines import mapping, parse, string, value
+from indexerd.agents.codex.lines import Item
+from indexerd.agents.lines import as_dict, as_list, mapping, parse, string, value
 from indexerd.events import ToolCall
 from indexerd.privacy.sanitize import scrub
 
-DETAIL_MAX = 20_000  # characters
-FILES_MAX = 500  # of one call
-NAME_MAX = 200
+_DETAIL_MAX = 20_000  # characters
+_FILES_MAX = 500  # of one call
+_NAME_MAX = 200
 _HEADER = re.compile(
     r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.{1,4096})$", re.MULTILINE
 )
-_BEGIN = "*** Begin Patch"
 _MOVED = re.compile(r"""\s*cd ["']?([^"'\s&;|$]{1,4096})["']? *&& *apply_?patch""")
-_ABOUT = ("path", "file_path", "query", "q", "pattern", "url", "uri", "ref_id")
+_ABOUT = ("path", "file_path", "query", "q", "pattern", "url", "uri", "ref_id", "input")
 _SHELL_FLAGS = frozenset({"-c", "-lc", "-Command", "/c"})
 
 # The openings of outputs, as JSON has them; what follows is another program's, and says nothing.
@@ -63,26 +61,26 @@ def failed(output: Raw) -> bool:
     return int(code[1]) != 0 if code else _NOTHING.match(head, opening.end()) is not None
 
 
-def call_of(line: Line) -> ToolCall:
-    """A call, from the line of a response item."""
-    item = line.body
-    name = (item.name or (item.type or "").removesuffix("_call"))[:NAME_MAX]
+def call_of(item: Item, *, recorded: bool) -> ToolCall:
+    """A call; `recorded`: what it changes is noted on a line of its own."""
+    name = (item.name or (item.type or "").removesuffix("_call"))[:_NAME_MAX]
     stored = _stored(item)
     given = _given(stored)
     script = _script(given)
     patch = _patch(name, given, script)
-    place = string(given.get("workdir")) or string(given.get("working_directory"))
-    moved = _MOVED.match(script) if patch else None
-    place = _joined(place, moved[1]) if moved else place
+    place = _first(given, "workdir", "working_directory")
+    if patch and (moved := _MOVED.match(script)):
+        place = _joined(place, moved[1])
     shown = string(given.get("path")) if name == "view_image" else ""
-    writes = [_joined(place, path) for path in _patched(patch)]
-    detail = ", ".join(writes) if patch and not script else script or _about(given)
+    paths = list(dict.fromkeys(path.strip() for path in _HEADER.findall(patch)))[:_FILES_MAX]
+    writes = [_joined(place, path) for path in paths]
+    detail = ", ".join(writes) if patch and not script else script or _first(given, *_ABOUT)
     return ToolCall(
         name=name,
-        detail=scrub(detail[:DETAIL_MAX]),
-        id=(item.call_id or item.id or "")[:NAME_MAX],
+        detail=scrub(detail[:_DETAIL_MAX]),
+        id=(item.call_id or item.id or "")[:_NAME_MAX],
         reads=(shown,) if shown else (),
-        writes=tuple(map(scrub, writes)) if line.ordinal is None else (),
+        writes=tuple(map(scrub, writes)) if not recorded else (),
         arguments=stored,
     )
 
@@ -91,25 +89,18 @@ def changed(item: Item) -> tuple[str, ...] | None:
     """Files that a recorded patch changed; None where it was not applied."""
     if item.success is not True and (item.status or "").lower() != "completed":
         return None
-    found: dict[str, None] = {}
-    for path, change in mapping(item.changes).items():
-        found[scrub(path)] = None
-        moved = change.get("move_path") if isinstance(change, dict) else None
-        if isinstance(moved, str) and moved:
-            found[scrub(moved)] = None
-    return tuple(found)[:FILES_MAX]
+    changes = mapping(item.changes).items()
+    paths = [one for path, change in changes for one in (path, as_dict(change).get("move_path"))]
+    return tuple(dict.fromkeys(filter(None, map(string, paths))))[:_FILES_MAX]
 
 
 def shown(item: Item) -> tuple[str, ...]:
     """Files that a finished command did nothing but show."""
-    noted = value(item.parsed_cmd) if item.exit_code == 0 else None
+    noted = as_list(value(item.parsed_cmd)) if item.exit_code == 0 else []
+    reads = [one for one in map(as_dict, noted) if one.get("type") == "read"]
     place = unquote((item.cwd or "").removeprefix("file://"))
-    found = dict.fromkeys(
-        _joined(place, string(one.get("path")))
-        for one in (noted if isinstance(noted, list) else ())
-        if isinstance(one, dict) and one.get("type") == "read" and string(one.get("path"))
-    )
-    return tuple(found)[:FILES_MAX]
+    paths = [_joined(place, path) for one in reads if (path := string(one.get("path")))]
+    return tuple(dict.fromkeys(paths))[:_FILES_MAX]
 
 
 def _stored(item: Item) -> str | dict[str, Any] | None:
@@ -148,23 +139,15 @@ def _script(given: dict[str, Any]) -> str:
 def _patch(name: str, given: dict[str, Any], script: str) -> str:
     """The patch that a call applies: as its input, or within a shell's command."""
     if name == "apply_patch":
-        texts = (string(given.get(key)) for key in ("input", "patch", "patchText"))
-        return next((text for text in texts if text), "") or script
+        return _first(given, "input", "patch", "patchText") or script
     head = script[:_ENDS].lstrip()
-    if _BEGIN in script and ("apply_patch" in head or "applypatch" in head):
-        return script
-    return ""
+    applies = "*** Begin Patch" in script and ("apply_patch" in head or "applypatch" in head)
+    return script if applies else ""
 
 
-def _patched(patch: str) -> Iterator[str]:
-    found = dict.fromkeys(path.strip() for path in _HEADER.findall(patch))
-    yield from list(found)[:FILES_MAX]
-
-
-def _about(given: dict[str, Any]) -> str:
-    """What a call is about: a path, a query; else the text it was given."""
-    found = (string(given.get(key)) for key in _ABOUT)
-    return next((one for one in found if one), "") or string(given.get("input"))
+def _first(given: dict[str, Any], *keys: str) -> str:
+    """The first of these arguments that is a text."""
+    return next((one for key in keys if (one := string(given.get(key)))), "")
 
 
 def _joined(place: str, path: str) -> str:

@@ -80,7 +80,7 @@ def _end(rows: Rows, event: Item, turn: Turn) -> bool:
     added = _say_end(rows, turn)
     ended, leaf = memory.turn, rows.tree.leaf
     if ended and leaf >= memory.began:
-        rows.tree.mark(ended, leaf)
+        rows.tree.marks[ended] = leaf
     _begin(rows, "")
     memory.open, memory.ended, memory.pending = False, ended, 0
     return added

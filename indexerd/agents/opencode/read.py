@@ -16,9 +16,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from msgspec import Raw
-
-from indexerd.agents.lines import count, is_object, listed, mapping, string, tokens_of, value
+from indexerd.agents.lines import as_dict, as_list, count, mapping, string, tokens_of, value
 from indexerd.agents.opencode.messages import (
     PROMPTED,
     Line,
@@ -34,22 +32,17 @@ from indexerd.agents.opencode.messages import (
 from indexerd.events import Compaction, Entry, Kind, Retained, Tokens, ToolCall, ToolResult
 from indexerd.times import iso_of_ms
 
-_ABORTED = "MessageAbortedError"
-_READS = frozenset({"read"})
 _WRITES = frozenset({"write", "edit", "multiedit"})
 _PATCHES = frozenset({"apply_patch", "patch"})
 _HEADERS = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.+)", re.MULTILINE)
 _DONE = ("completed", "success", None)
 _FAILED = "error"
 _SAYS = ("command", "pattern", "url", "query", "description")  # what a call is about
-_IMAGE = "image/"
 
 
 def read(data: bytes, entry_id: str) -> Entry:
     """Parse one message's line in full; ValueError where it holds no JSON object."""
     line = decode(data)
-    if line is None:
-        raise ValueError("not an object")
     before, parts = line.parent or [], line.parts or []
     what = said(line, child=bool(line.child), shell=is_shell_note(before))
     kind = Kind.OTHER if what.code == PROMPTED else what.kind
@@ -105,21 +98,20 @@ def _thinking(parts: list[Part]) -> tuple[str, ...]:
 
 
 def _fields(line: Line, kind: Kind, parts: list[Part]) -> dict[str, Any]:
-    error = line.error
-    wrong: dict[str, Any] = error if isinstance(error, dict) else {}
+    wrong = as_dict(line.error)
     found: dict[str, Any] = {
         "provider": line.provider or None,
         "stop_reason": line.finish or "",
         "error": string(wrong.get("message") or wrong.get("name")),
     }
-    if error:  # it did not end well: in pi's words
-        found["stop_reason"] = "aborted" if wrong.get("name") == _ABORTED else "error"
+    if line.error:  # it did not end well: in pi's words
+        aborted = wrong.get("name") == "MessageAbortedError"
+        found["stop_reason"] = "aborted" if aborted else "error"
     if kind is Kind.USER:
         sent = [one.text for one in parts if one.type == "text" and not one.ignored]
         texts = [text for text in sent if text is not None]
         # The role is said because the row of a prompt that was stored again is coded as a result.
-        found["sent_as"] = "user"
-        found["sent"] = tuple(texts) if texts != words(parts) else None
+        found |= {"sent_as": "user", "sent": tuple(texts) if texts != words(parts) else None}
     return found
 
 
@@ -130,13 +122,10 @@ def _compaction(line: Line, before: list[Part]) -> dict[str, Any]:
 
 
 def _tokens(line: Line) -> Tokens | None:
-    if not is_object(line.tokens):
-        return None
     counts = mapping(line.tokens)
-    cache = counts.get("cache")
-    cached: dict[str, Any] = cache if isinstance(cache, dict) else {}
+    cache = as_dict(counts.get("cache"))
     asked, output, total = (count(counts.get(key)) for key in ("input", "output", "total"))
-    read_back, written = count(cached.get("read")), count(cached.get("write"))
+    read_back, written = count(cache.get("read")), count(cache.get("write"))
     whole = asked + output + read_back + written
     if total > whole:
         output += count(counts.get("reasoning"))  # counted apart from the rest of the answer
@@ -152,47 +141,34 @@ def _call(part: Part) -> ToolCall:
     """A call of a tool. One that failed, or was never run, did nothing to any file."""
     name, state = part.tool or "", part.state or State()
     arguments = value(state.input)
-    given: dict[str, Any] = arguments if isinstance(arguments, dict) else {}
+    given = as_dict(arguments)
     path = string(given.get("filePath")) or string(given.get("path"))
-    says = (string(given.get(key)) for key in _SAYS)
-    patched = _patched(given) if name in _PATCHES else ()
+    patch = string(given.get("patchText")) or string(given.get("patch"))
+    patched = _HEADERS.findall(patch) if name in _PATCHES else ()
+    written = (path,) if path and name in _WRITES else tuple(dict.fromkeys(map(str.strip, patched)))
     done = state.status in _DONE and name != "invalid"
-    written = (path,) if path and name in _WRITES else patched
+    says = (string(given.get(key)) for key in _SAYS)
     return ToolCall(
         name=name,
-        detail=next((one for one in says if one), path) or ", ".join(patched),
+        detail=next((one for one in says if one), path) or ", ".join(written),
         id=part.call_id or "",
-        reads=(path,) if done and path and name in _READS else (),
+        reads=(path,) if done and path and name == "read" else (),
         writes=written if done else (),
         arguments=arguments,
     )
 
 
-def _patched(given: dict[str, Any]) -> tuple[str, ...]:
-    """The files that a patch names."""
-    text = string(given.get("patchText")) or string(given.get("patch"))
-    return tuple(dict.fromkeys(one.strip() for one in _HEADERS.findall(text)))
-
-
 def _result(part: Part) -> ToolResult:
-    """What a call came back with; one that failed its error."""
-    return ToolResult(
-        call=part.call_id or "",
-        name=part.tool or "",
-        text=_gave(part.state or State()),
-        cleared=_is_cleared(part),
-    )
-
-
-def _gave(state: State) -> str:
-    """A result's text, the first that there is of those that stand for it."""
-    pieces = (one.get("text") for one in _objects(state.content))
+    """What a call came back with: the first text there is of those that stand for it."""
+    state = part.state or State()
+    pieces = (as_dict(one).get("text") for one in as_list(value(state.content)))
     joined = "\n".join([text for text in pieces if isinstance(text, str)])  # as opencode does it
-    if state.status != _FAILED:
-        return state.output or joined
-    said_of = mapping(state.metadata)
-    kept = said_of.get("interrupted") is True and string(said_of.get("output"))
-    return kept or state.error or joined
+    text = state.output or joined
+    if state.status == _FAILED:
+        of = mapping(state.metadata)
+        kept = string(of.get("output")) if of.get("interrupted") is True else ""
+        text = kept or state.error or joined
+    return ToolResult(part.call_id or "", part.tool or "", text, cleared=_is_cleared(part))
 
 
 def _is_cleared(part: Part) -> bool:
@@ -203,12 +179,8 @@ def _is_cleared(part: Part) -> bool:
 def _images(part: Part) -> int:
     """How many pictures a part has: beside a prompt, or in a result that the model still sees."""
     if part.type == "file":
-        return (part.mime or "").startswith(_IMAGE)
+        return (part.mime or "").startswith("image/")
     if part.type != "tool" or part.state is None or _is_cleared(part):
         return 0
-    files = _objects(part.state.attachments) + _objects(part.state.content)
-    return sum([string(one.get("mime")).startswith(_IMAGE) for one in files])
-
-
-def _objects(raw: Raw) -> list[dict[str, Any]]:
-    return [one for one in listed(raw) if isinstance(one, dict)]
+    files = as_list(value(part.state.attachments)) + as_list(value(part.state.content))
+    return sum([string(as_dict(one).get("mime")).startswith("image/") for one in files])

@@ -14,7 +14,7 @@ from hashlib import blake2b
 import msgspec
 
 from indexerd.agents.base import PATH_MAX, Oversize, Tree
-from indexerd.agents.lines import mapping, safe_line, string, whole_lines
+from indexerd.agents.lines import mapping, safe_line, scan_lines, string
 from indexerd.agents.opencode.messages import (
     ANSWERS,
     PROMPT,
@@ -62,19 +62,13 @@ _recall = msgspec.msgpack.Decoder(Memory).decode
 def scan(tree: Tree, data: bytes, base: int) -> None:
     """Take in whole lines that stand at offset `base`."""
     memory = _recall(tree.memory) if tree.memory else Memory()
-    for offset, text in whole_lines(tree, data, base):
-        try:
-            line = decode(text)
-        except ValueError:
-            line = None
-        if line is None:
-            tree.bad_lines += 1
-        elif tree.header is None:
+    for line, offset, text in scan_lines(tree, data, base, decode):
+        if tree.header is None:
             _header(tree, memory, line)
         elif line.type == "message":
             _message(tree, memory, line, offset, len(text))
         elif line.type != "session":
-            tree.skip()
+            tree.seen += 1
     tree.unsettled = len(tree) - memory.unsettled if memory.unsettled >= 0 else 0
     tree.memory = _encode(memory)
 
@@ -82,7 +76,7 @@ def scan(tree: Tree, data: bytes, base: int) -> None:
 def scan_oversize(tree: Tree, ends: Oversize) -> None:
     """Lines are made by us and never that long; if one were, it would be passed over."""
     tree.oversized += 1
-    tree.skip()
+    tree.seen += 1
     tree.foreign = tree.foreign or (tree.header is None and ends.offset == 0)
 
 

@@ -1,114 +1,140 @@
-"""Scan: every line of a pi session once, keeping only where things are.
+"""Scan: every line of a pi session once, keeping only where things are (formats.md §1).
 
-Nothing a file holds raises here: a line that is not a JSON object is counted and skipped, as
-pi itself does. The rules of pi that matter here (formats.md §1, formats-observed.md):
-
-- the first parseable record must be a `session` header with a string id, else the file is not
-  a session; a later header is a repeat of the first and is passed over;
+- the first record must be a `session` header with a string id, else the file is not a session;
+  a later header is a repeat of the first and is passed over;
 - the leaf is the last entry of the file, whatever its type; only the harness's `leaf` entry
   names another one;
-- version 1 has no ids: we make them from the entry's ordinal, so that they hold across re-reads.
+- version 1 has no ids: we make them from the entry's row, so that they hold across re-reads.
 """
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
-from indexerd.agents.base import PATH_MAX, WORD_MAX, Oversize, Tree
+from msgspec import Struct
+
+from indexerd.agents.base import PATH_MAX, TIME_MAX, WORD_MAX, Oversize, Tree
 from indexerd.agents.lines import (
+    NUMBERS,
     PREVIEWED,
-    close_truncated_json,
+    decoder,
+    from_ends,
     safe_line,
-    whole_lines,
-    without_hole,
+    scan_lines,
+    string,
+    tail_value,
 )
-from indexerd.agents.pi.lines import (
-    ANSWERS,
-    USER,
-    Line,
-    code_of,
-    decode,
-    made_id,
-    preview,
-    when,
-    words,
-)
-from indexerd.events import Header
+from indexerd.agents.pi.read import ROLES, TYPES, made_id, read
+from indexerd.events import MESSAGE, PAID, Header, Kind, Turn, code
 from indexerd.privacy.redact import redact
 from indexerd.protocol.limits import FIRST_MESSAGE_MAX
+from indexerd.times import iso_ms
 
-VERSION_MAX = 1_000_000
-_FIRST_WITH_IDS = 2
-_TIMED = frozenset({USER, *ANSWERS.values()})
+_VERSION_MAX = 1_000_000
+_USER = code(Kind.USER, message=True)
+_OPEN, _ENDED, _FAILED = (code(Kind.ASSISTANT, turn=turn, message=True) for turn in Turn)
+_ANSWERS = {"toolUse": _OPEN, "error": _FAILED, "aborted": _FAILED}
+_WRAPPED = re.compile(r"<(skill|file)\b[^>]{0,500}>.*?</\1>", re.DOTALL)
+
+
+class Usage(Struct):
+    """What a call took: here only whether it is said."""
+
+
+class Message(Struct, rename="camel"):
+    """What a scan needs of a message."""
+
+    role: str | None = None
+    stop_reason: str | None = None
+    timestamp: Any = None
+    usage: Usage | None = None
+
+
+class Line(Struct, rename="camel"):
+    """What a scan needs of a line; the fields of a session's header come last."""
+
+    type: str | None = None
+    id: str | None = None
+    parent_id: str | None = None
+    timestamp: str | None = None
+    message: Message | None = None
+    usage: Usage | None = None
+    target_id: str | None = None
+    name: str | None = None
+    label: str | None = None
+    version: Any = None
+    cwd: str | None = None
+    parent_session: str | None = None
+    branched_from: str | None = None
+
+
+_decode = decoder(Line)
 
 
 def scan(tree: Tree, data: bytes, base: int) -> None:
     """Take in whole lines that stand at file offset `base`."""
-    for offset, text in whole_lines(tree, data, base):
-        try:
-            line = decode(text)
-        except ValueError:
-            tree.bad_lines += 1
-            continue
-        if line is not None:
-            _take(tree, line, offset, len(text))
-            continue
-        tree.bad_lines += 1
-        if tree.header is None and text.strip() != b"null":
-            tree.foreign = True
+    for line, offset, text in scan_lines(tree, data, base, _decode):
+        if tree.header is None:
+            _header(tree, line)
+        elif line.type != "session":
+            _take(tree, line, offset, len(text), text)
 
 
 def scan_oversize(tree: Tree, ends: Oversize) -> None:
     """Take in a line too long to hold, from its two ends: the tree is whole (F8).
 
-    Of a first human message only the words before a picture are known: behind one, none are.
+    Of a first human message only the words before a picture are known.
     """
-    ends = without_hole(ends)
-    tree.oversized += not ends.readable
+    found, offset, text = from_ends(tree, ends, _decode)
     if tree.header is None:
         tree.foreign = True
         return
-    try:
-        line = decode(close_truncated_json(ends.head)) or Line()
-    except ValueError:
-        line = Line()
-    line.id = line.id or _last(ends.tail, b"id")
-    line.parent_id = line.parent_id or _last(ends.tail, b"parentId")
+    line = found or Line()
+    line.id = line.id or string(tail_value(ends.tail, "id"))
+    line.parent_id = line.parent_id or string(tail_value(ends.tail, "parentId"))
     if line.message is not None:
-        line.message.stop_reason = _last(ends.tail, b"stopReason")
+        line.message.stop_reason = string(tail_value(ends.tail, "stopReason"))
     if line.type != "session":
-        _take(tree, line, ends.offset, ends.readable)
+        _take(tree, line, offset, ends.readable, text)
 
 
-def _last(tail: bytes, key: bytes) -> str | None:
-    """The last string field of that name before the line's end."""
-    found: list[bytes] = re.findall(rb'"%s":\s*"([^"\\]{0,200})"' % key, tail)
-    return found[-1].decode("utf-8", "replace") if found else None
-
-
-def _take(tree: Tree, line: Line, offset: int, length: int) -> None:
-    if tree.header is None:
-        _header(tree, line)
-        return
-    if line.type == "session":
-        return
-    if tree.header.version >= _FIRST_WITH_IDS:
-        entry_id, parent = line.id or "", line.parent_id or None
+def _take(tree: Tree, line: Line, offset: int, length: int, text: bytes) -> None:
+    message, kind = line.message, line.type
+    packed = _code(kind, message, line.usage)
+    if tree.header is not None and tree.header.version > 1:
+        tree.add(line.id or "", line.parent_id or None, packed, offset, length)
     else:
         row = len(tree)
-        entry_id, parent = made_id(row), made_id(row - 1) if row else None
-    packed = code_of(line)
-    tree.add(entry_id, parent, packed, offset, length)
-    if packed in _TIMED:
-        tree.activity_ms = max(tree.activity_ms, when(line))
-        if packed == USER and not tree.first_user:
-            tree.first_user = preview(words(line))
-    elif line.type == "session_info":
+        tree.add(made_id(row), made_id(row - 1) if row else None, packed, offset, length)
+    if message is not None and message.role in ("user", "assistant") and kind == "message":
+        own = message.timestamp
+        at = (
+            int(own)
+            if type(own) in NUMBERS and 0 < own < TIME_MAX
+            else iso_ms(line.timestamp or "")
+        )
+        tree.activity_ms = max(tree.activity_ms, at)
+        if message.role == "user" and not tree.first_user:
+            tree.first_user = preview(read(text, "").text)
+    elif kind == "session_info":
         tree.name = safe_line(line.name or "") or None
-    elif line.type == "label":
-        _label(tree, line)
-    elif line.type == "leaf":
+    elif kind == "label" and line.target_id is not None:
+        tree.labels[line.target_id] = label = _label(line.label or "")
+        if not label:
+            del tree.labels[line.target_id]
+    elif kind == "leaf":
         tree.move_leaf(line.target_id)
+
+
+def _code(kind: str | None, message: Message | None, usage: Usage | None) -> int:
+    if kind != "message":
+        return TYPES.get(kind or "", 0) | (PAID if usage else 0)
+    if message is None:
+        return MESSAGE
+    if message.role == "assistant":
+        return _ANSWERS.get(message.stop_reason or "", _ENDED)
+    return ROLES.get(message.role or "", 0) | MESSAGE | (PAID if message.usage else 0)
 
 
 def _header(tree: Tree, line: Line) -> None:
@@ -121,27 +147,22 @@ def _header(tree: Tree, line: Line) -> None:
         session_id=line.id[:PATH_MAX],
         cwd=(line.cwd or "")[:PATH_MAX],
         created_at=(line.timestamp or "")[:WORD_MAX],
-        version=version if type(version) is int and 0 <= version <= VERSION_MAX else 1,
+        version=version if type(version) is int and 0 <= version <= _VERSION_MAX else 1,
         parent=parent[:PATH_MAX] if parent is not None else None,
     )
 
 
-def _label(tree: Tree, line: Line) -> None:
-    if line.target_id is None:
-        return
-    label = _as_kept(line.label or "")
-    if label:
-        tree.labels[line.target_id] = label
-    else:
-        tree.labels.pop(line.target_id, None)
-
-
-def _as_kept(label: str) -> str:
+def _label(label: str) -> str:
     """A label that may be stored and shown, with the spaces around it, which pi keeps."""
     safe = redact(label[:PREVIEWED]).text
     if safe.isprintable():
         return safe[:FIRST_MESSAGE_MAX]
-    before = len(safe) - len(safe.lstrip(" "))
-    after = len(safe) - len(safe.rstrip(" "))
+    before, after = len(safe) - len(safe.lstrip(" ")), len(safe) - len(safe.rstrip(" "))
     plain = safe_line(safe)
     return (" " * before + plain + " " * after)[:FIRST_MESSAGE_MAX] if plain else ""
+
+
+def preview(text: str) -> str:
+    """A message as one line of at most 200 characters, without skill and file wrappers."""
+    head = text[:PREVIEWED]
+    return safe_line(_WRAPPED.sub(" ", head)) or safe_line(head)
