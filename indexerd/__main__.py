@@ -1,8 +1,4 @@
-"""The `indexerd` command.
-
-What agents' hooks call runs on the least of the standard library (`cli/hook.py`); everything else
-is click's, and of the commands only the module is imported that is asked for.
-"""
+"""The `indexerd` command: what agents' hooks call on the standard library, the rest with click."""
 
 from __future__ import annotations
 

@@ -1,20 +1,15 @@
-"""The blocking client: one socket, one question at a time, errors of the tree.
+"""The blocking client: the socket's path, one question at a time, the daemon's errors as classes.
 
-In: the socket's path, a method, its params. Out: the method's result as plain JSON values, or
-the error that the daemon raised, as the class of its kind, so that hints and exit codes hold.
-Standard library only, and little of it: agents' hooks pay for every import at every prompt.
-`json` alone costs nearly as much as starting Python does (it brings `re` and `enum`), so its
-two C functions are taken directly, and `json` only judges what they stumble over. For the same
-reason the error tree is imported when there is an error, and `typing` never.
-
-A call waits `timeout` seconds in total. After one that ran out of time the connection is
-closed: half a request may have been sent.
+Standard library only, and little of it, since agents' hooks pay for every import at every prompt:
+`json` alone (with `re` and `enum`) costs nearly as much as starting Python does, so its two C
+functions are taken directly, and the error tree is imported when there is an error.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import sys
 import time
 from _socket import AF_UNIX, SOCK_STREAM, socket
 
@@ -32,6 +27,51 @@ _EVENTS_MAX = 10_000  # kept while a call waits for its answer
 _RETRY_SECONDS = 0.01
 
 
+# -- where the socket is ---------------------------------------------------------------------
+
+
+def socket_path(env: Mapping[str, str], home: str | None = None) -> str:
+    """Path of the daemon's socket; UsageError where it depends on an unknown home directory."""
+    if env.get("INDEXERD_SOCKET"):
+        return absolute(env["INDEXERD_SOCKET"], env, home)
+    runtime = env.get("XDG_RUNTIME_DIR", "")
+    base = f"{runtime}/indexerd" if runtime.startswith("/") else state_dir(env, home)
+    return f"{base}/indexerd.sock"
+
+
+def state_dir(env: Mapping[str, str], home: str | None = None) -> str:
+    """Path of the directory with store, index and log."""
+    if env.get("INDEXERD_STATE_DIR"):
+        return absolute(env["INDEXERD_STATE_DIR"], env, home)
+    base = env.get("XDG_STATE_HOME", "")
+    if base.startswith("/"):  # the XDG rule: relative values are ignored
+        return f"{base}/indexerd"
+    home = home or home_of(env)
+    own = "Library/Application Support" if sys.platform == "darwin" else ".local/state"
+    return f"{home}/{own}/indexerd"
+
+
+def absolute(path: str, env: Mapping[str, str], home: str | None = None) -> str:
+    """Make a path absolute; `~/` is the home directory."""
+    if path == "~" or path.startswith("~/"):
+        path = f"{home or home_of(env)}/{path[2:]}"
+    return path if path.startswith("/") else f"{os.getcwd()}/{path}"  # noqa: PTH109 - see the head
+
+
+def home_of(env: Mapping[str, str]) -> str:
+    """The home directory, of the environment or of the user's entry in the system."""
+    named = env.get("HOME", "")
+    found = named if named.startswith("/") else os.path.expanduser("~")  # noqa: PTH111 - see the head
+    if not found.startswith("/"):
+        from indexerd.errors import UsageError  # noqa: PLC0415 - see the head
+
+        raise UsageError("cannot find the home directory", hint="set HOME")
+    return found
+
+
+# -- questions -------------------------------------------------------------------------------
+
+
 def call_once(
     path: str | os.PathLike[str],
     method: str,
@@ -44,19 +84,32 @@ def call_once(
 
 
 class Client:
-    """A connection. Not for several threads.
+    """A connection, for one thread. A call waits `timeout` seconds in total.
 
     DaemonDownError: nobody listens, or the daemon hung up. AccessError: the system says no.
-    DeadlineError: no answer in time. UsageError: a path or params that cannot be sent.
+    DeadlineError: no answer in time; half a request may have been sent, so the connection ends.
+    UsageError: a path or params that cannot be sent.
     """
 
     def __init__(self, path: str | os.PathLike[str], timeout: float = TIMEOUT) -> None:
         self._path = os.fspath(path)
         self._timeout = timeout
-        self._held = bytearray()
+        self._received = bytearray()
         self._events: list[dict[str, Any]] = []
         self._id = 0
-        self._sock: socket | None = _connect(self._path, time.monotonic() + timeout)
+        self._open: socket | None = socket(AF_UNIX, SOCK_STREAM)
+        deadline = time.monotonic() + timeout
+        try:
+            while True:
+                try:
+                    self._sock(deadline).connect(self._path)
+                except BlockingIOError:  # the daemon's backlog is full
+                    time.sleep(_RETRY_SECONDS)
+                else:
+                    break
+        except OSError as bad:
+            self.close()
+            raise _unreachable(self._path, bad) from None
 
     def __enter__(self) -> Self:
         return self
@@ -66,34 +119,37 @@ class Client:
 
     def close(self) -> None:
         """Hang up. Twice is fine."""
-        if self._sock is not None:
-            self._sock.close()
-            self._sock = None
+        if self._open is not None:
+            self._open.close()
+            self._open = None
 
     def call(self, method: str, params: Mapping[str, Any] | None = None) -> Any:
         """Ask, and wait for the answer; the daemon's error is raised."""
         self._id += 1
-        line = _request(
-            {"jsonrpc": "2.0", "id": self._id, "method": method, "params": dict(params or {})}
-        )
+        line = _request(self._id, method, dict(params or {}))
         deadline = time.monotonic() + self._timeout
         try:
-            self._ready(deadline).sendall(line)
-            reply = self._reply(deadline)
-        except OSError as problem:
+            self._sock(deadline).sendall(line)
+            while True:
+                reply = self._receive(deadline)
+                if reply.get("method") == "event":
+                    self._events.append(reply.get("params") or {})
+                    del self._events[:-_EVENTS_MAX]
+                elif reply.get("id") == self._id or ("error" in reply and not reply.get("id")):
+                    break
+        except OSError as bad:
             self.close()
-            raise _unreachable(self._path, problem) from None
+            raise _unreachable(self._path, bad) from None
         if "error" in reply:
-            raise _told(reply["error"])
+            raise _error(reply["error"])
         return reply.get("result")
 
     def events(
         self, names: Sequence[str] | None = None, timeout: float | None = None
     ) -> Iterator[dict[str, Any]]:
-        """Subscribe now, and yield events for ever.
+        """Subscribe now, and yield events until the daemon ends (DaemonDownError).
 
-        `timeout` is how many seconds each may take (DeadlineError); None waits as long as the
-        daemon lives (DaemonDownError). Either error ends the iteration.
+        DeadlineError: one took longer than `timeout` seconds.
         """
         self.call("subscribe", None if names is None else {"events": list(names)})
         return self._next_events(timeout)
@@ -103,128 +159,91 @@ class Client:
             while self._events:
                 yield self._events.pop(0)
             try:
-                self._keep(self._line(None if timeout is None else time.monotonic() + timeout))
-            except OSError as problem:
-                raise _unreachable(self._path, problem) from None
+                message = self._receive(None if timeout is None else time.monotonic() + timeout)
+            except OSError as bad:
+                raise _unreachable(self._path, bad) from None
+            if message.get("method") == "event":
+                self._events.append(message.get("params") or {})
 
-    def _reply(self, deadline: float) -> dict[str, Any]:
-        while True:
-            held = self._line(deadline)
-            if self._keep(held):
-                continue
-            if held.get("id") == self._id or ("error" in held and held.get("id") is None):
-                return held
-
-    def _keep(self, held: dict[str, Any]) -> bool:
-        """Put an event aside; say whether it was one."""
-        if held.get("method") != "event":
-            return False
-        self._events.append(held.get("params") or {})
-        del self._events[:-_EVENTS_MAX]
-        return True
-
-    def _line(self, deadline: float | None) -> dict[str, Any]:
+    def _receive(self, deadline: float | None) -> dict[str, Any]:
         """Receive one document; OSError where none comes."""
-        looked = 0
-        while (end := self._held.find(b"\n", looked)) < 0:
-            looked = len(self._held)
-            chunk = self._ready(deadline).recv(65536)
-            if not chunk or looked > _REPLY_MAX:
+        seen = 0
+        while (end := self._received.find(b"\n", seen)) < 0:
+            seen = len(self._received)
+            chunk = self._sock(deadline).recv(65536)
+            if not chunk or seen > _REPLY_MAX:
                 raise ConnectionResetError(errno.ECONNRESET, "the connection ended")
-            self._held += chunk
-        text = self._held[:end].decode("utf-8", "replace")
-        del self._held[: end + 1]
-        held = loads(text)
-        if not isinstance(held, dict):
+            self._received += chunk
+        value = loads(self._received[:end].decode("utf-8", "replace"))
+        del self._received[: end + 1]
+        if not isinstance(value, dict):
             raise ConnectionAbortedError(errno.EPROTO, "what answers there is no daemon of ours")
-        return held
+        return value
 
-    def _ready(self, deadline: float | None) -> socket:
-        if self._sock is None:
+    def _sock(self, deadline: float | None) -> socket:
+        if self._open is None:
             raise ConnectionResetError(errno.ECONNRESET, "the connection ended")
-        self._sock.settimeout(None if deadline is None else _left(deadline))
-        return self._sock
+        left = None if deadline is None else deadline - time.monotonic()
+        if left is not None and left <= 0:
+            raise TimeoutError(errno.ETIMEDOUT, "timed out")
+        self._open.settimeout(left)
+        return self._open
 
 
-def _connect(path: str, deadline: float) -> socket:
-    sock = socket(AF_UNIX, SOCK_STREAM)
+def _request(number: int, method: str, params: dict[str, Any]) -> bytes:
+    wrong = f"a request is at most {_REQUEST_MAX} bytes"
     try:
-        while True:
-            try:
-                sock.settimeout(_left(deadline))
-                sock.connect(path)
-            except BlockingIOError:  # many knock at once: the daemon's backlog is full
-                time.sleep(_RETRY_SECONDS)
-            else:
-                return sock
-    except OSError as problem:
-        sock.close()
-        raise _unreachable(path, problem) from None
-
-
-def _left(deadline: float) -> float:
-    left = deadline - time.monotonic()
-    if left <= 0:
-        raise TimeoutError(errno.ETIMEDOUT, "timed out")
-    return left
-
-
-def _request(asked: dict[str, Any]) -> bytes:
-    try:
-        line = dumps(asked).encode("ascii") + b"\n"
-        wrong = (
-            "" if len(line) <= _REQUEST_MAX + 1 else f"a request is at most {_REQUEST_MAX} bytes"
-        )
+        request = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+        line = dumps(request).encode("ascii") + b"\n"
+        if len(line) <= _REQUEST_MAX + 1:
+            return line
     except (TypeError, ValueError, RecursionError):
         wrong = "the params are not JSON"
-    if wrong:
-        from indexerd.errors import UsageError  # noqa: PLC0415 - see the module's head
+    from indexerd.errors import UsageError  # noqa: PLC0415 - see the head
 
-        raise UsageError(wrong)
-    return line
+    raise UsageError(wrong)
 
 
-def _unreachable(path: str, problem: OSError) -> IndexerdError:
-    from indexerd import errors  # noqa: PLC0415 - see the module's head
+# -- errors ----------------------------------------------------------------------------------
 
-    why = problem.strerror or str(problem)
-    if isinstance(problem, TimeoutError):
+
+def _unreachable(path: str, bad: OSError) -> IndexerdError:
+    from indexerd import errors  # noqa: PLC0415 - see the head
+
+    why = bad.strerror or str(bad)
+    if isinstance(bad, TimeoutError):
         return errors.DeadlineError("the daemon did not answer in time")
-    if isinstance(problem, PermissionError):
+    if isinstance(bad, PermissionError):
         return errors.AccessError(f"no access to the daemon's socket {path}: {why}")
-    if problem.errno is None:  # the path itself, which the system never got to see
+    if bad.errno is None:  # the path itself, which the system never got to see
         return errors.UsageError(f"{path}: {why}", hint="set INDEXERD_SOCKET to a shorter path")
     return errors.DaemonDownError(f"no daemon answers on {path}: {why}")
 
 
-def _told(told: Mapping[str, Any]) -> IndexerdError:
-    """Make the daemon's error again, of the first class in the tree that has its kind."""
-    from indexerd import errors  # noqa: PLC0415 - see the module's head
+def _error(answer: Mapping[str, Any]) -> IndexerdError:
+    """The daemon's error, of the first class in the tree that has its kind, else of the root."""
+    from indexerd import errors  # noqa: PLC0415 - see the head
 
-    data = told.get("data") or {}
-    message = str(told.get("message", ""))
+    data, message = answer.get("data") or {}, str(answer.get("message", ""))
+    classes = [errors.IndexerdError]
+    for one in classes:  # grows as it is read
+        classes += one.__subclasses__()
+    kinds = {one.kind: one for one in reversed(classes)}
+    kind: Any = kinds.get(str(data.get("kind")), errors.IndexerdError)
     error: IndexerdError
-    if data.get("kind") == errors.AmbiguousError.kind:
-        error = errors.AmbiguousError(message, data.get("candidates", []))
-    elif data.get("kind") == errors.ConfigError.kind:
-        error = errors.ConfigError(data.get("problems", []))
+    if kind is errors.ConfigError:
+        error = kind(data.get("problems", []))
+    elif kind is errors.AmbiguousError:
+        error = kind(message, data.get("candidates", []))
     else:
-        error = _class_of(errors.IndexerdError, data.get("kind"))(message)
+        error = kind(message)
     error.hint = str(data.get("hint", error.hint))
     error.retryable = bool(data.get("retryable", error.retryable))
     error.upstream = data.get("upstream")
     return error
 
 
-def _class_of(root: type[IndexerdError], kind: object) -> type[IndexerdError]:
-    """Find a kind's class; an unknown kind, of a newer daemon, is the root's."""
-    waiting = [root]
-    while waiting:
-        one = waiting.pop(0)
-        if one.kind == kind:
-            return one
-        waiting += one.__subclasses__()
-    return root
+# -- JSON ------------------------------------------------------------------------------------
 
 
 class _Rules:
@@ -238,27 +257,25 @@ class _Rules:
 
 def dumps(value: object) -> str:
     """JSON in ASCII; TypeError or ValueError for what is none."""
-    return "".join(_encode(value, 0)) if _encode else _json_itself().dumps(value, allow_nan=False)
+    return "".join(_encode(value, 0)) if _encode else _json().dumps(value, allow_nan=False)
 
 
 def spelled(value: object, *, narrow: bool) -> str:
     """JSON for people: with spaces, and with letters as they are unless ASCII is wanted."""
     encode = _narrow if narrow else _wide
-    if encode is None:
-        return str(_json_itself().dumps(value, ensure_ascii=narrow))
-    return "".join(encode(value, 0))
+    return "".join(encode(value, 0)) if encode else _json().dumps(value, ensure_ascii=narrow)
 
 
 def loads(text: str) -> Any:
     """The value of a JSON text; None for what is none."""
     try:
-        return _scan(text.strip(), 0)[0] if _scan else _json_itself().loads(text)
+        return _scan(text.strip(), 0)[0] if _scan else _json().loads(text)
     except (StopIteration, SystemError, ValueError, RecursionError):
         return None  # with `json` not loaded the scanner cannot say what is wrong
 
 
-def _json_itself() -> Any:
-    import json  # noqa: PLC0415 - see the module's head
+def _json() -> Any:
+    import json  # noqa: PLC0415 - see the head
 
     return json
 
@@ -266,12 +283,12 @@ def _json_itself() -> Any:
 try:
     from _json import encode_basestring, encode_basestring_ascii, make_encoder, make_scanner
 
+    _make: Any = make_encoder
     # Calling None, for what is no JSON, is a TypeError; nothing is sorted, or skipped.
-    _plain = (None, ":", ",", False, False, False)
-    _airy = (None, ": ", ", ", False, False, True)
-    _encode: Any = make_encoder(None, None, encode_basestring_ascii, *_plain)  # type: ignore[arg-type]  # see above
-    _narrow: Any = make_encoder(None, None, encode_basestring_ascii, *_airy)  # type: ignore[arg-type]  # see above
-    _wide: Any = make_encoder(None, None, encode_basestring, *_airy)  # type: ignore[arg-type]  # see above
+    _plain, _spaced = (None, ":", ",", False, False, False), (None, ": ", ", ", False, False, True)
+    _encode = _make(None, None, encode_basestring_ascii, *_plain)
+    _narrow = _make(None, None, encode_basestring_ascii, *_spaced)
+    _wide = _make(None, None, encode_basestring, *_spaced)
     _scan: Any = make_scanner(_Rules)  # type: ignore[arg-type]  # anything with these attributes
 except (ImportError, TypeError, AttributeError):  # CPython's own business, which may change
     _encode = _narrow = _wide = _scan = None

@@ -1,8 +1,7 @@
 """The file system for every room: atomic writes, durable directories, locks, files that rotate.
 
-Locks are flocks: the kernel frees them with their holder, kill -9 included, so that nothing stale
-has to be judged. A flock belongs to the open file; a program that is exec'ed does not inherit it
-(O_CLOEXEC). Lock files are never unlinked: two processes could then hold two files of one name.
+Locks are flocks: the kernel frees them with their holder, kill -9 included. Lock files are never
+unlinked: two processes could then hold two files of one name.
 """
 
 from __future__ import annotations
@@ -22,12 +21,10 @@ from pathlib import Path
 
 from indexerd.errors import AccessError, AlreadyRunningError, WriteError
 
-TRIES = 10  # the lock file was deleted between open and flock: open it again
 POLL_SECONDS = 0.002
 UNSUPPORTED = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOTTY)
 _NO_FLOCK = (*UNSUPPORTED, errno.EBADF, errno.ENOLCK)  # EBADF: NFS wants a writable descriptor
 _SAFE = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _HOLDER = re.compile(rb"pid ([1-9][0-9]{0,9}) since ([0-9T:Z-]{20})\n")
 
 
@@ -48,41 +45,24 @@ def write_atomically(path: Path, data: bytes) -> None:
         with suppress(OSError):
             temp.unlink()
         raise
-    sync_names(path.parent)
+    _sync_names(path.parent)
 
 
 def make_directory(directory: Path) -> None:
     """Create a directory and the missing ones above it, 0700 each, durably; OSError if it fails."""
-    try:
-        directory.mkdir(mode=0o700)
-    except FileNotFoundError:
-        make_directory(directory.parent)
-        directory.mkdir(mode=0o700, exist_ok=True)
-    except FileExistsError:
-        if not directory.is_dir():
-            raise
+    if directory.is_dir():
         return
-    sync_names(directory.parent)
-
-
-def sync_names(directory: Path) -> None:
-    """Bring a directory's names to the disk."""
-    fd = os.open(directory, _DIRECTORY)
-    try:
-        sync_directory(fd)
-    finally:
-        os.close(fd)
+    if not directory.parent.is_dir():
+        make_directory(directory.parent)
+    directory.mkdir(mode=0o700, exist_ok=True)
+    _sync_names(directory.parent)
 
 
 def sync(fd: int) -> None:
     """Bring a file to the disk; on macOS through the drive's own cache, where that is possible."""
     if sys.platform == "darwin":
-        try:
+        with suppress(OSError):
             fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
-        except OSError as bad:
-            if bad.errno not in UNSUPPORTED:
-                raise
-        else:
             return
     os.fsync(fd)
 
@@ -94,6 +74,14 @@ def sync_directory(fd: int) -> None:
     except OSError as bad:
         if bad.errno not in UNSUPPORTED:
             raise
+
+
+def _sync_names(directory: Path) -> None:
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        sync_directory(fd)
+    finally:
+        os.close(fd)
 
 
 # -- the lock of the state directory ----------------------------------------------------------
@@ -109,22 +97,19 @@ class Lock:
     def stands(self) -> bool:
         """Whether the file of that name is still ours; if not, a second daemon can start."""
         try:
-            held, found = os.fstat(self._fd), self.path.lstat()
+            return os.path.samestat(os.fstat(self._fd), self.path.lstat())
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError:
             return True
-        return os.path.samestat(held, found)
 
     def release(self) -> None:
         """Free the lock; a second call does nothing. The file stays, without its note."""
         fd, self._fd = self._fd, -1
-        if fd < 0:
-            return
-        with suppress(OSError):  # the note serves the error message alone
-            os.ftruncate(fd, 0)
-        fcntl.flock(fd, fcntl.LOCK_UN)
-        os.close(fd)
+        if fd >= 0:
+            with suppress(OSError):  # the note serves the error message alone
+                os.ftruncate(fd, 0)
+            os.close(fd)
 
 
 def hold(path: Path) -> Lock:
@@ -134,44 +119,25 @@ def hold(path: Path) -> Lock:
     """
     try:
         make_directory(path.parent)
-        fd = next((fd for _ in range(TRIES) if (fd := _claim(path)) is not None), None)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | _SAFE, 0o600)
     except OSError as bad:
         raise _denied(path, bad) from bad
-    if fd is None:
-        raise AlreadyRunningError(f"{path} is deleted again and again", hint="leave it in place")
-    note = f"pid {os.getpid()} since {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}\n".encode()
-    with suppress(OSError):  # a full disk must not keep lookups from being served
-        os.pwrite(fd, note, 0)
-        os.ftruncate(fd, len(note))
-    return Lock(path, fd)
-
-
-def _claim(path: Path) -> int | None:
-    """Open and lock the file; None when it was deleted meanwhile, and so locks nobody out."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | _SAFE, 0o600)
-    held = False
     try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise AccessError(f"{path} is not a regular file", hint="move it out of the way")
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise _running(path, os.pread(fd, 256, 0)) from None
-        held = os.fstat(fd).st_nlink > 0
-    finally:
-        if not held:
-            os.close(fd)
-    return fd if held else None
-
-
-def _running(path: Path, note: bytes) -> AlreadyRunningError:
-    found = _HOLDER.fullmatch(note)
-    who = "another process"
-    if found and lives(int(found[1])):
-        who = f"another indexerd (pid {int(found[1])}, since {found[2].decode()})"
-    return AlreadyRunningError(
-        f"{who} holds {path}", hint="stop it first, or set INDEXERD_STATE_DIR to another place"
-    )
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        regular = stat.S_ISREG(os.fstat(fd).st_mode)
+    except OSError as bad:
+        busy = isinstance(bad, BlockingIOError)
+        error = _running(path, os.pread(fd, 256, 0)) if busy else _denied(path, bad)
+        os.close(fd)
+        raise error from None
+    if not regular:
+        os.close(fd)
+        raise AccessError(f"{path} is not a regular file", hint="move it out of the way")
+    with suppress(OSError):  # a full disk must not keep lookups from being served
+        os.ftruncate(fd, 0)
+        now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+        os.pwrite(fd, f"pid {os.getpid()} since {now}\n".encode(), 0)
+    return Lock(path, fd)
 
 
 def _denied(path: Path, bad: OSError) -> AccessError:
@@ -179,10 +145,16 @@ def _denied(path: Path, bad: OSError) -> AccessError:
     hint = "check the owner and mode of the directory, or set INDEXERD_STATE_DIR"
     if bad.errno in _NO_FLOCK:
         hint = "set INDEXERD_STATE_DIR to a directory on a local disk"
-    elif bad.errno == errno.ELOOP:
-        hint = "it is a symbolic link; move it out of the way"
-    return AccessError(
-        f"{path} cannot be locked: {bad.strerror} ({name})", hint=hint, upstream=name
+    message = f"{path} cannot be locked: {bad.strerror} ({name})"
+    return AccessError(message, hint=hint, upstream=name)
+
+
+def _running(path: Path, note: bytes) -> AlreadyRunningError:
+    found, who = _HOLDER.fullmatch(note), "another process"
+    if found and lives(int(found[1])):
+        who = f"another indexerd (pid {int(found[1])}, since {found[2].decode()})"
+    return AlreadyRunningError(
+        f"{who} holds {path}", hint="stop it first, or set INDEXERD_STATE_DIR to another place"
     )
 
 
@@ -206,56 +178,50 @@ class DirectoryLocks:
     """One holder of a directory at a time. `wait` is how long another one is waited for, seconds.
 
     The flock is on the directory itself: nothing is left in it. Threads are ordered by a lock of
-    their own, so that only one of a process polls. Where flock is not to be had (some network file
-    systems), only the threads of one object exclude each other.
+    their own. Where flock is not to be had (some network file systems), only threads exclude each
+    other.
     """
 
     def __init__(self, wait: float) -> None:
         self._wait = wait
-        self._guard = threading.Lock()
         self._threads: dict[Path, threading.Lock] = {}
 
     @contextmanager
     def hold(self, fd: int, directory: Path) -> Iterator[None]:
         """Hold the directory open as `fd`; WriteError when another one keeps it too long."""
-        with self._guard:
-            threads = self._threads.setdefault(directory, threading.Lock())
+        threads = self._threads.setdefault(directory, threading.Lock())
         deadline = time.monotonic() + self._wait
+        busy = WriteError(
+            f"{directory} is locked by another process",
+            hint="lslocks or lsof shows which; it is tried again",
+            upstream="EAGAIN",
+        )
         if not threads.acquire(timeout=self._wait):
-            raise _busy(directory)
+            raise busy
         try:
-            locked = _flock(fd, directory, deadline)
+            while not _flocked(fd):
+                if time.monotonic() >= deadline:
+                    raise busy
+                time.sleep(POLL_SECONDS)
             try:
                 yield
-            finally:
-                if locked:  # aloud, as a forked child may have a copy of the descriptor
+            finally:  # a forked child may have a copy of the descriptor, so closing is not enough
+                with suppress(OSError):
                     fcntl.flock(fd, fcntl.LOCK_UN)
         finally:
             threads.release()
 
 
-def _flock(fd: int, directory: Path, deadline: float) -> bool:
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                raise _busy(directory) from None
-            time.sleep(POLL_SECONDS)
-        except OSError as bad:
-            if bad.errno in _NO_FLOCK:
-                return False
+def _flocked(fd: int) -> bool:
+    """Try to lock; also true where the file system has no locks."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as bad:
+        if bad.errno not in _NO_FLOCK:
             raise
-        else:
-            return True
-
-
-def _busy(directory: Path) -> WriteError:
-    return WriteError(
-        f"{directory} is locked by another process",
-        hint="lslocks or lsof shows which; it is tried again",
-        upstream="EAGAIN",
-    )
+    return True
 
 
 # -- files that rotate ------------------------------------------------------------------------
@@ -279,44 +245,37 @@ class RotatingFile:
     def append(self, line: bytes) -> bool:
         """Write one line, without its line end; says whether it was written whole."""
         with self._lock, suppress(OSError):
-            with self._opened() as fd:
-                if not self._is_full(fd, len(line)):
-                    return _append(fd, line)
-                self._rotate(fd)
-            with self._opened() as fd:
-                return _append(fd, line)
+            for can_rotate in (True, False):
+                fd = self._opened()
+                try:
+                    size = os.fstat(fd).st_size
+                    if can_rotate and size > 0 and self.limit < size + len(line) + 1:
+                        self._rotate(fd)
+                        continue
+                    torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
+                    data = (b"\n" if torn else b"") + line + b"\n"
+                    return os.write(fd, data) == len(data)
+                finally:
+                    os.close(fd)
         return False
 
-    @contextmanager
-    def _opened(self) -> Iterator[int]:
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | _SAFE
-        try:
-            fd = os.open(self.path, flags, 0o600)
-        except FileNotFoundError:
+    def _opened(self) -> int:
+        if not self.path.parent.is_dir():
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            fd = os.open(self.path, flags, 0o600)
-        try:
-            mode = os.fstat(fd).st_mode
-            if not stat.S_ISREG(mode):
-                raise OSError("not a regular file")
-            if mode & (stat.S_IRWXG | stat.S_IRWXO):
-                os.fchmod(fd, 0o600)
-            yield fd
-        finally:
+        fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | _SAFE, 0o600)
+        mode = os.fstat(fd).st_mode
+        if not stat.S_ISREG(mode):
             os.close(fd)
-
-    def _is_full(self, fd: int, more: int) -> bool:
-        size = os.fstat(fd).st_size
-        return size > 0 and size + more + 1 > self.limit
+            raise OSError("not a regular file")
+        if mode & (stat.S_IRWXG | stat.S_IRWXO):
+            os.fchmod(fd, 0o600)
+        return fd
 
     def _rotate(self, fd: int) -> None:
         """Move the files on by one, unless another process is doing so, or has done so."""
-        try:
+        with suppress(BlockingIOError, FileNotFoundError):
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(fd), os.lstat(self.path)):
+            if os.path.samestat(os.fstat(fd), self.path.lstat()):
                 for number in range(self.keep, 0, -1):
                     newer = self._old(number - 1) if number > 1 else self.path
                     with suppress(FileNotFoundError):
@@ -324,10 +283,3 @@ class RotatingFile:
 
     def _old(self, number: int) -> Path:
         return self.path.with_name(f"{self.path.name}.{number}")
-
-
-def _append(fd: int, line: bytes) -> bool:
-    size = os.fstat(fd).st_size
-    torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
-    data = (b"\n" if torn else b"") + line + b"\n"
-    return os.write(fd, data) == len(data)

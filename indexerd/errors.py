@@ -1,74 +1,26 @@
-"""The error tree: the only place where indexerd's errors are defined.
+"""Every error of indexerd: `kind` (stable, docs/PROTOCOL.md), `hint`, `retryable`, `exit_code`.
 
-    IndexerdError
-    ├── AskError               you asked for something we cannot give
-    │   ├── UsageError             bad arguments                        exit 2
-    │   ├── NotFoundError          no session fits the reference        exit 3
-    │   │   └── FileGoneError          its file is gone                 exit 3
-    │   ├── AmbiguousError         several fit; carries the candidates  exit 3
-    │   ├── SessionEmptyError      no user/assistant conversation       exit 1
-    │   └── SessionUnreadableError the session file cannot be read      exit 1
-    ├── StateError             what is on disk or configured is not right
-    │   ├── ConfigError            every problem with file, key, hint   exit 78
-    │   ├── InvalidMetaError       a meta file that is not one          exit 1
-    │   ├── AlreadyRunningError    another daemon, or this session's run exit 75
-    │   ├── DaemonDownError        no daemon answers on the socket      exit 69
-    │   ├── AccessError            the system denies access             exit 77
-    │   ├── WriteError             a meta file could not be written     exit 75
-    │   └── DamagedError           a cache is not as it was left        exit 1
-    └── ModelError             the provider's side
-        ├── ModelUnavailableError  no configured model can be used      exit 1
-        ├── ProviderError          the provider failed; may be retried  exit 75
-        ├── ProviderDeniedError    bad key, no such model: until reload exit 1
-        ├── RefusedError           the model declined this content      exit 1
-        ├── OutputInvalidError     three malformed answers              exit 1
-        ├── BudgetError            the daily cap is reached             exit 75
-        ├── CallLimitError         too many calls in one turn           exit 75
-        ├── ContextTooLargeError   the request does not fit             exit 1
-        └── DeadlineError          the total deadline passed            exit 75
-
-Every error says: ``kind`` (the word of interfaces.md §5, stable), ``hint`` (what to do),
-``retryable`` (may the same call succeed later), ``exit_code``. Texts never hold transcript
-text, prompts, replies or keys: they end up in logs. Standard library only.
+Texts never hold transcript text, prompts, replies or keys: they end up in logs. Standard library
+only, and little of it: agents' hooks import this.
 """
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # `typing` costs a hook 20 ms, and is needed for annotations only
+TYPE_CHECKING = False  # `typing` costs a hook 20 ms
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any, ClassVar
 
-RPC_CODES: dict[str, int] = {
-    kind: 1001 + n
-    for n, kind in enumerate(
-        (
-            "not_found",
-            "ambiguous_reference",
-            "invalid_meta",
-            "session_empty",
-            "session_unreadable",
-            "model_unavailable",
-            "model_output_invalid",
-            "budget_exhausted",
-            "provider_unavailable",
-            "already_running",
-            "context_too_large",
-            "call_limit_exceeded",
-            "timeout",
-            "config_invalid",
-            "usage",
-            "daemon_down",
-            "permission",
-            "write_failed",
-            "internal",
-        )
-    )
-}
+_KINDS = (
+    "not_found ambiguous_reference invalid_meta session_empty session_unreadable model_unavailable "
+    "model_output_invalid budget_exhausted provider_unavailable already_running context_too_large "
+    "call_limit_exceeded timeout config_invalid usage daemon_down permission write_failed internal"
+)
+RPC_CODES: dict[str, int] = {kind: code for code, kind in enumerate(_KINDS.split(), 1001)}
 
 
 class IndexerdError(Exception):
-    """The root. ``str(error)`` is one readable sentence."""
+    """The root. `str(error)` is one readable sentence; `upstream` is another system's own code."""
 
     kind: ClassVar[str] = "internal"
     hint: str = "see `indexerd logs`"
@@ -85,19 +37,11 @@ class IndexerdError(Exception):
 
     def data(self) -> dict[str, Any]:
         """The `data` object of a JSON-RPC error."""
-        found: dict[str, Any] = {
-            "kind": self.kind,
-            "hint": self.hint,
-            "retryable": self.retryable,
-        }
-        if self.upstream is not None:
-            found["upstream"] = self.upstream
-        return found
+        data = {"kind": self.kind, "hint": self.hint, "retryable": self.retryable}
+        return data if self.upstream is None else data | {"upstream": self.upstream}
 
-    @property
-    def rpc_code(self) -> int:
-        """JSON-RPC application code (1000 + n); stable per kind."""
-        return RPC_CODES[self.kind]
+
+# -- the request ---------------------------------------------------------------------------------
 
 
 class AskError(IndexerdError):
@@ -107,17 +51,15 @@ class AskError(IndexerdError):
 class UsageError(AskError):
     """Arguments of the wrong shape."""
 
-    kind = "usage"
+    kind, exit_code = "usage", 2
     hint = "see `indexerd --help`"
-    exit_code = 2
 
 
 class NotFoundError(AskError):
     """No session fits."""
 
-    kind = "not_found"
+    kind, exit_code = "not_found", 3
     hint = "`indexerd list --all` shows every session"
-    exit_code = 3
 
 
 class FileGoneError(NotFoundError):
@@ -127,11 +69,10 @@ class FileGoneError(NotFoundError):
 
 
 class AmbiguousError(AskError):
-    """Several sessions fit; ``candidates`` says which."""
+    """Several sessions fit: `candidates`."""
 
-    kind = "ambiguous_reference"
+    kind, exit_code = "ambiguous_reference", 3
     hint = "use the session id, or a longer part of the name"
-    exit_code = 3
 
     def __init__(self, message: str, candidates: Sequence[Mapping[str, Any]]) -> None:
         super().__init__(message)
@@ -145,16 +86,17 @@ class AmbiguousError(AskError):
 class SessionEmptyError(AskError):
     """A session without a word of conversation."""
 
-    kind = "session_empty"
-    hint = "there is nothing to index yet"
+    kind, hint = "session_empty", "there is nothing to index yet"
 
 
 class SessionUnreadableError(AskError):
     """The session file is gone, or cannot be read."""
 
-    kind = "session_unreadable"
+    kind, retryable = "session_unreadable", True
     hint = "check that the session file exists and is readable"
-    retryable = True
+
+
+# -- this machine --------------------------------------------------------------------------------
 
 
 class StateError(IndexerdError):
@@ -162,11 +104,10 @@ class StateError(IndexerdError):
 
 
 class ConfigError(StateError):
-    """One or more problems in the configuration; ``problems`` lists each with file, key, hint."""
+    """Mistakes in the configuration; `problems` lists each with file, key and hint."""
 
-    kind = "config_invalid"
+    kind, exit_code = "config_invalid", 78
     hint = "`indexerd config check` lists every problem"
-    exit_code = 78
 
     def __init__(self, problems: Sequence[Mapping[str, str]]) -> None:
         self.problems = [dict(one) for one in problems]
@@ -181,51 +122,46 @@ class ConfigError(StateError):
 class InvalidMetaError(StateError):
     """A meta file that is not JSON, or not of the contract's shape."""
 
-    kind = "invalid_meta"
-    hint = "`indexerd index REF --force` writes it anew"
+    kind, hint = "invalid_meta", "`indexerd index REF --force` writes it anew"
 
 
 class AlreadyRunningError(StateError):
     """Another daemon holds the state directory, or this session is being indexed now."""
 
-    kind = "already_running"
+    kind, retryable, exit_code = "already_running", True, 75
     hint = "wait for it to end"
-    retryable = True
-    exit_code = 75
 
 
 class DaemonDownError(StateError):
     """Nobody answers on the socket."""
 
-    kind = "daemon_down"
+    kind, retryable, exit_code = "daemon_down", True, 69
     hint = "start it with `indexerd service install`, or `indexerd run`"
-    retryable = True
-    exit_code = 69
 
 
 class AccessError(StateError):
     """The system denies access to something that we need."""
 
-    kind = "permission"
+    kind, exit_code = "permission", 77
     hint = "check the owner and mode of the path named"
-    exit_code = 77
 
 
 class WriteError(StateError):
-    """A meta file could not be written; the old one is intact."""
+    """A file could not be written; the old one is intact."""
 
-    kind = "write_failed"
+    kind, retryable, exit_code = "write_failed", True, 75
     hint = "free some space, or check the directory's permissions; it is tried again"
-    retryable = True
-    exit_code = 75
 
 
 class DamagedError(StateError):
     """A cache holds what was not put into it, or its file is not as it was left."""
 
 
+# -- models --------------------------------------------------------------------------------------
+
+
 class ModelError(IndexerdError):
-    """The provider's side of an indexing run."""
+    """The provider's side of a model call."""
 
 
 class ModelUnavailableError(ModelError):
@@ -236,12 +172,10 @@ class ModelUnavailableError(ModelError):
 
 
 class ProviderError(ModelError):
-    """The provider failed for now; ``retry_after`` is its own wish in seconds, if it said so."""
+    """The provider failed for now; `retry_after` is its own wish in seconds, if it said so."""
 
-    kind = "provider_unavailable"
+    kind, retryable, exit_code = "provider_unavailable", True, 75
     hint = "it is tried again later by itself"
-    retryable = True
-    exit_code = 75
 
     def __init__(
         self, message: str, *, retry_after: float | None = None, throttled: bool = False
@@ -252,10 +186,7 @@ class ProviderError(ModelError):
 
 
 class ProviderDeniedError(ModelError):
-    """The provider will not serve us until something is changed.
-
-    `model_only`: it is this model that it does not have; its others may do.
-    """
+    """The provider denies a key, or with `model_only` one model, until something is changed."""
 
     kind = "model_unavailable"
     hint = "check the API key and the model's name, then reload the daemon"
@@ -268,36 +199,30 @@ class ProviderDeniedError(ModelError):
 class RefusedError(ModelError):
     """The model declined this content (safety, recitation, blocked prompt)."""
 
-    kind = "model_unavailable"
-    hint = "it is asked again once the session has new messages"
+    kind, hint = "model_unavailable", "it is asked again once the session has new messages"
 
 
 class OutputInvalidError(ModelError):
     """The model's answers were malformed on every attempt."""
 
-    kind = "model_output_invalid"
+    kind, retryable = "model_output_invalid", True
     hint = "try another model; the session is tried again later"
-    retryable = True
-
-
-_SOON = "wait a minute; it is tried again by itself"
 
 
 class BudgetError(ModelError):
-    """A daily or per-minute cap is reached; ``retry_after`` says in how many seconds it opens.
+    """A cap is reached, and opens in `retry_after` seconds.
 
     `passing`: within a minute or so, and so no reason to settle for another model.
     """
 
-    kind = "budget_exhausted"
+    kind, retryable, exit_code = "budget_exhausted", True, 75
     hint = "raise [budget] in the configuration, or wait until tomorrow"
-    retryable = True
-    exit_code = 75
 
     def __init__(
         self, message: str, *, hint: str = "", retry_after: float = 3600.0, passing: bool = False
     ) -> None:
-        super().__init__(message, hint=hint or (_SOON if passing else self.hint))
+        soon = "wait a minute; it is tried again by itself" if passing else self.hint
+        super().__init__(message, hint=hint or soon)
         self.retry_after = retry_after
         self.passing = passing
 
@@ -305,23 +230,18 @@ class BudgetError(ModelError):
 class CallLimitError(ModelError):
     """More questions in one turn than allowed."""
 
-    kind = "call_limit_exceeded"
+    kind, retryable, exit_code = "call_limit_exceeded", True, 75
     hint = "ask again in the next turn"
-    retryable = True
-    exit_code = 75
 
 
 class ContextTooLargeError(ModelError):
     """The request is larger than the model takes."""
 
-    kind = "context_too_large"
-    hint = "lower [index] max_bytes"
+    kind, hint = "context_too_large", "lower [index] max_bytes"
 
 
 class DeadlineError(ModelError):
     """The total deadline of a call passed."""
 
-    kind = "timeout"
+    kind, retryable, exit_code = "timeout", True, 75
     hint = "raise the timeout, or try again"
-    retryable = True
-    exit_code = 75

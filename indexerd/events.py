@@ -1,8 +1,4 @@
-"""The closed vocabulary between agents' parsers and the core.
-
-An adapter's whole job is to say, line by line: this node, that parent, this kind, the leaf is
-now here. Everything above the adapters knows trees of these, never an agent's own format.
-"""
+"""The words that all rooms share: what a line of a session says, and what a model is asked."""
 
 from __future__ import annotations
 

@@ -1,16 +1,13 @@
 """The structured log: events with facts, never sentences, never what a session says.
 
-In: `get_logger().info(Event.META_WRITTEN, session=…, ms=…)`. Out: one JSON object a line
-(`ts`, `level`, `event`, then the facts) in the log file, and on stderr JSON, or coloured text
-where a person looks at it. In the journal a line is led by its `<level>`.
+`get_logger().info(Event.META_WRITTEN, session=…, ms=…)` writes one JSON object a line (`ts`,
+`level`, `event`, then the facts) to the log file, and to stderr JSON, or coloured text on a
+terminal. In the journal a line is led by its `<level>`. Until `configure`, nothing is written.
 
-A fact is a name, a number or a path. Texts are escaped, redacted and cut; of an error that is
-not ours only the type is said, as the words of libraries may quote a reply or a request; a
-traceback has places, no values. Until `configure`, nothing is written anywhere.
-
-The log never disturbs the program: a full disk, a closed stderr, a reader that has gone or
-stopped reading cost lines, nothing else. Surprise: structlog imports rich for its colours'
-sake, which costs more than all the rest; we keep it from doing so.
+Texts are escaped, redacted and cut; of an error that is not ours only the type is said, as the
+words of libraries may quote a reply or a request; a traceback has places, no values. The log never
+disturbs the program: a full disk, a closed stderr or a reader that has gone or stopped reading cost
+lines, nothing else.
 """
 
 from __future__ import annotations
@@ -24,8 +21,7 @@ import select
 import sys
 import traceback
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from contextlib import contextmanager
+from collections.abc import Mapping, MutableMapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
@@ -37,23 +33,14 @@ from indexerd.errors import IndexerdError
 from indexerd.privacy.redact import redact
 from indexerd.privacy.sanitize import escape_path
 
+_RICH = "rich" not in sys.modules
+if _RICH:  # structlog imports it for its colours, which costs more than all the rest
+    sys.modules["rich"] = None  # type: ignore[assignment] # Python's own way to bar a module
+import structlog  # noqa: E402
+from structlog.typing import EventDict, FilteringBoundLogger  # noqa: E402
 
-@contextmanager
-def _without(module: str) -> Iterator[None]:
-    """Have imports of a module fail, as if it were not installed, unless it is loaded."""
-    if module in sys.modules:
-        yield
-        return
-    sys.modules[module] = None  # type: ignore[assignment] # Python's own way to bar it
-    try:
-        yield
-    finally:
-        del sys.modules[module]
-
-
-with _without("rich"):
-    import structlog
-    from structlog.typing import EventDict, FilteringBoundLogger
+if _RICH:
+    del sys.modules["rich"]
 
 LIMIT_BYTES = 8 * 1024 * 1024
 KEPT_FILES = 2
@@ -72,7 +59,7 @@ _JOURNAL = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}
 
 
 class Throttle:
-    """Lets a repeated event through once in `seconds` for each key (F4); remembers the latest."""
+    """Lets a repeated event through once in `seconds` for each of the `keys` seen last (F4)."""
 
     def __init__(self, seconds: float, *, keys: int = 1024) -> None:
         self._seconds = seconds
@@ -158,16 +145,19 @@ def configure(
 ) -> None:
     """Say where events of `level` and above go; may be called again.
 
-    `fmt` is `json`, `console`, or `auto`: console on a terminal. `stderr` may be None, as
-    Python has none where it was closed at the start.
+    `fmt` is `json`, `console`, or `auto`: console on a terminal.
     """
     terminal = stderr is not None and not stderr.closed and stderr.isatty()
-    console = fmt == "console" or (fmt == "auto" and terminal)
     colours = terminal and not env.get("NO_COLOR") and env.get("TERM") != "dumb"
+    console = None
+    if fmt == "console" or (fmt == "auto" and terminal):
+        console = structlog.dev.ConsoleRenderer(
+            colors=colours, timestamp_key="ts", sort_keys=False, pad_event_to=22
+        )
     file = RotatingFile(log_file, limit=LIMIT_BYTES, keep=KEPT_FILES) if log_file else None
-    outputs = _Outputs(file, _Stderr(stderr, env), _console(colours=colours) if console else _json)
+    outputs = _Outputs(file, stderr, console, env.get("JOURNAL_STREAM"))
     structlog.configure(
-        processors=[structlog.contextvars.merge_contextvars, _entry],
+        processors=[_entry],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=lambda *_: outputs,
         cache_logger_on_first_use=False,
@@ -181,49 +171,40 @@ def configure(
 
 
 def _entry(
-    _logger: Any, method: str, said: EventDict
+    _logger: Any, level: str, facts: EventDict
 ) -> tuple[tuple[dict[str, Any]], dict[str, Any]]:
     """Make the line's object: known keys first, every value bounded."""
-    fault = said.pop("exc_info", None)
-    entry: dict[str, Any] = {
-        "ts": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        "level": method,
-        "event": _text(str(said.pop("event", ""))),
-    }
-    for key in list(said)[:_ITEMS_MAX]:
-        entry.setdefault(_text(key)[:_KEY_MAX], _bounded(said[key]))
-    if fault:
-        entry |= _fault(fault)
-    return (entry,), {}
+    error = facts.pop("exc_info", None)
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    entry = {"ts": now, "level": level, "event": _text(str(facts.pop("event", "")))}
+    for key in list(facts)[:_ITEMS_MAX]:
+        entry.setdefault(_text(key)[:_KEY_MAX], _bounded(facts[key]))
+    if error and not isinstance(error, BaseException):
+        error = sys.exc_info()[1]
+    return ((entry | _traced(error) if error else entry),), {}
 
 
-def _bounded(value: Any, depth: int = 2) -> Any:
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, int | float):
-        return _number(value)
-    if isinstance(value, bytes):
-        value = value[:_READ_MAX].decode("utf-8", "surrogateescape")
-    if isinstance(value, str | Path):
-        return _text(str(value))
-    if isinstance(value, BaseException):
-        return _words(value)
-    return _several(value, depth - 1) if depth else f"<{type(value).__name__}>"
-
-
-def _several(value: Any, depth: int) -> Any:
-    if isinstance(value, Mapping):
-        items = list(value.items())[:_ITEMS_MAX]
-        return {_text(str(key))[:_KEY_MAX]: _bounded(one, depth) for key, one in items}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [_bounded(one, depth) for one in list(value)[:_ITEMS_MAX]]
+def _bounded(value: Any, depth: int = 2) -> Any:  # noqa: PLR0911 - one for each type
+    match value:
+        case None | bool():
+            return value
+        case int():
+            bits = value.bit_length()
+            return value if bits <= _BITS_MAX else f"<{bits} bits>"
+        case float():
+            return value if math.isfinite(value) else str(value)
+        case bytes():
+            return _text(value[:_READ_MAX].decode("utf-8", "surrogateescape"))
+        case str() | Path():
+            return _text(str(value))
+        case BaseException():
+            return _words(value)
+        case Mapping() if depth:
+            items = list(value.items())[:_ITEMS_MAX]
+            return {_text(str(key))[:_KEY_MAX]: _bounded(one, depth - 1) for key, one in items}
+        case list() | tuple() | set() | frozenset() if depth:
+            return [_bounded(one, depth - 1) for one in list(value)[:_ITEMS_MAX]]
     return f"<{type(value).__name__}>"
-
-
-def _number(value: float) -> float | str:
-    if isinstance(value, int):
-        return value if value.bit_length() <= _BITS_MAX else f"<{value.bit_length()} bits>"
-    return value if math.isfinite(value) else str(value)
 
 
 def _text(text: str) -> str:
@@ -245,118 +226,81 @@ def _words(error: BaseException) -> str:
     return f"{name}: {code}" if code else name
 
 
-def _fault(exc_info: Any) -> dict[str, Any]:
-    error = exc_info[1] if isinstance(exc_info, tuple) else exc_info
-    if not isinstance(error, BaseException):
-        error = sys.exc_info()[1]
-    if error is None:
-        return {}
+def _traced(error: BaseException) -> dict[str, Any]:
+    """An error, and where it and its causes came from: file names and lines, and no values."""
     trace: list[str] = []
-    seen: BaseException | None = error
+    cause: BaseException | None = error
     for _ in range(_CAUSES_MAX):
-        if seen is None:
+        if cause is None:
             break
-        trace += [_words(seen), *_places(seen)]
-        if isinstance(seen, BaseExceptionGroup):
-            seen = seen.exceptions[0]
+        trace.append(_words(cause))
+        for frame, line in list(traceback.walk_tb(cause.__traceback__))[-_FRAMES_MAX:]:
+            place = "/".join(Path(frame.f_code.co_filename).parts[-2:])
+            trace.append(f"{place}:{line} {frame.f_code.co_name}")
+        if isinstance(cause, BaseExceptionGroup):
+            cause = cause.exceptions[0]
         else:
-            seen = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)
+            cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
     return {"error": _words(error), "trace": trace}
-
-
-def _places(error: BaseException) -> list[str]:
-    """Where an error came from, the innermost last; the files' names, and no values."""
-    steps = list(traceback.walk_tb(error.__traceback__))[-_FRAMES_MAX:]
-    return [
-        f"{'/'.join(Path(frame.f_code.co_filename).parts[-2:])}:{line} {frame.f_code.co_name}"
-        for frame, line in steps
-    ]
 
 
 # -- from entry to outputs --------------------------------------------------------------------
 
 
-def _json(entry: Mapping[str, Any]) -> str:
-    return json.dumps(entry, ensure_ascii=False, allow_nan=False)
-
-
-def _console(*, colours: bool) -> Callable[[Mapping[str, Any]], str]:
-    render = structlog.dev.ConsoleRenderer(
-        colors=colours, timestamp_key="ts", sort_keys=False, pad_event_to=22
-    )
-    return lambda entry: str(render(None, "", cast("MutableMapping[str, Any]", dict(entry))))
-
-
 class _Outputs:
-    """What structlog hands its entries to."""
+    """What structlog hands its entries to: the file, and a stderr that may be gone or stuck."""
 
     def __init__(
-        self, file: RotatingFile | None, stderr: _Stderr, shown: Callable[[Mapping[str, Any]], str]
+        self,
+        file: RotatingFile | None,
+        stderr: TextIO | None,
+        console: structlog.dev.ConsoleRenderer | None,
+        journal: str | None,
     ) -> None:
-        self._file = file
-        self._stderr = stderr
-        self._shown = shown
+        self._file, self._stderr, self._console = file, stderr, console
+        self._fd: int | None = None  # stays None for a stream in memory
+        self._in_journal = self._stalled = False
+        try:
+            if stderr is not None:
+                self._fd = stderr.fileno()
+                status = os.fstat(self._fd)
+                self._in_journal = journal == f"{status.st_dev}:{status.st_ino}"
+        except (OSError, ValueError):
+            self._fd = None
 
     def put(self, entry: dict[str, Any]) -> None:
-        line = _json(entry)
+        line = json.dumps(entry, ensure_ascii=False, allow_nan=False)
         while len(line.encode()) > LINE_MAX and len(entry) > _LEAST_KEYS:
             entry.pop("cut", None)
             entry.popitem()  # the last are the least: the trace, then facts
             entry["cut"] = True
-            line = _json(entry)
+            line = json.dumps(entry, ensure_ascii=False, allow_nan=False)
         if self._file is not None:
             self._file.append(line.encode())
-        self._stderr.write(line if self._shown is _json else self._shown(entry), entry["level"])
+        if self._console is not None:
+            line = str(self._console(None, "", cast("MutableMapping[str, Any]", dict(entry))))
+        lead = f"<{_JOURNAL.get(entry['level'], 6)}>" if self._in_journal else ""
+        self._write(f"{lead}{line}\n")
 
     debug = info = warning = error = critical = put
 
-
-class _Stderr:
-    """Writes whole lines to a stream that may be gone, stuck, or somebody else's by now."""
-
-    def __init__(self, stream: TextIO | None, env: Mapping[str, str]) -> None:
-        self._stream = stream
-        self._stalled = False
-        self._torn = False
-        self._fd: int | None = None
-        self._identity: tuple[int, int] | None = None
-        try:
-            if stream is not None:
-                self._fd = stream.fileno()
-                self._identity = _identity(self._fd)
-        except (OSError, ValueError):
-            self._fd = None  # a stream in memory
-        named = ":".join(map(str, self._identity or ()))
-        self._journal = bool(named) and env.get("JOURNAL_STREAM") == named
-
-    def write(self, text: str, level: str) -> None:
-        if self._stream is None or self._stream.closed:
+    def _write(self, text: str) -> None:
+        if self._stderr is None or self._stderr.closed:
             return
-        lead = f"<{_JOURNAL.get(level, 6)}>" if self._journal else ""
         try:
             if self._fd is None:
-                self._stream.write(f"{lead}{text}\n")
-            elif self._is_ready(self._fd):
-                data = f"{chr(10) if self._torn else ''}{lead}{text}\n".encode()
-                self._torn = os.write(self._fd, data) < len(data)
+                self._stderr.write(text)
+                return
+            # A reader that has stopped is waited for a little, but not for every line.
+            wait = 0.0 if self._stalled else _STALL_SECONDS
+            self._stalled = not select.select([], [self._fd], [], wait)[1]
+            if not self._stalled:
+                os.write(self._fd, text.encode())
         except (OSError, ValueError):
             self._stalled = True
 
-    def _is_ready(self, fd: int) -> bool:
-        """Ask whether a line would be taken now; wait a little, but not for every line."""
-        if _identity(fd) != self._identity:
-            return False  # closed behind our back, and the number given to another file
-        wait = 0.0 if self._stalled else _STALL_SECONDS
-        self._stalled = not select.select([], [fd], [], wait)[1]
-        return not self._stalled
 
-
-def _identity(fd: int) -> tuple[int, int]:
-    held = os.fstat(fd)
-    return held.st_dev, held.st_ino
-
-
-def _drop(_logger: Any, _method: str, _said: EventDict) -> EventDict:
+def _drop(_logger: Any, _method: str, _facts: EventDict) -> EventDict:
     raise structlog.DropEvent
 
 

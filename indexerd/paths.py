@@ -1,7 +1,6 @@
 """Where things are: XDG places, the socket, and the way from a session id to its meta file.
 
-Standard library only, but for platformdirs, which is asked on macOS where no XDG variable is set.
-What agents' hooks need of it is in `sockets`. Environment and home are arguments.
+Environment and home are arguments. What agents' hooks need of it is in `client`.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from indexerd.client import absolute, home_of, socket_path, state_dir
 from indexerd.errors import UsageError
-from indexerd.sockets import absolute, home_of, socket_path, state_dir
 
 SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 META_SUFFIX = ".meta.json"
@@ -70,18 +69,29 @@ def places(
     """Find every place from flags, variables and defaults, in that order."""
     home = home or Path(home_of(env))
     named = config or env.get("INDEXERD_CONFIG") or ""
-    state = Path(state_dir(env, str(home)))
-    data = _place(env, "INDEXERD_DATA_DIR", "XDG_DATA_HOME", home, ".local/share")
-    config_dir = _place(env, "", "XDG_CONFIG_HOME", home, ".config")
+    data = env.get("INDEXERD_DATA_DIR")
+    default = _place(env, "XDG_CONFIG_HOME", home, ".config") / "indexerd.toml"
     return Places(
-        config_file=Path(absolute(named, env, str(home)))
-        if named
-        else config_dir / "indexerd.toml",
+        config_file=Path(absolute(named, env, str(home))) if named else default,
         config_explicit=bool(named),
-        state_dir=state,
-        data_dir=data,
+        state_dir=Path(state_dir(env, str(home))),
+        data_dir=Path(absolute(data, env, str(home)))
+        if data
+        else _place(env, "XDG_DATA_HOME", home, ".local/share"),
         socket=Path(socket_path(env, str(home))),
     )
+
+
+def _place(env: Mapping[str, str], xdg: str, home: Path, default: str) -> Path:
+    base = env.get(xdg, "")
+    if base.startswith("/"):  # the XDG rule: relative values are ignored
+        return Path(base) / "indexerd"
+    if sys.platform == "darwin":
+        import platformdirs  # noqa: PLC0415 - only where XDG says nothing, and only on macOS
+
+        kind = {".config": "config", ".local/share": "data"}[default]
+        return Path(getattr(platformdirs, f"user_{kind}_dir")("indexerd"))
+    return home / default / "indexerd"
 
 
 def socket_places(where: Places, env: Mapping[str, str]) -> tuple[Path, ...]:
@@ -96,29 +106,15 @@ def socket_places(where: Places, env: Mapping[str, str]) -> tuple[Path, ...]:
     return (where.socket, Path(f"/run/user/{os.getuid()}/indexerd/indexerd.sock"))
 
 
-def _place(env: Mapping[str, str], own: str, xdg: str, home: Path, default: str) -> Path:
-    if own and env.get(own):
-        return Path(absolute(env[own], env, str(home)))
-    base = env.get(xdg, "")
-    if base.startswith("/"):  # the XDG rule: relative values are ignored
-        return Path(base) / "indexerd"
-    if sys.platform == "darwin":
-        import platformdirs  # noqa: PLC0415 - only where XDG says nothing, and only on macOS
-
-        kind = {".config": "config", ".local/share": "data"}[default]
-        return Path(getattr(platformdirs, f"user_{kind}_dir")("indexerd"))
-    return home / default / "indexerd"
-
-
 def is_session_id(text: str) -> bool:
-    """Say whether an id may be part of a file name (the allowed form, whole, and no other)."""
+    """Whether an id may be part of a file name."""
     return SESSION_ID.fullmatch(text) is not None
 
 
 def meta_name(session_id: str) -> str:
-    """File name of a session's meta file; an id that is not of the allowed form is refused."""
+    """File name of a session's meta file; UsageError for an id of another form."""
     if not is_session_id(session_id):
-        raise UsageError("not a session id", hint="ids match [A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+        raise UsageError("not a session id", hint=f"ids match {SESSION_ID.pattern}")
     return session_id + META_SUFFIX
 
 
@@ -127,15 +123,7 @@ def user_name(session_id: str) -> str:
     return meta_name(session_id).removesuffix(META_SUFFIX) + USER_SUFFIX
 
 
-def session_id_of(name: str) -> str | None:
-    """The session id that a meta file's name stands for, or None for any other file."""
-    if not name.endswith(META_SUFFIX):
-        return None
-    session_id = name.removesuffix(META_SUFFIX)
-    return session_id if is_session_id(session_id) else None
-
-
 def within(path: str, directory: str) -> bool:
-    """Say whether `path` is `directory` or below it; both absolute, compared by their words."""
+    """Whether `path` is `directory` or below it; both absolute, compared by their words."""
     base = directory.rstrip("/")
     return path.rstrip("/") == base or path.startswith(base + "/")

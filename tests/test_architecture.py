@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from indexerd import errors
-
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "indexerd"
 FILES = {path.relative_to(PACKAGE).as_posix(): path for path in sorted(PACKAGE.rglob("*.py"))}
@@ -133,22 +131,6 @@ def test_errors_come_from_one_tree() -> None:
         return any(base.endswith(("Error", "Exception")) for base in bases)
 
     assert found(defines) == {"errors.py"}
-
-
-def test_the_tree_is_drawn_as_it_is() -> None:
-    """The head of errors.py shows every class, below its parent, with its exit code."""
-    drawn = re.findall(r"^ +[│├└─ ]*?(\w+Error)\b(?:.*exit (\d+))?", errors.__doc__, re.MULTILINE)
-
-    def grown(one: type[errors.IndexerdError]) -> Iterator[tuple[str, int]]:
-        yield one.__name__, one.exit_code
-        for below in one.__subclasses__():
-            yield from grown(below)
-
-    tree = [(name, code) for name, code in grown(errors.IndexerdError)]
-    assert [name for name, _ in tree] == [name for name, _ in drawn]
-    assert all(
-        not code or int(code) == own for (_, code), (_, own) in zip(drawn, tree, strict=True)
-    )
 
 
 # -- who writes ----------------------------------------------------------------------------------

@@ -94,11 +94,6 @@ def test_state_files_are_in_the_state_directory() -> None:
     assert len({one.name for one in files}) == len(files)
 
 
-def test_a_relative_home_is_no_home() -> None:
-    """HOME from a broken environment does not scatter files over the current directory."""
-    assert paths.places({"HOME": "here", "XDG_STATE_HOME": ""}).data_dir.is_absolute()
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
 def test_no_home_at_all_is_said() -> None:
     """A user of no one, without HOME, gets a sentence and not a traceback."""
@@ -158,23 +153,7 @@ def test_a_meta_name_is_one_file_name(text: str) -> None:
 
     assert os.path.basename(name) == name
     assert len(os.fsencode(name)) < 255
-    assert paths.session_id_of(name) == text
     assert paths.user_name(text) == f"{text}.user.json"
-
-
-@given(st.from_regex(paths.SESSION_ID, fullmatch=True))
-def test_every_allowed_id_is_accepted(session_id: str) -> None:
-    """Ids of the allowed form go there and back."""
-    assert paths.session_id_of(paths.meta_name(session_id)) == session_id
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["x.json", ".meta.json", "x.meta.json.tmp", "x.user.json", "-x.meta.json", "a b.meta.json"],
-)
-def test_other_files_are_no_meta_files(name: str) -> None:
-    """A directory listing holds more than meta files."""
-    assert paths.session_id_of(name) is None
 
 
 @pytest.mark.parametrize(

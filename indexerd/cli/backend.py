@@ -9,9 +9,8 @@ from __future__ import annotations
 import os
 
 from indexerd.cli.streams import aside, safe
-from indexerd.client import call_once
+from indexerd.client import call_once, socket_path
 from indexerd.errors import DaemonDownError
-from indexerd.sockets import socket_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -20,9 +20,8 @@ import sys
 
 from indexerd.cli.backend import QUICK, App, project, question_seconds
 from indexerd.cli.streams import aside, complain, discard, json_text, put, safe
-from indexerd.client import call_once
+from indexerd.client import call_once, socket_path
 from indexerd.errors import IndexerdError
-from indexerd.sockets import socket_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

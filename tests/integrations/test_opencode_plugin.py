@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from indexerd.agents.opencode.messages import PROMPT, Line, said
-from indexerd.sockets import socket_path
+from indexerd.client import socket_path
 from tests.integrations.opencode_host import (
     ANSWERED,
     ANSWERS,

@@ -81,18 +81,6 @@ def test_every_event_of_the_contract_has_its_constant() -> None:
     }
 
 
-@pytest.mark.shared
-def test_the_list_of_names_is_that_of_the_contract() -> None:
-    """The names above are those of the shared text, where it lies beside the checkout."""
-    text = Path(__file__).parents[3] / "shared" / "interfaces.md"
-    if not text.exists():
-        pytest.skip("no shared documents here")
-    section = text.read_text().split("## 6.")[1]
-
-    for group in NAMES.split():
-        assert f"`{group}`" in section
-
-
 def test_a_line_begins_with_time_level_and_event(tmp_path: Path) -> None:
     """interfaces.md §6, S0.45: JSON with ts, level, event and the facts, the same on both."""
     log = Written(tmp_path)
@@ -276,14 +264,6 @@ def test_other_libraries_records_do_not_reach_stderr() -> None:
     assert ran.stderr == b""
 
 
-def test_events_can_be_captured() -> None:
-    """style.md §3.10: tests of other modules assert on events with capture_logs."""
-    with structlog.testing.capture_logs() as seen:
-        get_logger().info(Event.INDEX_STARTED, session="abc")
-
-    assert seen == [{"event": "index.started", "session": "abc", "log_level": "info"}]
-
-
 def test_a_throttle_lets_one_through_a_minute_for_each_key() -> None:
     """F4: at most one bad_line for a file in a minute, and the next says how many there were."""
     throttle = Throttle(60)
@@ -296,11 +276,92 @@ def test_a_throttle_lets_one_through_a_minute_for_each_key() -> None:
     assert throttle.admit("a", 5.0) == 1  # a clock that went back mutes nothing for ever
 
 
-def test_a_throttle_does_not_grow() -> None:
-    """F4: a million files cost no memory; the key seen longest ago is forgotten."""
-    throttle = Throttle(60, keys=3)
-    for key in "abcd":
-        throttle.admit(key, 0.0)
+# -- stderr: the journal, a reader that is gone or stopped --
 
-    assert throttle.admit("d", 1.0) is None
-    assert throttle.admit("a", 1.0) == 0
+DRIVER = """
+import os, sys
+from pathlib import Path
+from indexerd import logs
+logs.configure("info", "json", log_file=Path(sys.argv[1]), stderr=sys.stderr)
+for number in range(int(sys.argv[2])):
+    logs.get_logger().info("daemon.ready", number=number, reason="r" * 200)
+print("alive")
+"""
+
+
+def drive(path: Path, count: int, **how: Any) -> subprocess.CompletedProcess[bytes]:
+    """A real process that logs `count` lines and then says on stdout that it lives."""
+    command = [sys.executable, "-c", DRIVER, str(path), str(count)]
+    return subprocess.run(command, stdout=subprocess.PIPE, timeout=30, check=False, **how)
+
+
+def test_the_journal_gets_its_levels(tmp_path: Path) -> None:
+    """§6: `<N>` leads a line only where JOURNAL_STREAM names this very stream."""
+    for matches in (True, False):
+        reader, writer = os.pipe()
+        held = os.fstat(writer)
+        env = os.environ | {"JOURNAL_STREAM": f"{held.st_dev}:{held.st_ino + (not matches)}"}
+        drive(tmp_path / "log.jsonl", 1, stderr=writer, env=env)
+        os.close(writer)
+        line = os.read(reader, 4096)
+        os.close(reader)
+
+        assert line.startswith(b'<6>{"ts"' if matches else b'{"ts"')
+    assert b"<" not in (tmp_path / "log.jsonl").read_bytes()
+
+
+def test_a_gone_reader_changes_nothing(tmp_path: Path) -> None:
+    """V9: EPIPE on stderr costs the lines there; the file has them, the program goes on."""
+    reader, writer = os.pipe()
+    os.close(reader)
+
+    ran = drive(tmp_path / "log.jsonl", 3, stderr=writer)
+    os.close(writer)
+
+    assert (ran.returncode, ran.stdout) == (0, b"alive\n")
+    assert len((tmp_path / "log.jsonl").read_text().splitlines()) == 3
+
+
+def test_a_closed_stderr_changes_nothing(tmp_path: Path) -> None:
+    """V9: started with stderr closed, nothing is written into whatever has its number now."""
+    path = tmp_path / "log.jsonl"
+    command = f'exec "$0" -c "$1" {path} 3 2>&-'
+
+    ran = subprocess.run(
+        ["sh", "-c", command, sys.executable, DRIVER],
+        stdout=subprocess.PIPE,
+        timeout=30,
+        check=False,
+    )
+
+    assert (ran.returncode, ran.stdout) == (0, b"alive\n")
+    assert len(path.read_text().splitlines()) == 3
+
+
+def test_a_reader_that_stopped_reading_does_not_stop_us(tmp_path: Path) -> None:
+    """V9: a full pipe loses lines on stderr, whole ones, and the program does not wait for it."""
+    reader, writer = os.pipe()
+
+    ran = drive(tmp_path / "log.jsonl", 600, stderr=writer)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        got = pipe.read()
+
+    assert (ran.returncode, ran.stdout) == (0, b"alive\n")
+    assert len((tmp_path / "log.jsonl").read_text().splitlines()) == 600
+    assert 0 < len(got.splitlines()) < 600
+    assert all(json.loads(line) for line in got.splitlines())
+
+
+def test_an_unwritable_log_changes_nothing(tmp_path: Path) -> None:
+    """S0.45: a directory, a FIFO, a symlink or /dev/null's child in the log's place costs it."""
+    (tmp_path / "directory").mkdir()
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "target").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    for path in (tmp_path / "directory", tmp_path / "fifo", tmp_path / "link", Path("/dev/null/x")):
+        stream = io.StringIO()
+        configure("info", "json", log_file=path, stderr=stream, env={})
+        get_logger().info(Event.DAEMON_READY)
+        assert "daemon.ready" in stream.getvalue()
+    assert (tmp_path / "target").read_bytes() == b""
