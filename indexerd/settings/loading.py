@@ -25,8 +25,6 @@ from indexerd.paths import Places
 from indexerd.settings.tree import Settings
 
 SIZE_MAX = 256 * 1024  # bytes of a configuration
-# `tomllib` takes time with the square of the dots in a key; keys do not span lines.
-DOTS_MAX = 4_000_000  # squares of the dots in each line, summed up
 SHOWN_MAX = 200  # characters of a key or a message
 PATTERN_SHOWN = 60
 LAST_GOOD = "settings.last-good.json"
@@ -45,16 +43,41 @@ class Loaded:
 
 def read_config(places: Places, env: Mapping[str, str]) -> Loaded:
     """Read the configuration file; a missing one is a problem only where it was asked for."""
-    loaded = _read_file(places, env)
+    path = places.config_file
+    try:
+        loaded = load(_bytes(path), str(path), env)
+    except OSError as bad:
+        loaded = load(None, str(path), env)
+        missing = isinstance(bad, FileNotFoundError)
+        if places.config_explicit or not missing:
+            why = "no such file" if missing else str(bad.strerror)
+            problem = {"file": str(path), "key": "", "message": why, "hint": "check --config"}
+            loaded = replace(loaded, problems=(problem,))
     if loaded.problems and (good := _last_good(places.state_dir)):
         return replace(loaded, settings=good)
     return loaded
+
+
+def _bytes(path: Path) -> bytes:
+    """A file's bytes, or a device's such as /dev/null; never waiting for a pipe."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        mode = os.fstat(file.fileno()).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISCHR(mode)):
+            raise OSError(errno.EINVAL, "not a regular file")
+        return file.read(SIZE_MAX + 1)
 
 
 def remember(loaded: Loaded, state_dir: Path) -> None:
     """Keep sound settings for a start beside a broken file. OSError where they cannot be kept."""
     if not loaded.problems and _last_good(state_dir) != loaded.settings:
         write_atomically(state_dir / LAST_GOOD, loaded.settings.model_dump_json().encode())
+
+
+def _last_good(state_dir: Path) -> Settings | None:
+    try:
+        return Settings.model_validate_json((state_dir / LAST_GOOD).read_bytes())
+    except (OSError, ValueError):
+        return None
 
 
 def load(data: bytes | None, path: str, env: Mapping[str, str]) -> Loaded:
@@ -68,50 +91,18 @@ def load(data: bytes | None, path: str, env: Mapping[str, str]) -> Loaded:
         problem = {"file": path, "key": "", "message": _shown(str(bad)), "hint": "mend the syntax"}
         return Loaded(Settings(), {}, (problem,))
     sources = dict.fromkeys(_leaves(tree), path)
-    for key, (variable, value) in _overrides(env).items():
-        _put(tree, key.split("."), value)
-        sources[key] = variable
+    for variable, text in env.items():
+        words = variable.removeprefix("INDEXERD_").lower().split("__")
+        # INDEXERD_SOCKET and the like are no settings; a misspelt section is a problem.
+        if variable.startswith("INDEXERD_") and (
+            len(words) > 1 or words[0] in Settings.model_fields
+        ):
+            _put(tree, words, _value(text))
+            sources[".".join(words)] = variable
     try:
         return Loaded(Settings.model_validate(tree), sources)
     except ValidationError as bad:
         return Loaded(Settings(), {}, tuple(_problem(one, path, sources) for one in bad.errors()))
-
-
-# -- files ------------------------------------------------------------------------------------
-
-
-def _read_file(places: Places, env: Mapping[str, str]) -> Loaded:
-    path = places.config_file
-    try:
-        return load(_bytes(path), str(path), env)
-    except FileNotFoundError:
-        loaded, why = load(None, str(path), env), "no such file"
-        if not places.config_explicit:
-            return loaded
-    except OSError as bad:
-        loaded, why = load(None, str(path), env), bad.strerror or "unreadable"
-    problem = {"file": str(path), "key": "", "message": why, "hint": "check --config"}
-    return replace(loaded, problems=(problem,))
-
-
-def _bytes(path: Path) -> bytes:
-    """A file's bytes, or a device's such as /dev/null; never waiting for a pipe."""
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        mode = os.fstat(fd).st_mode
-        if not (stat.S_ISREG(mode) or stat.S_ISCHR(mode)):
-            raise OSError(errno.EINVAL, "not a regular file")
-        with open(fd, "rb", closefd=False) as file:
-            return file.read(SIZE_MAX + 1)
-    finally:
-        os.close(fd)
-
-
-def _last_good(state_dir: Path) -> Settings | None:
-    try:
-        return Settings.model_validate_json((state_dir / LAST_GOOD).read_bytes())
-    except (OSError, ValueError):
-        return None
 
 
 # -- from bytes to a tree ---------------------------------------------------------------------
@@ -121,16 +112,10 @@ def _parse(data: bytes, path: str) -> dict[str, Any]:
     if len(data) > SIZE_MAX:
         raise ValueError(f"the file is larger than {SIZE_MAX >> 10} KiB")
     text = data.decode("utf-8-sig")  # some editors begin a file with a byte order mark
-    tree = json.loads(text) if path.endswith(".json") else _toml(text)
+    tree = json.loads(text) if path.endswith(".json") else tomllib.loads(text)
     if not isinstance(tree, dict):
         raise ValueError("the file must hold a table of keys")
     return tree
-
-
-def _toml(text: str) -> dict[str, Any]:
-    if sum(line.count(".") ** 2 for line in text.split("\n")) > DOTS_MAX:
-        raise ValueError("too many dots in one line; put what is in a list on lines of its own")
-    return tomllib.loads(text)
 
 
 def _snake(value: Any, where: str) -> Any:
@@ -155,21 +140,12 @@ def _leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterable[str]:
             yield prefix + key
 
 
-def _overrides(env: Mapping[str, str]) -> dict[str, tuple[str, Any]]:
-    """`INDEXERD_INDEX__QUIET_SECONDS=1` sets `index.quiet_seconds`; values are read as TOML."""
-    found: dict[str, tuple[str, Any]] = {}
-    for variable, text in env.items():
-        if not variable.startswith("INDEXERD_"):
-            continue
-        words = variable.removeprefix("INDEXERD_").lower().split("__")
-        if words[0] not in Settings.model_fields and len(words) == 1:
-            continue  # INDEXERD_SOCKET and the like; a misspelt section is a problem
-        try:
-            value = _toml(f"v = {text}")["v"]
-        except (ValueError, RecursionError):
-            value = text
-        found[".".join(words)] = (variable, value)
-    return found
+def _value(text: str) -> Any:
+    """The value of a variable, which is written as in TOML; what is not TOML is text."""
+    try:
+        return tomllib.loads(f"v = {text}")["v"]
+    except (ValueError, RecursionError):
+        return text
 
 
 def _put(tree: dict[str, Any], words: list[str], value: Any) -> None:
@@ -199,17 +175,11 @@ def _problem(error: Any, path: str, sources: Mapping[str, str]) -> dict[str, str
         key, _, place = key.rpartition(".")
         message = f"[{place}] {message}: {error['input'][:PATTERN_SHOWN]}"
         hint = "patterns are those of RE2: without look-around and back-references"
-    file = _source(key, sources) or path
+    # What set it: the key itself, a table around it, or a part of it.
+    set_by = [one for one in sources if f"{key}.".startswith(f"{one}.")]
+    set_by = set_by or [one for one in sources if one.startswith(f"{key}.")]
+    file = sources[max(set_by, key=len)] if set_by else path
     return {"file": file, "key": _shown(key), "message": _shown(message), "hint": hint}
-
-
-def _source(key: str, sources: Mapping[str, str]) -> str | None:
-    """What set a faulty key: the key itself, a table around it, or a part of it."""
-    words = key.split(".")
-    for count in range(len(words), 0, -1):
-        if found := sources.get(".".join(words[:count])):
-            return found
-    return next((sources[one] for one in sources if one.startswith(f"{key}.")), None)
 
 
 def _shown(text: str) -> str:

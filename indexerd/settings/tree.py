@@ -10,7 +10,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validat
 
 from indexerd.privacy.patterns import compile_pattern
 
-Roots = list[str]
 ModelKey = Annotated[str, Field(pattern=r"^[a-z0-9_-]+/\S+$")]
 Seconds = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)]
 Glob = Annotated[str, Field(min_length=1, max_length=1000)]
@@ -139,19 +138,18 @@ class Digest(Section):
     hook_seconds: Annotated[float, Field(ge=0.1, le=60)] = 5.0
 
 
-def _compiles(pattern: str) -> str:
+def _compiled(pattern: str) -> str:
     compile_pattern(pattern)
     return pattern
-
-
-Pattern = Annotated[str, Field(max_length=2000), AfterValidator(_compiles)]
 
 
 class Redact(Section):
     """What is taken out before text leaves or is stored."""
 
     enabled: bool = True
-    extra_patterns: list[Pattern] = Field(default_factory=list, max_length=100)
+    extra_patterns: list[Annotated[str, Field(max_length=2000), AfterValidator(_compiled)]] = Field(
+        default_factory=list, max_length=100
+    )
 
 
 class Privacy(Section):
@@ -201,7 +199,7 @@ class Web(Section):
 class Agent(Section):
     """Where one agent's sessions are, instead of its defaults."""
 
-    roots: Roots = Field(default_factory=list)
+    roots: list[str] = Field(default_factory=list)
     meta_dir: str = ""
 
 
