@@ -16,11 +16,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from indexerd.errors import IndexerdError, NotFoundError, UsageError
-from indexerd.web.assets import Assets
 from indexerd.web.auth import Auth
 from indexerd.web.daemon import Daemon
 from indexerd.web.home import Home
-from indexerd.web.problems import problem
+from indexerd.web.pages import asset, problem
 from indexerd.web.session import SessionPages
 
 PING_SECONDS = 15
@@ -29,8 +28,6 @@ SEND_SECONDS = 60.0  # for a page to take an event; it is cut off then, and come
 
 def make_app(daemon: Daemon, auth: Auth) -> Starlette:
     """The app. It follows the daemon from its start to its end."""
-    assets = Assets()
-    sessions = SessionPages(daemon, assets)
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
@@ -43,29 +40,27 @@ def make_app(daemon: Daemon, auth: Auth) -> Starlette:
         stream = ({"data": json.dumps(event)} async for event in daemon.listen())
         return EventSourceResponse(stream, ping=PING_SECONDS, send_timeout=SEND_SECONDS)
 
-    async def static(request: Request) -> Response:
-        try:
-            found = assets.asset(request.path_params["name"])
-        except KeyError:
-            raise NotFoundError("there is no such file", hint="") from None
-        fresh = request.query_params.get("v") == found.version
-        kept = "public, max-age=31536000, immutable" if fresh else "no-cache"
-        headers = {"Cache-Control": kept}
-        return Response(found.body, media_type=found.media_type, headers=headers)
-
-    app = Starlette(
+    return Starlette(
         routes=[
-            Route("/", Home(daemon, assets).page, methods=["GET"]),
+            Route("/", Home(daemon).page, methods=["GET"]),
             Route("/events", events),
-            Route("/static/{name}", static),
-            *sessions.routes(),
+            Route("/static/{name}", _static),
+            *SessionPages(daemon).routes(),
         ],
         middleware=[Middleware(auth.protect)],
         exception_handlers={IndexerdError: _own_error, HTTPException: _http_error},
         lifespan=lifespan,
     )
-    app.state.assets = assets
-    return app
+
+
+async def _static(request: Request) -> Response:
+    try:
+        found = asset(request.path_params["name"])
+    except KeyError:
+        raise NotFoundError("there is no such file", hint="") from None
+    fresh = request.query_params.get("v") == found.version
+    headers = {"Cache-Control": "public, max-age=31536000, immutable" if fresh else "no-cache"}
+    return Response(found.body, media_type=found.media_type, headers=headers)
 
 
 async def _own_error(request: Request, error: Exception) -> Response:
@@ -73,10 +68,8 @@ async def _own_error(request: Request, error: Exception) -> Response:
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    if status == 404:  # noqa: PLR2004 - as HTTP has it
+    if not isinstance(error, HTTPException) or error.status_code == 404:  # noqa: PLR2004 - HTTP's
         return problem(request, NotFoundError("there is no such page"))
-    answer = problem(request, UsageError("this cannot be asked here", hint=""), status)
-    if isinstance(error, HTTPException):
-        answer.headers.update(error.headers or {})  # above all what is allowed instead
+    answer = problem(request, UsageError("this cannot be asked here", hint=""), error.status_code)
+    answer.headers.update(error.headers or {})  # above all what is allowed instead
     return answer

@@ -15,7 +15,6 @@ have had this port before us: whoever is let in has what a browser kept of it cl
 from __future__ import annotations
 
 import hmac
-import os
 import secrets
 import time
 from collections.abc import Callable
@@ -30,11 +29,10 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from indexerd.errors import AccessError, UsageError
-from indexerd.web.problems import problem
+from indexerd.web.pages import problem
 
 TOKEN_SECONDS = 300
 COOKIE_SECONDS = 30 * 86_400  # at most, should one server live so long
-CLEARED = '"cache", "storage"'  # not "cookies": those of every port of the host would go
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
@@ -47,28 +45,24 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "X-Frame-Options": "DENY",
-    "Permissions-Policy": "clipboard-write=(self), clipboard-read=(), camera=(), microphone=(), "
-    "geolocation=(), payment=(), usb=(), display-capture=()",
 }
 _READS = frozenset({"GET", "HEAD"})
-_OWN_SITE = frozenset({"", "none", "same-origin"})  # Sec-Fetch-Site; programs send none
 _AGAIN = "run `indexerd web` again, and follow the address that it gives"
-_PREFIX = "web-token-"
 
 
 def issue_token(state_dir: Path, url: str) -> str:
     """A token for the server at `url`; forgets those that nobody used in time."""
-    for old in state_dir.glob(f"{_PREFIX}*"):
+    for old in state_dir.glob("web-token-*"):
         with suppress(OSError):
             if time.time() - old.stat().st_mtime > TOKEN_SECONDS:
                 old.unlink()
     token = secrets.token_urlsafe(32)
-    os.close(os.open(_token_file(state_dir, url, token), os.O_CREAT | os.O_EXCL, 0o600))
+    _token_file(state_dir, url, token).touch(mode=0o600, exist_ok=False)
     return token
 
 
 def redeem_token(state_dir: Path, url: str, token: str) -> bool:
-    """Say whether a token is good, which it is once."""
+    """Whether a token is good, which it is once."""
     path = _token_file(state_dir, url, token)
     try:
         issued = path.stat().st_mtime
@@ -80,7 +74,7 @@ def redeem_token(state_dir: Path, url: str, token: str) -> bool:
 
 def _token_file(state_dir: Path, url: str, token: str) -> Path:
     digest = sha256(f"{url} {token}".encode("utf-8", "replace")).hexdigest()
-    return state_dir / f"{_PREFIX}{digest}"
+    return state_dir / f"web-token-{digest}"
 
 
 class Auth:
@@ -88,6 +82,7 @@ class Auth:
 
     `keep`: the cookie outlives the browser; not where each start has another port, and so another
     cookie, of which a browser would send more and more to everything on this machine.
+    `on_admitted` gets a token that was used, `on_error` what no page foresaw.
     """
 
     def __init__(
@@ -99,7 +94,6 @@ class Auth:
         on_admitted: Callable[[str], None] = lambda _: None,
         on_error: Callable[[BaseException], None] = lambda _: None,
     ) -> None:
-        """`on_admitted` gets a token that was used, `on_error` what no page foresaw."""
         parts = urlsplit(url)
         port = parts.port or 80
         self._url, self._state_dir = url, state_dir
@@ -108,16 +102,12 @@ class Auth:
             self._hosts.add(f"localhost:{port}")
         if port == 80:  # noqa: PLR2004 - browsers leave it away
             self._hosts |= {one.removesuffix(":80") for one in self._hosts}
-        self._cookie_name = f"indexerd-{port}"
-        self._cookie = secrets.token_urlsafe(32)
+        self._name, self._cookie = f"indexerd-{port}", secrets.token_urlsafe(32)
         self._max_age = f" Max-Age={COOKIE_SECONDS};" if keep else ""
         self._on_admitted, self._on_error = on_admitted, on_error
 
     def protect(self, app: ASGIApp) -> ASGIApp:
-        """The app behind these checks: for Starlette's `Middleware`.
-
-        Innermost of all that handles errors, so that every answer carries the headers.
-        """
+        """The app behind these checks: for Starlette's `Middleware`."""
 
         async def protected(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "http":
@@ -129,7 +119,10 @@ class Auth:
                 nonlocal begun
                 if message["type"] == "http.response.start":
                     begun = True
-                    _add_headers(scope, message)
+                    headers = MutableHeaders(scope=message)
+                    headers.update(_HEADERS)
+                    if not (scope["path"].startswith("/static/") and "Cache-Control" in headers):
+                        headers["Cache-Control"] = "no-store"
                 await send(message)
 
             request = Request(scope)
@@ -149,19 +142,16 @@ class Auth:
     def _refusal(self, request: Request) -> Response | None:
         """Refuse what no page of ours, and nobody who follows a link to one, would ask."""
         headers = request.headers
-        hosts = headers.getlist("host")
-        if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
+        hosts = [one.lower() for one in headers.getlist("host")]
+        if len(hosts) != 1 or hosts[0] not in self._hosts:
             return _refused(request, "this address is not one of indexerd's")
         reads = request.method in _READS
-        followed = (
-            reads
-            and headers.get("sec-fetch-mode") == "navigate"
-            and headers.get("sec-fetch-dest") == "document"
-        )
+        mode, dest = headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")
+        followed = reads and mode == "navigate" and dest == "document"
         if _from_elsewhere(request) and not followed:
             return _refused(request, "another page asked for this", hint="")
         if not reads:
-            if headers.getlist("origin") != [f"http://{hosts[0].lower()}"]:
+            if headers.getlist("origin") != [f"http://{hosts[0]}"]:
                 return _refused(request, "this did not come from a page of indexerd", hint="")
             kind = headers.get("content-type", "").partition(";")[0].strip().lower()
             if kind != "application/json":
@@ -170,69 +160,40 @@ class Auth:
 
     def _identify(self, request: Request) -> Response | None:
         """Turn a token into a cookie, and refuse whoever has neither."""
-        known = self._knows(request)
-        query, tokens = _without_tokens(request.scope["query_string"])
+        sent = request.cookies.get(self._name, "").encode("utf-8", "replace")
+        known = hmac.compare_digest(sent, self._cookie.encode())
+        parts = request.scope["query_string"].decode("latin-1").split("&")
+        tokens = [one for one in parts if unquote_plus(one.partition("=")[0]) == "token"]
+        # The whole address: a path alone could begin with two slashes, a host.
+        path, query = request.scope.get("raw_path") or b"/", [p for p in parts if p not in tokens]
+        address = f"http://{request.headers['host']}{path.decode('latin-1')}"
+        address += f"?{'&'.join(query)}" if any(query) else ""
         if tokens and request.method == "GET":
-            fresh = len(tokens) == 1 and redeem_token(self._state_dir, self._url, tokens[0])
+            token = unquote_plus(tokens[0].partition("=")[2])
+            fresh = len(tokens) == 1 and redeem_token(self._state_dir, self._url, token)
             if not fresh and not known:
                 return _refused(request, "this address has been used, or is old")
-            answer = RedirectResponse(_address(request, query), 303)
+            answer = RedirectResponse(address, 303)
             if fresh:
-                self._on_admitted(tokens[0])
-                answer.headers["Set-Cookie"] = (
-                    f"{self._cookie_name}={self._cookie}; Path=/;{self._max_age}"
-                    " HttpOnly; SameSite=Strict"
-                )
-                answer.headers["Clear-Site-Data"] = CLEARED
+                self._on_admitted(token)
+                attributes = f"Path=/;{self._max_age} HttpOnly; SameSite=Strict"
+                answer.headers["Set-Cookie"] = f"{self._name}={self._cookie}; {attributes}"
+                # Not "cookies": those of every port of the host would go.
+                answer.headers["Clear-Site-Data"] = '"cache", "storage"'
             return answer
         # The assets ship with the program, and dress the refusal itself.
         if known or (request.scope["path"].startswith("/static/") and request.method in _READS):
             return None
         refused = _refused(request, "this browser is not known here")
         if _from_elsewhere(request):
-            refused.headers["Refresh"] = f"0; url={_address(request, query)}"
+            refused.headers["Refresh"] = f"0; url={address}"
         return refused
-
-    def _knows(self, request: Request) -> bool:
-        pairs = (
-            one.partition("=")
-            for text in request.headers.getlist("cookie")
-            for one in text.split(";")
-        )
-        return any(
-            name.strip() == self._cookie_name
-            and hmac.compare_digest(value.strip().encode(), self._cookie.encode())
-            for name, _, value in pairs
-        )
 
 
 def _from_elsewhere(request: Request) -> bool:
-    """Whether a page that is not ours caused this, as far as the browser says."""
-    return request.headers.get("sec-fetch-site", "") not in _OWN_SITE
+    """Whether a page that is not ours caused this, as far as the browser says; programs do not."""
+    return request.headers.get("sec-fetch-site", "") not in ("", "none", "same-origin")
 
 
 def _refused(request: Request, message: str, hint: str = _AGAIN) -> Response:
     return problem(request, AccessError(message, hint=hint))
-
-
-def _without_tokens(query: bytes) -> tuple[str, list[str]]:
-    """A query without its tokens, otherwise as it was, and the tokens."""
-    parts = query.decode("latin-1").split("&")
-    tokens = [one for one in parts if unquote_plus(one.partition("=")[0]) == "token"]
-    rest = "&".join(one for one in parts if one not in tokens)
-    return rest, [unquote_plus(one.partition("=")[2]) for one in tokens]
-
-
-def _address(request: Request, query: str) -> str:
-    """The whole address with this query: a path alone could begin with two slashes, a host."""
-    raw: bytes = request.scope.get("raw_path") or b"/"
-    address = f"http://{request.headers['host']}{raw.decode('latin-1')}"
-    return f"{address}?{query}" if query else address
-
-
-def _add_headers(scope: Scope, message: Message) -> None:
-    headers = MutableHeaders(scope=message)
-    for name, value in _HEADERS.items():
-        headers[name] = value
-    if not (scope["path"].startswith("/static/") and "Cache-Control" in headers):
-        headers["Cache-Control"] = "no-store"

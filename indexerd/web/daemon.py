@@ -1,15 +1,13 @@
 """The daemon as the web view uses it: questions, and its events for every open page.
 
 Each question has a connection of its own, so a daemon that was restarted is simply there again.
-What can be read without a daemon is read from what is stored where none answers. After one that did
-not answer in time, nobody asks it for `SILENT_SECONDS`: each page would wait anew.
+What can be read without a daemon is read from what is stored where none answers.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -23,7 +21,6 @@ from indexerd.settings import Settings, read_config
 AT_ONCE = 8  # questions
 SECONDS = 20.0  # for one answer
 READ_SECONDS = 6.0  # for one that can be had without the daemon, which may wait 5 s for its scan
-SILENT_SECONDS = 10.0
 EVENTS_MAX = 256  # that a page has not taken yet; then it hears that some are lost
 PAUSES = (0.25, 5.0)  # seconds between tries to subscribe: the first, and the longest
 LOST = {"event": "lost"}
@@ -34,7 +31,7 @@ Event = dict[str, Any]
 
 
 class Daemon:
-    """Questions and events. `up`: it answers.
+    """Questions and events. `up`: a daemon runs.
 
     `stored(method, params)` answers what needs no daemon; it may block.
     """
@@ -48,17 +45,11 @@ class Daemon:
         stored: Callable[[str, dict[str, Any]], Any],
     ) -> None:
         self.where, self.env, self.home = where, env, home
+        self.up = False
         self._stored = stored
         self._slots = asyncio.Semaphore(AT_ONCE)
-        self._subscribed = False
-        self._silent_until = 0.0
         self._pages: set[asyncio.Queue[Event | None]] = set()
         self._closed = False
-
-    @property
-    def up(self) -> bool:
-        """Whether a daemon runs, and did not fail to answer lately."""
-        return self._subscribed and time.monotonic() >= self._silent_until
 
     def settings(self) -> Settings:
         """The settings as the configuration is now; where it has mistakes, what still holds."""
@@ -68,41 +59,26 @@ class Daemon:
 
     async def call(self, method: str, params: Mapping[str, Any], seconds: float = SECONDS) -> Any:
         """Ask the daemon; errors as `Client` raises them."""
-        if time.monotonic() < self._silent_until:
-            raise DeadlineError(
-                "the daemon does not answer; nothing was changed",
-                hint="try again in a moment; `indexerd status` says whether it is back",
-            )
 
-        def converse() -> Any:
+        def ask() -> Any:
             down: DaemonDownError | None = None
             for path in socket_places(self.where, self.env):
                 try:
                     with Client(path, seconds) as client:
-                        return client.call(method, dict(params))
+                        return client.call(method, params)
                 except DaemonDownError as bad:
                     down = down or bad
             raise down or DaemonDownError("no daemon answers")
 
         async with self._slots:
-            return await asyncio.to_thread(converse)
+            return await asyncio.to_thread(ask)
 
     async def read(self, method: str, params: Mapping[str, Any]) -> Any:
         """Ask the daemon, or read what is stored; for methods that change nothing."""
         try:
-            found = await self.call(method, params, READ_SECONDS)
-        except DaemonDownError:
-            pass
-        except DeadlineError:
-            if time.monotonic() >= self._silent_until:
-                self._silent_until = time.monotonic() + SILENT_SECONDS
-                self._tell({"event": "daemon", "up": False})
-        else:
-            if self._silent_until:
-                self._silent_until = 0.0
-                self._tell({"event": "daemon", "up": self.up})
-            return found
-        return await asyncio.to_thread(self._stored, method, dict(params))
+            return await self.call(method, params, READ_SECONDS)
+        except (DaemonDownError, DeadlineError):
+            return await asyncio.to_thread(self._stored, method, dict(params))
 
     # -- events --------------------------------------------------------------------------
 
@@ -120,18 +96,17 @@ class Daemon:
     def close(self) -> None:
         """End every listening: open streams would keep the server from its end."""
         self._closed = True
-        for queue in self._pages:
-            _put(queue, None)
+        self._tell(None)
 
     async def follow(self) -> None:
         """Keep subscribed until cancelled."""
-        pause, seen_before = PAUSES[0], False
+        pause, again = PAUSES[0], False
         while True:
             for path in socket_places(self.where, self.env):
                 with suppress(OSError, ValueError):  # nobody there, it hung up, or no JSON
-                    await self._subscription(path, again=seen_before)
-                if self._subscribed:
-                    self._subscribed, seen_before, pause = False, True, PAUSES[0]
+                    await self._subscription(path, again=again)
+                if self.up:
+                    self.up, again, pause = False, True, PAUSES[0]
                     self._tell({"event": "daemon", "up": False})
                     break
             await asyncio.sleep(pause)
@@ -146,8 +121,7 @@ class Daemon:
             while line := await reader.readline():
                 message = json.loads(line)
                 if "result" in message:
-                    self._subscribed = True
-                    self._silent_until = 0.0
+                    self.up = True
                     self._tell({"event": "daemon", "up": True})
                     if again:  # pages missed what happened meanwhile
                         self._tell(LOST)
@@ -158,15 +132,10 @@ class Daemon:
         finally:
             writer.transport.abort()
 
-    def _tell(self, event: Event) -> None:
+    def _tell(self, event: Event | None) -> None:
         for queue in self._pages:
-            _put(queue, event)
-
-
-def _put(queue: asyncio.Queue[Event | None], event: Event | None) -> None:
-    """Add an event; a page that takes none hears that some are lost."""
-    if queue.full():
-        while not queue.empty():
-            queue.get_nowait()
-        queue.put_nowait(LOST)
-    queue.put_nowait(event)
+            if queue.full():  # a page that takes none hears that some are lost
+                while not queue.empty():
+                    queue.get_nowait()
+                queue.put_nowait(LOST)
+            queue.put_nowait(event)

@@ -1,28 +1,18 @@
 r"""A session as one JSON document, of which every form of an export and the live page are made.
 
     format "indexerd-export", schema 1, exportedAt, generator
-    session    a row (docs/PROTOCOL.md), without what only the daemon needs
-    meta       name, description, summary, tags, model, updatedAt, usage … of the meta file, or null
-    context    the sets of relevant context; footer: the same in one line
-    kin        {parent, forks: [id], subagents: [id]}
-    leafId     the entry that the session stands at, or that was asked for; leaf: its place
-    nodes      every entry, depth first, with texts:
-               {id, parentId, above, row, ordinal, kind, type, role, time, text, length, calls:
-               [[tool, what for]], results: [[tool, text]], tool, thinking, model, tokens, failed,
-               images, label, quiet, hidden, active}. `above` is the place of the parent in this
-               list, or -1: ids may repeat or be empty, places not. `length`: the text had so many
-               characters, and was cut. `tokens`: {input, output, cacheRead, cacheWrite, costUsd}
-    beats      the story over them: {kind: ask|work|compaction|branch-summary, first, last, depth,
-               active, begins, text, answers, calls: {tool: n}, failed, tokens, ms, quiet, labels,
-               gist, gistSource}; `first` to `last` are places
-    tips       the branches, as `branches` answers, each with its `place`
-    digests    the segments that hold on the path to the leaf, each with `from` and `to`: places
-    textMax    characters that an entry had room for; redacted, omitted, warnings
+    session, meta, context, footer, kin {parent, forks: [id], subagents: [id]}
+    leafId, leaf    the entry that the session stands at, or that was asked for; its place
+    nodes, beats    every entry, depth first, and the story over them: `web/story.py`; places count
+                    in `nodes`, as ids may repeat or be empty
+    tips            the branches, as `branches` answers, each with its `place`
+    digests         the segments that hold on the path to the leaf, with the places `from` and `to`
+    textMax         characters that an entry had room for; redacted, omitted, warnings
 
-A field of a node or a beat that has nothing to say is absent. Texts are the session's own, whole
-but for `textMax`: how much an entry may say depends on how much all of them say. Secrets are taken
-out only where that was asked for, before a text is cut, and from a little more than is shown, so
-that none is recognised by its first half alone.
+A field that has nothing to say is absent. Texts are the session's own, whole but for `textMax`,
+which depends on how much all of them say. Secrets are taken out only where that was asked for,
+before a text is cut, and from a little more than is shown, so that none is recognised by its first
+half alone.
 """
 
 from __future__ import annotations
@@ -42,15 +32,15 @@ from indexerd.daemon.library import Library
 from indexerd.daemon.trees import branches, open_session
 from indexerd.digests.segments import chain_at, encode
 from indexerd.errors import IndexerdError
-from indexerd.events import Entry, Kind
+from indexerd.events import Entry
 from indexerd.meta.context_sets import footer
 from indexerd.privacy.redact import for_people, redact
 from indexerd.privacy.sanitize import bare, scrub
 from indexerd.sessions.positions import message_rows, rows_between
-from indexerd.sessions.state import ROOT, SessionState
+from indexerd.sessions.state import ROOT
 from indexerd.sources.session_reader import OpenSession, read_here, reader
 from indexerd.times import iso
-from indexerd.web.story import Beat, Cut, Node, Story, kept_rows, node_of, story_of
+from indexerd.web.story import Cut, Story, kept_rows, node_of, story_of
 
 FORMAT, SCHEMA = "indexerd-export", 1
 TEXT_MAX = 20_000  # characters of one entry
@@ -70,13 +60,9 @@ META = (
     "name", "description", "summary", "tags", "model", "updatedAt", "lastIndexedLeafId", "usage",
     "keyDecisions", "redactions",
 )  # fmt: skip
-_CAMEL = {"gist_source": "gistSource"}
-_ALWAYS = frozenset(
-    {"above", "row", "ordinal", "kind", "time", "type", "text", "first", "last", "depth"}
-)
 
 Document = dict[str, Any]
-Stored = Mapping[str, Any]
+Stored = Mapping[str, Any]  # the answer of `get`
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +76,11 @@ class Wish:
 
 
 def read_document(
-    library: Library,
-    stored: Stored,
-    wish: Wish,
-    relatives: Mapping[str, Any],
+    library: Library, stored: Stored, wish: Wish, relatives: Mapping[str, Any]
 ) -> Document:
-    """The document of a session that the library knows; `stored` is the answer of `get`.
+    """The document of a session that the library knows. Blocks.
 
-    Blocks. NotFoundError where the session's file is gone.
+    NotFoundError where the session's file is gone.
     """
     session_id = stored["session"]["sessionId"]
     return read_here(
@@ -111,74 +94,55 @@ def document_of(
     session: OpenSession, stored: Stored, wish: Wish, relatives: Mapping[str, Any]
 ) -> Document:
     """The document of an open session. ValueError: a line is no JSON."""
-    story, more = _read(session, wish)
-    more["warnings"] += stored.get("warnings", ())
-    return _about(stored, story, wish, relatives, more) | {
-        "beats": [_plain(one) for one in story.beats],
-        "nodes": [_node(one, story) for one in story.nodes],
+    state, cut = session.state, cutter(wish)
+    rows = sorted(kept_rows(state))
+    room = next((one for one in ROOMS if _sum(state.lengths, rows, one) <= TOTAL_MAX), ROOMS[-1])
+    with session.lines as lines:
+        read = reader(session, lines)
+        names: dict[str, str] = {}
+        nodes = {row: node_of(state, row, read(row), room, cut=cut, names=names) for row in rows}
+        tips = branches(session, _redacting(read, wish) if wish.redact else read)["tips"]
+    placed = [(row, tip) for tip in tips if (row := state.row(tip["leafId"])) is not None]
+    labels = {key: cut(text, LABEL_ROOM) for key, text in session.labels.items()}
+    gists = {
+        row: (cut(tip["gist"], TEXT_MAX), tip["gistSource"]) for row, tip in placed if "gist" in tip
     }
+    story = story_of(state, nodes, labels, gists)
+    for row, tip in placed:
+        if row in story.places:
+            tip["place"] = story.places[row]
+    warnings = list(stored.get("warnings", ()))
+    if lost := sum(not state.lengths[row] for row in rows):
+        warnings.append(f"{lost} {'entry is' if lost == 1 else 'entries are'} too long to be read")
+    digests = _digests(session, story, warnings)
+    more = {"tips": tips, "digests": digests, "textMax": room, "warnings": warnings}
+    return _about(stored, story, wish, relatives, more)
 
 
 def without_entries(stored: Stored) -> Document:
     """The document of a session whose entries cannot be read: what is stored of it."""
     more = {"tips": [], "digests": [], "textMax": 0, "warnings": list(stored.get("warnings", ()))}
-    story = Story([], [], ROOT, {})
-    return _about(stored, story, Wish(), {}, more) | {"beats": [], "nodes": []}
+    return _about(stored, Story([], [], ROOT, {}), Wish(), {}, more)
 
 
 def relatives_in(family: Mapping[str, Any], session_id: str) -> dict[str, Any]:
     """The ids of a session's parent, forks and sub-agents, by what the method `family` answers."""
-    found: dict[str, Any] = {"forks": [], "subagents": []}
+    found: dict[str, Any] = {}
     for one in family["members"]:
         if one["sessionId"] == session_id and one.get("parentSessionId"):
             found["parent"] = one["parentSessionId"]
         elif one.get("parentSessionId") == session_id:
-            found["subagents" if one["relation"] == "subagent" else "forks"].append(
-                one["sessionId"]
-            )
-    return {
-        key: one if key == "parent" else one[:RELATIVES_MAX] for key, one in found.items() if one
-    }
+            kind = "subagents" if one["relation"] == "subagent" else "forks"
+            found.setdefault(kind, []).append(one["sessionId"])
+            del found[kind][RELATIVES_MAX:]
+    return found
 
 
-# -- reading -------------------------------------------------------------------------------------
+# -- texts ---------------------------------------------------------------------------------------
 
 
-def _read(session: OpenSession, wish: Wish) -> tuple[Story, dict[str, Any]]:
-    """The story, and what else is read of the session. ValueError: a line is no JSON."""
-    state, cut = session.state, cutter(wish)
-    rows = sorted(kept_rows(state))
-    room = _room(state, rows)
-    with session.lines as lines:
-        read = reader(session, lines)
-        names: dict[str, str] = {}
-        nodes = {row: node_of(state, row, read(row), room, cut=cut, names=names) for row in rows}
-        clean = _redacting(read, wish) if wish.redact else read
-        tips = branches(session, clean)["tips"]
-    labels = {key: cut(text, LABEL_ROOM) for key, text in session.labels.items()}
-    gists = {
-        row: (cut(tip["gist"], TEXT_MAX), tip["gistSource"])
-        for tip in tips
-        if "gist" in tip and (row := state.row(tip["leafId"])) is not None
-    }
-    story = story_of(state, nodes, labels, gists)
-    warnings: list[str] = []
-    if lost := sum(not state.lengths[row] for row in rows):
-        warnings.append(f"{lost} {'entry is' if lost == 1 else 'entries are'} too long to be read")
-    for tip in tips:
-        row = state.row(tip["leafId"])
-        if row in story.places:
-            tip["place"] = story.places[row]
-    digests = _digests(session, story, warnings)
-    return story, {"tips": tips, "digests": digests, "textMax": room, "warnings": warnings}
-
-
-def _room(state: SessionState, rows: Sequence[int]) -> int:
-    """How much each entry may say, so that all of them together stay within bounds."""
-    for room in ROOMS:
-        if sum(min(state.lengths[row], room) for row in rows) <= TOTAL_MAX:
-            return room
-    return ROOMS[-1]
+def _sum(lengths: Sequence[int], rows: list[int], room: int) -> int:
+    return sum(min(lengths[row], room) for row in rows)
 
 
 def _redacting(read: Callable[[int], Entry], wish: Wish) -> Callable[[int], Entry]:
@@ -210,6 +174,20 @@ def cutter(wish: Wish) -> Cut:
     return cut
 
 
+def _fit(value: Any, cut: Cut) -> Any:
+    """A value whose texts are fit for their readers; they are all bounded where they come from."""
+    if isinstance(value, str):
+        return cut(value, len(value))
+    if isinstance(value, list | tuple):
+        return [_fit(one, cut) for one in value]
+    if isinstance(value, Mapping):
+        return {key: _fit(one, cut) for key, one in value.items()}
+    return value
+
+
+# -- the document --------------------------------------------------------------------------------
+
+
 def _digests(session: OpenSession, story: Story, warnings: list[str]) -> list[dict[str, Any]]:
     """The segments that hold on the path, with the places of what they cover."""
     state = session.state
@@ -222,25 +200,16 @@ def _digests(session: OpenSession, story: Story, warnings: list[str]) -> list[di
     found = []
     for one in segments:
         between = rows_between(path, rows, one.first, one.last)
-        places = [story.places[row] for row in between if row in story.places]
-        if places:
+        if places := [story.places[row] for row in between if row in story.places]:
             found.append(encode(one) | {"from": places[0], "to": places[-1]})
     return found
 
 
-# -- as JSON -------------------------------------------------------------------------------------
-
-
 def _about(
-    stored: Stored,
-    story: Story,
-    wish: Wish,
-    relatives: Mapping[str, Any],
-    more: Mapping[str, Any],
+    stored: Stored, story: Story, wish: Wish, relatives: Mapping[str, Any], more: Mapping[str, Any]
 ) -> Document:
-    """The document but for its beats and nodes, whose texts were cut as they were read."""
     row, meta, context = stored["session"], stored.get("meta"), stored.get("context") or {}
-    row = for_people(row) if wish.for_people else row
+    row, cut = for_people(row) if wish.for_people else row, cutter(wish)
     about = {
         "format": FORMAT,
         "schema": SCHEMA,
@@ -257,49 +226,18 @@ def _about(
         "omitted": story.dropped,
         **more,
     }
-    cut = cutter(wish)
-    return {key: _fit(value, cut) for key, value in about.items()}
+    nodes: list[dict[str, Any]] = msgspec.to_builtins(story.nodes)
+    for one in nodes:
+        one.pop("answer", None)
+    beats = msgspec.to_builtins(story.beats)
+    # The texts of these were cut as they were read.
+    return {key: _fit(value, cut) for key, value in about.items()} | {
+        "beats": beats,
+        "nodes": nodes,
+    }
 
 
-def _fit(value: Any, cut: Cut) -> Any:
-    """A value whose texts are fit for their readers; they are all bounded where they come from."""
-    if isinstance(value, str):
-        return cut(value, len(value))
-    if isinstance(value, list | tuple):
-        return [_fit(one, cut) for one in value]
-    if isinstance(value, Mapping):
-        return {key: _fit(one, cut) for key, one in value.items()}
-    return value
-
-
-def _node(node: Node, story: Story) -> dict[str, Any]:
-    above = None if node.above == ROOT else story.nodes[node.above].id
-    found = {"id": node.id, "parentId": above} | _plain(node)
-    found.pop("ms", None)
-    if node.tokens is not None:
-        tokens = node.tokens
-        counts = {
-            "input": tokens.input,
-            "output": tokens.output,
-            "cacheRead": tokens.cache_read,
-            "cacheWrite": tokens.cache_write,
-            "costUsd": tokens.cost_usd,
-        }
-        found["tokens"] = {key: value for key, value in counts.items() if value}
-    return found
-
-
-def _plain(one: Node | Beat) -> dict[str, Any]:
-    """A node or a beat as an object; what is empty is left out."""
-    found: dict[str, Any] = {}
-    for name in one.__slots__:
-        value = getattr(one, name)
-        if value or name in _ALWAYS:
-            found[_CAMEL.get(name, name)] = _KINDS[value] if isinstance(value, Kind) else value
-    return found
-
-
-_KINDS = {kind: kind.name.lower() for kind in Kind}
+# -- as JSON -------------------------------------------------------------------------------------
 
 
 def to_json(document: Mapping[str, Any]) -> str:
@@ -325,5 +263,6 @@ def without_controls(text: str) -> str:
     if text.isprintable():
         return text
     odd = "".join(char for char in set(text) if not char.isprintable() and char != "\n")
-    escaped = re.compile(f"[{re.escape(odd)}]") if odd else None
-    return escaped.sub(lambda found: json.dumps(found[0])[1:-1], text) if escaped else text
+    if not odd:
+        return text
+    return re.sub(f"[{re.escape(odd)}]", lambda found: json.dumps(found[0])[1:-1], text)

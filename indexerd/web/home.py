@@ -2,8 +2,7 @@
 
 The address holds all of the page's state, and anybody may have written it: each value is bounded,
 and one that its filter does not know counts as absent. The page is whole without its script, which
-fetches this same page again while its user types, and when something happened. What was asked for
-and cannot be given, such as a cursor of another list, is said in the place of the results.
+fetches this same page again while its user types, and when something happened.
 
 A day is a day of this machine's calendar. `since` begins at a local midnight: a cursor of `list`
 would not fit a `since` that moves with the clock.
@@ -13,23 +12,22 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from datetime import UTC, date, datetime, time, timedelta
-from itertools import chain
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, time, timedelta
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 
 from indexerd.agents import ADAPTERS
 from indexerd.errors import AskError
 from indexerd.privacy.redact import for_people, shown_path
 from indexerd.privacy.sanitize import clean_line, escape_path, scrub
 from indexerd.times import iso, iso_ms
-from indexerd.web.assets import Assets
 from indexerd.web.daemon import Daemon
+from indexerd.web.pages import render
 
 ROWS = 60  # sessions on a page
 HITS = 30
@@ -83,47 +81,28 @@ class Filters:
 
     def address(self, **changes: str) -> str:
         """The page with these changes; a change of filters begins at its first page."""
-        changed = replace(self, **({"before": ""} | changes))
-        pairs = [(one.name, getattr(changed, one.name)) for one in fields(changed)]
-        query = "&".join(f"{key}={encoded(value)}" for key, value in pairs if value)
+        changed = asdict(self) | {"before": ""} | changes
+        query = "&".join(f"{key}={encoded(value)}" for key, value in changed.items() if value)
         return f"/?{query}" if query else "/"
 
     def kept(self) -> list[tuple[str, str]]:
         """What a form for a search carries along."""
-        names = ("agent", "project", "since", "archived", "subagents")
-        return [(name, getattr(self, name)) for name in names if getattr(self, name)]
+        return [(k, v) for k, v in asdict(self).items() if v and k not in ("q", "before")]
 
     def choices(self) -> dict[str, list[Shown]]:
         """The links that set or take back a filter."""
-        agents = dict.fromkeys(["", *ADAPTERS, self.agent])
-        listed = {
-            "agent": [("agent", name, name or "any") for name in agents],
-            "since": [("since", key, label) for key, label in SINCE.items()],
-        }
+
+        def choice(key: str, name: str, value: str, label: str, on: bool) -> Shown:
+            return {"key": key, "label": label, "href": self.address(**{name: value}), "on": on}
+
+        agents = {name: name or "any" for name in ("", *ADAPTERS, self.agent)}
         found = {
-            group: [
-                {
-                    "key": f"{name}:{value}",
-                    "label": label,
-                    "href": self.address(**{name: value}),
-                    "on": getattr(self, name) == value,
-                }
-                for name, value, label in choices
-            ]
-            for group, choices in listed.items()
+            name: [choice(f"{name}:{k}", name, k, v, getattr(self, name) == k) for k, v in known]
+            for name, known in (("agent", agents.items()), ("since", SINCE.items()))
         }
-        more = (
-            ("archived", self.archived, "archived"),
-            ("subagents", self.subagents, "sub-agents"),
-        )
         found["more"] = [
-            {
-                "key": name,
-                "label": label,
-                "href": self.address(**{name: "" if on else "1"}),
-                "on": bool(on),
-            }
-            for name, on, label in more
+            choice(name, name, "" if getattr(self, name) else "1", label, bool(getattr(self, name)))
+            for name, label in (("archived", "archived"), ("subagents", "sub-agents"))
         ]
         return found
 
@@ -161,11 +140,10 @@ def _directory(text: str, home: str, directories: Iterable[str]) -> str:
         text = home.rstrip("/") + text[1:]
     if text.startswith("/"):
         return text.rstrip("/") or "/"
-    part = text.casefold()
     names = [(basename(one).casefold(), one) for one in directories]
-    same = (one for name, one in names if name == part)
-    within = (one for name, one in names if part in name)
-    return next(chain(same, within), "")
+    found = [one for name, one in names if name == text.casefold()]
+    found += [one for name, one in names if text.casefold() in name]
+    return found[0] if found else ""
 
 
 def session_address(session_id: str) -> str:
@@ -197,9 +175,8 @@ def encoded(text: str) -> str:
 class Home:
     """The page, and what it is made of."""
 
-    def __init__(self, daemon: Daemon, assets: Assets) -> None:
+    def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
-        self._assets = assets
 
     async def page(self, request: Request) -> Response:
         """The page, or the way to where a context footer's link leads."""
@@ -208,19 +185,22 @@ class Home:
         target = footer_target(params)
         if target is not None:
             return RedirectResponse(target, 303)
-        typed = Filters.of(params)
-        filters = await self._typed(typed)
+        typed, directories = Filters.of(params), dict[str, None]()
+        if "project:" in typed.q:
+            latest = await self._daemon.read("list", {"limit": PROJECTS_OF})
+            directories = dict.fromkeys(one["cwd"] for one in latest["sessions"] if one["cwd"])
+        filters = typed_filters(typed, ADAPTERS, str(self._daemon.home), directories)
         shown: Shown = {"stretches": [], "hits": [], "following": "", "warnings": []}
         problem: Shown | None = None
         try:
             shown |= await (self._search(filters) if filters.q else self._list(filters))
-        except AskError as bad:
+        except AskError as bad:  # such as a cursor of another list: said in the results' place
             problem = {"message": str(bad), "hint": bad.hint}
-        html = self._assets.render(
+        return render(
             "home.html",
             typed=typed,
             filters=filters,
-            zone=f"UTC{datetime.now().astimezone().isoformat()[-6:]}".removesuffix("+00:00"),
+            zone=f"UTC{_now().isoformat()[-6:]}".removesuffix("+00:00"),
             choices=filters.choices(),
             project=self._place(filters.project, filters)["path"] if filters.project else "",
             up=self._daemon.up,
@@ -228,61 +208,46 @@ class Home:
             most=HITS,
             **shown,
         )
-        return HTMLResponse(html)
-
-    async def _typed(self, typed: Filters) -> Filters:
-        directories: dict[str, None] = {}
-        if "project:" in typed.q:
-            latest = await self._daemon.read("list", {"limit": PROJECTS_OF})
-            directories = dict.fromkeys(one["cwd"] for one in latest["sessions"] if one["cwd"])
-        return typed_filters(typed, ADAPTERS, str(self._daemon.home), directories)
 
     @staticmethod
     def _params(filters: Filters) -> dict[str, Any]:
         """What `list` and `search` both take."""
         since = None
         if filters.since in _DAYS_BACK:
-            day = datetime.now().astimezone().date() - timedelta(days=_DAYS_BACK[filters.since])
+            day = _now().date() - timedelta(days=_DAYS_BACK[filters.since])
             since = iso(datetime.combine(day, time()).timestamp())
         wanted = {"agent": filters.agent, "cwd": filters.project, "since": since}
         return {key: value for key, value in wanted.items() if value}
 
     async def _list(self, filters: Filters) -> Shown:
-        params = self._params(filters) | {
-            "archived": bool(filters.archived),
-            "subagents": bool(filters.subagents),
-            "limit": ROWS,
-        }
+        params = self._params(filters) | {"limit": ROWS}
+        params |= {name: bool(getattr(filters, name)) for name in ("archived", "subagents")}
         if filters.before:
             params["cursor"] = filters.before
         found = await self._daemon.read("list", params)
+        stretches: dict[str, dict[str, list[Shown]]] = {}
+        for row in found["sessions"]:
+            projects = stretches.setdefault(_stretch(row["modifiedAt"]), {})
+            projects.setdefault(row["cwd"] or "", []).append(line(row))
         following = found.get("nextCursor")
         return {
-            "stretches": self._stretches(found["sessions"], filters),
+            "stretches": [
+                {
+                    "title": title,
+                    "projects": [
+                        {
+                            "key": f"{title}:{shown_path(cwd)}",
+                            "place": self._place(cwd, filters),
+                            "lines": lines,
+                        }
+                        for cwd, lines in projects.items()
+                    ],
+                }
+                for title, projects in stretches.items()
+            ],
             "following": filters.address(before=following) if following else "",
             "warnings": found.get("warnings", []),
         }
-
-    def _stretches(self, rows: Iterable[Row], filters: Filters) -> list[Shown]:
-        """Rows by day and by project, in their order."""
-        found: dict[str, dict[str, list[Shown]]] = {}
-        for row in rows:
-            projects = found.setdefault(_stretch(row["modifiedAt"]), {})
-            projects.setdefault(row["cwd"] or "", []).append(line(row))
-        return [
-            {
-                "title": title,
-                "projects": [
-                    {
-                        "key": f"{title}:{shown_path(cwd)}",
-                        "place": self._place(cwd, filters),
-                        "lines": lines,
-                    }
-                    for cwd, lines in projects.items()
-                ],
-            }
-            for title, projects in found.items()
-        ]
 
     async def _search(self, filters: Filters) -> Shown:
         params = self._params(filters) | {"query": filters.q, "limit": HITS, "rows": True}
@@ -294,9 +259,19 @@ class Home:
     def _hit(self, hit: Row, row: Row, filters: Filters) -> Shown:
         session_id, field, entry = hit["sessionId"], hit["field"], hit.get("entryId") or ""
         shown = line({"name": hit.get("name"), **row, "sessionId": session_id})
-        snippet = list(_parts(hit["snippet"]))
+        pieces = enumerate(_FOUND.split(hit["snippet"]))  # every second one was looked for
+        snippet = [(piece, bool(at % 2)) for at, piece in pieces if piece]
+        # Where in the session's page it is: its entry, or what to look for among the entries. That
+        # is only what was found in them: a title, a tag or a summary has words of its own.
+        words: list[str] = []
+        if field == "message":
+            words = [word for text, found in snippet if found for word in text.split()]
+        elif field == "files":
+            words = basename("".join(text for text, _ in snippet).strip("…")).split()
+        find = " ".join(dict.fromkeys(words))[:FIND_MAX]
+        spot = f"#target={encoded(entry)}" if entry else f"?find={encoded(find)}" if find else ""
         return {
-            "href": shown["href"] + _spot(field, entry, snippet),
+            "href": shown["href"] + spot,
             "field": str(_FIELDS.get(field, field)) + _ROLES.get(str(hit.get("role")), ""),
             "snippet": snippet,
             "place": self._place(row["cwd"] or "", filters) if row else None,
@@ -312,8 +287,7 @@ class Home:
         if home and (path == home or path.startswith(f"{home}/")):
             path = "~" + path[len(home) :]
         name = posixpath.basename(path.rstrip("/")) or path
-        is_here = cwd == filters.project
-        href = filters.address(project=cwd) if is_whole and not is_here else ""
+        href = filters.address(project=cwd) if is_whole and cwd != filters.project else ""
         return {"name": escape_path(name), "path": escape_path(path), "href": href}
 
 
@@ -326,16 +300,20 @@ def line(row: Row) -> Shown:
     files = [one for one in row.get(touched) or () if basename(one)]
     marks = (("gone", "file gone"), ("subagent", "sub-agent"))
     resume = "" if row.get("gone") else for_people(row).get("resume") or ""
+    stamp, state = row.get("modifiedAt", ""), row.get("state", "idle")
+    then = iso_ms(stamp) / 1000
+    if state == "active" and then and _now().timestamp() - then > OPEN_SECONDS:
+        state = "unfinished"  # an open turn may never have ended
     return {
         "key": session_id,
         "session_id": session_id,
         "href": session_address(session_id),
         "title": title,
         "agent": row.get("agent", ""),
-        "state": _state(row),
+        "state": state,
         "marks": [word for name, word in marks if row.get(name)],
         "gist": "" if title.startswith(gist[:GIST_MAX]) else clean_line(gist, GIST_MAX),
-        "moment": _moment(row.get("modifiedAt", "")),
+        "moment": _moment(stamp),
         "touched": {"filesModified": "changed", "filesRead": "read"}.get(touched, ""),
         "files": [
             {"name": escape_path(basename(one)), "path": escape_path(one)}
@@ -348,38 +326,11 @@ def line(row: Row) -> Shown:
     }
 
 
-def _state(row: Row) -> str:
-    """A state as it is shown: an open turn may never have ended."""
-    state: str = row.get("state", "idle")
-    then = iso_ms(row.get("modifiedAt", "")) / 1000
-    stale = datetime.now(UTC).timestamp() - then > OPEN_SECONDS
-    return "unfinished" if state == "active" and then and stale else state
-
-
-def _parts(snippet: str) -> Iterator[tuple[str, bool]]:
-    """A snippet in pieces, and whether each was looked for."""
-    for at, piece in enumerate(_FOUND.split(snippet)):
-        if piece:
-            yield piece, bool(at % 2)
-
-
-def _spot(field: str, entry: str, snippet: Sequence[tuple[str, bool]]) -> str:
-    """Where in a session's page a hit is: its entry, or what to look for among the entries.
-
-    That is only what was found in them: a title, a tag or a summary has words of its own.
-    """
-    if entry:
-        return f"#target={encoded(entry)}"
-    words: Iterable[str] = ()
-    if field == "message":
-        words = (word for text, found in snippet if found for word in text.split())
-    elif field == "files":
-        words = basename("".join(text for text, _ in snippet).strip("…")).split()
-    find = " ".join(dict.fromkeys(words))[:FIND_MAX]
-    return f"?find={encoded(find)}" if find else ""
-
-
 # -- times, by this machine's calendar -----------------------------------------------------------
+
+
+def _now() -> datetime:
+    return datetime.now().astimezone()
 
 
 def _local(stamp: str) -> datetime | None:
@@ -392,7 +343,7 @@ def _moment(stamp: str) -> Shown:
     then = _local(stamp)
     if then is None:
         return {"iso": "", "full": "at an unknown time", "ago": ""}
-    now = datetime.now().astimezone()
+    now = _now()
     minutes = max(0, int((now - then).total_seconds())) // 60
     days = (now.date() - then.date()).days
     if minutes < 60:  # noqa: PLR2004 - of an hour
@@ -413,7 +364,7 @@ def _stretch(stamp: str) -> str:
     then = _local(stamp)
     if then is None:
         return "No date"
-    today: date = datetime.now().astimezone().date()
+    today = _now().date()
     monday = today - timedelta(days=today.weekday())
     stretches = {
         "Today": today,

@@ -3,9 +3,8 @@ r"""One path of a session as Markdown: a heading for each ask, answers quoted, t
 Nothing of the session is in it but behind our own marks: words on a line of ours have every mark of
 Markdown escaped; texts are quoted line by line, so that a heading, a rule or a list in one stays in
 the quotation. Quoted text stays Markdown, with two exceptions outside of fenced code: a tag is
-shown, not rendered, and an image becomes a link, since a reader's program must not load it. Control
-characters are gone. A fence counts only where it begins a line: one inside a list or a nested
-quotation ends with that, sooner than its own end mark, and so protects nothing.
+shown, not rendered, and an image becomes a link, since a reader's program must not load it. A fence
+counts only where it begins a line: one inside a list or a nested quotation protects nothing.
 """
 
 from __future__ import annotations
@@ -16,9 +15,7 @@ from typing import Any
 
 from indexerd.privacy.sanitize import bare, clean_line
 
-LINE_MAX = 200
-HEADING_MAX = 120
-TEXT_MAX = 8000  # characters of a summary
+LINE_MAX, HEADING_MAX, TEXT_MAX = 200, 120, 8000  # characters
 
 _MARK = re.compile(r"([\\`*_\[\]<>#&|~!$])")
 _FENCE = re.compile(r"(`{3,})[^`]*$|(~{3,}).*$")
@@ -55,8 +52,8 @@ def code(text: str, limit: int = LINE_MAX) -> str:
 def quoted(text: str) -> Iterator[str]:
     """A text's lines, each quoted."""
     fence = ""
-    for line in _LINE_END.split(bare(text).rstrip()):
-        line = line.expandtabs(4)  # noqa: PLW2901 - a tab is not as wide behind our mark
+    for raw in _LINE_END.split(bare(text).rstrip()):
+        line = raw.expandtabs(4)  # a tab is not as wide behind our mark
         opened = _FENCE.match(line)
         if fence:
             mark = line.strip(" ")
@@ -65,14 +62,13 @@ def quoted(text: str) -> Iterator[str]:
         elif opened:
             fence = opened[1] or opened[2]
         else:
-            line = _TAG.sub("&lt;", line).replace("![", "&#33;[")  # noqa: PLW2901 - made safe
+            line = _TAG.sub("&lt;", line).replace("![", "&#33;[")
         yield f"> {line}".rstrip()
 
 
 def _head(document: Doc) -> Iterator[str]:
     session, meta, kin = document["session"], document["meta"] or {}, document["kin"]
-    yield f"# {plain(session.get('name', ''), HEADING_MAX) or 'A session'}"
-    yield ""
+    yield from (f"# {plain(session.get('name', ''), HEADING_MAX) or 'A session'}", "")
     facts = {
         "Session": code(session.get("sessionId", "")),
         "Agent": plain(session.get("agent", "")),
@@ -90,12 +86,11 @@ def _head(document: Doc) -> Iterator[str]:
         "Exported": plain(document["exportedAt"]),
     }
     yield from (f"- {name}: {value}" for name, value in facts.items() if value)
-    notes = list(document["warnings"])
-    if document["omitted"]:
-        notes.insert(0, f"{document['omitted']} older entries are left out")
     if document["redacted"]:
-        notes.insert(0, "secrets were taken out of the texts; an unknown kind may still be there")
-    yield from (f"- Note: {plain(one)}" for one in notes)
+        yield "- Note: secrets were taken out of the texts; an unknown kind may still be there"
+    if document["omitted"]:
+        yield f"- Note: {document['omitted']} older entries are left out"
+    yield from (f"- Note: {plain(one)}" for one in document["warnings"])
     yield ""
     if meta.get("description"):
         yield from (*quoted(meta["description"][:TEXT_MAX]), "")
@@ -113,10 +108,8 @@ def _path(document: Doc) -> Iterator[str]:
         place = nodes[place]["above"]
     asks, in_list = 0, False
     for node in reversed(path):
-        if node.get("hidden"):
-            continue
-        asks += node["kind"] == "user"
-        lines = [*_ask(node, asks)] if node["kind"] == "user" else [*_other(node)]
+        asks += node["kind"] == "user" and not node.get("hidden")
+        lines = [] if node.get("hidden") else [*_entry(node, asks)]
         if not lines:
             continue
         if in_list and not lines[0].startswith("- "):
@@ -127,17 +120,16 @@ def _path(document: Doc) -> Iterator[str]:
             yield ""
 
 
-def _ask(node: Doc, number: int) -> Iterator[str]:
-    first = node["text"].lstrip()[: 4 * HEADING_MAX].partition("\n")[0]
-    yield f"## {number}. {plain(first, HEADING_MAX) or '(no words)'}"
-    yield ""
-    yield from (*_label(node), *_body(node))
-
-
-def _other(node: Doc) -> Iterator[str]:
+def _entry(node: Doc, number: int) -> Iterator[str]:
     kind, text = node["kind"], node["text"].strip()
+    label = (f"*Label: {plain(node['label'])}*", "") if node.get("label") else ()
+    if kind == "user":
+        first = node["text"].lstrip()[: 4 * HEADING_MAX].partition("\n")[0]
+        yield f"## {number}. {plain(first, HEADING_MAX) or '(no words)'}"
+        yield from ("", *label, *_body(node))
+        return
+    yield from label
     heading = _HEADINGS.get(kind)
-    yield from _label(node)
     if heading and text:
         model = plain(node.get("model", "")) if kind == "assistant" else ""
         failed = ", failed" if node.get("failed") else ""
@@ -149,11 +141,6 @@ def _other(node: Doc) -> Iterator[str]:
         yield f"- failed: {code(node.get('tool', ''))} {plain(text)}".rstrip()
     for name, detail in node.get("calls", ()):
         yield f"- {code(name) or 'a tool'} {code(detail)}".rstrip()
-
-
-def _label(node: Doc) -> Iterator[str]:
-    if node.get("label"):
-        yield from (f"*Label: {plain(node['label'])}*", "")
 
 
 def _body(node: Doc) -> Iterator[str]:

@@ -16,10 +16,8 @@ import errno
 import fcntl
 import json
 import os
-import re
 import signal
 import socket
-import stat
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -41,7 +39,6 @@ OPEN_PAGE = "web-open.html"
 GRACE_SECONDS = 2  # for answers under way, at the end
 CONNECTIONS_MAX = 256
 SWITCH_SECONDS = 0.0005  # a session that is read lets the event loop go first
-_URL = re.compile(r"http://(?:127(?:\.[0-9]{1,3}){3}|\[::1\]):[0-9]{1,5}")
 _PAGE = """<!doctype html>
 <html lang="en">
 <head>
@@ -82,7 +79,9 @@ def serve(
     state_dir = daemon.where.state_dir
     make_private(state_dir)
     with _bound(listen) as sock:
-        running = Running(_url(sock), os.getpid())
+        host, port = sock.getsockname()[:2]
+        named = f"[{host}]" if sock.family == socket.AF_INET6 else host
+        running = Running(f"http://{named}:{port}", os.getpid())
         auth = Auth(
             running.url,
             state_dir,
@@ -90,16 +89,20 @@ def serve(
             on_admitted=lambda token: _drop_page(state_dir, token),
             on_error=on_error,
         )
-        path = state_dir / f"web-{running.pid}.json"
-        with _announced(path, running) as announce:
+        new, path = (state_dir / f"{dot}web-{running.pid}.json" for dot in (".", ""))
+        with _private(new) as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.write(file, json.dumps({"url": running.url, "pid": running.pid}).encode())
 
             def ready() -> None:
-                announce()
+                new.replace(path)
                 on_ready(running)
 
             try:
                 asyncio.run(_run(daemon, auth, sock, ready, child=child))
             finally:
+                for one in (new, path):
+                    one.unlink(missing_ok=True)
                 _drop_page(state_dir, f"{running.url}/")
     return 0
 
@@ -109,15 +112,12 @@ def find_running(state_dir: Path) -> Running | None:
     found: list[tuple[int, Running]] = []
     for path in state_dir.glob("web-*.json"):
         with suppress(OSError, ValueError, KeyError, TypeError), path.open("rb") as file:
-            seen = os.fstat(file.fileno())
-            if seen.st_uid != os.geteuid() or stat.S_IMODE(seen.st_mode) & 0o077:
-                continue  # another user may have written it
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
                 known = json.loads(file.read(4096))
-                if _URL.fullmatch(known["url"]):
-                    found.append((seen.st_mtime_ns, Running(known["url"], int(known["pid"]))))
+                running = Running(str(known["url"]), int(known["pid"]))
+                found.append((os.fstat(file.fileno()).st_mtime_ns, running))
             else:  # its process was killed
                 path.unlink()
     return max(found, key=lambda one: one[0])[1] if found else None
@@ -133,8 +133,6 @@ def open_page(state_dir: Path, address: str) -> Path:
     """Write the page that leads a browser to an address."""
     path = state_dir / OPEN_PAGE
     new = path.with_name(f".{OPEN_PAGE}.{os.getpid()}")
-    with suppress(FileNotFoundError):
-        new.unlink()
     with _private(new) as file:
         os.write(file, _PAGE.format(escape(address)).encode("utf-8", "replace"))
     new.replace(path)
@@ -150,34 +148,14 @@ def _drop_page(state_dir: Path, words: str) -> None:
 
 
 @contextmanager
-def _announced(path: Path, running: Running) -> Iterator[Callable[[], None]]:
-    """Hold the lock of the server's file, which is there from the call of what is yielded on."""
-    new = path.with_name(f".{path.name}")
-    with suppress(FileNotFoundError):
-        new.unlink()
-    with _private(new) as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.write(file, json.dumps({"url": running.url, "pid": running.pid}).encode())
-
-        def announce() -> None:
-            new.replace(path)
-
-        try:
-            yield announce
-        finally:
-            for one in (new, path):
-                one.unlink(missing_ok=True)
-
-
-@contextmanager
 def _private(path: Path) -> Iterator[int]:
     """A new file of ours, open for writing."""
     try:
+        path.unlink(missing_ok=True)
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    except PermissionError as bad:
-        raise AccessError(f"cannot write {path}: {bad.strerror}") from None
     except OSError as bad:
-        raise WriteError(f"cannot write {path}: {bad.strerror}") from None
+        kind = AccessError if isinstance(bad, PermissionError) else WriteError
+        raise kind(f"cannot write {path}: {bad.strerror}") from None
     try:
         yield file
     finally:
@@ -204,11 +182,6 @@ def _bound(listen: str) -> Iterator[socket.socket]:
         yield sock
 
 
-def _url(sock: socket.socket) -> str:
-    host, port = sock.getsockname()[:2]
-    return f"http://[{host}]:{port}" if sock.family == socket.AF_INET6 else f"http://{host}:{port}"
-
-
 class _Server(uvicorn.Server):
     """Says when it listens, and leaves signals to us."""
 
@@ -228,12 +201,7 @@ class _Server(uvicorn.Server):
 
 
 async def _run(
-    daemon: Daemon,
-    auth: Auth,
-    sock: socket.socket,
-    ready: Callable[[], None],
-    *,
-    child: bool,
+    daemon: Daemon, auth: Auth, sock: socket.socket, ready: Callable[[], None], *, child: bool
 ) -> None:
     config = uvicorn.Config(
         make_app(daemon, auth),
@@ -249,32 +217,25 @@ async def _run(
         limit_concurrency=CONNECTIONS_MAX,
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
-    server, stopped = _Server(config, ready), False
+    server, loop = _Server(config, ready), asyncio.get_running_loop()
+    stopped = asyncio.Event()
 
     def stop() -> None:
-        nonlocal stopped
-        stopped = True
+        stopped.set()
         daemon.close()
         server.should_exit = True
 
-    loop = asyncio.get_running_loop()
     for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(one, stop)
-    if child:
-        _at_end_of_input(lambda: loop.call_soon_threadsafe(stop))
+    if child:  # at the end of standard input, by a thread that nobody waits for
+
+        def wait() -> None:
+            with suppress(OSError, RuntimeError):  # the loop may have ended by itself
+                while os.read(0, 4096):
+                    pass
+                loop.call_soon_threadsafe(stop)
+
+        threading.Thread(target=wait, name="indexerd-web-parent", daemon=True).start()
     await server.serve([sock])
-    if not server.started and not stopped:
+    if not server.started and not stopped.is_set():
         raise IndexerdError("the web view could not be started")
-
-
-def _at_end_of_input(stop: Callable[[], object]) -> None:
-    """Call once standard input ends, from a thread that nobody waits for."""
-
-    def wait() -> None:
-        with suppress(OSError):
-            while os.read(0, 4096):
-                pass
-        with suppress(RuntimeError):  # the loop has ended by itself
-            stop()
-
-    threading.Thread(target=wait, name="indexerd-web-parent", daemon=True).start()

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from indexerd.daemon.library import Library
@@ -23,10 +23,7 @@ from indexerd.daemon.process import make_private
 from indexerd.daemon.trees import read_alone, sweep
 from indexerd.errors import IndexerdError, NotFoundError, UsageError
 from indexerd.models.telemetry import rows_of
-from indexerd.paths import is_session_id
 from indexerd.privacy.patterns import compile_patterns
-from indexerd.privacy.sanitize import scrub
-from indexerd.web.assets import Assets
 from indexerd.web.daemon import Daemon
 from indexerd.web.document import (
     Document,
@@ -36,25 +33,29 @@ from indexerd.web.document import (
     relatives_in,
     without_entries,
 )
-from indexerd.web.export import FORMATS, export
-from indexerd.web.page import LIVE, embedded, live_page, since
-from indexerd.web.problems import JsonResponse
+from indexerd.web.export import FORMATS, embedded, export
+from indexerd.web.pages import JsonResponse, changed, live_page
 
 AT_ONCE = 2  # sessions that are read
 REF_MAX = 400  # characters of what may name a session
 BODY_MAX = 64 * 1024  # bytes
 _MEDIA_TYPES = {"html": "text/html", "md": "text/markdown", "json": "application/json"}
+# What a page may change: the daemon's method, and the fields that it sends.
+_ACTS = {
+    "rename": ("update", {"title"}),
+    "label": ("label", {"entryId", "text"}),
+    "index": ("index", set[str]()),
+    "state": ("set_relevant_context", {"slug", "items"}),
+}
 
 _T = TypeVar("_T")
-Handler = Callable[[Request, str], Awaitable[Response]]
 
 
 class SessionPages:
     """The answers about single sessions."""
 
-    def __init__(self, daemon: Daemon, assets: Assets) -> None:
+    def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
-        self._assets = assets
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._folder = daemon.where.state_dir / "view"
         make_private(self._folder)
@@ -63,14 +64,11 @@ class SessionPages:
     def routes(self) -> list[Route]:
         """The routes."""
         reads = (self.document, self.sent, self.family, self.export)
-        acts = (self.rename, self.label, self.index, self.state)
         return [
             Route("/s/{id}", self.page, methods=["GET"]),
-            *(Route(f"/s/{{id}}/{one.__name__}", _by_id(one), methods=["GET"]) for one in reads),
-            *(Route(f"/s/{{id}}/{one.__name__}", _by_id(one), methods=["POST"]) for one in acts),
+            *(Route(f"/s/{{id}}/{one.__name__}", one, methods=["GET"]) for one in reads),
+            *(Route(f"/s/{{id}}/{name}", self.act, methods=["POST"], name=name) for name in _ACTS),
         ]
-
-    # -- what is read --------------------------------------------------------------------
 
     async def page(self, request: Request) -> Response:
         """The page of a session, or the way to it from another of its names."""
@@ -82,27 +80,20 @@ class SessionPages:
         if session_id != ref:
             query = f"?{request.url.query}" if request.url.query else ""
             return RedirectResponse(f"/s/{quote(session_id, safe='')}{query}", 303)
-        document = await self._document(stored)
-        names = ("view.css", "favicon.svg", LIVE)
-        html = live_page(
-            document,
-            {name: self._assets.url(name) for name in names},
-            {name: self._assets.asset(name).integrity for name in names},
-        )
-        return HTMLResponse(html.encode("utf-8", "replace"))
+        return live_page(await self._document(stored))
 
-    async def document(self, request: Request, session_id: str) -> Response:
+    async def document(self, request: Request) -> Response:
         """The document, or what is new in it."""
-        stored = await self._stored(session_id)
-        document = await self._document(stored)
-        change = since(document, request.query_params.get("since", ""))
+        document = await self._document(await self._stored(request))
+        change = changed(document, request.query_params.get("after", ""))
         return Response(embedded(change), media_type="application/json")
 
-    async def _document(self, stored: dict[str, Any]) -> Document:
+    async def _document(self, stored: Stored) -> Document:
+        gone = False
         try:
             found = await self._read(stored, lambda lib: read_document(lib, stored, Wish(), {}))
         except NotFoundError:
-            found = without_entries(stored) | {"gone": True}
+            found, gone = without_entries(stored), True
         except IndexerdError as bad:
             problem = {"code": bad.kind, "message": str(bad), "hint": bad.hint}
             found = without_entries(stored) | {"problem": problem}
@@ -110,7 +101,7 @@ class SessionPages:
             "daemon": self._daemon.up,
             "behind": stored["session"].get("newUserMessages") or 0,
             "indexing": stored.get("indexing"),
-            "gone": found.pop("gone", False),
+            "gone": gone,
         }
         return found | {"live": live}
 
@@ -126,9 +117,9 @@ class SessionPages:
         async with self._slots:
             return await asyncio.to_thread(read)
 
-    async def sent(self, _request: Request, session_id: str) -> Response:
+    async def sent(self, request: Request) -> Response:
         """What a model would be sent now, and what was asked of models before."""
-        await self._stored(session_id)
+        session_id = (await self._stored(request))["session"]["sessionId"]
         found: dict[str, Any] = {"asSent": None}
         try:
             found["asSent"] = await self._daemon.read("as_sent", {"ref": session_id})
@@ -138,87 +129,58 @@ class SessionPages:
         found["runs"] = await asyncio.to_thread(rows_of, path, session_id)
         return JsonResponse(found)
 
-    async def family(self, _request: Request, session_id: str) -> Response:
+    async def family(self, request: Request) -> Response:
         """Where it came from, and what came of it."""
-        return JsonResponse(await self._daemon.read("family", {"ref": session_id}))
+        return JsonResponse(await self._daemon.read("family", {"ref": request.path_params["id"]}))
 
-    async def export(self, request: Request, session_id: str) -> Response:
+    async def export(self, request: Request) -> Response:
         """The session as a file."""
         form = request.query_params.get("format") or "html"
         if form not in FORMATS:
             raise UsageError(f"format is one of {', '.join(FORMATS)}")
-        stored = await self._stored(session_id)
-        family = await self._daemon.read("family", {"ref": session_id})
-
+        stored = await self._stored(request)
+        session_id = stored["session"]["sessionId"]
+        kin = relatives_in(await self._daemon.read("family", {"ref": session_id}), session_id)
         extra = compile_patterns(self._daemon.settings().redact.extra_patterns)
         wish = Wish(for_people=form != "json", extra=extra)
-        kin = relatives_in(family, session_id)
         name, text = await self._read(stored, lambda lib: export(lib, stored, form, wish, kin))
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
         data = text.encode("utf-8", "replace")
         return Response(data, media_type=_MEDIA_TYPES[form], headers=headers)
 
-    async def _stored(self, session_id: str) -> dict[str, Any]:
-        return _of(session_id, await self._daemon.read("get", {"ref": session_id}))
+    async def act(self, request: Request) -> Response:
+        """Change something: a title, a label, the index, the set `applet` (S4.25)."""
+        method, known = _ACTS[request.url.path.rpartition("/")[2]]
+        fields = await _fields(request, known)
+        # A name like its id may be another session's.
+        stored = await self._stored(request, reading=False)
+        ref = {"ref": stored["session"]["sessionId"]}
+        if method == "index":
+            fields["force"] = True
+        if method == "set_relevant_context":
+            items = fields.get("items", [])
+            if not isinstance(items, list) or not all(_is_item(one) for one in items):
+                raise UsageError("an item is key=value")
+            ref = {"session": ref["ref"], "setName": "applet"}
+            fields = {"items": [fields.get("slug"), *items]}
+        return JsonResponse(await self._daemon.call(method, ref | fields))
 
-    # -- what is changed -----------------------------------------------------------------
-
-    async def rename(self, request: Request, session_id: str) -> Response:
-        """Give it a title of the user's, or take that back."""
-        fields = await _fields(request, {"title"})
-        params = {"ref": session_id, "title": _text_or_none(fields, "title")}
-        return await self._act(session_id, "update", params)
-
-    async def label(self, request: Request, session_id: str) -> Response:
-        """Label an entry, or take the label back."""
-        fields = await _fields(request, {"entryId", "text"})
-        params = {"ref": session_id, "entryId": _text(fields, "entryId")}
-        text = _text_or_none(fields, "text")
-        return await self._act(
-            session_id, "label", params | ({} if text is None else {"text": text})
-        )
-
-    async def index(self, request: Request, session_id: str) -> Response:
-        """Have it indexed now, whether it is due or not."""
-        await _fields(request, set())
-        return await self._act(session_id, "index", {"ref": session_id, "force": True})
-
-    async def state(self, request: Request, session_id: str) -> Response:
-        """What is shown of it becomes its set `applet`: a slug, and parameters (S4.25)."""
-        fields = await _fields(request, {"slug", "items"})
-        items = fields.get("items", [])
-        if not isinstance(items, list) or not all(isinstance(one, str) for one in items):
-            raise UsageError("items is a list of strings")
-        if not all("=" in one and one.partition("=")[0].strip() for one in items):
-            raise UsageError("an item is key=value")
-        named = [_text(fields, "slug"), *items]
-        params = {"session": session_id, "setName": "applet", "items": named}
-        return await self._act(session_id, "set_relevant_context", params)
-
-    async def _act(self, session_id: str, method: str, params: Mapping[str, Any]) -> Response:
-        """Ask the daemon, about this very session: a name like its id may be another's."""
-        _of(session_id, await self._daemon.call("get", {"ref": session_id}))
-        return JsonResponse(await self._daemon.call(method, params))
-
-
-def _by_id(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
-    async def handle(request: Request) -> Response:
+    async def _stored(self, request: Request, *, reading: bool = True) -> dict[str, Any]:
+        """What is stored of the session of that very id."""
         session_id = request.path_params["id"]
-        if not is_session_id(session_id):
-            raise NotFoundError("no session has such an id")
-        return await handler(request, session_id)
+        ask = self._daemon.read if reading else self._daemon.call
+        stored: dict[str, Any] = await ask("get", {"ref": session_id})
+        if stored["session"]["sessionId"] != session_id:
+            raise NotFoundError(f"no session {session_id}")
+        return stored
 
-    return handle
 
-
-def _of(session_id: str, found: dict[str, Any]) -> dict[str, Any]:
-    if found["session"]["sessionId"] != session_id:
-        raise NotFoundError(f"no session {session_id}")
-    return found
+def _is_item(value: object) -> bool:
+    return isinstance(value, str) and bool(value.partition("=")[1]) and not value.startswith("=")
 
 
 async def _fields(request: Request, known: set[str]) -> dict[str, Any]:
-    """The object that a request holds; UsageError for anything else, and for unknown fields."""
+    """The object that a request holds, a blank text as null; UsageError for anything else."""
     body = b""
     async for chunk in request.stream():
         body += chunk
@@ -228,23 +190,7 @@ async def _fields(request: Request, known: set[str]) -> dict[str, Any]:
         fields = json.loads(body or b"{}")
     except (ValueError, RecursionError):
         fields = None
-    if not isinstance(fields, dict):
-        raise UsageError("a change is a JSON object")
-    if odd := sorted(fields.keys() - known):
-        raise UsageError(f"unknown field {odd[0][:40]!r}")
-    return fields
-
-
-def _text(fields: Mapping[str, Any], key: str) -> str:
-    value = _text_or_none(fields, key)
-    if value is None:
-        raise UsageError(f"{key} is a text")
-    return value
-
-
-def _text_or_none(fields: Mapping[str, Any], key: str) -> str | None:
-    """A text, or null; a blank one is null, too. Half a surrogate pair cannot be sent on."""
-    value = fields.get(key, 0)
-    if value is not None and (not isinstance(value, str) or value != scrub(value)):
-        raise UsageError(f"{key} is a text, or null")
-    return value if value and value.strip() else None
+    if not isinstance(fields, dict) or fields.keys() - known:
+        raise UsageError(f"a change is a JSON object of {', '.join(sorted(known)) or 'nothing'}")
+    blank = {key for key, one in fields.items() if isinstance(one, str) and not one.strip()}
+    return fields | dict.fromkeys(blank)

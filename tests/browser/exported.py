@@ -11,7 +11,7 @@ from indexerd.digests.segments import Segment, encode
 from indexerd.sessions.info import info_of
 from indexerd.sources.session_reader import OpenSession
 from indexerd.web.document import Wish, document_of
-from indexerd.web.page import export_page
+from indexerd.web.export import export_page
 from tests.sessions.tree_sessions import entry, said, session, state_of
 
 EVIL = "</script><script>window.owned=1</script><img src=http://127.0.0.1:9/x onerror=owned=1>"

@@ -13,7 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from indexerd.web.assets import Assets
+from indexerd.web.pages import asset
 from indexerd.web.server import open_page
 from tests.browser.served import Placed, Served, served
 from tests.browser.site import site
@@ -191,7 +191,7 @@ class Stranger(BaseHTTPRequestHandler):
         elif not self.path.startswith("/static/"):
             kind = "text/html"
             body = (
-                f"<!doctype html><script src='{Assets().url('home.js')}'></script><script>"
+                f"<!doctype html><script src='{asset('home.js').url}'></script><script>"
                 "navigator.serviceWorker.register('/worker.js')</script>".encode()
             )
         self.send_response(200)

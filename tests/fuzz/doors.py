@@ -13,16 +13,14 @@ import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from indexerd.privacy.sanitize import scrub
 from indexerd.protocol import wire
 from indexerd.web import home as home_page
-from indexerd.web.assets import Assets
 from indexerd.web.auth import CSP, Auth, issue_token
-from indexerd.web.page import embedded
+from indexerd.web.export import embedded
 from tests.fuzz.texts import as_json, text_of
 
 PORT = 7117
@@ -153,7 +151,6 @@ def guard(data: bytes) -> None:
         "raw_path": lines[1],
         "query_string": lines[2],
         "headers": [(name, value.replace(b"@COOKIE@", cookie.encode())) for name, value in headers],
-        "app": SimpleNamespace(state=SimpleNamespace(assets=Assets())),
     }
     scope["query_string"] = lines[2].replace(b"@TOKEN@", token.encode())
     reached, sent = asyncio.run(_asked(scope, body))

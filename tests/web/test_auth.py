@@ -15,8 +15,8 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from indexerd.web.assets import FILES, Assets
 from indexerd.web.auth import CSP, TOKEN_SECONDS, Auth, issue_token, redeem_token
+from indexerd.web.pages import FILES, asset, render
 
 URL = "http://127.0.0.1:7117"
 
@@ -34,7 +34,6 @@ def client(folder: Path, errors: list[BaseException] | None = None, **how: Any) 
     auth = Auth(URL, folder, on_error=on_error, **how)
     routes = [Route("/{path:path}", answer, methods=["GET", "POST"])]
     app = Starlette(routes=routes, middleware=[Middleware(auth.protect)])
-    app.state.assets = Assets()
     return TestClient(app, base_url=URL, follow_redirects=False)
 
 
@@ -151,13 +150,12 @@ def test_every_answer_carries_the_policy_and_a_defect_says_nothing(tmp_path: Pat
 
 def test_assets_are_those_of_a_list() -> None:
     """No name leads out of the folder, or to a template; texts in templates stay texts."""
-    assets = Assets()
     for name in ("../home.py", "home.html", "page.html", "", "/etc/passwd", "home.css/"):
         with pytest.raises(KeyError):
-            assets.asset(name)
-    assert all(assets.asset(name).body for name in FILES)
+            asset(name)
+    assert all(asset(name).body for name in FILES)
     evil = "<script>x</script>\ud800"
-    page = assets.render("problem.html", title="No", message=evil, hint="a `b`").decode()
+    page = bytes(render("problem.html", title="No", message=evil, hint="a `b`").body).decode()
     assert "&lt;script&gt;x" in page
     assert "<code>b</code>" in page
 
@@ -165,6 +163,6 @@ def test_assets_are_those_of_a_list() -> None:
 @pytest.mark.parametrize("name", ["home.js", "live-page.js"])
 def test_scripts_make_no_markup_of_texts(name: str) -> None:
     """No sink that trusted types would have to guard, and no address but this server's."""
-    script = Assets().asset(name).body.decode()
+    script = asset(name).body
     for sink in ("innerHTML", "outerHTML", "insertAdjacentHTML", "DOMParser", "eval(", "http:"):
         assert sink not in script

@@ -18,7 +18,7 @@ from indexerd.sources.session_reader import OpenSession, row_of
 from indexerd.web import document
 from indexerd.web.document import Wish, document_of, relatives_in
 from indexerd.web.export import FORMATS, file_name
-from indexerd.web.page import since
+from indexerd.web.pages import changed
 from tests.sessions.tree_sessions import PUBLIC, entry, said, session, state_of
 from tests.sources.lines_held import Lines
 
@@ -211,14 +211,17 @@ def test_a_page_has_what_the_session_is(steps: list[tuple[list[int], int]]) -> N
     for nodes, which in steps:
         version, old = known[-1 - which % len(known)]
         found = {"nodes": nodes, "beats": [], "exportedAt": str(len(known)), "name": which}
-        change = since(found, version)
+        change = changed(found, version)
         held = old[: change.get("keep", 0)] + change["nodes"] if "nodes" in change else old
         assert held == nodes  # story.js does the same
         assert change.get("base", version) == version
         known.append((change["version"], held))
     version, held = known[-1]
-    assert since(found | {"exportedAt": "later"}, version) == {"version": version, "base": version}
-    grown = since(found | {"nodes": [*held, 9], "name": "new"}, version)
+    assert changed(found | {"exportedAt": "later"}, version) == {
+        "version": version,
+        "base": version,
+    }
+    grown = changed(found | {"nodes": [*held, 9], "name": "new"}, version)
     assert (grown["keep"], grown["nodes"], grown["name"]) == (len(held), [9], "new")
     for odd in ("x", "1", f"{10**9}..", "-1.a.b", "\ud800.a.b"):
-        assert "keep" not in since(found, odd)
+        assert "keep" not in changed(found, odd)

@@ -70,7 +70,7 @@ def test_filters_can_be_typed(q: str, expected: tuple[str, ...]) -> None:
     assert (found.q, found.agent, found.project, found.since) == expected
 
 
-def row(ago: timedelta = timedelta(minutes=3), **fields: Any) -> dict[str, Any]:
+def row(ago: timedelta = timedelta(minutes=3, seconds=1), **fields: Any) -> dict[str, Any]:
     """A row of a session last used so long ago."""
     return {
         "sessionId": "s1",
@@ -123,13 +123,3 @@ def test_days_are_those_of_the_calendar() -> None:
     assert home._stretch("never") == "No date"
     assert home._moment((now - timedelta(1, 1)).isoformat())["ago"].startswith("yesterday")
     assert home._moment((now - timedelta(3)).isoformat())["ago"] == "3 days ago"
-
-
-def test_where_a_hit_is() -> None:
-    """Its entry, or the words that were found in the entries; a title's words stand in none."""
-    snippet = list(home._parts("the «walrus» and «the walrus»"))
-    assert snippet == [("the ", False), ("walrus", True), (" and ", False), ("the walrus", True)]
-    assert home._spot("message", "e/1", snippet) == "#target=e/1"
-    assert home._spot("message", "", snippet) == "?find=walrus%20the"
-    assert home._spot("files", "", [("…w/a b.py", True)]) == "?find=a%20b.py"
-    assert home._spot("name", "", snippet) == ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +14,6 @@ from indexerd.events import TURN_SHIFT, Entry, Kind, ToolCall, ToolResult, Turn
 from indexerd.sessions.state import ROOT, SessionState
 from indexerd.sessions.tree import sketch
 from indexerd.web import story as core
-from indexerd.web.document import _plain
 from indexerd.web.story import Beat, Node, Story, kept_rows, node_of, story_of
 from tests.sessions.tree_sessions import chain, entry, reader, said, session, state_of
 
@@ -94,7 +94,7 @@ def test_work_between_asks_is_one_beat_that_says_how_much() -> None:
     assert work.ms == 60_000  # the setting, a quarter of an hour later, is no work
     assert work.text == "There are two."
     assert work.active
-    assert _plain(story.beats[2]) == {
+    assert msgspec.to_builtins(story.beats[2]) == {
         "kind": "ask", "first": 5, "last": 5, "depth": 0, "active": True, "text": "Thanks.",
     }  # fmt: skip
 

@@ -36,8 +36,8 @@
     last = performance.now();
     try {
       const { version } = story.doc;
-      const since = version ? `?since=${encodeURIComponent(version)}` : "";
-      let change = await get(`document${since}`);
+      const after = version ? `?after=${encodeURIComponent(version)}` : "";
+      let change = await get(`document${after}`);
       if (change.base && change.base !== story.doc.version) change = await get("document");
       failures = 0;
       complain("");
