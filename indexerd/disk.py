@@ -45,7 +45,7 @@ def write_atomically(path: Path, data: bytes) -> None:
         with suppress(OSError):
             temp.unlink()
         raise
-    _sync_names(path.parent)
+    sync_names(path.parent)
 
 
 def make_directory(directory: Path) -> None:
@@ -55,7 +55,7 @@ def make_directory(directory: Path) -> None:
     if not directory.parent.is_dir():
         make_directory(directory.parent)
     directory.mkdir(mode=0o700, exist_ok=True)
-    _sync_names(directory.parent)
+    sync_names(directory.parent)
 
 
 def sync(fd: int) -> None:
@@ -76,7 +76,8 @@ def sync_directory(fd: int) -> None:
             raise
 
 
-def _sync_names(directory: Path) -> None:
+def sync_names(directory: Path) -> None:
+    """Bring a directory's names to the disk."""
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         sync_directory(fd)
