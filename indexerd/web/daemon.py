@@ -1,13 +1,15 @@
 """The daemon as the web view uses it: questions, and its events for every open page.
 
 Each question has a connection of its own, so a daemon that was restarted is simply there again.
-What can be read without a daemon is read from what is stored where none answers.
+What can be read without a daemon is read from what is stored where none answers. After one that did
+not answer in time, nobody asks it for `SILENT_SECONDS`: each page would wait anew.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +23,7 @@ from indexerd.settings import Settings, read_config
 AT_ONCE = 8  # questions
 SECONDS = 20.0  # for one answer
 READ_SECONDS = 6.0  # for one that can be had without the daemon, which may wait 5 s for its scan
+SILENT_SECONDS = 10.0
 EVENTS_MAX = 256  # that a page has not taken yet; then it hears that some are lost
 PAUSES = (0.25, 5.0)  # seconds between tries to subscribe: the first, and the longest
 LOST = {"event": "lost"}
@@ -31,7 +34,7 @@ Event = dict[str, Any]
 
 
 class Daemon:
-    """Questions and events. `up`: a daemon runs.
+    """Questions and events.
 
     `stored(method, params)` answers what needs no daemon; it may block.
     """
@@ -45,11 +48,17 @@ class Daemon:
         stored: Callable[[str, dict[str, Any]], Any],
     ) -> None:
         self.where, self.env, self.home = where, env, home
-        self.up = False
+        self._subscribed = False
+        self._silent_until = 0.0
         self._stored = stored
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._pages: set[asyncio.Queue[Event | None]] = set()
         self._closed = False
+
+    @property
+    def up(self) -> bool:
+        """Whether a daemon runs, and did not fail to answer lately."""
+        return self._subscribed and time.monotonic() >= self._silent_until
 
     def settings(self) -> Settings:
         """The settings as the configuration is now; where it has mistakes, what still holds."""
@@ -59,6 +68,8 @@ class Daemon:
 
     async def call(self, method: str, params: Mapping[str, Any], seconds: float = SECONDS) -> Any:
         """Ask the daemon; errors as `Client` raises them."""
+        if time.monotonic() < self._silent_until:
+            raise DeadlineError("the daemon does not answer; nothing was changed")
 
         def ask() -> Any:
             down: DaemonDownError | None = None
@@ -76,9 +87,16 @@ class Daemon:
     async def read(self, method: str, params: Mapping[str, Any]) -> Any:
         """Ask the daemon, or read what is stored; for methods that change nothing."""
         try:
-            return await self.call(method, params, READ_SECONDS)
-        except (DaemonDownError, DeadlineError):
+            found = await self.call(method, params, READ_SECONDS)
+        except (DaemonDownError, DeadlineError) as bad:
+            if isinstance(bad, DeadlineError) and time.monotonic() >= self._silent_until:
+                self._silent_until = time.monotonic() + SILENT_SECONDS
+                self._tell({"event": "daemon", "up": False})
             return await asyncio.to_thread(self._stored, method, dict(params))
+        if self._silent_until:
+            self._silent_until = 0.0
+            self._tell({"event": "daemon", "up": self.up})
+        return found
 
     # -- events --------------------------------------------------------------------------
 
@@ -105,8 +123,8 @@ class Daemon:
             for path in socket_places(self.where, self.env):
                 with suppress(OSError, ValueError):  # nobody there, it hung up, or no JSON
                     await self._subscription(path, again=again)
-                if self.up:
-                    self.up, again, pause = False, True, PAUSES[0]
+                if self._subscribed:
+                    self._subscribed, again, pause = False, True, PAUSES[0]
                     self._tell({"event": "daemon", "up": False})
                     break
             await asyncio.sleep(pause)
@@ -121,7 +139,7 @@ class Daemon:
             while line := await reader.readline():
                 message = json.loads(line)
                 if "result" in message:
-                    self.up = True
+                    self._subscribed, self._silent_until = True, 0.0
                     self._tell({"event": "daemon", "up": True})
                     if again:  # pages missed what happened meanwhile
                         self._tell(LOST)
