@@ -234,31 +234,6 @@ def test_what_cannot_be_sent_is_said_here(directory: Path) -> None:
         assert daemon.call("echo", {"still": "here"}) == {"still": "here"}
 
 
-AS_NOBODY = """
-import os, sys
-from indexerd import client, errors
-os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)
-try:
-    client.call_once(sys.argv[1], "echo")
-except errors.IndexerdError as error:
-    print(type(error).__name__, error.exit_code)
-"""
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
-def test_no_access_is_said(directory: Path) -> None:
-    """S3: EACCES is not "the daemon is down"; a connection turned away by its uid is."""
-    with process(directory) as server:
-        command = [sys.executable, "-c", AS_NOBODY, os.fspath(server.path)]
-        run = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
-        assert run.stdout == "AccessError 77\n"
-        for each in (directory, server.path.parent):
-            each.chmod(0o755)
-        server.path.chmod(0o666)
-        run = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
-        assert run.stdout == "DaemonDownError 69\n"
-
-
 # Events.
 
 
@@ -276,15 +251,6 @@ def test_events_are_yielded_in_order_and_none_is_lost(directory: Path) -> None:
         assert [next(events)["n"] for _ in range(4)] == [2, 3, 4, 5]
         with pytest.raises(errors.DaemonDownError):
             next(events)
-
-
-def test_waiting_for_an_event_may_have_an_end(directory: Path) -> None:
-    """A timeout while nothing happens leaves the connection usable."""
-    script = answers(wire.result(1, {}) + b'{"half', b' of":1}\n' + wire.result(2, "pong"))
-    with scripted(directory / "s", script) as path, Client(path, SECONDS) as daemon:
-        with pytest.raises(errors.DeadlineError):
-            next(daemon.events(timeout=0.05))
-        assert daemon.call("ping") == "pong"
 
 
 # What it costs.

@@ -116,23 +116,6 @@ def test_nothing_is_written_before_it_is_configured() -> None:
     assert (ran.stdout, ran.stderr) == (b"", b"")
 
 
-def test_rich_is_not_imported_and_is_importable_after() -> None:
-    """performance.md: structlog without rich is a third of its cost; others may still want it."""
-    code = (
-        "import sys, indexerd.logs as logs\n"
-        "assert 'rich' not in sys.modules\n"
-        "logs.configure('info', 'console', log_file=None, stderr=sys.stderr)\n"
-        "logs.get_logger().info('daemon.ready', path='/x')\n"
-        "assert 'rich' not in sys.modules\n"
-        "import rich\n"
-    )
-
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
-
-    assert b"daemon.ready" in ran.stderr
-    assert not ran.stderr.startswith(b"{")
-
-
 def test_text_is_escaped_redacted_and_cut(tmp_path: Path) -> None:
     """X11, W14: control characters, secrets and long texts do not reach the log as they are."""
     log = Written(tmp_path)

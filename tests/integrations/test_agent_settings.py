@@ -50,24 +50,6 @@ def test_they_come_and_go(other: dict[str, Any], hooks: Any, servers: Any) -> No
     assert value == before
 
 
-def test_what_the_user_set_in_our_entries_stays() -> None:
-    """Only the program is brought up to date; of several hooks of ours one is kept."""
-    old = {"type": "command", "command": "/old/indexerd hook claude", "timeout": 3, "x": 1}
-    mine = {"type": "command", "command": "mine"}
-    value: dict[str, Any] = {
-        "hooks": {"SessionStart": [{"matcher": "a", "hooks": [mine, old]}, {"hooks": [old]}]},
-        "mcpServers": {"indexerd": SERVER | {"command": "/old/indexerd", "env": {"A": "1"}}},
-    }
-    put_hooks(value)
-    settings.put_server(SERVER, value)
-    assert value["hooks"]["SessionStart"] == [
-        {"matcher": "a", "hooks": [mine, old | {"command": COMMAND}]}
-    ]
-    assert value["mcpServers"]["indexerd"] == SERVER | {"env": {"A": "1"}}
-    take_hooks(value)
-    assert value["hooks"] == {"SessionStart": [{"matcher": "a", "hooks": [mine]}]}
-
-
 @pytest.mark.parametrize(
     "command", [COMMAND, "'/x y/indexerd' hook claude", "python3 -P -m indexerd hook claude"]
 )
@@ -111,14 +93,6 @@ def test_a_table_comes_and_goes(text: str) -> None:
     assert settings.put_toml_server(WANTED, after) == after
     assert settings.take_toml_server(after) == text
     assert settings.take_toml_server(text) == text
-
-
-def test_only_the_program_in_the_table_is_brought_up() -> None:
-    """Comments, limits and what stands behind it stay."""
-    old = '[mcp_servers.indexerd]\ncommand = "/old/indexerd"\nargs = ["mcp"] # a\nx = 1\n[z]\n'
-    new = settings.put_toml_server(WANTED, old)
-    assert new == old.replace("/old/", "/x/")
-    assert tomllib.loads(settings.take_toml_server(new)) == {"z": {}}
 
 
 def test_a_table_of_the_users_is_theirs() -> None:

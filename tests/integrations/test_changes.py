@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from indexerd.errors import AccessError, ConfigError, UsageError, WriteError
+from indexerd.errors import ConfigError, UsageError, WriteError
 from indexerd.integrations import changes
 from indexerd.integrations.agent_settings import change_json
 from indexerd.integrations.changes import Edit
@@ -63,26 +63,6 @@ def test_what_was_written_since_stays(tmp_path: Path) -> None:
     assert did(settings(path, remove=True)) == ["removed"]
     assert path.read_text() == json.dumps({"a": 1.5, "later": [1]}, indent=3)
     assert [one.name for one in tmp_path.iterdir()] == ["settings.json"]
-
-
-def test_a_copy_that_was_left_over_is_not_given_back(tmp_path: Path) -> None:
-    """A new installation begins with a new copy."""
-    path = tmp_path / "settings.json"
-    path.write_text("{}")
-    path.with_name(path.name + changes.BACKUP).write_text('{"old": 1}')
-    did(settings(path))
-    did(settings(path, remove=True))
-    assert path.read_text() == "{}"
-
-
-def test_a_file_that_was_not_there_goes_again(tmp_path: Path) -> None:
-    """It is its user's alone, and goes with the last of ours in it."""
-    path = tmp_path / "settings.json"
-    assert did(settings(path)) == ["created"]
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert path.read_text() == '{\n  "ours": 1\n}\n'
-    assert did(settings(path, remove=True)) == ["removed"]
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_mode_and_links_stay(tmp_path: Path) -> None:
@@ -140,59 +120,6 @@ def test_what_the_agent_writes_meanwhile_is_kept(tmp_path: Path) -> None:
     assert sorted(one.name for one in tmp_path.iterdir()) == ["other.json", "state.json"]
 
 
-def test_all_of_it_or_nothing(tmp_path: Path) -> None:
-    """Where one file cannot be written, none is, and no directory was made."""
-    good, bad = tmp_path / "good.json", tmp_path / ("x" * 245 + ".json")
-    own = changes.own_file(str(tmp_path / "a/b/own.ts"), "x\n")
-    good.write_text("{}")
-    before = good.stat().st_ino, good.stat().st_ctime_ns
-    with pytest.raises(WriteError, match=r"xxx\.json"):
-        changes.apply([*settings(good), own, *settings(bad)])
-    assert (good.stat().st_ino, good.stat().st_ctime_ns) == before
-    assert [one.name for one in tmp_path.iterdir()] == ["good.json"]
-
-
-@pytest.mark.parametrize("name", ["index.ts", "notes.md", "SKILL.md"])
-@pytest.mark.parametrize(("bom", "ends"), [("", "\n"), ("", "\r\n"), ("\ufeff", "\r\n")])
-def test_a_file_of_ours_comes_and_goes(tmp_path: Path, name: str, bom: str, ends: str) -> None:
-    """Marked below the rule that a skill begins with; other line ends are no edit."""
-    path, rule = tmp_path / "new/dir" / name, "---\n" if name == "SKILL.md" else ""
-
-    def rewritten() -> None:  # by git, or an editor
-        path.write_bytes((bom + path.read_text().replace("\n", ends)).encode())
-
-    first, second = (changes.own_file(str(path), f"{rule}{text}\n") for text in ("one", "two"))
-    assert did([first]) == ["created"]
-    assert did([first]) == ["unchanged"]
-    rewritten()
-    assert did([second]) == ["updated"]
-    assert path.read_text().startswith(rule)
-    assert path.read_text().removeprefix(rule).partition("\n")[2] == "two\n"
-    assert changes.own_files_in(str(path.parent)) == [str(path)]
-    rewritten()
-    (tmp_path / "new/mine").write_text("")
-    gone = changes.no_own_file(str(path))
-    assert (did([gone]), did([gone])) == (["removed"], ["absent"])
-    assert [str(one.relative_to(tmp_path)) for one in tmp_path.rglob("*")] == ["new", "new/mine"]
-
-
-def test_a_file_that_is_not_ours_or_was_edited_is_left_alone(tmp_path: Path) -> None:
-    """No marker, no touch; an edited one only by force."""
-    path = tmp_path / "index.ts"
-    path.write_text("// indexerd integration, of my own\n")
-    for force in (False, True):
-        with pytest.raises(UsageError, match="not ours"):
-            changes.apply([changes.own_file(str(path), "x", force=force)])
-    path.unlink()
-    did([changes.own_file(str(path), "x\n")])
-    path.write_text(path.read_text() + "mine\n")
-    for edit in (changes.own_file(str(path), "y\n"), changes.no_own_file(str(path))):
-        with pytest.raises(UsageError, match="edited"):
-            changes.apply([edit])
-    assert path.read_text().endswith("mine\n")
-    assert did([changes.own_file(str(path), "y\n", force=True)]) == ["updated"]
-
-
 @pytest.mark.parametrize("what", ["file", "no text", "directory", "pipe", "no directory"])
 def test_what_is_not_ours_does_not_stop_the_rest(tmp_path: Path, what: str) -> None:
     """It is left alone, and reported; the rest is done."""
@@ -209,18 +136,6 @@ def test_what_is_not_ours_does_not_stop_the_rest(tmp_path: Path, what: str) -> N
     gone = changes.no_own_file(str(path), force=True)
     assert did([gone, *settings(other, remove=True)]) == [changes.NOT_OURS, "removed"]
     assert [(str(one), one.lstat()) for one in sorted(tmp_path.rglob("ours*"))] == before
-
-
-def test_what_is_no_file_is_named(tmp_path: Path) -> None:
-    """A directory, a FIFO, a name that the system refuses: an error with the path, and at once."""
-    (tmp_path / "a.json").mkdir()
-    os.mkfifo(tmp_path / "b.json")
-    with pytest.raises(AccessError, match=r"a\.json"):
-        changes.apply(settings(tmp_path / "a.json"))
-    with pytest.raises(UsageError, match="no file"):
-        changes.apply(settings(tmp_path / "b.json"))
-    with pytest.raises(AccessError, match="xxx: "):
-        changes.apply([changes.no_own_file(str(tmp_path / ("x" * 300)))])
 
 
 @pytest.mark.parametrize("linked", ["new/skills", "new/skills/ours", "new/skills/ours/SKILL.md"])

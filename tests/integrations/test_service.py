@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from indexerd.cli.backend import App
 from indexerd.cli.setup import service
-from indexerd.errors import IndexerdError, UsageError
+from indexerd.errors import UsageError
 from indexerd.integrations import service as units
 from indexerd.integrations import service_files
 from indexerd.paths import places
@@ -72,12 +72,6 @@ def test_shipped_files_are_found_in_checkout_and_wheel(tmp_path: Path) -> None:
         assert done.stdout == service_files.read_text(name) + "\n"
 
 
-def test_a_missing_shipped_file_is_said() -> None:
-    """A broken installation is an error with a hint, and not a traceback."""
-    with pytest.raises(IndexerdError, match="missing"):
-        service_files.read_text("config/nothing.toml")
-
-
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
 @pytest.mark.parametrize("namespaces", [True, False])
 def test_the_unit_is_verified_without_a_word(tmp_path: Path, namespaces: bool) -> None:
@@ -118,17 +112,6 @@ def test_install_writes_enables_and_starts(tmp_path: Path) -> None:
     assert [one.removeprefix("systemctl ") for one in run.said if one[10:] in order] == order
     assert [one.name for one in done.path.parent.iterdir()] == ["indexerd.service"]
     assert any("enable-linger" in note for note in done.notes)
-
-
-def test_install_twice_changes_nothing(tmp_path: Path) -> None:
-    """The second time nothing is new, and what runs is not restarted."""
-    install(where := host(tmp_path, Recorder(show_user=units.Ran(0, "yes\n"))))
-    before = where.service_file.read_bytes()
-    done = install(again := host(tmp_path, run := Recorder(show_user=units.Ran(0, "yes\n"))))
-
-    assert (done.changed, done.running, done.notes) == (False, True, ())
-    assert again.service_file.read_bytes() == before
-    assert not any("restart" in one for one in run.said)
 
 
 @pytest.mark.parametrize("platform", ["linux", "darwin"])
@@ -202,16 +185,6 @@ def test_uninstall_removes_our_file_only(tmp_path: Path) -> None:
     assert not units.uninstall(where).changed
 
 
-def test_status_says_what_systemd_says(tmp_path: Path) -> None:
-    """Its own words, and whether it runs."""
-    words = "ActiveState=active\nSubState=running\nStatusText=a=b\n"
-    found = units.status(host(tmp_path, Recorder(show=units.Ran(0, words))))
-
-    assert found.running
-    assert found.details == {"ActiveState": "active", "SubState": "running", "StatusText": "a=b"}
-    assert found.data()["installed"] is False
-
-
 def test_the_environment_is_carried_and_keys_are_not(tmp_path: Path) -> None:
     """C4: what says where sessions are goes along, made absolute; a key never does."""
     where = host(
@@ -243,15 +216,6 @@ def test_the_environment_is_carried_and_keys_are_not(tmp_path: Path) -> None:
     assert CANARY not in where.service_file.read_text()
     assert not any(CANARY in note for note in done.notes)
     assert "INDEXERD_GOOGLE_API_KEY, INDEXERD_PRIVACY__EXCLUDE, INDEXERD_PROV" in done.notes[1]
-
-
-def test_an_explicit_configuration_file_is_carried(tmp_path: Path) -> None:
-    """`--config` of the installation is the service's configuration, too."""
-    where = host(tmp_path, Recorder())
-    found = places({}, config="/etc/mine.toml", home=tmp_path)
-    units.install(where, PROGRAM, found, Settings())
-
-    assert 'Environment="INDEXERD_CONFIG=/etc/mine.toml"' in unit_of(where)
 
 
 def test_places_outside_the_home_are_opened(tmp_path: Path) -> None:
@@ -294,13 +258,6 @@ def test_programs_that_systemd_cannot_start(tmp_path: Path, path: str) -> None:
     assert not where.service_file.exists()
 
 
-def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
-    """The system's no is our error, with the path in it."""
-    (tmp_path / ".config").write_text("a file")
-    with pytest.raises(IndexerdError, match=r"indexerd\.service"):
-        install(host(tmp_path, Recorder()))
-
-
 def test_launchd_plist(tmp_path: Path) -> None:
     """V11: parses, restarts on failure only, not too often, in the background, umask 077."""
     where = host(tmp_path, Recorder(), "darwin", CODEX_HOME="/x & <y>", INDEXERD_X_API_KEY=CANARY)
@@ -341,19 +298,6 @@ def test_launchd_commands(tmp_path: Path) -> None:
 
     assert units.uninstall(host(tmp_path, last := Recorder(), "darwin")).changed
     assert (last.said, path.exists()) == ([f"launchctl bootout {target}"], False)
-
-
-def test_other_systems_are_told_so(tmp_path: Path) -> None:
-    """Where no service manager is known, the hint is the foreground."""
-    with pytest.raises(UsageError, match="no service manager"):
-        install(host(tmp_path, Recorder(), "freebsd14"))
-
-
-def test_commands_really_run() -> None:
-    """Exit status, both outputs and a missing program come back as values."""
-    done = units.run_command(["sh", "-c", "echo out; echo err >&2; echo $LC_ALL; exit 3"])
-    assert (done.code, done.out, done.err, done.said) == (3, "out\nC\n", "err\n", "err")
-    assert units.run_command(["/nowhere/systemctl"]).code == 127
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the systemd side")

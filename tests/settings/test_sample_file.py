@@ -78,8 +78,3 @@ def test_examples_in_comments_are_valid() -> None:
 
     assert loaded.problems == ()
     assert loaded.settings.providers.openai.model_dump()["prices"] == prices
-
-
-def test_lines_fit_a_screen() -> None:
-    """A sample is read in a terminal: at most 100 columns."""
-    assert [line for line in TEXT.splitlines() if len(line) > 100] == []

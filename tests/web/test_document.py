@@ -12,12 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexerd.digests.segments import Segment, encode
-from indexerd.privacy.sanitize import bare
 from indexerd.sessions.info import info_of
 from indexerd.sources.session_reader import OpenSession, row_of
 from indexerd.web import document
-from indexerd.web.document import Wish, document_of, relatives_in
-from indexerd.web.export import FORMATS, file_name
+from indexerd.web.document import Wish, document_of
+from indexerd.web.export import FORMATS
 from indexerd.web.pages import changed
 from tests.sessions.tree_sessions import PUBLIC, entry, said, session, state_of
 from tests.sources.lines_held import Lines
@@ -123,14 +122,6 @@ def test_people_get_what_shows_and_programs_everything() -> None:
     assert found["meta"]["summary"] == "old"
 
 
-@given(st.text(alphabet=st.sampled_from("ab \n\r\t\x1b[m\u202e\u200d\u00e9\x9b\u2028")))
-def test_a_glance_changes_nothing(text: str) -> None:
-    """Texts that show as they are are told apart quickly, and no others."""
-    wanted = bare(text).replace("\r\n", "\n")
-    assert document.cutter(Wish())(text, 100) == wanted[:100]
-    assert document.cutter(PROGRAM)(text, 5) == text[:5]
-
-
 def test_digests_stand_at_what_they_cover(tmp_path: Path) -> None:
     """A segment that holds on the path has its places; one of another branch is left out."""
     held = Segment(id="x", covering=(0, 2), content="- Left.", model="m", leaf_id="c")
@@ -152,34 +143,6 @@ def test_lines_that_are_lost_are_told_of() -> None:
     found = exported(taken(session(*TALK), lost=1), Wish())
     assert texts(found)[:2] == ["Where to?", ""]
     assert found["warnings"] == ["1 entry is too long to be read"]
-
-
-def test_kin_are_those_of_a_family() -> None:
-    """The same ids, as the method `family` tells them; an own parent that is no member too."""
-    members = [
-        {"sessionId": "p1", "parentSessionId": None, "relation": "root"},
-        {"sessionId": "s1", "parentSessionId": "p1", "relation": "fork"},
-        {"sessionId": "f1", "parentSessionId": "s1", "relation": "fork"},
-        {"sessionId": "r1", "parentSessionId": "s1", "relation": "resumed"},
-        {"sessionId": "g1", "parentSessionId": "f1", "relation": "fork"},
-        {"sessionId": "t1", "parentSessionId": "s1", "relation": "subagent"},
-    ]
-    found = relatives_in({"members": members}, "s1")
-    assert found == {"forks": ["f1", "r1"], "subagents": ["t1"], "parent": "p1"}
-    assert relatives_in({"members": members[:1]}, "p1") == {}
-
-
-@pytest.mark.parametrize(
-    ("name", "told"),
-    [
-        ("Fix the parser", "fix-the-parser-0a1b2c3d.md"),
-        ("../../etc/\x1b[31mpasswd", "etc-passwd-0a1b2c3d.md"),
-        ("…", "session-0a1b2c3d.md"),
-    ],
-)
-def test_a_file_is_named_for_its_session(name: str, told: str) -> None:
-    """Letters and digits alone: a name cannot lead anywhere."""
-    assert file_name({"session": {"name": name, "sessionId": "0a1b2c3d-9"}}, "md") == told
 
 
 @pytest.mark.shared

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from indexerd.events import TURN_SHIFT, Entry, Kind, ToolCall, ToolResult, Turn
 from indexerd.sessions.state import ROOT, SessionState
-from indexerd.sessions.tree import sketch
 from indexerd.web import story as core
 from indexerd.web.story import Beat, Node, Story, kept_rows, node_of, story_of
 from tests.sessions.tree_sessions import chain, entry, reader, said, session, state_of
@@ -231,27 +230,6 @@ def test_every_entry_is_in_one_beat(entries: list[bytes]) -> None:
             assert depths[place] - depths[node.above] in (0, 1)
 
 
-@given(
-    st.builds(
-        Entry,
-        id=st.text(max_size=5),
-        kind=st.sampled_from(Kind),
-        type=st.text(max_size=70),
-        role=st.none() | st.sampled_from(["user", "assistant", "x\x1b[31m"]),
-        timestamp=st.text(max_size=70),
-        texts=st.lists(st.text(max_size=20) | st.just("\ufeff \n"), max_size=2).map(tuple),
-        display=st.sampled_from([None, False]),
-        stop_reason=st.sampled_from(["", "error"]),
-    ),
-    st.sampled_from(Turn),
-)
-def test_a_node_is_what_its_sketch_is(one: Entry, turn: Turn) -> None:
-    """What a tree's list says of an entry, its story says as well."""
-    found, shown = node(one, 99, turn), sketch(one, turn)
-    assert (found.type, found.role, found.time) == (shown.type, shown.role, shown.timestamp)
-    assert (found.quiet, found.hidden) == (shown.quiet, not shown.display)
-
-
 def test_a_tree_beyond_all_bounds_keeps_its_newest(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many entries are told whole and stay flat; beyond a bound the newest are, and the path."""
     whole = told(*chain(map(str, range(5000))))
@@ -263,25 +241,3 @@ def test_a_tree_beyond_all_bounds_keeps_its_newest(monkeypatch: pytest.MonkeyPat
     assert kept == [16, 17, 18, 19, 20, 35, 36, 37, 38, 39]
     assert (story.dropped, story.nodes[story.leaf].id) == (30, "20")
     assert story.nodes[5].above == 4  # what hung below others hangs below the nearest one kept
-
-
-@settings(max_examples=40, deadline=None)
-@given(trees(), st.integers(0, 25), st.integers(0, 25))
-def test_drafts_told_again_keep_nothing_of_an_earlier_story(
-    entries: list[bytes], first: int, second: int
-) -> None:
-    """A live view makes its nodes once: seen from another leaf they are as if they were new."""
-    data = session(*entries)
-
-    def story(leaf: int, drafts: dict[int, Node] | None = None) -> tuple[Story, dict[int, Node]]:
-        state = state_of(data)
-        state.move_leaf(str(leaf))
-        made = drafts or nodes_of(state, data)
-        labels = {str(leaf): "here"}
-        return story_of(state, made, labels, {}), made
-
-    _, drafts = story(first)
-    again, _ = story(second, drafts)
-    fresh, _ = story(second)
-    assert (again.nodes, again.beats, again.leaf) == (fresh.nodes, fresh.beats, fresh.leaf)
-    assert [node.id for node in again.nodes if node.active] == path(again)
