@@ -18,56 +18,58 @@ make a text longer, and no rule makes more messages.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, Literal, NamedTuple
+
+import msgspec
+from msgspec import Meta, field
 
 from indexerd.errors import UsageError
 from indexerd.privacy.sanitize import clean_line, scrub
 from indexerd.sessions.context import CLEARED, ContextMessage, Message
 
-RULES_MAX = 20
-ROLES_MAX = 20
-WORD_MAX = 200  # characters of an id or a role
-TEXT_MAX = 65_536  # characters of a summary
-NUMBER_MAX = 1_000_000_000
-CHARS_MIN = 100  # the note, and some text beside it
-PROTECT_TOKENS = 40_000  # opencode's
-KEEPS = ("both", "head", "tail")
-SUMMARY_ROLE = "compactionSummary"
-_RESULT = "toolResult"
+_WORD_MAX = 200  # characters of an id or a role
+_PROTECT_TOKENS = 40_000  # opencode's
+_NUMBER_MAX = 1_000_000_000
 _TOKEN = 4  # characters
 
+Number = Annotated[int, Meta(ge=0, le=_NUMBER_MAX)]
+Word = Annotated[str, Meta(min_length=1, max_length=_WORD_MAX)]
+Roles = Annotated[list[Word], Meta(min_length=1, max_length=20)]
 
-@dataclass(frozen=True, slots=True)
-class Prune:
+
+class _Rule(msgspec.Struct, tag_field="rule", rename="camel", forbid_unknown_fields=True):
+    """A rule as it is given."""
+
+
+class Prune(_Rule, tag="prune"):
     """Clear old results of tools. A result that either number protects stays."""
 
-    protect_tokens: int
-    protect_turns: int
+    protect_tokens: Number | None = None
+    protect_turns: Number | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(_Rule, tag="summary"):
     """One text in the place of several messages, or nothing."""
 
-    first: str | None  # entry ids; None: from the start, to the end
-    last: str | None
-    roles: frozenset[str]  # empty: all
-    text: str | None
-    role: str
+    first: Word | None = field(default=None, name="from")  # entry ids; None: from the start
+    last: Word | None = field(default=None, name="to")
+    roles: Roles | None = None  # None: all
+    text: Annotated[str, Meta(min_length=1, max_length=65_536)] | None = None
+    role: Word | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Truncate:
-    """Shorten long texts."""
+class Truncate(_Rule, tag="truncate"):
+    """Shorten long texts: to the note, and some text beside it."""
 
-    chars: int
-    keep: str
-    roles: frozenset[str]  # empty: all
+    chars: Annotated[int, Meta(ge=100, le=_NUMBER_MAX)]
+    keep: Literal["both", "head", "tail"] = "both"
+    roles: Roles | None = None
 
 
 Rule = Prune | Summary | Truncate
+_Rules = Annotated[list[Rule], Meta(max_length=20)]
 
 
 class Placed(NamedTuple):
@@ -79,92 +81,18 @@ class Placed(NamedTuple):
     made: bool = False  # a text of the rules' own
 
 
-# -- rules as data -------------------------------------------------------------------------------
-
-
-def rules_of(given: Any) -> tuple[Rule, ...]:
+def rules_of(given: Any) -> list[Rule]:
     """Rules out of JSON; null is none. UsageError says which one is wrong, and how."""
-    given = () if given is None else given
-    if not isinstance(given, Sequence) or isinstance(given, str):
-        raise UsageError("transforms is a list of rules")
-    if len(given) > RULES_MAX:
-        raise UsageError(f"at most {RULES_MAX} transforms at a time")
-    return tuple(_rule(one, f"transforms[{at}]") for at, one in enumerate(given))
-
-
-def _rule(given: Any, where: str) -> Rule:
-    if not isinstance(given, Mapping):
-        raise UsageError(f"{where} is an object with a rule: {', '.join(_MADE)}")
-    name = given.get("rule")
-    if not isinstance(name, str) or name not in _MADE:
-        raise UsageError(f"{where}.rule is one of {', '.join(_MADE)}")
-    keys, make = _MADE[name]
-    unknown = sorted(str(key) for key in given.keys() - keys - {"rule"})
-    if unknown:
-        shown = clean_line(unknown[0][:WORD_MAX], WORD_MAX)
-        raise UsageError(f"{where}: a {name} rule has no {shown}", hint=f"it has {', '.join(keys)}")
-    return make(given, where)
-
-
-def _prune(given: Mapping[str, Any], where: str) -> Prune:
-    tokens, turns = given.get("protectTokens"), given.get("protectTurns")
-    if tokens is None:
-        tokens = PROTECT_TOKENS if turns is None else 0
-    return Prune(
-        _number(tokens, f"{where}.protectTokens"),
-        _number(0 if turns is None else turns, f"{where}.protectTurns"),
-    )
-
-
-def _summary(given: Mapping[str, Any], where: str) -> Summary:
-    text = given.get("text")
-    if text is not None and (not isinstance(text, str) or not 0 < len(text) <= TEXT_MAX):
-        raise UsageError(f"{where}.text is a text of at most {TEXT_MAX} characters")
-    rule = Summary(
-        first=_word(given.get("from"), f"{where}.from"),
-        last=_word(given.get("to"), f"{where}.to"),
-        roles=_roles(given.get("roles"), f"{where}.roles"),
-        text=None if text is None else scrub(text),
-        role=_word(given.get("role"), f"{where}.role") or SUMMARY_ROLE,
-    )
-    if text is None and not (rule.first or rule.last or rule.roles):
-        raise UsageError(f"{where} needs a text, or what to leave out: from, to or roles")
-    return rule
-
-
-def _truncate(given: Mapping[str, Any], where: str) -> Truncate:
-    keep = given.get("keep", KEEPS[0])
-    if keep not in KEEPS:
-        raise UsageError(f"{where}.keep is one of {', '.join(KEEPS)}")
-    chars = _number(given.get("chars"), f"{where}.chars", least=CHARS_MIN)
-    return Truncate(chars, keep, _roles(given.get("roles"), f"{where}.roles"))
-
-
-_MADE: dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, Any], str], Rule]]] = {
-    "prune": (("protectTokens", "protectTurns"), _prune),
-    "summary": (("from", "to", "roles", "text", "role"), _summary),
-    "truncate": (("chars", "keep", "roles"), _truncate),
-}
-
-
-def _number(value: Any, where: str, least: int = 0) -> int:
-    if type(value) is not int or not least <= value <= NUMBER_MAX:  # True is an int, too
-        raise UsageError(f"{where} is a whole number, at least {least}")
-    return value
-
-
-def _word(value: Any, where: str) -> str | None:
-    if value is not None and (not isinstance(value, str) or not 0 < len(value) <= WORD_MAX):
-        raise UsageError(f"{where} is a word of at most {WORD_MAX} characters")
-    return value
-
-
-def _roles(value: Any, where: str) -> frozenset[str]:
-    if value is None:
-        return frozenset()
-    if not isinstance(value, list) or not 0 < len(value) <= ROLES_MAX:
-        raise UsageError(f"{where} is a list of 1 to {ROLES_MAX} roles")
-    return frozenset(filter(None, (_word(one, where) for one in value)))
+    try:
+        rules: list[Rule] = msgspec.convert([] if given is None else given, _Rules)
+    except msgspec.ValidationError as bad:
+        shown = clean_line(str(bad).replace("`$", "`transforms"), _WORD_MAX)
+        raise UsageError(f"transforms is a list of rules: {shown}") from None
+    for rule in rules:
+        if isinstance(rule, Summary) and not (rule.text or rule.first or rule.last or rule.roles):
+            hint = "give a text, or what to leave out: from, to or roles"
+            raise UsageError("transforms: a summary rule says nothing", hint=hint)
+    return rules
 
 
 # -- what they do --------------------------------------------------------------------------------
@@ -207,15 +135,17 @@ def _spoken(old: ContextMessage, placed: Placed) -> ContextMessage:
 
 def _pruned(placed: list[Placed], rule: Prune) -> list[Placed]:
     """From the newest on: once a result goes beyond what is protected, all older ones do."""
+    default = _PROTECT_TOKENS if rule.protect_turns is None else 0
+    most = default if rule.protect_tokens is None else rule.protect_tokens
     tokens = turns = 0
     spent = False
     found: list[Placed] = []
     for one in reversed(placed):
         message = one.message
-        if message.role == _RESULT:
+        if message.role == "toolResult":
             tokens += -(-len(message.text) // _TOKEN)
-            spent = spent or tokens > rule.protect_tokens
-            if spent and turns >= rule.protect_turns and len(message.text) > len(CLEARED):
+            spent = spent or tokens > most
+            if spent and turns >= (rule.protect_turns or 0) and len(message.text) > len(CLEARED):
                 one = one._replace(message=replace(message, text=CLEARED))  # noqa: PLW2901 - the same place
         elif message.role == "user":
             turns += 1
@@ -231,31 +161,29 @@ def _summed_up(
     end = end if rule.last is None else _place(rule.last, places)[1]
     if rule.first is not None and end < start:
         raise UsageError("a summary rule's `to` stands before its `from`")
-    chosen = [
-        at
-        for at, one in enumerate(placed)
-        if one.first <= end
-        and one.last >= start
-        and (not rule.roles or one.message.role in rule.roles)
-    ]
-    return list(_replaced(placed, chosen, rule))
-
-
-def _replaced(placed: list[Placed], chosen: list[int], rule: Summary) -> Iterator[Placed]:
-    gone = set(chosen)
-    end = max((placed[at].last for at in chosen), default=0)
-    for at, one in enumerate(placed):
-        if at not in gone:
-            yield one
-        elif at == chosen[0] and rule.text is not None:
-            summary = Message(rule.role, rule.text, one.message.entry_id)
-            yield Placed(summary, one.first, end, made=True)
+    found: list[Placed] = []
+    at: int | None = None
+    last = 0
+    for one in placed:
+        within = one.first <= end and one.last >= start
+        if not within or (rule.roles and one.message.role not in rule.roles):
+            found.append(one)
+            continue
+        if at is None and rule.text is not None:
+            role = rule.role or "compactionSummary"
+            summary = Message(role, scrub(rule.text), one.message.entry_id)
+            found.append(Placed(summary, one.first, one.last, made=True))
+            at = len(found) - 1
+        last = max(last, one.last)
+    if at is not None:
+        found[at] = found[at]._replace(last=last)
+    return found
 
 
 def _place(entry_id: str, places: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
     found = places.get(entry_id)
     if found is None:
-        shown = clean_line(entry_id, WORD_MAX)
+        shown = clean_line(entry_id, _WORD_MAX)
         raise UsageError(f"no message of this context comes from entry {shown}")
     return found
 

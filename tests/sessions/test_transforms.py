@@ -11,13 +11,7 @@ from hypothesis import strategies as st
 from indexerd.errors import UsageError
 from indexerd.events import Entry, Kind, ToolCall
 from indexerd.sessions.context import CLEARED, ContextMessage, Message
-from indexerd.sessions.transforms import (
-    CHARS_MIN,
-    RULES_MAX,
-    rules_of,
-    transformed,
-    transformed_speeches,
-)
+from indexerd.sessions.transforms import rules_of, transformed, transformed_speeches
 
 ROLES = ("user", "assistant", "toolResult", "bashExecution")
 texts = st.text(alphabet="ab \nüé\U0001f600", max_size=300)
@@ -29,7 +23,7 @@ prunes = st.fixed_dictionaries(
     optional={"protectTokens": st.integers(0, 200), "protectTurns": st.integers(0, 4)},
 )
 truncates = st.fixed_dictionaries(
-    {"rule": st.just("truncate"), "chars": st.integers(CHARS_MIN, 250)},
+    {"rule": st.just("truncate"), "chars": st.integers(100, 250)},
     optional={
         "keep": st.sampled_from(["both", "head", "tail"]),
         "roles": st.just(["toolResult", "user"]),
@@ -213,10 +207,10 @@ def test_speeches_keep_their_calls() -> None:
         [{"rule": "summary", "roles": []}],
         [{"rule": "summary", "roles": ["user", 5]}],
         [{"rule": "truncate"}],
-        [{"rule": "truncate", "chars": CHARS_MIN - 1}],
+        [{"rule": "truncate", "chars": 99}],
         [{"rule": "truncate", "chars": 500, "keep": "middle"}],
         [{"rule": "truncate", "chars": 500, "keep": []}],
-        [{"rule": "prune"}] * (RULES_MAX + 1),
+        [{"rule": "prune"}] * (20 + 1),
     ],
 )
 def test_wrong_rules_are_named(given: Any) -> None:
