@@ -7,7 +7,6 @@ and lookups need. It is frozen: the thread that reads files makes new ones, the 
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -79,6 +78,12 @@ class SessionInfo(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return Turn(self.turn)
 
 
+_SAME = (  # of a state and its card
+    *("activity_ms", "messages", "answered", "bad_lines", "oversized", "git_branch"),
+    *("compactions", "first", "fork_of", "tokens", "wants", "barred"),
+)
+
+
 def info_of(
     state: SessionState,
     *,
@@ -115,42 +120,21 @@ def info_of(
         born_ms=state.born_ms or iso_ms(header.created_at),
         boxed=boxed,
         bases=tuple(base_name(path) for _, path in state.borrowed_files),
-        wants=state.wants,
-        barred=state.barred,
         # pi itself lists a session by the first message of its file, whatever the path.
-        first_user=_first_said(state) if agent == "pi" else state.first_user,
-        **_of_the_tree(state),
+        first_user=state.first_user if agent != "pi" else next(iter(state.openings.values()), ""),
+        leaf_id=state.leaf_id,
+        turn=int(state.turn),
+        users=state.user_messages(),
+        compacted=state.leaf != NOWHERE and state.kind(state.leaf) is Kind.COMPACTION,
+        rows=len(state),
+        looped=bool(state.cycles()),
+        **{name: getattr(state, name) for name in _SAME},
     )
 
 
 def base_name(path: str) -> str:
     """A file's name as it stays when the file is moved, or compressed."""
     return scrub(path.rpartition("/")[2].removesuffix(".zst"))
-
-
-def _first_said(state: SessionState) -> str:
-    return next(iter(state.openings.values()), "")
-
-
-def _of_the_tree(state: SessionState) -> dict[str, Any]:
-    return {
-        "activity_ms": state.activity_ms,
-        "leaf_id": state.leaf_id,
-        "turn": int(state.turn),
-        "messages": state.messages,
-        "users": state.user_messages(),
-        "answered": state.answered,
-        "compacted": state.leaf != NOWHERE and state.kind(state.leaf) is Kind.COMPACTION,
-        "rows": len(state),
-        "looped": bool(state.cycles()),
-        "bad_lines": state.bad_lines,
-        "oversized": state.oversized,
-        "git_branch": state.git_branch,
-        "compactions": state.compactions,
-        "first": state.first,
-        "fork_of": state.fork_of,
-        "tokens": state.tokens,
-    }
 
 
 _encoder = msgspec.msgpack.Encoder()

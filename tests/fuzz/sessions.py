@@ -16,10 +16,8 @@ import msgspec
 from indexerd.agents import ADAPTERS
 from indexerd.agents.base import Oversize
 from indexerd.agents.lines import parse
-from indexerd.events import Entry, Kind, Tokens, ToolCall, ToolResult, Turn, code
-from indexerd.sessions.state import NOWHERE, ROOT, SessionState
-from indexerd.times import iso_of_ms
-from indexerd.web.story import Story, kept_rows, node_of, story_of
+from indexerd.events import Turn
+from indexerd.sessions.state import NOWHERE, SessionState
 
 FILE = (
     "/home/u/.agent/sessions/rollout-2026-01-01T00-00-00-0199c3f2-0000-7000-8000-00000000000a.jsonl"
@@ -143,81 +141,6 @@ def _encodable(value: Any) -> None:
                 _encodable(getattr(value, name))
 
 
-# -- the story -------------------------------------------------------------------------------------
-
-_ROW = 4  # bytes: what it is, its id, its parent, its time
-_TEXTS = ("", "Words.", "\ud800 half", "<b>\x1b[31m" + "x" * 400, "\n\n")
-
-
-def story(data: bytes) -> None:
-    """Any tree at all: each node once and below its parent, each in one beat; nothing recurses."""
-    state, entries = _tree(data)
-    drafts = {
-        row: node_of(state, row, entries[row], 300, cut=lambda text, most: text[:most], names={})
-        for row in kept_rows(state)
-    }
-    gists = dict.fromkeys(list(drafts)[::3], ("what it was about", "agent"))
-    labels = {state.id(row): "a label" for row in list(drafts)[::5]}
-    told = story_of(state, drafts, labels, gists)
-    _whole(told)
-    assert len(told.nodes) + told.dropped == len({*state.ids})
-
-
-def _whole(told: Story) -> None:
-    places = [place for beat in told.beats for place in range(beat.first, beat.last + 1)]
-    assert places == list(range(len(told.nodes)))
-    depths = {at: beat.depth for beat in told.beats for at in range(beat.first, beat.last + 1)}
-    for place, node in enumerate(told.nodes):
-        assert ROOT <= node.above < place
-        if node.above != ROOT:
-            assert depths[place] - depths[node.above] in (0, 1)
-    for beat in told.beats:
-        assert beat.answers >= 0 <= beat.tokens
-        assert beat.ms >= 0 <= beat.failed
-        assert len(beat.text) <= 160
-        assert len(beat.calls) <= 40
-    place, path = told.leaf, list[int]()
-    while place >= 0:
-        path.append(place)
-        place = told.nodes[place].above
-    assert [place for place, node in enumerate(told.nodes) if node.active] == sorted(path)
-
-
-def _tree(data: bytes) -> tuple[SessionState, list[Entry]]:
-    """A tree that bytes describe: ids repeat, parents come late, never, or in circles."""
-    state, entries = SessionState(FILE), list[Entry]()
-    leaf = data[0] if data else 0
-    for at in range(1, len(data) - _ROW + 1, _ROW):
-        what, own, above, time = data[at : at + _ROW]
-        row = len(state)
-        kind = Kind(what % len(Kind))
-        turn = Turn((what >> 4) % 3)
-        entry_id = str(own if own < 64 else row + 64)
-        parent = entries[-1].id if above > 127 and entries else str(above % 70)
-        state.add(entry_id, None if above == 0 else parent, code(kind, turn=turn), row, 1)
-        entries.append(_entry(entry_id, kind, what, time))
-    state.move_leaf(str(leaf) if leaf < 128 else None)
-    return state, entries
-
-
-def _entry(entry_id: str, kind: Kind, what: int, time: int) -> Entry:
-    text = _TEXTS[time % len(_TEXTS)]
-    calls = tuple(ToolCall("bash", detail=text, id=str(n)) for n in range(what >> 6))
-    return Entry(
-        id=entry_id,
-        kind=kind,
-        type="message",
-        role="assistant" if what & 1 else None,
-        timestamp=iso_of_ms(time * 1000) if time else "never",
-        texts=(text,) if text else (),
-        tools=calls,
-        failed=tuple(call.id for call in calls[1:]),
-        tokens=Tokens(output=time - 20, answer=str(what & 3)) if what & 8 else None,
-        results=(ToolResult("0", text=text),) if what & 4 else (),
-    )
-
-
 TARGETS: dict[str, Callable[[bytes], None]] = {
     **{agent: adapter(agent) for agent in ADAPTERS},
-    "story": story,
 }
