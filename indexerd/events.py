@@ -213,6 +213,8 @@ class Facts:
     tools_used: dict[str, int] = field(default_factory=dict)
     cwd: str = ""
     previous_summary: str | None = None  # of an earlier run, where history was cut
+    title: str = ""  # the agent's own
+    commands: tuple[str, ...] = ()  # some that were run
 
 
 @dataclass(frozen=True, slots=True)

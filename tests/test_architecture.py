@@ -26,7 +26,6 @@ MAY_REPLACE = {
     "meta/newfile.py": "an export, over a file that its user wants replaced",
     "disk.py": "the one atomic write; the log's files move on by one",
     "store/integrity.py": "a damaged store is put aside",
-    "models/journal.py": "books that have grown long, without their old rows",
     "web/server.py": "where the web view listens, and the page that opens it",
 }
 # Who may open a file for writing, and why. No session file is among what they write.

@@ -26,7 +26,7 @@ from indexerd.digests.summarize import Row, Services, Summary, Task, summarize, 
 from indexerd.digests.transcript import NO_PARTS, RedactedTranscript, redact_parts, words_in
 from indexerd.errors import SessionEmptyError, UsageError
 from indexerd.events import Kind, Stretch
-from indexerd.models.extractive.candidates import decisions
+from indexerd.models.extractive.sentences import decisions
 from indexerd.models.threads import Check
 from indexerd.privacy.redact import Redactor, for_people, redactor, shown_path
 from indexerd.privacy.sanitize import clean_text

@@ -30,8 +30,7 @@ from indexerd.digests.summarize import Row, Services, Task, summarize, usage_of
 from indexerd.errors import NotFoundError
 from indexerd.events import Entry, Kind, Stretch
 from indexerd.logs import Event
-from indexerd.models.extractive.candidates import decisions
-from indexerd.models.extractive.sentences import key_phrases, topic_runs
+from indexerd.models.extractive.sentences import decisions, key_phrases
 from indexerd.models.threads import Check
 from indexerd.privacy.exclusions import matches
 from indexerd.privacy.redact import Redactor, redactor
@@ -165,9 +164,7 @@ def _filled(
     said = transcript.summarizable_messages(kept, state, agent)
     sent = transcript.redact_parts(parts_of(said, tool_result_max=RESULT_MAX), clean)
     words = [(role, own_words(text)) for role, text in transcript.words_in(sent.parts)]
-    topics = (
-        (topic_runs(clean_text(text[:4000], 4000)), 1) for role, text in words if role == "user"
-    )
+    topics = (clean_text(text[:4000], 4000) for role, text in words if role == "user")
     before = "\n\n".join(one.content for one in plan.chain[-PREVIOUS_SEGMENTS:])
     aim = int(wanted.target_compression * len(sent.text) / 4)
     facts = _activity(entries.values(), session.info.cwd, clean)

@@ -160,7 +160,7 @@ def take(
         meta=meta,
         stamp=seen,
         transcript=transcript,
-        facts=_facts(transcript, card, summary, facts_of(row) or RowFacts()),
+        facts=_facts(transcript, card, summary, facts_of(row) or RowFacts(), redact),
         row=row,
         since=since,
         since_id=name_at(state, told) if since is not None and told is not None else None,
@@ -277,8 +277,13 @@ def _newest_first(
 
 
 def _facts(
-    transcript: Transcript, card: SessionInfo, previous_summary: str | None, done: RowFacts
+    transcript: Transcript,
+    card: SessionInfo,
+    previous_summary: str | None,
+    done: RowFacts,
+    redact: Redactor,
 ) -> Facts:
+    uses = (use for _, each in done.tool_uses for use in each)
     return Facts(
         messages=tuple((one.role, one.text) for one in transcript.sections),
         files_read=done.files_read,
@@ -286,4 +291,6 @@ def _facts(
         tools_used=dict(done.tools_used),
         cwd=shown_path(card.cwd),
         previous_summary=previous_summary,
+        title=redact(card.agent_title or "")[0],
+        commands=tuple(redact(one)[0] for one in uses),
     )

@@ -69,20 +69,14 @@ class Attempt:
 
     def audit(self) -> dict[str, Any]:
         """Return its fields of a telemetry row."""
-        row: dict[str, Any] = {
-            "model": self.model,
-            "attempt": self.number,
-            "success": self.error is None,
-            "error": self.error,
-            "ms": self.ms,
-        }
+        row: dict[str, Any] = {"model": self.model, "attempt": self.number, "ms": self.ms}
+        row |= {"success": self.error is None, "error": self.error}
         if self.reply is not None:
-            tokens = self.reply.tokens
-            row["usage"] = {
-                "inputTokens": tokens.input,
-                "outputTokens": tokens.output,
-                "costUsd": self.usd,
+            used = {
+                "inputTokens": self.reply.tokens.input,
+                "outputTokens": self.reply.tokens.output,
             }
+            row["usage"] = used | {"costUsd": self.usd}
         return row
 
 
@@ -137,64 +131,38 @@ async def ask(
     read: Callable[[Reply], _T | Rejected],
     again: Callable[[Reply, str], Prompt],
     report: Callable[[Attempt], None],
-    admitted: Callable[[], None] = lambda: None,
 ) -> _T:
     """Ask for a usable reply, in at most three calls (S0.21 to S0.24).
 
     `seconds(error)` gives the next call's limit, or raises where there is no time for it; `error`
     is what was wrong with the reply before. `read` runs in a thread. `again(reply, error)` is the
-    prompt of a retry. `admitted` is called when the budget let a call through.
+    prompt of a retry.
     """
     error = ""
     for number in range(1, ATTEMPTS + 1):
         limit = seconds(error)
-        reply, usd, ms = await _call(
-            model, prompt, budget, limit=limit, number=number, report=report, admitted=admitted
-        )
+        call = await budget.reserve(model, prompt)
+        started = perf_counter()
         try:
+            reply = await model.generate(prompt, timeout=limit)
+        except BaseException as bad:
+            ms = round((perf_counter() - started) * 1000)
+            report(Attempt(model.key, number, ms, _why(bad)))  # first: a second cancel may come
+            await asyncio.shield(budget.failed(call, bad))
+            raise
+        ms, usd = round((perf_counter() - started) * 1000), None
+        try:
+            usd = await budget.settle(call, reply)
             found = await asyncio.to_thread(read, reply)
         except asyncio.CancelledError:
             report(Attempt(model.key, number, ms, CANCELLED, reply, usd))
             raise
+        error = found.error if isinstance(found, Rejected) else ""
+        report(Attempt(model.key, number, ms, error or None, reply, usd))
         if not isinstance(found, Rejected):
-            report(Attempt(model.key, number, ms, None, reply, usd))
             return found
-        error = found.error
-        report(Attempt(model.key, number, ms, error, reply, usd))
         prompt = again(reply, error)
     raise OutputInvalidError(f"Malformed model output after {ATTEMPTS} attempts: {error}")
-
-
-async def _call(
-    model: Model,
-    prompt: Prompt,
-    budget: Budget,
-    *,
-    limit: float,
-    number: int,
-    report: Callable[[Attempt], None],
-    admitted: Callable[[], None],
-) -> tuple[Reply, float | None, int]:
-    """Make one call, reserved before and settled after."""
-    ticket = await budget.reserve(model, prompt)
-    admitted()
-    started = perf_counter()
-
-    def elapsed() -> int:
-        return round((perf_counter() - started) * 1000)
-
-    try:
-        reply = await model.generate(prompt, timeout=limit)
-    except BaseException as bad:
-        report(Attempt(model.key, number, elapsed(), _why(bad)))  # first: a second cancel may come
-        await asyncio.shield(budget.failed(ticket, model, bad))
-        raise
-    ms = elapsed()
-    try:
-        return reply, await budget.settle(ticket, model, reply), ms
-    except asyncio.CancelledError:
-        report(Attempt(model.key, number, ms, CANCELLED))
-        raise
 
 
 def _why(bad: BaseException) -> str:

@@ -1,8 +1,7 @@
-"""The one shape every model has, and what goes in and comes out of it.
+"""The shape of every model, and what goes in and comes out of it.
 
-A `Model` does one provider call: no retry, no loop, no fallback. Failures are the errors of
-`indexerd.errors` (ProviderError, ProviderDeniedError, RefusedError, DeadlineError,
-ContextTooLargeError); malformed text is not a failure here, `indexing.check` judges it.
+A `Model` makes one provider call: no retry, no fallback. It fails with an error of
+`indexerd.errors`; malformed text is no failure here, whoever asked judges it.
 """
 
 from __future__ import annotations
@@ -28,10 +27,7 @@ class Finish(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Tokens as the provider counted them; None where it did not say.
-
-    `output` includes thinking, which is billed as output.
-    """
+    """Tokens as the provider counted them, None where it did not say; `output` has the thinking."""
 
     input: int | None = None
     output: int | None = None
@@ -48,22 +44,18 @@ class Reply:
 
 
 class Model(Protocol):
-    """A configured model. `key` is `provider/model`, as in `model_keys`."""
+    """A configured model."""
 
     @property
     def key(self) -> str:
-        """`provider/model`."""
-        ...
+        """`provider/model`, as in `model_keys`."""
 
     @property
     def remote(self) -> bool:
         """Whether a call leaves the machine, and so is bound by budget and breaker."""
-        ...
 
     async def generate(self, prompt: Prompt, *, timeout: float) -> Reply:
         """Make one call within `timeout` seconds in total."""
-        ...
 
     async def aclose(self) -> None:
         """Release connections."""
-        ...

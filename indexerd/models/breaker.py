@@ -7,9 +7,7 @@
     half-open  --success------------->   closed
     half-open  --failure------------->   open, twice as long (at most two hours)
 
-Several calls may be under way when it opens. Their results neither close it, nor shorten the
-pause, nor double it: only the trial decides.
-
+Calls that were under way when it opened neither close it, nor shorten the pause, nor double it.
 Pure: `now` is seconds since the epoch, `jitter` a number in [0, 1).
 """
 
@@ -38,29 +36,24 @@ class Breaker(msgspec.Struct):
     @property
     def word(self) -> str:
         """closed, open, or denied."""
-        if self.denied:
-            return "denied"
-        return "open" if self.until else "closed"
+        return "denied" if self.denied else "open" if self.until else "closed"
 
     def admit(self, now: float) -> None:
         """Let a call through, or raise: ModelUnavailableError (denied), ProviderError (open)."""
         if self.denied:
             raise ModelUnavailableError(f"the provider refuses us: {self.denied}")
-        if not self.until:
-            return
         if self._pauses(now):
             raise ProviderError("the provider is resting", retry_after=self.until - now)
         if self.trial:
             raise ProviderError("the provider is being tried", retry_after=FIRST_PAUSE)
-        self.trial = True
+        self.trial = bool(self.until)
 
     def succeeded(self) -> bool:
         """Record an answered call; True if that closed the breaker."""
-        if self.until and not self.trial:
-            return False
-        closed = bool(self.until)
-        self.failures = self.opened = 0
-        self.until, self.trial = 0.0, False
+        closed = self.trial
+        if closed or not self.until:
+            self.failures = self.opened = 0
+            self.until, self.trial = 0.0, False
         return closed
 
     def failed(self, error: ProviderError, now: float, jitter: float) -> bool:
@@ -70,7 +63,7 @@ class Breaker(msgspec.Struct):
         if not (error.throttled or trial or self.failures >= FAILURES):
             return False
         late = not trial and self._pauses(now)
-        self.opened += 0 if late else 1
+        self.opened += not late
         pause = min(FIRST_PAUSE * 2.0 ** min(self.opened - 1, 16), LONGEST_PAUSE)
         if error.retry_after is not None:
             pause = max(pause if trial else 0.0, min(error.retry_after, LONGEST_WISH))

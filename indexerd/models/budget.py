@@ -3,9 +3,8 @@
 Before a request leaves, `reserve` books the most that it may cost, on disk; `settle` replaces that
 by what it did cost. A reservation that was never settled (a crash, a deadline, a reply without
 usage) stays booked in full, so a day is never under-counted. The day is the UTC date and does not
-go back: a clock set a day ahead and back again resets the count once, not twice. After a clock
-that was further ahead the date goes back, but the count stays: else the budget would be open until
-that day came. Local models are free and never asked about.
+go back, unless the clock was more than a day ahead; the count stays even then. Local models are
+free and never asked about.
 
 Breakers are stored in the same journal: a provider that asked for an hour's pause has it also
 after kill -9 (M3, M15). A denial is not stored: a restart asks once again.
@@ -15,13 +14,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-import threading
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -42,6 +39,7 @@ from indexerd.models.base import Model, Reply
 from indexerd.models.breaker import Breaker
 from indexerd.models.journal import Journal
 from indexerd.models.prices import cost_usd, upper_bound_usd
+from indexerd.settings import Budget as Caps
 from indexerd.settings import Settings
 
 MINUTE = 60.0
@@ -51,7 +49,6 @@ OVERHEAD_TOKENS = 500  # schema and framing
 KEPT_SECONDS = 2 * 86_400.0  # age of rows that survive shortening
 UNWRITTEN = 300.0  # seconds until a journal that could not be written is tried again
 UNWRITTEN_CURE = "free space where the state directory is; it is tried again by itself"
-FULL_SECONDS, PASSING_SECONDS = 3600.0, 60.0  # between two log lines about a cap that is reached
 
 _Time = Annotated[float, msgspec.Meta(ge=0, lt=253_402_300_800.0)]  # before the year 10000
 _Usd = Annotated[float, msgspec.Meta(ge=0, lt=1e9)]
@@ -90,18 +87,8 @@ class BreakerRow(msgspec.Struct, tag_field="op", tag="breaker"):
 Row = Reserved | Settled | BreakerRow
 
 
-@dataclass(frozen=True, slots=True)
-class Caps:
-    """The limits of one day and one minute."""
-
-    daily_usd: float
-    daily_calls: int
-    requests_per_minute: int
-
-
-def day_of(now: float) -> str:
-    """Return the UTC date of a moment."""
-    return datetime.fromtimestamp(now, UTC).date().isoformat()
+def _provider(key: str) -> str:
+    return key.partition("/")[0]
 
 
 class DailyAccount:
@@ -129,19 +116,19 @@ class DailyAccount:
 
     def withdraw(self, row: Reserved) -> None:
         """Take back a reservation that could not be stored: its call is not made."""
-        booked = self._booked.pop(row.id, None)
-        if booked is not None:
+        if row.id in self._booked:
             self.calls -= 1
-            self.usd -= booked
+            self.usd -= self._booked.pop(row.id)
             self.unpriced -= row.usd is None
 
-    def turn_page(self, when: float) -> None:
-        """Begin a new day if `when` is in a later day than any before."""
-        day = day_of(when)
-        if day > self.day:
-            self.day, self.calls, self.usd, self.unpriced, self._booked = day, 0, 0.0, 0, {}
-        elif day < self.day and (date.fromisoformat(self.day) - date.fromisoformat(day)).days > 1:
-            self.day = day
+    def turn_page(self, now: float) -> None:
+        """Begin a new day if `now` is in a later day than any before."""
+        today = datetime.fromtimestamp(now, UTC).date()
+        if today.isoformat() > self.day:
+            self.day, self.calls, self.usd = today.isoformat(), 0, 0.0
+            self.unpriced, self._booked = 0, {}
+        elif date.fromisoformat(self.day) - today > timedelta(days=1):
+            self.day = today.isoformat()
 
     def check(self, now: float, usd: float | None, caps: Caps, *, pending: float = 0.0) -> None:
         """Raise BudgetError when one more call of at most `usd` would pass a cap.
@@ -149,12 +136,12 @@ class DailyAccount:
         `pending` is what calls under way have reserved, in USD: most of it comes back.
         """
         self.turn_page(now)
-        tomorrow = max(60.0, 86_400.0 - now % 86_400.0)
+        tomorrow, most = max(60.0, 86_400.0 - now % 86_400.0), self.usd + (usd or 0.0)
         if self.calls + 1 > caps.daily_calls:
             words = f"{self.calls} of {caps.daily_calls} calls are used today"
             raise BudgetError(words, retry_after=tomorrow)
-        if self.usd + (usd or 0.0) > caps.daily_usd:
-            passing = self.usd - pending + (usd or 0.0) <= caps.daily_usd
+        if most > caps.daily_usd:
+            passing = most - pending <= caps.daily_usd
             raise BudgetError(
                 f"${self.usd:.4f} of ${caps.daily_usd:.2f} are booked today, "
                 f"and the call may cost ${usd or 0.0:.4f}",
@@ -168,15 +155,6 @@ class DailyAccount:
                 retry_after=max(0.1, MINUTE - (now - recent[0])),
                 passing=True,
             )
-
-
-@dataclass(frozen=True, slots=True)
-class Ticket:
-    """A reserved call."""
-
-    id: str
-    provider: str
-    usd: float | None  # at most; None where no price is known
 
 
 def tokens_of(prompt: Prompt) -> int:
@@ -203,25 +181,26 @@ class Budget:
         self.account = DailyAccount()
         self.breakers: dict[str, Breaker] = {}
         self.denied: dict[str, str] = {}  # models that their provider does not have, and its words
-        self._pending: dict[str, Ticket] = {}  # calls under way
+        self._pending: dict[str, Reserved] = {}  # calls under way
         self._stored: dict[str, tuple[int, int, float]] = {}  # breakers as the journal has them
-        self._storing = threading.Lock()
+        self._writing = asyncio.Lock()  # the newest state of a breaker is written last
         self._unwritten = ""  # why the last reservation was not stored
-        self._full, self._passing = Throttle(FULL_SECONDS), Throttle(PASSING_SECONDS)
+        self._exhausted = Throttle(3600.0)  # not a line for each session that waits
 
     def load(self) -> None:
         """Rebuild from the journal, and log which providers pause still."""
         rows: list[Row] = list(self._journal.rows())
         now = self._clock()
+        newest = {row.id: row for row in rows if isinstance(row, BreakerRow)}
+        self.account = DailyAccount()
+        calls = [row for row in rows if not isinstance(row, BreakerRow)]
+        for row in calls:
+            self.account.apply(row)
         with suppress(OSError):  # a full disk: the file stays long
             if self._journal.is_long():
-                self._journal.shorten(_still_needed(rows, now))
-        self.account = DailyAccount()
-        for row in rows:
-            if isinstance(row, BreakerRow):
-                self._stored[row.id] = row.failures, row.opened, row.until
-            else:
-                self.account.apply(row)
+                kept = [row for row in calls if row.t > now - KEPT_SECONDS]
+                self._journal.shorten([*kept, *newest.values()])
+        self._stored = {key: (one.failures, one.opened, one.until) for key, one in newest.items()}
         self.breakers = {provider: Breaker(*state) for provider, state in self._stored.items()}
         for provider, breaker in self.breakers.items():
             if breaker.until > now:
@@ -237,11 +216,6 @@ class Budget:
         for model in lifted:
             self._notify(Event.MODEL_BREAKER_CLOSED, {"model": model})
 
-    def caps(self) -> Caps:
-        """Return the caps in force."""
-        limits = self._settings().budget
-        return Caps(limits.daily_usd, limits.daily_calls, limits.requests_per_minute)
-
     def estimate(self, key: str, prompt: Prompt) -> float | None:
         """Return the most that a call may cost, in USD; None where no price is known."""
         provider, _, model = key.partition("/")
@@ -252,7 +226,7 @@ class Budget:
 
     # -- one call ------------------------------------------------------------------------
 
-    async def reserve(self, model: Model, prompt: Prompt) -> Ticket | None:
+    async def reserve(self, model: Model, prompt: Prompt) -> Reserved | None:
         """Reserve a call's cost, on disk; None for a local model.
 
         Raises ProviderError (the provider pauses), ModelUnavailableError (it refuses us) or
@@ -260,37 +234,33 @@ class Budget:
         """
         if not model.remote:
             return None
-        provider = model.key.partition("/")[0]
         usd = await asyncio.to_thread(self.estimate, model.key, prompt)
-        now = self._clock()
+        now, breaker = self._clock(), self.breakers.setdefault(_provider(model.key), Breaker())
         if model.key in self.denied:
             raise ModelUnavailableError(f"{model.key}: {self.denied[model.key]}")
-        self._check(model.key, now, usd)
-        self.breakers.setdefault(provider, Breaker()).admit(now)
-        ticket = Ticket(uuid.uuid4().hex, provider, usd)
-        row = Reserved(ticket.id, now, usd, model.key)
-        self.account.apply(row)
+        pending = sum(one.usd or 0.0 for one in self._pending.values())
         try:
-            await asyncio.to_thread(self._journal.append, row)
-        except OSError as bad:
-            self.breakers[provider].abandon()
-            self.account.withdraw(row)
+            self.account.check(now, usd, self._settings().budget, pending=pending)
+        except BudgetError as full:
+            if self._exhausted.admit(model.key, now) is not None:
+                self._notify(Event.BUDGET_EXHAUSTED, {"model": model.key, "reason": str(full)})
+            raise
+        breaker.admit(now)
+        call = Reserved(uuid.uuid4().hex, now, usd, model.key)
+        self.account.apply(call)
+        try:
+            await asyncio.to_thread(self._journal.append, call)
+        except BaseException as bad:
+            breaker.abandon()
+            if not isinstance(bad, OSError):
+                raise
+            self.account.withdraw(call)
             self._unwritten = f"the books of the budget cannot be written: {bad.strerror}"
             raise BudgetError(self._unwritten, hint=UNWRITTEN_CURE, retry_after=UNWRITTEN) from None
         self._unwritten = ""
-        self._pending[ticket.id] = ticket
+        self._pending[call.id] = call
         self._notify(Event.BUDGET_RESERVED, {"model": model.key, "cost_usd": usd})
-        return ticket
-
-    def _check(self, key: str, now: float, usd: float | None) -> None:
-        try:
-            pending = sum(one.usd or 0.0 for one in self._pending.values())
-            self.account.check(now, usd, self.caps(), pending=pending)
-        except BudgetError as full:
-            throttle = self._passing if full.passing else self._full
-            if throttle.admit(key, now) is not None:  # not once for each session that waits
-                self._notify(Event.BUDGET_EXHAUSTED, {"model": key, "reason": str(full)})
-            raise
+        return call
 
     def refusal(self, model: Model) -> ModelError | None:
         """Return why `reserve` would refuse a call now; nothing is reserved."""
@@ -298,49 +268,53 @@ class Budget:
             return None
         if model.key in self.denied:
             return ModelUnavailableError(self.denied[model.key])
-        now, breaker = self._clock(), self.breakers.get(model.key.partition("/")[0])
+        now = self._clock()
         try:
-            self.account.check(now, None, self.caps())
-            if breaker is not None:
-                copy(breaker).admit(now)  # of a copy: no trial is begun
+            self.account.check(now, None, self._settings().budget)
+            copy(self.breakers.get(_provider(model.key), Breaker())).admit(now)  # begins no trial
         except (BudgetError, ModelUnavailableError, ProviderError) as refused:
             return refused
         return None
 
-    async def settle(self, ticket: Ticket | None, model: Model, reply: Reply) -> float | None:
+    async def settle(self, call: Reserved | None, reply: Reply) -> float | None:
         """Book what an answered call cost; returns it in USD (None: not known)."""
-        if ticket is None:
+        if call is None:
             return 0.0
-        self._pending.pop(ticket.id, None)
-        if self.breakers[ticket.provider].succeeded():
-            self._notify(Event.MODEL_BREAKER_CLOSED, {"model": model.key})
-        own = self._settings().providers.openai
+        del self._pending[call.id]
+        provider, own, tokens = (
+            _provider(call.model),
+            self._settings().providers.openai,
+            reply.tokens,
+        )
+        if self.breakers[provider].succeeded():
+            self._notify(Event.MODEL_BREAKER_CLOSED, {"model": call.model})
         cost = await asyncio.to_thread(
-            cost_usd, ticket.provider, reply.model, reply.tokens, own.prices, base_url=own.base_url
+            cost_usd, provider, reply.model, tokens, own.prices, base_url=own.base_url
         )
         usd = None if cost is None else float(cost)
-        tokens = reply.tokens
-        await self._book(Settled(ticket.id, self._clock(), usd, tokens.input, tokens.output))
-        await self._keep(ticket.provider)
+        settled = Settled(call.id, self._clock(), usd, tokens.input, tokens.output)
+        self.account.apply(settled)
+        await self._write(provider, settled)
         return usd
 
-    async def failed(self, ticket: Ticket | None, model: Model, error: BaseException) -> None:
+    async def failed(self, call: Reserved | None, error: BaseException) -> None:
         """Record a failed call; what it certainly did not cost is given back."""
-        if ticket is None:
+        if call is None:
             return
-        self._pending.pop(ticket.id, None)
-        free = self._record(self.breakers[ticket.provider], model, error)
-        await self._keep(ticket.provider)
-        if free:
-            await self._book(Settled(ticket.id, self._clock(), 0.0))
+        del self._pending[call.id]
+        settled = None
+        if self._was_free(call.model, error):
+            settled = Settled(call.id, self._clock(), 0.0)
+            self.account.apply(settled)
+        await self._write(_provider(call.model), settled)
 
-    def _record(self, breaker: Breaker, model: Model, error: BaseException) -> bool:
+    def _was_free(self, key: str, error: BaseException) -> bool:
         """Tell a provider's breaker of a failure; True if the call cost nothing for certain."""
-        opened = {"model": model.key, "reason": str(error)}
+        breaker, opened = self.breakers[_provider(key)], {"model": key, "reason": str(error)}
         if isinstance(error, ProviderDeniedError):
             if error.model_only:
                 breaker.succeeded()  # it answered, about one of its models
-                self.denied[model.key] = str(error)
+                self.denied[key] = str(error)
             if error.model_only or breaker.deny(str(error)):
                 self._notify(Event.MODEL_BREAKER_OPEN, opened)
             return True
@@ -355,25 +329,18 @@ class Budget:
         breaker.abandon()
         return False
 
-    async def _keep(self, provider: str) -> None:
-        """Store a breaker if it differs from what is stored."""
+    async def _write(self, provider: str, settled: Settled | None) -> None:
+        """Store what a call cost, and a breaker if it differs from what is stored."""
         try:
-            await asyncio.to_thread(self._store, provider)
-        except OSError as bad:
-            self._notify(Event.BUDGET_UNSETTLED, {"reason": bad.strerror or "write failed"})
-
-    def _store(self, provider: str) -> None:
-        with self._storing:  # whoever comes last writes what is newest
-            one = self.breakers[provider]
-            state = one.failures, one.opened, one.until
-            if state != self._stored.get(provider, (0, 0, 0.0)):
-                self._journal.append(BreakerRow(provider, self._clock(), *state))
-                self._stored[provider] = state
-
-    async def _book(self, row: Settled) -> None:
-        self.account.apply(row)
-        try:
-            await asyncio.to_thread(self._journal.append, row)
+            async with self._writing:
+                if settled is not None:
+                    await asyncio.to_thread(self._journal.append, settled)
+                one = self.breakers[provider]
+                state = one.failures, one.opened, one.until
+                if state != self._stored.get(provider, (0, 0, 0.0)):
+                    row = BreakerRow(provider, self._clock(), *state)
+                    await asyncio.to_thread(self._journal.append, row)
+                    self._stored[provider] = state
         except OSError as bad:  # the reservation stands: more is booked than was spent
             self._notify(Event.BUDGET_UNSETTLED, {"reason": bad.strerror or "write failed"})
 
@@ -392,7 +359,7 @@ class Budget:
             cause = f"resting after failures: {', '.join(pausing)}"
             found["provider_unavailable"] = cause, "it is tried again by itself"
         try:
-            self.account.check(now, None, self.caps())
+            self.account.check(now, None, self._settings().budget)
         except BudgetError as full:
             if not full.passing:
                 found["budget_exhausted"] = str(full), full.hint
@@ -402,7 +369,7 @@ class Budget:
 
     def summary(self) -> dict[str, Any]:
         """Return the budget as `status` shows it."""
-        caps, account = self.caps(), self.account
+        caps, account = self._settings().budget, self.account
         account.turn_page(self._clock())
         return {
             "day": account.day,
@@ -413,14 +380,3 @@ class Budget:
             "unpricedCalls": account.unpriced,
             "breakers": {name: one.word for name, one in self.breakers.items()},
         }
-
-
-def _still_needed(rows: list[Row], now: float) -> list[Row]:
-    """Return the rows of the last two days, or of days to come, and each breaker's newest."""
-    newest = {row.id: at for at, row in enumerate(rows) if isinstance(row, BreakerRow)}
-    return [
-        row
-        for at, row in enumerate(rows)
-        if newest.get(row.id) == at
-        or (not isinstance(row, BreakerRow) and row.t > now - KEPT_SECONDS)
-    ]

@@ -1,9 +1,8 @@
 """`google/*`: Gemini through google-genai, with everything that the SDK would do by itself off.
 
-In: a prompt. Out: a `Reply`, or one of the errors that `base` names. One HTTP request a call:
-own HTTP client (see `http`), no retry, no redirect, no continuation, no function calling; key,
-base URL and API version are always given, so no variable in the environment can change them.
-The SDK is imported on the first call (0.9 s, 49 MB), in a thread, so that lookups go on.
+One HTTP request a call: own HTTP client (see `http`), no retry, no redirect, no continuation, no
+function calling; key, base URL and API version are always given, so no variable in the environment
+can change them. The SDK is imported on the first call (0.9 s, 49 MB), in a thread.
 
 Surprises: the SDK's `.parsed` is silently None for anything odd, its parser raises five
 families of exceptions and warns at unknown finish reasons, and its errors quote the body. So we
@@ -18,9 +17,10 @@ from typing import Any
 
 import httpx2
 
-from indexerd.errors import ModelError, ProviderDeniedError, ProviderError, RefusedError
+from indexerd.errors import ProviderDeniedError, ProviderError, RefusedError
 from indexerd.models import http
 from indexerd.models.base import Finish, Prompt, Reply, Tokens
+from indexerd.privacy.sanitize import scrub
 from indexerd.settings import ModelLimits
 
 BASE_URL = "https://generativelanguage.googleapis.com/"
@@ -32,19 +32,9 @@ _FINISH = {
     "MAX_TOKENS": Finish.LENGTH,
     "CONTINUATION": Finish.LENGTH,  # cut by the limit of one request; never followed
 }
-_REFUSED = frozenset(
-    {
-        "BLOCKLIST",
-        "ESCALATION",
-        "LANGUAGE",
-        "MODEL_ARMOR",
-        "PROHIBITED_CONTENT",
-        "RECITATION",
-        "SAFETY",
-        "SPII",
-    }
-)
-_DENIED = frozenset({"PUP_LIMITED_DISABLED"})  # the account is limited or disabled
+_REFUSED = {"BLOCKLIST", "ESCALATION", "LANGUAGE", "MODEL_ARMOR", "PROHIBITED_CONTENT"}
+_REFUSED |= {"RECITATION", "SAFETY", "SPII"}
+_DENIED = "PUP_LIMITED_DISABLED"
 
 
 class Gemini:
@@ -81,8 +71,9 @@ class Gemini:
             answer = await sdk.aio.models.generate_content(
                 model=self._model, contents=prompt.user, config=_config(prompt)
             )
-        except errors.APIError as bad:
-            fault = _failure(bad)
+        except errors.APIError as bad:  # read by its status and details; its text is not
+            headers = {} if bad.response is None else bad.response.headers
+            fault = http.failure(_WHO, int(bad.code or 0), headers, bad.details)
         else:
             return answer.sdk_http_response.body or ""
         raise fault  # outside the handler: the SDK's error holds the body
@@ -132,13 +123,6 @@ def _config(prompt: Prompt) -> dict[str, Any]:
     return config
 
 
-def _failure(bad: Any) -> ModelError:
-    """Map the SDK's error by its status and details; its text is not read further."""
-    response = bad.response
-    headers = {} if response is None else response.headers
-    return http.failure(_WHO, int(bad.code or 0), headers, bad.details)
-
-
 def read(body: str, prompt: Prompt, configured: str) -> Reply:
     """Read the body of an answer of status 200."""
     held = http.json_object(_WHO, body)
@@ -148,50 +132,27 @@ def read(body: str, prompt: Prompt, configured: str) -> Reply:
     candidate = http.dig(held, "candidates", 0)
     if not isinstance(candidate, dict):
         raise ProviderError(f"{_WHO}: the answer holds no candidate")
-    text = _text(candidate)
-    return Reply(
-        text=text,
-        model=_answered(held, configured),
-        finish=_finish(candidate, text, prompt),
-        tokens=_tokens(held),
-    )
-
-
-def _text(candidate: dict[str, Any]) -> str:
-    """Join the text parts, without the model's thoughts."""
     parts = http.dig(candidate, "content", "parts")
     texts = [
         part["text"]
         for part in (parts if isinstance(parts, list) else [])
         if isinstance(part, dict) and isinstance(part.get("text"), str) and not part.get("thought")
     ]
-    return http.scrub("".join(texts))
-
-
-def _finish(candidate: dict[str, Any], text: str, prompt: Prompt) -> Finish:
-    """Judge why the model stopped; refusals and failures inside an answer are raised (S0.24)."""
+    text = scrub("".join(texts))
     reason = http.name(candidate.get("finishReason"), "unnamed")
     if reason in _REFUSED:
         raise RefusedError(f"{_WHO}: the model declined this content ({reason})")
-    if reason in _DENIED:
+    if reason == _DENIED:
         raise ProviderDeniedError(f"{_WHO}: the account is limited or disabled")
     finish = _FINISH.get(reason, Finish.OTHER)
-    if finish is Finish.OTHER and not text.strip():
-        raise ProviderError(f"{_WHO}: no text, finished by {reason}")
-    if prompt.schema is not None and http.is_provider_prose(text):
-        raise ProviderError(f"{_WHO}: the reply speaks of a limit instead of the session")
-    return finish
-
-
-def _answered(held: dict[str, Any], configured: str) -> str:
-    """Name the model that answered: Google may route to a successor, at its price."""
-    return http.name(held.get("modelVersion"), configured).removeprefix("models/")
+    http.check_text(_WHO, text, reason, finish, prompt)
+    # Google may route to a successor, at its price.
+    answered = http.name(held.get("modelVersion"), configured).removeprefix("models/")
+    return Reply(text, answered, finish, _tokens(held))
 
 
 def _tokens(held: dict[str, Any]) -> Tokens:
-    spoken = http.count(held, "usageMetadata", "candidatesTokenCount")
-    thought = http.count(held, "usageMetadata", "thoughtsTokenCount")
-    return Tokens(
-        input=http.count(held, "usageMetadata", "promptTokenCount"),
-        output=None if spoken is None and thought is None else (spoken or 0) + (thought or 0),
-    )
+    given = ("promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount")
+    asked, spoken, thought = (http.count(held, "usageMetadata", one) for one in given)
+    silent = spoken is None and thought is None
+    return Tokens(asked, None if silent else (spoken or 0) + (thought or 0))

@@ -1,10 +1,9 @@
 """The one way out: an HTTP client that cannot be led astray, and what its failures mean.
 
-In: a provider's name and limits. Out: an `httpx2.AsyncClient` that follows no redirect, reads
-no environment (proxies, netrc, certificates), retries nothing, asks for plain bodies and stops
-reading at `max_response_bytes`; and the mapping from statuses, headers and error bodies to
-`indexerd.errors`. It must never put a URL, header, body, prompt or key into an error: texts
-are composed here, and no foreign exception stays attached to ours.
+The client follows no redirect, reads no environment (proxies, netrc, certificates), retries
+nothing, asks for plain bodies and stops reading at `max_response_bytes`. Statuses, headers and
+error bodies become errors of `indexerd.errors`, and never put a URL, header, body, prompt or key
+into one: texts are composed here, and no foreign exception stays attached to ours.
 
 Surprises: a redirect takes the key along, and 307 the transcript too; gzip turns a capped
 megabyte into a gigabyte, so encoded bodies are refused; an answer of status 200 may be an error
@@ -34,6 +33,7 @@ from indexerd.errors import (
     ProviderError,
     RefusedError,
 )
+from indexerd.models.base import Finish, Prompt
 from indexerd.settings import ModelLimits
 
 RETRY_AFTER_MAX = 3600.0  # seconds; a longer wish is treated as this one
@@ -78,9 +78,8 @@ class _Capped(httpx2.AsyncBaseTransport):
         if fault is not None:
             await response.aclose()
             raise fault
-        stream = response.stream
-        if isinstance(stream, httpx2.AsyncByteStream):
-            response.stream = _CappedStream(stream, self._who, self._cap)
+        if isinstance(response.stream, httpx2.AsyncByteStream):
+            response.stream = _CappedStream(response.stream, self._who, self._cap)
         return response
 
     def _fault(self, response: httpx2.Response) -> ModelError | None:
@@ -178,11 +177,6 @@ def count(held: Any, *path: str) -> int | None:
     return found if sane else None
 
 
-def scrub(text: str) -> str:
-    """Replace lone surrogates, which JSON may carry and UTF-8 may not."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./:@+-]*")
 
 
@@ -201,15 +195,16 @@ _PROSE = re.compile(
 )
 
 
-def is_provider_prose(text: str) -> bool:
-    """Say whether a reply that should be JSON is a gateway's word on limits instead (M14).
+def check_text(who: str, text: str, reason: str, finish: Finish, prompt: Prompt) -> None:
+    """Raise ProviderError for an answer that says nothing, or speaks of limits (S0.24, M14).
 
-    Conservative: short, no bracket in it, and a phrase about limits or credit. A longer or
-    different text is left to the check of the output, and costs another attempt at most.
+    Of limits: short, no bracket in it, and a phrase about limits or credit, where JSON was wanted.
     """
-    if not text.strip() or len(text) > _PROSE_MAX or "{" in text or "[" in text:
-        return False
-    return _PROSE.search(text) is not None
+    if finish is Finish.OTHER and (not text.strip() or reason == "error"):
+        raise ProviderError(f"{who}: no text, finished by {reason}")
+    short = text.strip() and len(text) <= _PROSE_MAX and "{" not in text and "[" not in text
+    if prompt.schema is not None and short and _PROSE.search(text):
+        raise ProviderError(f"{who}: the reply speaks of a limit instead of the session")
 
 
 # --- failures ---------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """An append-only file of JSON rows; every row is on disk before `append` returns.
 
-What was reserved must be known after a power cut (M15). A torn last row, which a crash may leave,
-is skipped by `rows`, and the next row starts on a line of its own.
+A torn last row, which a crash may leave, is skipped when rows are read, and the next row starts on
+a line of its own. An OSError is for the caller to handle.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from typing import Any
 
 import msgspec
 
+from indexerd.disk import sync, sync_names, write_atomically
+
 READ_MAX = 8 * 1024 * 1024  # newest bytes that are read back: weeks of rows
 LONG = 4 * 1024 * 1024  # bytes of a file that is worth shortening
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Journal:
-    """One file. An OSError of any method is for the caller to handle."""
+    """One file of rows of the type `row_type`; others are skipped."""
 
     def __init__(self, path: Path, row_type: Any = dict) -> None:
-        """`row_type` is what a row has to be for msgspec; others are skipped."""
         self._path = path
         self._type = row_type
 
@@ -38,11 +39,11 @@ class Journal:
                 data = b"\n" + data
             if os.write(fd, data) != len(data):
                 raise OSError("short write")
-            os.fsync(fd)
+            sync(fd)
         finally:
             os.close(fd)
         if not size:
-            _sync_directory(self._path.parent)
+            sync_names(self._path.parent)
 
     def rows(self) -> Iterator[Any]:
         """Yield the valid rows, oldest first; none where there is no file yet."""
@@ -61,22 +62,11 @@ class Journal:
 
     def is_long(self) -> bool:
         """Whether the file has grown so much that old rows should go."""
-        try:
-            return self._path.lstat().st_size > LONG
-        except FileNotFoundError:
-            return False
+        return self._path.exists() and self._path.lstat().st_size > LONG
 
     def shorten(self, rows: Iterable[Any]) -> None:
         """Keep only these rows: after a crash the file is the old or the new one, whole."""
-        new = self._path.with_name(f".{self._path.name}.tmp")
-        new.unlink(missing_ok=True)  # left by a crash
-        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with open(fd, "wb") as file:  # noqa: PTH123 - a descriptor, not a path
-            file.write(b"".join(map(_line, rows)))
-            file.flush()
-            os.fsync(fd)
-        new.rename(self._path)
-        _sync_directory(self._path.parent)
+        write_atomically(self._path, b"".join(map(_line, rows)))
 
 
 def _line(row: Any) -> bytes:
@@ -86,11 +76,3 @@ def _line(row: Any) -> bytes:
 
 def _no_nan(word: str) -> float:
     raise ValueError(f"{word} is not JSON")
-
-
-def _sync_directory(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

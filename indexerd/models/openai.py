@@ -1,13 +1,11 @@
 """`openai/*`: any server that speaks OpenAI's chat completions.
 
-In: a prompt. Out: a `Reply`, or one of the errors that `base` names. One `POST
-{base_url}/chat/completions` a call, through the client of `http`: no retry, no redirect, no
-second request with other parameters.
+One `POST {base_url}/chat/completions` a call, through the client of `http`: no retry, no redirect,
+no second request with other parameters.
 
 `response_format` is `json_schema`, without `strict`: Ollama (0.5 and later), llama.cpp, vLLM,
 LM Studio and OpenRouter all take it, while LM Studio answers 400 to `json_object`; `strict`
-would make OpenAI refuse schemas with lengths. A server that answers 400 all the same is
-reported as denied: repeating without it, unseen, would double the calls.
+would make OpenAI refuse schemas with lengths.
 
 Surprises: the error of a body may be an object or a bare string, and may come with status 200
 (OpenRouter, LM Studio). OpenAI's own newer models refuse `max_tokens` and `temperature`.
@@ -24,14 +22,12 @@ import httpx2
 from indexerd.errors import ModelError, ProviderError, RefusedError
 from indexerd.models import http
 from indexerd.models.base import Finish, Prompt, Reply, Tokens
+from indexerd.privacy.sanitize import scrub
 from indexerd.settings import ModelLimits
 
 _WHO = "openai"
 _OWN_HOST = "api.openai.com"
-_TEMPERATURE = 0.2
-
 _FINISH = {"stop": Finish.STOP, "length": Finish.LENGTH}
-_STATUS_OK = 200
 
 
 class OpenAICompat:
@@ -44,7 +40,6 @@ class OpenAICompat:
         self._model = model
         self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._url = base_url.rstrip("/") + "/chat/completions"
-        self._plain = urlsplit(base_url).hostname == _OWN_HOST
         self._limits = limits
         self._http: httpx2.AsyncClient | None = None
 
@@ -59,12 +54,15 @@ class OpenAICompat:
             await self._http.aclose()
 
     async def _send(self, prompt: Prompt) -> bytes:
-        if self._http is None:
-            self._http = http.client(_WHO, self._limits)
+        self._http = self._http or http.client(_WHO, self._limits)
         answer = await self._http.post(self._url, headers=self._headers, json=self._body(prompt))
-        if answer.status_code != _STATUS_OK:
-            raise http.failure(_WHO, answer.status_code, answer.headers, _error_body(answer))
-        return answer.content
+        if answer.status_code == httpx2.codes.OK:
+            return answer.content
+        try:
+            said = http.json_object(_WHO, answer.content)
+        except ProviderError:  # HTML of a proxy, say: the status alone speaks
+            said = None
+        raise http.failure(_WHO, answer.status_code, answer.headers, said)
 
     def _body(self, prompt: Prompt) -> dict[str, Any]:
         body: dict[str, Any] = {
@@ -75,22 +73,14 @@ class OpenAICompat:
             ],
             "stream": False,
         }
-        if self._plain:
+        if urlsplit(self._url).hostname == _OWN_HOST:
             body["max_completion_tokens"] = prompt.max_output_tokens
         else:
-            body["max_tokens"] = prompt.max_output_tokens
-            body["temperature"] = _TEMPERATURE
+            body |= {"max_tokens": prompt.max_output_tokens, "temperature": 0.2}
         if prompt.schema is not None:
             wanted = {"name": "answer", "schema": prompt.schema}
             body["response_format"] = {"type": "json_schema", "json_schema": wanted}
         return body
-
-
-def _error_body(answer: httpx2.Response) -> dict[str, Any] | None:
-    try:
-        return http.json_object(_WHO, answer.content)
-    except ProviderError:  # HTML of a proxy, say: the status alone speaks
-        return None
 
 
 def read(body: bytes, prompt: Prompt, configured: str) -> Reply:
@@ -102,16 +92,17 @@ def read(body: bytes, prompt: Prompt, configured: str) -> Reply:
             raise _inner_failure(place)
     if not isinstance(choice, dict):
         raise ProviderError(f"{_WHO}: the answer holds no choice")
-    text = _text(http.dig(choice, "message", "content"))
-    return Reply(
-        text=text,
-        model=http.name(held.get("model"), configured),
-        finish=_finish(choice, text, prompt),
-        tokens=Tokens(
-            input=http.count(held, "usage", "prompt_tokens"),
-            output=http.count(held, "usage", "completion_tokens"),
-        ),
-    )
+    content = http.dig(choice, "message", "content")
+    if isinstance(content, list):  # parts, some of which hold text
+        content = "".join(t for part in content if isinstance(t := http.dig(part, "text"), str))
+    text = scrub(content) if isinstance(content, str) else ""
+    reason = http.name(choice.get("finish_reason"), "unnamed")
+    if reason == "content_filter" or http.dig(choice, "message", "refusal"):
+        raise RefusedError(f"{_WHO}: the model declined this content")
+    finish = Finish.OTHER if reason == "error" else _FINISH.get(reason, Finish.OTHER)
+    http.check_text(_WHO, text, reason, finish, prompt)
+    tokens = (http.count(held, "usage", f"{kind}_tokens") for kind in ("prompt", "completion"))
+    return Reply(text, http.name(held.get("model"), configured), finish, Tokens(*tokens))
 
 
 def _inner_failure(place: Any) -> ModelError:
@@ -119,22 +110,3 @@ def _inner_failure(place: Any) -> ModelError:
     code = http.dig(place, "error", "code")
     known = isinstance(code, int) and not isinstance(code, bool) and 400 <= code < 600  # noqa: PLR2004 - HTTP
     return http.failure(_WHO, code if known else 500, {}, place)
-
-
-def _text(content: Any) -> str:
-    """Take the content: a text, or a list of parts some of which hold text."""
-    if isinstance(content, list):
-        content = "".join(t for part in content if isinstance(t := http.dig(part, "text"), str))
-    return http.scrub(content) if isinstance(content, str) else ""
-
-
-def _finish(choice: dict[str, Any], text: str, prompt: Prompt) -> Finish:
-    reason = http.name(choice.get("finish_reason"), "unnamed")
-    if reason == "content_filter" or http.dig(choice, "message", "refusal"):
-        raise RefusedError(f"{_WHO}: the model declined this content")
-    finish = _FINISH.get(reason, Finish.OTHER)
-    if reason == "error" or (finish is Finish.OTHER and not text.strip()):
-        raise ProviderError(f"{_WHO}: no text, finished by {reason}")
-    if prompt.schema is not None and http.is_provider_prose(text):
-        raise ProviderError(f"{_WHO}: the reply speaks of a limit instead of the session")
-    return finish

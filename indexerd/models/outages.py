@@ -1,9 +1,4 @@
-"""Providers that do not serve us now: told of once, not once for each session that waits (M5).
-
-In: the breakers' openings and closings, and how runs failed. Out: whether a failure is news. The
-first of an outage is, and so is whatever has another cause; the rest is counted. A spent budget
-is an outage, too, that ends by itself. Pure; used by one thread.
-"""
+"""Providers that do not serve us now: told of once, not once for each session that waits (M5)."""
 
 from __future__ import annotations
 
@@ -21,7 +16,7 @@ BUDGET_SECONDS = 3600.0
 
 
 class Outages:
-    """What is down, and who waits for it."""
+    """What is down, and who waits for it. A spent budget is an outage that ends by itself."""
 
     def __init__(self) -> None:
         self._down: set[str] = set()  # providers, or single models of one
@@ -30,7 +25,7 @@ class Outages:
         self._budget_told = 0.0
 
     def begin(self, model: str) -> bool:
-        """A provider, or one model of it, fails or refuses us. Says whether that is news."""
+        """A provider, or one model of it, fails or refuses us; True if that is news."""
         if self._down & {model, model.partition("/")[0]}:
             return False
         self._down.add(model)
@@ -38,7 +33,7 @@ class Outages:
         return True
 
     def end(self, model: str) -> int:
-        """A provider answers again, or is asked again; how many sessions' failures it cost."""
+        """A provider answers, or is asked, again; return how many sessions' failures it cost."""
         provider = model.partition("/")[0]
         self._down = {one for one in self._down if one.partition("/")[0] != provider}
         count = len(self._waiting)

@@ -7,14 +7,14 @@ Cached input is charged in full, so a cost errs upwards.
 Surprises: a name under `openai/` says nothing of who serves it (`gpt-oss` from Ollama is free),
 so there the library is asked only about a base URL that it knows. Google may route a retired
 name to its successor: `model` must be the one that answered. The library knows prices of many
-more models than windows (none of Google's or of OpenRouter's). A window may be larger than listed
-(a beta of 1,000,000 tokens): a context that is larger than it proves the list wrong.
+more models than windows (none of Google's or of OpenRouter's).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from decimal import Decimal
 from functools import lru_cache
 
@@ -24,9 +24,7 @@ from indexerd.settings import Price
 # For a Google model that the library does not know yet: above every text model that Google
 # lists (the dearest, long prompts of gemini-3-pro, is 4 in and 18 out per million tokens).
 CEILING = Price(input=5.0, output=25.0)
-_AS_GOOGLE = frozenset({"google", "scripted"})  # scripted: so that budgets can be tested
-_MILLION = 1_000_000
-_CENT = Decimal("0.01")
+_AS_GOOGLE = ("google", "scripted")  # scripted: so that budgets can be tested
 _NAME_MAX = 128  # characters: a session file may name any model, and patterns run over it
 _DATED = re.compile(r"[-@:](latest|\d{3}|\d{8}|\d{4}-\d{2}-\d{2})$")
 
@@ -42,7 +40,15 @@ def cost_usd(
     price = own.get(model) or own.get(_DATED.sub("", model))
     if price is not None:
         return _priced(price, tokens.input, tokens.output)
-    return _listed(provider, model, tokens.input, tokens.output, base_url)
+    from genai_prices import Usage, calc_price  # noqa: PLC0415 - 0.3 s, only when a call was made
+
+    used = Usage(input_tokens=tokens.input, output_tokens=tokens.output)
+    with suppress(LookupError, ValueError):
+        if provider in _AS_GOOGLE:
+            return calc_price(used, model, provider_id="google").total_price
+        if base_url:
+            return calc_price(used, model, provider_api_url=base_url).total_price
+    return None
 
 
 def upper_bound_usd(
@@ -68,24 +74,7 @@ def upper_bound_usd(
 
 def _priced(price: Price, input_tokens: int, output_tokens: int) -> Decimal:
     rates = Decimal(str(price.input)), Decimal(str(price.output))
-    return (rates[0] * input_tokens + rates[1] * output_tokens) / _MILLION
-
-
-def _listed(
-    provider: str, model: str, input_tokens: int, output_tokens: int, base_url: str
-) -> Decimal | None:
-    """Ask the library; a model that it does not know, or cannot price, is None."""
-    from genai_prices import Usage, calc_price  # noqa: PLC0415 - 0.3 s, only when a call was made
-
-    used = Usage(input_tokens=input_tokens, output_tokens=output_tokens)
-    try:
-        if provider in _AS_GOOGLE:
-            return calc_price(used, model, provider_id="google").total_price
-        if base_url:
-            return calc_price(used, model, provider_api_url=base_url).total_price
-    except (LookupError, ValueError):
-        return None
-    return None
+    return (rates[0] * input_tokens + rates[1] * output_tokens) / 1_000_000
 
 
 def format_usd(cost: Decimal | float | None) -> str:
@@ -93,7 +82,7 @@ def format_usd(cost: Decimal | float | None) -> str:
     if cost is None:
         return "unknown cost"
     exact = Decimal(str(cost))
-    return f"${exact:.4f}" if exact >= _CENT else f"${exact:.6f}"
+    return f"${exact:.4f}" if exact >= Decimal("0.01") else f"${exact:.6f}"
 
 
 @lru_cache(256)

@@ -15,7 +15,7 @@ O_APPEND), so that calls can be counted over kill -9; then the first line that f
 
 `match` is searched in the user prompt (absent: fits all), `times` counts over all processes,
 `error` is one of `provider throttled denied refused deadline too_large`. Every key may be left
-out. It must never be reached without that variable; a bad script is a `ConfigError`.
+out. A bad script is a `ConfigError`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,17 +41,6 @@ from indexerd.errors import (
     RefusedError,
 )
 from indexerd.models.base import Finish, Model, Prompt, Reply, Tokens
-
-_ERRORS: dict[str, Callable[[float | None], ModelError]] = {
-    "provider": lambda wish: ProviderError("scripted: down", retry_after=wish),
-    "throttled": lambda wish: ProviderError(
-        "scripted: slow down", retry_after=wish, throttled=True
-    ),
-    "denied": lambda _: ProviderDeniedError("scripted: denied"),
-    "refused": lambda _: RefusedError("scripted: refused"),
-    "deadline": lambda _: DeadlineError("scripted: too late"),
-    "too_large": lambda _: ContextTooLargeError("scripted: too large"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,61 +68,63 @@ class Scripted:
     async def generate(self, prompt: Prompt, *, timeout: float) -> Reply:
         """Give the next answer."""
         self.calls.append(prompt)
-        answer = self._replies.pop(0) if self._replies else None
-        return await _give(answer, prompt, self.key, timeout)
+        answer = self._next(prompt)
+        if isinstance(answer, Delayed):
+            try:
+                async with asyncio.timeout(timeout):
+                    await asyncio.sleep(answer.seconds)
+            except TimeoutError:
+                raise DeadlineError(f"scripted: no answer within {timeout:g} s") from None
+            answer = answer.then
+        if isinstance(answer, ModelError):
+            raise answer
+        if isinstance(answer, Reply):
+            return answer
+        made = _made_up(prompt, self.key)
+        return made if answer is None else Reply(answer, made.model, tokens=made.tokens)
 
     async def aclose(self) -> None:
         """Nothing is held."""
 
+    def _next(self, prompt: Prompt) -> Answer:
+        del prompt
+        return self._replies.pop(0) if self._replies else None
 
-class ScriptFile:
+
+class ScriptFile(Scripted):
     """Answers by the rules of a file, and counts its calls in another."""
 
     def __init__(self, path: Path, key: str) -> None:
-        self.key = key
+        remote = all(line.get("remote", True) for line in _lines(path))
+        super().__init__(key=key, remote=remote)
         self._path = path
-        self._calls = Path(f"{path}.calls")
-        self.remote = all(line.get("remote", True) for line in _lines(path))
+        self._record = Path(f"{path}.calls")
 
-    async def generate(self, prompt: Prompt, *, timeout: float) -> Reply:
+    def _next(self, prompt: Prompt) -> Answer:
         """Record the call, then answer by the first rule that fits and is not used up."""
-        answer = self._answer(prompt)
-        return await _give(answer, prompt, self.key, timeout)
-
-    async def aclose(self) -> None:
-        """Nothing is held."""
-
-    def _answer(self, prompt: Prompt) -> Answer:
+        self.calls.clear()
         lines = _lines(self._path)
-        number = self._rule(lines, prompt.user)
-        self._record(lines, prompt, number)
-        return None if number is None else _said(lines[number], prompt, self.key)
-
-    def _rule(self, lines: list[dict[str, Any]], user: str) -> int | None:
-        used = [call.get("rule") for call in _lines(self._calls)]
-        for number, line in enumerate(lines):
-            if not line.keys() - {"remote", "session"}:
-                continue
-            fits = re.search(line.get("match", ""), user) is not None
-            if fits and used.count(number) < line.get("times", float("inf")):
-                return number
-        return None
-
-    def _record(self, lines: list[dict[str, Any]], prompt: Prompt, rule: int | None) -> None:
-        pattern = next((line["session"] for line in lines if "session" in line), None)
-        found = re.search(pattern, prompt.user) if pattern else None
-        call = {
-            "t": time.time(),
-            "pid": os.getpid(),
-            "sha256": _sha256(prompt.user),
-            "session": found[1] if found else None,
-            "rule": rule,
-        }
-        fd = os.open(self._calls, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        used = [call.get("rule") for call in _lines(self._record)] if self._record.exists() else []
+        rule = next(
+            (
+                at
+                for at, line in enumerate(lines)
+                if line.keys() - {"remote", "session"}
+                and re.search(line.get("match", ""), prompt.user)
+                and used.count(at) < line.get("times", float("inf"))
+            ),
+            None,
+        )
+        pattern = next((line["session"] for line in lines if "session" in line), "(?!)")
+        found = re.search(pattern, prompt.user)
+        call = {"t": time.time(), "pid": os.getpid(), "sha256": _sha256(prompt.user)}
+        call |= {"session": found[1] if found else None, "rule": rule}
+        fd = os.open(self._record, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             os.write(fd, json.dumps(call).encode() + b"\n")
         finally:
             os.close(fd)
+        return None if rule is None else _said(lines[rule], prompt, self.key)
 
 
 def load(path: str, key: str) -> Model:
@@ -142,59 +133,37 @@ def load(path: str, key: str) -> Model:
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
-    """Read JSON lines; a missing file of calls is an empty one."""
     try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        if path.suffix == ".calls":
-            return []
-        raise _bad_script(path) from None
-    try:
-        lines = [json.loads(line) for line in data.split(b"\n") if line.strip()]
-    except ValueError:
-        raise _bad_script(path) from None
-    if not all(isinstance(line, dict) and line.get("error", "denied") in _ERRORS for line in lines):
-        raise _bad_script(path)
-    return lines
-
-
-def _bad_script(path: Path) -> ConfigError:
+        lines = [json.loads(line) for line in path.read_bytes().split(b"\n") if line.strip()]
+        if all(_failure(line) or "error" not in line for line in lines):
+            return lines
+    except (FileNotFoundError, ValueError, AttributeError, TypeError):
+        pass
     where = {"file": str(path), "key": "INDEXERD_SCRIPTED"}
-    return ConfigError([where | {"message": "is not a script", "hint": "write JSON lines"}])
+    raise ConfigError([where | {"message": "is not a script", "hint": "write JSON lines"}])
+
+
+def _failure(line: dict[str, Any]) -> ModelError | None:
+    wish = line.get("retry_after")
+    return {
+        "provider": ProviderError("scripted: down", retry_after=wish),
+        "throttled": ProviderError("scripted: slow down", retry_after=wish, throttled=True),
+        "denied": ProviderDeniedError("scripted: denied"),
+        "refused": RefusedError("scripted: refused"),
+        "deadline": DeadlineError("scripted: too late"),
+        "too_large": ContextTooLargeError("scripted: too large"),
+    }.get(line.get("error", ""))
 
 
 def _said(line: dict[str, Any], prompt: Prompt, key: str) -> Answer:
-    if "error" in line:
-        then: str | Reply | ModelError = _ERRORS[line["error"]](line.get("retry_after"))
-    else:
-        made = _made_up(prompt, key)
-        then = Reply(
-            text=line.get("text", made.text),
-            model=line.get("model", made.model),
-            finish=Finish(line.get("finish", "stop")),
-            tokens=Tokens(*(line.get("tokens") or ())) if "tokens" in line else made.tokens,
-        )
-    return Delayed(line.get("delay", 0.0), then)
-
-
-async def _give(answer: Answer, prompt: Prompt, key: str, seconds: float) -> Reply:
-    """Wait if told so, under the deadline as a real model would be; then answer or fail."""
-    if isinstance(answer, Delayed):
-        try:
-            async with asyncio.timeout(seconds):
-                await asyncio.sleep(answer.seconds)
-        except TimeoutError:
-            raise DeadlineError(f"scripted: no answer within {seconds:g} s") from None
-        answer = answer.then
-    if isinstance(answer, ModelError):
-        raise answer
-    if isinstance(answer, Reply):
-        return answer
     made = _made_up(prompt, key)
-    return made if answer is None else Reply(answer, made.model, tokens=made.tokens)
-
-
-# --- answers made up --------------------------------------------------------------------------
+    reply = Reply(
+        text=line.get("text", made.text),
+        model=line.get("model", made.model),
+        finish=Finish(line.get("finish", "stop")),
+        tokens=Tokens(*line["tokens"]) if "tokens" in line else made.tokens,
+    )
+    return Delayed(line.get("delay", 0.0), _failure(line) or reply)
 
 
 def _made_up(prompt: Prompt, key: str) -> Reply:
@@ -209,35 +178,18 @@ def _made_up(prompt: Prompt, key: str) -> Reply:
 
 def _sample(schema: dict[str, Any], root: dict[str, Any], word: str, seed: str) -> Any:
     """Make a value of a JSON schema of the plain kind that models are given."""
-    schema = _resolved(schema, root)
-    kind = schema.get("type")
+    if "$ref" in schema:
+        schema = root["$defs"][schema["$ref"].rpartition("/")[2]]
     if "enum" in schema:
         return schema["enum"][0]
-    if kind == "object":
+    if schema.get("type") == "object":
         inner = schema.get("properties", {})
         return {name: _sample(one, root, name, seed) for name, one in inner.items()}
-    if kind == "array":
-        count = max(schema.get("minItems", 1), 1)
-        items = schema.get("items", {"type": "string"})
-        return [_sample(items, root, f"{word}-{n + 1}", seed) for n in range(count)]
-    if kind in ("integer", "number"):
-        return schema.get("minimum", 0)
-    if kind == "boolean":
-        return False
+    if schema.get("type") == "array":
+        items = range(max(schema.get("minItems", 1), 1))
+        return [_sample(schema["items"], root, f"{word}-{n + 1}", seed) for n in items]
     text = f"Scripted {word} {seed}"
     return text.ljust(schema.get("minLength", 0), ".")[: schema.get("maxLength")]
-
-
-def _resolved(schema: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
-    """Follow one `$ref`, and the first of several forms, as pydantic writes them."""
-    for choice in schema.get("anyOf", ()):
-        return _resolved(choice, root)
-    if "$ref" in schema:
-        found: Any = root
-        for step in schema["$ref"].removeprefix("#/").split("/"):
-            found = found[step]
-        return _resolved(found, root)
-    return schema
 
 
 def _sha256(text: str) -> str:

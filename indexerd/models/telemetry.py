@@ -2,10 +2,8 @@
 
 What was sent, when, to which model, for how much, with how many redactions (interfaces.md §6,
 S0.44, S2.24); never transcript text, prompts, questions or replies. JSON lines, 0600, rotated at
-16 MiB with two old files kept. A row that cannot be written is lost: nothing depends on it.
-
-Anybody may have written into the file that is read back: a line that is no row is skipped, and
-texts are cleaned and cut.
+16 MiB with two old files kept. A row that cannot be written is lost: nothing depends on it. What
+is read back may be by any hand: a line that is no row is skipped, and texts are cleaned and cut.
 """
 
 from __future__ import annotations
@@ -32,17 +30,16 @@ LIMIT_BYTES, KEPT_FILES = 16 * 1024 * 1024, 2
 READ_MAX = 4 * 1024 * 1024  # bytes that are read back
 ROWS_MAX = 50
 ERROR_MAX = 500  # characters
-ID_MAX = 128  # characters of an entry's id; an agent's are shorter
 _ROW_MAX = 64 * 1024  # bytes; a longer row is no row of ours
-_TEXTS = {"error": ERROR_MAX, "leaf_id": ID_MAX, "since": ID_MAX}
+_TEXTS = {"error": ERROR_MAX, "leaf_id": 128, "since": 128}
 _TEXTS |= {"model": 128, "timestamp": 40, "by": 32, "task": 32}
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 _Amount = Annotated[float, msgspec.Meta(ge=0, le=1 << 53)]
 
 
-class TokenUsage(msgspec.Struct, rename="camel", omit_defaults=True):
-    """What a call took, where the provider said so."""
+class TokenUsage(msgspec.Struct, rename="camel"):
+    """What a call took; None where the provider did not say."""
 
     input_tokens: _Count | None = None
     output_tokens: _Count | None = None
@@ -75,11 +72,12 @@ class AuditRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True)
         default=None, name="covering_messages"
     )
 
-    def cleaned(self) -> AuditRow:
-        """Return the row with its texts safe to show, and cut."""
+    def cleaned(self) -> dict[str, Any]:
+        """Return the row as JSON has it, with its texts safe to show, and cut."""
         held = {name: getattr(self, name) for name in _TEXTS}
         texts = {name: clean_line(text, _TEXTS[name]) for name, text in held.items() if text}
-        return msgspec.structs.replace(self, **texts)
+        row: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(self, **texts))
+        return row
 
 
 class Telemetry:
@@ -91,33 +89,31 @@ class Telemetry:
     def append(self, row: Mapping[str, Any]) -> bool:
         """Write a row; False if it was not written. Never raises."""
         try:
-            text = json.dumps(dict(row), ensure_ascii=False, allow_nan=False)
+            line = scrub(json.dumps(dict(row), ensure_ascii=False, allow_nan=False)).encode()
         except (TypeError, ValueError, RecursionError):
             return False
-        line = scrub(text).encode("utf-8")
         return len(line) <= _ROW_MAX and self._file.append(line)
 
 
 def index_row(**fields: Any) -> dict[str, Any]:
     """Build the row of an attempt at indexing, from fields of `AuditRow`."""
-    return _row(INDEX, fields)
+    return _row(INDEX, **fields)
 
 
 def query_row(**fields: Any) -> dict[str, Any]:
     """Build the row of an attempt at answering a question (S0.67)."""
-    return _row(QUERY, fields)
+    return _row(QUERY, **fields)
 
 
 def digest_row(*, covering: tuple[int, int] | None = None, **fields: Any) -> dict[str, Any]:
     """Build the row of an attempt at a summary (S2.24); `covering` is the range of messages."""
-    return _row(DIGEST, fields | {"covering_messages": covering})
+    return _row(DIGEST, covering_messages=covering, **fields)
 
 
-def _row(kind: str, fields: dict[str, Any]) -> dict[str, Any]:
-    usage = fields.pop("usage", None)
-    row = AuditRow(custom_type=kind, **fields).cleaned()
-    found: dict[str, Any] = msgspec.to_builtins(row)
-    return found | ({"usage": usage} if usage is not None else {})
+def _row(kind: str, **fields: Any) -> dict[str, Any]:
+    used = fields.pop("usage", None)
+    usage = {} if used is None else {"usage": used}
+    return AuditRow(custom_type=kind, **fields).cleaned() | usage
 
 
 def rows_of(path: Path, session_id: str, most: int = ROWS_MAX) -> list[dict[str, Any]]:
@@ -125,24 +121,19 @@ def rows_of(path: Path, session_id: str, most: int = ROWS_MAX) -> list[dict[str,
     found: list[dict[str, Any]] = []
     needle = session_id.encode()
     for line in _newest_lines(path):
-        row = _read(line) if needle in line else None
-        if row is not None and row.session_id == session_id:
-            plain = msgspec.to_builtins(row.cleaned())
+        if len(found) == most or needle not in line or len(line) > _ROW_MAX:
+            continue
+        try:
+            row = msgspec.json.decode(line, type=AuditRow)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            continue
+        if row.custom_type in (INDEX, QUERY, DIGEST) and row.session_id == session_id:
+            plain = row.cleaned()
             del plain["sessionId"]
-            if "covering_messages" in plain:
-                plain["coveringMessages"] = list(plain.pop("covering_messages"))
+            if covering := plain.pop("covering_messages", None):
+                plain["coveringMessages"] = list(covering)
             found.append(plain)
-            if len(found) >= most:
-                break
     return found
-
-
-def _read(line: bytes) -> AuditRow | None:
-    try:
-        row = msgspec.json.decode(line, type=AuditRow)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return None
-    return row if row.custom_type in (INDEX, QUERY, DIGEST) and len(line) <= _ROW_MAX else None
 
 
 def _newest_lines(path: Path) -> Iterator[bytes]:

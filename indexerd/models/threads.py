@@ -1,10 +1,4 @@
-"""Blocking work in a thread, which ends soon once nobody wants its result.
-
-A thread cannot be stopped from outside: the work itself is given a check to call now and then,
-which raises when the task that waits was cancelled, be it by its caller, by a deadline, or because
-the client hung up. That task does not go on before the thread has ended, so that a place held
-meanwhile is free when it is given back, and not merely said to be.
-"""
+"""Blocking work in a thread, which ends soon once nobody wants its result."""
 
 from __future__ import annotations
 
@@ -17,17 +11,17 @@ _T = TypeVar("_T")
 Check = Callable[[], None]
 
 
-class _Unwanted(Exception):  # noqa: N818 - no error: it only ends the work, and is never seen
-    """Nobody waits for this work any more."""
-
-
 async def stoppable(work: Callable[[Check], _T]) -> _T:
-    """Do `work(check)` in a thread; cancelled, tell it to stop, and wait until it has."""
+    """Do `work(check)` in a thread; `check` raises once the task that waits was cancelled.
+
+    That task does not go on before the thread has ended, so that a place held meanwhile is free
+    when it is given back.
+    """
     unwanted = threading.Event()
 
     def check() -> None:
         if unwanted.is_set():
-            raise _Unwanted
+            raise asyncio.CancelledError
 
     doing = asyncio.get_running_loop().run_in_executor(None, work, check)
     cancelled: asyncio.CancelledError | None = None
@@ -38,6 +32,7 @@ async def stoppable(work: Callable[[Check], _T]) -> _T:
             unwanted.set()
             cancelled = bad
     if cancelled is not None:
-        doing.exception()  # seen, and of no interest
+        if not doing.cancelled():
+            doing.exception()  # seen, and of no interest
         raise cancelled
     return doing.result()

@@ -252,9 +252,6 @@ class Questions:
                 sections=context.sections,
             )
 
-        def admitted() -> None:
-            run.called = True
-
         async with AsyncExitStack() as stack:
             if local:  # looking through a session is work of the processor, as reading is
                 try:
@@ -270,11 +267,11 @@ class Questions:
                 read=read,
                 again=lambda reply, error: retry_prompt(base, run.clean(reply.text)[0], error),
                 report=partial(self._report, run, context),
-                admitted=admitted,
             )
 
     def _report(self, run: _Run, context: Context, attempt: Attempt) -> None:
         """Keep what an attempt cost, and its row of the audit trail."""
+        run.called = True
         if attempt.reply is not None:
             run.spent.add(attempt.reply, attempt.usd)
         row = query_row(

@@ -85,13 +85,13 @@ def spend(directory: Path, beside: Path) -> Steps:
         ticket = runner.run(books.reserve(model, prompt))
         yield
         note(beside / "bill", "0.0003\n")  # whoever is asked is to be paid
-        runner.run(books.settle(ticket, model, reply))
+        runner.run(books.settle(ticket, reply))
         yield
         ticket = runner.run(books.reserve(model, prompt))
         yield
         note(beside / "bill", "0\n")
         bad = ProviderError("429", retry_after=WISH, throttled=True)
-        runner.run(books.failed(ticket, model, bad))
+        runner.run(books.failed(ticket, bad))
         yield
 
 

@@ -51,14 +51,9 @@ class Desk:
     def __init__(self, root: Path) -> None:
         self.budget = Budget(root / "budget.jsonl", Settings, lambda: 1e9, lambda *_: None)
         self.attempts: list[Attempt] = []
-        self.admitted = 0
 
     async def ask(self, model: Model, seconds: Callable[[str], float] = lambda _error: 5.0) -> str:
         """Take any reply but "bad"."""
-
-        def admitted() -> None:
-            self.admitted += 1
-
         return await ask(
             model,
             PROMPT,
@@ -67,7 +62,6 @@ class Desk:
             read=lambda reply: Rejected("it is bad") if reply.text == "bad" else reply.text,
             again=lambda reply, error: Prompt("", f"{reply.text}: {error}"),
             report=self.attempts.append,
-            admitted=admitted,
         )
 
 
@@ -92,7 +86,7 @@ def test_three_malformed_replies_are_an_error(desk: Desk) -> None:
     model = Scripted(["bad"] * 9)
     with pytest.raises(OutputInvalidError, match="it is bad"):
         asyncio.run(desk.ask(model))
-    assert len(model.calls) == len(desk.attempts) == desk.admitted == ATTEMPTS
+    assert len(model.calls) == len(desk.attempts) == ATTEMPTS
 
 
 @pytest.mark.parametrize("error", [ProviderError("503"), DeadlineError("late"), RefusedError("no")])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,9 @@ from indexerd.models import journal
 from indexerd.models.attempts import ask
 from indexerd.models.base import Reply, Tokens
 from indexerd.models.breaker import FAILURES, FIRST_PAUSE
-from indexerd.models.budget import Budget, Caps, DailyAccount, Reserved, Settled, day_of
+from indexerd.models.budget import Budget, DailyAccount, Reserved, Settled
 from indexerd.models.scripted import Scripted
-from indexerd.settings import Budget as Limits
+from indexerd.settings import Budget as Caps
 from indexerd.settings import Settings
 
 DAY = 86_400.0
@@ -85,11 +86,11 @@ def test_the_caps() -> None:
         made.check(NOON + 30, 0.26, CAPS)
     assert caught.value.retry_after == DAY / 2 - 30  # until midnight, UTC
     assert not caught.value.passing
-    assert not allowed(made, NOON + 90, None, Caps(1.0, 2, 30))
+    assert not allowed(made, NOON + 90, None, Caps(daily_calls=2))
     with pytest.raises(BudgetError) as caught:
-        made.check(NOON + 30, 0.0, Caps(1.0, 500, 2))
+        made.check(NOON + 30, 0.0, Caps(requests_per_minute=2))
     assert (caught.value.retry_after, caught.value.passing) == (30.0, True)
-    assert allowed(made, NOON + 60, 0.0, Caps(1.0, 500, 2))
+    assert allowed(made, NOON + 60, 0.0, Caps(requests_per_minute=2))
 
 
 @pytest.mark.parametrize("step", [DAY, -DAY])
@@ -109,16 +110,25 @@ def test_a_clock_that_was_years_ahead_does_not_keep_the_budget_open() -> None:
     made = account(
         Reserved("a", NOON, 0.5), Reserved("b", far, 0.25), Reserved("c", NOON + 1, 0.25)
     )
-    assert (made.day, made.calls, made.usd) == (day_of(NOON), 2, 0.5)
+    assert (made.day, made.calls, made.usd) == (
+        datetime.fromtimestamp(NOON, UTC).date().isoformat(),
+        2,
+        0.5,
+    )
     assert not allowed(made, NOON + 61, 0.51)
     made.turn_page(NOON + DAY)
-    assert (made.day, made.calls) == (day_of(NOON + DAY), 0)
+    assert (made.day, made.calls) == (datetime.fromtimestamp(NOON + DAY, UTC).date().isoformat(), 0)
 
 
 @given(st.lists(st.floats(0, 20), min_size=1, max_size=40), st.integers(1, 5))
 def test_no_minute_holds_more_requests_than_allowed(gaps: list[float], limit: int) -> None:
     """M15: however they come."""
-    caps, made, times, now = Caps(1e6, 10**6, limit), DailyAccount(), list[float](), NOON
+    caps, made, times, now = (
+        Caps(daily_usd=1e4, daily_calls=10**6, requests_per_minute=limit),
+        DailyAccount(),
+        list[float](),
+        NOON,
+    )
     for n, gap in enumerate(gaps):
         now += gap
         if allowed(made, now, 0.0, caps):
@@ -365,7 +375,7 @@ def test_what_a_failed_call_costs(desk: Desk, answer: Any, *, free: bool) -> Non
 
 def test_a_cap_that_is_reached_is_logged_once(desk: Desk) -> None:
     """M16: not once for each of the sessions that wait for tomorrow."""
-    desk.settings = Settings(budget=Limits(daily_calls=1))
+    desk.settings = Settings(budget=Caps(daily_calls=1))
     failures = desk.ask("fine", *["never said"] * 20)
     assert sum(isinstance(one, BudgetError) for one in failures) == 20
     assert len(desk.told(Event.BUDGET_EXHAUSTED)) == 1
@@ -382,7 +392,7 @@ def test_a_cancelled_trial_is_made_again_and_local_models_are_free(desk: Desk) -
     async def dropped() -> None:
         model = Scripted(key=FLASH)
         ticket = await desk.budget.reserve(model, PROMPT)
-        await desk.budget.failed(ticket, model, asyncio.CancelledError())
+        await desk.budget.failed(ticket, asyncio.CancelledError())
 
     asyncio.run(dropped())
     assert desk.ask("fine") == [None]

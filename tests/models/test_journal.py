@@ -172,7 +172,7 @@ def test_a_kill_while_it_is_made_shorter_loses_no_row(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as killed:
-        killed.setattr(Path, "rename", died)
+        killed.setattr(Path, "replace", died)
         with pytest.raises(KeyboardInterrupt):
             journal.shorten([{"n": 4}])
     assert [row["n"] for row in Journal(path).rows()] == [0, 1, 2, 3, 4]

@@ -1,13 +1,8 @@
-"""`local/extractive`: the built-in model. No key, no network, no money.
+"""`local/extractive`: the built-in model. It needs no key, no network and no money.
 
-It reads `prompt.facts`, `prompt.question` or `prompt.stretch`, and nothing else of the prompt.
-Facts of a session it answers with the JSON of a `Metadata`, a question with the JSON of an
-`Answer`, so that its answers pass the same checks as any other model's; a stretch that is to be
-summed up it answers with plain Markdown. A prompt with none of them is refused, and `model` always
-says who answered; an answer to a question says so in its text, too.
-
-The work is done in a thread, as it is pure CPU work that must not hold up the event loop. Past
-its deadline, or when nobody waits for it any more, it stops soon.
+It reads `prompt.facts`, `prompt.question` or `prompt.stretch` and nothing else of a prompt. Facts
+give the JSON of a `Metadata`, a question the JSON of an `Answer`, which pass the checks that every
+model's answers pass; a stretch gives Markdown.
 """
 
 from __future__ import annotations
@@ -23,16 +18,13 @@ from indexerd.models.threads import Check, stoppable
 
 
 class Extractive:
-    """Names and describes a session by what was said in it, finds passages, sums parts up."""
+    """Describes sessions, quotes passages and sums up stretches, by rules."""
 
     key: Final = LOCAL + "extractive"
     remote: Final = False
 
     async def generate(self, prompt: Prompt, *, timeout: float) -> Reply:
-        """Describe the facts, answer the question or sum the stretch up, within `timeout` seconds.
-
-        DeadlineError where that is not enough.
-        """
+        """Answer in a thread; DeadlineError where `timeout` seconds are not enough."""
         if prompt.facts is None and prompt.question is None and prompt.stretch is None:
             raise ModelUnavailableError(
                 f"{self.key} knows sessions only, and there are no facts of one in this prompt",
@@ -40,7 +32,7 @@ class Extractive:
             )
         try:
             async with asyncio.timeout(timeout):
-                text = await stoppable(partial(_said, prompt))
+                text = await stoppable(partial(_answer, prompt))
         except TimeoutError:
             raise DeadlineError(f"{self.key}: no answer within {timeout:g} s") from None
         return Reply(text=text, model=self.key, tokens=Tokens(0, 0))
@@ -49,10 +41,12 @@ class Extractive:
         """Nothing is held."""
 
 
-def _said(prompt: Prompt, check: Check) -> str:
-    from indexerd.models.extractive.describe import describe  # noqa: PLC0415 - when first asked
-    from indexerd.models.extractive.passages import answer  # noqa: PLC0415 - as above
-    from indexerd.models.extractive.summarize import summarize  # noqa: PLC0415 - as above
+def _answer(prompt: Prompt, check: Check) -> str:
+    from indexerd.models.extractive.passages import answer  # noqa: PLC0415 - word lists are large
+    from indexerd.models.extractive.summarize import (  # noqa: PLC0415 - as above
+        describe,
+        summarize,
+    )
 
     if prompt.question is not None:
         return json.dumps(answer(prompt.question, check))

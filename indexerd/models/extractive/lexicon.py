@@ -1,7 +1,7 @@
-"""The words by which the built-in model tells what a sentence is: one lexicon for all languages.
+"""The words by which the built-in model tells what a sentence is.
 
-Stop words and stems come from libraries; the cues are for English, and as far as it is cheap for
-German, French, Spanish, Chinese and Japanese.
+Stop words and stems come from libraries. The cues are English, with the commonest ones of German,
+French, Spanish, Chinese and Japanese.
 """
 
 from __future__ import annotations
@@ -12,81 +12,59 @@ from functools import cache, lru_cache
 from typing import Any
 
 
-def word_set(text: str) -> frozenset[str]:
-    """Make a set of the words of a text."""
+def words(text: str) -> frozenset[str]:
+    """Return the words of a text."""
     return frozenset(text.split())
 
 
-def _cue(words: str, unspaced: str = "") -> re.Pattern[str]:
-    either = "|".join(re.sub(r"\s*\n\s*", "", words).split("|"))
+def _cue(cues: str, unspaced: str = "") -> re.Pattern[str]:
+    either = re.sub(r"\s*\n\s*", "", cues)
     return re.compile(rf"\b(?:{either})(?!\w)" + (unspaced and f"|{unspaced}"), re.IGNORECASE)
 
 
 DECIDED = _cue(
     r"""decided|decision|cho(?:se|osing|sen)|opted (?:for|to)|will use|(?:going|go|went) with
-    |settled on|let(?:'s| us) (?:use|keep|drop|go)|agreed
-    |(?:fix|solution|plan|root cause) (?:is|was)|rather than|instead of|ruled out|rejected
-    |switch(?:ed|ing)? to|should (?:be|use|stay)|suggest|recommend|entschieden|beschlossen
-    |(?:an)?statt|wir nehmen|(?:die )?ursache (?:ist|war)|décidé|choisi
-    |au lieu de|decidido|elegimos|en lugar de|la causa""",
+    |settled on|let(?:'s| us) (?:use|keep|drop|go)|agreed|(?:fix|solution|root cause) (?:is|was)
+    |rather than|instead of|ruled out|rejected|switch(?:ed|ing)? to|suggest|recommend
+    |entschieden|beschlossen|(?:an)?statt|wir nehmen|ursache (?:ist|war)|décidé|au lieu de
+    |decidido|en lugar de""",
     "ことにし|を採用|決定|采用|改用|决定|而不是",
 )
-ORDER = re.compile(
-    r"(?:(?:yes|no|ja|nein|oui|non)[,:.]?\s|[^:]{1,20}:\s)?"
-    r"(?:use|keep|cap|store|avoid|retry|limit|nimm|utilise|usa)\s",
-    re.IGNORECASE,
-)
-CHOICE = _cue(r"(?:should (?:we|i|it)|which|what about|how (?:do|should) (?:we|i))\b.*\?")
 RULE = _cue(
-    r"""must(?:n't)?|never|always|forbidden|not allowed|under no circumstances|mandatory|strictly
-    |requirements?|constraints?|muss|darf|niemals|immer|doit|jamais|debe|nunca""",
+    r"""must(?:n't)?|never|always|forbidden|not allowed|mandatory|strictly|requirements?
+    |constraints?|at most|at least|no (?:more|less|later) than|make sure|keep the|do(?: not|n't)
+    |muss|darf|niemals|immer|doit|jamais|debe|nunca""",
     "必ず|禁止|必须|不要",
-)
-WISH = _cue(
-    r"""prefer\w*|avoid|at most|at least|no (?:more|less|later) than|only|keep|make sure|stick to
-    |do(?: not|n't)|should(?: not|n't)?|without (?:breaking|changing|touching)|nur|lieber"""
-)
-NO_RULE = re.compile(
-    r"\b(?:i|we|you|they|it) (?:do(?: not|n't)|never|always|only)\b", re.IGNORECASE
 )
 RESULT = _cue(
     r"""fixed|added|implemented|created|wrote|updated|removed|renamed|moved|migrated|refactored
-    |split|deployed|merged|committed|resolved|completed?|done|finished|works|pass(?:e[sd])?|restored
-    |verified|confirmed|shipped|installed|changed|replaced|extracted|retries|green
+    |split|deployed|merged|committed|resolved|completed?|done|finished|works|pass(?:e[sd])?
+    |restored|verified|confirmed|shipped|installed|changed|replaced|extracted|retries
     |behoben|umgesetzt|erledigt|erstellt|läuft|corrigé|ajouté|terminé|corregido|añadido""",
     "しました|完了|已完成|修复|完成",
 )
-PLAN = re.compile(
+PLAN = re.compile(  # announces work, and tells no result
     r"(?:(?:ok(?:ay)?|now|first|next|then|good|great|also|so)[\s,.!:]+)*"
     r"(?:let me|let's|i'll|i will|i'm (?:going|now)|i (?:need|want|have) to|looking at|checking"
-    r"|reading|waiting|next[ ,:]|now i|ich werde|lass mich|je vais|voy a)(?!\w)"
-    r"|让我|接下来|まず",
+    r"|reading|waiting|now i|ich werde|lass mich|je vais|voy a)(?!\w)|让我|接下来|まず",
     re.IGNORECASE,
 )
 OPEN = _cue(
     r"""remain(?:s|ing)|to ?do|next steps?|still (?:need|ha[vs]|to|missing|open)\w*|not yet|left to
-    |follow-?ups?|open (?:question|issue)s?|pending|noch (?:offen|zu)|reste à|pendiente""",
+    |follow-?ups?|pending|noch (?:offen|zu)|reste à|pendiente""",
     "残り|未完|还需",
 )
-FOUND = _cue(
-    r"""turn(?:s|ed) out|root cause|because|the (?:problem|reason|cause|bug)|found (?:that|out)
-    |note that|important(?:ly)?|caused by|ursache|weil|la cause|la causa""",
-    "原因|因为",
-)
-STUCK = _cue(
-    r"blocked|blocker|stuck|waiting (?:for|on)|can(?:not|'t) proceed|still fail\w*"
-    r"|permission denied"
-)
-EXACT = re.compile(  # what nobody could guess
+STUCK = _cue(r"blocked|blocker|stuck|waiting (?:for|on)|can(?:not|'t) proceed|still fail\w*")
+EXACT = re.compile(  # what nobody could guess: paths, ports, errors, causes
     r"(?<![\w/])(?:~|\.{0,2})/[\w.@+-]+(?:/[\w.@+-]+)+|\b[\w-]+/[\w./-]*\w\.\w{1,5}\b|https?://\S"
-    r"|\bports?\s+`?\d|:\d{2,5}\b|\b[A-Z][A-Z0-9]+_[A-Z0-9_]+\b|\b[A-Z]{2,10}-\d{1,6}\b"
-    r"|\b\w*(?:Error|Exception)\b|\bE[A-Z]{4,}\b|\b(?:exit|status|error) (?:code )?\d"
-    r"|\bv?\d+\.\d+\.\d"
+    r"|\bports?\s+`?\d|\b[A-Z][A-Z0-9]+_[A-Z0-9_]+\b|\b[A-Z]{2,10}-\d{1,6}\b"
+    r"|\b\w*(?:Error|Exception)\b|\b(?:exit|status|error) (?:code )?\d|\bv?\d+\.\d+\.\d"
+    r"|\b(?:root cause|caused by|turn(?:s|ed) out|because|found that)\b"
 )
 PADDING = re.compile(  # in front of a request
-    r"(?:(?:(?:hi|hello|hey|hallo|bonjour|hola|thanks|great|ok(?:ay)?|now|so|then|also|and|but|please"
-    r"|just|bitte|something else|por favor|(?:can|could|would|will|kannst) (?:you|we|du)|peux-tu"
-    r"|puedes|i(?: want|'d like| need)(?: you)? to|let(?:'?s| us)|we (?:need|should|have to)"
+    r"(?:(?:(?:hi|hello|hey|hallo|bonjour|hola|thanks|great|ok(?:ay)?|now|so|then|also|and|but"
+    r"|please|just|bitte|something else|por favor|(?:can|could|would|will|kannst) (?:you|we|du)"
+    r"|peux-tu|puedes|i(?: want|'d like| need)(?: you)? to|let(?:'?s| us)|we (?:need|should)"
     r"|there(?:'s| is| are)|the user (?:wants|wanted) to|help me(?: to)?)(?=[\s,:!.-])"
     r"|请|帮我|你好|すみません)[\s,;:.!，。-]*){0,8}",  # noqa: RUF001 - Chinese punctuation
     re.IGNORECASE,
@@ -96,17 +74,8 @@ POLITE_END = re.compile(
     r"[\s.!?。]*$",
     re.IGNORECASE,
 )
-ARTICLE = re.compile(
-    r"(?:the|an?|der|die|das|den|les?|la|une?|el|los)\s(?=\S+\s)"
-    r"(?!(?:\S+\s){1,2}(?:is|are|was|were|has|ist|sind|est)\s)",
-    re.IGNORECASE,
-)
-CLAUSES = word_set(
-    """and or but because so when which that while where if since as then until after before unless
-    und oder aber weil damit wenn dass et ou mais parce car y pero porque"""
-)
-_TOPICS = word_set("group index line order page part state system test")  # of software
-_OWN_STOPS = word_set(
+_TOPICS = words("group index line order page part state system test")  # of software
+_OWN_STOPS = words(
     """add agree answer ask call change check clean code continue create current day default easy
     end ensure error existing explain file finally found good great happen hello hey implement
     issue job look main make minute note old please print question read ready reason remove
@@ -114,10 +83,15 @@ _OWN_STOPS = word_set(
     user verify want week write http https www session conversation bitte aufgabe datei fehler
     hallo nehmen"""
 )
-# Words of which one may stand for another in a question, as stems.
-ALIKE = (
+QUESTION_STOPS = words(
+    """what when where which who whom whose why how did does do done was were are is the a an we you
+    i it its they them of to in on for with about our your my and or any some this that there be
+    been have has had can could will would should not end finally say said tell happen thing used
+    der die das den dem ein eine und oder wie was wer wo wann warum wir ich ist sind war im le la
+    les un une des du de et ou est que qui quoi comment pourquoi los las el como cuando donde por"""
+)
+ALIKE = (  # words of which one may stand for another in a question, as stems
     "decid decis choos chose chosen pick select settl opt agre",
-    "reject drop discard abandon remov delet",
     "fail error break broke broken crash bug",
     "fix repair solv resolv correct",
     "store storag save persist",
@@ -130,18 +104,6 @@ def stop_words() -> frozenset[str]:
     from stopwordsiso import stopwords  # noqa: PLC0415 - a megabyte, where it is needed
 
     return (frozenset(stopwords(["en", "de", "fr", "es", "it", "zh", "ja"])) - _TOPICS) | _OWN_STOPS
-
-
-@cache
-def question_stops() -> frozenset[str]:
-    """Return the words of a question that are not looked for."""
-    words = """what when where which who whom whose why how did does do done was were are is the a
-    an we you i it its they them of to in on for with about our your my and or any some this that
-    there be been have has had can could will would should not end finally say said tell
-    happen thing used der die das den dem ein eine und oder wie was wer wo wann warum wir ich
-    du sie ist sind war im in le la les un une des du de et ou est que qui quoi comment
-    pourquoi nous vous el los las y o es qué cómo cuándo dónde por para con"""
-    return frozenset(fold(word) for word in words.split())
 
 
 @lru_cache(maxsize=16_384)

@@ -1,51 +1,42 @@
-"""A stretch of a conversation, summed up without a language model.
+"""Names, descriptions and summaries without a language model.
 
-Markdown in the shape that the stretch's kind has: short heads for a segment, pi's headings for a
-checkpoint, which takes the earlier summary up. Every bullet was said (shortened at most) or
-stands in that summary. It is never longer than asked for. What a reader cannot find again has the
-first right to its room: goals, rules, decisions and exact facts each have a share, the oldest of
-them first; of progress the newest is kept.
+Every sentence was said in the session (shortened at most) or stands in the earlier summary that is
+continued; our own words are labels. What a reader cannot find again has the first right to a
+summary's room: rules, decisions and exact facts keep the oldest, progress keeps the newest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from indexerd.events import Stretch
+from indexerd.events import Facts, Stretch
+from indexerd.meta.model import Metadata
 from indexerd.models.extractive import lexicon
-from indexerd.models.extractive.candidates import (
-    ASKING,
-    BLOCKED,
-    CHOSEN,
-    DOING,
-    DONE,
-    ENDED,
-    EXACT,
-    GOAL,
-    NEXT,
-    RESULT,
-    RULES,
-    Candidates,
-    Item,
-    candidates_of,
-    distinct,
-    extract_candidates,
-    item,
-    listed,
-    read_turns,
-    shown_paths,
+from indexerd.models.extractive.sentences import (
+    clip,
+    headline,
+    key_phrases,
+    plain,
+    sentences,
+    tickets,
+    tidy,
+    topics,
 )
-from indexerd.models.extractive.sentences import clip, topics
-from indexerd.privacy.sanitize import clean_line
+from indexerd.privacy.sanitize import clean_line, clean_text
+from indexerd.protocol.limits import SUMMARY_MAX, TAGS_MIN
 
-COMPRESSION = 0.3  # aimed at: characters of the summary to those of the stretch
+GOAL, RULES, DONE, ENDED, DOING = "goal", "rules", "done", "ended", "doing"
+BLOCKED, CHOSEN, NEXT, EXACT = "blocked", "chosen", "next", "exact"
+NAMES = (CHOSEN, RULES, EXACT, GOAL, DONE, ENDED, NEXT, DOING, BLOCKED)  # who has room first
+ITEM_MAX = 240  # characters
 CHECKPOINT_MAX = 16_000  # characters of any summary
-CHARS = 4  # of a token
-_LEAST = {"segment": 420, "turn": 500, "checkpoint": 1600, "branch": 1200}  # characters always had
-_FOR_OLD = 0.7  # of a section's room: what lasts has it before what is new
-_NOTE = "(none)"
-
-_SECTIONS = {
+_CHARS = 4  # of a token
+_RECENT = 6  # messages whose open ends are still open
+_NOTHING = "Nothing explicit was found."
+_ASKS, _LEADS = ("?", "？"), (":", "：")  # noqa: RUF001 - of other scripts
+_SECTIONS = {  # heading, what stands below it, its share of the room
     "segment": (
         ("**Goal**", GOAL, 0.2),
         ("**Actions**", DOING, 0.18),
@@ -70,160 +61,321 @@ _SECTIONS = {
     ),
 }
 _SECTIONS["branch"] = _SECTIONS["checkpoint"][:-1]
-_LASTING = (GOAL, RULES, CHOSEN, EXACT)  # of these the first are kept, of the others the newest
-_RANKS = (CHOSEN, RULES, EXACT, GOAL, DONE, NEXT, DOING, BLOCKED)  # who keeps what stands twice
+_LEAST = {"segment": 420, "turn": 500, "checkpoint": 1600, "branch": 1200}  # characters always had
+
+Check = Callable[[], None]
+Items = dict[str, list[str]]
 
 
-def summarize(stretch: Stretch, check: Callable[[], None]) -> str:
-    """Sum a stretch up, in at most `max_tokens`; `check` may raise to end the work."""
+# -- sorting sentences ---------------------------------------------------------------------------
+
+_OF_USERS = ((CHOSEN, lexicon.DECIDED), (RULES, lexicon.RULE), (EXACT, lexicon.EXACT))
+_OF_AGENTS = (
+    (BLOCKED, lexicon.STUCK),
+    (NEXT, lexicon.OPEN),
+    (CHOSEN, lexicon.DECIDED),
+    (DONE, lexicon.RESULT),
+    (RULES, lexicon.RULE),
+    (EXACT, lexicon.EXACT),
+)
+
+
+def _sort(messages: Sequence[tuple[str, str]], check: Check, focus: str = "") -> Items:
+    """Sort what was said by what a summary would call it, in the order in which it was said."""
+    found: Items = {name: [] for name in NAMES}
+    wanted = topics(focus[:2000])
+    for number, (role, text) in enumerate(messages):
+        check()
+        said, user = sentences(text), role == "user"
+        recent = len(messages) - number <= _RECENT
+        cues = _OF_USERS if user else _OF_AGENTS[0 if recent else 2 :]
+        request = next((one for one in said[:40] if len(topics(one)) > 1), "") if user else ""
+        found[GOAL] += [request] * bool(request)
+        ended: list[str] = []
+        for one in said:
+            states = topics(one) and not one.endswith(_ASKS + _LEADS)
+            if not states or lexicon.PLAN.match(one) or (one is request and not found[GOAL][1:]):
+                continue
+            kind = next((kind for kind, cue in cues if cue.search(one)), "")
+            ended += [one] * (kind == DONE or not (kind or user or ended))
+            if kind != DONE and (kind or wanted & topics(one)):
+                found[kind or EXACT].append(one)
+        if not user and said:
+            found[DONE] += [one for one in found[ENDED] if lexicon.RESULT.search(one)]
+            found[ENDED] = ended
+        found[DOING] = [one for one in said[-1:] if user or lexicon.PLAN.match(one)]
+    return {name: _distinct([*items[:100], *items[100:][-100:]]) for name, items in found.items()}
+
+
+def _distinct(items: Iterable[str], known: Iterable[str] = ()) -> list[str]:
+    """Return the items that say something that no other one says."""
+    keys = [_words(one) for one in known]
+    kept: list[str] = []
+    for one in items:
+        key = _words(one)
+        if not any(key <= other for other in keys):
+            keys.append(key)
+            kept.append(clip(one.rstrip(":：") or one, ITEM_MAX))  # noqa: RUF001 - wide
+    return kept
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(re.findall(r"\w[\w./-]*\w|\w", text.lower())) or frozenset([text])
+
+
+# -- earlier summaries ---------------------------------------------------------------------------
+
+_HEADINGS = (  # what a heading announces; the first that fits counts
+    (RULES, r"constraint|preference|instruction|requirement|rule"),
+    (BLOCKED, r"block|obstacle|stuck"),
+    (DOING, r"in progress|ongoing|current(?:ly)?\b(?! state)|doing|underway"),
+    (NEXT, r"next|todo|to do|remaining|pending|open|follow|unresolved"),
+    (CHOSEN, r"decision|decided|choices"),
+    (DONE, r"done|progress|accomplish|complet|outcome|result|action|end state|current state"),
+    (EXACT, r"context|discover|finding|file|critical|technical|fact|learn|note"),
+    (GOAL, r"goal|objective|request|purpose|task|intent|overview|summary"),
+)
+_HEAD = re.compile(r"(?:#{1,6}\s+(.{1,120})|\*\*([^*]{1,80}?):?\*\*:?|([A-Z][\w &]{2,40}):)\s*")
+_BULLET = re.compile(r"(\s*)(?:[-*+•]|\d{1,3}[.)])\s+(?:\[([ xX])\]\s+)?")
+_FILES = re.compile(r"<(read|modified)-files>.*?(?:</\1-files>|\Z)", re.DOTALL)
+_NONE = re.compile(rf"[\W_]*(?:none|n/?a|nothing|{_NOTHING[:-1]})?[\W_]*|```.*", re.IGNORECASE)
+
+
+def _earlier(summary: str) -> Items:
+    """Take a summary by any hand apart; what stands before any heading is its goal."""
+    found: Items = {name: [] for name in NAMES}
+    name, place, goes_on = GOAL, found[GOAL], False
+    for line in clean_text(_FILES.sub("\n", summary[:60_000]), 60_000).split("\n")[:2000]:
+        if head := _HEAD.fullmatch(line):
+            low = (head[1] or head[2] or head[3]).lower()
+            known = next((kind for kind, cues in _HEADINGS if re.search(cues, low)), None)
+            name, goes_on = known or (EXACT if name == GOAL else name), False
+            continue
+        bullet = _BULLET.match(line)
+        body = line[bullet.end() :] if bullet else line
+        body = tidy(body).removeprefix("Earlier: ")
+        if _NONE.fullmatch(body):
+            goes_on = False
+        elif goes_on and (bullet is None or bullet[1]):  # it belongs to the item before it
+            place[-1] = clip(f"{place[-1]} {body}", 2 * ITEM_MAX)
+        else:
+            box = bullet[2] if bullet and name in (DONE, DOING) else None
+            place = found[{None: name, " ": DOING}.get(box, DONE)]
+            place.append(body)
+            goes_on = True
+    return {name: _distinct(items[:100]) for name, items in found.items()}
+
+
+def _settle(old: Items, new: Items) -> None:
+    """Move what was begun, stuck or next to what is done, where the new part says so."""
+    ended = [topics(one) for one in new[DONE]]
+    for name in (DOING, BLOCKED, NEXT):
+        for one in list(old[name]):
+            mine = topics(one)
+            over = any(2 * len(mine & done) > len(mine) for done in ended)
+            old[DONE] += [one] * over
+            if over or one.endswith(_ASKS) or lexicon.PLAN.match(one):
+                old[name].remove(one)
+
+
+# -- a stretch -----------------------------------------------------------------------------------
+
+
+def summarize(stretch: Stretch, check: Check = lambda: None) -> str:
+    """Sum a stretch up in Markdown of the shape of its kind, in at most `max_tokens`.
+
+    A checkpoint takes the earlier summary up; for a segment or a turn it is context only.
+    """
     kind = stretch.kind if stretch.kind in _SECTIONS else "segment"
-    turns = read_turns(stretch.messages, check)
-    new = extract_candidates(turns, topics(stretch.instructions[:2000]))
-    old = candidates_of(stretch.previous)
-    check()
+    new, old = _sort(stretch.messages, check, stretch.instructions), _earlier(stretch.previous)
+    aim = int(0.3 * sum(len(text) for _, text in stretch.messages))
     if kind in ("checkpoint", "branch"):
         new[DONE] += new.pop(ENDED)
         _settle(old, new)
-    else:
-        new, old = _folded(kind, new, old), {}
-    if kind == "turn" and not new[GOAL]:  # whatever it is, it is what was asked for
-        asked = next(
-            (text for role, text in stretch.messages if role == "user" and text.strip()), ""
-        )
-        new[GOAL] = [item(line) for line in [clean_line(asked[:960], 480)] if line]
-    _once(old, new)
-    room = _room(kind, stretch)
-    files = _files(stretch, room) if kind == "segment" else ""
-    fixed = sum(len(head) + 2 + (kind != "segment") * len(_NOTE) for head, _, _ in _SECTIONS[kind])
-    kept = _fitted(kind, old, new, max(0, room - fixed - len(files)))
-    return _cut(_rendered(kind, kept, files), CHARS * stretch.max_tokens)
-
-
-# -- old and new ---------------------------------------------------------------------------------
-
-
-def _settle(old: Candidates, new: Candidates) -> None:
-    """Move what was begun, stuck or next to what is done, where the new part says so.
-
-    A question, and work that was just announced, are left out: what came of it is in the new part.
-    """
-    ended = [topics(one.text) for one in new[DONE] if one.score >= RESULT]
-    for name in (DOING, BLOCKED, NEXT):
-        over = [one for one in old[name] if _is_ended(one, ended)]
-        old[DONE] += over
-        old[name] = [
-            one
-            for one in old[name]
-            if one not in over
-            and not one.text.endswith(ASKING)
-            and not lexicon.PLAN.match(one.text)
-        ]
-
-
-def _is_ended(held: Item, ended: Iterable[frozenset[str]]) -> bool:
-    mine = topics(held.text)
-    return bool(mine) and any(2 * len(mine & one) > len(mine) for one in ended)
-
-
-def _folded(kind: str, new: Candidates, old: Candidates) -> Candidates:
-    """Put several sorts into the sections of a segment or a turn, without what is known already."""
-    known = [one for items in old.values() for one in items]
-    fresh = {name: [one for one in items if not one.within(known)] for name, items in new.items()}
-    facts = [one._replace(score=one.score + 2.5) for one in fresh[CHOSEN]]
-    facts += fresh[RULES] + fresh[EXACT]
-    ends = fresh[BLOCKED] + fresh[DOING] + fresh[NEXT]
-    if kind == "turn":
-        return {GOAL: fresh[GOAL], DONE: fresh[DONE] + fresh[ENDED], CHOSEN: facts + ends}
-    return {GOAL: fresh[GOAL], DOING: fresh[DONE], CHOSEN: facts, DONE: fresh[ENDED] + ends}
-
-
-def _once(old: Candidates, new: Candidates) -> None:
-    """Leave doubles out over all sections: what is old and what lasts is kept."""
-    seen: list[Item] = []
-    for items in (old, new):
-        for name in _RANKS:
-            ranked = sorted(items.get(name, ()), key=lambda one: -one.score)[:80]
-            kept = distinct(ranked, seen)
-            seen += kept
-            items[name] = [one for one in items.get(name, ()) if any(one is k for k in kept)]
-
-
-# -- within its room -----------------------------------------------------------------------------
-
-
-def _room(kind: str, stretch: Stretch) -> int:
-    """Return the characters of the summary: a third of the stretch, and what is carried on."""
-    aim = int(COMPRESSION * sum(len(text) for _, text in stretch.messages))
-    if kind in ("checkpoint", "branch"):
         aim += min(len(stretch.previous), CHECKPOINT_MAX)
-    return min(CHARS * stretch.max_tokens, CHECKPOINT_MAX, max(_LEAST[kind], aim))
+    else:
+        known = [one for items in old.values() for one in items]
+        new, old = {name: _distinct(items, known) for name, items in new.items()}, {}
+        facts, ends = new[CHOSEN] + new[RULES] + new[EXACT], new[BLOCKED] + new[DOING] + new[NEXT]
+        if kind == "turn":
+            new = {GOAL: new[GOAL], DONE: new[DONE] + new[ENDED], CHOSEN: facts + ends}
+        else:
+            ends = new[ENDED] + ends
+            new = {GOAL: new[GOAL], DOING: new[DONE], CHOSEN: facts, DONE: ends}
+    if kind == "turn" and not new[GOAL]:  # whatever it is, it is what was asked for
+        asked = next((text for role, text in stretch.messages if role == "user"), "")
+        new[GOAL] = [one for one in [clean_line(asked[:960], 480)] if one]
+    most = _CHARS * stretch.max_tokens
+    room = min(most, CHECKPOINT_MAX, max(_LEAST[kind], aim))
+    paths = _shown_paths(stretch.files_modified, stretch.cwd)[:8] if kind == "segment" else []
+    files = "\n**Files**\n- Changed: " + ", ".join(f"`{clip(one, 60)}`" for one in paths)
+    files = files if paths and 4 * len(files) <= room else ""
+    text = _rendered(kind, _fitted(kind, old, new, room - len(files))) + files
+    return text if len(text) <= most else text[:most].rpartition("\n")[0] or clip(text, most)
 
 
-def _cost(items: Iterable[Item]) -> int:
-    return sum(len(one.text) + 3 for one in items)
-
-
-def _fitted(kind: str, old: Candidates, new: Candidates, room: int) -> dict[str, list[str]]:
-    """Give each section its share, then what others leave over, and fill it."""
+def _fitted(kind: str, old: Items, new: Items, room: int) -> Items:
+    """Fill each section up to its share, and with what those before it left over."""
     shares = {name: share for _, name, share in _SECTIONS[kind] if name}
-    needs = {name: _cost([*old.get(name, ()), *new.get(name, ())]) for name in shares}
-    rooms = {name: min(needs[name], int(share * room)) for name, share in shares.items()}
-    for _ in shares:  # what some leave over, the others share, until nobody wants more
-        over = room - sum(rooms.values())
-        wanting = {name: share for name, share in shares.items() if rooms[name] < needs[name]}
-        for name, share in wanting.items():
-            rooms[name] = min(needs[name], rooms[name] + int(over * share / sum(wanting.values())))
-    return {
-        name: _filled(name, old.get(name, []), new.get(name, []), rooms[name]) for name in shares
-    }
+    room -= sum(len(head) + 9 for head, _, _ in _SECTIONS[kind])
+    kept: Items = {}
+    over = 0
+    for name in sorted(shares, key=NAMES.index):
+        mine = int(shares[name] * room) + over
+        said = [one for items in kept.values() for one in items]
+        before = _distinct(old.get(name, ()), said)
+        now = _distinct(new.get(name, ()), said + before)
+        if name in (GOAL, RULES, CHOSEN, EXACT):
+            first = _taken(before, int(0.7 * mine) if now else mine)
+            kept[name] = first + _taken(now, mine - _size(first))
+        else:
+            kept[name] = _taken([*before, *now][::-1], mine)[::-1]
+        over = mine - _size(kept[name])
+    return kept
 
 
-def _filled(name: str, old: list[Item], new: list[Item], room: int) -> list[str]:
-    """Return what fits: of lasting items the first, with some room for new ones."""
-    lasting = name in _LASTING
-    for_new = room - int(_FOR_OLD * room) if lasting and old else room
-    for_new = max(min(_cost(new), for_new), room - _cost(old))
-    fresh = _taken(sorted(new, key=lambda one: -one.score), for_new)
-    kept = _taken(old if lasting else reversed(old), room - _cost(fresh))
-    said = {one.key: one.text for one in [*kept, *fresh]}
-    return [said[one.key] for one in [*old, *new] if one.key in said]
+def _size(items: Iterable[str]) -> int:
+    return sum(len(one) + 3 for one in items)
 
 
-def _taken(items: Iterable[Item], room: int) -> list[Item]:
+def _taken(items: Iterable[str], room: int) -> list[str]:
     """Return items in their order as far as there is room; the first one may be cut."""
-    found: list[Item] = []
+    found: list[str] = []
     for one in items:
-        if (cost := len(one.text) + 3) <= room:
-            found.append(one)
-            room -= cost
-        elif not found and room > 40:  # noqa: PLR2004 - characters that still say something
-            found.append(one._replace(text=clip(one.text, room - 3)))
-            room = 0
+        left = room - _size(found) - 3
+        if len(one) <= left or (not found and left > 40):  # noqa: PLR2004 - that still says something
+            found.append(clip(one, left))
     return found
 
 
-def _files(stretch: Stretch, room: int) -> str:
-    """Return one line of files that were changed, or else read."""
-    for label, held in (("Changed", stretch.files_modified), ("Read", stretch.files_read)):
-        names = [f"`{clip(one, 60)}`" for one in shown_paths(held, stretch.cwd)]
-        for count in (8, 4, 2, 1):
-            line = f"\n**Files**\n- {label}: {listed(names, count)}"
-            if names and len(line) * 4 <= room:
-                return line
-    return ""
-
-
-def _rendered(kind: str, kept: dict[str, list[str]], files: str) -> str:
+def _rendered(kind: str, kept: Items) -> str:
     sparse, parts = kind == "segment", list[str]()
     for head, name, _ in _SECTIONS[kind]:
         items = [f"- {one}" for one in kept.get(name, ())]
         if items or not sparse:
-            parts.append("\n".join([head, *(items or [_NOTE] * bool(name))]))
-    return (("\n" if sparse else "\n\n").join(parts) + files).strip() or _NOTE
+            parts.append("\n".join([head, *(items or ["(none)"] * bool(name))]))
+    return ("\n" if sparse else "\n\n").join(parts) or "(none)"
 
 
-def _cut(text: str, limit: int) -> str:
-    """Return whole lines within the limit; a first line that is longer is cut."""
-    if len(text) <= limit:
-        return text
-    return text[:limit].rpartition("\n")[0] or clip(text, max(limit, 1))
+def _shown_paths(paths: Sequence[str], cwd: str) -> list[str]:
+    """Return file names, relative to the session's directory where they are below it."""
+    base = cwd.rstrip("/") + "/"
+    shown = (plain(clean_line(path[:600].removeprefix(base), 160)) for path in paths[:200])
+    return list(dict.fromkeys(path for path in shown if path))
+
+
+# -- a session -----------------------------------------------------------------------------------
+
+_PLANNED = re.compile(
+    r"^#{1,3}[ \t]+(?:implementation[ \t]+)?plan\b[ \t:—-]*(?:for[ \t]+)?(\S[^\n]{3,160})"
+    r"|\AImplement the following plan:\s+#{1,3}[ \t]+(\S[^\n]{3,160})",
+    re.IGNORECASE | re.MULTILINE,
+)
+_CREATED = re.compile(
+    r"\bgh (?:pr|issue) create\b[^\n]{0,200}?--title[ =]+[\"']([^\"'\n]{8,160})"
+    r"|\b(?:opened|created) (?:PR|pull request|issue) #?\d*[:,]? ?[\"“`]([^\"”`\n]{8,160})",
+    re.IGNORECASE,
+)
+_COMMIT = re.compile(r"\bgit commit\b[^\n]{0,80}?-\w*m[ =]?[\"']([^\"'\n]{8,160})")
+_TYPE = re.compile(r"^\w{2,12}(?:\([^)]{0,40}\))?!?: ")  # feat(parser): …
+_FAULT = re.compile(r"^\s*((?:[\w.]{0,80}(?:Error|Exception)|panic|fatal): .{3,200})", re.MULTILINE)
+
+
+def describe(facts: Facts, check: Check = lambda: None) -> Metadata:
+    """Describe a session from its facts alone: valid for any, always the same for the same."""
+    new, old = _sort(facts.messages, check), _earlier(facts.previous_summary or "")
+    goals = _distinct([*old[GOAL][:2], *new[GOAL]])[:3]
+    changed = _shown_paths(facts.files_modified, facts.cwd)
+    files = changed or _shown_paths(facts.files_read, facts.cwd)
+    label = "Changed" if changed else "Read"
+    name = next(_titles(facts, goals[:1], changed), "Conversation without a topic")
+    ends = _distinct(new[DONE] + new[ENDED])[-4:]
+    steps = _open(facts, new)
+    decided = _distinct([*old[CHOSEN][:20], *new[CHOSEN], *new[RULES], *new[EXACT]])
+    before = [f"Earlier: {one}" for one in old[DONE][-2:]]
+    sections = {
+        "Goal": goals or [name],
+        "Key Decisions": [*decided[:8], *decided[8:][-4:]] or [_NOTHING],
+        "Outcome": [*before, *ends] or [_NOTHING] * (not steps),
+        "Next Steps": steps,
+        "Files": [f"{label}: " + ", ".join(f"`{clip(one, 100)}`" for one in files[:8])]
+        * bool(files),
+    }
+    summary = ["\n- ".join([f"## {head}", *items]) for head, items in sections.items() if items]
+    asked = {"Asked": goals[:1], "Outcome": ends[-1:], "Open": [] if ends else steps[:1]}
+    said = [f"{head}: {_sentence(one)}" for head, texts in asked.items() for one in texts]
+    users = sum(role == "user" for role, _ in facts.messages)
+    done = f"; {label.lower()} {', '.join(clip(_base(one), 60) for one in files[:3])}"
+    said.append(f"{users} request{'s' * (users != 1)}{done * bool(files)}.")
+    return Metadata(
+        name=name,
+        description=" ".join(said),
+        summary="\n\n".join(summary)[:SUMMARY_MAX],
+        tags=_tags(facts, files),
+    )
+
+
+def _titles(facts: Facts, goals: Sequence[str], changed: Sequence[str]) -> Iterator[str]:
+    """Yield what a session may be called, best first.
+
+    Titles that somebody gave come first: the agent's own, a plan's, that of a pull request or an
+    issue, the subject of the commit that most was said about. Then the request, and what there is.
+    """
+    texts = [text[:60_000] for _, text in facts.messages]
+    ran = [*facts.commands, *texts]
+    heard = Counter(word for text in texts for word in topics(text[:4000]))
+
+    def centre(subject: str) -> float:
+        about = topics(subject)
+        return sum(heard[word] for word in about) / max(1, len(about))
+
+    given = [facts.title, *_hits(_PLANNED, texts), *_hits(_CREATED, ran)]
+    given += sorted(_hits(_COMMIT, ran), key=centre, reverse=True)
+    found = [_TYPE.sub("", one) for one in given] + [*goals, *_hits(_FAULT, texts[:20])]
+    found += [one for text in texts[:20] for one in sentences(text) if len(topics(one)) > 1][:1]
+    found += [f"Changes to {_base(one)}" for one in changed[:1]]
+    found += [f"Conversation in {one}" for one in [_base(clean_line(facts.cwd[-400:], 400))] if one]
+    for text in found:
+        name = headline(clean_line(text, 400))
+        if (" " in name or not name.isascii()) and any(map(str.isalpha, name)):
+            yield name
+
+
+def _hits(pattern: re.Pattern[str], texts: Iterable[str]) -> list[str]:
+    return [next(filter(None, hit.groups())) for text in texts for hit in pattern.finditer(text)]
+
+
+def _base(path: str) -> str:
+    return re.split(r"[/\\]", path.rstrip("/\\"))[-1]
+
+
+def _open(facts: Facts, new: Items) -> list[str]:
+    """Return what is still open: a message without an answer, a question, announced work."""
+    role, text = facts.messages[-1] if facts.messages else ("", "")
+    last = sentences(text)[-1:]
+    if role == "user":
+        found = [f"Unanswered: {one}" for one in last if topics(one)]
+    elif last and last[0].endswith(_ASKS):
+        found = [f"Awaiting an answer: {last[0]}"]
+    else:
+        found = new[DOING]
+    return _distinct([*found, *new[BLOCKED], *new[NEXT]])[:4]
+
+
+def _sentence(text: str) -> str:
+    short = clip(plain(text), 260).rstrip(" ,;:")
+    return short if short[-1:] in ".!?…。！？" else f"{short}."  # noqa: RUF001 - wide
+
+
+def _tags(facts: Facts, files: Sequence[str]) -> list[str]:
+    typed = [text[:8000] for role, text in facts.messages if role == "user"][:200]
+    found = [
+        *tickets("\n".join(typed))[:3],
+        *key_phrases((" ".join(sentences(text)) for text in typed), 6),
+        *(_base(one).lower() for one in files[:2]),
+        _base(clean_line(facts.cwd[-400:], 400)).lower(),
+    ]
+    tags = list(dict.fromkeys(tag for one in found if (tag := plain(one)[:40].strip())))[:10]
+    more = [plain(clean_line(tool[:80], 40)).lower() for tool in sorted(facts.tools_used)[:9]]
+    more = [one for one in (*more, "conversation", "agent session", "untagged") if one not in tags]
+    return tags + [one for one in dict.fromkeys(more) if one][: max(0, TAGS_MIN - len(tags))]

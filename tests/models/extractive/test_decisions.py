@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexerd.digests.segments import DECISION_MAX, DECISIONS_MAX
-from indexerd.models.extractive.candidates import PHRASES, decisions
+from indexerd.models.extractive.sentences import PHRASES, decisions
 
 
 @pytest.mark.parametrize("phrase", PHRASES)

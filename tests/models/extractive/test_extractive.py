@@ -18,8 +18,7 @@ from indexerd.indexing.check import validate
 from indexerd.meta.model import Metadata
 from indexerd.models.base import Finish, Model, Prompt, Reply
 from indexerd.models.extractive import Extractive
-from indexerd.models.extractive.describe import describe
-from indexerd.models.extractive.summarize import summarize
+from indexerd.models.extractive.summarize import describe, summarize
 
 FACTS = Facts(
     (
