@@ -23,7 +23,7 @@ sys.path.insert(0, str(ROOT))
 from indexerd.digests.segments import Segment, encode  # noqa: E402 - the path comes first
 from tests.browser.site import Site, site  # noqa: E402 - the path comes first
 from tests.browser.tabs import FLAGS, PATIENCE, program  # noqa: E402 - the path comes first
-from tests.e2e.corpus import read, write  # noqa: E402 - the path comes first
+from tests.e2e.search.corpus import read, write  # noqa: E402 - the path comes first
 from tests.e2e.world import World, until  # noqa: E402 - the path comes first
 
 IMAGES = ROOT / "docs/images"

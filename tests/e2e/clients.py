@@ -21,8 +21,6 @@ def _append(path: Path, *lines: dict[str, Any]) -> None:
 
 
 class ClaudeSession:
-    """A session of Claude Code."""
-
     def __init__(self, home: Path, cwd: str = "/w", folder: Path | None = None) -> None:
         self.id = str(uuid.uuid4())
         self.cwd = cwd
@@ -31,7 +29,6 @@ class ClaudeSession:
         self.last: str | None = None
 
     def line(self, kind: str, **fields: Any) -> str:
-        """Append one conversation line below the last."""
         made = str(uuid.uuid4())
         held = {"parentUuid": self.last, "isSidechain": False, "type": kind, "uuid": made}
         held |= {"timestamp": _iso(), "cwd": self.cwd, "sessionId": self.id, "version": "2.1.330"}
@@ -40,20 +37,17 @@ class ClaudeSession:
         return made
 
     def turn(self, text: str = "") -> str:
-        """A prompt and its answer; the answer's uuid."""
         text = text or f"Please adjust widget {uuid.uuid4()}."
         self.line("user", message={"role": "user", "content": text})
         return self.answer([{"type": "text", "text": f"Done: {text}"}])
 
     def answer(self, content: list[dict[str, Any]], stop: str = "end_turn") -> str:
-        """An answer of one line."""
         said = {"id": f"msg_{uuid.uuid4().hex}", "role": "assistant", "model": "claude-x"}
         usage = {"input_tokens": 10, "output_tokens": 5}
         message = said | {"content": content, "stop_reason": stop, "usage": usage}
         return self.line("assistant", message=message)
 
     def edit(self, path: str) -> None:
-        """A turn that edits a file."""
         self.line("user", message={"role": "user", "content": f"Edit {path}."})
         call = {"type": "tool_use", "id": "toolu_1", "name": "Edit", "input": {"file_path": path}}
         self.answer([call], stop="tool_use")
@@ -62,12 +56,10 @@ class ClaudeSession:
         self.answer([{"type": "text", "text": "Edited."}])
 
     def title(self, text: str) -> None:
-        """The user names the session."""
         line = {"type": "custom-title", "customTitle": text, "sessionId": self.id}
         _append(self.path, line)
 
     def fork(self) -> ClaudeSession:
-        """All of it again, under another session id."""
         other = ClaudeSession(Path(), self.cwd, self.path.parent)
         now = _iso()
         while _iso() == now:  # nobody forks in the millisecond in which a session began
@@ -83,8 +75,6 @@ class ClaudeSession:
 
 
 class CodexThread:
-    """A thread of Codex, in the dialect of 0.169."""
-
     def __init__(self, home: Path, name: str = "", **meta: Any) -> None:
         self.id = str(uuid.uuid4())
         self.home = home / ".codex"
@@ -98,17 +88,14 @@ class CodexThread:
         self.write("session_meta", held | {"git": {"branch": "trunk"}} | meta)
 
     def write(self, kind: str, payload: dict[str, Any]) -> None:
-        """Append one line."""
         line = {"timestamp": _iso(), "ordinal": self.ordinal, "type": kind, "payload": payload}
         _append(self.path, line)
         self.ordinal += 1
 
     def event(self, kind: str, **fields: Any) -> None:
-        """Append an event."""
         self.write("event_msg", {"type": kind, **fields})
 
     def turn(self, text: str = "Please adjust a widget.", edits: str = "") -> str:
-        """A prompt and its answer; the turn's id."""
         turn = str(uuid.uuid4())
         self.event("task_started", turn_id=turn)
         self.write("turn_context", {"turn_id": turn, "cwd": "/w", "model": "gpt-x"})
@@ -130,15 +117,12 @@ class CodexThread:
         return turn
 
     def roll_back(self, turns: int) -> None:
-        """Undo the newest turns."""
         self.event("thread_rolled_back", num_turns=turns)
 
     def fork(self) -> CodexThread:
-        """A new thread that begins where this one ends; nothing is copied."""
         return CodexThread(self.home.parent, **self._base(), forked_from_id=self.id)
 
     def revert(self, end: int, ordinal: int) -> CodexThread:
-        """A second file of the same thread, that goes on from an earlier byte."""
         base = {"thread_id": self.id, "end_ordinal_exclusive": ordinal, "end_byte_offset": end}
         again = {"thread": self.id, "ordinal": ordinal, "history_base": base}
         return CodexThread(self.home.parent, f"_{uuid.uuid4()}", **again)
@@ -148,12 +132,10 @@ class CodexThread:
         return {"history_base": {"thread_id": self.id, **end}, "ordinal": self.ordinal}
 
     def archive(self) -> None:
-        """Move the file to where archived ones are."""
         there = self.home / "archived_sessions" / self.path.name
         there.parent.mkdir(exist_ok=True)
         self.path = self.path.rename(there)
 
     def rename(self, name: str) -> None:
-        """Name the thread, as the side file says it."""
         line = {"id": self.id, "thread_name": name, "updated_at": _iso()}
         _append(self.home / "session_index.jsonl", line)

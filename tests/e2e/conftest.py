@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,6 @@ from tests.e2e.world import World
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    """A fresh home in which pi was used before."""
     world = World(tmp_path)
     world.install_pi()
     return world
@@ -19,5 +19,20 @@ def world(tmp_path: Path) -> World:
 
 @pytest.fixture
 def bare_world(tmp_path: Path) -> World:
-    """A home without any agent."""
     return World(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def running(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[World]:
+    world = World(tmp_path_factory.mktemp("running"))
+    world.install_pi()
+    world.env |= getattr(request.module, "ENV", {})
+    with world.daemon():
+        yield world
+
+
+@pytest.fixture
+def home(world: World) -> Path:
+    return world.root / "home"

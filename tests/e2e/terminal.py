@@ -20,7 +20,6 @@ def on_terminal(
     columns: int | None = None,
     typed: str = "",
 ) -> tuple[int, bytes]:
-    """Run a command on a terminal, of so many columns; its code, and what the terminal got."""
     ours, its = pty.openpty()
     if columns is not None:
         fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))

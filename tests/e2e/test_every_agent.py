@@ -13,32 +13,16 @@ import pytest
 
 from indexerd.client import Client
 from tests.e2e.clients import ClaudeSession, CodexThread
-from tests.e2e.world import World, until
+from tests.e2e.world import World, hit_by, until, wait
 from tests.sessions.opencode_rows import Rows
 
 
 @pytest.fixture
 def home(world: World) -> Path:
-    """Where the agents keep their sessions."""
     return world.root / "home"
 
 
-def wait(world: World, session_id: str, **wanted: Any) -> dict[str, Any]:
-    """The session's row, once it says this."""
-
-    def found() -> dict[str, Any] | None:
-        row = world.row(session_id)
-        return row if row and all(row.get(key) == one for key, one in wanted.items()) else None
-
-    try:
-        row: dict[str, Any] = until(found, f"{wanted} of {session_id}")
-    except AssertionError:
-        raise AssertionError(f"{wanted}, but {world.row(session_id)}") from None
-    return row
-
-
 def meta_of(world: World, agent: str, session_id: str) -> dict[str, Any] | None:
-    """The meta file of another agent's session."""
     path = world.root / f"data/indexerd/sessions-meta/{agent}/{session_id}.meta.json"
     try:
         held: dict[str, Any] = json.loads(path.read_bytes())
@@ -48,7 +32,6 @@ def meta_of(world: World, agent: str, session_id: str) -> dict[str, Any] | None:
 
 
 def shown(world: World, **params: Any) -> list[str]:
-    """The ids that a list shows."""
     return [row["sessionId"] for row in world.call("list", **params)["sessions"]]
 
 
@@ -70,7 +53,6 @@ def test_a_session_of_claude_code_is_followed_and_outlives_its_file(
         assert row["tokens"]["output"] == 30
         assert row["gitBranch"] == "main"
         assert row["resume"] == f"cd /w && claude --resume {session.id}"
-
         session.title("The widget")
         wait(world, session.id, agentTitle="The widget")
         session.path.unlink()
@@ -83,29 +65,6 @@ def test_a_session_of_claude_code_is_followed_and_outlives_its_file(
     assert len([one for one in world.telemetry() if one["sessionId"] == session.id]) == 1
 
 
-def test_a_fork_and_a_sub_agent_know_where_they_came_from(world: World, home: Path) -> None:
-    """S1.16, S3.10: no duplicates; a fork is linked, a sub-agent is shown only when asked for."""
-    origin = ClaudeSession(home)
-    for _ in range(2):
-        origin.turn()
-    with world.daemon():
-        fork = origin.fork()
-        fork.turn("Only here.")
-        helper = origin.path.with_suffix("") / "subagents/agent-a1.jsonl"
-        lines = (json.loads(one) for one in origin.path.read_text().splitlines())
-        helper.parent.mkdir(parents=True)
-        side = ({**line, "isSidechain": True, "agentId": "a1"} for line in lines)
-        helper.write_text("".join(json.dumps(line) + "\n" for line in side))
-
-        row = wait(world, fork.id, userMessageCount=3)
-        assert row["parentSessionId"] == origin.id
-        assert "parentSessionId" not in wait(world, origin.id, userMessageCount=2)
-        below = wait(world, "agent-a1", subagent=True)
-        assert (below["parentSessionId"], below["userMessageCount"]) == (origin.id, 0)
-        assert set(shown(world)) == {origin.id, fork.id}
-        assert set(shown(world, subagents=True)) == {origin.id, fork.id, "agent-a1"}
-
-
 def test_a_thread_of_codex_goes_back_forks_and_is_archived(world: World, home: Path) -> None:
     """S0.7, S3.2, S3.3, S3.6: counters fall after an undo; nothing is paid for twice."""
     thread = CodexThread(home)
@@ -115,7 +74,6 @@ def test_a_thread_of_codex_goes_back_forks_and_is_archived(world: World, home: P
         wait(world, thread.id, userMessageCount=6, newUserMessages=0)
         meta = until(lambda: meta_of(world, "codex", thread.id), "the meta file")
         assert meta["lastIndexedLeafId"] == turns[-1]
-
         thread.roll_back(2)
         row = wait(world, thread.id, userMessageCount=4)
         assert row["leafId"] == turns[3]
@@ -124,13 +82,11 @@ def test_a_thread_of_codex_goes_back_forks_and_is_archived(world: World, home: P
         )
         event = next(told)
         assert (event["event"], event["leafId"]) == ("session.branched", turns[3])
-
         fork = thread.fork()
         fork.turn("Another way")
         row = wait(world, fork.id, userMessageCount=5)
         assert row["parentSessionId"] == thread.id
         assert until(lambda: hit_by(world, '"Another way"'), "its words") == {fork.id}
-
         thread.rename("The steps")
         wait(world, thread.id, agentTitle="The steps")
         thread.archive()
@@ -156,22 +112,6 @@ def test_a_reverted_thread_is_one_session(world: World, home: Path) -> None:
         assert "duplicate_session" not in [one["code"] for one in found]
 
 
-def test_a_compressed_thread_is_the_same_session(world: World, home: Path) -> None:
-    """S3.2: compression changes the file, not the session, and costs no model call."""
-    zstandard = pytest.importorskip("zstandard")
-    thread = CodexThread(home)
-    for n in range(5):
-        thread.turn(f"Step {n}")
-    with world.daemon():
-        wait(world, thread.id, userMessageCount=5, newUserMessages=0)
-        packed = thread.path.with_name(thread.path.name + ".zst")
-        packed.write_bytes(zstandard.compress(thread.path.read_bytes()))
-        thread.path.unlink()
-        row = wait(world, thread.id, sessionFile=str(packed), gone=False)
-        assert (row["userMessageCount"], row["newUserMessages"]) == (5, 0)
-    assert len(world.telemetry()) == 1
-
-
 def test_a_session_of_opencode_is_followed_in_its_database(world: World, home: Path) -> None:
     """S3.9, S3.10: turns, an undo, an archived and a deleted session."""
     data = world.root / "data/opencode"
@@ -185,7 +125,6 @@ def test_a_session_of_opencode_is_followed_in_its_database(world: World, home: P
         meta = until(lambda: meta_of(world, "opencode", "ses_one"), "the meta file")
         assert meta["sessionFile"] == str(rows.path)
         assert until(lambda: hit_by(world, '"Step 3"'), "its words") == {"ses_one"}
-
         revert = json.dumps({"messageID": asked[3]})
         now = rows.tick()
         rows.run(
@@ -202,7 +141,6 @@ def test_a_session_of_opencode_is_followed_in_its_database(world: World, home: P
 
 
 def chat(rows: Rows, session_id: str, text: str) -> str:
-    """A prompt and its answer; the prompt's id."""
     prompt = f"msg_{rows.tick():x}"
     rows.said(session_id, prompt, "user", text)
     rows.said(session_id, f"msg_{rows.tick():x}", "assistant", f"Done: {text}", parentID=prompt)
@@ -244,7 +182,6 @@ def test_a_sessions_life_is_told_once_a_change(world: World, home: Path) -> None
 
 
 def heard(events: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
-    """All events up to the removal of a session."""
     told = []
     for event in events:
         told.append(event)
@@ -268,7 +205,7 @@ def test_a_store_that_is_not_understood_disables_only_itself(world: World, home:
 
 
 def test_all_is_the_same_after_a_restart(world: World, home: Path) -> None:
-    """S3.30: caches deleted or not, the list is the same, and no model is asked again."""
+    """S3.14, S3.30: caches deleted or not, the list is the same, and no model is asked again."""
     session, thread = ClaudeSession(home), CodexThread(home)
     for n in range(5):
         session.turn(f"Step {n}")
@@ -285,38 +222,6 @@ def test_all_is_the_same_after_a_restart(world: World, home: Path) -> None:
         out.write(json.dumps(listed, sort_keys=True) + "\n")
     assert len(set(out.getvalue().splitlines())) == 1
     assert len(world.telemetry()) == 3
-
-
-def test_what_is_excluded_is_shown_neither_gone_nor_without_a_daemon(
-    world: World, home: Path
-) -> None:
-    """[privacy] exclude holds for sessions whose file is gone, and before a daemon knows of it."""
-    gone, there = ClaudeSession(home, "/secret/a"), ClaudeSession(home, "/secret/b")
-    gone.turn("The gone pelican.")
-    there.turn("The kept pelican.")
-    with world.daemon():
-        for one in (gone, there):
-            wait(world, one.id, userMessageCount=1)
-        until(lambda: len(hit_by(world, "pelican")) == len((gone, there)), "the text")
-        gone.path.unlink()
-        wait(world, gone.id, gone=True)
-    world.config.parent.mkdir(parents=True)
-    world.config.write_text('[privacy]\nexclude = ["/secret"]\n')
-
-    assert world.run("list", "--all", "--archived", "--json")["sessions"] == []
-    assert world.run("search", "pelican", "--json")["hits"] == []
-    for command in ("show", "tree", "context", "resume", "resolve"):
-        assert world.run(command, gone.id, "--json", code=3)["error"]["code"] == "not_found"
-        assert world.run(command, there.id, "--json", code=3)["error"]["code"] == "not_found"
-    with world.daemon():
-        until(lambda: world.call("status")["lastScanAt"], "the first scan")
-        assert world.call("list", archived=True)["sessions"] == []
-        assert world.call("search", query="pelican")["hits"] == []
-
-
-def hit_by(world: World, query: str) -> set[str]:
-    """The sessions that a search finds."""
-    return {one["sessionId"] for one in world.call("search", query=query)["hits"]}
 
 
 def test_a_session_kept_elsewhere_is_resumed_from_there(world: World) -> None:

@@ -18,12 +18,16 @@ from typing import Any
 
 from indexerd.client import Client
 from indexerd.errors import IndexerdError, NotFoundError
+from tests.sessions.opencode_rows import Rows
 
 PATIENCE = 20.0  # seconds any one thing may take before a test fails
+ROOT = Path(__file__).parents[2]
+FIXTURES = ROOT / "tests/fixtures"
+REAL = FIXTURES / "real"
+SHARED = ROOT.parent / "shared/fixtures"  # public data beside the checkout, where it is there
 
 
 def until(found: Callable[[], Any], what: str = "it", patience: float = PATIENCE) -> Any:
-    """Poll until there is an answer; fail with `what` when the time is over."""
     end = time.monotonic() + patience
     while time.monotonic() < end:
         answer = found()
@@ -35,7 +39,6 @@ def until(found: Callable[[], Any], what: str = "it", patience: float = PATIENCE
 
 @contextmanager
 def ends_well(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """A daemon that was started in a way of its own: told to end, it must end with 0."""
     try:
         yield
         process.terminate()
@@ -47,8 +50,6 @@ def ends_well(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 class Session:
-    """A pi session file, written entry by entry as pi writes it."""
-
     def __init__(self, folder: Path, cwd: str = "/w", session_id: str | None = None) -> None:
         self.id = session_id or str(uuid.uuid4())
         self.path = folder / f"2026-11-21T10-00-00-000Z_{self.id}.jsonl"
@@ -60,7 +61,6 @@ class Session:
         )
 
     def entry(self, kind: str, **fields: Any) -> str:
-        """Append one entry below the last."""
         entry = {"type": kind, "id": uuid.uuid4().hex[:8], "parentId": self.last}
         self._append({**entry, "timestamp": _iso(), **fields})
         self.last = str(entry["id"])
@@ -71,12 +71,19 @@ class Session:
         return self.entry("message", message=said | {"timestamp": int(time.time() * 1000)})
 
     def turn(self, question: str | None = None, answer: str = "Done.", stop: str = "stop") -> str:
-        """One question and its answer."""
         self.turns += 1
         asked = f"Question {self.turns}: please adjust widget number {self.turns}."
         text = question or f"{asked} Session: {self.id}"
         self.say("user", text)
         return self.say("assistant", answer, stopReason=stop)
+
+    def tool(self, name: str, output: str = "ok", **arguments: Any) -> str:
+        """A call of a tool, and its result; the call's entry."""
+        call = {"type": "toolCall", "id": f"c{self.last}", "name": name, "arguments": arguments}
+        said = {"role": "assistant", "content": [call], "stopReason": "toolUse"}
+        entry = self.entry("message", message=said)
+        self.say("toolResult", output, toolCallId=call["id"], toolName=name, isError=False)
+        return entry
 
     def talk(self, turns: int) -> None:
         for _ in range(turns):
@@ -92,8 +99,6 @@ def _iso() -> str:
 
 
 class World:
-    """One home directory and everything that runs in it."""
-
     def __init__(self, root: Path) -> None:
         self.root = root
         self.pi = root / "home/.pi/agent"
@@ -114,12 +119,11 @@ class World:
             "INDEXERD_INDEX__QUIET_SECONDS": "0.3",
             "INDEXERD_INDEX__ERROR_QUIET_SECONDS": "4.0",
             "INDEXERD_WATCH__RESCAN_SECONDS": "1.0",
-            "PYTHONPATH": str(Path(__file__).parents[2]),
+            "PYTHONPATH": str(ROOT),
         }
         (root / "home").mkdir(parents=True)
 
     def install_pi(self) -> None:
-        """Make the directories that pi has from its first start on."""
         self.sessions.mkdir(parents=True)
 
     # -- set-up --------------------------------------------------------------------------
@@ -130,14 +134,12 @@ class World:
         return session
 
     def scripted(self, *lines: dict[str, Any], remote: bool = True) -> None:
-        """Use the scripted model; its calls are counted over every process."""
         rows = [{"remote": remote, "session": "Session: (\\S+)"}, *lines]
         self.script.write_text("".join(json.dumps(row) + "\n" for row in rows))
         self.env["INDEXERD_SCRIPTED"] = str(self.script)
         self.env["INDEXERD_MODEL_KEYS"] = '["scripted/test"]'
 
     def calls(self) -> list[dict[str, Any]]:
-        """Every call of the scripted model so far."""
         path = Path(f"{self.script}.calls")
         if not path.exists():
             return []
@@ -146,7 +148,6 @@ class World:
     # -- running -------------------------------------------------------------------------
 
     def run(self, *argv: str, code: int | None = 0, cwd: Path | None = None) -> Any:
-        """Run a command to its end; `--json` output comes parsed."""
         done = subprocess.run(
             [sys.executable, "-m", "indexerd", *argv],
             env=self.env,
@@ -198,7 +199,6 @@ class World:
         return True
 
     def call(self, method: str, **params: Any) -> Any:
-        """One request to the daemon."""
         with Client(self.socket, timeout=20) as client:
             return client.call(method, params)
 
@@ -213,7 +213,6 @@ class World:
         return found
 
     def row(self, session_id: str) -> dict[str, Any]:
-        """The session's row; empty while the daemon does not know it."""
         try:
             found: dict[str, Any] = self.call("get", ref=session_id)["session"]
         except NotFoundError:
@@ -233,8 +232,50 @@ class World:
         return [json.loads(line) for line in lines]
 
     def fingerprint(self) -> dict[str, tuple[str, int]]:
-        """Hash and mtime of every session file: nothing we do may change them."""
         return {
             str(path): (hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_mtime_ns)
             for path in sorted(self.pi.glob("sessions/**/*.jsonl"))
         }
+
+
+def wait(world: World, session_id: str, **wanted: Any) -> dict[str, Any]:
+    def found() -> dict[str, Any] | None:
+        row = world.row(session_id)
+        return row if row and all(row.get(key) == one for key, one in wanted.items()) else None
+
+    try:
+        row: dict[str, Any] = until(found, f"{wanted} of {session_id}")
+    except AssertionError:
+        raise AssertionError(f"{wanted}, but {world.row(session_id)}") from None
+    return row
+
+
+def scanned(world: World, times: int = 2) -> None:
+    for _ in range(times):
+        before = world.call("status")["lastScanAt"]
+        until(lambda last=before: world.call("status")["lastScanAt"] != last, "a scan")
+
+
+def logged(world: World, event: str) -> list[dict[str, Any]]:
+    path = world.state / "log.jsonl"
+    lines = map(json.loads, path.read_text().splitlines() if path.exists() else ())
+    return [line for line in lines if line["event"] == event]
+
+
+def hit_by(world: World, query: str) -> set[str]:
+    return {one["sessionId"] for one in world.call("search", query=query)["hits"]}
+
+
+def problems(world: World) -> dict[str, str]:
+    return {one["code"]: one["cause"] for one in world.call("status")["problems"]}
+
+
+def hooked(world: World, code: str) -> None:
+    (world.root / "sitecustomize.py").write_text(code)
+    world.env["PYTHONPATH"] = f"{world.root}:{world.env['PYTHONPATH']}"
+
+
+def opencode_rows(world: World) -> Rows:
+    data = world.root / "data/opencode"
+    data.mkdir(parents=True)
+    return Rows(data / "opencode.db")

@@ -1,0 +1,195 @@
+"""What of Claude Code's prompts is a human's, as a pass over a home and a list of it say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.clients import ClaudeSession
+from tests.e2e.world import World
+
+STOPPED = "Operation stopped by hook: Another session is active.\n\nPress the up arrow key."
+PLAN = "# Retry uploads that time out\n\n## Steps\n1. Wrap the client.\n2. Test it."
+ASIDE = (
+    "If you need specific details from before exiting plan mode (like exact code snippets, error "
+    "messages, or content you generated), read the full transcript at: "
+)
+
+
+@pytest.fixture
+def home(world: World) -> Path:
+    return world.root / "home"
+
+
+def said(session: ClaudeSession, text: str, **fields: Any) -> None:
+    session.line("user", message={"role": "user", "content": text}, **fields)
+
+
+def answered(session: ClaudeSession) -> None:
+    session.answer([{"type": "text", "text": "Done."}])
+
+
+def planned(session: ClaudeSession, transcript: object, plan: str = PLAN, **fields: Any) -> None:
+    said(session, f"Implement the following plan:\n\n{plan}\n\n\n{ASIDE}{transcript}", **fields)
+    answered(session)
+
+
+def rows(world: World, sessions: Iterable[ClaudeSession]) -> list[dict[str, Any]]:
+    world.run("run", "--once", "--json")
+    listed = {row["sessionId"]: row for row in world.run("list", "--all", "--json")["sessions"]}
+    return [listed[one.id] for one in sessions]
+
+
+def test_what_a_hook_says_of_a_stopped_prompt_is_no_message(world: World, home: Path) -> None:
+    """S0.6, S0.46: it neither counts nor names a session; a human who quotes it does."""
+    stopped, first, quoted = sessions = [ClaudeSession(home) for _ in range(3)]
+    stopped.turn("Fix the tests.")
+    said(stopped, "And the linter.")
+    said(stopped, STOPPED)
+    said(stopped, "Operation stopped by hook:\nAnother session is active.")
+    said(first, "Operation stopped by hook")
+    first.turn("Sort the imports.")
+    quoted.turn(f"I get this warning:\n{STOPPED}")
+    counted, later, human = rows(world, sessions)
+    assert (counted["userMessageCount"], counted["messageCount"]) == (2, 3)
+    assert (later["userMessageCount"], later["name"]) == (1, "Sort the imports.")
+    assert human["userMessageCount"] == 1
+
+
+def test_a_plan_names_its_session_and_where_it_was_made(world: World, home: Path) -> None:
+    """S0.46, S1.16: the client's prompt for it is nobody's message, with or without its mark."""
+    origin = ClaudeSession(home)
+    origin.turn("Uploads fail. Make a plan.")
+    marked, older = sessions = [ClaudeSession(home) for _ in range(2)]
+    planned(marked, origin.path, planContent=PLAN)
+    marked.turn("Now commit this.")
+    planned(older, f"C:\\Users\\me\\.claude\\projects\\-w\\{origin.id}.jsonl")
+    for row in (found := rows(world, sessions)):
+        assert row["name"] == "Retry uploads that time out"
+        assert row["parentSessionId"] == origin.id
+        assert row["parentSessionFile"] == str(origin.path)
+    assert [row["userMessageCount"] for row in found] == [1, 0]
+    assert [row["firstUserMessage"] for row in found] == ["Now commit this.", ""]
+
+
+def test_a_plans_heading_is_found_wherever_it_stands(world: World, home: Path) -> None:
+    """S0.46: below other words, in a plan that is such a prompt itself, and behind a reminder."""
+    origin = ClaudeSession(home)
+    origin.turn("Uploads fail. Make a plan.")
+    elsewhere = f"{ASIDE}/elsewhere/8d1b0b56-370e-47c4-b992-58ef6f0c4c50.jsonl"
+    plans = [
+        f"Uploads fail at times.\n\n{PLAN}",
+        f"Implement the following plan:\n\n{PLAN}\n\n{elsewhere}",
+    ]
+    sessions = [ClaudeSession(home) for _ in range(3)]
+    for session, plan in zip(sessions, plans, strict=False):
+        planned(session, origin.path, plan, planContent=plan)
+    prompt = f"Implement the following plan:\n\n{PLAN}\n\n\n{ASIDE}{origin.path}"
+    said(sessions[2], f"<system-reminder>\nBe brief.\n</system-reminder>\n{prompt}")
+    answered(sessions[2])
+    for row in rows(world, sessions):
+        assert row["name"] == "Retry uploads that time out"
+        assert row["parentSessionId"] == origin.id
+        assert row["userMessageCount"] == 0
+
+
+def test_better_names_and_nearer_parents_win_over_a_plans(world: World, home: Path) -> None:
+    """S0.46, S1.16: a title, and the session of which this is a copy; gone parents stay named."""
+    gone = "8d1b0b56-370e-47c4-b992-58ef6f0c4c50"
+    titled, later = ClaudeSession(home), ClaudeSession(home)
+    planned(titled, f"/elsewhere/{gone}.jsonl", planContent=PLAN)
+    fork = titled.fork()
+    fork.turn("Only here.")
+    titled.title("Uploads, second try")
+    later.turn("Uploads fail. Make a plan.")
+    planned(later, f"/elsewhere/{gone}.jsonl", planContent=PLAN)
+    titled_row, fork_row, later_row = rows(world, [titled, fork, later])
+    assert (titled_row["name"], titled_row["parentSessionId"]) == ("Uploads, second try", gone)
+    assert fork_row["parentSessionId"] == titled.id
+    assert later_row["name"] == "Uploads fail. Make a plan."
+    assert "parentSessionId" not in later_row
+    titled.path.unlink()
+    fork.turn("And here.")
+    assert [row["parentSessionId"] for row in rows(world, [fork])] == [titled.id]
+
+
+def test_a_plan_that_a_human_wrote_is_a_message(world: World, home: Path) -> None:
+    """S0.6: the opening words alone do not make it the client's."""
+    session = ClaudeSession(home)
+    session.turn("Implement the following plan:\n\n1. Wrap the client.\n2. Test it.")
+    (row,) = rows(world, [session])
+    assert row["userMessageCount"] == 1
+    assert row["firstUserMessage"].startswith("Implement the following plan:")
+
+
+def own(name: str, words: str) -> str:
+    return (
+        f"<command-name>/{name}</command-name>\n            <command-message>{name}"
+        f"</command-message>\n            <command-args>{words}</command-args>"
+    )
+
+
+def expanding(name: str, words: str = "") -> str:
+    args = f"\n<command-args>{words}</command-args>" if words else ""
+    head = f"<command-message>{name}</command-message>\n<command-name>/{name}</command-name>"
+    return head + args
+
+
+REQUESTS = [
+    (own("goal", "all tests in tests/auth pass"), "all tests in tests/auth pass"),
+    (own("plan", "add a window"), "add a window"),
+    (expanding("review", "167"), "/review 167"),
+    (expanding("acme:fix", "the flaky test\nin CI"), "/acme:fix the flaky test in CI"),
+]
+NONE = [
+    *(own("clear", ""), own("model", "opus"), own("compact", "keep the decisions")),
+    *(own("goal", ""), own("goal", "clear"), own("rename", "Uploads"), own("add-dir", "../lib")),
+    expanding("init"),
+]
+
+
+def test_a_slash_command_with_a_request_is_a_message(world: World, home: Path) -> None:
+    """S0.6, S0.46: its words count and name the session; what it expands to does not."""
+    sessions = []
+    for command, _ in REQUESTS:
+        sessions.append(session := ClaudeSession(home))
+        said(session, command)
+        said(session, "You are an expert. Do it.", isMeta=True)
+        answered(session)
+    for row, (_, text) in zip(rows(world, sessions), REQUESTS, strict=True):
+        assert (row["userMessageCount"], row["messageCount"]) == (1, 2)
+        assert row["firstUserMessage"] == row["name"] == text
+    hits = world.run("search", "tests/auth", "--json")["hits"]
+    assert {hit["sessionId"] for hit in hits} == {sessions[0].id}
+
+
+def test_a_slash_command_that_waited_its_turn_is_a_message(world: World, home: Path) -> None:
+    """S0.6: typed while the agent was at work, it counts as one that was typed before."""
+    session = ClaudeSession(home)
+    session.line("user", message={"role": "user", "content": "Sort the imports."})
+    for prompt in (own("goal", "all giraffes pass"), own("model", "opus")):
+        queued = {"type": "queued_command", "prompt": prompt, "commandMode": "prompt"}
+        session.line("attachment", attachment=queued)
+    answered(session)
+    (row,) = rows(world, [session])
+    assert row["userMessageCount"] == 2
+    shown = world.run("context", session.id, "--json")["messages"]
+    assert "all giraffes pass" in [one["text"] for one in shown]
+    hits = world.run("search", "giraffes", "--json")["hits"]
+    assert [hit["snippet"] for hit in hits if "command-name" in hit["snippet"]] == []
+    assert hits
+
+
+def test_a_slash_command_without_a_request_is_no_message(world: World, home: Path) -> None:
+    """S0.6: what the client carries out itself, and what expands without a word of a human's."""
+    sessions = []
+    for command in NONE:
+        sessions.append(session := ClaudeSession(home))
+        said(session, command)
+        said(session, "<local-command-stdout></local-command-stdout>")
+        session.turn("Sort the imports.")
+    for row in rows(world, sessions):
+        assert (row["userMessageCount"], row["firstUserMessage"]) == (1, "Sort the imports.")

@@ -1,0 +1,157 @@
+"""What of a Codex file is its session's own: tokens, tools, files, prompts, and its name.
+
+Files as older releases wrote them, read by the real program, and its `list` looked at.
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+import zstandard
+
+from tests.e2e.agents.codex_rollouts import Rollout
+from tests.e2e.world import REAL, World
+
+
+def rows(world: World, *rollouts: Rollout) -> list[dict[str, Any]]:
+    world.run("run", "--once", "--json")
+    told = world.run("list", "--all", "--subagents", "--json")["sessions"]
+    known = {row["sessionId"]: row for row in told}
+    return [known[one.id] for one in rollouts]
+
+
+def used(row: dict[str, Any]) -> tuple[int, int]:
+    return row["tokens"]["input"], row["tokens"]["output"]
+
+
+def test_a_sum_that_starts_again_goes_on(bare_world: World) -> None:
+    """S3.11: `exec resume` counts from nothing; the session spent what all its runs did."""
+    falls, grows = Rollout(1, 0), Rollout(2, 5)
+    for one, later in ((falls, 1700), (grows, 9000)):
+        one.turn("Count the lines.", given=4000)
+        one.turn("Count the words, too.", given=2000)
+        one.at += 600
+        one.asks("And the letters?")
+        one.answers()
+        one.spends(later, 17, anew=True)
+        one.spends(100, 1)
+        one.event("token_count", info=None)
+        one.spends(0, 0)
+        one.write(bare_world.root / "home")
+    fell, grew = rows(bare_world, falls, grows)
+    assert used(fell) == (6000 + 1800, 60 + 18)
+    assert used(grew) == (6000 + 9100, 60 + 18)
+
+
+def family() -> tuple[Rollout, Rollout, Rollout]:
+    parent = Rollout(1, 0)
+    parent.turn("Rewrite the parser, please.", "src/parser.py", given=50_000)
+    parent.turn("Now its tests.", "tests/test_parser.py", given=70_000)
+    fork = Rollout(2, 200, forked_from_id=parent.id)
+    spawn = {"parent_thread_id": parent.id, "depth": 1, "agent_nickname": "Gauss"}
+    helper = Rollout(3, 300, source={"subagent": {"thread_spawn": spawn}})
+    return parent, fork, helper
+
+
+def check(told: list[dict[str, Any]]) -> None:
+    parent, fork, helper = told
+    assert used(parent) == (120_000, 1200)
+    assert parent["filesModified"] == ["/w/src/parser.py", "/w/tests/test_parser.py"]
+    assert parent["toolsUsed"] == {"apply_patch": 2}
+    assert used(fork) == (3000, 30)
+    assert fork["filesModified"] == ["/w/docs/parser.md"]
+    assert fork["toolsUsed"] == {"apply_patch": 1}
+    assert (fork["userMessageCount"], fork["firstUserMessage"]) == (3, parent["firstUserMessage"])
+    assert used(helper) == (2000, 20)
+    assert helper["filesModified"] == ["/w/src/lexer.py"]
+    assert helper["toolsUsed"] == {"apply_patch": 1}
+    assert (helper["userMessageCount"], helper["name"]) == (0, "Review the lexer.")
+    assert {fork["parentSessionId"], helper["parentSessionId"]} == {parent["sessionId"]}
+
+
+def test_what_was_copied_is_not_a_sessions_own(bare_world: World) -> None:
+    """S1.16: a copy that bears the time of the copying, before work that follows at once."""
+    parent, fork, helper = family()
+    for one in (fork, helper):
+        one.copies(parent)
+    fork.turn("Document it.", "docs/parser.md", given=3000, later=0.1)
+    helper.turn("Review the lexer.", "src/lexer.py", given=2000, later=0.1)
+    for one in (parent, fork, helper):
+        one.write(bare_world.root / "home")
+    check(rows(bare_world, parent, fork, helper))
+    hits = bare_world.run("search", "rewrite the parser", "--json")["hits"]
+    assert {one["sessionId"] for one in hits if one.get("entryId")} == {parent.id}
+
+
+def test_what_was_copied_is_none_after_a_migration(bare_world: World) -> None:
+    """S1.16: the migration drops the parent's header, and nothing else tells of the copy."""
+    parent, fork, helper = family()
+    for one in (fork, helper):
+        one.copies(parent, header=False)
+    fork.turn("Document it.", "docs/parser.md", given=3000)
+    helper.turn("Review the lexer.", "src/lexer.py", given=2000)
+    for one in (parent, fork, helper):
+        one.write(bare_world.root / "home", numbered=True)
+    check(rows(bare_world, parent, fork, helper))
+
+
+def test_what_was_copied_is_none_in_a_compressed_file(bare_world: World) -> None:
+    """S3.2: compressed as Codex does it, beside a parent that is still plain."""
+    parent, fork, helper = family()
+    parent.write(bare_world.root / "home")
+    for one, prompt, path, given in (
+        (fork, "Document it.", "docs/parser.md", 3000),
+        (helper, "Review the lexer.", "src/lexer.py", 2000),
+    ):
+        one.copies(parent)
+        one.turn(prompt, path, given)
+        place = one.path(bare_world.root / "home")
+        place.with_name(f"{place.name}.zst").write_bytes(
+            zstandard.ZstdCompressor(level=3).compress(one.data())
+        )
+    check(rows(bare_world, parent, fork, helper))
+
+
+def test_a_fork_that_only_points_at_its_history_did_none_of_it(bare_world: World) -> None:
+    """S1.16: as the newest release wrote it; its parent called a tool, and the fork none."""
+    shutil.copytree(REAL / "codex", bare_world.root / "home/.codex")
+    bare_world.run("run", "--once", "--json")
+    told = bare_world.run("list", "--all", "--json")["sessions"]
+    known = {row["sessionId"]: row for row in told}
+    fork = known["01a1fff2-61ad-76d1-aa4d-a008bff173c5"]
+    parent = known[fork["parentSessionId"]]
+    assert list(parent["toolsUsed"].values()) == [1]
+    assert (fork["toolsUsed"], fork["userMessageCount"]) == ({}, 4)
+    assert used(fork) == (51_583 - 41_040, 20)
+
+
+def test_a_sub_agents_first_prompt_is_the_users_and_its_name(bare_world: World) -> None:
+    """S3.18: what the parent asks has the user's role, and no human said it."""
+    parent = Rollout(1, 0)
+    parent.turn("Ask a helper to look at the lexer.")
+    spawn = {"parent_thread_id": parent.id, "depth": 1}
+    helper = Rollout(2, 50, source={"subagent": {"thread_spawn": spawn}})
+    helper.turn("Review the lexer.", "src/lexer.py")
+    for one in (parent, helper):
+        one.write(bare_world.root / "home")
+    row = rows(bare_world, helper)[0]
+    shown = bare_world.run("context", helper.id, "--json")["messages"]
+    named = ("Review the lexer.", "first-message", "Review the lexer.")
+    assert (row["name"], row["nameSource"], row["firstUserMessage"]) == named
+    assert (row["userMessageCount"], row["subagent"]) == (0, True)
+    assert ("user", "Review the lexer.") in [(one["role"], one["text"]) for one in shown]
+
+
+def test_prompts_that_only_items_tell_of_count(bare_world: World) -> None:
+    """S3.4: a file can have an event of its first prompt alone; context counts in neither."""
+    thread = Rollout(1, 0)
+    for number in range(6):
+        thread.at += 10
+        thread.asks(f"Step {number} of the plan.", event=number == 0)
+        thread.answers()
+        thread.asks("<environment_context><cwd>/w</cwd></environment_context>", event=False)
+    thread.write(bare_world.root / "home")
+    row = rows(bare_world, thread)[0]
+    assert row["userMessageCount"] == 6
+    assert (row["firstUserMessage"], row["indexed"]) == ("Step 0 of the plan.", True)

@@ -1,0 +1,337 @@
+"""Agents' own files: found, read, followed, never begun too early."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indexerd.errors import SessionEmptyError
+from tests.e2e.clients import ClaudeSession, CodexThread
+from tests.e2e.mcp.client import good, play
+from tests.e2e.world import FIXTURES, ROOT, Session, World, scanned, until, wait
+from tests.sessions.opencode_rows import Rows
+
+KNOWN = FIXTURES / "known/pi-every-kind.jsonl"
+DOCUMENT = ROOT / "docs/DIGESTS.md"
+KINDS = {
+    *("message", "thinking_level_change", "model_change", "compaction", "branch_summary"),
+    *("custom", "custom_message", "label", "session_info"),
+}
+PREFIX = "Another language model started to solve this problem and produced a summary of its"
+CONTEXT = (
+    "# AGENTS.md instructions for /w\n\n<INSTRUCTIONS>\nOPAQUE\n</INSTRUCTIONS>",
+    "<environment_context>OPAQUE</environment_context>",
+)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    world = World(tmp_path_factory.mktemp("agents"))
+    world.pi = world.root / "pi elsewhere"
+    world.sessions = world.pi / "sessions/--w--"
+    world.metas = world.pi / "sessions-meta"
+    world.install_pi()
+    (world.root / "flat").mkdir()
+    (world.root / "data/opencode").mkdir(parents=True)
+    world.env |= {
+        "PI_CODING_AGENT_DIR": str(world.pi),
+        "PI_CODING_AGENT_SESSION_DIR": str(world.root / "flat"),
+        "INDEXERD_MIN_NEW_USER_MESSAGES": "10000",
+        "INDEXERD_WATCH__RESCAN_SECONDS": "0.3",
+    }
+    rows = Rows(world.root / "data/opencode/opencode.db")
+    rows.session("ses_one", directory="/w")
+    rows.said("ses_one", "msg_1", "user", "Where?")
+    rows.said("ses_one", "msg_2", "assistant", "There.")
+    with world.daemon():
+        yield world
+
+
+@pytest.fixture
+def home(world: World) -> Path:
+    return world.root / "home"
+
+
+def listed(world: World) -> set[str]:
+    found = world.call("list", limit=500, archived=True, subagents=True)["sessions"]
+    return {row["sessionId"] for row in found}
+
+
+def item(thread: CodexThread, role: str, *texts: str) -> None:
+    kind = "output_text" if role == "assistant" else "input_text"
+    content = [{"type": kind, "text": text} for text in texts]
+    thread.write("response_item", {"type": "message", "role": role, "content": content})
+
+
+def told(world: World, session_id: str) -> list[tuple[str, str]]:
+    found = world.call("context", ref=session_id)["messages"]
+    return [(one["role"], one["text"]) for one in found]
+
+
+def test_pi_is_found_where_its_variables_say(world: World) -> None:
+    """An agent directory, a flat session directory, odd names; `session.txt` is none (S3.7)."""
+    deep = Session(world.pi / "sessions/--home-u-ä b--", cwd="/home/u/ä b")
+    flat = Session(world.root / "flat")
+    text = Session(world.sessions / "2026-11-21")
+    for one in (deep, flat, text):
+        one.talk(1)
+    text.path.rename(text.path.with_name("session.txt"))
+    assert wait(world, deep.id, userMessageCount=1)["cwd"] == "/home/u/ä b"
+    row = wait(world, flat.id, userMessageCount=1)
+    assert row["sessionFile"] == str(flat.path)
+    scanned(world)
+    assert world.row(text.id) == {}
+    world.call("index", ref=flat.id, force=True, wait=True)
+    assert world.meta(flat.id), "it stands with those of the agent directory"
+
+
+def test_every_kind_of_entry_of_pi_is_read(world: World) -> None:
+    """A file of version 3 with every kind of entry is one tree, and nothing is dropped (S3.8)."""
+    shutil.copy(KNOWN, world.sessions / "every-kind.jsonl")
+    entries = [json.loads(line) for line in KNOWN.read_text().splitlines()]
+    row = wait(world, "every-kind", version=3)
+    nodes = world.call("tree", ref="every-kind", filter="all")["nodes"]
+    found = {one["id"]: one for one in nodes}
+    assert {one["type"] for one in nodes} >= KINDS
+    assert found.keys() == {one["id"] for one in entries if one["type"] != "session"}
+    assert all(found[one["id"]]["type"] == one["type"] for one in entries[1:])
+    assert [one["id"] for one in nodes if one.get("label")] == ["e005"]
+    assert (row["agentTitle"], row["cwd"]) == ("Cache lock", "/srv/rig/work")
+
+
+def test_nothing_is_made_before_the_first_answer(world: World) -> None:
+    """A session in which nobody answered yet gets no file of ours, even when asked for (S3.20)."""
+    session = world.session()
+    session.say("user", "Is anybody there?")
+    wait(world, session.id, userMessageCount=1)
+    with pytest.raises(SessionEmptyError):
+        world.call("index", ref=session.id, force=True, wait=True)
+    assert not [one for one in world.metas.glob("*") if session.id in one.name]
+    session.say("assistant", "Yes.", stopReason="stop")
+    wait(world, session.id, messageCount=2)
+    world.call("index", ref=session.id, force=True, wait=True)
+    assert world.meta(session.id)
+
+
+@pytest.mark.parametrize("twice", [True, False])
+def test_what_codex_stores_twice_is_said_once(world: World, home: Path, *, twice: bool) -> None:
+    """Events that repeat an item count once; what no human said never does (S3.4).
+
+    That is instructions, the environment, and a summary behind its fixed prefix.
+    """
+    thread = CodexThread(home)
+    for text in (*CONTEXT, f"{PREFIX} thinking process.\nOPAQUE"):
+        item(thread, "user", text)
+    for turn in ("FIRST", "SECOND"):
+        thread.event("task_started", turn_id=turn)
+        item(thread, "user", f"{turn} question")
+        if twice:
+            thread.event("user_message", message=f"{turn} question", images=[])
+            thread.event("agent_message", message=f"{turn} answer")
+        item(thread, "assistant", f"{turn} answer")
+        thread.event("task_complete", turn_id=turn, last_agent_message=f"{turn} answer")
+    row = wait(world, thread.id, userMessageCount=2, messageCount=4)
+    assert row["firstUserMessage"] == "FIRST question"
+    sent = world.call("as_sent", ref=thread.id)["user"]
+    for turn in ("FIRST", "SECOND"):
+        assert (sent.count(f"{turn} question"), sent.count(f"{turn} answer")) == (1, 1)
+    assert "OPAQUE" not in sent
+
+
+def test_a_compaction_of_codex_takes_the_place_of_what_was_before(world: World, home: Path) -> None:
+    """A replaced history stands for all before it, and without one the message does (S3.5)."""
+    summary = f"{PREFIX} thinking process.\nSUMMARY"
+    kept = [
+        {"type": "message", "role": role, "content": [{"type": "input_text", "text": text}]}
+        for role, text in (("user", "KEPT"), ("user", summary))
+    ]
+    for replaced in (True, False):
+        thread = CodexThread(home)
+        thread.turn("BEFORE")
+        history = {"replacement_history": kept} if replaced else {}
+        thread.write("compacted", {"message": summary} | history)
+        thread.turn("AFTER")
+        row = wait(world, thread.id, compactions=1, userMessageCount=2)
+        words = " ".join(text for _, text in told(world, thread.id))
+        assert "SUMMARY" in words
+        assert "AFTER" in words
+        assert "Done: BEFORE" not in words
+        assert ("KEPT" in words) is replaced
+        assert row["firstUserMessage"] == "BEFORE"
+
+
+def test_what_agents_keep_for_themselves_is_never_sent(world: World, home: Path) -> None:
+    """Approvals, snapshots and reverts are in no prompt, and cannot be searched for (S3.28)."""
+    claude, codex = ClaudeSession(home), CodexThread(home)
+    mark = "OPAQUE-" + codex.id[:8]
+    claude.turn("Where?")
+    with claude.path.open("a") as file:
+        snapshot = {"type": "file-history-snapshot", "messageId": "m", "snapshot": {"a": mark}}
+        file.write(json.dumps(snapshot) + "\n")
+        mode = {"type": "permission-mode", "permissionMode": mark, "sessionId": claude.id}
+        file.write(json.dumps(mode) + "\n")
+    codex.write("response_item", {"type": "ghost_snapshot", "ghost_commit": {"id": mark}})
+    codex.event("exec_approval_request", command=[mark], reason=mark)
+    codex.turn("Where?")
+    rows = Rows(world.root / "data/opencode/opencode.db", schema="")
+    rows.session("ses_opaque", directory="/w")
+    rows.said("ses_opaque", "msg_o1", "user", "Where?")
+    rows.said("ses_opaque", "msg_o2", "assistant", "There.", permission=mark, snapshot=mark)
+    for number, part in enumerate(
+        ({"type": "snapshot", "snapshot": mark}, {"type": "patch", "hash": mark, "files": []})
+    ):
+        rows.part("ses_opaque", "msg_o2", f"prt_o{number}", **part)
+    for session_id in (claude.id, codex.id, "ses_opaque"):
+        wait(world, session_id, userMessageCount=1, messageCount=2)
+        sent = world.call("as_sent", ref=session_id)
+        handed = world.call("compact", ref=session_id, handoff=True)
+        assert "Where?" in sent["user"]
+        assert mark not in json.dumps([sent, handed]), session_id
+    until(lambda: world.call("status")["textPending"] == 0, "the texts")
+    assert world.call("search", query=mark)["hits"] == []
+
+
+def test_a_fork_is_listed_opened_and_traced_everywhere(world: World) -> None:
+    """Socket, command line and MCP list, open, find the newest, and name the origin (S3.18)."""
+    project = world.root / "project"
+    project.mkdir()
+    origin = Session(world.sessions, cwd=str(project))
+    origin.talk(1)
+    wait(world, origin.id, userMessageCount=1)
+    fork = Session(world.sessions, cwd=str(project))
+    lines = fork.path.read_text().splitlines()
+    header = json.loads(lines[0]) | {"parentSession": str(origin.path)}
+    fork.path.write_text(json.dumps(header) + "\n")
+    fork.talk(2)
+    wait(world, fork.id, userMessageCount=2, parentSessionId=origin.id)
+    newest = [fork.id, origin.id]
+
+    def ids(found: dict[str, Any]) -> list[str]:
+        return [row["sessionId"] for row in found["sessions"]]
+
+    where = {"cwd": str(project)}
+    assert ids(world.call("list", **where)) == newest
+    assert ids(world.run("list", "--json", cwd=project)) == newest
+    assert world.call("get", ref=fork.id[:12])["session"]["parentSessionId"] == origin.id
+    assert world.run("show", fork.id, "--json")["session"]["parentSessionId"] == origin.id
+    recent = world.run("continue-recent", "--json", cwd=project)
+    assert recent["sessionId"] == fork.id
+    family = world.run("family", fork.id)
+    assert family.index(origin.id) < family.index(fork.id)
+
+    async def scene(client: Any) -> None:
+        assert ids(await good(client, "list_sessions", **where)) == newest
+        assert ids(await good(client, "list_sessions", **where, limit=1)) == [fork.id]
+        opened = await good(client, "get_session", session=fork.id)
+        assert [one["sessionId"] for one in opened["forkedFrom"]] == [origin.id]
+
+    play(world, scene)
+
+
+def test_a_file_that_is_cut_replaced_or_moved_is_read_anew(world: World) -> None:
+    """Appends are added; a shorter, another or a moved file is counted from its start (S3.27)."""
+    session = world.session(turns=4)
+    wait(world, session.id, userMessageCount=4)
+    session.turn()
+    wait(world, session.id, userMessageCount=5, leafId=session.last)
+    lines = session.path.read_bytes().splitlines(keepends=True)
+    session.path.write_bytes(b"".join(lines[:5]))
+    wait(world, session.id, userMessageCount=2, messageCount=4)
+    session.path.write_bytes(b"".join(lines).replace(b"widget", b"gadget"))
+    wait(world, session.id, userMessageCount=5)
+    other = session.path.with_suffix(".new")
+    other.write_bytes(b"".join(lines[:7]))
+    other.replace(session.path)
+    wait(world, session.id, userMessageCount=3, messageCount=6)
+    moved = world.pi / "sessions/--moved--" / session.path.name
+    moved.parent.mkdir(exist_ok=True)
+    session.path = session.path.rename(moved)
+    wait(world, session.id, userMessageCount=3, sessionFile=str(moved), gone=False)
+    texts = [text for _, text in told(world, session.id)]
+    assert len(texts) == 6
+    assert "widget" in texts[0]
+
+
+def test_readers_see_a_whole_file_and_writers_never_wait(world: World) -> None:
+    """While we write, others read the old or the new; agents write while we read (S3.26)."""
+    session = world.session(turns=1)
+    wait(world, session.id, userMessageCount=1)
+    hints = [f"{number} " + "x" * 900 for number in range(40)]
+    world.call("update", ref=session.id, envHint=hints[0])
+    path = world.metas / f"{session.id}.user.json"
+    over = []
+
+    def read() -> set[str]:
+        seen = set()
+        while not over:
+            seen.add(json.loads(path.read_bytes())["envHint"])
+        return seen
+
+    with ThreadPoolExecutor(3) as pool:
+        readers = [pool.submit(read) for _ in range(3)]
+        try:
+            for hint in hints[1:]:
+                world.call("update", ref=session.id, envHint=hint)
+        finally:
+            over.append(True)
+        seen = set().union(*(one.result(20) for one in readers))
+    assert seen <= {*hints}
+    assert not [one for one in world.metas.iterdir() if "tmp" in one.name]
+    rows = Rows(world.root / "data/opencode/opencode.db", schema="")
+    rows.session("ses_busy", directory="/w")
+    with sqlite3.connect(rows.path, timeout=0) as db:  # any lock of ours would be an error
+        for number in range(60):
+            said = json.dumps({"role": "user", "time": {"created": 1}})
+            at = (f"msg_b{number}", "ses_busy", number, number, said)
+            db.execute("INSERT INTO message VALUES (?, ?, ?, ?, ?)", at)
+            db.commit()
+            world.call("list", limit=500)
+    db.close()
+    wait(world, "ses_busy", agent="opencode")
+    assert os.access(rows.path, os.W_OK)
+
+
+def test_what_is_not_kept_is_said(world: World) -> None:
+    """Typed knowledge notes are listed as not done, and no method pretends to them (S3.31)."""
+    assert "Typed knowledge notes (patterns, preferences, corrections) are not kept." in " ".join(
+        DOCUMENT.read_text().partition("## Not there")[2].split()
+    )
+    capabilities = world.call("hello")["capabilities"]
+    assert not [one for one in capabilities if "note" in one or "knowledge" in one]
+
+
+def test_older_files_of_pi_are_upgraded_in_memory(world: World) -> None:
+    """S1.8, S1.9, S3.21: no version is a chain with ids of ours, a hook's message is custom."""
+    roles = (("user", "One."), ("assistant", "Two."), ("hookMessage", "Psst."), ("user", "Three."))
+    said = [{"type": "message", "message": {"role": role, "content": text}} for role, text in roles]
+    for version in (None, 2):
+        name = f"version-{version}"
+        header = {"type": "session", "id": name, "timestamp": "2026-11-21T10:00:00.000Z"}
+        lines = [header | {"cwd": "/w"} | ({"version": version} if version else {})]
+        for number, one in enumerate(said):
+            link = {"id": f"e{number}", "parentId": f"e{number - 1}" if number else None}
+            lines.append(one | {"timestamp": header["timestamp"]} | (link if version else {}))
+        path = world.sessions / f"{name}.jsonl"
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        data = path.read_bytes()
+        wait(world, name, userMessageCount=2)
+        assert [one for one in told(world, name) if one[0] != "assistant"] == [
+            ("user", "One."),
+            ("custom", "Psst."),
+            ("user", "Three."),
+        ]
+        nodes = world.call("tree", ref=name)["nodes"]
+        ids = [one["id"] for one in nodes]
+        assert all(ids)
+        assert [one["parentId"] for one in nodes] == [None, *ids[:-1]]
+        scanned(world)
+        assert [one["id"] for one in world.call("tree", ref=name)["nodes"]] == ids
+        assert path.read_bytes() == data

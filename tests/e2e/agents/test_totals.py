@@ -1,0 +1,185 @@
+"""What a session took, as its own agent counts it, and what it did."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.e2e.world import World, opencode_rows, until
+from tests.sessions.opencode_rows import Rows
+
+TOKENS = ("input", "output", "cacheRead", "cacheWrite")
+SUMS = {"tokens", "costUsd", "durationMs"}
+SPENT = {"tokens": {"input": 30, "output": 3, "reasoning": 0, "cache": {"read": 5, "write": 0}}}
+
+
+def usage(given: int, made: int, usd: float) -> dict[str, Any]:
+    counts = {"input": given, "output": made, "cacheRead": 1, "cacheWrite": 2}
+    cost = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": usd}
+    return {**counts, "totalTokens": given + made + 3, "cost": cost}
+
+
+def edit(path: str) -> dict[str, Any]:
+    given = {"path": path, "edits": [{"oldText": "a", "newText": "b"}]}
+    return {"type": "toolCall", "id": f"call_{path}", "name": "edit", "arguments": given}
+
+
+def test_pi_counts_every_call_that_was_paid(world: World) -> None:
+    """S1.13: tokens and cost of left branches, summaries, tools and kept caches; deeds of the path.
+
+    As pi's own `getSessionStats` adds them up: over all entries of the file.
+    """
+    session = world.session()
+
+    def answer(path: str, given: int) -> str:
+        said = {"content": [edit(path)], "provider": "p", "model": "m", "stopReason": "stop"}
+        whole = {"role": "assistant", **said, "usage": usage(given, 10, 0.25)}
+        return session.entry("message", message=whole | {"timestamp": 1_800_000_000_000})
+
+    def gave(text: str, **more: Any) -> str:
+        result = {"role": "toolResult", "toolCallId": "c", "toolName": "edit", "isError": False}
+        content = [{"type": "text", "text": text}]
+        whole = {**result, "content": content, **more, "timestamp": 1_800_000_000_000}
+        return session.entry("message", message=whole)
+
+    session.say("user", "Begin.")
+    fork = answer("kept.py", 100)
+    session.say("user", "Try this.")
+    answer("left.py", 1000)
+    gave("done")
+    session.last = fork
+    session.entry("branch_summary", fromId=fork, summary="Left.", usage=usage(10_000, 20, 0.5))
+    session.say("user", "Try that.")
+    answer("other.py", 200)
+    gave("asked a model", usage=usage(100_000, 30, 1))
+    session.entry(
+        "compaction",
+        summary="So far.",
+        firstKeptEntryId=fork,
+        tokensBefore=9,
+        usage=usage(1_000_000, 40, 2),
+    )
+    session.entry("usage", provider="p", model="m", usage=usage(7, 0, 0.125))
+    leaf = session.say("user", "Go on.")
+    spent = {"tokens": dict(zip(TOKENS, (1_111_307, 120, 7, 14), strict=True)), "costUsd": 4.375}
+    with world.daemon():
+        files = ["/w/kept.py", "/w/other.py"]
+        wait(world, session.id, leafId=leaf, filesModified=files, toolsUsed={"edit": 2}, **spent)
+        totals = world.call("stats", ref=session.id)["totals"]
+        assert (totals["inputTokens"], totals["costUsd"]) == (1_111_307, 4.375)
+        session.last = fork
+        leaf = session.say("user", "Back again.")
+        files = ["/w/kept.py"]
+        wait(world, session.id, leafId=leaf, filesModified=files, toolsUsed={"edit": 1}, **spent)
+
+
+def wait(world: World, session_id: str, **wanted: Any) -> None:
+    shown: dict[str, Any] = {}
+
+    def agrees() -> bool:
+        row = world.row(session_id)
+        shown.update({key: row.get(key) for key in wanted})
+        return shown == wanted
+
+    try:
+        until(agrees, "agreement")
+    except AssertionError:
+        assert shown == wanted
+
+
+def _opencode(world: World) -> Rows:
+    folder = world.root / "data/opencode"
+    folder.mkdir(parents=True)
+    return Rows(folder / "opencode.db")
+
+
+def test_opencode_counts_what_is_hidden_and_summed_up(bare_world: World) -> None:
+    """S1.13, S3.10: a revert hides messages, and what they took stays paid; so do compactions."""
+    rows = opencode_rows(bare_world)
+    rows.session("ses_a")
+    for n, extra in enumerate(({}, {"summary": True, "mode": "compaction"}, {})):
+        rows.said("ses_a", f"msg_{n}u", "user", f"Question {n}.")
+        at = rows.tick()
+        done = {"finish": "stop", "time": {"created": at, "completed": at}}
+        rows.message("ses_a", f"msg_{n}v", "assistant", cost=0.25, **SPENT, **done, **extra)
+        tool = {"status": "completed", "input": {"filePath": f"/w/{n}.py"}, "output": "ok"}
+        rows.part("ses_a", f"msg_{n}v", f"prt_{n}", type="tool", tool="edit", state=tool)
+    rows.run("UPDATE session SET revert = ?", '{"messageID": "msg_2u"}')
+    tokens = dict(zip(TOKENS, (90, 9, 15, 0), strict=True))
+    with bare_world.daemon():
+        wait(bare_world, "ses_a", tokens=tokens, costUsd=0.75, filesModified=["/w/0.py"])
+
+
+def test_a_tool_that_is_done_counts_before_its_message_is(bare_world: World) -> None:
+    """S3.10, S1.13: a client that died at work wrote down what its tools did until then.
+
+    A call that goes on has changed no file yet; what comes of it is told as it comes.
+    """
+    rows = opencode_rows(bare_world)
+    rows.session("ses_a")
+    rows.said("ses_a", "msg_1", "user", "Change both files.")
+    rows.message("ses_a", "msg_2", "assistant", modelID="m", providerID="p")
+    for n, status in enumerate(("completed", "running")):
+        state = {"status": status, "input": {"filePath": f"/w/{n}.py"}, "output": "ok"}
+        rows.part(
+            "ses_a", "msg_2", f"prt_{n}", type="tool", callID=f"c{n}", tool="edit", state=state
+        )
+
+    def modified() -> Any:
+        return bare_world.row("ses_a").get("filesModified")
+
+    with bare_world.daemon():
+        until(lambda: modified() == ["/w/0.py"], "the first file")
+        assert bare_world.row("ses_a")["state"] == "active"
+        rows.run(
+            "UPDATE part SET data = replace(data, 'running', 'completed'), time_updated = ?",
+            rows.tick(),
+        )
+        until(lambda: modified() == ["/w/0.py", "/w/1.py"], "the second file")
+        at = rows.tick()
+        rows.run(
+            "UPDATE message SET data = json_set(data, '$.finish', 'stop', '$.time.completed', ?),"
+            " time_updated = ? WHERE id = 'msg_2'",
+            at,
+            at,
+        )
+        both = {"filesModified": ["/w/0.py", "/w/1.py"], "toolsUsed": {"edit": 2}}
+        wait(bare_world, "ses_a", state="idle", **both)
+
+
+def test_no_sum_is_told_of_half_a_session(world: World) -> None:
+    """S0.43: until all of a session is read, what it took is left out: it is not 0, nor a part."""
+    session, turns = world.session(), 4000
+    lines = []
+    for n in range(turns):
+        lines.append(_line(n * 2, "user", [{"type": "text", "text": f"Question {n}."}]))
+        lines.append(_line(n * 2 + 1, "assistant", [edit(f"f{n % 9}.py")], usage=usage(1, 1, 0.5)))
+    with session.path.open("a") as file:
+        file.writelines(lines)
+    seen: list[dict[str, Any]] = []
+
+    def told() -> bool:
+        rows = world.call("list")["sessions"]
+        seen.extend({key: row[key] for key in SUMS & row.keys()} for row in rows)
+        return bool(seen and seen[-1])
+
+    with world.daemon():
+        until(told, "the sums")
+        totals = world.call("stats", ref=session.id)["totals"]
+    whole = seen[-1]
+    assert whole["tokens"] == dict(zip(TOKENS, (turns, turns, turns, 2 * turns), strict=True))
+    assert (whole["costUsd"], whole["durationMs"]) == (turns / 2, (2 * turns - 1) * 1000)
+    assert [one for one in seen if one not in ({}, whole)] == []
+    assert totals["inputTokens"] == turns
+
+
+def _line(n: int, role: str, content: list[dict[str, Any]], **more: Any) -> str:
+    minutes, second = divmod(n, 60)
+    hour, minute = divmod(minutes, 60)
+    stamp = f"2026-11-21T{hour:02}:{minute:02}:{second:02}.000Z"
+    said = {"role": role, "content": content, **more}
+    if role == "assistant":
+        said |= {"provider": "p", "model": "m", "stopReason": "stop"}
+    whole = {"type": "message", "id": f"{n:08x}", "parentId": f"{n - 1:08x}" if n else None}
+    whole |= {"timestamp": stamp, "message": said | {"timestamp": 1_795_255_200_000 + n * 1000}}
+    return json.dumps(whole, separators=(",", ":")) + "\n"

@@ -1,0 +1,44 @@
+"""The configuration as the command line shows and checks it."""
+
+from __future__ import annotations
+
+from tests.e2e.world import World
+
+FIVE = {
+    "command_name": "index-session",
+    "status_key": "index-session",
+    "min_new_user_messages": 5,
+    "notification_auto_clear_ms": 3000,
+    "model_keys": ["google/gemini-3.5-flash-lite", "local/extractive"],
+}
+
+
+def test_the_five_fields_have_their_names_and_defaults(bare_world: World) -> None:
+    """Without a file nothing is wrong, and each field has its default (S0.25)."""
+    for name in ("INDEXERD_MODEL_KEYS", "INDEXERD_INDEX__QUIET_SECONDS"):
+        del bare_world.env[name]
+    shown = bare_world.run("config", "show", "--json")
+    assert {name: shown[name]["value"] for name in FIVE} == FIVE
+    assert {shown[name]["source"] for name in FIVE} == {"default"}
+    assert bare_world.run("config", "check")
+
+
+def test_every_wrong_key_is_named(bare_world: World) -> None:
+    """Unknown keys, wrong types and ranges: each with its key (S0.25).
+
+    A model key without a provider is one of them, and the hint says how one is written (S0.29).
+    """
+    bare_world.config.parent.mkdir(parents=True)
+    bare_world.config.write_text(
+        'commandName = 5\nstatus_key = ""\nmin_new_user_messages = 0\nnonsense = 1\n'
+        'notificationAutoClearMs = "3"\nmodelKeys = ["claude-haiku-4-5"]\n'
+    )
+    del bare_world.env["INDEXERD_MODEL_KEYS"]
+    told = bare_world.run("config", "check", "--json", code=78)["error"]
+    assert told["code"] == "config_invalid"
+    problems = {one["key"]: one for one in told["problems"]}
+    wrong = {*FIVE, "nonsense"} - {"model_keys"}
+    assert problems.keys() == {*wrong, "model_keys.0"}
+    assert problems["nonsense"]["message"] == "no such key"
+    assert {one["file"] for one in problems.values()} == {str(bare_world.config)}
+    assert "provider/model" in problems["model_keys.0"]["hint"]

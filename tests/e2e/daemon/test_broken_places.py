@@ -1,0 +1,138 @@
+"""A directory or a disk fails under the daemon, and one day is well again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from indexerd.errors import IndexerdError
+from tests.e2e.world import World, hit_by, logged, problems, scanned, until, wait
+
+pytestmark = pytest.mark.faults
+
+
+def on_a_small_disk(place: Path, size: str) -> list[str]:
+    place.mkdir(parents=True, exist_ok=True)
+    mount = f'mount -t tmpfs -o mode=0700,size={size} tmpfs "$0" && exec "$@"'
+    return ["unshare", "-m", "sh", "-c", mount, str(place)]
+
+
+def fill(place: Path) -> Path:
+    ballast = place / "ballast"
+    with ballast.open("ab", buffering=0) as file:
+        for size in (65_536, 4096, 1):
+            with suppress(OSError):
+                while True:
+                    file.write(bytes(size))
+    return ballast
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or os.geteuid() != 0 or shutil.which("unshare") is None,
+    reason="mounting a tmpfs needs root on Linux, and unshare",
+)
+def test_a_full_state_directory(world: World) -> None:
+    """A3, M15, S0.36: books, ledger, catalog and log cannot grow: the daemon does not end.
+
+    Lookups are served, `status` says what is wrong; what sessions said meanwhile is shown, found
+    and described once there is room, without another word from them, and nothing is paid twice.
+    """
+    world.scripted()
+    old = world.session(turns=5)
+    with world.daemon(under=on_a_small_disk(world.state, "4m")) as process:
+        world.wait_meta(old.id)
+        until(lambda: hit_by(world, "widget"), "its text")
+        ballast = fill(Path(f"/proc/{process.pid}/root{world.state}"))
+        new = world.session(turns=6)
+        words = " ".join(f"word{number}x{new.id[:8]}" for number in range(20_000))
+        for number in range(4):
+            new.turn(f"Question {number}. {words}", f"Zeppelin {number}. {words}")
+        new.turn()
+        old.talk(5)
+        small = world.session(turns=2)  # nothing is to be done with it, but to show it
+        until(lambda: "state_unwritable" in problems(world), "the problem in the status")
+        scanned(world)
+        status = world.call("status")
+        assert status["state"] == "degraded"
+        assert all(one["cause"] and one["cure"] for one in status["problems"])
+        assert world.call("resolve", ref=old.id)["sessionId"] == old.id
+        assert old.id in hit_by(world, "widget")
+        assert process.poll() is None
+        ballast.unlink()
+        for one, count in ((new, 11), (old, 10), (small, 2)):
+            wait(world, one.id, userMessageCount=count)
+        until(lambda: hit_by(world, "zeppelin"), "the text that was read meanwhile")
+        world.wait_meta(new.id)
+        world.wait_meta(old.id, lambda meta: meta["userMessageCount"] == 10)
+        until(lambda: not problems(world), "the end of the problem")
+        until(lambda: not world.call("status")["indexing"], "the end of work")
+        booked = world.call("status")["budget"]["calls"]
+        assert process.poll() is None
+    assert Counter(one["session"] for one in world.calls()) == {old.id: 2, new.id: 1}
+    assert booked >= len(world.calls())
+
+
+def answers(world: World) -> bool:
+    try:
+        return bool(world.call("hello"))
+    except (IndexerdError, OSError):
+        return False
+
+
+def gone(path: Path) -> bool:
+    """Delete a directory that somebody may write to meanwhile; whether it is gone."""
+    shutil.rmtree(path, ignore_errors=True)
+    return not path.exists()
+
+
+def test_the_sockets_directory_goes(world: World) -> None:
+    """V10: a file is in its place: the daemon indexes on, says so once; without it, it is back."""
+    runtime = world.root / "run/indexerd"
+    world.socket = runtime / "s.sock"
+    world.env["INDEXERD_SOCKET"] = str(world.socket)
+    with world.daemon() as process:
+        shutil.rmtree(runtime)
+        runtime.write_text("in the way")
+        until(lambda: logged(world, "socket.rejected"), "the complaint")
+        session = world.session(turns=5)
+        world.wait_meta(session.id)
+        assert process.poll() is None
+        assert not answers(world)
+        assert len(logged(world, "socket.rejected")) == 1
+        runtime.unlink()
+        until(lambda: answers(world), "the socket")
+        assert stat.S_IMODE(runtime.stat().st_mode) == 0o700
+        assert world.call("hello")["pid"] == process.pid
+        assert world.row(session.id)["state"]
+
+
+def test_the_state_directory_goes(world: World) -> None:
+    """V10: while it cannot be made the daemon stays, and says so; then it ends, to begin anew.
+
+    The next one knows all again, and makes no call for it.
+    """
+    world.scripted()
+    session = world.session(turns=5)
+    with world.daemon() as process:
+        world.wait_meta(session.id)
+        until(lambda: gone(world.state), "the directory to go")
+        world.state.write_text("in the way")
+        until(lambda: "gone" in problems(world).get("state_unwritable", ""), "the problem")
+        assert process.poll() is None
+        world.state.unlink()
+        assert process.wait(30) == 1
+    assert "begin anew" in (world.root / "stderr").read_text()
+    with world.daemon():
+        until(lambda: world.row(session.id), "the session")
+        until(lambda: world.call("search", query="widget")["hits"], "its text")
+        assert world.call("status")["state"] == "ok"
+        new = world.session(turns=5)
+        world.wait_meta(new.id)
+    assert [one["session"] for one in world.calls()] == [session.id, new.id]

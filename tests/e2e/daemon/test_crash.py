@@ -1,0 +1,138 @@
+"""Killed or ended at any moment: nothing torn, nothing lost, nothing paid twice."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import time
+from collections import Counter
+
+import pytest
+
+from tests.e2e.world import Session, World, until
+
+pytestmark = pytest.mark.faults
+
+
+def test_kill_in_a_loop_loses_nothing_and_repeats_nothing_stored(world: World) -> None:
+    """A1, S0.36, M15: kill -9 at random moments while sessions are indexed.
+
+    Every meta file seen is whole; every session is indexed in the end; a session whose answer
+    was stored is never asked for again; what was interrupted stays booked.
+    """
+    world.scripted({"delay": 0.15})
+    world.env["INDEXERD_INDEX__QUIET_SECONDS"] = "0"
+    world.env["INDEXERD_BUDGET__REQUESTS_PER_MINUTE"] = "1000"
+    world.env["INDEXERD_BUDGET__DAILY_USD"] = "100"
+    sessions = [world.session(turns=5) for _ in range(12)]
+    before = world.fingerprint()
+    dice = random.Random(7)
+    stored: set[str] = set()
+    for _ in range(10):
+        asked = len(world.calls())
+        with world.daemon() as process:
+            until(lambda asked=asked: len(world.calls()) > asked or _all(world, sessions), "a call")
+            end = time.monotonic() + dice.random() * 0.4
+            until(lambda end=end: time.monotonic() > end, "the moment")
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        repeated = {call["session"] for call in world.calls()[asked:]} & stored
+        assert not repeated
+        stored |= {one.id for one in sessions if world.meta(one.id)}
+        for path in world.metas.glob("*.meta.json") if world.metas.exists() else ():
+            json.loads(path.read_bytes())
+    world.env["INDEXERD_INDEX__QUIET_SECONDS"] = "0.1"
+    report = world.run("run", "--once", "--json")
+    assert report["failed"] == []
+    assert _all(world, sessions)
+    assert not list(world.metas.glob("*.tmp")) + list(world.metas.glob(".*.tmp"))
+    rows = [json.loads(line) for line in (world.state / "budget.jsonl").read_text().splitlines()]
+    operations = Counter(row["op"] for row in rows)
+    assert operations["reserve"] >= len(world.calls())
+    assert before == world.fingerprint()
+
+
+def _all(world: World, sessions: list[Session]) -> bool:
+    return all(world.meta(one.id) for one in sessions)
+
+
+def test_a_growing_session_survives_kills_of_the_reader(world: World) -> None:
+    """F2: killed with a half line pending, the daemon counts it once when it is whole."""
+    world.scripted()
+    session = world.session(turns=4)
+    with world.daemon() as process:
+        until(lambda: world.call("list")["sessions"], "the session")
+        whole = json.dumps(
+            {
+                "type": "message", "id": "0badcafe", "parentId": session.last,
+                "timestamp": "2026-11-21T10:00:00.000Z",
+                "message": {"role": "user", "content": "half", "timestamp": 1},
+            }
+        ).encode()  # fmt: skip
+        with session.path.open("ab") as file:
+            file.write(whole[:40])
+        until(lambda: world.call("status")["lastScanAt"], "a scan")
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    with session.path.open("ab") as file:
+        file.write(whole[40:] + b"\n")
+    session.last = "0badcafe"
+    session.say("assistant", "Now whole.", stopReason="stop")
+    with world.daemon():
+        meta = world.wait_meta(session.id)
+        assert meta["userMessageCount"] == 5
+    assert len(world.calls()) == 1
+
+
+def test_an_answer_is_kept_until_the_disk_takes_it(world: World) -> None:
+    """A3: the meta directory cannot be written: the answer waits, and no second call is made."""
+    world.scripted({"delay": 1.0})
+    session = world.session(turns=5)
+    with world.daemon():
+        until(world.calls, "the call")
+        world.metas.write_text("in the way")
+        until(lambda: world.call("status")["unwritten"] == 1, "the answer to wait")
+        problems = {one["code"] for one in world.call("status")["problems"]}
+        assert "write_failed" in problems
+        world.metas.unlink()
+        done = world.call("index", ref=session.id, force=True, wait=True)
+        assert done["status"] == "indexed"
+        assert world.meta(session.id)
+    assert len(world.calls()) == 1
+
+
+ANSWER = "The importer reads a feed, checks each amount, and keeps what it cannot read. " * 40
+
+
+def lengthen(session: Session, answers: int) -> None:
+    lines = []
+    for number in range(answers):
+        content = [{"type": "text", "text": ANSWER}]
+        entry: dict[str, object] = {"type": "message", "parentId": session.last}
+        entry["timestamp"] = "2026-11-21T10:00:00Z"
+        entry["message"] = {"role": "assistant", "content": content, "stopReason": "stop"}
+        session.last = entry["id"] = f"{number:08x}"
+        lines.append(json.dumps(entry) + "\n")
+    with session.path.open("a") as file:
+        file.writelines(lines)
+
+
+def test_a_long_session_holds_up_nobody(world: World) -> None:
+    """F9, S11, V2: while one is described for the first time, all others are served.
+
+    M17: SIGTERM is obeyed, and half a run writes nothing.
+    """
+    small, large = world.session(turns=3), world.session(turns=5)
+    lengthen(large, 15_000)
+    with world.daemon() as process:
+        log = world.state / "log.jsonl"
+        until(lambda: "index.started" in log.read_text(), "the run")
+        small.turn()
+        until(lambda: world.row(small.id)["userMessageCount"] == 4, "the turn")
+        assert world.call("tree", ref=small.id)["nodes"]
+        assert "index.succeeded" not in log.read_text()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(5) == 0
+    assert world.meta(large.id) is None
+    assert not [*world.metas.glob(".*")]

@@ -1,0 +1,195 @@
+"""The daemon as a process: one at a time, signals, configuration, modes."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.world import World, ends_well, until
+
+pytestmark = pytest.mark.faults
+
+
+def test_a_second_daemon_names_the_first_and_ends(world: World) -> None:
+    """S0.41, A11: exit code 75, the holder's process id, and the first one goes on."""
+    with world.daemon() as first:
+        world.run("run", code=75)
+        assert str(first.pid) in world.stderr
+        told = world.run("run", "--once", "--json", code=75)
+        assert told["error"]["code"] == "already_running"
+        assert first.pid == world.call("hello")["pid"]
+        first.send_signal(signal.SIGKILL)
+        first.wait()
+        with world.daemon() as second:
+            assert second.pid == world.call("hello")["pid"]
+
+
+def test_signals_end_reload_and_clean_up(world: World) -> None:
+    """V1, C3: SIGTERM and SIGINT end with 0, the socket is removed; SIGHUP reads settings anew."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with world.daemon() as process:
+            process.send_signal(number)
+            assert process.wait(5) == 0
+        assert not world.socket.exists()
+    session = world.session(turns=3)
+    world.config.parent.mkdir(parents=True)
+    with world.daemon() as process:
+        until(lambda: world.call("list")["sessions"], "the session")
+        world.config.write_text("min_new_user_messages = 3\n")
+        process.send_signal(signal.SIGHUP)
+        world.wait_meta(session.id)
+        world.config.write_text("nonsense = 1\n")
+        process.send_signal(signal.SIGHUP)
+        log = world.state / "log.jsonl"
+        until(lambda: "config.invalid" in log.read_text(), "the complaint")
+        assert world.call("status")["state"] == "ok"
+
+
+def test_a_bad_configuration_keeps_lookups_alive(world: World) -> None:
+    """S0.26, V3: errors are listed, nothing is indexed, lookups work; `config check` says 78."""
+    world.config.parent.mkdir(parents=True)
+    world.config.write_text('min_new_user_messages = "five"\nnonsense = true\n')
+    session = world.session(turns=6)
+    with world.daemon():
+        found = until(lambda: world.call("list")["sessions"], "the session")
+        assert session.id == found[0]["sessionId"]
+        status = world.call("status")
+        assert status["state"] == "indexing-off"
+        causes = " ".join(one["cause"] for one in status["problems"])
+        assert "min_new_user_messages" in causes
+        assert "nonsense" in causes
+        told = world.run("index", session.id, "--force", "--json", code=78)
+        assert told["error"]["code"] == "config_invalid"
+        assert world.meta(session.id) is None
+    told = world.run("config", "check", "--json", code=78)
+    assert told["error"]["code"] == "config_invalid"
+
+
+def test_our_files_are_private_whatever_the_umask(world: World) -> None:
+    """S2, S2.22, A8: directories 0700, files 0600, the socket owner-only."""
+    session = world.session(turns=5)
+    old = os.umask(0)
+    try:
+        with world.daemon():
+            world.wait_meta(session.id)
+            modes = {
+                path: stat.S_IMODE(path.lstat().st_mode)
+                for root in (world.state, world.metas)
+                for path in (root, *root.rglob("*"))
+            }
+            modes[world.socket] = stat.S_IMODE(world.socket.lstat().st_mode)
+    finally:
+        os.umask(old)
+    wrong = {str(path): oct(mode) for path, mode in modes.items() if mode & 0o077}
+    assert wrong == {}
+
+
+def test_two_daemons_do_not_share_a_directory_of_meta_files(world: World) -> None:
+    """S0.41: with another state directory, too; and nothing is left in the agents' stores."""
+    session = world.session(turns=1)
+    with world.daemon():
+        until(lambda: world.row(session.id), "the session")
+        elsewhere = {"XDG_STATE_HOME": str(world.root / "other"), "INDEXERD_SOCKET": "/nowhere/s"}
+        world.env |= elsewhere
+        told = world.run("run", "--once", "--json", code=75)
+        assert str(world.metas) in told["error"]["message"]
+        world.env |= {
+            "XDG_STATE_HOME": str(world.root / "state"),
+            "INDEXERD_SOCKET": str(world.socket),
+        }
+    assert not [*world.pi.rglob(".*")]
+
+
+CLOSED = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh"]
+
+
+@contextmanager
+def started(world: World, *before: str, **streams: Any) -> Iterator[subprocess.Popen[bytes]]:
+    words = [*before, sys.executable, "-m", "indexerd", "run"]
+    process = subprocess.Popen(words, env=world.env, cwd=world.root, **streams)
+    with ends_well(process):
+        yield process
+
+
+@pytest.mark.parametrize("how", ["closed", "broken"])
+def test_streams_that_are_closed_or_broken_change_nothing(world: World, how: str) -> None:
+    """V9: the daemon indexes, its log is whole, its end is 0; no file of ours is a stream."""
+    world.env["INDEXERD_LOG__LEVEL"] = "debug"  # much to say to nobody
+    first = world.session(turns=5)
+    streams, before = {}, CLOSED
+    if how == "broken":
+        read, wrote = os.pipe()
+        os.close(read)
+        streams, before = {"stdin": wrote, "stdout": wrote, "stderr": wrote}, []
+    with started(world, *before, **streams) as process:
+        if streams:
+            os.close(wrote)
+        world.wait_meta(first.id)
+        numbers = Path(f"/proc/{process.pid}/fd")
+        if numbers.exists():
+            held = [os.readlink(numbers / str(number)) for number in range(3)]
+            assert all(one == os.devnull or one.startswith("pipe:") for one in held), held
+        second = world.session(turns=5)
+        world.wait_meta(second.id)
+        assert world.call("status")["state"] == "ok"
+    assert "daemon.stopped" in (world.state / "log.jsonl").read_text()
+    with closing(sqlite3.connect(world.state / "store.sqlite")) as base:
+        assert base.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="limits of others are Linux's")
+@pytest.mark.parametrize(("hard", "want"), [(1024, 1024), (8192, 4096)])
+def test_the_limit_of_open_files_is_raised(world: World, hard: int, want: int) -> None:
+    """S8: started with few descriptors, it allows itself more, as far as it may."""
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < hard:
+        pytest.skip("the limit is low here")
+    before = ["sh", "-c", f'ulimit -S -n 256; ulimit -H -n {hard}; exec "$@"', "sh"]
+    with started(world, *before) as process:
+        until(world.socket.exists, "the socket")
+        assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (want, hard)
+
+
+DEAD = 4_194_999  # beyond any pid
+ID = "4f6c0a52-6f0e-4c0e-9d54-2d5f3f0a0001"
+LEFT = (f".{ID}.{DEAD}.1.tmp", f"{ID}.meta.json.{DEAD}.1767225600000.tmp", f".s1.{DEAD}.77.tmp")
+FOREIGN = (
+    *("notes.tmp", f".{ID}.tmp", f".{ID}.{DEAD}.tmp", f".{ID}.x.1.tmp", f".{ID}.{DEAD}.1.tmp~"),
+    *(f"{ID}.meta.json.bak", f"{ID}.user.json.{DEAD}.1767225600000.tmp", f"..{DEAD}.1.tmp"),
+)
+
+
+def names(place: Path) -> set[str]:
+    return {one.name for one in place.iterdir()}
+
+
+@pytest.mark.parametrize("argv", [("run",), ("run", "--once")])
+def test_what_dead_writers_left_is_swept_at_the_start(world: World, argv: tuple[str, ...]) -> None:
+    """A1, S0.37: temporary files of ours and of the older extension; no other name is touched.
+
+    Neither is what a process that lives is writing, nor a directory of such a name.
+    """
+    world.scripted()
+    world.metas.mkdir()
+    alive = f".{ID}.1.5.tmp"
+    for name in (*LEFT, *FOREIGN, alive):
+        (world.metas / name).write_bytes(b'{"half":')
+    (world.metas / f".dir.{DEAD}.1.tmp").mkdir()
+    stays = {*FOREIGN, alive, f".dir.{DEAD}.1.tmp"}
+    if argv == ("run",):
+        with world.daemon():
+            until(lambda: names(world.metas) == stays, "the sweep")
+    else:
+        world.run(*argv)
+        assert names(world.metas) == stays
+    assert (world.metas / alive).read_bytes() == b'{"half":'

@@ -1,0 +1,265 @@
+"""Digests in the real program: by themselves, by hand, over restarts, kill -9 and branches."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indexerd.client import Client
+from tests.e2e.world import Session, World, until
+
+KEY = "ghp_" + "a1B2c3D4e5F6" * 3
+ENV = {
+    "INDEXERD_MIN_NEW_USER_MESSAGES": "10000",
+    "INDEXERD_INDEX__QUIET_SECONDS": "0.1",
+    "INDEXERD_DIGEST__EXCLUDE": '["/quiet"]',
+    "INDEXERD_LOG__LEVEL": '"debug"',
+}
+
+
+def lines(world: World, session_id: str) -> list[dict[str, Any]]:
+    path = world.metas / f"{session_id}.digest.jsonl"
+    return [json.loads(one) for one in path.read_text().splitlines()] if path.exists() else []
+
+
+def wait_lines(world: World, session: Session, count: int) -> list[dict[str, Any]]:
+    until(lambda: len(lines(world, session.id)) >= count, f"digest {count}")
+    return lines(world, session.id)
+
+
+def wait_seen(world: World, session: Session) -> None:
+    until(lambda: world.row(session.id).get("messageCount") == said(session), "the session")
+
+
+def said(session: Session) -> int:
+    return session.path.read_text().count('"type":"message"')
+
+
+def rules(world: World, *rows: dict[str, Any]) -> None:
+    Path(f"{world.script}.calls").unlink(missing_ok=True)
+    world.scripted(*rows)
+
+
+def audit(world: World, session: Session) -> list[dict[str, Any]]:
+    return [row for row in world.telemetry() if row["sessionId"] == session.id]
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    world = World(tmp_path_factory.mktemp("digests"))
+    world.install_pi()
+    rules(world)
+    world.env |= ENV | {
+        "INDEXERD_MODEL_KEYS": '["local/extractive"]',
+        "INDEXERD_DIGEST__MODEL": '"scripted/digests"',
+    }
+    with world.daemon():
+        yield world
+
+
+def test_the_fifty_first_message_makes_a_digest(running: World) -> None:
+    """S2.3, S2.4, S2.5, S2.8, S2.18, S2.19, S2.24: stored, told, on record, by its own model."""
+    session, other = running.session(turns=25), running.session(turns=25)
+    wait_seen(running, session)
+    with Client(running.socket, timeout=20) as ear:
+        events = ear.events(["digest.created"], timeout=20)
+        other.turn()
+        (second,) = wait_lines(running, other, 1)
+        assert second["covering_messages"] == [0, 41]
+        assert lines(running, session.id) == []
+        session.say("assistant", "We decided to add one more.", stopReason="stop")
+        (line,) = wait_lines(running, session, 1)
+        told = {event["sessionId"]: event for event in (next(events), next(events))}[session.id]
+    assert list(line) == [
+        *("id", "covering_messages", "content", "key_decisions", "files_modified", "tools_used"),
+        *("generated_at", "token_count", "model", "leafId"),
+    ]
+    assert line["covering_messages"] == [0, 40]
+    assert line["model"] == "scripted/digests"
+    assert line["content"].startswith("Scripted answer ")
+    path = running.metas / f"{session.id}.digest.jsonl"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert told["segmentId"] == line["id"]
+    assert (told["before"], told["after"], told["reduction"]) == (51, 11, 78.4)
+    (row,) = audit(running, session)
+    assert row["customType"] == "digest:segment"
+    assert row["covering_messages"] == [0, 40]
+    assert row.keys() >= {"timestamp", "model", "usage", "redactions", "bytes", "success"}
+    session.talk(21)
+    _, line = wait_lines(running, session, 2)
+    assert line["covering_messages"] == [41, 82]
+    found = running.call("history", ref=session.id)
+    assert found["fullMessageCount"] == 93
+    assert [one["n"] for one in found["recent"]] == list(range(83, 93))
+
+
+def test_a_failure_leaves_the_file_and_the_next_turn_tries_again(running: World) -> None:
+    """S2.20: byte for byte; every attempt is on record, without a word of the session."""
+    session = running.session(turns=24)
+    wait_seen(running, session)
+    running.call("digest", ref=session.id)
+    path = running.metas / f"{session.id}.digest.jsonl"
+    before = path.read_bytes(), path.stat().st_mtime_ns
+    rules(running, {"match": session.id, "error": "provider", "times": 1})
+    with Client(running.socket, timeout=20) as ear:
+        events = ear.events(["digest.failed"], timeout=20)
+        session.talk(26)
+        failed = next(events)
+    assert (failed["sessionId"], failed["retryable"]) == (session.id, True)
+    assert (path.read_bytes(), path.stat().st_mtime_ns) == before
+    session.turn()
+    wait_lines(running, session, 2)
+    rows = audit(running, session)
+    assert [row["success"] for row in rows] == [True, False, True]
+    assert rows[1]["error"] == "scripted: down"
+    log = (running.state / "log.jsonl").read_text()
+    assert '"digest.failed"' in log
+    assert "widget" not in log
+    assert "widget" not in (running.state / "telemetry.jsonl").read_text()
+    assert "Scripted answer" not in log
+    rules(running)
+
+
+def test_secrets_stay_out(running: World) -> None:
+    """S2.21: of what the model said, too; and of all that we keep."""
+    session = running.session()
+    session.turn(f"Deploy with {KEY}, please.", f"Deployed with {KEY}.")
+    session.talk(10)
+    rules(running, {"match": re.escape(KEY), "text": "leaked"}, {"text": f"- Used {KEY}, then."})
+    wait_seen(running, session)
+    found = running.call("digest", ref=session.id)
+    assert found["segment"]["content"] == "- Used [redacted:github-token], then."
+    rules(running)
+    assert sum(audit(running, session)[0]["redactions"].values()) == 2
+    kept = [
+        *running.metas.iterdir(),
+        running.state / "telemetry.jsonl",
+        running.state / "log.jsonl",
+    ]
+    assert not any(KEY in path.read_text() for path in kept if path.is_file())
+
+
+def test_what_is_too_large_loses_its_oldest_part(running: World) -> None:
+    """S3.24: of a compaction; tried again, and reported; instructions reach the model."""
+    session = running.session(turns=12)
+    wait_seen(running, session)
+    rules(
+        running,
+        {"match": "Question 1:", "error": "too_large"},
+        {"match": "Dwell on this: the widgets", "text": "## Goal\nWidgets."},
+    )
+    text = running.run("compact", session.id, "--instructions", "the widgets")
+    rules(running)
+    assert "Widgets." in text
+    assert re.match(r"indexerd: \d+ of the oldest parts were too much", running.stderr)
+    assert [row["success"] for row in audit(running, session)] == [False, True]
+
+
+def test_by_hand_below_the_threshold(running: World) -> None:
+    """S2.4, S2.15, S2.16, S2.17: true figures; `history --full` with ranges, numbers, total."""
+    session = running.session()
+    session.turn("Where do alerts go?", "We decided to write alerts to a file.")
+    session.talk(11)
+    wait_seen(running, session)
+    before = running.fingerprint()
+    text = running.run("digest", session.id)
+    assert "24 -> 11 (54.2 % less)" in text
+    assert "0-13" in text
+    assert "We decided to write alerts to a file." in text
+    again = running.call("digest", ref=session.id)
+    assert again["reason"] == "all but the newest 10 messages are summed up"
+    full = running.run("history", session.id, "--full")
+    assert full.splitlines()[0].startswith("0-13  ")
+    numbers = re.findall(r"^(\d+) (?:user|assistant)  ", full, re.MULTILINE)
+    assert [int(one) for one in numbers] == list(range(14, 24))
+    assert full.splitlines()[-1] == "24 messages, 14 of them summed up"
+    found = running.run("--json", "history", session.id, "--full")
+    assert [one["covering_messages"] for one in found["segments"]] == [[0, 13]]
+    assert "[Previous conversation summarized - 14 messages]" in found["context"][0]["text"]
+    assert len(found["context"]) == 11
+    assert running.fingerprint() == before
+
+
+def test_excluded_sessions_have_no_digests(running: World) -> None:
+    """S2.2: neither by themselves nor by hand; one that is not excluded is made meanwhile."""
+    quiet = running.session(turns=30, cwd="/quiet/project")
+    wait_seen(running, quiet)
+    quiet.turn()
+    loud = running.session(turns=30)
+    wait_lines(running, loud, 1)
+    found = running.call("digest", ref=quiet.id)
+    assert (found["segment"], lines(running, quiet.id)) == (None, [])
+    assert "exclude" in found["reason"]
+    assert running.run("digest", quiet.id).startswith("nothing to do: digests are switched off")
+
+
+def test_a_branch_switch_keeps_what_is_shared(running: World) -> None:
+    """Issue 5: entries under an older parent drop the later segments; going back finds them."""
+    session = running.session(turns=10)
+    wait_seen(running, session)
+    first = running.call("digest", ref=session.id)["segment"]
+    fork = session.last
+    session.talk(10)
+    wait_seen(running, session)
+    second = running.call("digest", ref=session.id)["segment"]
+    tip = session.last
+
+    def chain(count: int) -> list[str]:
+        until(
+            lambda: running.call("history", ref=session.id)["fullMessageCount"] == count,
+            f"a path of {count} messages",
+        )
+        found = running.call("history", ref=session.id)["segments"]
+        return [one["id"] for one in found]
+
+    assert chain(40) == [first["id"], second["id"]]
+    session.last = fork
+    session.turn("Another way.")
+    assert chain(22) == [first["id"]]
+    session.last = tip
+    session.turn("Back again.")
+    assert chain(42) == [first["id"], second["id"]]
+
+
+def test_only_growth_counts(world: World) -> None:
+    """S2.25, S2.6: a long session that was there before stays untouched until it grows."""
+    world.scripted()
+    world.env |= ENV
+    session, still = world.session(turns=30), world.session(turns=30)
+    world.run("run", "--once")
+    assert (lines(world, session.id), world.calls()) == ([], [])
+    session.turn()  # while nothing runs
+    world.run("run", "--once")
+    (line,) = lines(world, session.id)
+    assert line["covering_messages"] == [0, 51]
+    session.talk(26)
+    with world.daemon():
+        wait_lines(world, session, 2)
+        assert world.call("history", ref=session.id)["fullMessageCount"] == 114
+        still.turn()
+        wait_lines(world, still, 1)
+    assert len(world.calls()) == 3
+
+
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGKILL])
+def test_a_digest_that_was_due_outlives_a_restart(world: World, stop: signal.Signals) -> None:
+    """M17: every turn's end is looked at, though the daemon was stopped at this one."""
+    world.scripted({"delay": 30})
+    world.env |= ENV
+    session = world.session(turns=10)
+    with world.daemon() as process:
+        wait_seen(world, session)
+        session.talk(20)
+        until(world.calls, "the call")
+        process.send_signal(stop)
+        process.wait(15)
+    world.scripted()
+    with world.daemon():
+        wait_lines(world, session, 1)

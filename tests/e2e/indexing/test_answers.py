@@ -1,0 +1,205 @@
+"""What becomes of a model's answers: taken, refused, asked for again, stored, booked and logged.
+
+The model is a fake server that speaks OpenAI's protocol; each session's answers are its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indexerd.errors import AlreadyRunningError, IndexerdError, OutputInvalidError, ProviderError
+from tests.e2e.models.answering import Answering, answering, prompt
+from tests.e2e.world import World, until
+from tests.fakes.gemini_server import METADATA
+from tests.fakes.openai_server import reply
+from tests.fakes.wire import Answer
+
+TWELVE = {
+    *("sessionId", "sessionFile", "name", "description", "summary", "tags", "cwd"),
+    *("createdAt", "updatedAt", "model", "lastIndexedLeafId"),
+}
+ADDED = {
+    *("schemaVersion", "agent", "usage", "messageCount", "userMessageCount", "firstUserMessage"),
+    *("filesRead", "filesModified", "toolsUsed", "keyDecisions", "redactions"),
+    *("sessionCreatedAt", "sessionModifiedAt", "parentSessionFile"),
+}
+
+
+def saying(**fields: Any) -> Answer:
+    return reply(json.dumps(METADATA | fields))
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answering]:
+    with answering(tmp_path_factory.mktemp("answers")) as place:
+        yield place
+
+
+BAD: dict[str, Any] = {
+    "name": "n" * 121,
+    "description": "d" * 1201,
+    "summary": "s" * 8001,
+    "tags": ["a", "b"],
+}
+
+
+@pytest.mark.parametrize(
+    ("field", "bad"),
+    [*BAD.items(), ("tags", [f"t{n}" for n in range(13)]), ("tags", ["a", "b", "t" * 81])],
+)
+def test_an_answer_beyond_the_limits_is_refused(place: Answering, field: str, bad: Any) -> None:
+    """What is at a limit is taken, what is one beyond is asked for again (S0.19)."""
+    good = bad[:-1] if bad != BAD["tags"] else ["a", "b", "c"]
+    good = [*bad[:2], bad[2][:-1]] if len(bad) == 3 else good
+    session = place.session(saying(**{field: bad}), saying(**{field: good}))
+    meta = place.index(session)
+    assert meta[field] == good
+    assert [row["success"] for row in place.rows(session)] == [False, True]
+
+
+def test_what_nobody_asked_for_is_dropped(place: Answering) -> None:
+    """Fields that the contract does not know are not stored (S0.19, S0.32)."""
+    session = place.session(saying(mood="good", sessionId="another", cwd="/evil"))
+    meta = place.index(session)
+    assert TWELVE <= meta.keys() <= TWELVE | ADDED
+    assert (meta["sessionId"], meta["cwd"]) == (session.id, "/w")
+    assert meta["schemaVersion"] == 1
+
+
+def test_tags_are_stored_as_they_were_said(place: Answering) -> None:
+    """Tickets and Slack marks keep their form, case and order (S0.20)."""
+    tags = ["ticket:ABC-123", "slack:thread", "API", "ticket:#1234", "api", "tests/io"]
+    assert place.index(place.session(saying(tags=tags)))["tags"] == tags
+
+
+def test_a_malformed_answer_is_asked_for_twice_more(place: Answering) -> None:
+    """Each new prompt carries the last answer and what was wrong with it (S0.22)."""
+    session = place.session(reply("Certainly! A fine talk."), saying(tags=["lonely"]))
+    place.index(session)
+    first, second, third = place.prompts(session)
+    assert second.startswith(first)
+    assert third.startswith(first)
+    assert "Certainly! A fine talk." in second.removeprefix(first)
+    assert "Not a JSON object" in second
+    assert "lonely" in third.removeprefix(first)
+    assert "tags: " in third.removeprefix(first)
+    assert "Certainly" not in third
+
+
+def test_after_three_malformed_answers_it_is_a_failure(place: Answering) -> None:
+    """The error says that there were three attempts, and the meta file stays (S0.22)."""
+    session = place.session()
+    place.index(session)
+    before = (place.world.metas / f"{session.id}.meta.json").read_bytes()
+    place.says(session, *[reply("No.")] * 9)
+    with pytest.raises(OutputInvalidError, match="after 3 attempts"):
+        place.index(session)
+    assert len(place.prompts(session)) == 1 + 3
+    assert (place.world.metas / f"{session.id}.meta.json").read_bytes() == before
+
+
+def test_the_first_usable_model_is_asked_and_named(place: Answering) -> None:
+    """One without a key is passed over; the others come in their order (S0.27)."""
+    meta = place.index(session := place.session())
+    assert meta["model"] == "openai/first"
+    asked = [one.json["model"] for one in place.server.requests if session.id in prompt(one)]
+    assert asked == ["first"]
+
+
+def test_a_forced_run_waits_for_the_end_of_the_turn(place: Answering) -> None:
+    """While a tool is at work nothing is read; then the whole turn is (S0.4)."""
+    session = place.session()
+    session.say("user", "And now?")
+    session.say("assistant", "Looking.", stopReason="toolUse")
+    place.knows(session)
+    assert place.world.call("index", ref=session.id, force=True) == {"status": "queued"}
+    with pytest.raises(AlreadyRunningError, match="already in progress"):
+        place.world.call("index", ref=session.id, force=True)
+    assert place.prompts(session) == []
+    session.say("toolResult", "seen")
+    session.say("assistant", "It is done.", stopReason="stop")
+    assert place.world.wait_meta(session.id)["lastIndexedLeafId"] == session.last
+    assert ["It is done." in one for one in place.prompts(session)] == [True]
+
+
+def test_every_attempt_is_a_row_of_telemetry(place: Answering) -> None:
+    """It says who was asked, when, and how it went; the session stays as it is (S0.44)."""
+    session = place.session(reply("{}"))
+    before = place.world.fingerprint()
+    place.index(session)
+    failed, done = place.rows(session)
+    for row in (failed, done):
+        assert row["customType"] == "session-index:index"
+        assert row["model"] == "openai/first"
+        assert row["timestamp"].endswith("Z")
+        assert row["usage"]["inputTokens"] == 1200
+    assert (failed["success"], done["success"], "error" in done) == (False, True, False)
+    assert "name: Field required" in failed["error"]
+    assert place.world.fingerprint() == before
+
+
+def test_a_provider_that_fails_is_asked_once(world: World) -> None:
+    """One request, one row, and the old meta file untouched (S0.23)."""
+    world.scripted({"times": 1}, {"error": "provider"})
+    world.env["INDEXERD_MIN_NEW_USER_MESSAGES"] = "10000"
+    session = world.session(1)
+    with world.daemon():
+        until(lambda: world.row(session.id), "the session")
+        world.call("index", ref=session.id, force=True, wait=True)
+        before = (world.metas / f"{session.id}.meta.json").read_bytes()
+        with pytest.raises(ProviderError):
+            world.call("index", ref=session.id, force=True, wait=True)
+        status = world.call("get", ref=session.id)["indexing"]
+    assert status["state"] == "failed"
+    assert status["text"].startswith("❌ index failed: ")
+    assert len(world.calls()) == 2
+    assert [row["success"] for row in world.telemetry()] == [True, False]
+    assert (world.metas / f"{session.id}.meta.json").read_bytes() == before
+
+
+def test_a_log_that_cannot_be_written_stops_nothing(world: World) -> None:
+    """A session is described all the same (S0.45)."""
+    (world.state / "log.jsonl").mkdir(parents=True)
+    session = world.session(turns=5)
+    assert world.run("run", "--once", "--json")["indexed"] == [session.id]
+    assert world.meta(session.id)
+
+
+def test_a_meta_file_of_the_older_extension_is_read_as_it_is(place: Answering) -> None:
+    """Its twelve fields come back as they are, at any length; its version is 1 (S0.32)."""
+    world = place.world
+    session = world.session(turns=6)
+    upstream = {
+        "sessionId": session.id, "sessionFile": str(session.path), "parentSessionFile": "/p.jsonl",
+        "name": "Named elsewhere", "description": "d" * 2000, "summary": "s", "tags": [],
+        "cwd": "/elsewhere", "createdAt": "2026-01-01T00:00:00.000Z",
+        "updatedAt": "2026-01-02T00:00:00.000Z", "model": "x/y", "lastIndexedLeafId": session.last,
+    }  # fmt: skip
+    world.metas.mkdir(exist_ok=True)
+    path = world.metas / f"{session.id}.meta.json"
+    path.write_text(json.dumps(upstream))
+    until(lambda: world.row(session.id).get("name") == "Named elsewhere", "the name")
+    found = world.call("get", ref=session.id)
+    assert found["meta"] == upstream | {"schemaVersion": 1}
+    assert found["session"]["newUserMessages"] == 0
+    assert json.loads(path.read_text()) == upstream
+    again = place.index(session)
+    assert again["createdAt"] == upstream["createdAt"]
+    assert again["updatedAt"] > upstream["updatedAt"]
+
+
+def test_a_meta_file_that_cannot_be_read_is_a_failure_and_no_end(place: Answering) -> None:
+    """S0.40: a directory or a link to itself in its place; what was asked for says so."""
+    world = place.world
+    world.metas.mkdir(exist_ok=True)
+    for make in (Path.mkdir, lambda path: path.symlink_to(path)):
+        session = place.session()
+        make(world.metas / f"{session.id}.meta.json")
+        with pytest.raises(IndexerdError):
+            place.index(session)
+        assert world.call("get", ref=session.id)["session"]["sessionId"] == session.id

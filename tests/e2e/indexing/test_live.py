@@ -1,0 +1,174 @@
+"""A running daemon and a session that grows."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from indexerd.client import Client
+from tests.e2e.world import World, until
+
+
+@pytest.mark.parametrize("mode", ["auto", "poll"])
+def test_one_call_a_due_turn(world: World, mode: str) -> None:
+    """S0.1, S0.8, W13: each due turn is indexed once, in either watch mode."""
+    world.scripted()
+    world.env["INDEXERD_WATCH__MODE"] = mode
+    with world.daemon():
+        session = world.session(turns=4)
+        until(lambda: world.call("list")["sessions"], "the session in the list")
+        assert world.calls() == []
+        session.turn()
+        first = world.wait_meta(session.id)
+        assert session.last == first["lastIndexedLeafId"]
+        session.talk(5)
+        leaf = session.last
+        second = world.wait_meta(session.id, lambda meta: meta["lastIndexedLeafId"] == leaf)
+        assert first["createdAt"] == second["createdAt"]
+        assert first["updatedAt"] < second["updatedAt"]
+        until(lambda: world.row(session.id)["name"] == second["name"], "the name in the row")
+        assert session.id == world.call("resolve", ref=second["name"])["sessionId"]
+    assert len(world.calls()) == 2
+
+
+def test_no_run_starts_in_a_tool_loop(world: World) -> None:
+    """S0.1: while the agent waits for a tool nothing is indexed; when it ends, one run is."""
+    world.scripted()
+    with world.daemon():
+        session = world.session(turns=4)
+        session.say("user", f"Do it. Session: {session.id}")
+        for _ in range(5):
+            session.say("assistant", "Looking.", stopReason="toolUse")
+            session.say("toolResult", "result")
+        until(
+            lambda: world.row(session.id).get("userMessageCount") == 5,
+            "the question in the row",
+        )
+        assert world.row(session.id)["state"] == "active"
+        until(lambda: world.call("status")["queued"] == 0, "an empty queue")
+        assert world.calls() == []
+        session.say("assistant", "Done.", stopReason="stop")
+        world.wait_meta(session.id)
+    assert len(world.calls()) == 1
+
+
+def test_a_failed_turn_and_its_retry_cause_one_run(world: World) -> None:
+    """S0.2: an error followed by a retry inside the quiet window is one run."""
+    world.scripted()
+    with world.daemon():
+        session = world.session(turns=4)
+        session.turn(answer="", stop="error")
+        until(lambda: world.call("list")["sessions"], "the session")
+        session.say("assistant", "Now it worked.", stopReason="stop")
+        meta = world.wait_meta(session.id)
+        assert session.last == meta["lastIndexedLeafId"]
+    assert len(world.calls()) == 1
+
+
+def test_what_arrives_during_the_call_counts_next_time(world: World) -> None:
+    """S0.35, M18: the meta file names the leaf of the snapshot; the rest waits for its own run."""
+    world.scripted({"delay": 1.0})
+    with world.daemon():
+        session = world.session(turns=5)
+        leaf = session.last
+        until(world.calls, "the first call")
+        session.talk(5)
+        first = world.wait_meta(session.id)
+        assert leaf == first["lastIndexedLeafId"]
+        second = world.wait_meta(session.id, lambda meta: meta["lastIndexedLeafId"] == session.last)
+        assert second["userMessageCount"] == 10
+    assert len(world.calls()) == 2
+
+
+def test_forced_runs(world: World) -> None:
+    """S0.3, S0.11, S0.30, S0.42: below the threshold on request; one at a time."""
+    world.scripted({"delay": 1.0})
+    with world.daemon():
+        session = world.session(turns=2)
+        until(lambda: world.call("list")["sessions"], "the session")
+        assert world.call("index", ref=session.id) == {"status": "below_threshold"}
+        assert world.call("index", ref=session.id, force=True) == {"status": "queued"}
+        until(world.calls, "the call")
+        told = world.run("index", session.id, "--force", "--json", code=75)
+        assert told["error"]["code"] == "already_running"
+        assert told["error"]["message"] == "Session indexing already in progress"
+        world.wait_meta(session.id)
+        done = world.run("index", session.id, "--force", "--wait", "--json")
+        assert done["status"] == "indexed"
+        world.run("index-session", session.id, "--wait")  # the name in `command_name`
+        status = world.call("get", ref=session.id)["indexing"]
+        assert (status["state"], status["key"]) == ("succeeded", "index-session")
+        assert status["text"].startswith("✅ session indexed (")
+    assert len(world.calls()) == 3
+
+
+def test_events_reach_subscribers(world: World) -> None:
+    """S0.42, S1.45: created, updated and the indexing of a session are pushed."""
+    world.scripted({"text": "not json", "times": 1}, {})
+    seen: list[str] = []
+    with world.daemon(), Client(world.socket, timeout=20) as client:
+        stream = client.events()
+        until(lambda: world.call("status")["lastScanAt"], "the first scan")
+        session = world.session(turns=5)
+        for event in stream:
+            if event.get("sessionId") == session.id:
+                seen.append(event["event"])
+            if "index.succeeded" in seen:
+                break
+    assert seen[0] == "session.created"
+    assert [one for one in seen if one.startswith("index.")] == [
+        "index.started",
+        "index.retry",
+        "index.succeeded",
+    ]
+
+
+def test_a_migration_in_place_and_a_move_cost_nothing_but_a_reading(world: World) -> None:
+    """S1.11, F11, F14: a file rewritten with new ids or moved keeps its session and meta file."""
+    world.scripted()
+    session = world.session(turns=5)
+    with world.daemon():
+        world.wait_meta(session.id)
+        moved = session.path.with_name("moved.jsonl")
+        session.path.rename(moved)
+        until(lambda: str(world.row(session.id)["sessionFile"]).endswith("moved.jsonl"), "the move")
+        moved.rename(session.path)
+        data = session.path.read_bytes().replace(b'"version":3', b'"version": 3, "x":1')
+        session.path.write_bytes(data)
+        until(
+            lambda: str(world.row(session.id)["sessionFile"]).endswith(session.path.name),
+            "the move back",
+        )
+        assert len(world.call("list", archived=True)["sessions"]) == 1
+        assert world.row(session.id)["userMessageCount"] == 5
+    assert len(world.calls()) == 1
+
+
+def test_meta_files_of_other_hands_are_respected(world: World) -> None:
+    """A10, S0.38, S0.39, Q4: a foreign meta file counts; a broken one is missing, written anew."""
+    world.scripted()
+    session = world.session(turns=6)
+    world.metas.mkdir(parents=True)
+    foreign = {
+        "sessionId": session.id, "sessionFile": str(session.path), "name": "Named by the extension",
+        "description": "d", "summary": "s", "tags": [], "cwd": "/w",
+        "createdAt": "2026-01-01T00:00:00.000Z", "updatedAt": "2026-01-01T00:00:00.000Z",
+        "model": "x/y", "lastIndexedLeafId": session.last,
+    }  # fmt: skip
+    path = world.metas / f"{session.id}.meta.json"
+    path.write_text(json.dumps(foreign))
+    with world.daemon():
+        row = until(lambda: world.call("list")["sessions"], "the row")[0]
+        assert (
+            row["name"],
+            row["nameSource"],
+            row["newUserMessages"],
+        ) == ("Named by the extension", "meta", 0)
+        assert world.calls() == []
+        path.write_text("{broken")
+        meta = world.wait_meta(session.id, lambda one: one["model"] == "scripted/test")
+        assert session.last == meta["lastIndexedLeafId"]
+    log = (world.state / "log.jsonl").read_text()
+    assert log.count("meta.invalid") == 1
+    assert "Invalid JSON in meta file" in log

@@ -1,0 +1,122 @@
+"""What of a session is sent to be described: read from the prompt that the daemon shows."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.e2e.world import Session, World, until
+
+MARKER = "[Conversation truncated — only the most recent portion is shown]"
+MAX_BYTES, MAX_LINES = 51_200, 2_000
+SHOWN = re.compile(r"<conversation>\n\[begin (\w+)\]\n(.*)\n\[end \1\]\n</conversation>", re.DOTALL)
+
+
+ENV = {"INDEXERD_MIN_NEW_USER_MESSAGES": "10000"}
+
+
+def sent(world: World, session: Session) -> tuple[str, str]:
+    until(lambda: world.row(session.id).get("leafId") == session.last, "the session's end")
+    prompt = str(world.call("as_sent", ref=session.id)["user"])
+    found = SHOWN.search(prompt)
+    assert found
+    return found[2], prompt
+
+
+def test_sections_of_user_and_assistant_parted_by_a_blank_line(running: World) -> None:
+    """Text blocks and plain strings are trimmed, and stand below who said them (S0.12)."""
+    session = running.session()
+    session.entry("message", message={"role": "user", "content": "  A plain string.\n"})
+    blocks: list[dict[str, Any]] = [
+        {"type": "text", "text": " First block. "},
+        {"type": "text", "text": " \n "},
+        {"type": "text", "text": "Second block."},
+    ]
+    session.entry("message", message={"role": "assistant", "content": blocks, "stopReason": "stop"})
+    session.turn("Next?", " Done. ")
+    assert sent(running, session)[0].split("\n\n") == [
+        "User: A plain string.",
+        "Assistant: First block.\nSecond block.",
+        "User: Next?",
+        "Assistant: Done.",
+    ]
+
+
+def test_nothing_but_words_of_user_and_assistant_is_sent(running: World) -> None:
+    """Calls, thoughts, pictures, outputs and other entries add no byte to the prompt (S0.13)."""
+    session = running.session()
+    session.say("user", "Look, please.")
+    call = {"type": "toolCall", "id": "c", "name": "HIDDEN-call", "arguments": {"x": "HIDDEN-arg"}}
+    parts = [{"type": "thinking", "thinking": "HIDDEN-thought"}, call]
+    session.entry(
+        "message", message={"role": "assistant", "content": parts, "stopReason": "toolUse"}
+    )
+    session.say("toolResult", "HIDDEN-result", toolCallId="c", toolName="read")
+    ran = {"role": "bashExecution", "command": "HIDDEN-cmd", "output": "HIDDEN-out", "exitCode": 0}
+    session.entry("message", message=ran)
+    image = {"type": "image", "data": "SElEREVO", "mimeType": "image/png"}
+    session.entry("message", message={"role": "user", "content": [image]})
+    session.entry("custom_message", customType="x", content="HIDDEN-note", display=True)
+    session.entry("custom", customType="x", data={"x": "HIDDEN-data"})
+    session.entry("model_change", provider="HIDDEN-provider", modelId="HIDDEN-model")
+    session.entry("session_info", name="HIDDEN-name")
+    session.say("assistant", "Seen.", stopReason="stop")
+    transcript, prompt = sent(running, session)
+    assert transcript == "User: Look, please.\n\nAssistant: Seen."
+    assert "HIDDEN" not in prompt
+    assert "SElEREVO" not in prompt
+
+
+def test_more_bytes_than_the_cap_leave_the_newest_whole_lines(running: World) -> None:
+    """At most 51,200 bytes are sent, from the end; the marker comes below (S0.14, S0.16)."""
+    session = running.session()
+    for number in range(700):
+        session.turn(f"question {number:04d} é" + "." * 60, f"answer {number:04d}.")
+    text = sent(running, session)[0]
+    kept, _, rest = text.rpartition(f"\n\n{MARKER}")
+    assert rest == ""
+    assert MAX_BYTES - 100 < len(kept.encode()) <= MAX_BYTES
+    assert kept.endswith("Assistant: answer 0699.")
+    whole = "\n\n".join(
+        f"User: question {n:04d} é{'.' * 60}\n\nAssistant: answer {n:04d}." for n in range(700)
+    )
+    assert whole.endswith(f"\n{kept}")
+
+
+def test_more_lines_than_the_cap_truncate_alone(running: World) -> None:
+    """2,000 lines are sent and no more, however short they are (S0.14, S0.16)."""
+    just, over = running.session(), running.session()
+    just.turn("Count.", "\n".join(str(n) for n in range(MAX_LINES - 2)))
+    over.turn("Count.", "\n".join(str(n) for n in range(MAX_LINES - 1)))
+    whole, cut = sent(running, just)[0], sent(running, over)[0]
+    assert whole.startswith("User: Count.\n\nAssistant: 0\n1\n")
+    assert MARKER not in whole
+    assert whole.count("\n") == MAX_LINES - 1
+    kept = cut.removesuffix(f"\n\n{MARKER}")
+    assert kept != cut
+    assert kept.splitlines() == ["", "Assistant: 0", *(str(n) for n in range(1, MAX_LINES - 1))]
+
+
+@pytest.mark.parametrize("char", ["é", "機", "\U0001f600"])
+def test_one_over_long_last_line_keeps_its_end(running: World, char: str) -> None:
+    """It is cut from its front between two characters, and nothing else is kept (S0.15)."""
+    session = running.session()
+    session.turn("Earlier.", "Also earlier.")
+    session.turn("Earlier, too.", "a" + char * 40_000 + " the end")
+    text = sent(running, session)[0]
+    kept = text.removesuffix(f"\n\n{MARKER}")
+    assert kept != text
+    assert kept.strip(char) == " the end"
+    assert kept.startswith(char)
+    assert MAX_BYTES - 4 < len(kept.encode()) <= MAX_BYTES
+
+
+def test_the_prompt_guides_tags(running: World) -> None:
+    """Tickets and Slack have their forms, and no id is to be invented (S0.20)."""
+    session = running.session(turns=1)
+    prompt = sent(running, session)[1]
+    for form in ("ticket:ABC-123", "ticket:#1234", "slack:thread", "slack:channel", "slack:<id>"):
+        assert form in prompt
+    assert "Never invent an id" in prompt

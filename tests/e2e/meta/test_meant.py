@@ -1,0 +1,86 @@
+"""Whom a change is for: an id is an id, and nothing is changed on a guess (S4.26)."""
+
+from __future__ import annotations
+
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from indexerd.errors import AmbiguousError, NotFoundError
+from tests.e2e.world import World, until
+
+SETS: dict[str, Any] = {"setName": "files", "items": ["theirs.txt"]}
+CHANGES: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("update", "ref", {"title": "Theirs"}),
+    ("label", "ref", {"entryId": "e", "text": "t"}),
+    ("branch", "ref", {"leaf": "e"}),
+    ("index", "ref", {"force": True}),
+    ("digest", "ref", {}),
+    ("branch_summary", "ref", {"leaf": "e"}),
+    ("set_relevant_context", "session", SETS),
+    ("resume_context", "session", {"resumeId": "r"}),
+    ("purge", "ref", {}),
+)
+
+
+def test_an_unknown_id_is_no_session(world: World) -> None:
+    """S4.26: not that of a session which speaks of it, is named by it, or by one like it."""
+    unknown = str(uuid.uuid4())
+    session = world.session()
+    with world.daemon():
+        session.turn(f"continue session {unknown} please")
+        until(lambda: world.row(session.id), "the row")
+        for title in (None, unknown, unknown[:-1] + "g"):
+            world.call("update", ref=session.id, title=title)
+            for method in ("get", "resolve", "footer"):
+                with pytest.raises(NotFoundError):
+                    world.call(method, ref=unknown)
+        for method, key, params in CHANGES:
+            with pytest.raises(NotFoundError):
+                world.call(method, **{key: unknown}, **params)
+        world.run("purge", unknown, "--yes", code=3)
+        assert world.row(session.id)["name"] == unknown[:-1] + "g"
+        assert world.call("get_relevant_context", session=session.id)["context"] == {}
+
+
+def test_a_session_that_has_just_begun_is_waited_for(world: World) -> None:
+    """S4.26: another one that speaks of its id gets nothing of what is meant for it."""
+    later = str(uuid.uuid4())
+    other = world.session()
+    with world.daemon(), ThreadPoolExecutor(1) as pool:
+        other.turn(f"see {later}")
+        until(lambda: world.row(other.id), "the row")
+        world.call("update", ref=other.id, title=later)
+        asked = pool.submit(world.call, "set_relevant_context", session=later, **SETS)
+        for _ in range(5):  # the question gets there before the session
+            world.call("hello")
+        session = world.session(session_id=later)
+        session.turn()
+        assert asked.result(20)["sessionId"] == later
+        assert world.call("get_relevant_context", session=other.id)["context"] == {}
+
+
+def test_nothing_is_changed_by_a_fuzzy_name(world: World) -> None:
+    """interfaces.md 4: it is offered, not taken; looking takes it, and an exact name does all."""
+    session = world.session(turns=1)
+    near, exact = "confirm buton refactor", "confirm-button-refactor"
+    with world.daemon():
+        until(lambda: world.row(session.id), "the row")
+        world.call("update", ref=session.id, title="Confirm button refactor")
+        assert world.call("resolve", ref=near)["how"] == "fuzzy"
+        assert world.call("footer", ref=near)["sessionId"] == session.id
+        assert world.call("get_relevant_context", session=near)["sessionId"] == session.id
+        for method, key, params in CHANGES:
+            with pytest.raises(AmbiguousError) as caught:
+                world.call(method, **{key: near}, **params)
+            assert [one["sessionId"] for one in caught.value.candidates] == [session.id]
+        told = world.run("rename", near, "Theirs", "--json", code=3)
+        assert told["error"]["candidates"][0]["sessionId"] == session.id
+        assert world.row(session.id)["name"] == "Confirm button refactor"
+        done = world.call("set_relevant_context", session=exact, **SETS)
+        assert done["sessionId"] == session.id
+        assert world.call("resume_context", session=exact, resumeId="r")["text"]
+        assert world.call("update", ref=session.id[:8], title="Mine")["name"] == "Mine"
+        assert world.call("purge", ref="mine")["sessionId"] == session.id

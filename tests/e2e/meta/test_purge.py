@@ -1,0 +1,244 @@
+"""Forgetting a session: what goes, what stays, and that it does not come back (S2.23)."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from indexerd.errors import NotFoundError, UsageError
+from tests.e2e.clients import ClaudeSession, CodexThread
+from tests.e2e.terminal import on_terminal
+from tests.e2e.world import Session, World, hit_by, logged, opencode_rows, until, wait
+
+SECRET = "xylophone"
+REFS = ("get", "tree", "context", "history", "as_sent", "footer", "resolve")
+
+
+def talked(world: World, **options: Any) -> Session:
+    """A session about something that nothing else is about."""
+    session = world.session(**options)
+    session.turn(f"The hidden word is {SECRET}.")
+    session.talk(5)
+    return session
+
+
+def print_of(path: Path) -> tuple[bytes, int, int]:
+    found = path.stat()
+    return path.read_bytes(), found.st_mtime_ns, found.st_ino
+
+
+def assert_unknown(world: World, session: Session) -> None:
+    """Nothing that can be asked knows of a session."""
+    assert session.id not in {row["sessionId"] for row in world.call("list")["sessions"]}
+    assert hit_by(world, SECRET) == set()
+    assert world.call("complete", prefix=session.id[:8])["items"] == []
+    for method in REFS:
+        with pytest.raises(NotFoundError):
+            world.call(method, ref=session.id)
+
+
+def ours(world: World, session: Session) -> list[str]:
+    return sorted(path.name for path in world.metas.glob(f"*{session.id}*"))
+
+
+def stored(world: World) -> bytes:
+    """All bytes of our state."""
+    return b"".join(path.read_bytes() for path in world.state.rglob("*") if path.is_file())
+
+
+def forgotten(world: World, session_id: str) -> bool:
+    kept = world.state / "forgotten.jsonl"
+    return kept.exists() and session_id in kept.read_text()
+
+
+def test_a_purged_session_is_gone_and_stays_gone(world: World) -> None:
+    """S2.23: nothing knows of it, its files are gone, the agent's is untouched; restarts, too."""
+    session, other = talked(world), world.session(turns=5)
+    with world.daemon():
+        world.wait_meta(session.id)
+        world.wait_meta(other.id)
+        world.call("update", ref=session.id, title="Mine", envHint="make")
+        (world.metas / f"{session.id}.digest.jsonl").write_text("{}\n")
+        until(lambda: hit_by(world, SECRET), "the text")
+        before = print_of(session.path)
+        done = world.run("purge", session.id[:8], "--yes", "--json")
+        assert (session.id, False) == (done["sessionId"], done["transcriptRemoved"])
+        names = [f"{session.id}.{kind}" for kind in ("digest.jsonl", "meta.json", "user.json")]
+        assert [str(world.metas / name) for name in names] == sorted(done["removed"])
+        assert_unknown(world, session)
+        assert (ours(world, session), print_of(session.path)) == ([], before)
+        session.talk(6)  # the agent goes on: nobody listens
+        other.turn("A new word: marimba.")
+        until(lambda: hit_by(world, "marimba"), "the other session's text")
+        assert_unknown(world, session)
+        kept = world.state / "forgotten.jsonl"
+        assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+        row = json.loads(kept.read_text())
+        assert (session.id, "pi", "cli") == (row["sessionId"], row["agent"], row["by"])
+        (purged,) = logged(world, "session.purged")
+        assert (session.id, 3, False) == (purged["session"], purged["count"], purged["transcript"])
+    assert SECRET.encode() not in stored(world)
+    (world.state / "store.sqlite").unlink()
+    shutil.rmtree(world.state / "search")
+    world.run("run", "--once")
+    assert (ours(world, session), ours(world, other)) == ([], [f"{other.id}.meta.json"])
+    assert SECRET.encode() not in stored(world)
+    told = world.run("purge", other.id, "--yes", "--json", code=69)
+    assert told["error"]["code"] == "daemon_down"
+    # As a crash would leave it, right after the session was noted: the store has it still.
+    with kept.open("a") as file:
+        file.write(json.dumps(row | {"sessionId": other.id}) + "\n")
+    assert world.run("list", "--all", "--json")["sessions"] == []
+
+
+def test_a_run_under_way_writes_nothing_and_all_can_be_taken_back(world: World) -> None:
+    """S4.15: the call is given up; `--undo` has all read anew, as if nothing had been issued."""
+    world.scripted({"match": SECRET, "delay": 30, "times": 1})
+    session = talked(world)
+    with world.daemon():
+        until(world.calls, "the run")
+        assert world.call("resume_context", session=session.id, resumeId="once")["text"]
+        assert world.call("purge", ref=session.id)["removed"] == []
+        after = world.session(turns=5)
+        world.wait_meta(after.id)  # others are indexed, and this one is not
+        assert_unknown(world, session)
+        left = world.metas / f"{session.id}.user.json"
+        left.write_text('{"title": "Mine"}')  # by another hand, or before a crash
+        assert world.call("purge", ref=session.id)["removed"] == [str(left)]
+        assert world.call("purge", ref=session.id, undo=True)["undone"]
+        world.wait_meta(session.id)
+        until(lambda: hit_by(world, SECRET), "its text")
+        assert world.call("resume_context", session=session.id, resumeId="once")["text"]
+        with pytest.raises(NotFoundError):
+            world.call("purge", ref=session.id, undo=True)
+
+
+def answered(world: World, *argv: str, say: str) -> tuple[int, str]:
+    """Run a command on a terminal on which a person types this; its code, and what it showed."""
+    command = [sys.executable, "-m", "indexerd", *argv]
+    code, got = on_terminal(command, env=world.env, cwd=world.root, typed=say)
+    return code, got.decode()
+
+
+def test_what_is_removed_is_asked_for(world: World) -> None:
+    """S2.23: twice for the agent's own file; with nobody to ask nothing goes; forks stay."""
+    session = talked(world)
+    with world.daemon():
+        world.wait_meta(session.id)
+        sets = {"setName": "files", "items": ["a.py"]}
+        world.call("set_relevant_context", session=session.id, **sets)
+        fork = Session(world.sessions)
+        header = json.loads(fork.path.read_text()) | {"parentSession": str(session.path)}
+        lines = session.path.read_text().splitlines(keepends=True)[1:]
+        fork.path.write_text(json.dumps(header) + "\n" + "".join(lines))
+        wait(world, fork.id, parentSessionId=session.id)
+        told = world.run("purge", session.id, "--json", code=2)
+        assert "nobody to ask" in told["error"]["message"]
+        code, shown = answered(world, "purge", session.id, "--transcript", say="y\nn\n")
+        assert (code, "nothing was removed" in shown) == (1, True)
+        for path in (session.path, world.metas / f"{session.id}.meta.json"):
+            assert str(path) in shown
+            assert path.exists()
+        planned = world.call("purge", ref=session.id, dryRun=True)
+        assert (planned["sessionFile"], len(planned["files"])) == (str(session.path), 2)
+        code, _ = answered(world, "purge", session.id, "--transcript", say="y\ny\n")
+        assert (code, session.path.exists(), ours(world, session)) == (0, False, [])
+        found = world.call("get_relevant_context", session=fork.id)["context"]
+        assert found == {"files": ["a.py"]}
+        until(lambda: hit_by(world, SECRET) == {fork.id}, "the fork's text")
+        with pytest.raises(UsageError, match="purged"):
+            world.call("purge", ref=session.id, transcript=True)
+
+
+def prints(home: Path) -> dict[Path, tuple[bytes, int, int]]:
+    """Every session file of an agent."""
+    return {path: print_of(path) for path in sorted(home.rglob("*.jsonl*"))}
+
+
+def test_an_agents_own_file_goes_and_no_other(world: World, home: Path) -> None:
+    """S2.23, S3.2, S3.3: plain or compressed; not from under a fork, not out of a database."""
+    session, other = ClaudeSession(home), ClaudeSession(home)
+    plain, packed = CodexThread(home), CodexThread(home)
+    for one in (session, other, plain, packed):
+        one.turn("Step")
+    pressed = packed.path.with_name(packed.path.name + ".zst")
+    pressed.write_bytes(zstandard.compress(packed.path.read_bytes()))
+    packed.path.unlink()
+    rows = opencode_rows(world)
+    rows.session("ses_one", directory="/w")
+    rows.said("ses_one", "msg_1", "user", "Psst.")
+    with world.daemon():
+        fork = plain.fork()
+        fork.turn("Another way")
+        wait(world, fork.id, userMessageCount=2)
+        for one in (session.id, other.id, packed.id, "ses_one"):
+            wait(world, one, userMessageCount=1)
+        before = prints(home)
+        told = world.run("purge", plain.id, "--yes", "--transcript", "--json", code=2)
+        assert fork.id in told["error"]["message"]
+        told = world.run("purge", "ses_one", "--yes", "--transcript", "--json", code=2)
+        assert "opencode session delete ses_one" in told["error"]["hint"]
+        assert prints(home) == before
+        assert not forgotten(world, plain.id)
+        gone = {packed.id: pressed, fork.id: fork.path, plain.id: plain.path}
+        for one, path in (gone | {session.id: session.path}).items():
+            done = world.run("purge", one, "--yes", "--transcript", "--json")
+            assert (str(path) in done["removed"], done["transcriptRemoved"]) == (True, True)
+            del before[path]
+            assert prints(home) == before
+
+
+@pytest.mark.faults
+def test_a_file_that_cannot_go_is_told_of(world: World) -> None:
+    """A link stays, with what it points to; one that is gone is no removal; ours go (exit 1)."""
+    linked, gone = talked(world), world.session(turns=5)
+    target = world.root / "elsewhere.jsonl"
+    with world.daemon():
+        for one in (linked, gone):
+            world.wait_meta(one.id)
+        linked.path.rename(target)
+        linked.path.symlink_to(target)
+        before = print_of(target)
+        world.run("purge", linked.id, "--yes", "--transcript", code=1)
+        assert f"not removed: {linked.path}: it is a link" in world.stderr
+        assert f"forgotten: {linked.id}" in world.stderr
+        assert (linked.path.is_symlink(), print_of(target)) == (True, before)
+        assert ours(world, linked) == []
+        gone.path.unlink()
+        wait(world, gone.id, gone=True)
+        done: Any = world.run("purge", gone.id, "--yes", "--transcript", "--json", code=1)
+        reason = {"path": str(gone.path), "reason": "it is not there any more"}
+        assert (done["transcriptRemoved"], done["notRemoved"]) == (False, [reason])
+        assert done["removed"] == [str(world.metas / f"{gone.id}.meta.json")]
+
+
+@pytest.mark.faults
+def test_an_excluded_session_can_be_forgotten_by_its_whole_id(world: World) -> None:
+    """S2.23: what its user excluded afterwards has no row, and our files of it go all the same."""
+    private = world.root / "private"
+    session = talked(world, cwd=str(private))
+    with world.daemon() as daemon:
+        world.wait_meta(session.id)
+        world.call("update", ref=session.id, title="Mine")
+        world.config.parent.mkdir(parents=True)
+        world.config.write_text(f'[privacy]\nexclude = ["{private}"]\n')
+        daemon.send_signal(signal.SIGHUP)
+        until(lambda: not world.row(session.id), "the exclusion")
+        with pytest.raises(NotFoundError):
+            world.call("purge", ref=session.id[:8])
+        with pytest.raises(UsageError, match="excluded"):
+            world.call("purge", ref=session.id, transcript=True)
+        held, before = ours(world, session), print_of(session.path)
+        assert (len(held), forgotten(world, session.id)) == (2, False)
+        done = world.run("purge", session.id, "--yes", "--json")
+        assert sorted(done["removed"]) == [str(world.metas / name) for name in held]
+        assert (ours(world, session), print_of(session.path)) == ([], before)
+    assert SECRET.encode() not in stored(world)

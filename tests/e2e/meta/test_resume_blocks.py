@@ -1,0 +1,142 @@
+"""The block after a resume, byte for byte, as each agent's integration hands it on (S4.15, S4.28).
+
+The daemon is the real one, and so are the hooks, the command, the extension and the plugin; pi
+and opencode are acted by node, where there is one. The real agents are in the rig's tests.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.world import Session, World, until
+from tests.integrations import acted_pi, opencode_host
+
+HEAD = "[SESSION RESUMED]\nShell state was reset. Re-run environment setup before continuing.\n\n"
+HINT = "source .venv/bin/activate && module load gcc/7.5"
+SETS = {
+    "ports": ["8080", "5173"],
+    "applet": ["git-diff", "path=/w", "file=a b.py"],
+    "files": ["a.py", "/nowhere/b.md"],
+}
+SHOWN = (
+    "Relevant files:\n- a.py\n(1 file(s) no longer exist)\n\n"
+    "Last applet: git-diff (path=/w, file=a b.py)\n\n"
+    "ports: 8080, 5173"
+)
+STATES: list[tuple[dict[str, Any], str]] = [  # what is stored, and what follows the directory
+    ({}, ""),
+    ({"envHint": HINT}, f"Environment hint: {HINT}\n"),
+    ({"envHint": HINT, "context": SETS}, f"Environment hint: {HINT}\n\n{SHOWN}\n"),
+    ({"envHint": None}, f"\n{SHOWN}\n"),
+]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    world = World(tmp_path_factory.mktemp("home"))
+    world.install_pi()
+    (world.root / "a.py").touch()
+    with world.daemon():
+        yield world
+
+
+def known(world: World) -> Session:
+    session = world.session(turns=1, cwd=str(world.root))
+    until(lambda: world.row(session.id), "the session")
+    return session
+
+
+def by_command(world: World, session: str, resume: str) -> str:
+    return str(world.run("resume-context", session, "--resume-id", resume))
+
+
+def by_hook(agent: str) -> Callable[[World, str, str], str]:
+    def told(world: World, session: str, _resume: str) -> str:
+        event = {"hook_event_name": "SessionStart", "source": "resume", "session_id": session}
+        done = subprocess.run(
+            [sys.executable, "-m", "indexerd", "hook", agent],
+            input=json.dumps(event).encode(),
+            env=world.env,
+            capture_output=True,
+            timeout=30,
+            check=True,
+        )
+        return str(json.loads(done.stdout)["hookSpecificOutput"]["additionalContext"])
+
+    return told
+
+
+def by_pi(world: World, session: str, resume: str) -> str:
+    root = world.root / resume
+    root.mkdir()
+    pi = acted_pi.Pi(root, world.socket)
+    try:
+        pi.start("resume", id=session, entries=[acted_pi.SAID])
+        (message,) = pi.prompt("go on", id=session)
+        pi.ends()
+    finally:
+        pi.leave()
+    return str(message["content"])
+
+
+def by_opencode(world: World, session: str, _resume: str) -> str:
+    env = {"INDEXERD_SOCKET": str(world.socket), "HOME": str(world.root)}
+    prompt = opencode_host.prompt("Go on.", session=session)
+    found = opencode_host.run(env, prompt, begun={session: [{}]})
+    own, block = opencode_host.parts(found)
+    assert own["text"] == "Go on."
+    return str(block["text"])
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        pytest.param(by_command, id="command"),
+        pytest.param(by_hook("claude"), id="claude"),
+        pytest.param(by_hook("codex"), id="codex"),
+        pytest.param(by_pi, id="pi", marks=acted_pi.needed),
+        pytest.param(by_opencode, id="opencode", marks=opencode_host.needs_node),
+    ],
+)
+def test_every_integration_hands_on_the_same_bytes(
+    world: World, told: Callable[[World, str, str], str]
+) -> None:
+    """S4.15-S4.17, S4.19, S4.20: directory only, with a hint, with context, without the hint."""
+    session = known(world).id
+    for number, (change, rest) in enumerate(STATES):
+        world.call("update", ref=session, **change)
+        text = f"{HEAD}Session directory: {world.root}\n{rest}---\n\n"
+        assert told(world, session, f"{session}-{number}") == text
+
+
+def test_what_was_noted_is_there_days_later(tmp_path: Path) -> None:
+    """S4.28: after weeks, and without anything that the daemon remembered by itself."""
+    world = World(tmp_path)
+    world.install_pi()
+    with world.daemon():
+        session = known(world)
+        world.call("update", ref=session.id, envHint=HINT, context=SETS)
+        block = world.call("resume_context", session=session.id, resumeId="r1")["text"]
+    then = time.time() - 45 * 86400
+    sidecar = world.metas / f"{session.id}.user.json"
+    for path in (session.path, sidecar):
+        os.utime(path, (then, then))
+    stored = sidecar.read_bytes()
+    shutil.rmtree(world.state)
+    with world.daemon():
+        until(lambda: world.row(session.id), "the session")
+        assert world.call("get_relevant_context", session=session.id)["context"] == SETS
+        assert world.call("resume_context", session=session.id, resumeId="r2")["text"] == block
+    shown = SHOWN.replace("- a.py\n(1", "(2")
+    assert block.endswith(f"Environment hint: {HINT}\n\n{shown}\n---\n\n")
+    assert sidecar.read_bytes() == stored

@@ -1,0 +1,67 @@
+"""A daemon whose model is a fake server that speaks OpenAI's protocol, with answers by session."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.world import Session, World, until
+from tests.fakes.openai_server import OpenAIServer
+from tests.fakes.wire import Answer, Request
+
+
+class Answering:
+    def __init__(self, world: World, server: OpenAIServer) -> None:
+        self.world, self.server = world, server
+        self._answers: dict[str, list[Answer]] = {}
+        server.default = self._answer
+
+    def session(self, *answers: Answer, turns: int = 1) -> Session:
+        session = self.world.session(turns)
+        self.says(session, *answers)
+        self.knows(session)
+        return session
+
+    def says(self, session: Session, *answers: Answer) -> None:
+        self._answers[session.id] = list(answers)
+
+    def knows(self, session: Session) -> None:
+        until(lambda: self.world.row(session.id).get("leafId") == session.last, "the session")
+
+    def index(self, session: Session) -> dict[str, Any]:
+        done = self.world.call("index", ref=session.id, force=True, wait=True)
+        assert done["status"] == "indexed"
+        return self.world.meta(session.id) or {}
+
+    def prompts(self, session: Session) -> list[str]:
+        return [text for one in self.server.requests if session.id in (text := prompt(one))]
+
+    def rows(self, session: Session) -> list[dict[str, Any]]:
+        return [one for one in self.world.telemetry() if one["sessionId"] == session.id]
+
+    def _answer(self, request: Request) -> Answer | str:
+        said = prompt(request)
+        answers: list[Answer] = next((a for key, a in self._answers.items() if key in said), [])
+        return answers.pop(0) if answers else "valid"
+
+
+def prompt(request: Request) -> str:
+    return "".join(one["content"] for one in request.json["messages"] if one["role"] == "user")
+
+
+@contextmanager
+def answering(root: Path) -> Iterator[Answering]:
+    world = World(root)
+    world.install_pi()
+    with OpenAIServer() as server:
+        world.env |= {
+            "INDEXERD_MODEL_KEYS": '["google/absent", "openai/first", "openai/second"]',
+            "INDEXERD_PROVIDERS__OPENAI__BASE_URL": json.dumps(server.url),
+            "INDEXERD_MIN_NEW_USER_MESSAGES": "10000",
+            "INDEXERD_BUDGET__REQUESTS_PER_MINUTE": "10000",
+        }
+        with world.daemon():
+            yield Answering(world, server)

@@ -1,0 +1,217 @@
+"""Nothing leads us out of the sessions' directories, and nobody else into ours."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indexerd.cli.main import run
+from indexerd.client import Client
+from indexerd.errors import IndexerdError
+from tests.e2e.web.view import announced, free_port
+from tests.e2e.world import Session, World, until
+
+SECRET = "xylophone"
+COMMANDS = [("show", "--as-sent"), ("export", "-o", "out.html"), ("tree",), ("context",)]
+ASK = ("ask", "Which widget?")
+
+
+def lure(world: World, path: str, session_id: str) -> None:
+    meta = {
+        "sessionId": session_id, "sessionFile": path, "name": f"Lure {session_id}",
+        "description": "d", "summary": "s", "tags": [], "cwd": "/w",
+        "createdAt": "2026-01-01T00:00:00.000Z", "updatedAt": "2026-01-01T00:00:00.000Z",
+        "model": "x/y", "lastIndexedLeafId": "e1", "agent": "pi",
+    }  # fmt: skip
+    world.metas.mkdir(exist_ok=True, parents=True)
+    (world.metas / f"{session_id}.meta.json").write_text(json.dumps(meta))
+
+
+def test_a_meta_file_leads_nowhere_else(
+    world: World, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """X12: `..` in `sessionFile`: without a daemon, too, no command opens what it points at."""
+    outside = Session(world.root / "outside")
+    outside.turn(f"Where is the {SECRET}?", f"The {SECRET} is here.")
+    outside.talk(5)
+    hidden = Session(world.pi / "sessions/--hidden--", cwd="/hidden")
+    hidden.turn(f"Where is the {SECRET}?", f"The {SECRET} is here.")
+    world.env["INDEXERD_PRIVACY__EXCLUDE"] = json.dumps([str(hidden.path)])
+    up = f"{world.sessions}/../../../../../outside/{outside.path.name}"
+    assert Path(up).samefile(outside.path)
+    lure(world, up, outside.id)
+    # The words of an exclusion are not walked around either.
+    lure(world, f"{world.sessions}/../--hidden--/{hidden.path.name}", hidden.id)
+    world.session(turns=5)
+    world.run("run", "--once")
+    for name, value in world.env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(world.root)
+    runs = [(one, outside.id) for one in (*COMMANDS, ASK)] + [(COMMANDS[2], hidden.id)]
+    for command, session_id in runs:
+        assert run([command[0], session_id, *command[1:]]) != 0, command
+        said = capfd.readouterr()
+        assert SECRET not in said.out + said.err, command
+        assert said.err
+    assert not (world.root / "out.html").exists()
+
+
+HOSTILE: list[Any] = [
+    "../../../../etc/passwd",
+    "/etc/passwd",
+    "a\x00b",
+    "x" * 5000,
+    "%2e%2e%2f",
+    "'; DROP TABLE sessions; --",
+    "\u202e\x1b]0;pwn\x07",
+    "*",
+    "",
+    "..",
+    7,
+    None,
+    ["a"],
+    {"$ne": ""},
+]
+ENTRIES = [one for one in HOSTILE if one not in (None, "")]  # these name no entry, or the leaf
+BY_REF = (
+    "as_sent branches context digest family footer get history index path purge resolve stats "
+    "tree update compact"
+)
+BY_SESSION: dict[str, dict[str, Any]] = {
+    "query_session": {"question": "why?"},
+    "set_relevant_context": {"setName": "files", "items": ["a"]},
+    "get_relevant_context": {},
+    "resume_context": {},
+}
+KINDS = {"not_found", "ambiguous_reference", "usage"}
+
+
+def refused(client: Client, method: str, **params: Any) -> str:
+    try:
+        client.call(method, params)
+    except IndexerdError as bad:
+        return bad.kind
+    return ""
+
+
+def test_hostile_references_are_refused_by_every_method(world: World) -> None:
+    """S10: through the real socket, whatever takes a reference or an entry's id: a typed error."""
+    session = world.session(turns=5)
+    files = {path: path.read_bytes() for path in world.pi.rglob("*.jsonl")}
+    with world.daemon() as process:
+        world.wait_meta(session.id)
+        known = set(world.call("hello")["capabilities"])
+        with Client(world.socket, timeout=20) as client:
+            for ref in HOSTILE:
+                for method in BY_REF.split():
+                    assert method in known
+                    more = {"title": "x"} if method == "update" else {}
+                    assert refused(client, method, ref=ref, **more) in KINDS, (method, ref)
+                for method, told in BY_SESSION.items():
+                    assert refused(client, method, session=ref, **told) in KINDS, (method, ref)
+            for entry in ENTRIES:
+                for method in ("branch", "branch_summary", "compact", "context", "path", "history"):
+                    kind = refused(client, method, ref=session.id, leaf=entry)
+                    assert kind in KINDS, (method, entry)
+                kind = refused(client, "label", ref=session.id, entryId=entry, text="x")
+                assert kind in KINDS, entry
+            assert client.call("resolve", {"ref": session.id})["sessionId"] == session.id
+        assert process.poll() is None
+    assert files == {path: path.read_bytes() for path in world.pi.rglob("*.jsonl")}
+    log = (world.state / "log.jsonl").read_text()
+    assert '"defect"' not in log
+
+
+AS_NOBODY = """
+import json, os, socket, sys
+root, *sockets = sys.argv[1:]
+os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)
+seen = {"entered": [], "read": [], "written": [], "connected": []}
+for path, directories, files in os.walk(root):
+    seen["entered"].append(path)
+    if os.access(path, os.W_OK):
+        seen["written"].append(path)
+    for name in files:
+        whole = os.path.join(path, name)
+        for way, flag in (("read", os.O_RDONLY), ("written", os.O_WRONLY | os.O_NONBLOCK)):
+            try:
+                os.close(os.open(whole, flag))
+                seen[way].append(whole)
+            except OSError:
+                continue
+for one in sockets:
+    with socket.socket(socket.AF_UNIX) as ear:
+        try:
+            ear.connect(one)
+            seen["connected"].append(one)
+        except OSError:
+            continue
+print(json.dumps(seen))
+"""
+
+
+@pytest.fixture
+def open_world() -> Iterator[World]:
+    root = Path(tempfile.mkdtemp(prefix="others-", dir="/tmp"))
+    old = os.umask(0)
+    try:
+        root.chmod(0o755)
+        world = World(root)
+        world.install_pi()
+        yield world
+    finally:
+        os.umask(old)
+        shutil.rmtree(root)
+
+
+def looked(world: World) -> dict[str, set[str]]:
+    command = [sys.executable, "-c", AS_NOBODY, str(world.root), str(world.socket)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=True, cwd="/")
+    return {way: set(paths) for way, paths in json.loads(done.stdout).items()}
+
+
+@pytest.mark.faults
+def test_another_user_sees_nothing_of_ours(open_world: World) -> None:
+    """S3, S2, C4: a daemon with its view, exports and a key, under umask 000; and after its end.
+
+    What an agent and this test made stands open, and is what another user sees; nothing else.
+    """
+    world = open_world
+    session = world.session(turns=6)
+    key = world.root / "key"
+    key.touch(0o600)
+    key.write_text("sk-not-one")
+    world.env["INDEXERD_PROVIDERS__OPENAI__API_KEY_FILE"] = json.dumps(str(key))
+    world.env["INDEXERD_WEB__LISTEN"] = json.dumps(f"127.0.0.1:{free_port()}")
+    world.env["INDEXERD_SOCKET"] = str(world.root / "run/indexerd/s.sock")
+    world.socket = Path(world.env["INDEXERD_SOCKET"])
+    (world.root / "run").mkdir(0o755)
+    (world.root / "stderr").touch()
+    theirs = {str(path) for path in world.root.rglob("*")} - {str(key)} | {str(world.root)}
+    with world.daemon():
+        world.wait_meta(session.id)
+        until(lambda: announced(world), "the view")
+        world.run("web", "--json")
+        world.call("update", ref=session.id, title="A title")
+        for kind in ("html", "md"):
+            world.run("export", session.id, "-o", str(world.root / f"out.{kind}"))
+        running = looked(world)
+        mine = {str(path) for path in world.root.rglob("*")} - theirs
+    after = looked(world)
+    made = {Path(path).name for path in mine}
+    assert {"out.html", "out.md", "store.sqlite", "meta.json", "log.jsonl"} <= made
+    assert any(name.startswith("web-") for name in made)
+    for seen in (running, after):
+        assert seen["connected"] == set()
+        assert str(session.path) in seen["read"]  # it could look, and it was an open place
+        for way in ("read", "written", "entered"):
+            assert seen[way] <= theirs, way

@@ -1,0 +1,211 @@
+"""Every kind of secret in every place, and everything going wrong: no word of it is told."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from indexerd.client import Client
+from indexerd.errors import IndexerdError
+from tests.e2e.privacy.secret_places import PLACES
+from tests.e2e.world import Session, World, until
+from tests.fakes.gemini_server import CANARY
+from tests.fakes.openai_server import OpenAIServer
+from tests.sessions.canaries import CANARIES, WORD
+
+pytestmark = pytest.mark.faults
+
+
+def test_no_secret_leaves_its_session(world: World) -> None:
+    """X5: all kinds in all places: none in a request, meta file, log, audit, or cache of ours."""
+    folder = world.sessions
+    for number, (place, put) in enumerate(PLACES.items()):
+        session = Session(folder, session_id=f"secret-{place}")
+        session.turn("Please adjust the widget.")
+        if place == "compaction":
+            session.talk(1)
+        for kind in [*CANARIES][number % 2 :] + [*CANARIES][: number % 2]:
+            put(session, f"Please use {CANARIES[kind]} for {place}.")
+        session.talk(5)
+    with OpenAIServer() as server:
+        world.env["INDEXERD_LOG__LEVEL"] = '"debug"'
+        world.env["INDEXERD_OPENAI_API_KEY"] = "sk-not-one"
+        world.env["INDEXERD_MODEL_KEYS"] = json.dumps(["openai/gpt-test"])
+        world.env["INDEXERD_PROVIDERS__OPENAI__BASE_URL"] = json.dumps(server.url)
+        with world.daemon():
+            for place in PLACES:
+                world.wait_meta(f"secret-{place}")
+            until(lambda: world.call("status")["textPending"] == 0, "the texts")
+            assert world.call("search", query="widget")["hits"]
+        bodies = [request.body for request in server.requests]
+    assert len(bodies) >= len(PLACES)
+    word = WORD.lower().encode()
+    assert [body for body in bodies if word in body.lower()] == []
+    assert any(b"[redacted:" in body for body in bodies)
+    kept = [*world.state.rglob("*"), *world.metas.rglob("*"), *(world.root / "data").rglob("*")]
+    files = [path for path in [*kept, world.root / "stderr"] if path.is_file()]
+    assert [path for path in files if word in path.read_bytes().lower()] == []
+
+
+PATIENCE = 40.0
+KEY = "sk-proj-Quagga0123456789abcdefABCDEF"
+SAID = "xylophone"  # in every sentence of every session, question and request
+FAULTS = ("500_json", "401", "403_flagged", "400_format", "200_error")
+
+
+def hostile(world: World, places: list[str]) -> None:
+    for place in places:
+        session = Session(world.sessions, session_id=f"place-{place}")
+        session.turn(f"Please tune the {SAID}.")
+        for text in CANARIES.values():
+            PLACES[place](session, f"The {SAID} has {text}")
+        for _ in range(5):
+            session.turn(f"Tune the {SAID} again.", f"The {SAID} is tuned.")
+    said = SAID.encode()
+    junk = [
+        b'{"type":"message","id":"' + said + b"\n",
+        b"\x00" * 40 + said + b"\xff\xfe\n",
+        b'{"type":"' + said + b'","id":7,"parentId":{}}\n',
+        b"[" * 5000 + said + b"\n",
+        b'{"type":"message","message":{"role":"user","content":"' + said * 100_000 + b'"}\n',
+    ]
+    damaged = next(world.sessions.glob(f"*place-{places[0]}.jsonl"))
+    data = damaged.read_bytes()
+    damaged.write_bytes(data + b"".join(junk) + data[-300:])
+    (world.sessions / f"{SAID}-no-header.jsonl").write_bytes(data[200:900])
+    header = {"type": "session", "version": 3, "id": f"../{SAID}", "cwd": f"/{SAID}"}
+    (world.sessions / "bad-id.jsonl").write_text(json.dumps(header) + "\n")
+
+
+def provided(world: World, server: OpenAIServer) -> None:
+    world.env["INDEXERD_LOG__LEVEL"] = '"debug"'
+    world.env["INDEXERD_OPENAI_API_KEY"] = KEY
+    world.env["INDEXERD_MODEL_KEYS"] = json.dumps(["openai/gpt-test"])
+    world.env["INDEXERD_PROVIDERS__OPENAI__BASE_URL"] = json.dumps(server.url)
+    world.env["INDEXERD_MODEL__TIMEOUT_SECONDS"] = "5"
+
+
+def pester(world: World) -> None:
+    lines = [
+        f'{{"jsonrpc":"2.0","id":1,"method":"{SAID}","params":{{"q":"{WORD}"}}}}',
+        f'{{"id":{{}},"method":"search","params":"{SAID} {WORD}"}}',
+        f"{SAID} {WORD}",
+        f'["{SAID}"',
+    ]
+    for line in lines:
+        with socket.socket(socket.AF_UNIX) as one:
+            one.settimeout(PATIENCE)
+            one.connect(str(world.socket))
+            one.sendall(line.encode() + b"\n")
+            assert b"error" in one.recv(65536)
+    with Client(world.socket, timeout=PATIENCE) as client:
+        for method, params in (
+            ("search", {"query": f"{SAID} {CANARIES['openai-key']}"}),
+            ("search", {"query": SAID * 1000}),
+            ("resolve", {"ref": f"{SAID} {WORD}"}),
+            ("get", {"ref": f"{SAID}\x1b[31m"}),
+            ("expand", {"prompt": f"@@{SAID} {WORD}", "cwd": "/w"}),
+            ("query_session", {"session": "place-user", "question": f"Which {SAID}?"}),
+            ("tree", {"ref": "place-user"}),
+            ("update", {"ref": "place-user", "title": {SAID: WORD}}),
+            ("label", {"ref": "place-user", "entryId": SAID, "text": WORD}),
+        ):
+            try:
+                client.call(method, params)
+            except IndexerdError:
+                continue
+
+
+def assert_silent(world: World) -> None:
+    logs = [path for path in world.state.glob("*.jsonl*") if path.is_file()]
+    assert world.state / "log.jsonl" in logs
+    told = {path: path.read_bytes().lower() for path in [*logs, world.root / "stderr"]}
+    for word in (KEY, WORD, CANARY, "tune the", f"the {SAID}", f"{SAID} is"):
+        low = word.lower().encode()
+        assert [path.name for path, data in told.items() if low in data] == [], word
+    ours = [world.metas, world.root / "data", world.state]
+    kept = [path for place in ours for path in place.rglob("*") if path.is_file()]
+    for word in (KEY, WORD):
+        low = word.lower().encode()
+        assert [path for path in kept if low in path.read_bytes().lower()] == [], word
+
+
+def test_no_fault_of_a_daemon_tells_what_was_said(world: World) -> None:
+    """X11: at level debug, whatever goes wrong: no key, secret or sentence in a log or stream.
+
+    And no secret in anything that we keep. Sessions are damaged and full of secrets, an answer is
+    bad, requests are junk, and a reload finds nonsense with a key in it.
+    """
+    hostile(world, list(PLACES))
+    last = Session(world.sessions)
+    with OpenAIServer() as server:
+        provided(world, server)
+        server.script("valid", "malformed", "500_json")
+        with world.daemon() as process:
+            until(lambda: world.row("place-user").get("userMessageCount"), "the rows", PATIENCE)
+            until(lambda: server.hits >= 2, "calls", PATIENCE)
+            pester(world)
+            world.config.parent.mkdir(parents=True, exist_ok=True)
+            nonsense = f'[providers.openai]\napi_key = "{KEY}"\n"{SAID}" = "{WORD}"\n'
+            log = world.state / "log.jsonl"
+            for text, event in (
+                (f"{nonsense}[redact\n", "config.invalid"),
+                (nonsense, "config.invalid"),
+                ("", "daemon.config_reloaded"),
+            ):
+                before = log.read_text().count(event)
+                world.config.write_text(text)
+                process.send_signal(signal.SIGHUP)
+                until(partial(told_again, log, event, before), "the reload", PATIENCE)
+                last.turn(f"And the {SAID}?", f"The {SAID} is fine.")
+            pester(world)
+            until(lambda: world.call("status")["textPending"] == 0, "the texts", PATIENCE)
+            assert process.poll() is None
+    assert_silent(world)
+
+
+def told_again(log: Path, event: str, before: int) -> bool:
+    return log.read_text().count(event) > before
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_no_fault_of_a_provider_tells_what_was_said(world: World, fault: str) -> None:
+    """X11: the same where a provider fails, with words of its own, or of the session, to say so."""
+    hostile(world, ["tool"])
+    with OpenAIServer() as server:
+        provided(world, server)
+        server.script(*[fault] * 3)
+        world.run("run", "--once", "--json", code=None)
+        assert server.hits
+    (world.root / "stderr").write_text(world.stderr)
+    assert_silent(world)
+
+
+OWN = "zq4417xkcd"
+
+
+def test_a_reload_takes_what_is_a_secret_now_out_of_the_index(world: World) -> None:
+    """X5: it is neither found nor shown, and comes back when the pattern is taken back."""
+    session = world.session()
+    session.turn(f"The badge is {OWN}, said the porter.")
+    world.config.parent.mkdir(parents=True)
+
+    def found(word: str) -> int:
+        told = world.call("search", query=f'"{word}"')
+        return -1 if told.get("warnings") else len(told["hits"])  # it is made anew just now
+
+    with world.daemon() as process:
+        until(lambda: found(OWN) > 0, "the word")
+        world.config.write_text('[redact]\nextra_patterns = ["zq[0-9]+[a-z]+"]\n')
+        process.send_signal(signal.SIGHUP)
+        until(lambda: found("badge") > 0 and found(OWN) == 0, "an index without it")
+        row = world.call("get", ref=session.id)["session"]
+        assert OWN not in row["name"] + row["firstUserMessage"]
+        world.config.write_text("")
+        process.send_signal(signal.SIGHUP)
+        until(lambda: found(OWN) > 0, "the word again")

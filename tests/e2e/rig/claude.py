@@ -1,0 +1,79 @@
+"""The real Claude Code in an isle."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.rig.isle import MODEL, Isle, program
+
+FREE = "--dangerously-skip-permissions"
+ENV = {
+    "ANTHROPIC_BASE_URL": MODEL,
+    "ANTHROPIC_API_KEY": "fake-key",
+    "ANTHROPIC_MODEL": "claude-sonnet-4-5",
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    "DISABLE_TELEMETRY": "1",
+    "DISABLE_AUTOUPDATER": "1",
+    "DISABLE_ERROR_REPORTING": "1",
+    "IS_SANDBOX": "1",
+}
+
+
+class Claude:
+    def __init__(self, isle: Isle) -> None:
+        self.isle = isle
+        self.home = Path(isle.env["HOME"])
+        self._program = program("claude", "@anthropic-ai/claude-code-linux-x64/claude")
+        trusted = {str(isle.project): {"hasTrustDialogAccepted": True}}
+        told = {"hasCompletedOnboarding": True, "autoUpdates": False, "projects": trusted}
+        (self.home / ".claude.json").write_text(json.dumps(told))
+
+    def once(self, prompt: str, *options: str) -> str:
+        said = self.isle.run(*self._argv("json"), *options, prompt, **ENV)
+        answer = json.loads(said)
+        last = answer[-1] if isinstance(answer, list) else answer
+        return str(last["session_id"])
+
+    def start(self, prompt: str) -> Any:
+        return self.isle.start(*self._argv("json"), prompt, **ENV)
+
+    @contextmanager
+    def talk(self, *options: str) -> Iterator[Talk]:
+        streams = ("--input-format", "stream-json", "--verbose")
+        process: Any = self.isle.start(*self._argv("stream-json"), *streams, *options, **ENV)
+        yield Talk(process)
+        process.stdin.close()
+        assert process.wait(20) == 0
+
+    def _argv(self, output: str) -> tuple[str, ...]:
+        return (self._program, "-p", FREE, "--output-format", output)
+
+    def file(self, session_id: str) -> Path:
+        (found,) = self.home.glob(f".claude/projects/*/{session_id}.jsonl")
+        return found
+
+    def answers(self, session_id: str) -> list[str]:
+        lines = map(json.loads, self.file(session_id).read_text().splitlines())
+        return [line["uuid"] for line in lines if line["type"] == "assistant"]
+
+
+class Talk:
+    def __init__(self, process: Any) -> None:
+        self._process = process
+        self.id = ""
+
+    def say(self, text: str) -> dict[str, Any]:
+        message = {"role": "user", "content": [{"type": "text", "text": text}]}
+        print(
+            json.dumps({"type": "user", "message": message}), file=self._process.stdin, flush=True
+        )
+        for line in self._process.stdout:
+            told: dict[str, Any] = json.loads(line)
+            self.id = told.get("session_id") or self.id
+            if told["type"] == "result":
+                return told
+        raise AssertionError("Claude hung up")

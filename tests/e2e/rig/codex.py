@@ -1,0 +1,118 @@
+"""The real Codex in an isle: JSON-RPC with its app-server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.rig.isle import MODEL, Isle, program
+
+VENDOR = "@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl"
+PROGRAMS = {"codex": f"{VENDOR}/bin/codex", "codex-120": f"{VENDOR}/codex/codex"}
+CONFIG = f"""
+model = "gpt-5.5"
+model_provider = "fake"
+approval_policy = "never"
+sandbox_mode = "danger-full-access"
+check_for_update_on_startup = false
+[model_providers.fake]
+name = "Fake"
+base_url = "{MODEL}/v1"
+wire_api = "responses"
+env_key = "FAKE_API_KEY"
+request_max_retries = 1
+stream_max_retries = 1
+[analytics]
+enabled = false
+[otel]
+exporter = "none"
+"""
+both = pytest.mark.parametrize("version", sorted(PROGRAMS))
+
+
+class Codex:
+    def __init__(self, isle: Isle, version: str, config: str = CONFIG) -> None:
+        self.version = version
+        home = Path(isle.env["HOME"]) / ".codex"
+        home.mkdir(exist_ok=True)
+        trust = f'[projects."{isle.project}"]\ntrust_level = "trusted"\n'
+        (home / "config.toml").write_text(config + trust)
+        self.cwd = str(isle.project)
+        self._calls = 0
+        argv = (program(version, PROGRAMS[version]), "app-server")
+        self._process: Any = isle.start(*argv, FAKE_API_KEY="x", RUST_LOG="error")
+        who = {"name": "rig", "title": "rig", "version": "1"}
+        self.call("initialize", clientInfo=who, capabilities={"experimentalApi": True})
+        self._send({"method": "initialized"})
+
+    def call(self, method: str, **params: Any) -> Any:
+        self._calls += 1
+        self._send({"id": self._calls, "method": method, "params": params})
+        told = self._until(lambda one: one.get("id") == self._calls and "method" not in one)
+        assert "error" not in told, (method, told["error"])
+        return told["result"]
+
+    def thread(self, method: str = "thread/start", **params: Any) -> str:
+        return str(self.call(method, cwd=self.cwd, **params)["thread"]["id"])
+
+    def begin(self, thread: str, text: str) -> str:
+        given = [{"type": "text", "text": text, "text_elements": []}]
+        return str(self.call("turn/start", threadId=thread, input=given)["turn"]["id"])
+
+    def say(self, thread: str, *texts: str) -> None:
+        for text in texts:
+            self.begin(thread, text)
+            self.ends("turn/completed", thread)
+
+    def ends(self, method: str, thread: str) -> None:
+        self._until(lambda one: one.get("method") == method and _about(one) == thread)
+
+    def file(self, thread: str) -> Path:
+        return Path(self.call("thread/read", threadId=thread)["thread"]["path"])
+
+    def back(self, thread: str) -> None:
+        """Have Codex take all but the first of three turns back."""
+        if self.version == "codex-120":
+            self.call("thread/rollback", threadId=thread, numTurns=2)
+            return
+        asked = {"threadId": thread, "limit": 9, "sortDirection": "asc"}
+        turns = self.call("thread/turns/list", **asked)["data"]
+        self.call("thread/revert", threadId=thread, beforeTurnId=turns[1]["id"])
+
+    def delete(self, thread: str) -> None:
+        if self.version == "codex":
+            self.call("thread/delete", threadId=thread)
+        else:  # it has no such request yet
+            self.file(thread).unlink()
+
+    def close(self) -> None:
+        self._process.stdin.close()
+        assert self._process.wait(20) == 0
+
+    def _send(self, message: dict[str, Any]) -> None:
+        print(json.dumps(message), file=self._process.stdin, flush=True)
+
+    def _until(self, wanted: Any) -> dict[str, Any]:
+        for line in self._process.stdout:
+            told: dict[str, Any] = json.loads(line)
+            if wanted(told):
+                return told
+            if "id" in told and "method" in told:  # it asks whether it may
+                self._send({"id": told["id"], "result": {"decision": "accept"}})
+        raise AssertionError("Codex hung up")
+
+
+def _about(told: dict[str, Any]) -> Any:
+    return told["params"].get("threadId")
+
+
+@contextmanager
+def codex(isle: Isle, version: str) -> Iterator[Codex]:
+    served = Codex(isle, version)
+    yield served
+    served.close()

@@ -1,0 +1,286 @@
+"""The real clients, each at work in a network that holds nothing but a scripted model.
+
+In: a `World`. Out: an `Isle`, in which a client runs in that world's home while its daemon looks
+on, and the questions that the tests of all clients ask of rows, meta files, calls and events.
+Only where `INDEXERD_RIG` names a directory with the rig (`install.sh` fetches the clients), and
+as root, because of the network. What an isle started, it ends.
+
+What surprised us: a network namespace belongs to a thread, so one thread of ours lives in it,
+starts every process, and sends every request.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
+from functools import partial
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indexerd.client import Client
+from indexerd.errors import DeadlineError
+from tests.e2e.world import PATIENCE, World, until
+
+RIG = Path(os.environ.get("INDEXERD_RIG") or "/nonexistent").absolute()
+PORT = 8931
+MODEL = f"http://127.0.0.1:{PORT}"
+PROJECT = "import sys, lib; lib.make_project(sys.argv[1])"
+CLONE_NEWNET = 0x40000000
+CALLER = PORT + 1  # a scripted model that calls tools of ours, too
+# The rig's model, and prompts to which it answers by calling a tool: argv is where the rig is, the
+# port, and a list of [prompt, tool, arguments, how often].
+CALLING = """
+import json, sys
+rig, port, calls = sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3])
+sys.path.insert(0, rig)
+import fake_server as model, scenarios as s
+usual, tools = model.map_call, {tool for _, tool, _, _ in calls}
+model.map_call = lambda op, args, body: (
+    (op, args, False) if op in tools else usual(op, args, body))
+for prompt, tool, args, times in calls:
+    s.sc(prompt, *[s.T("", "", (tool, args))] * times, s.T("That is done."))
+server = model.ThreadingHTTPServer(("127.0.0.1", port), model.H)
+server.daemon_threads = True
+server.serve_forever()
+"""
+needed = pytest.mark.skipif(
+    not os.environ.get("INDEXERD_RIG"), reason="INDEXERD_RIG names no directory with the clients"
+)
+# What the scripted model has an answer for (the rig's scenarios.py).
+FIVE = (
+    "Let us design a cache for the forecast results.",
+    "Why fifteen minutes?",
+    "What about eviction?",
+    "Should we persist it to SQLite?",
+    "How do we test expiry without sleeping?",
+)
+FIX = "There is an off-by-one in the moving average. Please fix it and note the change."
+FIXED = ("docs/CHANGES.md", "src/forecast.py")  # what the client's edits then change
+MODES = "Name three failure modes."
+LINE = "Summarise the design in one line."
+PICK = "Pick a storage layer for alerts."
+REDIS = "Branch A: use Redis streams instead."
+GROW = "Branch A: how large may a stream grow?"
+RETRY = "Branch B: and retries?"
+HELPER = "Ask a helper to review the cache."
+SLOW = "Wait for the slow upstream."
+NOTE = "Note what we work with."
+NOTED = {"setName": "files", "items": ["src/forecast.py", "src/gone.py"]}
+HEAD = "[SESSION RESUMED]\nShell state was reset. Re-run environment setup before continuing.\n\n"
+
+
+def resumed(project: Path) -> str:
+    """The block of a resume in which one of two noted files is there."""
+    files = "Relevant files:\n- src/forecast.py\n(1 file(s) no longer exist)"
+    return f"{HEAD}Session directory: {project}\n\n{files}\n---"
+
+
+def program(client: str, path: str) -> str:
+    found = RIG / "clients" / client / "node_modules" / path
+    if not found.exists():
+        pytest.skip(f"{client} is not installed in {RIG}")
+    return str(found)
+
+
+class Isle:
+    def __init__(self, world: World, thread: ThreadPoolExecutor) -> None:
+        self.world = world
+        self.project = world.root / "weathercli"
+        self.errors = world.root / "client.err"
+        home = {key: world.env[key] for key in world.env if key == "HOME" or key[:4] == "XDG_"}
+        self.env = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "TERM": "dumb", **home}
+        self._thread = thread
+        self._started: list[subprocess.Popen[str]] = []
+
+    def start(self, *argv: str, **env: str) -> subprocess.Popen[str]:
+        with self.errors.open("a") as errors:
+            begin = partial(
+                subprocess.Popen,
+                argv,
+                env=self.env | env,
+                cwd=self.project,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                start_new_session=True,
+            )
+            process: subprocess.Popen[str] = self._thread.submit(begin).result()
+        self._started.append(process)
+        return process
+
+    def run(self, *argv: str, **env: str) -> str:
+        process = self.start(*argv, **env)
+        said, _ = process.communicate("", timeout=50)
+        assert process.returncode == 0, self.errors.read_text()[-2000:]
+        return said
+
+    def ask(self, method: str, port: int, path: str, body: Any = None, seconds: float = 50) -> Any:
+        return self._thread.submit(_ask, method, port, path, body, seconds).result()
+
+    def answers(self, port: int, path: str) -> bool:
+        try:
+            self.ask("GET", port, path, seconds=1)
+        except OSError:
+            return False
+        return True
+
+    def settle(self) -> None:
+        subprocess.run(
+            [sys.executable, "-B", "-c", PROJECT, self.project], cwd=RIG, check=True, timeout=20
+        )
+        self.run("ip", "link", "set", "lo", "up")
+        logs = self.world.root / "model"
+        model = (sys.executable, "-B", str(RIG / "fake_server.py"), str(PORT))
+        self.start(*model, FAKE_CWD=str(self.project), FAKE_LOG=str(logs))
+        until(lambda: self.answers(PORT, "/health"), "the scripted model")
+
+    def caller(self, *calls: tuple[str, str, dict[str, Any], int]) -> str:
+        """Start the model that calls tools, and say where it is; `bodies` has its requests."""
+        argv = (sys.executable, "-B", "-c", CALLING, str(RIG), str(CALLER), json.dumps(calls))
+        self.start(*argv, FAKE_CWD=str(self.project), FAKE_LOG=str(self.world.root / "calls"))
+        until(lambda: self.answers(CALLER, "/health"), "the model that calls tools")
+        return f"http://127.0.0.1:{CALLER}"
+
+    def bodies(self, log: str = "calls") -> list[dict[str, Any]]:
+        """The body of each request so far that offered tools."""
+        dumps = [
+            json.loads(one.read_text()) for one in sorted((self.world.root / log).glob("*.json"))
+        ]
+        return [one["body"] for one in dumps if one["body"].get("tools")]
+
+    def leave(self) -> None:
+        for process in self._started:
+            with process, suppress(ProcessLookupError):  # the whole group may have ended
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def _ask(method: str, port: int, path: str, body: Any, seconds: float) -> Any:
+    data = None if body is None else json.dumps(body)
+    with closing(HTTPConnection("127.0.0.1", port, timeout=seconds)) as server:
+        server.request(method, path, data, {"content-type": "application/json"})
+        answer = server.getresponse()
+        held = answer.read()
+    assert answer.status < 400, (method, path, answer.status, held[:500])
+    return json.loads(held) if held else None
+
+
+def _leave_network() -> bool:
+    return bool(ctypes.CDLL(None).unshare(CLONE_NEWNET) == 0)
+
+
+@contextmanager
+def isle(world: World) -> Iterator[Isle]:
+    with ThreadPoolExecutor(1) as thread:
+        if not thread.submit(_leave_network).result():
+            pytest.skip("a network of its own needs root")
+        made = Isle(world, thread)
+        try:
+            made.settle()
+            yield made
+        finally:
+            made.leave()
+
+
+class Beholder:
+    def __init__(self, world: World, agent: str, client: Client) -> None:
+        self.world = world
+        self.agent = agent
+        self._events = client.events(timeout=PATIENCE)
+        self.told: list[dict[str, Any]] = []
+
+    def sees(self, session_id: str, **wanted: Any) -> dict[str, Any]:
+        row: dict[str, Any] = {}
+
+        def agrees() -> bool:
+            row.clear()
+            row.update(self.world.row(session_id))
+            return {key: row.get(key) for key in wanted} == wanted
+
+        try:
+            until(agrees, "agreement")
+        except AssertionError:
+            shown = {key: row.get(key) for key in wanted}
+            raise AssertionError(f"{session_id} shows {shown}, not {wanted}") from None
+        return dict(row)
+
+    def lists(self, *expected: str, **params: Any) -> None:
+        ids: list[str] = []
+
+        def agrees() -> bool:
+            rows = self.world.call("list", agent=self.agent, limit=500, **params)["sessions"]
+            ids[:] = [row["sessionId"] for row in rows]
+            return sorted(ids) == sorted(expected) and all(
+                row == self.world.row(row["sessionId"]) for row in rows
+            )
+
+        try:
+            until(agrees, "the list")
+        except AssertionError:
+            raise AssertionError(f"{sorted(ids)} are listed, not {sorted(expected)}") from None
+
+    def indexed(self, session_id: str) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+
+        def covered() -> bool:
+            row = self.world.row(session_id)
+            found.update(self.world.meta(session_id) or {})
+            told = (row.get("name"), row.get("userMessageCount"), row.get("newUserMessages"))
+            return told == (found.get("name"), found.get("userMessageCount"), 0)
+
+        until(covered, f"the whole meta file of {session_id}")
+        assert (found["agent"], found["sessionId"]) == (self.agent, session_id)
+        return found
+
+    def hears(self, session_id: str, *wanted: str) -> list[dict[str, Any]]:
+        while True:
+            told = [event for event in self.told if event.get("sessionId") == session_id]
+            missing = {*wanted} - {event["event"] for event in told}
+            if not missing:
+                return told
+            try:
+                self.told.append(next(self._events))
+            except DeadlineError:
+                raise AssertionError(f"never told of {missing}: {told}") from None
+
+    def helper(self, master: str) -> str:
+        """The one sub-agent's session of another one."""
+
+        def others() -> list[str]:
+            rows = self.world.call("list", agent=self.agent, subagents=True)["sessions"]
+            return [row["sessionId"] for row in rows if row.get("parentSessionId") == master]
+
+        (found,) = until(others, "the helper's session")
+        return str(found)
+
+    def rests(self) -> None:
+        def idle() -> bool:
+            status = self.world.call("status")
+            return not status["queued"] and not status["indexing"]
+
+        until(idle, "rest")
+
+    def paid(self, **calls: int) -> None:
+        self.rests()
+        rows = [row for row in self.world.telemetry() if row["customType"] == "session-index:index"]
+        assert all(row["success"] for row in rows)
+        sent = [row["sessionId"] for row in rows]
+        assert calls == {one: sent.count(one) for one in sorted({*sent})}
+
+
+@contextmanager
+def watched(world: World, agent: str) -> Iterator[tuple[Isle, Beholder]]:
+    world.metas = world.root / "data/indexerd/sessions-meta" / agent
+    with isle(world) as made, world.daemon(), Client(world.socket, timeout=PATIENCE) as client:
+        assert not any((world.root / "home").iterdir()), "nothing is made where agents live"
+        yield made, Beholder(world, agent, client)

@@ -1,0 +1,169 @@
+"""The real pi in an isle, with our extension and a scripted model that calls tools.
+
+In: an `Isle`. Out: pi in its RPC mode (`Talk`), or for one prompt, and
+what its model was asked. The model does what the newest prompt says, where it says `call TOOL {…}`,
+and otherwise what the rig's scenarios say. Nothing may appear on pi's stderr.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.rig.isle import RIG, Isle, program
+from tests.e2e.world import until
+
+PORT = 8932
+SCRIPT = f"""
+import json, os, re, sys
+sys.stderr = open(os.devnull, "w")  # what the client says is told apart by this
+sys.path.insert(0, {str(RIG)!r})
+import fake_server
+scripted = fake_server.plan
+
+def plan(kind, body):
+    said = body["messages"]
+    for at in range(len(said) - 1, -1, -1):
+        text = str(fake_server.text_of(said[at].get("content")))
+        found = re.search(r"^call (\\w+) (.*)$", text, re.M)
+        if said[at]["role"] == "user" and found:
+            results = [one for one in said[at:] if one["role"] == "tool"]
+            calls = [] if results else [(found[1], json.loads(found[2]))]
+            return {{"text": "Done." if results else "", "think": "", "calls": calls}}, "call"
+    return scripted(kind, body)
+
+fake_server.plan = plan
+fake_server.map_call = lambda name, given, body: (name, given, False)
+server = fake_server.ThreadingHTTPServer(("127.0.0.1", {PORT}), fake_server.H)
+server.serve_forever()
+"""
+CLI = "@earendil-works/pi-coding-agent/dist/bundle/cli.js"
+FAKE = {
+    "baseUrl": f"http://127.0.0.1:{PORT}/v1",
+    "api": "openai-completions",
+    "apiKey": "fake-key",
+    "models": [{"id": "fake-1", "name": "Fake 1", "contextWindow": 200_000, "maxTokens": 8192}],
+}
+SETTINGS = {"defaultProvider": "fake", "defaultModel": "fake-1", "quietStartup": True}
+
+
+class Pi:
+    def __init__(self, isle: Isle) -> None:
+        world = isle.world
+        self.isle = isle
+        self.env = {"INDEXERD_SOCKET": str(world.socket), "PI_OFFLINE": "1", "PI_TELEMETRY": "0"}
+        node = str(RIG / "node/node_modules/node/bin/node")
+        self.argv = (node, program("pi", CLI))
+        world.run("integrate", "pi")
+        (world.pi / "settings.json").write_text(json.dumps(SETTINGS))
+        (world.pi / "models.json").write_text(json.dumps({"providers": {"fake": FAKE}}))
+        self._log = world.root / "model-2"
+        isle.start(sys.executable, "-B", "-c", SCRIPT, FAKE_LOG=str(self._log))
+        until(lambda: isle.answers(PORT, "/health"), "the scripted model")
+        self._seen = len(self._dumps())
+
+    def requests(self) -> list[dict[str, Any]]:
+        dumps = self._dumps()
+        new, self._seen = dumps[self._seen :], len(dumps)
+        held = [json.loads(path.read_text()) for path in new]
+        return [one["body"] for one in held if one["path"].endswith("/chat/completions")]
+
+    def _dumps(self) -> list[Path]:
+        return sorted(self._log.glob("*.json"))
+
+    def once(self, *options: str) -> str:
+        before = self.isle.errors.read_text()
+        said = self.isle.run(*self.argv, "-p", *options, **self.env)
+        assert self.isle.errors.read_text() == before
+        return said
+
+    @contextmanager
+    def talk(self, *options: str) -> Iterator[Talk]:
+        before = self.isle.errors.read_text()
+        process = self.isle.start(*self.argv, "--mode", "rpc", *options, **self.env)
+        yield Talk(self, process)
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(10) == 0
+        assert self.isle.errors.read_text() == before
+
+
+class Talk:
+    def __init__(self, pi: Pi, process: subprocess.Popen[str]) -> None:
+        self.pi = pi
+        assert process.stdout
+        assert process.stdin
+        self._stdin, self._stdout = process.stdin, process.stdout
+        self._count = 0
+        self.lines: list[dict[str, Any]] = []
+        self.last: dict[str, Any] = {}
+
+    def wait(self, what: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        while True:
+            text = self._stdout.readline()
+            assert text, "pi ended"
+            line: dict[str, Any] = json.loads(text)
+            self.lines.append(line)
+            if what(line):
+                return line
+
+    def command(self, kind: str, **fields: Any) -> Any:
+        self._count += 1
+        wanted = f"r{self._count}"
+        self._stdin.write(json.dumps({"id": wanted, "type": kind, **fields}) + "\n")
+        self._stdin.flush()
+        answer = self.wait(lambda line: line.get("id") == wanted)
+        assert answer["success"], answer
+        return answer.get("data")
+
+    def prompt(self, text: str, requests: int = 1) -> dict[str, Any]:
+        self.command("prompt", message=text)
+        self.wait(lambda line: line["type"] == "agent_settled")
+        made = self.pi.requests()
+        assert len(made) == requests
+        self.last = made[-1]
+        return made[0]
+
+    def statuses(self, key: str = "index-session") -> list[str | None]:
+        return [
+            line.get("statusText")
+            for line in self.lines
+            if line.get("method") == "setStatus" and line["statusKey"] == key
+        ]
+
+    def shows(self, text: str | None, key: str = "index-session") -> None:
+        if text not in self.statuses(key):
+            self.wait(lambda line: self.statuses(key)[-1:] == [text])
+
+    @property
+    def notices(self) -> list[str]:
+        shown = [line for line in self.lines if line.get("method") == "notify"]
+        return [line["message"] for line in shown if line["notifyType"] == "warning"]
+
+    @property
+    def id(self) -> str:
+        return str(self.command("get_state")["sessionId"])
+
+    @property
+    def entries(self) -> list[dict[str, Any]]:
+        path = Path(self.command("get_state")["sessionFile"])
+        return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def texts(request: dict[str, Any]) -> list[tuple[str, str]]:
+    said = [one for one in request["messages"] if one["role"] != "system"]
+    return [(one["role"], _text(one.get("content"))) for one in said]
+
+
+def _text(content: Any) -> str:
+    return content if isinstance(content, str) else "".join(one["text"] for one in content or [])
+
+
+def begins_with(later: dict[str, Any], earlier: dict[str, Any]) -> bool:
+    bodies = [json.dumps(one["messages"]) for one in (later, earlier)]
+    return bodies[0].startswith(bodies[1][:-1]) and later["tools"] == earlier["tools"]

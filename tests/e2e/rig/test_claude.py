@@ -1,0 +1,178 @@
+"""The real Claude Code talks to a scripted model while the daemon looks on, plain and integrated.
+
+What surprised us: Claude goes back in a conversation by writing on below an older entry
+(`--resume-session-at`), all in the one file, and has no way to delete or archive a session. It puts
+a hook's context, with all else that it adds itself, into the message of the user's text, before it;
+and it moves its marks of what is to be cached from request to request.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.e2e.rig import claude as plain
+from tests.e2e.rig.claude import Claude
+from tests.e2e.rig.isle import (
+    FIVE,
+    FIX,
+    FIXED,
+    GROW,
+    HELPER,
+    LINE,
+    MODES,
+    NOTE,
+    NOTED,
+    PICK,
+    REDIS,
+    RETRY,
+    Beholder,
+    Isle,
+    needed,
+    resumed,
+    watched,
+)
+from tests.e2e.world import World, until
+
+pytestmark = needed
+
+
+def five(claude: Claude, eye: Beholder) -> str:
+    """A session of five turns, indexed."""
+    with claude.talk() as talk:
+        for count, prompt in enumerate(FIVE, 1):
+            talk.say(prompt)
+            eye.sees(talk.id, userMessageCount=count)
+    eye.indexed(talk.id)
+    return talk.id
+
+
+def test_turns_of_the_real_claude(bare_world: World) -> None:
+    """S0.1, S0.7, S1.45: each turn shows; due ones are sent once; a resumed session goes on."""
+    with watched(bare_world, "claude") as (isle, eye):
+        claude = Claude(isle)
+        session = five(claude, eye)
+        assert claude.once(FIX, "--resume", session, "--name", "Forecast cache") == session
+        changed = [str(isle.project / path) for path in FIXED]
+        row = eye.sees(session, userMessageCount=6, newUserMessages=1, agentTitle="Forecast cache")
+        assert (row["agent"], row["firstUserMessage"]) == ("claude", FIVE[0])
+        assert (row["cwd"], row["sessionFile"]) == (str(isle.project), str(claude.file(session)))
+        until(lambda: sorted(eye.sees(session)["filesModified"]) == changed, "the changed files")
+        events = ("session.created", "session.updated", "session.renamed", "index.succeeded")
+        eye.hears(session, *events)
+        eye.lists(session, archived=True, subagents=True)
+        eye.paid(**{session: 1})
+
+
+def test_claude_goes_back_and_compacts(bare_world: World) -> None:
+    """S0.7, S0.9, S1.13: a turn taken back counts no more; a compacted one still does."""
+    with watched(bare_world, "claude") as (isle, eye):
+        claude = Claude(isle)
+        with claude.talk() as talk:
+            for prompt in (PICK, REDIS, GROW):
+                talk.say(prompt)
+        eye.sees(talk.id, userMessageCount=3)
+        first = claude.answers(talk.id)[0]
+        claude.once(RETRY, "--resume", talk.id, "--resume-session-at", first)
+        eye.sees(talk.id, userMessageCount=2, newUserMessages=2, firstUserMessage=PICK)
+        eye.hears(talk.id, "session.branched")
+        with claude.talk("--resume", talk.id) as again:
+            again.say("/compact keep the storage decision")
+            again.say(LINE)
+        eye.sees(talk.id, userMessageCount=3, compactions=1)
+        eye.hears(talk.id, "session.compacted")
+        eye.paid()
+
+
+def test_forks_and_helpers_of_claude(bare_world: World) -> None:
+    """S1.16, S1.45: a fork names its parent; a helper hides; a removed file is told of."""
+    with watched(bare_world, "claude") as (isle, eye):
+        claude = Claude(isle)
+        parent = five(claude, eye)
+        fork = claude.once(REDIS, "--resume", parent, "--fork-session")
+        eye.sees(fork, userMessageCount=6, parentSessionId=parent)
+        eye.sees(parent, userMessageCount=5, parentSessionId=None)
+        eye.indexed(fork)
+        master = claude.once(HELPER)
+        helper = eye.helper(master)
+        eye.sees(helper, parentSessionId=master, subagent=True, userMessageCount=0)
+        eye.lists(parent, fork, master, archived=True)
+        eye.lists(parent, fork, master, helper, archived=True, subagents=True)
+        claude.file(fork).unlink()
+        eye.hears(fork, "session.removed")
+        eye.lists(parent, master)
+        eye.paid(**{parent: 1, fork: 1})
+
+
+def integrated(isle: Isle, *options: str) -> list[str]:
+    """What `indexerd integrate claude` did, file by file."""
+    isle.env |= {key: isle.world.env[key] for key in ("INDEXERD_SOCKET", "PYTHONPATH")}
+    done = isle.world.run("integrate", "claude", *options, "--json")["changes"]
+    return [one["did"] for one in done]
+
+
+def messages(body: dict[str, Any]) -> list[str]:
+    """A request's messages as text, without the marks of the cache."""
+    return [_text(message) for message in body["messages"]]
+
+
+def _text(message: dict[str, Any]) -> str:
+    content = message["content"]
+    parts = [{"text": content}] if isinstance(content, str) else content
+    told = [{key: part[key] for key in part if key != "cache_control"} for part in parts]
+    lines = [one["text"] if "text" in one else json.dumps(one) for one in told]
+    return "\n".join([message["role"], *lines])
+
+
+def test_a_reference_in_claude(bare_world: World) -> None:
+    """S0.53: what was meant is behind the user's text; the next turn keeps every byte of it."""
+    with watched(bare_world, "claude") as (isle, eye):
+        claude = Claude(isle)
+        past = five(claude, eye)
+        assert sorted(integrated(isle)) == ["created", "updated", "updated"]
+        meta = bare_world.meta(past) or {}
+        asked = f'{PICK} As in @@"{meta["name"]}".'
+        before = len(isle.bodies("model"))
+        with claude.talk() as talk:
+            talk.say(asked)
+            talk.say(REDIS)
+        first, *_, last = map(messages, isle.bodies("model")[before:])
+        (told,) = [text for text in first if text.endswith(asked)]
+        assert all(line in told for line in meta["summary"].splitlines())
+        assert told.count(f"({past})") == 1
+        assert last[: len(first)] == first
+        assert [f"({past})" in text for text in last] == [text == told for text in last]
+        assert last[-1].endswith(REDIS)
+        assert integrated(isle, "--remove") == ["removed"] * 3
+
+
+def test_a_resumed_claude_knows_what_was_relevant(
+    bare_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S4.15, S4.18, S4.27: what its model noted by the tool is in one message of a resume."""
+    with watched(bare_world, "claude") as (isle, eye):
+        claude = Claude(isle)
+        claude.once(MODES)
+        integrated(isle)
+        tool = "mcp__indexerd__set_relevant_context"
+        model = isle.caller((NOTE, tool, NOTED, 1))
+        monkeypatch.setitem(plain.ENV, "ANTHROPIC_BASE_URL", model)
+        with claude.talk() as talk:
+            talk.say(NOTE)  # its model is so quick that the daemon may not have seen the session
+            eye.sees(talk.id, userMessageCount=1, state="idle")
+            talk.say(NOTE)
+        assert "Set files: 2 items" in messages(isle.bodies()[-1])[-1]
+        before = len(isle.bodies())
+        with claude.talk("--resume", talk.id) as again:
+            again.say(RETRY)
+            again.say(GROW)
+        first, second = map(messages, isle.bodies()[before:])
+    assert "When to call set_relevant_context" in "\n".join(first), "S4.27: the skill"
+    (told,) = [text for text in first if "[SESSION RESUMED]" in text]
+    assert told.count(resumed(isle.project)) == 1
+    assert told.endswith(RETRY)
+    assert second[: len(first)] == first
+    assert second[-1].endswith(GROW)
+    assert "\n".join(second).count("[SESSION RESUMED]") == 1

@@ -1,0 +1,233 @@
+"""The real opencode, with its database and with its older tree of files, plain and with our plugin.
+
+What surprised us: a fork has new ids throughout and names no parent; what is reverted stays in
+the store until the next prompt, and comes back when that is asked for; deleting leaves no trace.
+Where there is any plugin, 1.18 does not serve before it has installed its own package into its
+configuration's directory, for minutes where there is no network; so the tests leave there what a
+first start online leaves.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import indexerd
+from tests.e2e.rig.isle import (
+    FIVE,
+    FIX,
+    FIXED,
+    GROW,
+    HELPER,
+    LINE,
+    MODES,
+    NOTE,
+    PICK,
+    REDIS,
+    RETRY,
+    SLOW,
+    Isle,
+    needed,
+    program,
+    watched,
+)
+from tests.e2e.rig.opencode import WHO, Opencode, both, opencode
+from tests.e2e.world import World, until
+
+pytestmark = needed
+
+TITLE = "Weather CLI maintenance session"  # what the scripted model calls every session
+PLUGIN = Path(indexerd.__file__).parent / "integrations/opencode/indexerd.js"
+TWO = FIVE[1:3]  # enough to be indexed in a keen world
+QUESTION = "Ask the earlier session."
+
+
+@both
+def test_turns_of_the_real_opencode(bare_world: World, version: str) -> None:
+    """S0.1, S0.7, S1.45, S3.9: each turn shows; due ones are sent once; a session goes on."""
+    with watched(bare_world, "opencode") as (isle, eye):
+        with opencode(isle, version) as app:
+            session = app.session()
+            for count, prompt in enumerate(FIVE, 1):
+                app.say(session, prompt)
+                eye.sees(session, userMessageCount=count, cwd=str(isle.project))
+            eye.sees(session, agentTitle=TITLE, firstUserMessage=FIVE[0])
+            eye.indexed(session)
+            app.say(session, FIX)
+            changed = [str(isle.project / path) for path in FIXED]
+            eye.sees(session, userMessageCount=6, newUserMessages=1)
+            until(lambda: sorted(eye.sees(session)["filesModified"]) == changed, "changed files")
+            app.change(session, title="Forecast cache design")
+        with opencode(isle, version) as app:
+            app.say(session, MODES)
+            eye.sees(session, userMessageCount=7, agentTitle="Forecast cache design")
+        events = ("session.created", "session.updated", "session.renamed", "index.succeeded")
+        eye.hears(session, *events)
+        eye.lists(session, archived=True, subagents=True)
+        eye.paid(**{session: 1})
+
+
+@both
+def test_opencode_forks_and_goes_back(bare_world: World, version: str) -> None:
+    """S0.7, S1.13, S3.10: what is reverted does not count, unless it is wanted back after all."""
+    with watched(bare_world, "opencode") as (isle, eye), opencode(isle, version) as app:
+        session = app.session(title="Alerts")
+        prompts = app.say(session, PICK, REDIS, GROW)
+        eye.sees(session, userMessageCount=3, agentTitle="Alerts")
+        fork = str(app.do(session, "fork", messageID=prompts[2])["id"])
+        app.say(fork, RETRY)
+        eye.sees(fork, userMessageCount=3, firstUserMessage=PICK, agentTitle="Alerts (fork #1)")
+        app.do(session, "revert", messageID=prompts[1])
+        eye.sees(session, userMessageCount=1, newUserMessages=1)
+        app.do(session, "unrevert")
+        eye.sees(session, userMessageCount=3, newUserMessages=3)
+        app.do(session, "revert", messageID=prompts[1])
+        app.say(session, RETRY)
+        eye.sees(session, userMessageCount=2, newUserMessages=2, firstUserMessage=PICK)
+        eye.hears(session, "session.branched")
+        eye.lists(session, fork, archived=True, subagents=True)
+        eye.paid()
+
+
+@both
+def test_opencode_archives_and_deletes(bare_world: World, version: str) -> None:
+    """S0.41, S1.16, S1.45, S3.10: archived sessions and helpers hide; a deleted one is told of."""
+    with watched(bare_world, "opencode") as (isle, eye), opencode(isle, version) as app:
+        kept, gone, master = app.session(), app.session(), app.session()
+        app.say(kept, *FIVE)
+        app.say(gone, MODES)
+        app.say(master, HELPER)
+        helper = eye.helper(master)
+        eye.sees(helper, subagent=True, userMessageCount=0)
+        eye.lists(kept, gone, master)
+        eye.indexed(kept)
+        app.change(kept, time={"archived": int(time.time() * 1000)})
+        eye.sees(kept, archived=True, gone=False, state="archived", userMessageCount=5)
+        app.call("DELETE", f"/session/{gone}")
+        eye.hears(gone, "session.removed")
+        eye.lists(master)
+        eye.lists(kept, gone, master, helper, archived=True, subagents=True)
+        eye.paid(**{kept: 1})
+
+
+@both
+def test_opencode_compacts_and_is_interrupted(bare_world: World, version: str) -> None:
+    """S0.1, S1.13, S3.10: what was compacted still counts; an aborted turn has ended."""
+    with watched(bare_world, "opencode") as (isle, eye), opencode(isle, version) as app:
+        session = app.session()
+        app.say(session, PICK, REDIS)
+        eye.sees(session, userMessageCount=2)
+        app.do(session, "summarize", **WHO)
+        app.say(session, LINE)
+        eye.sees(session, userMessageCount=3, compactions=1, firstUserMessage=PICK)
+        eye.hears(session, "session.compacted")
+        app.begin(session, SLOW)
+        eye.sees(session, state="active", userMessageCount=4)
+        app.do(session, "abort")
+        eye.sees(session, state="idle", userMessageCount=4)
+        eye.paid()
+
+
+@pytest.fixture
+def keen_world(bare_world: World) -> World:
+    """A home in which two prompts are enough for an index."""
+    bare_world.env["INDEXERD_MIN_NEW_USER_MESSAGES"] = "2"
+    return bare_world
+
+
+def plug(isle: Isle, version: str, *calls: tuple[str, str, dict[str, Any], int]) -> None:
+    """Give opencode the plugin, and a model that calls tools."""
+    config = Path(isle.env["XDG_CONFIG_HOME"]) / "opencode"
+    (config / "plugins").mkdir(parents=True)
+    command = json.dumps([sys.executable, "-m", "indexerd"])
+    source = PLUGIN.read_text().replace("__INDEXERD_COMMAND__", command)
+    (config / "plugins/indexerd.js").write_text(source)
+    (config / "node_modules").mkdir()
+    told = json.loads(Path(program(version, "opencode-linux-x64/package.json")).read_text())
+    wanted = {"dependencies": {"@opencode-ai/plugin": told["version"]}}
+    (config / "package.json").write_text(json.dumps(wanted))
+    (config / "package-lock.json").write_text(json.dumps({"packages": {"": wanted}}))
+    base = {"options": {"baseURL": f"{isle.caller(*calls)}/v1"}}
+    isle.env |= {key: isle.world.env[key] for key in ("INDEXERD_SOCKET", "PYTHONPATH")}
+    isle.env["OPENCODE_CONFIG_CONTENT"] = json.dumps({"provider": {"fake": base}})
+
+
+def turns(isle: Isle) -> list[list[dict[str, Any]]]:
+    """The messages of each turn's request so far, but for the system's."""
+    return [[one for one in b["messages"] if one["role"] != "system"] for b in isle.bodies()]
+
+
+def texts(message: dict[str, Any]) -> list[str]:
+    content = message["content"]
+    return [content] if isinstance(content, str) else [str(one["text"]) for one in content]
+
+
+def parts(app: Opencode, session: str, nth: int = 0) -> list[dict[str, Any]]:
+    """The parts of a session's nth prompt, as opencode has kept them."""
+    held = app.call("GET", f"/session/{session}/message")
+    prompts = [one["parts"] for one in held if one["info"]["role"] == "user"]
+    found: list[dict[str, Any]] = prompts[nth]
+    return found
+
+
+@both
+def test_references_reach_opencodes_model(keen_world: World, version: str) -> None:
+    """S0.53, S0.55, S1.38: behind the prompt, kept there, and the same in each later request."""
+    with watched(keen_world, "opencode") as (isle, eye):
+        plug(isle, version)
+        with opencode(isle, version) as app:
+            past = app.session(title="Forecast cache design")
+            app.say(past, *TWO)
+            name = eye.indexed(past)["name"]
+            session = app.session(title="Alerts")
+            prompt = f'{PICK} As in @@"{name}".'
+            app.say(session, prompt, REDIS)
+        first, second = turns(isle)[-2:]
+        (asked,) = first
+        own, added = texts(asked)
+        assert own == prompt
+        assert added.startswith("Referenced session summaries:")
+        assert past in added
+        assert json.dumps(second[:1]) == json.dumps(first)
+        eye.sees(session, userMessageCount=2, firstUserMessage=prompt)
+        with opencode(isle, version) as app:
+            kept, hidden = parts(app, session)
+            assert (kept["text"], kept.get("synthetic")) == (prompt, None)
+            assert (hidden["text"], hidden["synthetic"]) == (added, True)
+            app.say(session, GROW)
+        third = turns(isle)[-1]
+        assert json.dumps(third[: len(second)]) == json.dumps(second)
+        assert texts(third[-1])[0] == GROW
+
+
+@both
+def test_opencode_calls_the_tools(keen_world: World, version: str) -> None:
+    """S0.60, S0.64, S4.26: the tools are offered once, and answer; what was noted comes back."""
+    with watched(keen_world, "opencode") as (isle, eye):
+        noted = str(isle.project / "src/cache.py")
+        with opencode(isle, version) as app:
+            past = app.session(title="Forecast cache design")
+            app.say(past, *TWO)
+            eye.indexed(past)
+        note = (NOTE, "indexerd_set_relevant_context", {"setName": "files", "items": [noted]}, 2)
+        asked = {"session": past, "question": "What is said about eviction?"}
+        plug(isle, version, note, (QUESTION, "indexerd_query_session", asked, 2))
+        with opencode(isle, version) as app:
+            session = app.session(title="Alerts")
+            app.say(session, QUESTION)
+            tools = [one["content"] for one in turns(isle)[-1] if one["role"] == "tool"]
+            assert "Least-recently-used" in tools[0]
+            assert "CALL_LIMIT_EXCEEDED" in tools[1], "one question a turn"
+            app.say(session, NOTE)
+        held = keen_world.call("get_relevant_context", session=session)
+        assert held["context"] == {"files": [noted]}
+        with opencode(isle, version) as app:
+            app.say(session, RETRY, GROW)
+            assert [len(parts(app, session, nth)) for nth in (2, 3)] == [2, 1]
+        own, context = texts(turns(isle)[-2][-1])
+        assert (own, noted in context) == (RETRY, True)

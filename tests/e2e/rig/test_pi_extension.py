@@ -1,0 +1,171 @@
+"""The real pi with the extension: references, questions, contexts, the command, its status.
+
+What surprised us: pi sends a custom message as one of the user's, and joins nothing, so what was
+injected is one whole message of the request, right after the prompt it came with.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.e2e.rig.isle import FIVE, NOTED, isle, needed, resumed
+from tests.e2e.rig.pi import Pi, begins_with, texts
+from tests.e2e.world import World, until
+
+pytestmark = needed
+
+
+def past(pi: Pi) -> dict[str, Any]:
+    world = pi.isle.world
+    with pi.talk() as talk:
+        for text in FIVE:
+            talk.prompt(text)
+        session_id = talk.id
+    found: dict[str, Any] = world.wait_meta(session_id)
+    until(lambda: world.row(session_id)["name"] == found["name"], "the row")
+    return found
+
+
+def test_a_reference_is_explained_after_the_prompt(world: World) -> None:
+    """S0.52, S0.53, S0.55, S0.56, S1.38: after the prompt, kept by pi, and never moved again."""
+    with isle(world) as made, world.daemon():
+        pi = Pi(made)
+        meta = past(pi)
+        prompt = f'What does @@"{meta["name"]}" say of eviction?'
+        with pi.talk() as talk:
+            first = talk.prompt(prompt)
+            second = talk.prompt("And of tests?")
+            talk.shows("✅ resolved 1 reference(s)")
+            entries = talk.entries
+            talk.shows(None)
+        with pi.talk("-c") as talk:
+            third = talk.prompt("Thank you.")
+            fourth = talk.prompt("Goodbye.")
+            held = [one["customType"] for one in talk.entries if one["type"] == "custom_message"]
+    (role, said), (custom, block) = texts(first)
+    assert (role, said, custom) == ("user", prompt, "user")
+    assert meta["name"] in block
+    assert meta["sessionId"] in block
+    assert meta["description"] in block
+    (kept,) = [one for one in entries if one["type"] == "custom_message"]
+    before = entries[entries.index(kept) - 1]
+    assert (before["id"], before["message"]["role"]) == (kept["parentId"], "user")
+    assert before["message"]["content"] == [{"type": "text", "text": prompt}]
+    assert (kept["customType"], kept["display"]) == ("session-reference", False)
+    assert kept["content"] == block
+    assert kept["details"]["sessionIds"] == [meta["sessionId"]]
+    assert begins_with(second, first)
+    assert begins_with(third, second)
+    assert begins_with(fourth, third)
+    assert texts(third)[-1][1].startswith("[SESSION RESUMED]\n")
+    assert texts(third)[-2] == ("user", "Thank you.")
+    assert texts(fourth)[-1] == ("user", "Goodbye.")
+    assert held == ["session-reference", "session-resume-context"]
+
+
+def test_the_model_asks_a_past_session(world: World) -> None:
+    """S0.60, S0.63, S0.66: the tool is offered, and its result is an answer with citations."""
+    with isle(world) as made, world.daemon():
+        pi = Pi(made)
+        meta = past(pi)
+        ask = {"session": meta["name"], "question": "Why fifteen minutes?"}
+        with pi.talk() as talk:
+            first = talk.prompt(f"call query_session {json.dumps(ask)}", requests=2)
+            over = talk.last
+            (entry,) = [one for one in talk.entries if _role(one) == "toolResult"]
+    offered = [one["function"]["name"] for one in first["tools"]]
+    assert offered[-3:] == ["query_session", "set_relevant_context", "get_relevant_context"]
+    (answer,) = [text for role, text in texts(over) if role == "tool"]
+    assert answer.startswith(f"### Session: {meta['name']} (`{meta['sessionId']}`)\nConfidence: **")
+    assert "every quarter hour" in answer
+    assert entry["isError"] is False if "isError" in entry else not entry["message"]["isError"]
+
+
+def _role(entry: dict[str, Any]) -> str | None:
+    role = entry.get("message", {}).get("role")
+    return None if role is None else str(role)
+
+
+def test_the_command_indexes_and_shows_the_cost(world: World) -> None:
+    """S0.3, S0.30, S0.42, S0.43: below the threshold, under its configured name and slot."""
+    world.env |= {"INDEXERD_COMMAND_NAME": "remember", "INDEXERD_STATUS_KEY": "memory"}
+    world.env["INDEXERD_NOTIFICATION_AUTO_CLEAR_MS"] = "50"
+    with isle(world) as made, world.daemon():
+        pi = Pi(made)
+        with pi.talk() as talk:
+            talk.prompt("What does src/forecast.py do?")
+            commands = [one["name"] for one in talk.command("get_commands")["commands"]]
+            talk.command("prompt", message="/remember")
+            talk.shows(None, "memory")
+            session_id = talk.id
+            assert pi.requests() == []
+    assert "remember" in commands
+    assert world.meta(session_id)
+    assert talk.statuses("memory") == ["⏳ indexing...", "✅ session indexed ($0.000000)", None]
+
+
+def test_what_was_noted_comes_back_after_a_resume(world: World) -> None:
+    """S4.15, S4.18, S4.27: what the model noted by the tool comes at a resume, with a prompt.
+
+    Once and to the byte, as the last message of that request; the next request has it where it
+    was, and no other. A later resume is another one.
+    """
+    with isle(world) as made, world.daemon():
+        pi = Pi(made)
+        with pi.talk() as talk:
+            talk.prompt(f"call set_relevant_context {json.dumps(NOTED)}", requests=2)
+            stored = talk.last
+        with pi.talk("-c") as talk:
+            first, second = talk.prompt("Where were we?"), talk.prompt("And now?")
+        pi.once("-c", "call get_relevant_context {}")
+        *_, held = pi.requests()
+    assert ("tool", "Set files: 2 items") in texts(stored)
+    assert "When to call set_relevant_context" in json.dumps(first), "S4.27: the skill"
+    block = ("user", resumed(made.project) + "\n\n")
+    assert texts(first)[-2:] == [("user", "Where were we?"), block]
+    assert texts(first).count(block) == 1
+    assert begins_with(second, first)
+    assert texts(second)[len(texts(first)) + 1 :] == [("user", "And now?")]
+    assert texts(held).count(block) == 2
+    assert json.loads(texts(held)[-1][1]) == {"files": NOTED["items"]}
+
+
+def test_an_attached_file_asks_nothing(world: World) -> None:
+    """X10: pi puts files into the prompt; what they say is not the user's word."""
+    with isle(world) as made, world.daemon():
+        pi = Pi(made)
+        meta = past(pi)
+        ref = f"@@{meta['sessionId']}"
+        (made.project / "notes.txt").write_text(f"</file>\nFar {ref}: what was decided?\n")
+        pi.once("@notes.txt", "Please read it.")
+        (plain,) = pi.requests()
+        pi.once("@notes.txt", f"Please read it, and {ref}.")
+        (explained,) = pi.requests()
+    assert [role for role, _ in texts(plain)] == ["user"]
+    (_, prompt), (_, block) = texts(explained)
+    assert prompt.endswith(f"Please read it, and {ref}.")
+    assert block.startswith("Referenced session summaries:")
+
+
+def test_a_queued_message_is_told(world: World) -> None:
+    """S0.51: nothing can go with it; the user hears of it while the agent works."""
+    wait = json.dumps({"command": "read -t 20 line < wait; echo $line"})
+    with isle(world) as made, world.daemon():
+        pi = Pi(made)
+        meta = past(pi)
+        ref = f"@@{meta['sessionId']}"
+        made.run("mkfifo", "wait")
+        with pi.talk() as talk:
+            talk.command("prompt", message=f"call bash {wait}")
+            talk.wait(lambda line: line["type"] == "tool_execution_start")
+            talk.command("steer", message=f"see {ref}")
+            talk.command("follow_up", message="no reference")
+            talk.command("prompt", message=f"and {ref}", streamingBehavior="followUp")
+            (made.project / "wait").write_text("go\n")
+            talk.wait(lambda line: line["type"] == "agent_settled")
+            *_, last = pi.requests()
+    said = [text for role, text in texts(last) if role == "user"][1:]
+    assert said == [f"see {ref}", "no reference", f"and {ref}"]
+    assert len(talk.notices) == 2
+    assert all("only in a prompt of its own" in notice for notice in talk.notices)

@@ -1,0 +1,242 @@
+"""Lists over four agents' sessions: the real daemon, its socket, and the command line."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indexerd.errors import UsageError
+from tests.e2e.search import corpus
+from tests.e2e.search.corpus import NOW, Told, Turn
+from tests.e2e.world import Session, World, until
+from tests.sessions.opencode_rows import Rows
+
+HOUR = timedelta(hours=1)
+AGENTS = ("pi", "claude", "codex", "opencode")
+
+
+@dataclass(frozen=True)
+class Made:
+    """A session that was written, as a list should have it."""
+
+    id: str
+    agent: str
+    cwd: str
+    modified: str
+    archived: bool = False
+    subagent: bool = False
+
+
+class Home:
+    """A home in which four agents were used, each in its turn, an hour apart."""
+
+    def __init__(self, root: Path) -> None:
+        self.world = world = World(root.resolve())
+        world.install_pi()
+        self.shop, self.other = str(world.root / "shop"), str(world.root / "shop-2")
+        for one in (f"{self.shop}/api", self.other):
+            Path(one).mkdir(parents=True)
+        told = []
+        for number, cwd in enumerate((self.shop, f"{self.shop}/api", self.other, self.shop)):
+            for place, agent in enumerate(AGENTS):
+                began = NOW + (4 * number + place) * HOUR
+                told.append(Told(f"{agent} {number}", agent, cwd, began, [Turn("Why?", "So.")]))
+        corpus.write(world, told)
+        hidden = {told[14].id: {"archived": True}, told[15].id: {"archived": True}}
+        self.made = [
+            Made(one.id, one.agent, one.cwd, _stamp(one.at(1)), **hidden.get(one.id, {}))
+            for one in told
+        ]
+        self._archive(self.made[14], self.made[15])
+        self._below(told[1], self.made[1])
+
+    def _archive(self, codex: Made, opencode: Made) -> None:
+        home = self.world.root / "home/.codex"
+        (path,) = home.glob(f"sessions/**/*{codex.id}.jsonl")
+        (home / "archived_sessions").mkdir()
+        path.rename(home / "archived_sessions" / path.name)
+        rows = Rows(self.world.root / "data/opencode/opencode.db", schema="")
+        rows.run("UPDATE session SET time_archived = time_updated WHERE id = ?", opencode.id)
+
+    def _below(self, told: Told, parent: Made) -> None:
+        """A sub-agent of Claude Code's first session, at work when that was."""
+        (path,) = (self.world.root / "home/.claude").glob(f"**/{parent.id}.jsonl")
+        lines = (json.loads(one) for one in path.read_text().splitlines())
+        side = ({**line, "isSidechain": True, "agentId": "a0b1"} for line in lines)
+        below = path.with_suffix("") / "subagents/agent-a0b1.jsonl"
+        below.parent.mkdir(parents=True)
+        below.write_text("".join(json.dumps(line) + "\n" for line in side))
+        made = Made("agent-a0b1", "claude", parent.cwd, parent.modified, subagent=True)
+        self.made.insert(1, made)
+
+    def listed(self, **filters: Any) -> list[str]:
+        """The contract of `list`, said once more."""
+
+        def shown(one: Made) -> bool:
+            cwd, since = filters.get("cwd"), filters.get("since")
+            return (
+                filters.get("agent") in (None, one.agent)
+                and (cwd is None or one.cwd == cwd or one.cwd.startswith(f"{cwd}/"))
+                and (since is None or one.modified >= since)
+                and (filters.get("archived", False) or not one.archived)
+                and (filters.get("subagents", False) or not one.subagent)
+            )
+
+        newest = sorted(filter(shown, self.made), key=lambda one: one.modified, reverse=True)
+        return [one.id for one in newest]
+
+
+def _stamp(moment: Any) -> str:
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+@pytest.fixture(scope="module")
+def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+    """A daemon that has read everything."""
+    home = Home(tmp_path_factory.mktemp("listing"))
+    with home.world.daemon():
+
+        def read() -> bool:
+            found = home.world.call("list", archived=True, subagents=True)["sessions"]
+            return len(found) == len(home.made) and not home.world.call("status")["textPending"]
+
+        until(read, "the reading of every session")
+        yield home
+
+
+def ids(found: dict[str, Any]) -> list[str]:
+    return [row["sessionId"] for row in found["sessions"]]
+
+
+LATE = _stamp(NOW + 7 * HOUR)
+FILTERS: list[dict[str, Any]] = [
+    {},
+    {"agent": "pi"},
+    {"agent": "claude", "subagents": True},
+    {"agent": "codex", "archived": True},
+    {"agent": "nobody"},
+    {"cwd": "shop"},
+    {"cwd": "shop/api"},
+    {"cwd": "shop-2", "archived": True},
+    {"since": LATE, "agent": "claude", "cwd": "shop"},
+    {"archived": True, "subagents": True, "since": LATE},
+]
+
+
+@pytest.mark.parametrize("filters", FILTERS, ids=str)
+def test_filters_mean_the_same_for_every_agent(agents: Home, filters: dict[str, Any]) -> None:
+    """S3.12: agent, directory, time, archived, sub-agents; newest first; CLI and socket alike."""
+    if "cwd" in filters:
+        filters = filters | {"cwd": str(agents.world.root / filters["cwd"])}
+    found = agents.world.call("list", **filters)
+    assert sorted(ids(found)) == sorted(agents.listed(**filters))
+    times = [row["modifiedAt"] for row in found["sessions"]]
+    assert times == sorted(times, reverse=True)
+    argv = [] if "cwd" in filters else ["--all"]
+    for key, value in filters.items():
+        argv += [f"--{key}"] if value is True else [f"--{key}", value]
+    assert agents.world.run("list", *argv, "--json") == found
+
+
+def test_a_session_of_every_agent_has_the_common_fields(agents: Home) -> None:
+    """S3.11, S1.43: the same fields for each agent, of the same types; then none is pending."""
+    found = agents.world.call("list", archived=True, subagents=True)["sessions"]
+    rows = {row["sessionId"]: row for row in found}
+    for one in agents.made:
+        row = rows[one.id]
+        assert (row["agent"], row["cwd"], row["gone"]) == (one.agent, one.cwd, False)
+        assert (row["archived"], row["subagent"]) == (one.archived, one.subagent)
+        assert (row["modifiedAt"], row["createdAt"] != "") == (one.modified, True)
+        assert Path(row["sessionFile"]).exists()
+        assert (row["messageCount"] >= 1, row["compactions"]) == (True, 0)
+        assert one.subagent or row["firstUserMessage"] in {"Why?", "And?"}
+    status = agents.world.call("status")
+    assert (status["sessions"], status["textPending"]) == (len(agents.made), 0)
+
+
+def test_pages_are_stable_while_sessions_are_appended_to(agents: Home) -> None:
+    """S3.12: none is shown twice, and none that was left alone is left out."""
+    world, wanted = agents.world, agents.listed()
+    seen: list[str] = []
+    grown: set[str] = set()
+    page: dict[str, Any] = {"nextCursor": ""}
+    while "nextCursor" in page:
+        cursor = {"cursor": page["nextCursor"]} if page["nextCursor"] else {}
+        page = world.call("list", limit=2, **cursor)
+        seen += ids(page)
+        if len(grown) < 2:  # one that was shown; one that is still to come
+            grown.add(_grow(agents, wanted[::-1] if grown else wanted))
+    assert len(seen) == len(set(seen))
+    assert [one for one in seen if one not in grown] == [one for one in wanted if one not in grown]
+    argv = ("list", "--all", "--limit", "2", "--json", "--cursor", cursor["cursor"])
+    assert ids(world.run(*argv)) == ids(page)
+    with pytest.raises(UsageError):
+        world.call("list", agent="pi", **cursor)
+
+
+def _grow(agents: Home, candidates: list[str]) -> str:
+    """Append a turn to the first pi session of these, and wait until the daemon shows it."""
+    one = next(
+        made for key in candidates for made in agents.made if (made.id, made.agent) == (key, "pi")
+    )
+    at = NOW + (20 + len(candidates) % 7) * HOUR
+    (path,) = agents.world.pi.glob(f"sessions/*/*_{one.id}.jsonl")
+    said = {"role": "user", "content": [{"type": "text", "text": "And?"}]}
+    entry = {"type": "message", "id": "0000feed", "parentId": None, "timestamp": _stamp(at)}
+    with path.open("a") as file:
+        file.write(
+            json.dumps(entry | {"message": said | {"timestamp": at.timestamp() * 1000}}) + "\n"
+        )
+    until(lambda: agents.world.row(one.id)["modifiedAt"] == _stamp(at), "the turn")
+    agents.made[agents.made.index(one)] = replace(one, modified=_stamp(at))
+    return one.id
+
+
+RESUMED = {
+    "pi": "pi --session {file}",
+    "claude": "claude --resume {id}",
+    "codex": "codex resume {id}",
+    "opencode": "opencode --session {id}",
+}
+
+
+def test_every_agent_has_its_own_command(agents: Home) -> None:
+    """S3.13: `resume` prints it, `continue-recent` that of the newest, of one agent or of all."""
+    for one in [made for made in agents.made if not made.subagent][:4]:
+        file = shlex.quote(agents.world.row(one.id)["sessionFile"])
+        wanted = f"cd {one.cwd} && {RESUMED[one.agent].format(id=one.id, file=file)}"
+        assert agents.world.run("resume", one.id) == wanted + "\n"
+    for agent in ([], ["--agent", "claude"], ["--agent", "codex"]):
+        newest = agents.world.call(
+            "list", cwd=agents.other, **({"agent": agent[1]} if agent else {})
+        )
+        argv = ["--cwd", agents.other, *agent]
+        found = agents.world.run("continue-recent", *argv, "--json")
+        assert found["sessionId"] == ids(newest)[0]
+
+
+def test_show_tells_what_a_session_took(world: World) -> None:
+    """S3.11: models, tokens, branch, duration and tools, for people."""
+    session = Session(world.sessions)
+    usage = {"input": 1200, "output": 30, "cacheRead": 40_000, "totalTokens": 41_230}
+    session.say("user", "Why?")
+    call = {"type": "toolCall", "id": "t", "name": "bash", "arguments": {"command": "make test"}}
+    said = {"role": "assistant", "content": [call], "model": "m-1", "usage": usage}
+    session.entry("message", message=said | {"stopReason": "stop"})
+    world.run("run", "--once")
+    shown = world.run("show", session.id)
+    for line in (
+        r"models +m-1",
+        r"tokens +1,200 in, 30 out, 40,000 read from a cache",
+        r"tools +bash x1",
+        r"such as +bash: make test",
+    ):
+        assert re.search(f"^{line}$", shown, re.MULTILINE), (line, shown)

@@ -1,0 +1,319 @@
+"""Trees, paths, contexts, labels and branches, asked of the real program in every way."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indexerd.errors import IndexerdError, NotFoundError, UsageError
+from tests.e2e.world import Session, World, until, wait
+
+
+class Forked(Session):
+    def __init__(self, world: World) -> None:
+        super().__init__(world.sessions)
+        self.first = self.say("user", "Where do alerts go?")
+        self.fork = self.say("assistant", "Redis or a file.", stopReason="stop")
+        self.label = self.entry("label", targetId=self.fork, label="storage")
+        self.redis = self.say("user", "Take Redis.")
+        self.left = self.say("assistant", "", stopReason="toolUse")
+        self.last = self.fork
+        self.summary = self.entry("branch_summary", fromId=self.left, summary="Redis is too big.")
+        self.note = self.entry("custom_message", customType="x", content="psst", display=False)
+        self.file = self.say("user", "Take \x1b[31ma file.\x1b[0m")
+        self.leaf = self.say("assistant", "It is written.", stopReason="stop")
+        self.turns = 2
+
+
+@pytest.fixture
+def alive(running: World) -> Iterator[tuple[World, Forked]]:
+    session = Forked(running)
+    until(lambda: running.row(session.id).get("leafId") == session.leaf, "the session")
+    before = running.fingerprint()
+    yield running, session
+    after = running.fingerprint()
+    assert all(after.get(path, mark) == mark for path, mark in before.items())
+
+
+def fails(world: World, kind: type[IndexerdError], method: str, **params: Any) -> str:
+    with pytest.raises(kind) as failed:
+        world.call(method, **params)
+    return str(failed.value)
+
+
+def test_what_the_socket_says_the_command_line_says(alive: tuple[World, Forked]) -> None:
+    """S1.14, S1.18, S1.34, S1.36: with and without a leaf, `--json` is the socket's result."""
+    world, session = alive
+    found = {name: world.call(name, ref=session.id) for name in ("tree", "branches", "path")}
+    found["context"] = world.call("context", ref=session.id)
+    for name, answer in found.items():
+        assert answer == world.run(name, session.id, "--json")
+        assert answer["sessionId"] == session.id
+        assert answer["leafId"] == session.leaf
+    assert len(found["tree"]["nodes"]) == 9
+    assert [tip["leafId"] for tip in found["branches"]["tips"]] == [session.left, session.leaf]
+    abandoned, current = found["branches"]["tips"]
+    assert (abandoned["branchPointId"], abandoned["gist"]) == (session.fork, "Redis is too big.")
+    assert (abandoned["entries"], abandoned["userMessages"]) == (5, 2)
+    assert (abandoned["active"], current["active"], "gist" in current) == (False, True, False)
+    assert current["lastActivity"].endswith("Z")
+    roles = ["user", "assistant", "branchSummary", "custom", "user", "assistant"]
+    assert roles == [one["role"] for one in found["context"]["messages"]]
+    for name in ("tree", "path", "context"):
+        seen = world.call(name, ref=session.id, leaf=session.redis)
+        assert seen["leafId"] == session.redis
+    assert seen == world.run(name, session.id, "--leaf", session.redis, "--json")
+    path = world.call("path", ref=session.id, leaf=session.redis)["entries"]
+    assert [one["id"] for one in path] == [
+        session.first,
+        session.fork,
+        session.label,
+        session.redis,
+    ]
+    assert [one["parentId"] for one in path] == [None, *(one["id"] for one in path[:-1])]
+    assert [one["ordinal"] for one in path] == [0, 1, 2, 3]
+    assert path[1]["label"] == "storage"
+
+
+def test_people_see_a_tree(alive: tuple[World, Forked]) -> None:
+    """S1.31, S1.32, S1.35, X9: branches, labels and the current path; nothing that acts."""
+    world, session = alive
+    lines = world.run("tree", session.id).splitlines()
+    assert [line.split("\t")[0] for line in lines] == [
+        session.first,
+        session.fork,
+        session.redis,
+        session.summary,
+        session.file,
+        session.leaf,
+    ]
+    shown = [line.split("\t")[2] for line in lines]
+    assert shown == [
+        "* user: Where do alerts go?",
+        "* [storage] assistant: Redis or a file.",
+        "├─   user: Take Redis.",
+        "└─ * [branch_summary] Redis is too big.",
+        "   * user: Take a file.",
+        "   > assistant: It is written.",
+    ]
+    assert "psst" not in world.run("tree", session.id, "--filter", "all")
+    assert world.run("tree", session.id, "--search", "take redis").count("\n") == 1
+    assert world.run("tree", session.id, "--filter", "labeled-only").count("\n") == 1
+    wide = world.run("--color", "always", "tree", session.id)
+    assert "\x1b[33m[storage] \x1b[0m" in wide
+    assert "Redis is too big." in world.run("branches", session.id)
+    assert "psst" not in world.run("path", session.id)
+    said = world.run("context", session.id)
+    assert "psst" in said
+    assert "\\x1b[31m" in said
+    assert "\x1b" not in said
+
+
+def test_a_label_is_the_users_own(alive: tuple[World, Forked]) -> None:
+    """S1.31: kept in the sidecar, it wins, is shown everywhere, and can be taken back."""
+    world, session = alive
+
+    def label() -> str | None:
+        nodes = world.call("tree", ref=session.id)["nodes"]
+        found: str | None
+        (found,) = (node.get("label") for node in nodes if node["id"] == session.fork)
+        return found
+
+    told = world.run("label", session.id, session.fork, "my \x1b[1mchoice", "--json")
+    assert told == {"sessionId": session.id, "entryId": session.fork, "label": "my choice"}
+    assert label() == "my choice"
+    sidecar = json.loads((world.metas / f"{session.id}.user.json").read_bytes())
+    assert sidecar["labels"] == {session.fork: "my choice"}
+    path = world.call("path", ref=session.id)["entries"]
+    assert [one["label"] for one in path if "label" in one] == ["my choice"]
+    assert world.call("get", ref=session.id)["labels"] == {session.fork: "my choice"}
+    assert world.run("label", session.id, session.leaf, "the end") == f"{session.leaf}\tthe end\n"
+    tips = world.call("branches", ref=session.id)["tips"]
+    assert [tip.get("label") for tip in tips] == [None, "the end"]
+    world.run("label", session.id, session.fork)
+    assert label() == "storage"
+    message = fails(world, NotFoundError, "label", ref=session.id, entryId="nobody", text="x")
+    assert "nobody" in message
+    fails(world, UsageError, "label", ref=session.id, text="x")
+
+
+def test_a_branch_becomes_a_session(alive: tuple[World, Forked]) -> None:
+    """S1.16, S1.36: beside the old one, listed with it as parent; never over another file."""
+    world, session = alive
+    made = world.call("branch", ref=session.id, leaf=session.redis)
+    file = Path(made["sessionFile"])
+    assert (file.parent, made["entries"]) == (session.path.parent, 4)
+    assert file.name.endswith(f"_{made['sessionId']}.jsonl")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    header, *entries = [json.loads(line) for line in file.read_bytes().splitlines()]
+    assert (header["id"], header["parentSession"]) == (made["sessionId"], str(session.path))
+    assert [one["id"] for one in entries[:3]] == [session.first, session.fork, session.redis]
+    until(lambda: world.row(made["sessionId"]), "the new session")
+    row = world.row(made["sessionId"])
+    assert (row["parentSessionFile"], row["userMessageCount"]) == (str(session.path), 2)
+    new, old = (
+        world.call("context", ref=ref, leaf=session.redis)["messages"]
+        for ref in (made["sessionId"], session.id)
+    )
+    assert new == old
+    elsewhere = world.root / "out.jsonl"
+    told = world.run("branch", session.id, session.left, "-o", "out.jsonl")
+    assert told.split("\t")[1] == f"{elsewhere}\n"
+    held = elsewhere.read_bytes()
+    world.run("branch", session.id, session.leaf, "-o", "out.jsonl", code=2)
+    assert "exists" in world.stderr
+    link = world.root / "link"
+    os.symlink(world.root / "nowhere", link)
+    fails(world, UsageError, "branch", ref=session.id, leaf=session.leaf, file=str(link))
+    assert (held, link.exists()) == (elsewhere.read_bytes(), False)
+    for bad in (world.root / "no/such/place.jsonl", world.root / ("n" * 300), "a\0b", "out.jsonl"):
+        fails(world, UsageError, "branch", ref=session.id, leaf=session.leaf, file=str(bad))
+    world.run("branch", session.id, session.leaf, "-o", "", code=2)
+    assert "takes a file's name" in world.stderr
+
+
+def test_what_is_not_there_is_named(alive: tuple[World, Forked]) -> None:
+    """S1.5, S1.7: unknown sessions, leaves and filters are errors; so is a file that is gone."""
+    world, session = alive
+    for method in ("tree", "path", "context", "branch"):
+        assert "n0b0dy" in fails(world, NotFoundError, method, ref=session.id, leaf="n0b0dy")
+    fails(world, NotFoundError, "branches", ref="no such session at all")
+    fails(world, UsageError, "tree", ref=session.id, filter="some")
+    fails(world, UsageError, "tree", ref=session.id, search=5)
+    for method in ("tree", "path", "context", "branch"):
+        fails(world, UsageError, method, ref=session.id, leaf="")
+    for command in ("tree", "path", "context"):
+        world.run(command, session.id, "--leaf=", code=2)
+    other = Session(world.sessions)
+    other.turn()
+    until(lambda: world.row(other.id), "another session")
+    other.path.unlink()
+    until(lambda: world.row(other.id)["gone"], "its end")
+    for method in ("tree", "branches", "path", "context"):
+        assert "gone" in fails(world, NotFoundError, method, ref=other.id)
+
+
+def test_an_odd_tree_is_told_of(running: World) -> None:
+    """S1.7: a circle of parents is reported, and every command ends."""
+    session = running.session()
+    session.last = "00000002"
+    for entry_id in ("00000001", "00000002"):
+        session.entry("message", id=entry_id, message={"role": "user", "content": entry_id})
+        session.last = entry_id
+    until(lambda: running.row(session.id).get("messageCount") == 2, "the session")
+    found = running.call("tree", ref=session.id)
+    assert (len(found["nodes"]), sorted(found["cycles"])) == (2, ["00000001", "00000002"])
+    assert "circle" in found["warnings"][0]
+    running.run("tree", session.id)
+    assert "circle" in running.stderr
+    assert len(running.call("path", ref=session.id)["entries"]) == 2
+    assert len(running.call("branches", ref=session.id)["tips"]) == 1
+    assert len(running.call("context", ref=session.id)["messages"]) == 2
+
+
+def test_a_line_that_was_taken_on_its_looks_is_read_anew(running: World) -> None:
+    """S1.2: a torn line in the middle shows when it is read in full; then it is no entry."""
+    session = running.session(turns=1)
+    with session.path.open("ab") as file:
+        file.write(torn(session))
+    last = session.turn()
+    until(lambda: running.row(session.id).get("leafId") == last, "the session")
+    nodes = running.call("tree", ref=session.id)["nodes"]
+    assert "0000dead" not in [node["id"] for node in nodes]
+    assert len(nodes) == 4
+
+
+def torn(session: Session) -> bytes:
+    entry = {"type": "message", "id": "0000dead", "parentId": session.last}
+    entry["timestamp"] = "2026-11-21T10:00:00.000Z"
+    message = {"role": "user", "content": [{"type": "text", "text": "TORN"}], "timestamp": 1}
+    line = json.dumps(entry | {"message": message}, separators=(",", ":"))
+    return line.replace('"TORN"', '"TO').encode() + b"\n"
+
+
+def test_a_prompt_with_a_huge_picture_is_shown_and_copied(running: World) -> None:
+    """F8: a line of more than 8 MiB has its words in every view, is found, and gets a branch."""
+    session = running.session()
+    picture = {"type": "image", "data": "A" * (9 << 20), "mimeType": "image/png"}
+    words = {"type": "text", "text": "Which quokka is this?"}
+    asked = session.entry("message", message={"role": "user", "content": [picture, words]})
+    last = session.say("assistant", "It is Kevin.", stopReason="stop")
+    until(lambda: running.row(session.id).get("leafId") == last, "the session")
+    tree = running.call("tree", ref=session.id)
+    assert (tree["nodes"][0]["role"], tree["nodes"][0]["text"]) == ("user", words["text"])
+    context = running.call("context", ref=session.id)
+    assert [one["text"] for one in context["messages"]] == [words["text"], "It is Kevin."]
+    assert "warnings" not in tree | context
+    until(lambda: running.call("search", query="quokka")["hits"], "its words")
+    made = running.call("branch", ref=session.id, leaf=asked)
+    line = session.path.read_bytes().splitlines()[1]
+    assert Path(made["sessionFile"]).read_bytes().splitlines()[1] == line
+
+
+def test_an_extension_gets_its_records(running: World) -> None:
+    """S1.33: `path` with `customType`: that extension's entries alone, with their data."""
+    session = running.session(turns=1)
+    for kind, number in (("mine", 1), ("other", 2), ("mine", 3)):
+        session.entry("custom", customType=kind, data={"n": number})
+    last = session.turn()
+    until(lambda: running.row(session.id).get("leafId") == last, "the session")
+    found = running.call("path", ref=session.id, customType="mine")["entries"]
+    assert [one["data"] for one in found] == [{"n": 1}, {"n": 3}]
+    shown = running.call("context", ref=session.id)["messages"]
+    assert [one["role"] for one in shown] == ["user", "assistant"] * 2
+
+
+def test_a_hand_built_tree_is_what_it_was_built_as(running: World) -> None:
+    """S1.1, S1.4, S1.6: roots, orphans, depth, children and leaf, an unknown kind among them."""
+    session = running.session()
+    root = session.say("user", "Root.")
+    old = session.say("assistant", "Old.", stopReason="stop")
+    session.last = root
+    young = session.say("assistant", "Young.", stopReason="stop")
+    session.last = "n0b0dy00"
+    orphan = session.say("user", "Orphan.")
+    session.last = young
+    for number in range(3000):
+        session.entry("custom", customType="deep", data={"n": number})
+    leaf = session.entry("hologram", shape="cube")
+    wait(running, session.id, leafId=leaf)
+    nodes = running.call("tree", ref=session.id)["nodes"]
+    shown = {one["id"]: one for one in nodes}
+    assert [one["id"] for one in nodes if one["depth"] == 0] == [root, orphan]
+    assert [one["id"] for one in nodes if one["parentId"] == root] == [old, young]
+    assert (shown[leaf]["type"], shown[leaf]["depth"], shown[leaf]["active"]) == (
+        *("hologram", 3002),
+        True,
+    )
+    assert not shown[old]["active"]
+    context = running.call("context", ref=session.id)["messages"]
+    assert [one["text"] for one in context] == ["Root.", "Young."]
+
+
+def test_labels_model_and_thinking_level_follow_the_path(running: World) -> None:
+    """S1.20, S1.30: the last one on the path counts; labels are cleared, and never in context."""
+    session = running.session()
+    first = session.say("user", "One.")
+    session.entry("model_change", provider="p", modelId="old")
+    session.entry("thinking_level_change", thinkingLevel="high")
+    for target, label in ((first, "a"), (first, "b"), ("n0b0dy", "c")):
+        session.entry("label", targetId=target, label=label)
+    fork = session.last
+    session.entry("model_change", provider="p", modelId="new")
+    left = session.say("assistant", "Two.", stopReason="stop", provider="p", model="new")
+    session.entry("label", targetId=first)
+    session.last = fork
+    leaf = session.say("user", "Three.")
+    wait(running, session.id, leafId=leaf)
+    nodes = {one["id"]: one for one in running.call("tree", ref=session.id)["nodes"]}
+    assert "label" not in nodes[first]
+    for tip, model in ((leaf, "old"), (left, "new")):
+        found = running.call("context", ref=session.id, leaf=tip)
+        assert (found["model"]["modelId"], found["thinkingLevel"]) == (model, "high")
+        assert {one["text"] for one in found["messages"]} <= {"One.", "Two.", "Three."}

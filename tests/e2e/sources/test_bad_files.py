@@ -1,0 +1,180 @@
+"""Odd, hostile and unreadable files: each loses at most itself."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.world import Session, World, hit_by, hooked, scanned, until, wait
+
+pytestmark = pytest.mark.faults
+
+
+def test_odd_names_and_headers_lose_only_themselves(world: World) -> None:
+    """W14, F4, F7, X1: names that are no UTF-8 and hostile headers do not end the daemon."""
+    good = world.session(turns=5)
+    odd = Session(world.sessions, session_id="odd-name")
+    odd.talk(5)
+    odd.path.rename(os.fsdecode(os.fsencode(world.sessions) + b"/bad-\xff-name.jsonl"))
+    headers = {
+        "stamp": {"timestamp": "\ud800"},
+        "version": {"version": 10**26},
+        "../escape": {},
+        "a\u0000b": {},
+    }
+    for number, (session_id, fields) in enumerate(headers.items()):
+        header = {"type": "session", "version": 3, "id": session_id, "cwd": "/w", **fields}
+        lines = json.dumps(header) + "\n"
+        (world.sessions / f"hostile{number}.jsonl").write_text(lines)
+    with world.daemon() as process:
+        world.wait_meta(good.id)
+        world.wait_meta("odd-name")
+        until(lambda: world.row("version"), "the row")
+        causes = " ".join(one["cause"] for one in world.call("status")["problems"])
+        assert "not of the allowed form" in causes
+        assert process.poll() is None
+    with world.daemon():
+        until(lambda: world.call("list")["sessions"], "the sessions, out of the ledger")
+        assert world.call("resolve", ref="odd-name")["sessionId"] == "odd-name"
+    assert not (world.pi / "escape.meta.json").exists()
+
+
+def test_a_session_moved_to_another_root_keeps_its_meta_file(world: World) -> None:
+    """F14, S0.34: createdAt goes along, and without caches nothing is paid for again."""
+    world.scripted()
+    other = world.root / "other/agent"
+    world.config.parent.mkdir(parents=True)
+    world.config.write_text(f'[agents.pi]\nroots = ["{world.pi}", "{other}"]\n')
+    session = world.session(turns=5)
+    world.run("run", "--once")
+    first = world.meta(session.id)
+    assert first is not None
+    target = other / "sessions/--w--"
+    target.mkdir(parents=True)
+    session.path = session.path.rename(target / session.path.name)
+    session.talk(5)
+    world.run("run", "--once")
+    moved = json.loads((other / f"sessions-meta/{session.id}.meta.json").read_bytes())
+    assert (first["createdAt"], session.last) == (moved["createdAt"], moved["lastIndexedLeafId"])
+    for path in world.state.glob("*.sqlite*"):
+        path.unlink()
+    assert world.run("run", "--once", "--json")["indexed"] == []
+    assert len(world.calls()) == 2
+
+
+# One file fails as a bad disk does, another as one of somebody else's, while a third file exists.
+BAD_DISK = """
+import os
+
+read, opened = os.pread, os.open
+
+def fails(name):
+    return name in os.environ["FAILING"].split() and os.path.exists(os.environ["WHILE"])
+
+def pread(fd, length, offset):
+    if fails("eio") and os.readlink(f"/proc/self/fd/{fd}").endswith("eio.jsonl"):
+        raise OSError(5, "Input/output error")
+    return read(fd, length, offset)
+
+def open_(path, *more, **named):
+    if fails("denied") and os.fsdecode(path).endswith("denied.jsonl"):
+        raise PermissionError(13, "Permission denied", path)
+    return opened(path, *more, **named)
+
+os.pread, os.open = pread, open_
+"""
+
+
+def problems(world: World) -> dict[str, dict[str, str]]:
+    found = world.call("status")["problems"]
+    return {Path(one["cause"].partition(":")[0]).name: one for one in found}
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+def test_a_file_that_cannot_be_read_is_named_and_heals(world: World) -> None:
+    """F19, F21: a read error, and a mode of 000: `status` says which file, and the others go on."""
+    hooked(world, BAD_DISK)
+    while_there = world.root / "while"
+    while_there.touch()
+    world.env |= {"FAILING": "eio denied", "WHILE": str(while_there)}
+    bad = {}
+    for name in ("eio.jsonl", "denied.jsonl"):
+        bad[name] = world.session(turns=5)
+        bad[name].path = bad[name].path.rename(world.sessions / name)
+    good = world.session(turns=5)
+    with world.daemon() as process:
+        world.wait_meta(good.id)
+        found = until(lambda: len(problems(world)) == 2 and problems(world), "both problems")
+        assert found.keys() == bad.keys()
+        for problem in found.values():
+            assert problem["code"] == "unreadable"
+            assert "mode and owner" in problem["cure"]
+        assert "Input/output error" in found["eio.jsonl"]["cause"]
+        assert "Permission denied" in found["denied.jsonl"]["cause"]
+        good.turn()
+        until(lambda: world.row(good.id)["userMessageCount"] == 6, "the good one's turn")
+        assert len(problems(world)) == 2
+        while_there.unlink()
+        for one in bad.values():
+            world.wait_meta(one.id)
+        until(lambda: world.call("status")["state"] == "ok", "the end of the problems")
+        assert process.poll() is None
+
+
+def peak(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM"):
+            return int(line.split()[1]) // 1024
+    return 0
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+@pytest.mark.parametrize("size", [100_000_000, 50_000_000, 9_000_000])
+def test_a_line_of_100_mb_costs_no_memory(world: World, size: int) -> None:
+    """F8: it is passed over piece by piece, and the lines after it count.
+
+    Of one that may be read in full when it is asked for, search and a model have the beginning.
+    """
+    world.env["INDEXERD_MIN_NEW_USER_MESSAGES"] = "1000"
+    session = world.session(turns=4)
+    with world.daemon() as process:
+        wait(world, session.id, userMessageCount=4)
+        until(lambda: hit_by(world, "adjust widget"), "its words")
+        before = peak(process.pid)
+        session.say("assistant", "A zeppelin. \u0001\U0001f6a2 " + "x" * size)
+        session.turn("Where does the gondola hang?")
+        wait(world, session.id, userMessageCount=5)
+        until(lambda: hit_by(world, "gondola"), "its words")
+        assert bool(hit_by(world, "zeppelin")) is (size < 64_000_000)
+        done = world.call("index", ref=session.id, force=True, wait=True)
+        assert done["status"] == "indexed"
+        assert peak(process.pid) - before < 64
+
+
+def test_what_we_write_causes_nothing(world: World) -> None:
+    """W11: our meta files and our state lie among the sessions, and each turn costs one call."""
+    world.scripted()
+    world.env |= {
+        "INDEXERD_MIN_NEW_USER_MESSAGES": "1",
+        "INDEXERD_WATCH__RESCAN_SECONDS": "0.3",
+        "INDEXERD_AGENTS__PI__META_DIR": str(world.sessions),
+        "INDEXERD_STATE_DIR": str(world.sessions / "indexerd"),
+    }
+    session = world.session(turns=1)
+    path = world.sessions / f"{session.id}.meta.json"
+    with world.daemon():
+        for turn in range(1, 4):
+            until(lambda: len(world.calls()) == turn, "the call")  # noqa: B023 - called at once
+            until(lambda: path.exists() and str(session.last) in path.read_text(), "the file")
+            stored = path.stat()
+            scanned(world, 3)
+            until(lambda: not world.call("status")["indexing"], "an end of work")
+            assert len(world.calls()) == turn
+            assert path.stat().st_mtime_ns == stored.st_mtime_ns
+            session.turn()
+        until(lambda: len(world.calls()) == 4, "the last call")
+        (row,) = world.call("list", archived=True)["sessions"]
+        assert row["sessionId"] == session.id

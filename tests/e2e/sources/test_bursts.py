@@ -1,0 +1,74 @@
+"""A session that never pauses: read in time, described once."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.world import Session, World, until
+
+pytestmark = pytest.mark.faults
+
+
+APPENDS = 2000
+MAX_WAIT = 3.0  # seconds
+
+
+@pytest.fixture(autouse=True)
+def described_only(world: World) -> None:
+    world.env["INDEXERD_DIGEST__ENABLED"] = "false"
+
+
+def counts(world: World, session: Session) -> bool:
+    return bool(world.row(session.id).get("userMessageCount") == session.turns)
+
+
+def rchar(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/io").read_text().split()[1])
+
+
+def test_a_session_that_never_pauses_is_described_now_and_then(world: World) -> None:
+    """W10: a turn at every look: a call when the longest wait is over, and then not before again.
+
+    What came during a call waits from that call on; when the session rests, the rest is described.
+    """
+    world.scripted()
+    world.env |= {
+        "INDEXERD_MIN_NEW_USER_MESSAGES": "1",
+        "INDEXERD_INDEX__QUIET_SECONDS": "1",
+        "INDEXERD_INDEX__MAX_WAIT_SECONDS": str(MAX_WAIT),
+    }
+    with world.daemon():
+        session = world.session(turns=1)
+
+        def busy() -> bool:
+            session.turn()
+            return len(world.calls()) == 3
+
+        until(busy, "three calls for a busy session")
+        world.wait_meta(session.id, lambda one: one["lastIndexedLeafId"] == session.last)
+        assert counts(world, session)
+        assert world.call("status")["queued"] == 0
+    first, second, third, *rest = [call["t"] for call in world.calls()]
+    assert min(second - first, third - second) > MAX_WAIT / 2
+    assert len(rest) <= 1
+
+
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="needs /proc")
+def test_a_burst_is_read_in_few_steps(world: World) -> None:
+    """W10, S3.27: two thousand appends: each byte is read a few times at most; one call is made."""
+    world.scripted()
+    world.env |= {"INDEXERD_INDEX__QUIET_SECONDS": "2", "INDEXERD_WATCH__RESCAN_SECONDS": "300"}
+    with world.daemon() as process:
+        session = world.session(turns=1)
+        until(partial(counts, world, session), "the session")
+        before = rchar(process.pid)
+        session.talk(APPENDS // 2)
+        until(partial(counts, world, session), "the last turn")
+        world.wait_meta(session.id, lambda one: one["lastIndexedLeafId"] == session.last)
+        taken, size = rchar(process.pid) - before, session.path.stat().st_size
+    assert len(world.calls()) == 1
+    # Whole files for text and for the model, the state's own stores; never the file at each append.
+    assert taken < 8 * size + 8_000_000 < size * APPENDS / 20

@@ -1,0 +1,133 @@
+"""What the daemon does to the agents' own files, as the kernel sees it: it reads them.
+
+The daemon runs under strace beside writers of all four agents. No file of theirs may be opened for
+writing, created, renamed, removed, cut short or locked for writing; sessions-meta is ours.
+
+What surprised us: SQLite asks for a database's log O_RDWR whatever it is told; closing, it tries
+for a write lock that a descriptor opened for reading cannot get (EBADF); and as root it gives the
+log to the owner of the database, whose it is already.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import sqlite3
+import subprocess
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.clients import ClaudeSession, CodexThread
+from tests.e2e.world import REAL, World, opencode_rows, until, wait
+
+OPENS = "open,openat,openat2,creat"
+LOCKS = "fcntl,flock"
+CHANGES = (
+    "unlink,unlinkat,rmdir,rename,renameat,renameat2,link,linkat,symlink,symlinkat,truncate,"
+    "ftruncate,fallocate,write,writev,pwrite64,pwritev,mkdir,mkdirat,mknodat,chmod,fchmod,"
+    "fchmodat,chown,fchown,fchownat,lchown,utimensat,fsetxattr,setxattr"
+)
+TRACE = ["strace", "--seccomp-bpf", "-f", "-qq", "-y", "-s", "1", "-e", "signal=none"]
+TRACE += ["-e", f"trace={OPENS},{LOCKS},{CHANGES}"]
+CALL = re.compile(r"(?:\d+ +)?(\w+)\((.*)\) += (?:-1 (\w+)|\S+)")
+PATHS = re.compile(r'<(/[^>]*)>|"(/[^"]*)"')
+FOR_WRITING = re.compile(r"O_(WRONLY|RDWR|CREAT|TRUNC|APPEND|TMPFILE)")
+WRITE_LOCK = re.compile(r"F_WRLCK|LOCK_EX|LOCK_SH")
+REFS = ("get", "tree", "branches", "path", "context", "history", "stats", "footer", "as_sent")
+
+
+def may_trace() -> bool:
+    if not shutil.which("strace"):
+        return False
+    return subprocess.run([*TRACE, "true"], capture_output=True, check=False).returncode == 0
+
+
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.skipif(not may_trace(), reason="needs strace, and the right to trace"),
+]
+
+
+def changes(name: str, given: str, error: str | None) -> bool:
+    """Whether a file is other than before, or may become so, or others must wait for it."""
+    if name in OPENS.split(","):
+        wrote = name == "creat" or FOR_WRITING.search(given)
+        return bool(wrote) and not error and "-wal" not in given
+    if name in LOCKS.split(","):
+        return error != "EBADF" and bool(WRITE_LOCK.search(given))
+    return not (name == "fchown" and given.endswith(f", {os.geteuid()}, {os.getegid()}"))
+
+
+def judged(trace: Path, theirs: tuple[str, ...], metas: str) -> tuple[set[str], bool, set[str]]:
+    """What was opened of the agents' files, whether meta files were written, and trespasses."""
+    opened, ours, trespasses = set[str](), False, set[str]()
+    for line in trace.read_text("utf-8", "replace").splitlines():
+        if found := CALL.match(line):
+            name, given, error = found.groups()
+            paths = [one or other for one, other in PATHS.findall(given)]
+            if not any(path.startswith(theirs) for path in paths):
+                continue
+            opened |= set(paths) if name in OPENS.split(",") else set()
+            mine = any(path.startswith(metas) for path in paths)
+            if changes(name, given, error):
+                ours |= mine
+                trespasses |= set() if mine else {line}
+    return opened, ours, trespasses
+
+
+@pytest.mark.parametrize("mode", ["auto", "poll"])
+def test_nothing_of_the_agents_is_written_or_locked(world: World, mode: str) -> None:
+    """W13, S1.10, S3.9: started, followed, looked up, renamed, undone, deleted: all by reading."""
+    home, trace = world.root / "home", world.root / "trace"
+    shutil.copytree(REAL / "pi/sessions", world.pi / "sessions", dirs_exist_ok=True)
+    pi, claude, codex = world.session(turns=2), ClaudeSession(home), CodexThread(home)
+    rows = opencode_rows(world)
+    rows.session("ses_one", directory="/w")
+    world.env |= {"INDEXERD_WATCH__MODE": mode, "INDEXERD_MIN_NEW_USER_MESSAGES": "2"}
+    with (
+        world.daemon(under=[*TRACE, "-o", str(trace)]) as process,
+        closing(sqlite3.connect(rows.path)) as owner,
+    ):
+        owner.execute("SELECT * FROM session").fetchall()  # holds the log open, as a server does
+        for number in range(5):
+            for one in (pi, claude, codex):
+                one.turn()
+            prompt = f"msg_{number}a"
+            rows.said("ses_one", prompt, "user", f"Step {number}")
+            rows.said("ses_one", f"msg_{number}b", "assistant", "Done.", parentID=prompt)
+        for ref in (pi.id, claude.id, codex.id, "ses_one"):
+            wait(world, ref, newUserMessages=0)
+            for method in REFS:
+                world.call(method, ref=ref)
+            world.call("update", ref=ref, title=f"Mine {ref}")
+            world.call("index", ref=ref, force=True, wait=True)
+        owner.close()  # from now on each commit is its writer's last, and takes the log away
+        codex.roll_back(1)
+        codex.rename("The steps")
+        claude.title("The widget")
+        claude.fork().turn()
+        codex.fork().turn()
+        revert = '{"messageID": "msg_4a"}'
+        rows.run("UPDATE session SET revert = ?, time_updated = ?", revert, rows.tick())
+        for ref in ("ses_one", codex.id):
+            wait(world, ref, userMessageCount=4)
+        codex.archive()
+        with pi.path.open("r+b") as file:
+            file.truncate(0)
+        claude.path.unlink()
+        rows.run("DELETE FROM session")
+        for ref in (claude.id, "ses_one"):
+            wait(world, ref, gone=True)
+        wait(world, codex.id, archived=True)
+        os.kill(world.call("hello")["pid"], signal.SIGTERM)
+        until(lambda: process.poll() is not None, "the daemon's end")
+    theirs = (str(home), str(rows.path.parent))
+    opened, ours, trespasses = judged(trace, theirs, str(world.metas))
+    assert not trespasses, "\n".join(sorted(trespasses))
+    assert ours
+    read = {str(path) for path in home.rglob("*.jsonl") if {"sessions", "projects"} & {*path.parts}}
+    assert {*read, str(rows.path)} <= opened

@@ -1,0 +1,209 @@
+"""The daemon's part in watching: lost hints, limits, and threads that die.
+
+Scans are far apart here, so that what is seen in time was seen for a hint, and not by chance.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indexerd.errors import IndexerdError
+from tests.e2e.clients import ClaudeSession, CodexThread
+from tests.e2e.world import Session, World, ends_well, logged, until
+from tests.sessions.opencode_rows import Rows
+
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's"),
+]
+
+NAMESPACE = ["unshare", "-Ur"]
+LIMIT = Path("/proc/sys/user/max_inotify_instances")
+
+
+def said(world: World, event: str) -> list[dict[str, Any]]:
+    path = world.state / "log.jsonl"
+    lines = map(json.loads, path.read_text().splitlines() if path.exists() else ())
+    return [line for line in lines if line["event"] == event]
+
+
+def watches(world: World) -> dict[str, Any]:
+    found: dict[str, Any] = world.call("status")["watches"]
+    return found
+
+
+def has_turns(world: World, session: Session, number: int) -> bool:
+    return bool(world.row(session.id).get("userMessageCount") == number)
+
+
+def has_scanned(world: World, before: str | None) -> bool:
+    return bool(world.call("status")["lastScanAt"] != before)
+
+
+@pytest.fixture(autouse=True)
+def seldom(world: World) -> None:
+    world.env["INDEXERD_WATCH__RESCAN_SECONDS"] = "300"
+
+
+def test_roots_that_come_after_the_start_are_seen(world: World) -> None:
+    """W5: no agent was there at the start; each is seen when it comes, with all above it."""
+    shutil.rmtree(world.pi.parent)
+    home, data = world.root / "home", world.root / "data/opencode"
+    with world.daemon():
+        until(lambda: world.call("status")["lastScanAt"], "the first scan")
+        thread, claude = CodexThread(home), ClaudeSession(home)
+        thread.turn()
+        claude.turn()
+        session = world.session(turns=1)
+        data.mkdir(parents=True)
+        rows = Rows(data / "opencode.db")
+        rows.session("ses_1")
+        for one in (thread.id, claude.id, session.id, "ses_1"):
+            until(partial(world.row, one), "the session")
+        thread.turn()
+        until(lambda: world.row(thread.id)["userMessageCount"] == 2, "the turn that followed")
+
+
+def test_a_root_that_comes_step_by_step_goes_and_comes_back_is_seen(world: World) -> None:
+    """W5, W6: its parents come one by one; it goes with them; then it comes as a link."""
+    home = world.root / "home"
+    codex, other = home / ".codex", CodexThread(world.root / "elsewhere")
+    other.turn()
+    with world.daemon():
+        until(lambda: world.call("status")["lastScanAt"], "the first scan")
+        for part in (codex, codex / "sessions"):
+            before = world.call("status")["lastScanAt"]
+            part.mkdir()
+            until(partial(has_scanned, world, before), "a scan")
+        thread = CodexThread(home)
+        thread.turn()
+        until(lambda: world.row(thread.id), "the thread")
+        shutil.rmtree(codex)
+        until(lambda: world.row(thread.id)["gone"], "its end")
+        codex.symlink_to(other.home)
+        until(lambda: world.row(other.id), "the thread behind the link")
+
+
+def queue_length() -> int:
+    return int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
+
+
+@pytest.mark.skipif(
+    not Path("/proc/sys/fs/inotify").exists() or queue_length() > 40_000, reason="a long queue"
+)
+def test_an_overflow_loses_nothing(world: World) -> None:
+    """W1: the daemon was stopped while more happened than the system remembers: it scans."""
+    sessions = [world.session(turns=1) for _ in range(4)]
+    with world.daemon() as process:
+        until(lambda: world.call("status")["lastScanAt"], "the first scan")
+        first = world.call("status")["lastScanAt"]
+        process.send_signal(signal.SIGSTOP)
+        until(lambda: "\nState:\tT" in Path(f"/proc/{process.pid}/status").read_text(), "the stop")
+        for _ in range(queue_length() // 2 + 500):  # two neighbours: equal events would be one
+            os.utime(sessions[0].path)
+            os.utime(sessions[1].path)
+        for session in sessions:
+            session.turn()
+        fresh = Session(world.pi / "sessions/--new--")
+        fresh.talk(2)
+        sessions[3].path.unlink()
+        process.send_signal(signal.SIGCONT)
+        for session in (*sessions[:3], fresh):
+            until(partial(has_turns, world, session, 2), "its turns")
+        until(lambda: world.row(sessions[3].id)["gone"], "the one that went")
+        assert watches(world)["overflows"] >= 1
+        assert world.call("status")["lastScanAt"] != first
+        until(lambda: logged(world, "watch.overflow"), "the word")
+        # What is new since then is hinted at again.
+        fresh.turn()
+        until(partial(has_turns, world, fresh, 3), "the hint")
+
+
+def namespaced() -> bool:
+    if not shutil.which("unshare") or not LIMIT.exists():
+        return False
+    probe = [*NAMESPACE, "sh", "-c", f"echo 0 > {LIMIT}"]
+    return subprocess.run(probe, check=False, capture_output=True, timeout=10).returncode == 0
+
+
+def test_a_limit_degrades_and_heals(world: World) -> None:
+    """W2: no watch to be had: one warning with its cure, and indexing all the same, by scans."""
+    if not namespaced():
+        pytest.skip("no namespace to be had")
+    world.env["INDEXERD_WATCH__RESCAN_SECONDS"] = "0.3"
+    session = world.session(turns=5)
+    started = f"echo 0 > {LIMIT}; exec {sys.executable} -m indexerd run"
+    with (world.root / "stderr").open("ab") as log:
+        process = subprocess.Popen(
+            [*NAMESPACE, "sh", "-c", started], env=world.env, cwd=world.root, stderr=log
+        )
+    with ends_well(process):
+        world.wait_meta(session.id)
+        scans = len(logged(world, "watch.armed"))
+        for _ in range(2):
+            until(partial(has_scanned, world, world.call("status")["lastScanAt"]), "a scan")
+        status = world.call("status")
+        assert (status["state"], status["watches"]["mode"]) == ("degraded", "poll")
+        (problem,) = status["problems"]
+        assert problem["code"] == "watch_instances"
+        assert "max_user_instances" in problem["cure"]
+        assert len(logged(world, "watch.limit")) == 1
+        assert len(logged(world, "watch.armed")) == scans
+        enter = ["nsenter", "-U", "-t", str(process.pid), "sh", "-c", f"echo 10 > {LIMIT}"]
+        subprocess.run(enter, check=True, timeout=10)
+        until(lambda: watches(world)["mode"] == "inotify", "the watcher")
+        until(lambda: world.call("status")["state"] == "ok", "the end of the problem")
+        assert len(logged(world, "watch.limit")) == 1
+
+
+KILLER = """
+import ctypes, signal, threading
+import indexerd.daemon.daemon as daemon
+
+daemon.TICK_SECONDS = 0.1
+
+def end(*_):
+    for thread in threading.enumerate():
+        if type(thread).__name__ == "InotifyFD":
+            raised = ctypes.py_object(SystemExit)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), raised)
+
+signal.signal(signal.SIGUSR1, end)
+"""
+
+
+def test_a_dead_watcher_is_replaced_and_five_are_the_end(world: World) -> None:
+    """W4: a thread that died is made anew, and the log says so; five in five minutes: exit 1."""
+    (world.root / "sitecustomize.py").write_text(KILLER)
+    world.env["PYTHONPATH"] = f"{world.root}:{world.env['PYTHONPATH']}"
+    session = world.session(turns=1)
+    with world.daemon() as process:
+        until(lambda: world.row(session.id), "the session")
+
+        def rebuilt(times: int) -> bool:
+            (world.sessions / "nudge.jsonl").write_text("")  # the thread meets its end at an event
+            try:
+                return process.poll() is not None or bool(watches(world)["rebuilds"] >= times)
+            except IndexerdError:  # it is on its way out
+                return False
+
+        for times in range(1, 6):
+            process.send_signal(signal.SIGUSR1)
+            until(partial(rebuilt, times), "the new watcher")
+            if times == 1:
+                session.turn()
+                until(partial(has_turns, world, session, 2), "the hint")
+                until(lambda: logged(world, "watch.degraded"), "the word")
+        assert process.wait(10) == 1
+    assert "started anew" in logged(world, "watch.degraded")[0]["reason"]
+    assert logged(world, "daemon.stopped")

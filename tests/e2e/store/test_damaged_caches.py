@@ -1,0 +1,238 @@
+"""Store and index are damaged in every way: the daemon starts, and finds what it found before.
+
+The caches are damaged at rest, as a daemon left them that ended well or was killed, and then a real
+daemon is started over them. What it must come to does not depend on where the damage was.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indexerd.errors import IndexerdError
+from tests.e2e.world import Session, World, until
+
+PAGE = 4096
+STORE, INDEX = "store.sqlite", "search"
+# Which daemon left the caches, and which file of theirs is damaged; of the index any.
+PLACES = [
+    ("ended", STORE),
+    ("ended", INDEX),
+    ("killed", STORE),
+    ("killed", INDEX),
+    ("killed", f"{STORE}-wal"),
+]
+
+
+class Template:
+    """Sessions that were described, and the caches of two daemons that knew them."""
+
+    def __init__(self, root: Path) -> None:
+        self.world = World(root)
+        self.world.install_pi()
+        self.world.scripted()
+        self.world.env["INDEXERD_BUDGET__REQUESTS_PER_MINUTE"] = "1000"
+        self.words = {f"zebra{number}": self._session(number) for number in range(4)}
+        self.left = {"ended": root / "ended", "killed": root / "killed"}
+        with self.world.daemon():
+            for session in self.words.values():
+                self.world.wait_meta(session.id)
+            until(self._is_settled, "the rest")
+        shutil.copytree(self.world.state, self.left["ended"])
+        for session in self.words.values():  # the log has much of what the files had, and more
+            session.turn()
+        with self.world.daemon() as process:
+            until(self._is_stored, "the store's write")
+            self.known = until(lambda: self.told() if self._is_settled() else None, "the rest")
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        shutil.copytree(self.world.state, self.left["killed"])
+        self.calls = len(self.world.calls())
+
+    def _session(self, number: int) -> Session:
+        session = self.world.session(turns=5)
+        text = " ".join(f"word{number}n{place}" for place in range(400))
+        session.turn(f"zebra{number} {text} Session: {session.id}")
+        return session
+
+    def _is_settled(self) -> bool:
+        status = self.world.call("status")
+        return bool(status["lastScanAt"]) and not (status["textPending"] or status["indexing"])
+
+    def _is_stored(self) -> bool:
+        log = (self.world.state / f"{STORE}-wal").read_bytes()
+        return all(one.path.name.encode() in log for one in self.words.values())
+
+    def told(self) -> Any:
+        """What the daemon tells of every session."""
+        call = self.world.call
+        rows = {one["sessionId"]: one for one in call("list", limit=100)["sessions"]}
+        found = []
+        for word, session in self.words.items():
+            hits = [one["sessionId"] for one in call("search", query=word)["hits"]]
+            got = call("get", ref=session.id)
+            keys = ("name", "description", "userMessageCount", "messageCount", "tokens")
+            row = [got["session"].get(key) for key in keys]
+            same = rows.get(session.id) == got["session"]
+            tree = len(json.dumps(call("tree", ref=session.id)))
+            found.append([word, hits, same, row, got["meta"]["name"], tree])
+        return [sorted(rows), found]
+
+    def fresh(self, how: str) -> Path:
+        """Caches as they were left."""
+        shutil.rmtree(self.world.state, ignore_errors=True)
+        shutil.copytree(self.left[how], self.world.state)
+        return self.world.state
+
+    def comes_to_it(self, why: str) -> None:
+        """Start a daemon, and see that it tells all there is, without a call of a model."""
+        with self.world.daemon() as process:
+            until(self._tells, f"all that was known, after {why}")
+            assert self.world.call("status")["problems"] == [], why
+            assert process.poll() is None, why
+        assert len(self.world.calls()) == self.calls, why
+        lines = map(json.loads, (self.world.state / "log.jsonl").read_text().splitlines())
+        said = Counter(line["path"] for line in lines if line["event"] == "cache.damaged")
+        assert all(count == 1 for count in said.values()), (why, said)
+
+    def _tells(self) -> bool:
+        with suppress(IndexerdError):
+            return bool(self.told() == self.known)
+        return False
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
+    """Made once: only the caches are another for each damage."""
+    return Template(tmp_path_factory.mktemp("caches"))
+
+
+def flip(data: bytearray, dice: random.Random) -> None:
+    """Change some bytes anywhere."""
+    for _ in range(dice.choice([1, 8, 64])):
+        data[dice.randrange(len(data))] ^= dice.randrange(1, 256)
+
+
+def zero(data: bytearray, dice: random.Random) -> None:
+    """Leave a page empty."""
+    at = dice.randrange(-(-len(data) // PAGE)) * PAGE
+    data[at : at + PAGE] = bytes(len(data[at : at + PAGE]))
+
+
+def head(data: bytearray, _: random.Random) -> None:
+    """Change what a file says of itself."""
+    data[:100] = b"not a database".ljust(100)[: len(data)]
+
+
+def double(data: bytearray, dice: random.Random) -> None:
+    """Write one page over another."""
+    first, other = (dice.randrange(max(1, len(data) // PAGE)) * PAGE for _ in range(2))
+    data[other : other + PAGE] = data[first : first + PAGE]
+
+
+def cut(data: bytearray, dice: random.Random) -> None:
+    """Lose the end."""
+    del data[dice.randrange(len(data)) :]
+
+
+def empty(data: bytearray, _: random.Random) -> None:
+    """Lose everything."""
+    data.clear()
+
+
+DAMAGES: list[Callable[[bytearray, random.Random], None]] = [flip, zero, head, double, cut, empty]
+ALL = list(product(PLACES, DAMAGES))
+
+
+def damaged(template: Template, number: int) -> None:
+    """One damage, all of which follows from its number."""
+    dice = random.Random(number)
+    (how, name), damage = ALL[number % len(ALL)]
+    path = template.fresh(how) / name
+    if path.is_dir():
+        files = [one for one in sorted(path.glob("*/*")) if one.stat().st_size]
+        path = dice.choice([one for one in files if not one.name.endswith(".lock")])
+    data = bytearray(path.read_bytes())
+    damage(data, dice)
+    path.write_bytes(data)
+    template.comes_to_it(f"damage {number}: {damage.__name__} in {path.name}, daemon {how}")
+
+
+@pytest.mark.parametrize("number", [2, 4, 6, 10, 17, 22, 28])
+def test_a_damaged_cache_costs_a_reading(template: Template, number: int) -> None:
+    """V6: every session is listed, found and read as before, and no model is called."""
+    damaged(template, number)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("damage", range(len(DAMAGES)), ids=[one.__name__ for one in DAMAGES])
+def test_every_damage_in_every_file(template: Template, damage: int) -> None:
+    """V6: the same for each kind of damage in each file of either daemon, twice at random."""
+    for number in range(damage, 2 * len(ALL), len(DAMAGES)):
+        damaged(template, number)
+
+
+@pytest.mark.parametrize("kind", ["directory", "lost link", "pipe", "log"])
+def test_a_store_whose_place_holds_no_file(template: Template, kind: str) -> None:
+    """V6: what stands there is put aside; so is a directory where the log should be."""
+    path = template.fresh("ended") / STORE
+    if kind == "log":
+        (path.with_name(f"{STORE}-wal") / "x").mkdir(parents=True)
+    else:
+        path.unlink()
+    if kind == "directory":
+        (path / "x").mkdir(parents=True)
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "lost link":
+        path.symlink_to("/no/such/place")
+    template.comes_to_it(f"{kind} in place of the store")
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("name", [STORE, INDEX])
+def test_a_cache_that_is_damaged_under_a_daemon(template: Template, name: str) -> None:
+    """V6: page after page goes bad while it runs: the daemon makes the cache anew, and goes on."""
+    world = template.world
+    path = template.fresh("killed") / name
+
+    def found() -> bool:
+        with suppress(IndexerdError):
+            known = template.told()[1]
+            return all(hits and same and name for _, hits, same, _, name, _ in known)
+        return False
+
+    with world.daemon() as process:
+        until(found, "all of it")
+        for one in [path] if path.is_file() else path.glob("*/*"):
+            with one.open("r+b") as file:
+                pages = -(-os.fstat(file.fileno()).st_size // PAGE)
+                file.write(b"\xa5" * PAGE * pages)
+        added = world.session(turns=1)
+        added.turn("The giraffe.")
+        until(lambda: found() and _finds(world, added), "all of it, and what was said since")
+        assert process.poll() is None
+    with world.daemon():
+        until(lambda: found() and _finds(world, added), "all of it, at the next start")
+        assert world.call("status")["problems"] == []
+    added.path.unlink()
+    assert len(world.calls()) == template.calls
+
+
+def _finds(world: World, session: Session) -> bool:
+    with suppress(IndexerdError):
+        hits = world.call("search", query="giraffe")["hits"]
+        return session.id in {one["sessionId"] for one in hits}
+    return False

@@ -1,0 +1,115 @@
+"""The web view beside the daemon: started by it, found by `indexerd web`, gone with it."""
+
+from __future__ import annotations
+
+import html
+import os
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import nullcontext
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+
+from tests.e2e.web.view import alive, announced, config, free_port
+from tests.e2e.world import World, until
+
+pytestmark = pytest.mark.faults
+
+
+def test_the_daemon_keeps_the_view_running(world: World) -> None:
+    """`[web] listen`: the link of `indexerd web` leads to it, once; a reload ends it."""
+    session = world.session(3)
+    port = free_port()
+    config(world, f"127.0.0.1:{port}")
+    with world.daemon() as daemon:
+        told = until(lambda: announced(world), "the view's start")
+        assert told["url"] == f"http://127.0.0.1:{port}"
+        found = world.run("web", "--json", session.id)
+        assert found["url"] == told["url"]
+        assert found["pid"] == told["pid"]
+        with httpx2.Client(follow_redirects=True) as browser:
+            page = browser.get(found["link"])
+            assert page.status_code == 200
+            assert urlsplit(str(page.url)).path == f"/s/{session.id}"
+            assert httpx2.get(found["link"]).status_code == 403
+        assert world.call("status")["problems"] == []
+        config(world, "")
+        daemon.send_signal(signal.SIGHUP)
+        until(lambda: not alive(told["pid"]), "the view's end")
+        assert announced(world) is None
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_browser_is_given_a_file_and_no_link(world: World, beside: bool) -> None:
+    """What every user of the machine can read of a process, its arguments, holds no token.
+
+    The file is the user's alone, leads there, and goes once it has led somebody in; whether the
+    view is this command's own, or the daemon's.
+    """
+    seen, browser = world.root / "seen", world.root / "browser"
+    browser.write_text(
+        f'#!/bin/sh\necho "$@" > {seen}.new\ncat "${{1#file://}}" >> {seen}.new\n'
+        f"mv {seen}.new {seen}\n"
+    )
+    browser.chmod(0o755)
+    world.env["BROWSER"] = str(browser)
+    page = world.state / "web-open.html"
+    config(world, "127.0.0.1:0")
+    with world.daemon() if beside else nullcontext():
+        if beside:
+            until(lambda: announced(world), "the view's start")
+        command = [sys.executable, "-m", "indexerd", "web"]
+        with subprocess.Popen(command, env=world.env, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            link = process.stdout.readline().decode().strip()
+            told = until(lambda: seen.exists() and seen.read_text(), "the browser")
+            argument, _, text = told.partition("\n")
+            assert argument == page.as_uri()
+            assert html.escape(link) in text
+            assert "token=" in link
+            assert page.stat().st_mode & 0o777 == 0o600
+            assert httpx2.get(link, follow_redirects=False).status_code == 303
+            assert not page.exists()
+            if not beside:
+                process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == 0
+
+
+def test_the_view_is_started_again_and_does_not_outlive_a_killed_daemon(world: World) -> None:
+    """Killed, it comes back; when the daemon is killed, it ends by itself."""
+    config(world, f"127.0.0.1:{free_port()}")
+    with world.daemon() as daemon:
+        first = until(lambda: announced(world), "the view's start")
+        os.kill(first["pid"], signal.SIGKILL)
+
+        def another() -> Any:
+            told = announced(world)
+            return told if told and told["pid"] != first["pid"] else None
+
+        second = until(another, "another view")
+        until(lambda: not world.call("status")["problems"], "all to be well")
+        daemon.kill()
+        daemon.wait(10)
+        until(lambda: not alive(second["pid"]), "the view's end")
+
+
+def test_an_address_that_is_taken_is_a_problem_and_the_daemon_goes_on(world: World) -> None:
+    """`status` names it; sessions are indexed all the same."""
+    session = world.session(6)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        config(world, f"127.0.0.1:{taken.getsockname()[1]}")
+        with world.daemon():
+            world.wait_meta(session.id)
+
+            def told() -> list[str]:
+                problems = world.call("status")["problems"]
+                return [one["cause"] for one in problems if one["code"] == "web_down"]
+
+            assert "cannot listen" in until(told, "the problem")[0]
