@@ -129,7 +129,8 @@ README_TABLE = re.compile(r"^\| (`.*?) \| ", re.MULTILINE)
 
 ROW = re.compile(r"^\| `([a-z]+\.[a-z_]+)` \| ([a-z]+) \|(.*?)\| (.+?) \|$", re.MULTILINE)
 EVENTS = {
-    event: (level, fields, when) for event, level, fields, when in ROW.findall(DOCS["LOGS.md"])
+    event: (level, fields, when)
+    for event, level, fields, when in ROW.findall(DOCS["OPERATIONS.md"])
 }
 
 
@@ -139,7 +140,7 @@ def words_of(fields: str) -> set[str]:
 
 
 def test_every_event_is_documented_and_no_other() -> None:
-    """The table of LOGS.md is the enumeration, in its order, with the level of each."""
+    """The table of OPERATIONS.md is the enumeration, in its order, with the level of each."""
     assert [event.value for event in Event] == list(EVENTS)
     levels = {
         DEBUG: "debug",
@@ -158,7 +159,7 @@ def test_every_event_is_documented_and_no_other() -> None:
 
 def test_every_field_is_explained() -> None:
     """What an event's row names, the table of fields explains."""
-    table = DOCS["LOGS.md"].partition("## Fields")[2].partition("## Events")[0]
+    table = DOCS["OPERATIONS.md"].partition("## Fields")[2].partition("## Events")[0]
     explained = set().union(
         *(words_of(cell) for cell in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE))
     )
@@ -171,7 +172,9 @@ def test_every_reason_for_turning_a_peer_away_is_documented() -> None:
     """The words of `socket.rejected` are those of the server."""
     source = SOURCES["indexerd/daemon/unix_server.py"]
     said = set(re.findall(r'(?:reject|refuse|give_up|take_no_more)[(,] ?"([a-z_]+)"', source))
-    table = DOCS["LOGS.md"].partition("## Why a peer was turned away")[2].partition("\n## ")[0]
+    table = (
+        DOCS["OPERATIONS.md"].partition("## Why a peer was turned away")[2].partition("\n## ")[0]
+    )
     assert said == set(re.findall(r"^\| `([a-z_]+)` \|", table, re.MULTILINE))
 
 
@@ -225,13 +228,13 @@ def said(world: World) -> dict[str, list[dict[str, object]]]:
 
 
 def test_every_problem_of_status_has_a_way_out() -> None:
-    """Each code that `status` may report is in TROUBLESHOOTING.md, and no other."""
+    """Each code that `status` may report is in OPERATIONS.md, and no other."""
     codes = set(re.findall(r'_problem\("([a-z_]+)"', SOURCES["indexerd/daemon/health.py"]))
     for module in ("web_supervisor", "caches"):
         codes |= set(re.findall(r'"code": "([a-z_]+)"', SOURCES[f"indexerd/daemon/{module}.py"]))
     for module in ("hints", "watch"):
         codes |= set(re.findall(r'"(watch_[a-z_]+)"', SOURCES[f"indexerd/sources/{module}.py"]))
-    text = DOCS["TROUBLESHOOTING.md"].partition("## What `status` reports")[2].partition("\n## ")[0]
+    text = DOCS["OPERATIONS.md"].partition("## What `status` reports")[2].partition("\n## ")[0]
     assert codes == set(re.findall(r"^\| `([a-z_]+)` \|", text, re.MULTILINE))
 
 

@@ -209,7 +209,7 @@ def carried(host: Host, places: Places) -> tuple[dict[str, str], list[str]]:
         values["INDEXERD_CONFIG"] = str(places.config_file)
     notes = [f"taken into the service from here: {', '.join(values)}"] if values else []
     if left:
-        notes.append(f"left out: {', '.join(left)}; a key belongs in a file, see docs/SERVICE.md")
+        notes.append(f"left out: {', '.join(left)}; put keys into a file (docs/OPERATIONS.md)")
     return values, notes
 
 
@@ -270,7 +270,7 @@ def _install_systemd(host: Host, unit: str, notes: list[str]) -> Outcome:
         written = service_files.without_namespace(unit)
         notes.append(
             "this system refuses user namespaces: the unit was written without the protections"
-            " that need one, see docs/SERVICE.md"
+            " that need one, see docs/OPERATIONS.md"
         )
         _put(path, written)
         host.systemctl("daemon-reload")

@@ -1,8 +1,8 @@
-"""The unit under systemd itself: V2, V4, V5 and the promises of docs/SERVICE.md, one by one.
+"""The unit under systemd itself: V2, V4, V5 and the promises of docs/OPERATIONS.md, one by one.
 
 The unit is installed by our own code, unaltered, under a real `systemd --user`; a small program
 stands in for the daemon, uses the daemon's own Notifier, and tries what each line forbids. The
-daemon itself is put under it in tests/e2e/test_service.py.
+daemon itself is put under it in tests/e2e/daemon/test_service.py.
 """
 
 import json

@@ -1,7 +1,7 @@
 """pi, acted by node, with the extension in it: for what the real pi does only once in a while.
 
 Only where there is a node that reads TypeScript (22.18 or newer): the rig's, or one on PATH.
-The real pi and the real daemon are in tests/e2e/test_rig_pi_extension.py.
+The real pi and the real daemon are in tests/e2e/rig/test_pi_extension.py.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import pytest
 
 from tests.e2e.world import ROOT, Session, World, until
 
-DOCUMENT = ROOT / "docs/DIGESTS.md"
+DOCUMENT = ROOT / "docs/CLI.md"
 
 
 def stats(world: World, session: Session) -> dict[str, Any]:
