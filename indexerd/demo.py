@@ -83,10 +83,15 @@ def say(*lines: str, title: str = "") -> None:
     sys.stdout.flush()
 
 
+def _indexed(daemon: Client) -> int:
+    """How many sessions have a meta file."""
+    return sum(row["indexed"] for row in daemon.call("list")["sessions"])
+
+
 def show(home: Path, daemon: Client) -> None:
     """Show what a running daemon does."""
     metas = home / ".pi/agent/sessions-meta"
-    until("the first indexing", lambda: daemon.call("list")["sessions"][1]["indexed"])
+    until("the first indexing", lambda: _indexed(daemon) == 2)
     rows = daemon.call("list")["sessions"]
     names = (f"{one['name']}   [{one['nameSource']}]  {', '.join(one['tags'])}" for one in rows)
     say(*names, title="Two of three sessions are long enough to be named (5 of your messages)")
