@@ -45,9 +45,9 @@ def run(bench: Bench) -> None:
             daemon.listed(count)
             daemon.caught_up(made[:: count // 20])
             for on, name in enumerate(("idle", f"{RATE:,} a second over {busy} files")):
-                with appending(other, bare[-busy:]) if on else nullcontext():
+                with appending(other, bare[-busy:], smoke=bench.smoke) if on else nullcontext():
                     limit = probed(theirs, sees, probes, seconds / 2)
-                with appending(home, made[-busy:]) if on else nullcontext():
+                with appending(home, made[-busy:], smoke=bench.smoke) if on else nullcontext():
                     found = measured(daemon, ours, probes, seconds)
                 bench.heading(f"Append to client, {name}")
                 bare_read = Beside("inotify", limit)
@@ -118,7 +118,7 @@ def append(path: str, data: bytes) -> None:
 
 
 @contextmanager
-def appending(home: Home, sessions: list[Session]) -> Iterator[None]:
+def appending(home: Home, sessions: list[Session], *, smoke: bool) -> Iterator[None]:
     """A process that appends lines to sessions until the block ends."""
     plan = home.root / "plan"
     plan.write_text(json.dumps([(one.path, one.leaf) for one in sessions]))
@@ -130,7 +130,7 @@ def appending(home: Home, sessions: list[Session]) -> Iterator[None]:
         finally:
             process.terminate()
             rate, _ = process.communicate()
-        check(f"{rate!r} appends/s were made, not {RATE}", ok=float(rate) > 0.8 * RATE)
+        check(f"{rate!r} appends/s were made, not {RATE}", ok=smoke or float(rate) > 0.8 * RATE)
 
 
 def load(plan: Path) -> None:

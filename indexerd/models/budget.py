@@ -330,17 +330,20 @@ class Budget:
         return False
 
     async def _write(self, provider: str, settled: Settled | None) -> None:
-        """Store what a call cost, and a breaker if it differs from what is stored."""
+        """Store a breaker if it differs from what is stored, and then what a call cost.
+
+        In this order a crash between the two refunds no call of a provider that is to rest.
+        """
         try:
             async with self._writing:
-                if settled is not None:
-                    await asyncio.to_thread(self._journal.append, settled)
                 one = self.breakers[provider]
                 state = one.failures, one.opened, one.until
                 if state != self._stored.get(provider, (0, 0, 0.0)):
                     row = BreakerRow(provider, self._clock(), *state)
                     await asyncio.to_thread(self._journal.append, row)
                     self._stored[provider] = state
+                if settled is not None:
+                    await asyncio.to_thread(self._journal.append, settled)
         except OSError as bad:  # the reservation stands: more is booked than was spent
             self._notify(Event.BUDGET_UNSETTLED, {"reason": bad.strerror or "write failed"})
 

@@ -19,6 +19,7 @@ from indexerd.sources.source import Lines
 from indexerd.sources.sources import source_of
 
 BRIEF = 1024 * 1024  # bytes that are kept of a line too long to be held
+PICTURE_MAX = 16 * BRIEF  # bytes of such a line that are looked through for pictures
 # A string of 64 KiB without a space, a quote or an escape: base64, whose beginning will do.
 _PICTURE = re.compile(rb'"([^"\\\s]{64})[^"\\\s]{65536,}+"')
 
@@ -52,7 +53,7 @@ class SessionLines:
         """
         if self._state.lengths[row] <= LINE_MAX:
             return self.row(row)
-        line = _PICTURE.sub(rb'"\1"', self._line(row, READ_MAX))
+        line = _PICTURE.sub(rb'"\1"', self._line(row, PICTURE_MAX))
         line = close_truncated_json(line[:BRIEF])
         return line if _is_object(line) else b""
 

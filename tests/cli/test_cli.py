@@ -44,6 +44,7 @@ def even(found: Any) -> Any:
 def test_json_is_the_sockets_result(home: Home, name: str) -> None:
     """One document, equal to the method's result."""
     argv, method, params = SAME[name]
+    until(lambda: not home.world.call("status")["textPending"], "all texts to be found")
     assert even(home.world.call(method, **params)) == even(home.json(*argv))
 
 

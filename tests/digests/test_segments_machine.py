@@ -197,7 +197,7 @@ class TurnSession(Session):
         row = self.add(packed, row_id=f"f{self.files}-{len(self.said)}")
         self.said.append(said)
         self.log.append((packed, turn, said))
-        self.state.mark(turn, row)
+        self.state.marks[turn] = row
 
     @initialize()
     def begin(self) -> None:
