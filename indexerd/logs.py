@@ -36,8 +36,8 @@ from indexerd.privacy.sanitize import escape_path
 _RICH = "rich" not in sys.modules
 if _RICH:  # structlog imports it for its colours, which costs more than all the rest
     sys.modules["rich"] = None  # type: ignore[assignment] # Python's own way to bar a module
-import structlog  # noqa: E402
-from structlog.typing import EventDict, FilteringBoundLogger  # noqa: E402
+import structlog  # noqa: E402 - rich is barred first
+from structlog.typing import EventDict, FilteringBoundLogger  # noqa: E402 - likewise
 
 if _RICH:
     del sys.modules["rich"]

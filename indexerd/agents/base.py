@@ -57,12 +57,12 @@ class ContextUse(msgspec.Struct, array_like=True, frozen=True):
     window: int = 0
 
 
-class Int32(array):  # type: ignore[type-arg]
+class Int32(array):  # type: ignore[type-arg] # not generic at run time
     """Numbers that are stored as bytes."""
 
     code = "i"
 
-    def __new__(cls, held: Iterable[int] | bytes = b"") -> Self:  # noqa: D102
+    def __new__(cls, held: Iterable[int] | bytes = b"") -> Self:  # noqa: D102 - fixes the type code
         return super().__new__(cls, cls.code, held)
 
 

@@ -77,7 +77,7 @@ def _talk(process: subprocess.Popen[bytes], document: bytes, seconds: float) -> 
     deadline = monotonic() + seconds
     with process:
         assert process.stdin is not None  # noqa: S101 - for mypy: both are pipes
-        assert process.stdout is not None  # noqa: S101
+        assert process.stdout is not None  # noqa: S101 - it was opened with a pipe
         with suppress(BrokenPipeError):
             process.stdin.write(document)
             process.stdin.close()

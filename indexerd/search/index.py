@@ -366,11 +366,11 @@ class TextIndex:
         writer = new.writer(_HEAP, 1)
         self._copying = set()
         for session_id in self.sessions():
-            self._guarded(lambda one=session_id: self._copy(one, writer, redact))  # type: ignore[misc]
+            self._guarded(lambda one=session_id: self._copy(one, writer, redact))  # type: ignore[misc] # of a lambda's default
             yield True
         self.commit()
         for session_id in self._copying:  # changed meanwhile
-            self._guarded(lambda one=session_id: self._copy(one, writer, redact, anew=True))  # type: ignore[misc]
+            self._guarded(lambda one=session_id: self._copy(one, writer, redact, anew=True))  # type: ignore[misc] # likewise
         self._guarded(writer.commit)
         _sync(self._directory / name)
         _sync(self._directory)

@@ -61,7 +61,7 @@ def plain(text: str) -> str:
 def load_comparison() -> None:
     """Import what compares names: 30 ms, which a thread may take before a loop has to."""
     import rapidfuzz.distance  # noqa: PLC0415 - see the head
-    import rapidfuzz.process  # noqa: F401, PLC0415
+    import rapidfuzz.process  # noqa: F401, PLC0415 - loaded before it is needed
 
 
 class Near(NamedTuple):

@@ -113,7 +113,7 @@ def arrivals(missing: Iterable[str]) -> Arrivals:
             continue
         path = os.path.realpath(root)
         while not os.path.isdir(os.path.dirname(path)):  # noqa: PTH112, PTH120 - as above
-            path = os.path.dirname(path)  # noqa: PTH120
+            path = os.path.dirname(path)  # noqa: PTH120 - bytes that are no UTF-8 are kept
         directory, name = os.path.split(path)
         found.setdefault(directory, set()).add(name)
     return {directory: frozenset(names) for directory, names in found.items()}

@@ -588,7 +588,7 @@ class StateStore:
 
     def mark_signs(self) -> dict[str, str]:
         """The first word of every session's mark."""
-        return dict(self._all("id, substr(mark, 1, instr(mark, ' ') - 1)", "mark NOT NULL"))  # type: ignore[arg-type]
+        return dict(self._all("id, substr(mark, 1, instr(mark, ' ') - 1)", "mark NOT NULL"))  # type: ignore[arg-type] # pairs
 
     # -- session files: cursors, cards and states ----------------------------------------
 

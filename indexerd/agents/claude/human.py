@@ -199,7 +199,7 @@ def _trimmed(text: str, start: int, end: int) -> int:
 _COMMAND = ("<command-name>", "<command-message>", "<command-args>")
 # The client's own commands that take words which the model is not asked.
 _OWN = frozenset(
-    "add-dir advisor agents autocompact branch btw bug cd chrome clear color compact config context"  # noqa: SIM905
+    "add-dir advisor agents autocompact branch btw bug cd chrome clear color compact config context"  # noqa: SIM905 - a table
     " continue copy cost effort exit export fast feedback focus fork hooks ide login logout"
     " marketplace mcp memory model name new output-style permissions plugin plugins"
     " privacy-settings quit rc recap release-notes reload-plugins remote-control remote-env rename"
@@ -207,7 +207,7 @@ _OWN = frozenset(
     " teleport theme tui usage vim voice".split()
 )
 _SWITCHES = frozenset(
-    "cancel clear none off on open reset share status stop".split()  # noqa: SIM905
+    "cancel clear none off on open reset share status stop".split()  # noqa: SIM905 - a table
 )
 
 

@@ -43,7 +43,7 @@ _DETAIL_MAX = 4096  # characters of what a call was for
 _READS = frozenset({"Read", "NotebookRead"})
 _WRITES = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit"})
 _CALLS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
-_DETAILS = (  # what a call was for, in the first of these that is there  # noqa: SIM905
+_DETAILS = (  # what a call was for, in the first of these that is there  # noqa: SIM905 - a table
     "command pattern file_path notebook_path path url query description prompt skill subject"
 ).split()
 _TAGS = re.compile(r"<bash-input>(.*?)</bash-input>", re.DOTALL)

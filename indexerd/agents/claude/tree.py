@@ -50,7 +50,7 @@ from indexerd.events import KIND_MASK, TURN_MASK, Kind, Turn
 
 TALK = frozenset({Kind.USER, Kind.ASSISTANT, Kind.TOOL, Kind.COMPACTION})  # what moves the leaf
 HOOKS = frozenset(  # attachments in which hooks tell the model something
-    "hook_additional_context hook_success hook_blocking_error hook_stopped_continuation"  # noqa: SIM905
+    "hook_additional_context hook_success hook_blocking_error hook_stopped_continuation"  # noqa: SIM905 - a table
     " async_hook_response".split()
 )
 Place = tuple[int, int]  # of a line in the file: its offset and its length

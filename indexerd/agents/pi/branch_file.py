@@ -100,7 +100,7 @@ def _kept(version: int, line: Line, above: str | None, moved: dict[str, str]) ->
     elif "parentId" not in held or _value(held, "parentId") != above:
         fields["parentId"] = above
     kept = _value(held, "firstKeptEntryId")
-    if line.kind is Kind.COMPACTION and version < 2:  # noqa: PLR2004
+    if line.kind is Kind.COMPACTION and version < 2:  # noqa: PLR2004 - pi's version
         index = _value(fields, "firstKeptEntryIndex")
         if isinstance(index, int | float):
             del fields["firstKeptEntryIndex"]

@@ -32,22 +32,22 @@ _NOISE = re.compile(  # logs, traces, tables, code that was pasted without a fen
     |def\s\w+\(|class\s\w+\s?[:({]|(?:const|let|var)\s[\w{}, ]+=|func\w*\s\w*\(
     |/(?!(?:tmp|etc|var|home|usr|dev|opt)\b)[A-Za-z][\w:-]*(?:\s|$)""".replace("\n    ", "")
 )
-_BULLET = re.compile(r"(?:(?:[-+*•–]|(?:\*\*)?\d{1,3}[.)]|\[[ xX]\]|>{1,5}|#{1,6})\s+){1,3}")  # noqa: RUF001
-_END = re.compile(r"(?<=[.!?…])[\"'’”»)\]`*]{0,3}\s+(?=[^\sa-z])|(?<=[。！？])")  # noqa: RUF001
+_BULLET = re.compile(r"(?:(?:[-+*•–]|(?:\*\*)?\d{1,3}[.)]|\[[ xX]\]|>{1,5}|#{1,6})\s+){1,3}")
+_END = re.compile(r"(?<=[.!?…])[\"'’”»)\]`*]{0,3}\s+(?=[^\sa-z])|(?<=[。！？])")
 _LINK = re.compile(r"!?\[([^\[\]\n]{1,200})\]\([^()\s]{0,500}\)")
-_FORGED = re.compile(r"@{2,}|\b(?:User|Assistant|Human|System)\s*[:：]+")  # noqa: RUF001
+_FORGED = re.compile(r"@{2,}|\b(?:User|Assistant|Human|System)\s*[:：]+")
 _MARKS = re.compile(r"[`*]|\[?redacted:[\w.-]{0,40}\]?", re.IGNORECASE)
 _PATH = re.compile(r"(?<!\S)@?(?:[\w.~@:-]*/){2,}?([\w.@-]+)(?![\w/])")
 _HAN = "\u3400-\u9fff\uf900-\ufaff"
 _UNSPACED = re.compile(f"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff{_HAN}]")
 _RUNS = re.compile(f"[\u30a1-\u30fc]{{2,12}}|[{_HAN}]{{2,12}}|[A-Za-z][\\w.]{{1,30}}")
-_TOKEN = re.compile(r"`[^`\n]{1,80}`|[^\W_][\w.+#/'’-]*|[^\s\w]")  # noqa: RUF001
+_TOKEN = re.compile(r"`[^`\n]{1,80}`|[^\W_][\w.+#/'’-]*|[^\s\w]")
 _TICKET = re.compile(
     r"(?<![\w-])(?!(?:UTF|SHA|ISO|RFC|CVE|HTTP|AES|RSA|MD|GPT|TLS|SSL|UTC|BASE)-)"
     r"[A-Z][A-Z0-9]{0,8}[A-Z]-\d{1,6}(?![\w-])|(?<![\w&/#])#\d{2,5}(?!\w)"
 )
 _CLAUSES = words("and or but because so when which that while where if since und aber weil et")
-_OUTER = " .,;:!?¿¡…-–—/\\|*#=+&~、。，；：！？"  # noqa: RUF001
+_OUTER = " .,;:!?¿¡…-–—/\\|*#=+&~、。，；：！？"
 
 
 def sentences(text: str) -> list[str]:
@@ -77,7 +77,7 @@ def _blocks(text: str) -> Iterator[str]:
         bullet = _BULLET.match(line)
         body = "" if noisy else line[bullet.end() :] if bullet else line
         wrapped = 60 < len(held) <= _SENTENCE_MAX  # noqa: PLR2004 - as wide as editors wrap at
-        if wrapped and body and not bullet and held[-1] not in ".!?:;。！？":  # noqa: RUF001
+        if wrapped and body and not bullet and held[-1] not in ".!?:;。！？":
             held = f"{held} {body}"
         else:
             yield held
@@ -145,7 +145,7 @@ def _topic(token: str) -> tuple[str, ...]:
     word = token.strip("`")
     if not word.isascii() and _UNSPACED.search(word):
         return tuple(run for run in _RUNS.findall(word) if run not in stop_words())
-    low = word.lower().replace("’", "'").rstrip(".'/-+").rpartition("/")[2]  # noqa: RUF001
+    low = word.lower().replace("’", "'").rstrip(".'/-+").rpartition("/")[2]
     low = re.sub(r"^(?:[ldjmtscn]|qu)'|'(?:s|re|ve|ll|d|m)$|n't$", "", low)
     number = sum(map(str.isdigit, low)) > 4 or low.isdecimal() or _TICKET.fullmatch(word)  # noqa: PLR2004 - a date, an id
     short = len(low) < 3 and not (len(low) == 2 and word.isupper())  # noqa: PLR2004 - as above
