@@ -15,6 +15,7 @@ import pytest
 
 from tests.browser.served import Served, served
 from tests.browser.tabs import NARROW, WIDE, Tabs, findings
+from tests.e2e.world import until
 from tests.sessions.tree_sessions import said
 
 if TYPE_CHECKING:
@@ -278,6 +279,7 @@ def test_a_hit_in_a_title_leads_to_the_whole_session(home: Served, tabs: Tabs) -
     """Its words stand in none of the entries, and would hide them all."""
     word = f"Wombat{uuid.uuid4().hex[:6]}"
     session = home.put([said("a", None, "user", "Where does it sleep?")], name=f"The {word}")
+    until(lambda: home.world.call("search", query=word)["hits"], "its title to be found")
     page = home.open(tabs, f"/?q={word}")
     link = title_of(page, word).first
     expect(link).to_have_attribute("href", f"/s/{session.id}")

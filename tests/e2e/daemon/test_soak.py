@@ -1,0 +1,199 @@
+"""An hour's worth of events in less than a minute: what a daemon takes stays level.
+
+Sixty sessions of four agents are worked at (`traffic`), and what is stored of them stays level, so
+whatever grows is a leak. Memory settles within some thousand events: pages and words that SQLite
+keeps, states of sessions that are awake, and what the allocator does not give back. After that it
+may grow by so little that one text of a session, kept at each tenth event, would be found out.
+
+`INDEXERD_SOAK_SECONDS` makes it longer, for a run by hand; `-s` shows the figures.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from indexerd.logs import KEPT_FILES, LIMIT_BYTES
+from tests.e2e.daemon.traffic import Traffic
+from tests.e2e.world import World, until
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(600 + 2 * 3600)]
+
+SESSIONS = 60
+WARM, EVENTS = 1800, 2100  # until memory has settled; what is measured after that
+SECONDS = float(os.environ.get("INDEXERD_SOAK_SECONDS", "0"))
+MB = 1 << 20
+GROWTH = 3 * MB  # of resident memory in 1,000 events
+IDLE_SECONDS, IDLE_TICKS, IDLE_WAKES = 6.0, 30, 240  # of hundredths, and of all threads
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What a daemon takes at a moment. Sizes in bytes."""
+
+    events: int
+    rss: int
+    descriptors: int
+    threads: int
+    children: int
+    sizes: dict[str, int]  # of the files in its state directory
+
+
+class Seen:
+    """A process, seen from outside."""
+
+    def __init__(self, pid: int, state: Path) -> None:
+        self._proc = Path(f"/proc/{pid}")
+        self._state = state
+
+    def sample(self, events: int) -> Sample:
+        """How it is now."""
+        status = dict(
+            line.split(":", 1) for line in (self._proc / "status").read_text().splitlines()
+        )
+        return Sample(
+            events,
+            int(status["VmRSS"].split()[0]) * 1024,
+            len(os.listdir(self._proc / "fd")),
+            int(status["Threads"]),
+            sum(len(_read(one / "children").split()) for one in self._tasks()),
+            {path.name: _size(path) for path in self._state.iterdir()},
+        )
+
+    def work(self) -> tuple[int, int]:
+        """Hundredths of a second of the processor so far, and how often any thread woke."""
+        ticks = _read(self._proc / "stat").rpartition(")")[2].split()[11:13]
+        wakes = 0
+        for one in self._tasks():
+            for line in _read(one / "status").splitlines():
+                if line.startswith("voluntary_ctxt_switches"):
+                    wakes += int(line.split()[1])
+        return sum(map(int, ticks)), wakes
+
+    def _tasks(self) -> list[Path]:
+        return list((self._proc / "task").iterdir())
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (FileNotFoundError, ProcessLookupError):  # a thread that has ended meanwhile
+        return ""
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux's /proc")
+def test_an_hour_of_work_leaves_nothing_behind(world: World) -> None:
+    """V12, W9, M22: memory, descriptors, threads, children, logs and caches level; then at rest."""
+    world.env["INDEXERD_WATCH__RESCAN_SECONDS"] = "10"
+    world.state.mkdir(parents=True)
+    _nearly_full(world.state / "log.jsonl")
+    with world.daemon() as daemon:
+        seen = Seen(daemon.pid, world.state)
+        traffic = Traffic(world, daemon, SESSIONS)
+        samples = _worked(traffic, seen)
+        traffic.close()
+        _at_rest(world, traffic, seen)
+        _level(samples)
+        assert set(traffic.refused) <= {
+            "already_running", "ambiguous_reference", "not_found", "session_empty",
+            "session_unreadable", "timeout", "write_failed",
+        }, traffic.refused  # fmt: skip
+        assert traffic.done.keys() >= {"turn", "look", "question", "purge", "reload"}
+        problems = {one["code"] for one in world.call("status")["problems"]}
+        assert problems <= {"invalid_meta"}
+    kept = [*world.root.glob("home/**/*.tmp"), *world.root.glob("data/**/*.tmp")]
+    assert kept == []
+    _log_is_bounded(world, samples[-1].events)
+
+
+def _nearly_full(path: Path) -> None:
+    """A log of many days, at the end of its file."""
+    line = json.dumps({"ts": "2026-01-01T00:00:00.000Z", "level": "info", "event": "old"}) + "\n"
+    path.write_text(line * ((LIMIT_BYTES - 50_000) // len(line)))
+
+
+def _worked(traffic: Traffic, seen: Seen) -> list[Sample]:
+    """Work, and look at times; what is seen before it has warmed up does not count."""
+    for _ in range(WARM):
+        traffic.step()
+    end = time.monotonic() + SECONDS
+    samples, steps = [], 0
+    while steps < EVENTS or time.monotonic() < end:
+        traffic.step()
+        steps += 1
+        if steps % 25 == 0:
+            samples.append(seen.sample(traffic.done.total()))
+    return samples
+
+
+def _level(samples: list[Sample]) -> None:
+    """The last third is as the first."""
+    third = len(samples) // 3
+    first, last = samples[:third], samples[-third:]
+
+    def middle(of: Callable[[Sample], int], some: list[Sample]) -> float:
+        return statistics.median(map(of, some))
+
+    grown = middle(lambda one: one.rss, last) - middle(lambda one: one.rss, first)
+    events = middle(lambda one: one.events, last) - middle(lambda one: one.events, first)
+    print(f"\n{samples[-1].events} events; RSS {first[0].rss / MB:.1f} to {last[-1].rss / MB:.1f}")
+    print(f"MB, {grown / events * 1000 / MB:+.2f} MB in 1,000 events; {last[-1]}")
+    assert grown / events * 1000 < GROWTH
+    for name, of, room in (
+        ("descriptors", lambda one: one.descriptors, 6),
+        ("threads", lambda one: one.threads, 2),
+        ("store", lambda one: one.sizes["store.sqlite"], 2 * MB),
+    ):  # type: str, Callable[[Sample], int], int
+        assert max(map(of, last)) <= max(map(of, first)) + room, name
+    assert max(one.children for one in samples) == 0
+    assert max(one.sizes.get("store.sqlite-wal", 0) for one in samples) < 32 * MB
+
+
+def _at_rest(world: World, traffic: Traffic, seen: Seen) -> None:
+    """All is known that there is, and then nothing is done but what was promised."""
+
+    def known() -> bool:
+        status = world.call("status")
+        there = {
+            row["sessionId"] for row in world.call("list", archived=True, limit=500)["sessions"]
+        }
+        busy = status["queued"] or status["indexing"] or status["textPending"]
+        return not busy and {one.id for one in traffic.actors if one.turns} <= there
+
+    until(known, "all sessions in the list, and an empty queue", 60.0)
+    until(lambda: _rested(seen), "rest", 60.0)
+
+
+def _rested(seen: Seen) -> bool:
+    """Whether the processor rests, and the threads sleep, for some seconds together."""
+    before, end = seen.work(), time.monotonic() + IDLE_SECONDS
+    until(lambda: time.monotonic() > end, "some seconds")
+    ticks, wakes = (after - was for was, after in zip(before, seen.work(), strict=True))
+    print(f"\nat rest for {IDLE_SECONDS:g} s: {ticks} ticks, {wakes} wakes")
+    return ticks <= IDLE_TICKS and wakes <= IDLE_WAKES
+
+
+def _log_is_bounded(world: World, events: int) -> None:
+    """It was rotated, and an event costs some hundred bytes of it."""
+    logs = sorted(world.state.glob("log.jsonl*"))
+    assert [path.name for path in logs] == ["log.jsonl", "log.jsonl.1"]
+    assert max(map(_size, logs)) <= LIMIT_BYTES
+    assert len(logs) <= 1 + KEPT_FILES
+    assert 0 < _size(logs[0]) < events * 500
+    stamps = [json.loads(line)["ts"] for line in logs[0].read_text().splitlines()]
+    assert all(one <= other for one, other in pairwise(stamps))
