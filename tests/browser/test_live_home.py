@@ -44,10 +44,11 @@ def place(title: str) -> str:
 
 
 def titled(home: Served, title: str) -> str:
-    """A session of today, that pi has given a name; its id."""
+    """A session of today, that pi has given a name, once it is listed; its id."""
     session = home.world.session(cwd=f"/work/{place(title)}")
     session.turn(f"Please look into {title}.", f"I have seen to {title}.")
     session.entry("session_info", name=title)
+    until(lambda: home.world.row(session.id).get("name") == title, "the session to be listed")
     return session.id
 
 
