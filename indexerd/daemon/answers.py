@@ -25,8 +25,7 @@ from indexerd.paths import meta_name, user_name
 from indexerd.protocol import params
 from indexerd.protocol.params import RefParams
 from indexerd.search.index import TextIndex
-from indexerd.search.name_index import NameIndex
-from indexerd.search.names import Names, Scope
+from indexerd.search.names import NameIndex, Names, Scope
 from indexerd.search.ranking import search
 from indexerd.sessions.family import Link, by_age, depth_first, kept, member, relation
 from indexerd.sessions.family import Place as Member

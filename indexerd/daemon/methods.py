@@ -44,7 +44,6 @@ from indexerd.protocol import methods, params, wire
 from indexerd.protocol.limits import NAME_MAX
 from indexerd.protocol.params import Params, RefParams
 from indexerd.references.injection_cache import InjectionCache
-from indexerd.search.names_soon import NamesSoon
 from indexerd.settings import Settings
 from indexerd.sources.session_reader import SessionReaderPool
 from indexerd.times import iso
@@ -64,6 +63,7 @@ Handler = Callable[[Any], Any]
 FIRST_SCAN_PATIENCE = 5.0  # seconds
 PROTOCOL = 1
 _AT_ONCE = frozenset({"hello", "status", "subscribe"})
+_BY_NAME = frozenset({"resolve", "complete"})
 
 # Methods whose handler is imported when it is first asked for: module, attribute, its method.
 LATE = {
@@ -276,7 +276,6 @@ class Api:
     ) -> None:
         self._pipeline = pipeline
         self._answers = answers
-        self._names = NamesSoon(answers)
         self._budget = budget
         self._sidecars = sidecars
         self._started = clock()
@@ -308,8 +307,15 @@ class Api:
         return self._soon(request, asked, peer)
 
     def _waits(self, request: wire.Request) -> bool:
-        """Whether names have to be put together first."""
-        return self._names.wanted(request.method, request.params)
+        """Whether names have to be put together first, which takes a moment."""
+        if self._answers.index.ready:
+            return False
+        asked = request.params
+        return (
+            request.method in _BY_NAME
+            or (request.method == "expand" and "@@" in str(asked.get("text")))
+            or any(self._answers.needs_names(asked.get(key)) for key in ("ref", "session"))
+        )
 
     async def _soon(self, request: wire.Request, asked: Params, peer: Peer) -> Any:
         """Wait a little for the first scan, and for names, then answer with what is known."""
@@ -318,9 +324,8 @@ class Api:
                 await self._pipeline.scanned.wait()
         except TimeoutError:
             pass
-        for _ in range(2):  # names, and what fuzzy ones want
-            if self._waits(request):
-                await self._names.come()
+        if self._waits(request):
+            await self._answers.index.prepare()
         found = self._answer(request.method, asked, peer)
         return await found if isinstance(found, Awaitable) else found
 

@@ -1,17 +1,16 @@
 """The text index: what is searched, in one tantivy directory that may be deleted at any time.
 
-A document is a session's own texts (`about`: names, tags, description, summary, files, directory)
-or one message. Stored text is stored here alone, as it was said; what is indexed is its folded form
+A document is a session's own texts (names, tags, description, summary, files, directory) or one
+message. What is stored is the text as it was said; what is indexed is its folded form
 (`query.indexable`). The store says which directory below `search/` is the index, so that another
-one takes its place in one transaction, and how far it has come with each session: that is written
-after a commit, and the first time that a process adds to a session, what a crash left behind that
-place is dropped. One thread writes; any thread searches what was last committed.
+one takes its place in one transaction, and how far the index has come with each session: that is
+written after a commit, and the first time that a process adds to a session, what a crash left
+behind that place is dropped. One thread writes; any thread searches what was last committed.
 
-Deleting from tantivy leaves the words where they are. Where they must go (a purge, patterns of
-secrets), `rebuild` copies what stays into a new directory, and the old one is deleted.
-
-tantivy's files end with a checksum, and never change: each start compares them. An index that
-is damaged, or raises anything but trouble of its place, is deleted and made anew.
+Deleting from tantivy leaves the words in its files. Where they must go (a purge, patterns of
+secrets), `rebuild` copies what stays into a new directory, and the old one is deleted. Every file
+of tantivy's ends with a checksum and never changes: each start compares them. An index that is
+damaged, or raises anything but trouble of its place, is deleted and made anew.
 """
 
 from __future__ import annotations
@@ -25,22 +24,21 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
+import tantivy
+from tantivy import Document, Query, Searcher
 
 from indexerd.errors import DamagedError, IndexerdError, StateError, WriteError
 from indexerd.privacy.redact import shown_path
 from indexerd.privacy.sanitize import scrub
-from indexerd.search.names_known import known, without_references
+from indexerd.search.names import known, without_references
 from indexerd.search.query import indexable, storable
 from indexerd.store.integrity import named
 from indexerd.store.store import Named, StateStore, hashed
 
-if TYPE_CHECKING:
-    import tantivy
-
-VERSION = 1  # of the schema, and of what is indexed of a text
+VERSION = 2  # of the schema, and of what is indexed of a text
 TEXT_MAX = 65_536  # characters of a message, or of a summary, that are indexed
 ABOUT = ("name", "tags", "description", "summary", "files", "id", "cwd")
 _SWEEPS = 5  # times that an old directory is deleted
@@ -51,10 +49,9 @@ _SESSION_MAX = 1_000_000  # messages of one session that are copied
 _OS_ERROR = re.compile(r"\(os error (\d+)\)|Os \{ code: (\d+)|LockBusy|writer was (killed)")
 _CHUNK = 1 << 20  # bytes
 _FOOTER = 8  # bytes: the length of a file's footer, and a number that ends all of them
-_PLAIN = frozenset({"meta.json", ".managed.json"})
 
 _T = TypeVar("_T")
-_encode = msgspec.msgpack.Encoder().encode
+Redact = Callable[[str, str], str]
 
 
 class Message(NamedTuple):
@@ -68,7 +65,7 @@ class Message(NamedTuple):
 
 
 class Texts(msgspec.Struct, frozen=True, array_like=True):
-    """What a session is found by, beside its messages; one text for each of ABOUT but the id."""
+    """What a session is found by, beside its messages; a text for each of ABOUT but the id."""
 
     name: str
     tags: str
@@ -78,35 +75,23 @@ class Texts(msgspec.Struct, frozen=True, array_like=True):
     cwd: str
 
 
-class Said(msgspec.Struct, frozen=True, array_like=True):
-    """What is stored of a message."""
-
-    entry: str
-    role: str
-    at: str
-    text: str
-
-
+_encode = msgspec.msgpack.Encoder().encode
 _texts = msgspec.msgpack.Decoder(Texts).decode
-_said = msgspec.msgpack.Decoder(Said).decode
-
-
-def _nobody(_path: Path, _why: str) -> None:
-    """Nobody is told."""
+_message = msgspec.msgpack.Decoder(Message).decode
 
 
 class TextIndex:
-    """Texts in, by the thread that writes; what finds them out."""
+    """Texts in, by the thread that writes; out, what finds them."""
 
     def __init__(
         self,
         directory: Path,
         store: StateStore,
-        report: Callable[[Path, str], None] = _nobody,
+        report: Callable[[Path, str], None] = lambda _path, _why: None,
         *,
         readonly: bool = False,
     ) -> None:
-        """`report(path, why)` is told that it is damaged."""
+        """`report(path, why)` is told that the index is damaged."""
         self.store = store
         self.damaged = False  # and not made anew yet
         self.problem = ""  # why it is damaged still
@@ -114,19 +99,20 @@ class TextIndex:
         self._directory = directory
         self._report = report
         self._readonly = readonly
+        self._made = -1  # the store that it belongs to
+        self._name = ""
+        self._end()
+
+    def _end(self) -> None:
         self._index: tantivy.Index | None = None
         self._writer: tantivy.IndexWriter | None = None
-        self._schema: Any = None
-        self._name = ""
-        self._made = -1  # the store that it belongs to
         self._hashes: dict[str, bytes] = {}  # not committed yet
         self._marks: dict[str, str | None] = {}  # likewise
         self._dirty = False
         self._fresh = False  # begun by this process
-        self._met: set[str] = set()  # sessions whose messages this process added to
-        self._shown: set[str] = set()  # sessions whose own texts it added
+        self._added: set[tuple[str, str]] = set()  # (kind, session) that this process added to
         self._rebuilding: Iterator[bool] | None = None
-        self._copying: set[str] | None = None  # sessions that changed while it goes on
+        self._copying: set[str] | None = None  # sessions that changed during the copying
 
     # -- opening, damage and closing -----------------------------------------------------
 
@@ -148,55 +134,40 @@ class TextIndex:
             except DamagedError:
                 found = False
         if not found or self.damaged:
-            self._begin_anew()
+            name = _fresh_name()
+            self._index = self._guarded(lambda: self._create(name))
+            self.store.begin_index(name)
+            self._name, self._fresh = name, True
+        self._sweep()
         self.damaged, self._made = False, self.store.made
         return not found
 
     def _take(self, name: str) -> None:
-        import tantivy  # noqa: PLC0415 - few commands need it
-
         index = tantivy.Index.open(str(self._directory / name))
         index.register_tokenizer("words", _tokenizer())
         index.reload()
-        self._index, self._schema, self._name = index, index.schema, name
-        if not self._readonly:
-            self._sweep(name)
+        self._index, self._name = index, name
 
     def _create(self, name: str) -> tantivy.Index:
-        import tantivy  # noqa: PLC0415 - few commands need it
-
         path = self._directory / name
         path.mkdir(mode=0o700, parents=True)
-        index = tantivy.Index(_schema(), path=str(path))
+        index = tantivy.Index(SCHEMA, path=str(path))
         index.register_tokenizer("words", _tokenizer())
         return index
 
-    def _begin_anew(self) -> None:
-        name = _fresh_name()
-        index = self._guarded(lambda: self._create(name))
-        self.store.begin_index(name)
-        self._index, self._schema, self._fresh, self._name = index, index.schema, True, name
-        self._sweep(name)
-
-    def _sweep(self, name: str) -> None:
+    def _sweep(self) -> None:
         """Delete whatever else is in the directory."""
         for one in self._directory.iterdir():
             for _ in range(_SWEEPS):  # a file may be made in it while it is deleted
-                if one.name == name or not one.exists():
-                    break
-                shutil.rmtree(one, ignore_errors=True)
-
-    def _end(self) -> None:
-        self._writer, self._index = None, None
-        self._hashes, self._marks, self._dirty = {}, {}, False
-        self._met, self._shown, self._fresh = set(), set(), False
-        self._rebuilding = self._copying = None
+                if one.name != self._name and one.exists():
+                    shutil.rmtree(one, ignore_errors=True)
 
     def close(self) -> None:
         """Let go of it; what was not committed is lost."""
         self._end()
 
     def _guarded(self, work: Callable[[], _T]) -> _T:
+        """Do something with tantivy; what it raises is trouble of the place, or damage."""
         try:
             return work()
         except IndexerdError as bad:
@@ -243,28 +214,28 @@ class TextIndex:
         held = _hash(texts)
         if self._hashes.get(session_id) == held:
             return
-        if not self._fresh or session_id in self._shown:
+        if not self._fresh or ("about", session_id) in self._added:
             self._delete(session_id, "about")
-        self._shown.add(session_id)
-        self._add(session_id, about=texts)
+        self._added.add(("about", session_id))
+        self._add(session_id, _about_document(session_id, texts))
         self._hashes[session_id] = held
 
     def add_messages(
         self, session_id: str, since: int, items: Iterable[Message], mark: str | None
     ) -> None:
         """Add messages behind row `since`; `mark` says how far the session was read then."""
-        if session_id not in self._met and not self._fresh:
-            self._delete(session_id, "message", since)  # what was not told of before a crash
-        self._met.add(session_id)
+        if not self._fresh and ("message", session_id) not in self._added:
+            self._delete(session_id, "message", since)  # what a crash left unaccounted for
+        self._added.add(("message", session_id))
         for one in items:
             if one.text.strip():
-                self._add(session_id, message=one)
+                self._add(session_id, _message_document(session_id, one))
         self._marks[session_id] = mark
 
     def drop_messages(self, session_id: str) -> None:
         """Drop a session's messages."""
         self._delete(session_id, "message")
-        self._met.add(session_id)
+        self._added.add(("message", session_id))
         self._marks[session_id] = None
 
     def forget(self, session_id: str, *, wholly: bool = False) -> None:
@@ -278,7 +249,7 @@ class TextIndex:
         self._marks.pop(session_id, None)
 
     def mark(self, session_id: str) -> str | None:
-        """How far a session was read; what is not committed counts."""
+        """Say how far a session was read; what is not committed counts."""
         if session_id in self._marks:
             return self._marks[session_id]
         return self.store.mark(session_id)
@@ -290,16 +261,14 @@ class TextIndex:
 
     def commit(self) -> None:
         """Have all be found that was added."""
-        if not self._dirty and not self._hashes and not self._marks:
-            return
 
         def work() -> None:
-            if self._dirty:
-                self._ready().commit()
-                _sync(self._directory / self._name)  # before the store says so
-                self._opened().reload()
+            self._ready().commit()
+            _sync(self._directory / self._name)  # before the store says so
+            self._opened().reload()
 
-        self._guarded(work)
+        if self._dirty:
+            self._guarded(work)
         hashes, marks = dict(self._hashes), dict(self._marks)
         self.store.indexed(hashes, marks)
         self._dirty, self._hashes, self._marks = False, {}, {}
@@ -316,35 +285,31 @@ class TextIndex:
         return self._writer
 
     def _delete(self, session_id: str, kind: str, row: int | None = None) -> None:
-        def work() -> None:
-            self._ready().delete_documents_by_query(_of(self._schema, session_id, kind, row))
+        self._change(session_id)
+        query = _of(session_id, kind, row)
+        self._guarded(lambda: self._ready().delete_documents_by_query(query))
 
-        if self._copying is not None:
-            self._copying.add(session_id)
-        self._guarded(work)
-        self._dirty = True
-
-    def _add(
-        self, session_id: str, *, about: Texts | None = None, message: Message | None = None
-    ) -> None:
-        if self._copying is not None:
-            self._copying.add(session_id)
-        document = _document(session_id, about=about, message=message)
+    def _add(self, session_id: str, document: Document) -> None:
+        self._change(session_id)
         self._guarded(lambda: self._ready().add_document(document))
+
+    def _change(self, session_id: str) -> None:
         self._dirty = True
+        if self._copying is not None:
+            self._copying.add(session_id)
 
     # -- wiping: what stays is copied ----------------------------------------------------
 
     @property
     def owes_rebuild(self) -> bool:
-        """Whether words were dropped that are in the directory as long as it was not rebuilt."""
+        """Whether words were dropped that are in the directory until it is rebuilt."""
         return self.store.noted("index", "rebuild") is not None
 
     def owe_rebuild(self) -> None:
         """Note that the index is to be rebuilt, whatever becomes of this process."""
         self.store.note("index", "rebuild", b"")
 
-    def rebuild(self, redact: Callable[[str, str], str] | None = None) -> bool:
+    def rebuild(self, redact: Redact = lambda _session_id, text: text) -> bool:
         """Copy what stays into a new index, a session at a time; whether there is more to do.
 
         `redact(session_id, text)` changes the texts of messages.
@@ -358,7 +323,7 @@ class TextIndex:
                 self._rebuilding = self._copying = None
         return more or self.owes_rebuild
 
-    def _rebuilt(self, redact: Callable[[str, str], str] | None) -> Iterator[bool]:
+    def _rebuilt(self, redact: Redact) -> Iterator[bool]:
         self.commit()
         self.store.note("index", "rebuild", b"begun")  # what is dropped from now on is owed anew
         name = _fresh_name()
@@ -366,11 +331,13 @@ class TextIndex:
         writer = new.writer(_HEAP, 1)
         self._copying = set()
         for session_id in self.sessions():
-            self._guarded(lambda one=session_id: self._copy(one, writer, redact))  # type: ignore[misc] # of a lambda's default
+            self._copy(session_id, writer, redact)
             yield True
         self.commit()
         for session_id in self._copying:  # changed meanwhile
-            self._guarded(lambda one=session_id: self._copy(one, writer, redact, anew=True))  # type: ignore[misc] # likewise
+            for kind in ("about", "message"):
+                writer.delete_documents_by_query(_of(session_id, kind))
+            self._copy(session_id, writer, redact)
         self._guarded(writer.commit)
         _sync(self._directory / name)
         _sync(self._directory)
@@ -380,41 +347,31 @@ class TextIndex:
                 self.store.note("index", "rebuild", None)
         new.reload()
         old = self._writer
-        self._index, self._writer, self._schema, self._name = new, writer, new.schema, name
+        self._index, self._writer, self._name = new, writer, name
         if old is not None:
             old.wait_merging_threads()  # which write into the old directory
         del old
-        self._sweep(name)
+        self._sweep()
         self.store.fold()
         yield False
 
-    def _copy(
-        self,
-        session_id: str,
-        writer: tantivy.IndexWriter,
-        redact: Callable[[str, str], str] | None,
-        *,
-        anew: bool = False,
-    ) -> None:
-        if anew:
-            for kind in ("about", "message"):
-                writer.delete_documents_by_query(_of(self._schema, session_id, kind))
-        if (texts := self.about(session_id)) is not None:
-            writer.add_document(_document(session_id, about=texts))
-        for message in self.messages(session_id):
-            text = redact(session_id, message.text) if redact else message.text
-            if text.strip():
-                writer.add_document(_document(session_id, message=message._replace(text=text)))
+    def _copy(self, session_id: str, writer: tantivy.IndexWriter, redact: Redact) -> None:
+        texts, messages = self._about(session_id), self.messages(session_id)
+
+        def work() -> None:
+            if texts is not None:
+                writer.add_document(_about_document(session_id, texts))
+            for one in messages:
+                text = redact(session_id, one.text)
+                if text.strip():
+                    writer.add_document(_message_document(session_id, one._replace(text=text)))
+
+        self._guarded(work)
 
     # -- reading: any thread -------------------------------------------------------------
 
-    @property
-    def schema(self) -> Any:
-        """What queries are made for."""
-        return self._schema
-
-    def ask(self, ask: Callable[[tantivy.Searcher], _T]) -> _T:
-        """Whatever is asked of the index as it is at one moment."""
+    def ask(self, ask: Callable[[Searcher], _T]) -> _T:
+        """Ask the index as it is at one moment."""
         return self._guarded(lambda: ask(self._opened().searcher()))
 
     @property
@@ -423,63 +380,55 @@ class TextIndex:
         return self._index is not None
 
     def sessions(self) -> tuple[str, ...]:
-        """The sessions that may have texts."""
+        """List the sessions that may have texts."""
         return tuple(self.store.mark_signs().keys() | set(self.store.ids()))
 
-    def about(self, session_id: str) -> Texts | None:
-        """A session's own texts."""
-
-        def ask(searcher: tantivy.Searcher) -> Texts | None:
-            query = _of(self._schema, session_id, "about")
-            found = searcher.search(query, limit=1, count=False).hits
-            return about_in(searcher.doc(found[0][1])) if found else None
+    def _about(self, session_id: str) -> Texts | None:
+        def ask(searcher: Searcher) -> Texts | None:
+            document = _first(searcher, _of(session_id, "about"))
+            return about_in(document) if document else None
 
         return self.ask(ask)
 
-    def messages(self, session_id: str, most: int = _SESSION_MAX, *, last: bool = False) -> Any:
-        """Some messages of a session in its order, its first ones, or its `last`."""
-        import tantivy  # noqa: PLC0415 - few commands need it
-
+    def messages(
+        self, session_id: str, most: int = _SESSION_MAX, *, last: bool = False
+    ) -> list[Message]:
+        """Give messages of a session in its order: its first ones, or its `last`."""
         order = tantivy.Order.Desc if last else tantivy.Order.Asc
+        query = _of(session_id, "message")
 
-        def ask(searcher: tantivy.Searcher) -> list[Message]:
-            query = _of(self._schema, session_id, "message")
-            most_there = min(most, max(1, searcher.num_docs))
-            found = searcher.search(
-                query, limit=most_there, count=False, order_by_field="row", order=order
-            )
+        def ask(searcher: Searcher) -> list[Message]:
+            limit = min(most, max(1, searcher.num_docs))
+            found = searcher.search(query, limit, count=False, order_by_field="row", order=order)
             return [message_in(searcher.doc(at)) for _, at in found.hits]
 
         return self.ask(ask)
 
     def carry_on(self, pairs: Iterable[tuple[str, str]]) -> dict[str, bool | None]:
-        """Whether the child of each pair goes on where its parent ended; None: not known."""
+        """Say whether the child of each pair goes on where its parent ended; None: not known."""
         return {child: self._carries_on(parent, child) for parent, child in pairs}
 
     def _carries_on(self, parent: str, child: str) -> bool | None:
-        """Whether a child has its parent's last message.
-
-        A copy keeps its entry's id with pi, Claude Code and Codex, and its place, role and text
-        with opencode, whose copies have ids of their own.
-        """
-        above, below = self.messages(parent, 1, last=True), self.messages(child, 1)
-        if not above or not below:
+        last, begun = self.messages(parent, 1, last=True), self.messages(child, 1)
+        if not last or not begun:
             return None
-        first = self.messages(parent, 1)
-        if self._has(child, above[0], above[0].row - first[0].row + below[0].row):
+        first = self.messages(parent, 1)[0].row
+        if self._has(child, last[0], last[0].row - first + begun[0].row):
             return True
-        there = below[0].row - below[0].row + first[0].row
-        return False if self._has(parent, below[0], there) else None
+        return False if self._has(parent, begun[0], first) else None
 
     def _has(self, session_id: str, message: Message, row: int) -> bool:
-        def ask(searcher: tantivy.Searcher) -> bool:
-            own = _of(self._schema, session_id, "message")
-            copies = _both(own, _number(self._schema, "copy", copy_of(session_id, message)))
-            if searcher.search(copies, limit=1, count=False).hits:
+        """Say whether a session has a copy of a message.
+
+        It has the entry's id with pi, Claude Code and Codex; with opencode its place and text.
+        """
+        own = _of(session_id, "message")
+
+        def ask(searcher: Searcher) -> bool:
+            if _first(searcher, both(own, term("copy", copy_of(session_id, message)))):
                 return True
-            there = _both(own, _number(self._schema, "row", row))
-            found = searcher.search(there, limit=1, count=False).hits
-            held = message_in(searcher.doc(found[0][1])) if found else None
+            there = _first(searcher, both(own, term("row", row)))
+            held = message_in(there) if there else None
             return held is not None and (held.role, held.text) == (message.role, message.text)
 
         return self.ask(ask)
@@ -488,9 +437,7 @@ class TextIndex:
 # -- documents -------------------------------------------------------------------------------
 
 
-def _schema() -> Any:
-    import tantivy  # noqa: PLC0415 - few commands need it
-
+def _schema() -> tantivy.Schema:
     builder = tantivy.SchemaBuilder()
     builder.add_text_field("session", stored=True, tokenizer_name="raw", index_option="basic")
     builder.add_text_field("kind", tokenizer_name="raw", index_option="basic")
@@ -503,56 +450,60 @@ def _schema() -> Any:
     return builder.build()
 
 
-def _tokenizer() -> Any:
-    import tantivy  # noqa: PLC0415 - few commands need it
+SCHEMA = _schema()
 
+
+def _tokenizer() -> tantivy.TextAnalyzer:
     builder = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
     return builder.filter(tantivy.Filter.remove_long(_WORD_MAX)).build()
 
 
-def _document(
-    session_id: str, *, about: Texts | None = None, message: Message | None = None
-) -> Any:
-    import tantivy  # noqa: PLC0415 - few commands need it
-
-    document = tantivy.Document()
+def _document(session_id: str, kind: str) -> Document:
+    document = Document()
     document.add_text("session", session_id)
-    document.add_unsigned("owner", owner_of(session_id))
-    document.add_text("kind", "about" if about else "message")
-    if about is not None:
-        document.add_bytes("held", _encode(about))
-        document.add_text("id", indexable(session_id))
-        for name in about.__struct_fields__:
-            text = getattr(about, name)
-            document.add_text(name, indexable(without_references(text) if name == "name" else text))
-    elif message is not None:
-        text = storable(message.text[:TEXT_MAX])
-        said = Said(scrub(message.entry), scrub(message.role), scrub(message.at), text)
-        document.add_unsigned("row", message.row)
-        document.add_unsigned("copy", copy_of(session_id, message))
-        document.add_bytes("held", _encode(said))
-        document.add_text("message", indexable(text))
+    document.add_unsigned("owner", int.from_bytes(hashed(session_id, size=8)))
+    document.add_text("kind", kind)
     return document
 
 
-def owner_of(session_id: str) -> int:
-    """The number of a session: of many documents it is read at once, and the id is not."""
-    return int.from_bytes(hashed(session_id, size=8))
+def _about_document(session_id: str, texts: Texts) -> Document:
+    document = _document(session_id, "about")
+    document.add_bytes("held", _encode(texts))
+    document.add_text("id", indexable(session_id))
+    for name in texts.__struct_fields__:
+        text = getattr(texts, name)
+        document.add_text(name, indexable(without_references(text) if name == "name" else text))
+    return document
 
 
-def about_in(document: Any) -> Texts:
-    """The texts of a session's document."""
-    return _texts(document.get_first("held"))
+def _message_document(session_id: str, message: Message) -> Document:
+    text = storable(message.text[:TEXT_MAX])
+    document = _document(session_id, "message")
+    document.add_unsigned("row", message.row)
+    document.add_unsigned("copy", copy_of(session_id, message))
+    clean = (scrub(message.entry), scrub(message.role), scrub(message.at), text)
+    document.add_bytes("held", _encode(Message(message.row, *clean)))
+    document.add_text("message", indexable(text))
+    return document
 
 
-def message_in(document: Any) -> Message:
-    """The message of a document."""
-    said = _said(document.get_first("held"))
-    return Message(document.get_first("row"), said.entry, said.role, said.at, said.text)
+def about_in(document: Document) -> Texts:
+    """Give the texts of a session's document."""
+    return _texts(_held(document))
+
+
+def message_in(document: Document) -> Message:
+    """Give the message of a document."""
+    return _message(_held(document))
+
+
+def _held(document: Document) -> bytes:
+    held: bytes = document.get_first("held")  # type: ignore[assignment]  # the schema says so
+    return held
 
 
 def copy_of(session_id: str, message: Message) -> int:
-    """The same number for the same entry and text in any session."""
+    """Give the same number for the same entry and text in any session."""
     text = storable(message.text[:TEXT_MAX])
     entry = message.entry or f"{session_id}\0{message.row}"
     return int.from_bytes(hashed(entry, text, size=8))
@@ -581,33 +532,32 @@ def _hash(texts: Texts) -> bytes:
 # -- queries ---------------------------------------------------------------------------------
 
 
-def _term(schema: Any, field: str, value: str) -> tantivy.Query:
-    import tantivy  # noqa: PLC0415 - few commands need it
-
-    return tantivy.Query.term_query(schema, field, value)
-
-
-def _number(schema: Any, field: str, value: int) -> tantivy.Query:
-    import tantivy  # noqa: PLC0415 - few commands need it
-
-    return tantivy.Query.term_query(schema, field, value)
+def term(field: str, value: str | int) -> Query:
+    """Ask for a value of a field."""
+    return Query.term_query(SCHEMA, field, value)
 
 
-def _both(*queries: tantivy.Query) -> tantivy.Query:
-    import tantivy  # noqa: PLC0415 - few commands need it
+def both(*queries: Query) -> Query:
+    """Ask for what fits all of these."""
+    return Query.boolean_query([(tantivy.Occur.Must, one) for one in queries])
 
-    return tantivy.Query.boolean_query([(tantivy.Occur.Must, one) for one in queries])
+
+def either(queries: Iterable[Query]) -> Query:
+    """Ask for what fits any of these; the more, the better."""
+    return Query.boolean_query([(tantivy.Occur.Should, one) for one in queries])
 
 
-def _of(schema: Any, session_id: str, kind: str, row: int | None = None) -> tantivy.Query:
-    """A session's documents of a kind; of messages those at `row` and behind it."""
-    import tantivy  # noqa: PLC0415 - few commands need it
-
-    own = [_term(schema, "session", scrub(session_id)), _term(schema, "kind", kind)]
+def _of(session_id: str, kind: str, row: int | None = None) -> Query:
+    """Ask for a session's documents of a kind; of messages those at `row` and behind it."""
+    own = [term("session", scrub(session_id)), term("kind", kind)]
     if row is not None:
-        number = tantivy.FieldType.Unsigned
-        own.append(tantivy.Query.range_query(schema, "row", number, row, None))
-    return _both(*own)
+        own.append(Query.range_query(SCHEMA, "row", tantivy.FieldType.Unsigned, row, None))
+    return both(*own)
+
+
+def _first(searcher: Searcher, query: Query) -> Document | None:
+    found = searcher.search(query, limit=1, count=False).hits
+    return searcher.doc(found[0][1]) if found else None
 
 
 # -- files -----------------------------------------------------------------------------------
@@ -627,37 +577,30 @@ def _fresh_name() -> str:
 
 
 def verify(directory: Path) -> None:
-    """Raise DamagedError where a file of an index is not as it was written.
-
-    Each ends with a footer: JSON with the checksum of what is before it, its length, a number.
-    """
+    """Raise DamagedError where a file of an index is not as it was written."""
     try:
         meta = json.loads((directory / "meta.json").read_text("utf-8"))
         kept = {one["segment_id"].replace("-", "") for one in meta["segments"]}
     except (KeyError, TypeError, ValueError, AttributeError, FileNotFoundError):
         raise DamagedError("its list of files is damaged") from None
-    found = set[str]()
-    for path in directory.iterdir():
-        segment = path.name.partition(".")[0]
-        if path.name in _PLAIN or segment not in kept:
-            continue
-        found.add(segment)
-        _verify_file(path)
-    if found != kept:
+    files = [(path, path.name.partition(".")[0]) for path in directory.iterdir()]
+    if {segment for _, segment in files} & kept != kept:
         raise DamagedError("some of its files are missing")
+    for path, segment in files:
+        if segment in kept and not _is_whole(path):
+            raise DamagedError("one of its files is not as it was written")
 
 
-def _verify_file(path: Path) -> None:
+def _is_whole(path: Path) -> bool:
+    """Compare a file with its footer: JSON with the checksum, its length, a number."""
     with path.open("rb") as file, suppress(ValueError, KeyError, TypeError, OSError):
         size = os.fstat(file.fileno()).st_size
         file.seek(size - _FOOTER)
-        body = size - _FOOTER - int.from_bytes(file.read(4), "little")
-        file.seek(body)
-        footer = json.loads(file.read()[:-_FOOTER])
+        left = size - _FOOTER - int.from_bytes(file.read(4), "little")
+        file.seek(left)
+        footer, total = json.loads(file.read()[:-_FOOTER]), 0
         file.seek(0)
-        total, left = 0, body
         while left > 0 and (chunk := file.read(min(left, _CHUNK))):
             total, left = zlib.crc32(chunk, total), left - len(chunk)
-        if footer["crc"] == total:
-            return
-    raise DamagedError("one of its files is not as it was written")
+        return bool(footer["crc"] == total)
+    return False

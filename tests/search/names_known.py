@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import uuid
 
-from indexerd.search.names import Known, Names
+from indexerd.search.names import Names
+from indexerd.store.store import Named
 
 NOW_MS = 1_780_000_000_000
 HERE, BESIDE = "/home/user/src/shop", "/home/user/src/shop-2"
@@ -18,16 +19,16 @@ def session(
     ago: float = 0.0,
     live: bool = True,
     named: bool = True,
-) -> Known:
+) -> Named:
     """A session; `ago` in seconds."""
     session_id = str(uuid.uuid5(uuid.NAMESPACE_URL, str(n)))
     modified = NOW_MS - round(ago * 1000)
-    return Known(session_id, name, (name, *others), cwd, modified, named, live)
+    return Named(session_id, name, (name, *others), cwd, modified, named, live)
 
 
-def index(*rows: Known) -> Names:
+def index(*rows: Named) -> Names:
     """The index of some sessions."""
-    return Names.load(rows)
+    return Names(rows)
 
 
 BUTTON = session(1, "Confirm button refactor")

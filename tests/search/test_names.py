@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from indexerd.errors import AmbiguousError, AskError, NotFoundError, UsageError
-from indexerd.search.names import Known, known
+from indexerd.search.names import known
+from indexerd.store.store import Named
 from indexerd.times import iso_of_ms
 from tests.search.names_known import (
     BESIDE,
@@ -157,7 +158,7 @@ def test_the_only_live_session_of_a_name_is_meant() -> None:
         ("phase-3", PHASE_3),
     ],
 )
-def test_a_unique_near_name_is_found(ref: str, meant: Known) -> None:
+def test_a_unique_near_name_is_found(ref: str, meant: Named) -> None:
     """S0.49: a part of a name, or one with slips, resolves where only one session fits."""
     match = index(*FEW).resolve(ref)
     assert (match.session_id, match.how) == (meant.session_id, "fuzzy")
@@ -232,7 +233,7 @@ def test_at_most_ten_candidates_are_listed() -> None:
 ABOVE = "/home/user/src"
 
 
-@pytest.mark.parametrize("ref", ["fix tests", "fix-tests", "fix tsts"])
+@pytest.mark.parametrize("ref", ["fix tests", "fix-tests", "fix testss"])
 def test_the_project_comes_first(ref: str) -> None:
     """S0.68: in and below cwd first, then above, then elsewhere; a sibling is elsewhere."""
     below = session(1, "Fix tests", cwd=HERE + "/web")
@@ -323,4 +324,4 @@ def test_a_row_becomes_what_the_index_holds() -> None:
     assert (found.named, found.live) == (True, False)
     assert iso_of_ms(found.modified) == row["modifiedAt"]
     bare = known({"sessionId": "b"})
-    assert bare == Known("b", "", (), "", 0, named=False, live=True)
+    assert bare == Named("b", "", (), "", 0, named=False, live=True)

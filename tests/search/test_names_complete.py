@@ -7,10 +7,10 @@ from heapq import nlargest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexerd.search import names_fuzzy
-from indexerd.search.names import Known, Names
-from indexerd.search.names_fuzzy import folded
-from indexerd.search.names_known import ring_of
+from indexerd.search.names import Names
+from indexerd.store.store import Named
+from indexerd.search.names import folded
+from indexerd.search.names import _ring as ring_of
 
 TEXTS = st.sampled_from(
     ("Fix login", "fix log-in bug", "Add C++", "++ --", "検索 機能", "login", "Log", "a b c", "")
@@ -21,9 +21,9 @@ PREFIXES = st.sampled_from(
 )
 
 
-def known(number: int, text: str, cwd: str, modified: int, *, live: bool) -> Known:
+def known(number: int, text: str, cwd: str, modified: int, *, live: bool) -> Named:
     """A session by that name."""
-    return Known(f"s{number}", text, (text,), cwd, modified, named=True, live=live)
+    return Named(f"s{number}", text, (text,), cwd, modified, named=True, live=live)
 
 
 ROWS = st.builds(
@@ -32,11 +32,11 @@ ROWS = st.builds(
 STEPS = st.lists(ROWS | st.integers(0, 9) | st.tuples(PREFIXES, PLACES), max_size=30)
 
 
-def obvious(rows: list[Known], prefix: str, cwd: str, limit: int) -> list[str]:
+def obvious(rows: list[Named], prefix: str, cwd: str, limit: int) -> list[str]:
     """By looking at each; of one time the order is open."""
     key = folded(prefix)
 
-    def fits(row: Known) -> bool:
+    def fits(row: Named) -> bool:
         names = (folded(one) for one in row.aliases)
         begun = any(f" {one}".find(f" {key}") >= 0 for one in names)
         return not prefix or row.session_id.startswith(prefix) or begun
@@ -50,14 +50,13 @@ def obvious(rows: list[Known], prefix: str, cwd: str, limit: int) -> list[str]:
 
 @given(STEPS, st.sampled_from((1, 2, 20)), st.sampled_from((1, 500)))
 def test_completions_are_those_of_a_look_at_every_name(
-    steps: list[Known | int | tuple[str, str]], limit: int, at_once: int
+    steps: list[Named | int | tuple[str, str]], limit: int, at_once: int
 ) -> None:
     """S0.59: the newest of the nearest ring, also while names are indexed, come, move and go."""
-    names, rows = Names(), dict[str, Known]()
-    before, names_fuzzy._WARMED = names_fuzzy._WARMED, at_once
+    names, rows = Names(), dict[str, Named]()
     try:
         for step in [*steps, ("", ""), ("log", "/w/a")]:
-            if isinstance(step, Known):
+            if isinstance(step, Named):
                 names.put(step)
                 rows[step.session_id] = step
             elif isinstance(step, int):

@@ -14,7 +14,7 @@ from rapidfuzz.fuzz import ratio
 
 from indexerd.errors import AmbiguousError, AskError, NotFoundError
 from indexerd.search.names import Names
-from indexerd.search.names_fuzzy import folded
+from indexerd.search.names import folded
 from indexerd.times import iso_of_ms
 from tests.search.names_known import (
     BESIDE,
@@ -96,9 +96,9 @@ def answer(names: Names, ref: str) -> Any:
 
 
 @settings(deadline=None)
-@given(changes(), st.lists(PHRASES, min_size=1, max_size=4), st.booleans())
+@given(changes(), st.lists(PHRASES, min_size=1, max_size=4))
 def test_an_index_that_grew_answers_like_one_made_anew(
-    steps: list[tuple[str, Any]], refs: list[str], warm: bool
+    steps: list[tuple[str, Any]], refs: list[str]
 ) -> None:
     """Incremental changes leave the index as if it had been loaded with what is there now."""
     grown, held = Names(), {}
@@ -108,9 +108,7 @@ def test_an_index_that_grew_answers_like_one_made_anew(
             held[value.session_id] = value
         else:
             held.pop(value, None)
-        if warm:
-            grown.warm(1)
-    fresh = Names.load(held.values())
+    fresh = Names(held.values())
     assert len(grown) == len(fresh) == len(held)
     for one in held.values():
         assert grown.get(one.session_id) == one
@@ -141,33 +139,6 @@ def test_a_renamed_session_answers_to_its_new_name_only() -> None:
     assert names.resolve("dialog clean").session_id == BUTTON.session_id
     with pytest.raises(NotFoundError):
         names.resolve("confirm button refactor")
-
-
-def test_warming_in_steps_ends() -> None:
-    """The index for fuzzy names can be built a little at a time."""
-    names = index(*FEW)
-    words = {word for one in FEW for word in folded(one.name).split()}
-    most = len(FEW) + len(words)  # a name and a word in each step
-    steps = list(takewhile(lambda done: not done, (names.warm(1) for _ in range(most))))
-    assert len(FEW) <= len(steps) + 1 < most
-    assert names.warm(0)
-
-
-def test_what_takes_its_time_is_known() -> None:
-    """S0.49: only a fuzzy reference has to wait, and only where many names are not ready."""
-    many = [session(n, f"door{n} lock") for n in range(600)]
-    names = index(*many)
-    assert names.cold
-    exact = (many[7].session_id, many[7].session_id[:31], "Door7 LOCK", " door7-lock ")
-    assert not any(map(names.is_fuzzy, exact))
-    assert [names.is_fuzzy(one) for one in ("door7 lokc", "nobody", "")] == [True, True, False]
-    assert names.nearest("dor7 lock")
-    assert not names.cold
-    assert not names.is_fuzzy(str(uuid.uuid4()))  # an id, and nobody's
-    assert names.is_fuzzy("door7++ lock")  # other signs
-    assert names.is_fuzzy("door7 lock", many[7].session_id)  # which asks itself
-    names.put(session(600, "one more"))
-    assert not names.cold
 
 
 def items(names: Names, prefix: str = "", **more: Any) -> list[str]:

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from indexerd.errors import AmbiguousError, AskError, NotFoundError
 from indexerd.search.names import Names, Scope
-from indexerd.search.names_fuzzy import folded
-from indexerd.search.names_words import stands_for
+from indexerd.search.names import folded
 from tests.search.names_known import BESIDE, HERE, index, session
 
 
@@ -167,35 +166,6 @@ def test_other_spellings_and_half_names_still_resolve(ref: str, name: str) -> No
     """S0.48, S0.49: what can mean nothing else is found."""
     other = session(2, "Something else")
     assert index(session(1, name), other).resolve(ref).session_id == session(1, "").session_id
-
-
-@pytest.mark.parametrize(
-    ("word", "other"),
-    [
-        *[("plan", "planes"), ("past", "pasting"), ("even", "evening"), ("star", "stared")],
-        *[("them", "themes"), ("see", "seed"), ("with", "without"), ("str", "string")],
-        *[("time", "timeout"), ("posts", "ports"), ("caches", "catches"), ("pages", "pagers")],
-        *[("inport", "import"), ("buton", "utton"), ("but", "bug"), ("v2", "v2a"), ("12", "123")],
-        *[("confirmd", "confirmed2"), ("contact", "contract"), ("internet", "intranet")],
-    ],
-)
-def test_words_that_are_others(word: str, other: str) -> None:
-    """A real word is neither a slip nor the beginning of another one."""
-    assert not stands_for(word, other, alone=False, firm=False)
-
-
-@pytest.mark.parametrize(
-    ("word", "other"),
-    [
-        *[("plan", "planned"), ("test", "testing"), ("fix", "fixes"), ("cache", "cached")],
-        *[("tests", "test"), ("boxes", "box"), ("bugs", "bug"), ("refac", "refactoring")],
-        *[("buton", "button"), ("confrim", "confirm"), ("regresion", "regression")],
-        *[("authentcaiton", "authentication"), ("vercel", "vercell"), ("東京", "東京旅行")],
-    ],
-)
-def test_words_that_may_stand_for_each_other(word: str, other: str) -> None:
-    """Endings, slips and beginnings of words that are no words themselves."""
-    assert stands_for(word, other, alone=False, firm=False)
 
 
 VOCABULARY = """
