@@ -10,7 +10,6 @@ where a leaf goes by its turn's name (codex), the turn may have gone on since.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -42,7 +41,7 @@ from indexerd.paths import meta_name
 from indexerd.privacy.redact import Redactor, shown_path
 from indexerd.privacy.sanitize import clean_text
 from indexerd.protocol.limits import TAGS_MAX
-from indexerd.search.session_texts import Texts
+from indexerd.search.session_texts import SessionFiles, Texts
 from indexerd.sessions.facts import Facts as RowFacts
 from indexerd.sessions.facts import facts_of
 from indexerd.sessions.info import SessionInfo
@@ -50,22 +49,6 @@ from indexerd.sessions.positions import name_at
 from indexerd.sessions.state import ROOT, SessionState
 from indexerd.sources.session_lines import SessionLines
 from indexerd.store.store import StateStore
-
-
-class SessionFiles(Protocol):
-    """What is read of session files."""
-
-    def card(self, session_id: str) -> SessionInfo | None:
-        """Return what is known of a session."""
-        ...
-
-    def state(self, session_id: str) -> SessionState | None:
-        """Return its tree."""
-        ...
-
-    def lines(self, session_id: str) -> AbstractContextManager[SessionLines]:
-        """Open its lines; ValueError where they are not what they were."""
-        ...
 
 
 class Library(Protocol):

@@ -127,20 +127,21 @@ class TextIndex:
         if self._index is not None and self._made == self.store.made and not self.damaged:
             return False
         self._end()
-        if found and not self.damaged:
+        is_whole = found and not self.damaged
+        if is_whole:
             try:
                 self._guarded(lambda: verify(self._directory / name))
                 self._guarded(lambda: self._take(name))
             except DamagedError:
-                found = False
-        if not found or self.damaged:
+                is_whole = False
+        if not is_whole:
             name = _fresh_name()
             self._index = self._guarded(lambda: self._create(name))
             self.store.begin_index(name)
             self._name, self._fresh = name, True
         self._sweep()
         self.damaged, self._made = False, self.store.made
-        return not found
+        return not is_whole
 
     def _take(self, name: str) -> None:
         index = tantivy.Index.open(str(self._directory / name))

@@ -2,9 +2,9 @@
 
 The order (S0.49): exact id, beginning of an id that only one session has, exact name, fuzzy name;
 never a guess. Names are compared folded: NFKC, lower case, words joined by a space, so that
-`confirm-button-refactor` is "Confirm button refactor"; "C", "C++" and "C#" are one then, and the
-signs are compared as they were written. Of several sessions with a name the only live one is
-meant (neither gone, archived, nor a sub-agent's); the others do resolve by themselves.
+`confirm-button-refactor` is "Confirm button refactor"; "C++" and "C#" are words. Of sessions with
+the same name the one written as in the reference is meant, or the only live one (neither gone,
+archived, nor a sub-agent's); the others do resolve by themselves.
 
 With a cwd and the scope "project" a name is looked for in three rings, the next one only where
 nothing fits in the one before: sessions in cwd and below; in directories above it (an agent that
@@ -13,12 +13,10 @@ exact name anywhere stands before a fuzzy one nearby.
 
 A fuzzy name is *meant* if its words stand in the name in their order: the same, inflected, begun
 (five letters) or mistyped; numbers are the same. Names that have all words in another order, a
-shorter beginning or a likelier other word are only *like* it, and are offered with the error:
-"Convert PNG to JPG" is not `convert-jpg-to-png`. A letter that stands for another is no slip here:
+shorter beginning or another word in one's place are only *like* it, and are offered with the
+error: "Convert PNG to JPG" is not `convert-jpg-to-png`. One letter in another's place is no slip:
 "sprint" and "spring" are both words. Nor is a word that some name has as it was typed.
 
-A reference of the form of a whole id is an id and nothing else. Whoever is about to change
-something passes `fuzzy=False` (S4.26). `exclude` is the session that asks: it does not mean itself.
 A session that nobody named goes by its first message, and that may refer to other sessions;
 `@@…` within a name is no part of what it answers to.
 """
@@ -32,6 +30,7 @@ import unicodedata
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 from indexerd.errors import AmbiguousError, IndexerdError, NotFoundError, UsageError
@@ -64,14 +63,12 @@ _WHOLE_ID = lazy_pattern(
     r"|agent-(?=[a-f]*[0-9])[0-9a-f]{8,}|ses_(?=[a-z]*[0-9])[0-9a-z]{16,}",
     re.IGNORECASE,
 )
-_WORD = lazy_pattern(r"[^\W_]+")
+_WORD = lazy_pattern(r"[^\W_]+(?:[+#]+(?![^\W_+#]))?")  # "c++" is one, "#12" is 12
+_NO_SIGNS = lazy_pattern(r"(?<![^\W_])[+#]+|[+#]+(?=[^\W_])")  # of a word
 _IN_NUMBER = lazy_pattern(r"(?<=\d) (?=\d)")  # a date or a version is one word
-_SLUG = lazy_pattern(r"[^\W_]+(?:[-_]+[^\W_]+)+")
-_SIGN = lazy_pattern(r"#(?!\d)|[+<>=|~^*%&$]")  # "#12" is 12
-_SIGNED = lazy_pattern(r"([^\W_]+)[+#]+(?![^\W_])")  # "c++", "f#"
-_NEGATIONS = frozenset(
-    "no not never none non without cannot dont doesnt isnt cant wont t un nicht kein keine ohne"
-    " nie pas sans ne sin nunca 不 未 非 无 無 反 没 沒".split()
+_NEGATIONS = re.compile(
+    "(no|not|never|none|non|without|cannot|(do|does|is|ca|wo)nt|t|un|nicht|keine?|ohne|nie|pas"
+    "|sans|ne|sin|nunca|[不未非无無反没沒])"
 )
 _ENDINGS = ("s", "es", "d", "ed", "ing")
 _TURNING_ENDS = ("less", "free", "out", "off")  # "server" begins "serverless", and is not it
@@ -101,13 +98,13 @@ def folded(text: str) -> str:
     written = plain(text)
     if written.isascii():
         return " ".join(_WORD.findall(written)) or written
-    letters = (one if one.isalnum() or unicodedata.combining(one) or _is_mark(one) else " "
-               for one in written)  # fmt: skip
-    return " ".join(indexable("".join(letters)).split()) or written
+    letters = "".join(one if _is_letter(one) else " " for one in written)
+    return " ".join(indexable(_NO_SIGNS.sub(" ", letters)).split()) or written
 
 
-def _is_mark(char: str) -> bool:
-    return unicodedata.category(char)[0] == "M" and not "\ufe00" <= char <= "\ufe0f"
+def _is_letter(char: str) -> bool:
+    is_mark = unicodedata.category(char)[0] == "M" and not "\ufe00" <= char <= "\ufe0f"
+    return char.isalnum() or char in "+#" or is_mark
 
 
 def without_references(name: str) -> str:
@@ -133,38 +130,6 @@ def known(row: Mapping[str, Any], aliases: Iterable[str] = ()) -> Named:
 def _folds(row: Named) -> dict[str, None]:
     folds = (folded(without_references(alias)) for alias in row.aliases)
     return dict.fromkeys(key for key in folds if key)
-
-
-def _written(row: Named, key: str) -> list[str]:
-    """Give a session's names, as written, of which `key` is the folded form."""
-    names = map(without_references, row.aliases)
-    return [plain(name) for name in names if folded(name) == key]
-
-
-def _signs(text: str) -> str:
-    """Give the signs that tell names apart; brackets, stops, hyphens and quotes do not."""
-    if text.isascii():
-        return "".join(_SIGN.findall(text))
-    kinds = ("Sm", "Sc", "So")
-    return "".join(
-        one
-        for at, one in enumerate(text)
-        if _SIGN.match(text, at) or unicodedata.category(one) in kinds
-    )
-
-
-def _has_signs(row: Named, ref: str, key: str) -> bool:
-    return any(_signs_fit(plain(ref), name, key) for name in _written(row, key))
-
-
-def _signs_fit(ref: str, name: str, key: str) -> bool:
-    """Compare signs; a slug (S0.48) has none, and leaves them open."""
-    asked, there, whole = _signs(ref), _signs(name), folded(ref) == key
-    if asked:
-        return asked == there if whole else asked in there
-    if not there or (whole and _SLUG.fullmatch(ref)):
-        return True
-    return set(folded(ref).split()).isdisjoint(_SIGNED.findall(name))
 
 
 def _ring(here: str, cwd: str) -> int:
@@ -303,14 +268,9 @@ class Names:
 
     def _by_name(self, ref: str, here: str | None, exclude: str | None) -> list[str]:
         """Sessions of the nearest ring that have exactly this name."""
-        key = folded(ref)
-        rows = [self._rows[one] for one in self._exact.get(key, ()) if one != exclude]
-        same = [one for one in rows if plain(ref) in _written(one, key)]
-        if not same:
-            same = [one for one in rows if _has_signs(one, ref, key)]
-            kinds = {frozenset(map(_signs, _written(one, key))) for one in same}
-            if len(kinds) > 1:
-                raise self._ambiguous(dict.fromkeys(one.session_id for one in same), here)
+        rows = [self._rows[one] for one in self._exact.get(folded(ref), ()) if one != exclude]
+        written = [one for one in rows if plain(ref) in map(plain, one.aliases)]
+        same = written or rows
         rings = [_ring(here, one.cwd) if here else _BELOW for one in same]
         nearest = min(rings, default=_BELOW)
         return [one.session_id for one, ring in zip(same, rings, strict=True) if ring == nearest]
@@ -362,11 +322,9 @@ class Names:
         for name, score, _ in process.extract(key, names, scorer=fuzz.WRatio, limit=None):
             meant = fuzzy.means(name)
             for one in self._exact[name]:
-                row = self._rows[one]
-                is_meant = meant and _has_signs(row, ref, name)
-                if one != exclude and (one not in near or (is_meant and not near[one].meant)):
-                    ring = _ring(here, row.cwd) if here else _BELOW
-                    near[one] = _Near(name, round(score / 100, 3), is_meant, ring)
+                if one != exclude and (one not in near or (meant and not near[one].meant)):
+                    ring = _ring(here, self._rows[one].cwd) if here else _BELOW
+                    near[one] = _Near(name, round(score / 100, 3), meant, ring)
         for ring in _RINGS:
             nearby = {one: held for one, held in near.items() if held.ring == ring}
             if any(one.meant for one in nearby.values()):
@@ -442,7 +400,7 @@ class Names:
 
     def _begun(self, key: str) -> Iterator[str]:
         """Names in which a word begins with `key`, which may be several words."""
-        *whole, last = key.split()
+        *whole, last = key.split() or ["\0"]
         some: set[str] = set().union(
             *(self._words[one] for one in _range(self._sorted_words, last))
         )
@@ -519,9 +477,9 @@ class _Fuzzy:
             for cut in range(1, len(word)):  # "backup" may be "back up"
                 both = self._names.get(word[:cut], set()) & self._names.get(word[cut:], set())
                 some.append({one for one in both if f"{word[:cut]} {word[cut:]}" in one})
-            for begin in (at - 1, at):  # and the other way round
-                if 0 <= begin < len(self._words) - 1:
-                    some.append(self._names.get("".join(self._words[begin : begin + 2]), set()))
+            pairs = zip(self._words, self._words[1:], strict=False)
+            near = [one + other for one, other in islice(pairs, max(0, at - 1), at + 1)]
+            some += [self._names[one] for one in near if one in self._names]  # the other way round
             each.append([one for one in some if one])
         each.sort(key=lambda some: sum(map(len, some)))
         found: set[str] = set().union(*each[0]) if each else set()
@@ -577,7 +535,7 @@ class _Fuzzy:
                 return at + 1, n + 2
             if others[n] == joined:
                 return at + 2, n + 1
-            if others[n] in _NEGATIONS:
+            if _NEGATIONS.fullmatch(others[n]):
                 return None  # "deploy" is not "do not deploy"
         return None
 
@@ -586,15 +544,11 @@ class _Fuzzy:
             return True
         if not (word + other).isalpha():  # numbers and versions are the same, or others
             return False
-        if _is_inflected(word, other):
-            return True
-        if word in self._names:
-            return False
-        if _is_inflected(other, word):
-            return True
+        if word in self._names or _is_inflected(word, other):  # as typed, it is no slip
+            return _is_inflected(word, other)
         if len(word) >= _MEANT_BEGIN and other.startswith(word):
             return not other[len(word) :].startswith(_TURNING_ENDS)
-        return self._is_slip(word, other)
+        return _is_inflected(other, word) or self._is_slip(word, other)
 
     def _is_slip(self, word: str, other: str) -> bool:
         """Say whether letters are missing, doubled or swapped; one, or two in a long word."""

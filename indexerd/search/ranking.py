@@ -20,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -30,6 +30,7 @@ from indexerd.errors import UsageError
 from indexerd.search.index import (
     ABOUT,
     SCHEMA,
+    Message,
     TextIndex,
     about_in,
     both,
@@ -54,7 +55,7 @@ WEIGHTS = {
 }
 _FIELDS = ("message", *ABOUT)
 _MESSAGE = ("message",)
-_TEXTS = ("message", "name", "tags", "description", "summary")
+_TEXTS = ("name", "tags", "description", "summary")
 _PLACES = ("id", "files", "cwd")  # how often words stand there tells nothing
 _PLAIN = 0.75  # what a place is worth that a pattern fits
 _BEGUN = 0.6  # what words are worth that end otherwise, or only begin as asked
@@ -88,7 +89,6 @@ class _Session(NamedTuple):
 
     name: str
     named: bool
-    is_fork: bool
     created: int
     worth: float  # for how lately it was used
 
@@ -147,7 +147,7 @@ class _Search:
         self, index: TextIndex, searcher: Searcher, scope: frozenset[str] | None, limit: int
     ) -> None:
         self.warning: str | None = None
-        self._store = index.store
+        self._index = index
         self._searcher = searcher
         self._scope = scope
         self._limit = limit
@@ -186,21 +186,24 @@ class _Search:
         return len({session_id for session_id, _ in self._found}) >= wanted
 
     def _places(self, terms: Sequence[Term], worth: float) -> None:
-        """Find places that have all words."""
+        """Find places that have all words; ids, files and directories where others are too few."""
         finder, rarity = Finder(terms), [self._rarity(one) for one in terms]
         total = sum(rarity)
-        queries = [both(*(self._in(names, one) for one in terms)) for names in (ABOUT, _MESSAGE)]
-        for score, session_id, document in self._best(self._limit + _MORE, *queries):
-            for place in _fields(session_id, document):
-                if place.field == "message":
-                    fits = min(1.0, score / (_K1 + 1) / total)
-                elif all(counts := finder.counts(_read(place))):
-                    fits = _fit(counts, len(place.text), rarity) / total
-                else:
-                    continue
-                fits = 0.5 if place.field in _PLACES else fits
-                self._add(place, finder, worth * (1 + fits) / 2)
-                break
+        for groups in ((_TEXTS, _MESSAGE), (_PLACES,)):
+            queries = [both(*(self._in(names, one) for one in terms)) for names in groups]
+            for score, session_id, document in self._best(self._limit + _MORE, *queries):
+                for place in _fields(session_id, document, (*_MESSAGE, *groups[0])):
+                    if place.field == "message":
+                        fits = min(1.0, score / (_K1 + 1) / total)
+                    elif all(counts := finder.counts(_read(place))):
+                        fits = _fit(counts, len(place.text), rarity) / total
+                    else:
+                        continue
+                    fits = 0.5 if groups[0] is _PLACES else fits
+                    self._add(place, finder, worth * (1 + fits) / 2)
+                    break
+            if self._enough():
+                return
 
     def _any_words(self, terms: Sequence[Term], *, all_of_them: bool) -> None:
         """Find sessions that have most of the words' weight, or all, each in any place."""
@@ -236,13 +239,15 @@ class _Search:
         from rapidfuzz.distance import OSA  # noqa: PLC0415 - as above
 
         most = 2 if len(word) >= _TWO_SLIPS_MIN else 1
-        fuzzy = either(Query.fuzzy_term_query(SCHEMA, one, word, most) for one in _TEXTS)
+        fuzzy = either(
+            Query.fuzzy_term_query(SCHEMA, one, word, most) for one in (*_MESSAGE, *_TEXTS)
+        )
         known = {
             one
             for _, session_id, document in self._best(_MORE, fuzzy)
             for place in _fields(session_id, document)
             for one in words_of(place.text)
-            if one[0] == word[0] or len(word) >= _FIRST_SLIP_MIN
+            if one[:2] == word[:2] or len(word) >= _FIRST_SLIP_MIN
         }
         near = process.extract(
             word, sorted(known), scorer=OSA.distance, score_cutoff=most, limit=None
@@ -323,17 +328,17 @@ class _Search:
         new = [one for one in dict.fromkeys(session_ids) if one not in self._sessions]
         if not new:
             return
-        columns = "id, name, named, parent, created, modified, (SELECT max(modified) FROM session)"
-        for one, name, named, parent, created, modified, newest in self._store.some(columns, new):
+        columns = "id, name, named, created, modified, (SELECT max(modified) FROM session)"
+        for one, name, named, created, modified, newest in self._index.store.some(columns, new):
             age = (newest or 0) - (modified or 0)
             worth = 0.85 + 0.15 * 0.5 ** (age / _HALF_LIFE_MS)
-            self._sessions[one] = _Session(name, bool(named), bool(parent), created or 0, worth)
+            self._sessions[one] = _Session(name, bool(named), created or 0, worth)
 
     # -- patterns ------------------------------------------------------------------------
 
     def by_pattern(self, pattern: Pattern, deadline: float) -> None:
         """Find texts that a pattern fits, until the deadline on the monotonic clock."""
-        ids, messages = self._store.by_age(self._scope), 0
+        ids, messages = self._index.store.by_age(self._scope), 0
         for kind in ("about", "message"):
             for at in range(0, len(ids), _SESSIONS_AT_ONCE):
                 for place in self._stored(kind, ids[at : at + _SESSIONS_AT_ONCE]):
@@ -370,8 +375,6 @@ class _Search:
         """Keep the better of two places of one kind in a session."""
         session = self._sessions[place.session_id]
         if place.field == "name" and not session.named:
-            if session.is_fork:
-                return
             share *= _UNNAMED
         place.score = share * (weight or WEIGHTS[place.field]) * session.worth
         place.snippet = finder.snippet if finder else place.snippet
@@ -394,9 +397,16 @@ class _Search:
         ]
         oldest = min(known, key=lambda one: (self._sessions[one].created, one))
         worth = self._sessions[oldest].worth / self._sessions[place.session_id].worth
-        original = _message(oldest, copies[oldest])
+        original = _said(oldest, message_in(copies[oldest]))
         original.score, original.snippet = place.score * worth, place.snippet
         return original
+
+    def _goes_by_copy(self, session_id: str) -> bool:
+        """Say whether nobody named a session, and its first message was another's before."""
+        if self._sessions[session_id].named:
+            return False
+        first = self._index.messages(session_id, 1)
+        return any(self._original(_said(session_id, one)).session_id != session_id for one in first)
 
     def hits(self) -> Iterator[dict[str, Any]]:
         """Give the best places found, in words."""
@@ -405,6 +415,8 @@ class _Search:
         )
         left, shown = self._limit, set[str]()
         for place in ranked:
+            if place.field == "name" and self._goes_by_copy(place.session_id):
+                continue
             one = self._original(place) if place.copy else place
             if one.copy and one.session_id in shown:
                 continue
@@ -428,20 +440,21 @@ def _fit(counts: Sequence[int], size: int, rarity: Sequence[float]) -> float:
     return sum(w * n / (n + length) for w, n in zip(rarity, counts, strict=True))
 
 
-def _fields(session_id: str, document: Document) -> Iterator[_Place]:
+def _fields(
+    session_id: str, document: Document, names: Container[str] = WEIGHTS
+) -> Iterator[_Place]:
     """Give the message of a document, or a session's own texts, the weightiest first."""
     if document.get_first("row") is not None:
-        yield _message(session_id, document)
+        yield _said(session_id, message_in(document))
         return
     texts = about_in(document)
     for name in WEIGHTS:
-        if name != "message":
+        if name in names and name != "message":
             text = session_id if name == "id" else getattr(texts, name)
             yield _Place(session_id, name, text)
 
 
-def _message(session_id: str, document: Document) -> _Place:
-    one = message_in(document)
+def _said(session_id: str, one: Message) -> _Place:
     more = {"entryId": one.entry, "role": one.role, "at": one.at}
     return _Place(session_id, "message", one.text, more=more, copy=copy_of(session_id, one))
 

@@ -107,8 +107,8 @@ def query(data: bytes) -> None:
 
 
 def _found(asked: asking.Asked, stored: str) -> None:
-    for widen, inflect in ((False, False), (True, True)):
-        finder = asked.finder(widen=widen and asked.open_end, inflect=inflect)
+    for widen in (False, True):
+        finder = asking.Finder(asked.as_terms(widen=widen))
         counts = finder.counts(stored)
         assert len(counts) == len(asked.terms)
         shown = finder.snippet(stored)

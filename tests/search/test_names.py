@@ -98,16 +98,6 @@ def test_every_alias_is_a_name() -> None:
         assert index(row, *FEW).resolve(ref).session_id == row.session_id
 
 
-def test_of_names_that_differ_in_signs_the_one_as_written_is_meant() -> None:
-    """A slug may stand for two names; written out, it is clear which."""
-    plus, plain = session(1, "C++ parser"), session(2, "C parser")
-    names = index(plus, plain)
-    assert names.resolve("c++ parser").session_id == plus.session_id
-    assert names.resolve("C parser").session_id == plain.session_id
-    with pytest.raises(AmbiguousError):
-        names.resolve("c-parser")
-
-
 def test_names_without_letters_are_names() -> None:
     """A name of signs resolves as it stands, and does not stand for all others of that kind."""
     names = index(session(1, "???"), session(2, "!!!"))

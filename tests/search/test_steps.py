@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from indexerd.daemon.library import Update
-from indexerd.search import text_steps
+from indexerd.search import session_texts
 from tests.daemon.flow_bench import Flow, until
 
 HUGE = 1 << 30  # bytes of a sparse file
@@ -44,7 +44,7 @@ def test_a_long_session_is_prepared_in_steps(tmp_path: Path) -> None:
             await flow.reader(int)
             turns += 1
         run.result()
-        assert turns >= 2000 * 3000 // text_steps.STEP_BYTES
+        assert turns >= 2000 * 3000 // session_texts.STEP_BYTES
 
     flow.alone(work)
 

@@ -113,7 +113,7 @@ class Session:
     def afresh(self) -> Facts:
         """The deeds of the path, gathered from scratch, and what every branch took."""
         deeds = ActivityStats()
-        for row in self.tree.path():
+        for row in sorted(self.tree.path()):
             deeds.add(claude.read(self.row(row), self.tree.id(row)), "/w")
         for row in range(len(self.tree)):
             deeds.pay(claude.read(self.row(row), self.tree.id(row)))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from indexerd.errors import DamagedError, StateError, UsageError, WriteError
-from indexerd.search.names_known import known
+from indexerd.search.names import known
 from indexerd.sources.cursor import Cursor
 from indexerd.store.store import StateStore
 from tests.store.rows import row
