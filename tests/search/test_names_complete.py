@@ -7,10 +7,9 @@ from heapq import nlargest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexerd.search.names import Names
-from indexerd.store.store import Named
-from indexerd.search.names import folded
+from indexerd.search.names import Names, folded
 from indexerd.search.names import _ring as ring_of
+from indexerd.store.store import Named
 
 TEXTS = st.sampled_from(
     ("Fix login", "fix log-in bug", "Add C++", "++ --", "検索 機能", "login", "Log", "a b c", "")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import uuid
-from itertools import takewhile
 from typing import Any
 
 import pytest
@@ -13,8 +11,7 @@ from hypothesis import strategies as st
 from rapidfuzz.fuzz import ratio
 
 from indexerd.errors import AmbiguousError, AskError, NotFoundError
-from indexerd.search.names import Names
-from indexerd.search.names import folded
+from indexerd.search.names import Names, folded
 from indexerd.times import iso_of_ms
 from tests.search.names_known import (
     BESIDE,

@@ -9,8 +9,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from indexerd.errors import AmbiguousError, AskError, NotFoundError
-from indexerd.search.names import Names, Scope
-from indexerd.search.names import folded
+from indexerd.search.names import Names, Scope, folded
 from tests.search.names_known import BESIDE, HERE, index, session
 
 
