@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -135,7 +136,7 @@ def _program(named: str | None) -> Path:
 
 
 def _report(done: Outcome, word: str) -> int:
-    if not as_json(done.data()):
+    if not as_json(asdict(done) | {"path": str(done.path)}):
         put([f"{word}: {done.path}", "running" if done.running else "not running"])
         put(render.facts(done.details.items()))
         for note in done.notes:

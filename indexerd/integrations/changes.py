@@ -1,23 +1,19 @@
 """Changes to files in agents' directories: all of them, or none.
 
-Each `Edit` is a path and a function from the text that is there (None: no file) to the text that
-shall be there. Every edit is computed before the first byte is written, and every new text is on
-disk beside its file before the first file is replaced. A file is replaced as a whole, by rename:
-mode and owner stay, and where the path is a symbolic link its target is replaced. A file that its
-agent writes in the meantime is read again, and so its change is never lost.
+Every new text is computed, and is on disk beside its file, before the first file is replaced. Mode
+and owner stay, and where the path is a symbolic link its target is replaced. A file that its agent
+writes in the meantime is read again, so the agent's change is never lost.
 
-A file that is ours as a whole says so in a comment in its first line (below the `---` of a skill),
-with a hash of the rest and how many directories were made for it. Without that comment a file is
-never overwritten or removed; one that was edited since only with `force`. Git and editors may
-change line ends or put a byte order mark: neither counts as an edit.
+A file that is ours as a whole says so in its first line (below the `---` of a skill), with a hash
+of the rest and how many directories were made for it. Without that line a file is never overwritten
+or removed; one that was edited since only with `force`.
 
-Before a settings file of the agent is changed for the first time, a copy is put beside it. Removing
+Before an agent's settings file is changed for the first time, a copy is put beside it. Removing
 restores that copy if nothing else was changed since, and takes out only our entries otherwise.
 """
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import re
@@ -25,24 +21,25 @@ import stat
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from indexerd.errors import AccessError, ConfigError, IndexerdError, UsageError, WriteError
+from indexerd.errors import AccessError, ConfigError, UsageError, WriteError
 
-FILE_MAX = 64 * 1024 * 1024  # bytes of a settings file; Claude Code keeps much in one
 TRIES = 20  # the agent may write at the same time
 BACKUP = ".before-indexerd"
 NOT_OURS = "kept: not ours"
 
-Text = str | None
-_MARKER = "indexerd integration, sha256 "
-_RULE = "---\n"
-_MADE = re.compile(r", directories made: (\d+)")
+Text = str | None  # None: no file
+_OURS = re.compile(
+    r"(?:---\n)?[^\n]*indexerd integration, sha256 ([0-9a-f]{16}) of what follows"
+    r"(?:, directories made: (\d+))?[^\n]*\n(.*)",
+    re.DOTALL,
+)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Edit:
     """What shall be at a path. `change` raises ValueError for a text that it cannot parse."""
 
@@ -52,29 +49,21 @@ class Edit:
     mode: int = 0o600  # of a new file
     skip_foreign: bool = False  # a file that is not ours is left alone, and is no error
     reported: bool = True
+    before: Text = None
+    after: Text = None
+    staged: Path | None = None  # holds the new text
+    did: str = ""
+
+    @property
+    def target(self) -> Path:
+        """The file itself, where the path is a link."""
+        return Path(os.path.realpath(self.path))
 
 
-@dataclass(slots=True)
-class _Step:
-    """One file to be written or removed; `staged` holds its new text."""
+class _ForeignError(UsageError):
+    """What is there is not ours, or is no file."""
 
-    edit: Edit
-    target: Path
-    before: Text
-    after: Text
-    staged: Path | None = None
-
-
-@dataclass(slots=True)
-class _Run:
-    """What was done so far, by path."""
-
-    did: dict[str, str] = field(default_factory=dict)
-    emptied: list[Path] = field(default_factory=list)
-
-
-class _ChangedMeanwhileError(Exception):
-    """A file is not what it was when its change was computed."""
+    hint = "move it out of the way"
 
 
 def apply(edits: Sequence[Edit]) -> list[dict[str, str]]:
@@ -83,143 +72,99 @@ def apply(edits: Sequence[Edit]) -> list[dict[str, str]]:
     ConfigError: a file is not what it must be. UsageError: a file that is not ours is in the way.
     AccessError, WriteError: the system refuses. Each names the file.
     """
-    run = _Run()
-    for _ in range(TRIES):
-        try:
-            _commit([_plan(edit) for edit in edits], run)
-        except _ChangedMeanwhileError:
-            continue
-        for directory in sorted(run.emptied, key=lambda one: -len(one.parts)):
-            with suppress(OSError):  # not empty, or gone
-                directory.rmdir()
-        return [{"path": one.path, "did": run.did[one.path]} for one in edits if one.reported]
-    raise WriteError("a file keeps changing", hint="close the agent, and try again")
-
-
-def _plan(edit: Edit) -> _Step:
-    target = Path(os.path.realpath(edit.path))
-    if edit.skip_foreign and _is_foreign(edit.path):
-        return _Step(edit, target, NOT_OURS, NOT_OURS)
-    before = read(target)
     try:
-        after = edit.change(before)
-    except UsageError as bad:
-        raise UsageError(f"{edit.path}: {bad}", hint=bad.hint) from None
-    except ValueError as bad:
-        raise _broken(edit.path, str(bad)) from None
-    if after != before:
-        for one in (Path(edit.path), *Path(edit.path).parents):
-            if os.path.islink(one) and not one.exists():  # noqa: PTH114 - takes names of any length
-                raise UsageError(
-                    f"{one} is a symbolic link to {one.readlink()}, which is not there",
-                    hint="nothing was changed; mend or remove the link",
-                )
-    return _Step(edit, target, before, after)
-
-
-def _commit(steps: Sequence[_Step], run: _Run) -> None:
-    """Put every new text beside its file, then replace the files."""
-    made: list[Path] = []
-    try:
-        for step in steps:
-            if step.after not in (step.before, None):
-                _stage(step, made)
-        for step in steps:
-            if step.after != step.before:
-                _finish(step, run)
-            else:
-                word = "absent" if step.edit.removing else "unchanged"
-                run.did.setdefault(step.edit.path, NOT_OURS if step.after is NOT_OURS else word)
+        for work in (_plan, _stage, _finish):
+            for edit in edits:
+                try:
+                    work(edit)
+                except OSError as bad:
+                    kind = AccessError if isinstance(bad, PermissionError) else WriteError
+                    raise kind(f"{edit.target}: {bad.strerror}", hint="check its owner") from None
     finally:
-        for step in steps:
-            if step.staged is not None:
-                step.staged.unlink(missing_ok=True)
-        for directory in reversed(made):
-            with suppress(OSError):  # in use now
-                directory.rmdir()
+        for edit in edits:
+            if edit.staged is not None:
+                edit.staged.unlink(missing_ok=True)
+    gone = (edit for edit in edits if edit.did == "removed")
+    emptied = {one for edit in gone for one in _made_for(edit.path, edit.before or "")}
+    for directory in sorted(emptied, key=lambda one: -len(one.parts)):
+        with suppress(OSError):  # not empty, or a link by now
+            directory.rmdir()
+    return [{"path": edit.path, "did": edit.did} for edit in edits if edit.reported]
 
 
-def _stage(step: _Step, made: list[Path]) -> None:
-    target = step.target
+def _plan(edit: Edit) -> None:
+    """Read the file, and compute what it shall be."""
     try:
-        missing = [one for one in target.parents if not one.exists()]
-        target.parent.mkdir(parents=True, exist_ok=True)
-        made += reversed(missing)
-        fd, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
-        step.staged = Path(name)
-        with os.fdopen(fd, "wb") as file:
-            file.write((step.after or "").encode())
-            os.fchmod(fd, step.edit.mode)
-            with suppress(FileNotFoundError):
-                old = target.stat()
-                with suppress(PermissionError):  # an owner that only root could give
-                    os.fchown(fd, old.st_uid, old.st_gid)
-                os.fchmod(fd, stat.S_IMODE(old.st_mode))
-            file.flush()
-            os.fsync(fd)
-    except OSError as bad:
-        raise _refused(target, bad) from None
+        edit.before = read(edit.target)
+        edit.after = edit.change(edit.before)
+        edit.did = "absent" if edit.removing else "unchanged"
+    except UsageError as bad:
+        if not (edit.skip_foreign and isinstance(bad, _ForeignError)):
+            raise UsageError(f"{edit.path}: {bad}", hint=bad.hint) from None
+        edit.before = edit.after = None
+        edit.did = NOT_OURS
+    except ValueError as bad:
+        message, _, hint = str(bad).partition("; ")
+        broken = ConfigError([{"file": edit.path, "key": "", "message": message, "hint": hint}])
+        broken.args, broken.hint = (f"{edit.path}: {message}",), hint  # not our configuration
+        raise broken from None
 
 
-def _finish(step: _Step, run: _Run) -> None:
-    edit, target = step.edit, step.target
-    if read(target) != step.before:
-        raise _ChangedMeanwhileError
-    try:
-        if step.staged is None:
-            run.emptied += _made_for(edit.path, step.before or "")
-            target.unlink(missing_ok=True)
-        else:
-            step.staged.replace(target)
-    except OSError as bad:
-        raise _refused(target, bad) from None
-    word = "created" if step.before is None else "updated"
-    run.did[edit.path] = "removed" if edit.removing else word
+def _stage(edit: Edit) -> None:
+    """Put the new text beside its file."""
+    if edit.after is None or edit.after == edit.before:
+        return
+    target = edit.target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    fd, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+    edit.staged = Path(name)
+    with os.fdopen(fd, "wb") as file:
+        file.write(edit.after.encode(errors="surrogateescape"))
+        os.fchmod(fd, edit.mode)
+        with suppress(FileNotFoundError):
+            old = target.stat()
+            with suppress(PermissionError):  # an owner that only root could give
+                os.fchown(fd, old.st_uid, old.st_gid)
+            os.fchmod(fd, stat.S_IMODE(old.st_mode))
+        file.flush()
+        os.fsync(fd)
+
+
+def _finish(edit: Edit) -> None:
+    """Replace or remove the file; one that was written since is planned and staged again."""
+    for _ in range(TRIES):
+        if edit.after == edit.before:
+            return
+        if read(edit.target) == edit.before:
+            break
+        if edit.staged is not None:
+            edit.staged.unlink()
+        _plan(edit)
+        _stage(edit)
+    else:
+        raise WriteError(f"{edit.path} keeps changing", hint="close the agent, and try again")
+    if edit.after is None:
+        edit.target.unlink(missing_ok=True)
+    elif edit.staged is not None:
+        edit.staged.replace(edit.target)
+    written = "created" if edit.before is None else "updated"
+    edit.did = "removed" if edit.removing else written
 
 
 def read(path: Path) -> Text:
-    """The text of a file, None where there is none; a FIFO would have us wait for a writer."""
-    try:
-        with open(path, "rb", opener=_without_waiting) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise UsageError(f"{path} is no file", hint="move it out of the way")
-            data = file.read(FILE_MAX + 1)
-    except FileNotFoundError:
-        return None
-    except OSError as bad:
-        if bad.errno == errno.ENAMETOOLONG:  # and so nothing can be there
-            return None
-        raise AccessError(f"{path}: {bad.strerror}") from None
-    try:
-        if len(data) <= FILE_MAX:
-            return data.decode("utf-8")
-    except UnicodeDecodeError:
-        pass
-    raise _broken(str(path), "it is not a text in UTF-8 of usual size")
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)
-
-
-def _refused(path: Path, bad: OSError) -> IndexerdError:
-    kind = AccessError if isinstance(bad, PermissionError) else WriteError
-    return kind(f"{path}: {bad.strerror}", hint="nothing was changed")
-
-
-def _broken(path: str, why: str) -> ConfigError:
-    message, _, more = why.partition("; ")
-    hint = more or "mend the file; nothing was changed"
-    bad = ConfigError([{"file": path, "key": "", "message": message, "hint": hint}])
-    bad.args, bad.hint = (f"{path}: {message}",), hint  # it is not our configuration
-    return bad
+    """The text of a file, None where there is none; bytes that are no UTF-8 survive a rewrite."""
+    if path.is_file():
+        return path.read_bytes().decode(errors="surrogateescape")
+    if path.exists():
+        raise _ForeignError("it is no file")
+    return None
 
 
 # -- settings files of agents --------------------------------------------------------------------
 
 
 def settings_edits(
-    path: str, put: Callable[[Text], str], take: Callable[[str], str], *, remove: bool
+    path: str, put: Callable[[Text], str], take: Callable[[Text], str], *, remove: bool
 ) -> list[Edit]:
     """Have `put` add our entries to a settings file, or `take` remove them; and its copy."""
     target = Path(os.path.realpath(path))
@@ -235,8 +180,8 @@ def settings_edits(
 
     def copied(before: Text) -> Text:
         text = None if remove else read(target)
-        nothing_of_ours = text is not None and take(text) == text
-        return text if remove or nothing_of_ours else before
+        without_us = text is not None and take(text) == text
+        return text if remove or without_us else before
 
     return [
         Edit(path, taken if remove else put, removing=remove),
@@ -247,87 +192,41 @@ def settings_edits(
 # -- files of ours -------------------------------------------------------------------------------
 
 
-def own_file(path: str, body: str, *, force: bool = False, skip_foreign: bool = False) -> Edit:
-    """A file that is ours as a whole."""
+def own_file(path: str, body: Text, *, force: bool = False, skip_foreign: bool = False) -> Edit:
+    """A file that is ours as a whole; None removes it, with the directories made for it."""
+    gone = body is None
     change = partial(_own, path, body, force)
-    return Edit(path, change, mode=0o644, skip_foreign=skip_foreign)
-
-
-def no_own_file(path: str, *, force: bool = False) -> Edit:
-    """The same file removed, with the directories that were made for it."""
-    change = partial(_own, path, None, force)
-    return Edit(path, change, removing=True, skip_foreign=True)
+    return Edit(path, change, removing=gone, mode=0o644, skip_foreign=skip_foreign or gone)
 
 
 def own_files_in(directory: str) -> list[str]:
     """The files of ours directly in a directory."""
-    with suppress(OSError):
-        names = (one for one in Path(directory).iterdir() if one.is_file())
-        return sorted(str(one) for one in names if not _is_foreign(str(one)))
-    return []
+    found = Path(directory).glob("*")
+    return sorted(str(one) for one in found if one.is_file() and _OURS.match(read(one) or ""))
 
 
 def _own(path: str, body: Text, force: bool, before: Text) -> Text:
     made = sum(not one.exists() for one in Path(path).parents)
     if before is not None:
-        _, line, rest = _parts(before)
-        if _MARKER not in line:
-            raise UsageError("it is not ours", hint="move it out of the way")
-        if f" {_digest(rest)} " not in line and not force:
+        if (found := _OURS.match(before)) is None:
+            raise _ForeignError("it is not ours")
+        if _digest(found[3]) != found[1] and not force:
             raise UsageError("it was edited", hint="keep what you need of it, then use --force")
-        made = _made_count(line)
-    return None if body is None else _marked(path, body, made)
-
-
-def _marked(path: str, body: str, made: int) -> str:
-    rule = _RULE if body.startswith(_RULE) else ""
+        made = len(_made_for(path, before))
+    if body is None:
+        return None
+    rule = "---\n" if body.startswith("---\n") else ""
     rest = body.removeprefix(rule)
-    opened, closed = ("<!-- ", " -->") if path.endswith(".md") else ("// ", "")
-    if rule:
-        opened, closed = "# ", ""
     count = f", directories made: {made}" if made else ""
-    line = f"{_MARKER}{_digest(rest)} of what follows{count}; `indexerd integrate` keeps it"
-    return f"{rule}{opened}{line}{closed}\n{rest}"
-
-
-def _parts(text: str) -> tuple[str, str, str]:
-    """The rule that a skill begins with, the line after it, and the rest."""
-    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
-    rule = _RULE if text.startswith(_RULE) else ""
-    line, _, rest = text.removeprefix(rule).partition("\n")
-    return rule, line, rest
+    line = f"indexerd integration, sha256 {_digest(rest)} of what follows{count}"
+    return f"{rule}{'#' if rule else '//'} {line}; `indexerd integrate` keeps it\n{rest}"
 
 
 def _digest(body: str) -> str:
-    return hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-def _made_count(line: str) -> int:
-    found = _MADE.search(line)
-    return int(found[1]) if found and _MARKER in line else 0
+    return hashlib.sha256(body.encode(errors="surrogateescape")).hexdigest()[:16]
 
 
 def _made_for(path: str, text: str) -> list[Path]:
-    """The directories that were made for a file of ours; a link is the user's by now."""
-    found: list[Path] = []
-    for one in [*Path(path).parents][: _made_count(_parts(text)[1])]:
-        if one.is_symlink():
-            break
-        found.append(one)
-    return found
-
-
-def _is_foreign(path: str) -> bool:
-    """Whether something that is not ours is at a path; AccessError where that cannot be known."""
-    try:
-        with open(path, "rb", opener=_without_waiting) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return True
-            head = (file.readline(1000) + file.readline(1000)).decode("utf-8", "replace")
-    except FileNotFoundError:
-        return False
-    except OSError as bad:
-        if bad.errno in (errno.EISDIR, errno.ENOTDIR, errno.ENXIO, errno.ELOOP):
-            return True
-        raise AccessError(f"{path}: {bad.strerror}") from None
-    return _MARKER not in _parts(head)[1]
+    """The directories that were made for a file of ours."""
+    found = _OURS.match(text)
+    return [*Path(path).parents][: int(found[2] or 0) if found else 0]

@@ -14,10 +14,11 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from indexerd.agents import pi
@@ -27,9 +28,8 @@ from indexerd.integrations.agent_settings import NAME
 from indexerd.integrations.changes import Edit
 from indexerd.settings import Settings
 
-PLACEHOLDER = "__INDEXERD_COMMAND__"
 RESUME_SECONDS = 10
-MORE_SECONDS = 10.0  # for a hook or a tool, beyond what a question may take
+MORE_SECONDS = 10  # for a hook or a tool, beyond what a question may take
 # What agents keep in mind of a skill; they read the rest when they need it.
 _SKILL = f"""---
 name: {NAME}
@@ -45,6 +45,7 @@ PASSED_ON = (
     *("INDEXERD_SOCKET", "INDEXERD_CONFIG", "INDEXERD_STATE_DIR", "INDEXERD_DATA_DIR"),
     *("XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"),
 )
+Change = Callable[[MutableMapping[str, Any]], None]
 _NEW_SESSIONS = "it is there in sessions that start from now on"
 
 
@@ -72,8 +73,8 @@ class Host:
 
     def present(self, agent: str, places: Iterable[str]) -> list[str]:
         """The directories of an agent that are there; NotFoundError where none is."""
-        named = list(dict.fromkeys(places))
-        found = [one for one in named if os.path.isdir(one)]  # noqa: PTH112 - text paths
+        named = list(dict.fromkeys(map(self.path, places)))
+        found = [one for one in named if Path(one).is_dir()]
         if not found and not self.remove:
             raise NotFoundError(
                 f"{agent} is not here: there is no {' or '.join(named)}",
@@ -83,9 +84,13 @@ class Host:
 
     def own_file(self, path: str, body: str, *, skip_foreign: bool = False) -> Edit:
         """A file that is ours as a whole, written or removed."""
-        if self.remove:
-            return changes.no_own_file(path, force=self.force)
-        return changes.own_file(path, body, force=self.force, skip_foreign=skip_foreign)
+        text = None if self.remove else body
+        return changes.own_file(path, text, force=self.force, skip_foreign=skip_foreign)
+
+    def skill(self, home: str) -> Edit:
+        """The instruction text in an agent's directory of skills; the user's own goes first."""
+        text = (files("indexerd") / "integrations" / "instructions.md").read_text(encoding="utf-8")
+        return self.own_file(f"{home}/skills/{NAME}/SKILL.md", _SKILL + text, skip_foreign=True)
 
 
 def integrate(agent: str, host: Host) -> dict[str, Any]:
@@ -95,32 +100,30 @@ def integrate(agent: str, host: Host) -> dict[str, Any]:
     """
     edits, notes = _AGENTS[agent](host)
     did = changes.apply(edits)
-    if host.remove:
-        notes = []
-    else:
-        notes += [
-            f"{one['path']} is not ours, and was left alone;"
-            " move it away and integrate again to have ours"
-            for one in did
-            if one["did"] == changes.NOT_OURS
-        ]
-    return {"agent": agent, "changes": did, "notes": notes}
-
-
-def packaged(agent: str, command: Iterable[str]) -> dict[str, str]:
-    """The files that belong into an agent, by their names."""
-    folder = files("indexerd") / "integrations" / agent
-    shown = json.dumps(list(command))
-    return {
-        one.name: one.read_text(encoding="utf-8").replace(PLACEHOLDER, shown)
-        for one in sorted(folder.iterdir(), key=lambda one: one.name)
-        if one.is_file() and not one.name.startswith(".")
-    }
+    if agent != "pi" and not host.serves_mcp:
+        notes.append("the MCP server is left out: install indexerd[mcp], and integrate again")
+    notes += [
+        f"{one['path']} is not ours, and was left alone;"
+        " move it away and integrate again to have ours"
+        for one in did
+        if one["did"] == changes.NOT_OURS
+    ]
+    return {"agent": agent, "changes": did, "notes": [] if host.remove else notes}
 
 
 def hook_command(agent: str, command: Iterable[str]) -> str:
     """What an agent's shell runs."""
     return f"{shlex.join([*command, 'hook', agent])} || true"
+
+
+def _packaged(agent: str, command: Iterable[str]) -> dict[str, str]:
+    """The files that belong into an agent, by their names."""
+    named = json.dumps(list(command))
+    return {
+        one.name: one.read_text(encoding="utf-8").replace("__INDEXERD_COMMAND__", named)
+        for one in (files("indexerd") / "integrations" / agent).iterdir()
+        if one.is_file()
+    }
 
 
 # -- the agents ----------------------------------------------------------------------------------
@@ -129,82 +132,71 @@ def hook_command(agent: str, command: Iterable[str]) -> str:
 def _pi(host: Host) -> tuple[list[Edit], list[str]]:
     chosen = host.settings.agents.pi.roots or pi.agent_dirs(host.env, host.home)
     edits: list[Edit] = []
-    for root in host.present("pi", map(host.path, chosen)):
+    for root in host.present("pi", chosen):
         home = f"{root}/extensions/{NAME}"
-        ours = {f"{home}/{name}": body for name, body in packaged("pi", host.command).items()}
+        ours = {f"{home}/{name}": body for name, body in _packaged("pi", host.command).items()}
         older = [one for one in changes.own_files_in(home) if one not in ours]
-        edits += [changes.no_own_file(path, force=host.force) for path in older]
-        edits += [host.own_file(path, body) for path, body in ours.items()]
-        edits.append(_skill(host, root))
+        edits += [changes.own_file(path, None, force=host.force) for path in older]
+        edits += [host.own_file(path, body) for path, body in sorted(ours.items())]
+        edits.append(host.skill(root))
     return edits, ["sessions that run now take it up with /reload"]
 
 
 def _opencode(host: Host) -> tuple[list[Edit], list[str]]:
     config = host.base("XDG_CONFIG_HOME", ".config") + "/opencode"
     host.present("opencode", (config, host.base("XDG_DATA_HOME", ".local/share") + "/opencode"))
-    bodies = packaged("opencode", host.command if host.serves_mcp else ())
+    bodies = _packaged("opencode", host.command if host.serves_mcp else ())
     edits = [host.own_file(f"{config}/plugins/{name}", body) for name, body in bodies.items()]
     waits = (
         "once it has any plugin, opencode installs a package of its own from the network; while"
         " there is no network, it waits for that at every start, for more than a minute"
         " (74 s in 1.18)"
     )
-    return [*edits, _skill(host, config)], [_NEW_SESSIONS, waits, *_mcp_notes(host)]
+    return [*edits, host.skill(config)], [_NEW_SESSIONS, waits]
 
 
 def _claude(host: Host) -> tuple[list[Edit], list[str]]:
     named = host.env.get("CLAUDE_CONFIG_DIR", "")
     usual = (host.path("~/.claude"), host.base("XDG_CONFIG_HOME", ".config") + "/claude")
     chosen = [named] if named else host.settings.agents.claude.roots
-    roots = host.present("claude", map(host.path, chosen or usual))
+    roots = host.present("claude", chosen or usual)
     if not chosen and not host.remove:
         del roots[1:]  # the second is Claude Code's where the first is not there
     edits = [edit for root in roots for edit in _hooks(host, "claude", f"{root}/settings.json")]
-    if host.serves_mcp or host.remove:
-        # As `claude mcp add` writes it.
-        program, *words = host.command
-        server = {"type": "stdio", "command": program, "args": [*words, "mcp"], "env": {}}
-        for path in dict.fromkeys(_claude_state(host, root, usual) for root in roots):
-            put = partial(agent_settings.put_server, server)
-            by_hand = {"mcpServers": {NAME: server}}
-            edits += _json_edits(host, path, put, agent_settings.take_server, by_hand)
-    skills = [_skill(host, root) for root in roots]
-    return [*edits, *skills], [_NEW_SESSIONS, *_mcp_notes(host)]
+    program, *words = host.command
+    server = {"type": "stdio", "command": program, "args": [*words, "mcp"], "env": {}}
+    for path in dict.fromkeys(_claude_state(host, root, usual) for root in roots):
+        edits += _server(host, path, "mcpServers", server)
+    return [*edits, *map(host.skill, roots)], [_NEW_SESSIONS]
 
 
 def _claude_state(host: Host, root: str, usual: tuple[str, ...]) -> str:
     """The file in which Claude Code keeps the servers of a user."""
-    old = f"{root}/.config.json"
-    if os.path.isfile(old) and os.path.getsize(old):  # noqa: PTH113, PTH202 - text paths
-        return old
+    old = Path(root, ".config.json")
+    if old.is_file() and old.stat().st_size:
+        return str(old)
     at_home = root in usual and not host.env.get("CLAUDE_CONFIG_DIR")
     return host.path("~/.claude.json") if at_home else f"{root}/.claude.json"
 
 
 def _codex(host: Host) -> tuple[list[Edit], list[str]]:
     named = host.env.get("CODEX_HOME", "")
-    chosen = [named] if named else host.settings.agents.codex.roots or ["~/.codex"]
     program, *words = host.command
-    put = partial(
-        agent_settings.put_toml_server,
-        {
-            "command": program,
-            "args": [*words, "mcp"],
-            "env_vars": list(PASSED_ON),
-            "tool_timeout_sec": max(60, int(host.settings.query.timeout_seconds + MORE_SECONDS)),
-        },
-    )
+    server = {
+        "command": program,
+        "args": [*words, "mcp"],
+        "env_vars": list(PASSED_ON),
+        "tool_timeout_sec": max(60, int(host.settings.query.timeout_seconds + MORE_SECONDS)),
+    }
     edits: list[Edit] = []
-    for root in host.present("codex", map(host.path, chosen)):
+    chosen = [named] if named else host.settings.agents.codex.roots or ["~/.codex"]
+    for root in host.present("codex", chosen):
         edits += _hooks(host, "codex", f"{root}/hooks.json")
-        if host.serves_mcp or host.remove:
-            path, take = f"{root}/config.toml", agent_settings.take_toml_server
-            edits += changes.settings_edits(path, put, take, remove=host.remove)
-        edits.append(_skill(host, root))
+        edits += _server(host, f"{root}/config.toml", "mcp_servers", server)
+        edits.append(host.skill(root))
     return edits, [
         "Codex runs new hooks once you have trusted them: it asks at its next start, or use /hooks",
         "a Codex that does not know hooks.json yet has the MCP server alone",
-        *_mcp_notes(host),
     ]
 
 
@@ -216,17 +208,6 @@ _AGENTS: dict[str, Callable[[Host], tuple[list[Edit], list[str]]]] = {
 }
 
 
-def _mcp_notes(host: Host) -> list[str]:
-    note = "the MCP server is left out: install indexerd[mcp], and integrate again"
-    return [] if host.serves_mcp else [note]
-
-
-def _skill(host: Host, home: str) -> Edit:
-    """The instruction text in an agent's directory of skills; the user's own goes first."""
-    text = (files("indexerd") / "integrations" / "instructions.md").read_text(encoding="utf-8")
-    return host.own_file(f"{home}/skills/{NAME}/SKILL.md", _SKILL + text, skip_foreign=True)
-
-
 def _hooks(host: Host, agent: str, path: str) -> list[Edit]:
     hook = {"type": "command", "command": hook_command(agent, host.command)}
     prompt = int(host.settings.query.timeout_seconds + MORE_SECONDS)
@@ -235,28 +216,31 @@ def _hooks(host: Host, agent: str, path: str) -> list[Edit]:
         "SessionStart": {"matcher": "resume", "hooks": [hook | {"timeout": RESUME_SECONDS}]},
     }
     put = partial(agent_settings.put_hooks, agent, groups)
-    take = partial(agent_settings.take_hooks, agent)
-    by_hand = {"hooks": {event: [group] for event, group in groups.items()}}
-    return _json_edits(host, path, put, take, by_hand)
+    return _settings(host, path, put, partial(agent_settings.take_hooks, agent))
 
 
-def _json_edits(
-    host: Host,
-    path: str,
-    put: Callable[[dict[str, Any]], None],
-    take: Callable[[dict[str, Any]], None],
-    by_hand: Mapping[str, Any],
-) -> list[Edit]:
-    """Edits of a JSON file; one that has comments is the user's to change."""
+def _server(host: Host, path: str, key: str, server: dict[str, Any]) -> list[Edit]:
+    """The MCP server under a key, as `claude mcp add` writes it."""
+    if not host.serves_mcp and not host.remove:
+        return []
+    put = partial(agent_settings.put_server, key, server)
+    return _settings(host, path, put, partial(agent_settings.take_server, key))
 
-    def changed(change: Callable[[dict[str, Any]], None], text: str | None) -> str:
+
+def _settings(host: Host, path: str, put: Change, take: Change) -> list[Edit]:
+    """Edits of a settings file; JSON that has comments is the user's to change."""
+    toml = path.endswith(".toml")
+
+    def changed(change: Change, text: str | None) -> str:
         try:
-            return agent_settings.change_json(change, text)
+            return (agent_settings.change_toml if toml else agent_settings.change_json)(
+                change, text
+            )
         except ValueError as bad:
-            todo = "take out what calls indexerd" if host.remove else f"add {json.dumps(by_hand)}"
-            raise ValueError(
-                f"{bad}; nothing was changed; mend the file, or, if it has comments, by hand {todo}"
-            ) from None
+            put(entry := dict[str, Any]())
+            todo = "take out what calls indexerd" if host.remove else f"add {json.dumps(entry)}"
+            by_hand = "" if toml else f", or, if it has comments, by hand {todo}"
+            raise ValueError(f"{bad}; nothing was changed; mend the file{by_hand}") from None
 
     return changes.settings_edits(
         path, partial(changed, put), partial(changed, take), remove=host.remove

@@ -16,28 +16,28 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
-from indexerd.errors import UsageError, WriteError
+from indexerd.errors import UsageError
 from indexerd.integrations import changes, service_files
 from indexerd.integrations.changes import Edit
-from indexerd.integrations.service_files import MARKER, Access, is_plain
+from indexerd.integrations.service_files import MARKER, is_plain
 from indexerd.paths import Places, within
 from indexerd.settings import Settings
 
 UNIT = "indexerd.service"
 LABEL = "io.indexerd"
-RUN_SECONDS = 150.0  # `enable --now` waits for READY: at most TimeoutStartSec and then a stop
+RUN_SECONDS = 150.0  # a start waits for READY: at most TimeoutStartSec and then a stop
 LAUNCHD_TRIES = 20  # of a quarter second each
 
 _REFUSED = {"217", "218", "226"}  # systemd's EXIT_USER, EXIT_CAPABILITIES, EXIT_NAMESPACE
-_AGENTS = ("PI_CODING_AGENT_DIR", "PI_CODING_AGENT_SESSION_DIR", "CLAUDE_CONFIG_DIR", "CODEX_HOME")
-_OWN = ("INDEXERD_CONFIG", "INDEXERD_STATE_DIR", "INDEXERD_DATA_DIR", "INDEXERD_SOCKET")
-_PATHS = (*_AGENTS, *_OWN)  # made absolute: a service has another working directory
-_XDG = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME")
+_PATHS = {  # made absolute: a service has another working directory
+    *("PI_CODING_AGENT_DIR", "PI_CODING_AGENT_SESSION_DIR", "CLAUDE_CONFIG_DIR", "CODEX_HOME"),
+    *("INDEXERD_CONFIG", "INDEXERD_STATE_DIR", "INDEXERD_DATA_DIR", "INDEXERD_SOCKET"),
+}
+_XDG = {"XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"}
 _KEYS = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
 _SHOWN = (
     "LoadState,ActiveState,SubState,UnitFileState,FragmentPath,MainPID,NRestarts,"
@@ -67,23 +67,16 @@ def run_command(words: Sequence[str]) -> Ran:
     """
     env = dict(os.environ, LC_ALL="C", SYSTEMD_PAGER="", SYSTEMD_COLORS="0")
     runtime = f"/run/user/{os.getuid()}"
-    if "XDG_RUNTIME_DIR" not in env and Path(runtime).is_dir():
-        env["XDG_RUNTIME_DIR"] = runtime  # `su` and cron do not set it
+    if Path(runtime).is_dir():
+        env.setdefault("XDG_RUNTIME_DIR", runtime)  # `su` and cron do not set it
+    io = {"stdin": subprocess.DEVNULL, "capture_output": True, "errors": "replace"}
     try:
-        done = subprocess.run(  # noqa: S603 - this module's own words, and no shell
-            list(words),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-            env=env,
-            timeout=RUN_SECONDS,
-        )
+        done = subprocess.run(words, env=env, timeout=RUN_SECONDS, check=False, **io)  # type: ignore[call-overload]  # noqa: S603 - this module's own words, and no shell
     except OSError as bad:
         return Ran(127, err=f"{words[0]}: {bad.strerror}")
     except subprocess.TimeoutExpired:
         return Ran(124, err=f"{words[0]}: no answer within {RUN_SECONDS:.0f} s")
-    out, err = (one.decode("utf-8", "replace") for one in (done.stdout, done.stderr))
-    return Ran(done.returncode, out, err)
+    return Ran(done.returncode, done.stdout, done.stderr)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +103,9 @@ class Host:
         """Ask the user's own systemd."""
         return self.run(["systemctl", "--user", *words])
 
-    def launchctl(self, verb: str, *words: str) -> Ran:
+    def launchctl(self, *words: str) -> Ran:
         """Ask launchd."""
-        return self.run(["launchctl", verb, *words])
+        return self.run(["launchctl", *words])
 
     def full(self, text: str) -> Path:
         """A path as the user wrote it, made absolute."""
@@ -132,10 +125,6 @@ class Outcome:
     notes: tuple[str, ...] = ()
     details: Mapping[str, str] = field(default_factory=dict)
 
-    def data(self) -> dict[str, Any]:
-        """As JSON shows it."""
-        return asdict(self) | {"path": str(self.path)}
-
 
 def install(host: Host, program: Path, places: Places, settings: Settings) -> Outcome:
     """Write the service file, start the service now and at each login.
@@ -143,15 +132,16 @@ def install(host: Host, program: Path, places: Places, settings: Settings) -> Ou
     Raises UsageError for a file there that is not ours, or a program that no service file can
     name; AccessError or WriteError where the file cannot be written.
     """
-    env, notes = carried(host, places)
+    env, notes = _carried(host, places)
     if host.platform == "darwin":
-        return _install_launchd(
-            host, service_files.plist_text(str(program), str(host.home), env), notes
-        )
+        plist = service_files.plist_text(str(program), str(host.home), env)
+        return _install_launchd(host, plist, notes)
     if not host.platform.startswith("linux"):
         raise UsageError("no service manager is known on this system", hint="use `indexerd run`")
-    access = access_of(host, places, settings)
-    unit = service_files.unit_text(str(program), str(host.home.resolve()), env, access)
+    home = str(host.home.resolve())
+    writes, sessions = _directories(host, places, settings)
+    opened = [_standing(one, home) for one in writes]
+    unit = service_files.unit_text(str(program), home, env, opened, map(str, sessions))
     return _install_systemd(host, unit, notes)
 
 
@@ -181,27 +171,34 @@ def status(host: Host) -> Outcome:
     """Say what the service manager says, in its own words."""
     path = host.service_file
     if host.platform == "darwin":
-        return _launchd_status(host)
-    shown = host.systemctl("show", UNIT, f"--property={_SHOWN}")
+        shown = host.launchctl("print", f"gui/{host.uid}/{LABEL}")
+        pairs = re.findall(r"^\t(state|pid|last exit code) = ([^{}\n]+)$", shown.out, re.MULTILINE)
+        details, running = dict(pairs), ("state", "running") in pairs
+        unknown = "launchd does not know the service"
+    else:
+        shown = host.systemctl("show", UNIT, f"--property={_SHOWN}")
+        details = dict(line.split("=", 1) for line in shown.out.splitlines() if "=" in line)
+        running = details.get("ActiveState") in {"active", "reloading"}
+        unknown = "no user manager answers"
     if shown.code != 0:
-        notes = (f"no user manager answers: {shown.said}",)
+        notes = (f"{unknown}: {shown.said}",)
         return Outcome(path, installed=path.exists(), running=False, notes=notes)
-    details = dict(line.split("=", 1) for line in shown.out.splitlines() if "=" in line)
-    running = details.get("ActiveState") in {"active", "reloading"}
     return Outcome(path, installed=path.exists(), running=running, details=details)
 
 
-def carried(host: Host, places: Places) -> tuple[dict[str, str], list[str]]:
+# -- what the service needs ----------------------------------------------------------------------
+
+
+def _carried(host: Host, places: Places) -> tuple[dict[str, str], list[str]]:
     """The variables of this shell that the service needs too, and notes; keys stay out."""
-    named = {"OPENCODE_DB", *_PATHS, *_XDG}
     values: dict[str, str] = {}
     left: list[str] = []
     for name, value in sorted(host.env.items()):
-        if not value or not (name in named or name.startswith("INDEXERD_")):
+        needed = name.startswith("INDEXERD_") or name in {"OPENCODE_DB", *_PATHS, *_XDG}
+        if not value or not needed or (name in _XDG and not value.startswith("/")):
             continue
-        if name in _XDG and not value.startswith("/"):
-            continue  # the XDG rule: relative values are ignored
-        if name.endswith(_KEYS) or _carries_password(value) or not is_plain(value):
+        password = "@" in value.partition("://")[2].partition("/")[0]  # in a URL
+        if name.endswith(_KEYS) or password or not is_plain(value):
             left.append(name)
         else:
             values[name] = str(host.full(value)) if name in _PATHS else value
@@ -213,8 +210,10 @@ def carried(host: Host, places: Places) -> tuple[dict[str, str], list[str]]:
     return values, notes
 
 
-def access_of(host: Host, places: Places, settings: Settings) -> Access:
-    """Where this user's directories really are; links that lead out of the home are followed."""
+def _directories(
+    host: Host, places: Places, settings: Settings
+) -> tuple[Iterable[Path], Iterable[Path]]:
+    """What the daemon writes in, and the session directories that it reads; links are followed."""
     agents, env = settings.agents, host.env
     pi = agents.pi.roots or [env.get("PI_CODING_AGENT_DIR") or "~/.pi/agent"]
     claude = agents.claude.roots or [env.get("CLAUDE_CONFIG_DIR") or "~/.claude"]
@@ -225,14 +224,10 @@ def access_of(host: Host, places: Places, settings: Settings) -> Access:
         writes.append(str(places.socket.parent))
     sessions = [f"{root}/sessions" for root in [*pi, *codex]]
     sessions += [f"{root}/archived_sessions" for root in codex]
-    sessions += [*(f"{root}/projects" for root in claude), env.get(_AGENTS[1], "")]
-
-    def real(texts: Sequence[str]) -> list[Path]:
-        return [host.full(one).resolve() for one in texts if one]
-
-    home = str(host.home.resolve())
-    opened = dict.fromkeys(_standing(one, home) for one in real(writes))
-    return Access(list(opened), list(dict.fromkeys(map(str, real(sessions)))))
+    sessions += [f"{root}/projects" for root in claude]
+    sessions.append(env.get("PI_CODING_AGENT_SESSION_DIR", ""))
+    found = ([host.full(one).resolve() for one in texts if one] for texts in (writes, sessions))
+    return next(found), next(found)
 
 
 def _standing(path: Path, home: str) -> str:
@@ -240,17 +235,12 @@ def _standing(path: Path, home: str) -> str:
 
     Where only the root exists, the path itself: all of the system is not opened for it.
     """
-    chain = [str(one) for one in (path, *path.parents) if not within(str(path), home)]
-    found = next((one for one in chain if os.access(one, os.F_OK)), "/")
+    outside = (str(one) for one in (path, *path.parents) if not within(str(path), home))
+    found = next((one for one in outside if os.access(one, os.F_OK)), "/")
     return str(path) if found == "/" else found
 
 
-def _carries_password(value: str) -> bool:
-    """Whether a value is a URL with a user part, which may hold a password."""
-    return "@" in value.partition("://")[2].partition("/")[0]
-
-
-# --- systemd ---------------------------------------------------------------------------------
+# -- systemd -------------------------------------------------------------------------------------
 
 
 def _install_systemd(host: Host, unit: str, notes: list[str]) -> Outcome:
@@ -266,15 +256,17 @@ def _install_systemd(host: Host, unit: str, notes: list[str]) -> Outcome:
         )
         return Outcome(path, installed=True, running=False, changed=before != unit, notes=(*notes,))
     started = _start(host, again=active and before != unit)
-    if started.code != 0 and _exit_status(host) in _REFUSED:
-        written = service_files.without_namespace(unit)
-        notes.append(
-            "this system refuses user namespaces: the unit was written without the protections"
-            " that need one, see docs/OPERATIONS.md"
-        )
-        _put(path, written)
-        host.systemctl("daemon-reload")
-        started = _start(host, again=True)
+    if started.code != 0:
+        exited = host.systemctl("show", UNIT, "--property=ExecMainStatus", "--value").out.strip()
+        if exited in _REFUSED:
+            written = service_files.without_namespace(unit)
+            notes.append(
+                "this system refuses user namespaces: the unit was written without the protections"
+                " that need one, see docs/OPERATIONS.md"
+            )
+            _put(path, written)
+            host.systemctl("daemon-reload")
+            started = _start(host, again=True)
     if started.code != 0:
         notes.append(f"systemd: {started.said}; see `systemctl --user status {UNIT}`")
     linger = host.run(["loginctl", "show-user", str(host.uid), "--property=Linger", "--value"])
@@ -292,63 +284,36 @@ def _start(host: Host, *, again: bool) -> Ran:
     return enabled if enabled.code != 0 else host.systemctl("restart" if again else "start", UNIT)
 
 
-def _exit_status(host: Host) -> str:
-    return host.systemctl("show", UNIT, "--property=ExecMainStatus", "--value").out.strip()
-
-
-# --- launchd ---------------------------------------------------------------------------------
+# -- launchd -------------------------------------------------------------------------------------
 
 
 def _install_launchd(host: Host, plist: str, notes: list[str]) -> Outcome:
     path, target = host.service_file, f"gui/{host.uid}/{LABEL}"
     changed = _installed(path) != plist
     _put(path, plist)
-    logs = host.home / "Library/Logs"
-    try:
-        logs.mkdir(parents=True, exist_ok=True)
-    except OSError as bad:
-        raise WriteError(f"cannot create {logs}: {bad.strerror}") from None
+    (host.home / "Library/Logs").mkdir(parents=True, exist_ok=True)
     loaded = host.launchctl("print", target).code == 0
-    if loaded and changed:
-        host.launchctl("bootout", target)
     if loaded and not changed:
         started = host.launchctl("kickstart", target)
     else:
+        if loaded:
+            host.launchctl("bootout", target)
         host.launchctl("enable", target)  # a service once disabled stays so until then
-        started = _bootstrap(host, path)
+        for _ in range(LAUNCHD_TRIES):
+            started = host.launchctl("bootstrap", f"gui/{host.uid}", str(path))
+            if started.code not in {5, 37}:  # input/output error, operation in progress
+                break
+            host.pause(0.25)
     if started.code != 0:
         notes.append(
             f"the plist is written, but launchd says: {started.said}; in a login session of the"
             f" desktop: launchctl bootstrap gui/{host.uid} {path}"
         )
-    found = _launchd_status(host)
+    found = status(host)
     return replace(found, changed=changed, notes=(*notes, *found.notes))
 
 
-def _bootstrap(host: Host, path: Path) -> Ran:
-    """Load the plist; tried again while launchd still clears an earlier one away."""
-    ran = Ran(5)
-    for _ in range(LAUNCHD_TRIES):
-        ran = host.launchctl("bootstrap", f"gui/{host.uid}", str(path))
-        if ran.code not in {5, 37}:  # input/output error, operation in progress
-            break
-        host.pause(0.25)
-    return ran
-
-
-def _launchd_status(host: Host) -> Outcome:
-    path = host.service_file
-    shown = host.launchctl("print", f"gui/{host.uid}/{LABEL}")
-    if shown.code != 0:
-        notes = (f"launchd does not know the service: {shown.said}",)
-        return Outcome(path, installed=path.exists(), running=False, notes=notes)
-    pairs = re.findall(r"^\t([a-z ]+) = ([^{}\n]+)$", shown.out, re.MULTILINE)
-    details = {name: value for name, value in pairs if name in {"state", "pid", "last exit code"}}
-    running = details.get("state") == "running"
-    return Outcome(path, installed=path.exists(), running=running, details=details)
-
-
-# --- the file --------------------------------------------------------------------------------
+# -- the file ------------------------------------------------------------------------------------
 
 
 def _installed(path: Path) -> str | None:

@@ -11,8 +11,7 @@ path holds either, however it is escaped; a plist is made by plistlib. Nothing h
 from __future__ import annotations
 
 import plistlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path
 
@@ -30,50 +29,48 @@ _HOME_LINE = "ReadOnlyPaths=-%h/"
 
 def read_text(name: str) -> str:
     """Read a shipped file (UTF-8); one that is missing means a broken installation."""
-    package = files("indexerd")
-    shipped = package.joinpath("_data", *name.split("/"))
-    if shipped.is_file():
-        return shipped.read_text(encoding="utf-8")
-    root = Path(str(package)).parent
-    if (root / "pyproject.toml").is_file() and (root / name).is_file():
-        return (root / name).read_text(encoding="utf-8")
-    raise IndexerdError(f"a file of the program is missing: {name}", hint="install indexerd again")
+    package = Path(str(files("indexerd")))
+    root = package.parent
+    shipped = package / "_data" / name
+    if not shipped.is_file() and (root / "pyproject.toml").is_file():
+        shipped = root / name
+    if not shipped.is_file():
+        hint = "install indexerd again"
+        raise IndexerdError(f"a file of the program is missing: {name}", hint=hint)
+    return shipped.read_text(encoding="utf-8")
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
-    """Absolute paths: what the daemon writes, and the session directories that it only reads."""
+def unit_text(
+    program: str, home: str, env: Mapping[str, str], writes: Iterable[str], sessions: Iterable[str]
+) -> str:
+    """Fill the systemd template; all paths are resolved.
 
-    writes: Sequence[str] = ()
-    sessions: Sequence[str] = ()
-
-    def shuts_out(self, directory: str) -> bool:
-        """Whether making `directory` read-only would keep the daemon from its own work."""
-        return any(within(one, directory) for one in self.writes)
-
-
-def unit_text(program: str, home: str, env: Mapping[str, str], access: Access) -> str:
-    """Fill the systemd template; `home` and the paths of `access` are resolved.
-
-    Raises UsageError for a program that systemd could not start.
+    `writes` are directories that the daemon writes in, and which must not be shut; `sessions` are
+    those of the agents, which it only reads. Raises UsageError for a program that systemd cannot
+    start.
     """
     if not program.startswith("/") or not is_plain(program) or set(program) & set("'\"\\"):
         raise UsageError(
             f"systemd cannot start a program of this path: {program!r}",
             hint="install it where the path holds no quotes, backslashes or control characters",
         )
+    writes = [one for one in dict.fromkeys(writes) if is_plain(one)]
+
+    def shut(path: str) -> bool:
+        return not any(within(one, path) for one in writes)
+
+    opened = [one for one in writes if not within(one, home) and one != "/"]
+    closed = [one for one in dict.fromkeys(sessions) if within(one, home) and is_plain(one)]
     lines: list[str] = []
-    for line in read_text(SYSTEMD_UNIT).splitlines(keepends=True):
-        if line == "# here: environment\n":
-            lines += [f"Environment={_quoted(f'{name}={env[name]}')}\n" for name in env]
-        elif line == "# here: paths\n":
-            lines += _path_lines(home, access)
-        elif line.startswith(_HOME_LINE):
-            path = f"{home}/{line.removeprefix(_HOME_LINE).strip()}"
-            lines += [] if access.shuts_out(path) else [line]
-        else:
+    for line in read_text(SYSTEMD_UNIT).splitlines():
+        if line == "# here: environment":
+            lines += [f"Environment={_quoted(f'{name}={env[name]}')}" for name in env]
+        elif line == "# here: paths":
+            lines += [f"ReadWritePaths={_quoted(f'-{one}')}" for one in opened]
+            lines += [f"ReadOnlyPaths={_quoted(f'-{one}')}" for one in closed if shut(one)]
+        elif not line.startswith(_HOME_LINE) or shut(f"{home}/{line.removeprefix(_HOME_LINE)}"):
             lines.append(line.replace("ExecStart=@PROGRAM@", f"ExecStart={_quoted(program)}"))
-    return "".join(lines)
+    return "\n".join(lines) + "\n"
 
 
 def without_namespace(unit: str) -> str:
@@ -99,14 +96,6 @@ def plist_text(program: str, home: str, env: Mapping[str, str]) -> str:
 def is_plain(text: str) -> bool:
     """Free of control characters and of bytes that were not UTF-8: fit for a service file."""
     return all(c >= " " and c != "\x7f" and not "\ud800" <= c <= "\udfff" for c in text)
-
-
-def _path_lines(home: str, access: Access) -> list[str]:
-    """What the template cannot know: places outside the home, sessions elsewhere in the home."""
-    opened = [one for one in access.writes if not within(one, home) and one != "/"]
-    closed = [one for one in access.sessions if within(one, home) and not access.shuts_out(one)]
-    lines = [f"ReadWritePaths={_quoted(f'-{one}')}\n" for one in opened if is_plain(one)]
-    return lines + [f"ReadOnlyPaths={_quoted(f'-{one}')}\n" for one in closed if is_plain(one)]
 
 
 def _quoted(text: str) -> str:

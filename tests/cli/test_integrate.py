@@ -109,6 +109,20 @@ def test_what_the_user_changed_since_stays(machine: Machine) -> None:
     assert list(json.loads(machine.state.read_text())["mcpServers"]) == ["other"]
 
 
+def test_a_link_to_a_dotfile_stays_a_link(machine: Machine, tmp_path: Path) -> None:
+    """The file that it leads to is changed, keeps its mode, and is given back to the byte."""
+    real = tmp_path / "dotfiles/settings.json"
+    real.parent.mkdir()
+    machine.settings.rename(real)
+    real.chmod(0o640)
+    machine.settings.symlink_to(real)
+    machine.did("claude")
+    assert machine.settings.is_symlink()
+    assert (real.stat().st_mode & 0o777, "indexerd" in real.read_text()) == (0o640, True)
+    machine.did("claude", "--remove")
+    assert (machine.settings.is_symlink(), real.read_text()) == (True, SETTINGS)
+
+
 def test_codex_gets_a_table_and_hooks(machine: Machine) -> None:
     """The server is told which of our variables to pass on; the user hears of trust."""
     done = machine.run("codex")

@@ -81,8 +81,8 @@ def test_the_unit_is_verified_without_a_word(tmp_path: Path, namespaces: bool) -
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     env = {"CODEX_HOME": '/x "y" 5% \\', "INDEXERD_LOG__LEVEL": "debug"}
-    access = service_files.Access(["/srv/pi 100%"], [f"{tmp_path}/odd 'sessions'"])
-    unit = service_files.unit_text(str(program), str(tmp_path), env, access)
+    read = [f"{tmp_path}/odd 'sessions'"]
+    unit = service_files.unit_text(str(program), str(tmp_path), env, ["/srv/pi 100%"], read)
     if not namespaces:
         unit = service_files.without_namespace(unit)
 

@@ -1,18 +1,22 @@
-"""Hooks and servers of ours in settings of others: in and out again, whatever else is there."""
+"""Our entries in settings of others come and go; what an agent writes meanwhile is kept."""
 
 from __future__ import annotations
 
 import copy
+import json
 import tomllib
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexerd.errors import UsageError
+from indexerd.errors import WriteError
 from indexerd.integrations import agent_settings as settings
+from indexerd.integrations import changes
+from indexerd.integrations.changes import Edit
 
 EVENTS = ("UserPromptSubmit", "SessionStart", "Stop")
 HOOK = st.fixed_dictionaries({"type": st.just("command"), "command": st.text(max_size=5)})
@@ -27,9 +31,7 @@ GROUPS: dict[str, dict[str, Any]] = {
     "UserPromptSubmit": {"hooks": [{"type": "command", "command": COMMAND, "timeout": 40}]},
     "SessionStart": {"matcher": "resume", "hooks": [{"type": "command", "command": COMMAND}]},
 }
-SERVER = {"type": "stdio", "command": "/x/bin/indexerd", "args": ["mcp"], "env": {}}
-put_hooks = partial(settings.put_hooks, "claude", GROUPS)
-take_hooks = partial(settings.take_hooks, "claude")
+SERVER = {"command": "/x/bin/indexerd", "args": ["mcp"], "tool_timeout_sec": 60}
 
 
 @given(OTHER, HOOKS.filter(bool) | st.none(), SERVERS | st.none())
@@ -40,26 +42,40 @@ def test_they_come_and_go(other: dict[str, Any], hooks: Any, servers: Any) -> No
     value |= {} if servers is None else {"mcpServers": dict(servers)}
     before = copy.deepcopy(value)
     for _ in range(2):
-        put_hooks(value)
-        settings.put_server(SERVER, value)
+        settings.put_hooks("claude", GROUPS, value)
+        settings.put_server("mcpServers", SERVER, value)
         for event, group in GROUPS.items():
             assert value["hooks"][event] == [*(hooks or {}).get(event, []), group]
         assert value["mcpServers"] == {**(servers or {}), "indexerd": SERVER}
-    take_hooks(value)
-    settings.take_server(value)
+    settings.take_hooks("claude", value)
+    settings.take_server("mcpServers", value)
     assert value == before
 
 
 @pytest.mark.parametrize(
-    "command", [COMMAND, "'/x y/indexerd' hook claude", "python3 -P -m indexerd hook claude"]
+    "text",
+    ["", "a = 1", "a = 1 # mine\n\n\n", "[[a]]\nb = 1\n[c] # c", "[mcp_servers.b]\nx = 'x'\n"],
 )
+def test_a_table_comes_and_goes(text: str) -> None:
+    """Comments and layout of the rest stay."""
+    put = partial(settings.change_toml, partial(settings.put_server, "mcp_servers", SERVER))
+    take = partial(settings.change_toml, partial(settings.take_server, "mcp_servers"))
+    after = put(text)
+    assert tomllib.loads(after)["mcp_servers"]["indexerd"] == SERVER
+    assert after.startswith(text)
+    assert put(after) == after
+    assert take(after).rstrip() == text.rstrip()
+    assert take(text) == text
+
+
+OURS = "indexerd hook claude"
+
+
+@pytest.mark.parametrize("command", [COMMAND, f"'/x y/'{OURS}", f"python3 -P -m {OURS}"])
 def test_a_hook_of_ours(command: str) -> None:
     """Our program, wherever it is, and nothing else."""
     assert settings.is_hook_command("claude", command)
     assert not settings.is_hook_command("codex", command)
-
-
-OURS = "indexerd hook claude"
 
 
 @pytest.mark.parametrize("command", [
@@ -71,33 +87,23 @@ def test_a_command_that_does_more_is_the_users(command: str) -> None:
     assert not settings.is_hook_command("claude", command)
 
 
-@pytest.mark.parametrize("value", [{"hooks": []}, {"hooks": {"SessionStart": {}}}])
-def test_another_shape_is_refused(value: dict[str, Any]) -> None:
-    """And not replaced."""
-    with pytest.raises(ValueError, match="is no"):
-        put_hooks(value)
-    with pytest.raises(ValueError, match="is no"):
-        settings.put_server(SERVER, {"mcpServers": []})
+def test_what_the_agent_writes_meanwhile_is_kept(tmp_path: Path) -> None:
+    """A file that changes before it is replaced is read again; for ever, it is an error."""
+    path = tmp_path / "state.json"
+    path.write_text('{"a": 0}')
 
+    def raced(text: str | None) -> str:
+        held = json.loads(text or "")
+        if held["a"] < most:
+            path.write_text(json.dumps({"a": held["a"] + 1}))
+        return json.dumps(held | {"ours": 1})
 
-WANTED = {"command": "/x/indexerd", "args": ["mcp"], "tool_timeout_sec": 60}
-TOML = ("", "a = 1", "a = 1 # mine\n\n\n", "[[a]]\nb = 1\n[c] # c", "[mcp_servers.b]\nx = 'x'\n")
-
-
-@pytest.mark.parametrize("text", TOML)
-def test_a_table_comes_and_goes(text: str) -> None:
-    """The rest stays to the letter."""
-    after = settings.put_toml_server(WANTED, text)
-    assert tomllib.loads(after)["mcp_servers"]["indexerd"] == WANTED
-    assert after.startswith(text)
-    assert settings.put_toml_server(WANTED, after) == after
-    assert settings.take_toml_server(after) == text
-    assert settings.take_toml_server(text) == text
-
-
-def test_a_table_of_the_users_is_theirs() -> None:
-    """One of our name that starts another program."""
-    with pytest.raises(UsageError, match="not ours"):
-        settings.put_toml_server(WANTED, '[mcp_servers.indexerd]\ncommand = "x"\n')
-    with pytest.raises(ValueError, match="TOML"):
-        settings.put_toml_server(WANTED, "[x")
+    most = 1
+    assert [one["did"] for one in changes.apply([Edit(str(path), raced)])] == ["updated"]
+    assert json.loads(path.read_text()) == {"a": 1, "ours": 1}
+    path.write_text('{"a": 0}')
+    most = 1_000
+    with pytest.raises(WriteError, match="keeps changing"):
+        changes.apply([Edit(str(path), raced)])
+    assert "ours" not in json.loads(path.read_text())
+    assert [one.name for one in tmp_path.iterdir()] == ["state.json"]
