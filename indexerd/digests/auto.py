@@ -1,16 +1,16 @@
 """When digests are made by themselves: at the end of a turn of a session that has grown.
 
-A session that was there before and stays as it is, is left alone (S2.25): only growth is looked
-at, be it while the daemon watches or since it last did. The moment is that of indexing, the
-turn's end and a quiet time after it; the threshold is another one. Which long sessions wait is
-noted in the store, so that a daemon that stops in between looks at them when it starts again; a
-session that began since the last one stopped counts as grown. What fails is tried again at the
-next turn's end; where that may pass, before.
+A session that was there before and stays as it is, is left alone (S2.25). The moment is that of
+indexing, the turn's end and a quiet time after it; the threshold is another one. Which long
+sessions wait is noted in the store, so that a daemon that stops in between looks at them when it
+starts again; a session that began since the last one stopped counts as grown. What fails is tried
+again at the next turn's end; where that may pass, before.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -50,8 +50,8 @@ class AutoDigests:
     ) -> None:
         """`make(session_id)` is `Digests.make`; `known` are the sessions as the daemon knows them.
 
-        `off()`: nothing runs. `run` does work in the thread of `notes`. `ready()` comes back once
-        all sessions are known. What began after `since`, in seconds, no daemon has left alone.
+        `off()`: nothing runs. `run` does work in the thread of `notes`. `ready()` returns once all
+        sessions are known. `since`, in seconds, is when the last daemon stopped.
         """
         self._make, self._known, self._settings, self._off = make, known, settings, off
         self._events, self._clock, self._since = events, clock, since
@@ -60,13 +60,13 @@ class AutoDigests:
         self.failed: dict[str, Failure] = {}
         self._waiting: set[str] = set()  # as noted in the store
         self._reminders = Reminders()
-        self._failures: dict[str, int] = {}
+        self._failures = Counter[str]()
         self._once = False
         self._wake = asyncio.Event()
 
     def grown(self, session_id: str) -> None:
         """Something was added to a session."""
-        self._failures.pop(session_id, None)
+        del self._failures[session_id]
         known = self._known.get(session_id)
         if known is not None and known.card.messages > self._least():
             self._remind(session_id, self._clock())
@@ -82,21 +82,19 @@ class AutoDigests:
             self._wake.set()
 
     async def run(self) -> None:
-        """Make what falls due, until cancelled; without anything to do it only waits."""
+        """Make what falls due, until cancelled."""
         await self._take_up()
         while True:
             self._wake.clear()
             await self.step()
             next_at = self._reminders.next_at
-            if next_at is None:
-                await self._wake.wait()
-                continue
+            pause = None if next_at is None else min(next_at - self._clock(), LONGEST_PAUSE)
             with suppress(TimeoutError):
-                async with asyncio.timeout(max(0.001, min(next_at - self._clock(), LONGEST_PAUSE))):
+                async with asyncio.timeout(pause and max(0.001, pause)):
                     await self._wake.wait()
 
     async def settle(self) -> None:
-        """Make what is due or falls due by a turn's end, each once, and come back (`--once`)."""
+        """Make what is due or falls due by a turn's end, each once, and return (`--once`)."""
         self._once = True
         await self._take_up()
         while (next_at := self._reminders.next_at) is not None:
@@ -115,8 +113,14 @@ class AutoDigests:
         """Look at every session whose moment has come."""
         for session_id in list(self._reminders.due(self._clock())):
             known = self._known.get(session_id)
-            if known is not None and not self._off() and self._settings().digest.enabled:
+            if known is None or self._off() or not self._settings().digest.enabled:
+                continue
+            try:
                 await self._look(known)
+            except IndexerdError as bad:
+                self._fail(session_id, bad)
+            except Exception as bug:  # noqa: BLE001 - a defect of ours must not end the daemon
+                self._events.defect(Event.DIGEST_FAILED, session_id, bug)
 
     async def _look(self, known: SessionRuntime) -> None:
         session_id, card, now = known.card.session_id, known.card, self._clock()
@@ -124,22 +128,18 @@ class AutoDigests:
             return
         await self._note(session_id, waits=True)
         ready = settled_at(known.view(), now, Limits.of(self._settings()))
-        if ready is None or ready > now:
-            if ready is not None:  # else the turn goes on, and will be seen to grow
-                self._remind(session_id, ready)
+        if ready is None:  # the turn goes on, and will be seen to grow
             return
-        try:
-            found = await self._make(session_id)
-            if found["segment"] is not None:
-                self.made.append(session_id)
-                if found["after"] > self._settings().digest.trigger_threshold:
-                    self._remind(session_id, self._clock())  # more than one segment takes
-                    return
-            await self._note(session_id, waits=False)
-        except IndexerdError as bad:
-            self._fail(session_id, bad)
-        except Exception as bug:  # noqa: BLE001 - a defect of ours must not end the daemon
-            self._events.defect(Event.DIGEST_FAILED, session_id, bug)
+        if ready > now:
+            self._remind(session_id, ready)
+            return
+        found = await self._make(session_id)
+        if found["segment"] is not None:
+            self.made.append(session_id)
+            if found["after"] > self._settings().digest.trigger_threshold:
+                self._remind(session_id, self._clock())  # more than one segment takes
+                return
+        await self._note(session_id, waits=False)
 
     def _least(self) -> int:
         """Messages of a whole file up to which none of its paths can be due."""
@@ -147,14 +147,14 @@ class AutoDigests:
         return wanted.preserve_recent if wanted.token_trigger else wanted.trigger_threshold
 
     def _fail(self, session_id: str, bad: IndexerdError) -> None:
-        kind, text = bad.kind, str(bad)
-        self._events.say(Event.DIGEST_FAILED, {"session": session_id, "reason": text, "kind": kind})
-        fields = {"kind": kind, "message": text, "retryable": bad.retryable}
-        self._events.tell("digest.failed", session_id, fields)
+        told = {"kind": bad.kind, "message": str(bad), "retryable": bad.retryable}
+        logged = {"session": session_id, "reason": str(bad), "kind": bad.kind}
+        self._events.say(Event.DIGEST_FAILED, logged)
+        self._events.tell("digest.failed", session_id, told)
         self.failed[session_id] = Failure(bad.kind, bad.retryable)
-        failures = self._failures.get(session_id, 0) + 1
+        self._failures[session_id] += 1
+        failures = self._failures[session_id]
         if bad.retryable and failures < FAILURES_MAX and not self._once:
-            self._failures[session_id] = failures
             wish = getattr(bad, "retry_after", None)
             self._remind(session_id, self._clock() + (wish or back_off(failures)))
 

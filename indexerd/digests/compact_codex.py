@@ -28,11 +28,8 @@ from indexerd.sessions.context import ContextEntry, ContextMessage, Message, new
 from indexerd.sessions.serialize import call_text
 from indexerd.sessions.state import SessionState
 
-IMAGE_BYTES = 7373  # what Codex counts for a picture in the place of its data
+IMAGE_BYTES = 7373  # what Codex counts for a picture instead of its data
 _TOKEN = 4  # bytes
-
-
-# -- what stays ----------------------------------------------------------------------------------
 
 
 def users_of(entries: Iterable[ContextEntry]) -> tuple[Message, ...]:
@@ -41,18 +38,15 @@ def users_of(entries: Iterable[ContextEntry]) -> tuple[Message, ...]:
 
 
 def _human(entry: ContextEntry) -> Iterator[Message]:
-    if entry.entry.kind is Kind.USER:
-        for one in entry.speeches:
-            if one.role == "user":
-                yield Message(one.role, joined(one.texts), one.entry.id)
-    elif entry.entry.kind is Kind.COMPACTION and entry.speeches:  # else an edit took it out
-        held = entry.entry.compaction
-        for kept in (held.retained if held else None) or ():
-            if kept.human:
-                yield Message("user", kept.text, entry.entry.id)
-        for one in entry.speeches:
-            if one.entry.id != entry.entry.id:
-                yield Message(one.role, joined(one.texts), one.entry.id)
+    compacted = entry.entry.kind is Kind.COMPACTION and bool(entry.speeches)  # else it was edited
+    held = entry.entry.compaction if compacted else None
+    for kept in (held.retained if held else None) or ():
+        if kept.human:
+            yield Message("user", kept.text, entry.entry.id)
+    for one in entry.speeches:
+        typed = entry.entry.kind is Kind.USER and one.role == "user"
+        if typed or (compacted and one.entry.id != entry.entry.id):
+            yield Message(one.role, joined(one.texts), one.entry.id)
 
 
 def replacement_history(users: Iterable[Message], summary: str) -> list[dict[str, Any]]:
@@ -63,9 +57,6 @@ def replacement_history(users: Iterable[Message], summary: str) -> list[dict[str
     text = summary if summary.strip() else NO_SUMMARY
     kept = [{"role": one.role, "text": one.text, "entryId": one.entry_id} for one in users]
     return [*kept, {"role": "user", "text": text, "entryId": None}]
-
-
-# -- tokens --------------------------------------------------------------------------------------
 
 
 def estimate(message: ContextMessage) -> int:
@@ -80,16 +71,13 @@ def tokens_of(state: SessionState, entries: Sequence[ContextEntry]) -> int:
     used, at = state.context.used, state.context.at
     begin = max((one.row for one in entries if one.entry.kind is Kind.COMPACTION), default=-1)
     if used and begin <= at and state.on_path(at):
-        own = (any(one.role == "assistant" for one in entry.speeches) for entry in entries)
-        rows = [one.row for one, mine in zip(entries, own, strict=True) if mine]
-        since = max((row for row in rows if begin < row <= at), default=at)
-        return used + _estimated(one for one in entries if one.row > since)
-    used, last = counted(entries)  # another agent's answers say it themselves
-    return used + _estimated(entries[last + 1 :])
-
-
-def _estimated(entries: Iterable[ContextEntry]) -> int:
-    return sum(estimate(one) for entry in entries for one in entry.speeches)
+        own = (e.row for e in entries if any(one.role == "assistant" for one in e.speeches))
+        since = max((row for row in own if begin < row <= at), default=at)
+        rest = [one for one in entries if one.row > since]
+    else:  # another agent's answers say it themselves
+        used, last = counted(entries)
+        rest = list(entries[last + 1 :])
+    return used + sum(estimate(one) for entry in rest for one in entry.speeches)
 
 
 def limit_of(window: int) -> int:

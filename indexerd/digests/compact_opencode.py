@@ -43,14 +43,6 @@ class Pruned(NamedTuple):
     tokens: int  # that they were
 
 
-def history_of(entries: Sequence[ContextEntry]) -> list[ContextMessage]:
-    """What a compaction of these entries summarizes: all of them, with old output pruned."""
-    return pruned(model_view([message for one in entries for message in one.speeches]))
-
-
-# -- pruning -------------------------------------------------------------------------------------
-
-
 def prune(messages: Sequence[ContextMessage]) -> Pruned:
     """Which results make way for a note; none where that saves too little."""
     found: list[int] = []
@@ -64,9 +56,13 @@ def prune(messages: Sequence[ContextMessage]) -> Pruned:
 
 
 def pruned(messages: Sequence[ContextMessage]) -> list[ContextMessage]:
-    """The conversation with a note in the place of each result that is pruned."""
-    places = set(prune(messages).places)
-    return [_cleared(one) if at in places else one for at, one in enumerate(messages)]
+    """The conversation with a note instead of each result that is pruned."""
+    found = list(messages)
+    for at in prune(messages).places:
+        one = found[at]
+        result = one.result and msgspec.structs.replace(one.result, cleared=True)
+        found[at] = replace(one, texts=(CLEARED,), images=0, result=result)
+    return found
 
 
 def _candidates(messages: Sequence[ContextMessage]) -> Iterator[tuple[int, int]]:
@@ -75,7 +71,9 @@ def _candidates(messages: Sequence[ContextMessage]) -> Iterator[tuple[int, int]]
     turns = 0
     for place in reversed(range(len(messages))):
         one = messages[place]
-        turns += one.role == "user" and _begins_turn(messages, place)
+        follows = messages[place + 1].role if place + 1 < len(messages) else ""
+        by_machine = one.entry.kind is Kind.OTHER and follows == "user"
+        turns += one.role == "user" and not by_machine
         if turns < PRUNE_TURNS:
             continue
         if one.entry.kind is Kind.COMPACTION or (one.result is not None and one.result.cleared):
@@ -85,48 +83,6 @@ def _candidates(messages: Sequence[ContextMessage]) -> Iterator[tuple[int, int]]
         done = one.role == "toolResult" and held.call not in one.entry.failed
         if done and name not in PROTECTED_TOOLS:
             yield place, _rounded(units(held.text))
-
-
-def _begins_turn(messages: Sequence[ContextMessage], place: int) -> bool:
-    """Whether a message of the user's role begins a turn (see above)."""
-    follows = messages[place + 1 : place + 2]
-    by_human_next = bool(follows) and follows[0].role == "user"
-    return messages[place].entry.kind is not Kind.OTHER or not by_human_next
-
-
-def _cleared(message: ContextMessage) -> ContextMessage:
-    result = message.result and msgspec.structs.replace(message.result, cleared=True)
-    return replace(message, texts=(CLEARED,), images=0, result=result)
-
-
-# -- what the model sees -------------------------------------------------------------------------
-
-
-def model_view(messages: Sequence[ContextMessage]) -> list[ContextMessage]:
-    """What opencode would hand its model of a conversation.
-
-    An answer that ended in an error is left out with what its tools gave; one that was aborted
-    stays if it says or calls anything.
-    """
-    gone = [
-        one
-        for one in messages
-        if one.role == "assistant"
-        and (
-            one.entry.stop_reason == "error"
-            or (one.entry.stop_reason == "aborted" and not (any(one.texts) or one.calls))
-        )
-    ]
-    lost = {id(one.entry) for one in gone}
-    calls = {call.id for one in gone for call in one.calls if call.id}
-    return [
-        one
-        for one in messages
-        if id(one.entry) not in lost and not (one.result and one.result.call in calls)
-    ]
-
-
-# -- tokens --------------------------------------------------------------------------------------
 
 
 def estimate(message: ContextMessage) -> int:
@@ -141,8 +97,7 @@ def _rounded(size: int) -> int:
 
 def tokens_of(entries: Sequence[ContextEntry]) -> int:
     """How many tokens the context takes: as the newest answer counted, or else estimated."""
-    tokens, _ = counted(entries)
-    return tokens or sum(estimate(message) for one in entries for message in one.speeches)
+    return counted(entries)[0] or sum(estimate(said) for one in entries for said in one.speeches)
 
 
 def counted(entries: Sequence[ContextEntry]) -> tuple[int, int]:

@@ -197,7 +197,7 @@ def prepare(entries: Sequence[ContextEntry], keep: int = KEEP_RECENT) -> Prepare
     previous = entries[at].entry if at >= 0 else None
     return Prepared(
         first_kept_id=entries[cut.first_kept].entry.id,
-        history=(*(_beside_summary(entries[at]) if at >= 0 else ()), *old),
+        history=(*(beside_summary(entries[at]) if at >= 0 else ()), *old),
         turn_prefix=new,
         split=cut.split,
         tokens_before=context_tokens(entries).tokens,
@@ -219,34 +219,29 @@ def _newest_compaction(entries: Sequence[ContextEntry]) -> int:
 
 
 def _conversation(entries: Iterable[ContextEntry]) -> Iterator[ContextMessage]:
-    for one in entries:
-        if not _is_compaction(one):
-            yield from (message for message in one.speeches if message.role not in _PROMPTS)
+    said = (message for one in entries if not _is_compaction(one) for message in one.speeches)
+    return (message for message in said if message.role not in _PROMPTS)
 
 
-def _beside_summary(entry: ContextEntry) -> Iterator[ContextMessage]:
-    """What stood for history beside a compaction's summary."""
+def beside_summary(entry: ContextEntry) -> tuple[ContextMessage, ...]:
+    """What a compaction brings along beside its summary."""
     summary = "".join(entry.entry.texts)
-    for one in entry.speeches:
-        is_summary = bool(summary) and "".join(one.texts).endswith(summary)
-        if one.role not in _PROMPTS and one.role != "compactionSummary" and not is_summary:
-            yield one
+    return tuple(
+        one
+        for one in entry.speeches
+        if one.role not in (*_PROMPTS, "compactionSummary")
+        and not (summary and "".join(one.texts).endswith(summary))
+    )
 
 
 def files_of(entries: Iterable[ContextEntry], summaries: Iterable[Entry]) -> FileLists:
     """Files of the calls that are summarized, and those that these summaries name."""
-    calls = [
-        Entry("", Kind.CALL, "", None, "", tools=tuple(_calls(one)))
-        for one in entries
-        if not _is_compaction(one)
-    ]
-    return file_lists([*summaries, *calls])
-
-
-def _calls(entry: ContextEntry) -> Iterator[ToolCall]:
-    """Calls that the model made, and records of what they did, which say nothing to the model."""
-    yield from (call for message in entry.speeches for call in message.calls)
-    yield from (call for call in entry.entry.tools if not call.name)
+    calls = list[ToolCall]()
+    for one in entries:
+        if not _is_compaction(one):
+            calls += (call for message in one.speeches for call in message.calls)
+            calls += (call for call in one.entry.tools if not call.name)  # records of what was done
+    return file_lists([*summaries, Entry("", Kind.CALL, "", None, "", tools=tuple(calls))])
 
 
 def file_blocks(files: FileLists) -> str:

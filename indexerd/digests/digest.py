@@ -1,10 +1,9 @@
 """The methods about long sessions: `digest`, `history`, `stats`, and the two compactions.
 
-A segment's plan has the range of messages, their text, redacted and within its format, and the
-facts that are no model's business: files, tools, decisions, figures. Only lines of that range are
-read, and those that stay are counted, in threads. A segment is stored in `<id>.digest.jsonl`, by
-the one writer, when its text is whole; whatever fails before leaves the file as it was (S2.20). Of
-one session one digest is made at a time.
+A segment's facts (files, tools, decisions, figures) are no model's business: they are counted
+here. Only lines of its range are read, and those that stay are counted, in threads. A segment is
+stored in `<id>.digest.jsonl` when its text is whole; whatever fails before leaves the file as it
+was (S2.20). Of one session one digest is made at a time.
 """
 
 from __future__ import annotations
@@ -37,7 +36,12 @@ from indexerd.privacy.redact import Redactor, redactor
 from indexerd.privacy.sanitize import clean_line, clean_text, escape_path
 from indexerd.protocol import params
 from indexerd.sessions.clipped_entries import COUNTED, SUMMED
-from indexerd.sessions.context import Read, context_messages, passing_messages
+from indexerd.sessions.context import (
+    ContextMessage,
+    Read,
+    context_messages,
+    passing_messages,
+)
 from indexerd.sessions.facts import ActivityStats
 from indexerd.sessions.positions import message_rows, name_at, rows_between
 from indexerd.sessions.serialize import parts_of
@@ -62,7 +66,7 @@ class Plan:
     """What would be summarized; without a span there is nothing to do, and `why` says why."""
 
     total: int  # messages on the path
-    chain: tuple[Segment, ...]  # that holds on it
+    chain: list[Segment]  # that holds on it
     home: Path | None
     target: float
     span: tuple[int, int] | None = None
@@ -70,8 +74,8 @@ class Plan:
     text: transcript.RedactedTranscript = transcript.NO_PARTS
     previous: str = ""
     facts: dict[str, Any] = field(default_factory=dict)  # of the segment
-    topics: tuple[str, ...] = ()
-    commands: tuple[str, ...] = ()
+    topics: list[str] = field(default_factory=list)
+    commands: list[str] = field(default_factory=list)
     tokens: int = 0  # of what is covered, as estimated
     tokens_before: int = 0  # of segments and messages that no segment covers
     max_tokens: int = SEGMENT_TOKENS
@@ -101,85 +105,80 @@ class Plan:
 
 def next_span(total: int, covered: int, keep: int) -> tuple[int, int] | None:
     """The messages that segments do not cover, but for the newest `keep`; None for none (S2.4)."""
-    last = total - max(0, keep) - 1
+    last = total - keep - 1
     return (covered, last) if covered <= last else None
 
 
 def plan_segment(session: OpenSession, check: Check, settings: Settings, *, manual: bool) -> Plan:
-    """The next segment; one that nobody asked for only where it is due.
-
-    Who asks gets the figures of what there is, too, where there is nothing to do.
-    """
+    """The next segment; one that nobody asked for only where it is due."""
     state, wanted = session.state, settings.digest
     rows = message_rows(state)
     chain = chain_at(state, session.home, session.info.session_id)
-    plan = Plan(len(rows), tuple(chain), session.home, wanted.target_compression)
+    plan = Plan(len(rows), chain, session.home, wanted.target_compression)
     span = next_span(len(rows), covered(chain), wanted.preserve_recent)
-    if span is not None:
-        plan.span = _readable(state, rows, *span)
-    else:
+    many = len(rows) - covered(chain) > wanted.trigger_threshold  # S2.3
+    if span is None:
         plan.why = f"all but the newest {wanted.preserve_recent} messages are summed up"
-    many = span is not None and len(rows) - covered(chain) > wanted.trigger_threshold  # S2.3
     with session.lines as lines:  # once: they cannot be opened again
-        if not manual and not many:
+        if not manual and (span is None or not many):
             large = span is not None and span[1] - span[0] + 1 >= LEAST_BY_TOKENS
             counted = reader(session, lines, check, COUNTED)
-            below = "no more messages than the threshold are not summed up"
             if not (wanted.token_trigger and large and outgrown(session, counted, wanted)):
-                return replace(plan, span=None, why=plan.why or below)
-        return _filled(plan, rows, session, reader(session, lines, check, SUMMED), settings)
+                below = "no more messages than the threshold are not summed up"
+                return replace(plan, why=plan.why or below)
+        read = reader(session, lines, check, SUMMED)
+        if span is not None:
+            plan.span = span[0], _last_readable(state, rows, *span)
+            _fill(plan, rows, session, read, settings)
+        start = covered(chain) if plan.span is None else plan.span[1] + 1
+        recent = rows_between(state.path(), rows, start, len(rows) - 1)
+        plan.tokens_before = sum(one.token_count for one in chain) + plan.tokens
+        for one in _conversation(session, passing_messages(state, read, recent)):
+            plan.tokens_before += estimate_tokens(one)
+    return plan
 
 
-def _readable(state: SessionState, rows: list[int], first: int, last: int) -> tuple[int, int]:
-    """The first of these messages, as many as fit in memory: the next segment goes on there."""
-    path, room = state.path(), SPAN_BYTES
-    at, number = path.index(rows[first], first) if first else 0, first
-    for row in path[at:]:
+def _last_readable(state: SessionState, rows: list[int], first: int, last: int) -> int:
+    """The last of these messages that fits into memory: the next segment goes on there."""
+    room, number = SPAN_BYTES, first
+    for row in rows_between(state.path(), rows, first, last):
         if number < last and row == rows[number + 1]:
             if room <= 0:
                 break
             number += 1
         most = SUMMED.result if state.kind(row) is Kind.TOOL else SUMMED.head + SUMMED.tail
         room -= LINE_BYTES + min(state.lengths[row], most)
-    return first, min(number, last)
+    return number
 
 
-def _filled(
+def _conversation(
+    session: OpenSession, messages: Iterable[ContextMessage]
+) -> Iterable[ContextMessage]:
+    return transcript.conversation(messages, session.state, session.info.agent)
+
+
+def _fill(
     plan: Plan, rows: list[int], session: OpenSession, read: Read, settings: Settings
-) -> Plan:
-    """The plan with what its messages say, and counts of those that stay."""
-    state, path, agent = session.state, session.state.path(), session.info.agent
-    start = covered(plan.chain) if plan.span is None else plan.span[1] + 1
-    recent = passing_messages(state, read, rows_between(path, rows, start, plan.total - 1))
-    verbatim = sum(estimate_tokens(one) for one in transcript.conversation(recent, state, agent))
-    verbatim += sum(one.token_count for one in plan.chain)
-    if plan.span is None:
-        return replace(plan, tokens_before=verbatim)
-    covering = rows_between(path, rows, *plan.span)
-    entries = {row: read(row) for row in covering}
-    messages = context_messages(state, entries.__getitem__, covering)
-    tokens = sum(estimate_tokens(one) for one in transcript.conversation(messages, state, agent))
-    clean, wanted = redactor(settings), settings.digest
+) -> None:
+    """Complete the plan with what the messages of its span say."""
+    state, clean, wanted = session.state, redactor(settings), settings.digest
+    first, last = plan.span or (0, -1)
+    entries = {row: read(row) for row in rows_between(state.path(), rows, first, last)}
+    messages = context_messages(state, entries.__getitem__, entries)
+    plan.tokens = sum(map(estimate_tokens, _conversation(session, messages)))
     kept = pruned(messages) if wanted.prune_tool_output else messages
-    said = transcript.summarizable_messages(kept, state, agent)
-    sent = transcript.redact_parts(parts_of(said, tool_result_max=RESULT_MAX), clean)
-    words = [(role, own_words(text)) for role, text in transcript.words_in(sent.parts)]
+    said = transcript.summarizable_messages(kept, state, session.info.agent)
+    plan.text = transcript.redact_parts(parts_of(said, tool_result_max=RESULT_MAX), clean)
+    words = [(role, own_words(text)) for role, text in transcript.words_in(plan.text.parts)]
     topics = (clean_text(text[:4000], 4000) for role, text in words if role == "user")
-    before = "\n\n".join(one.content for one in plan.chain[-PREVIOUS_SEGMENTS:])
-    aim = int(wanted.target_compression * len(sent.text) / 4)
-    facts = _activity(entries.values(), session.info.cwd, clean)
-    facts |= {"covering": plan.span, "leaf_id": name_at(state, rows[plan.span[1]])}
-    return replace(
-        plan,
-        text=sent,
-        previous=clean(before)[0],
-        facts=facts | {"key_decisions": decisions(text for _, text in words)},
-        topics=tuple(key_phrases(topics, TOPICS_MAX)),
-        commands=_commands(entries.values(), clean),
-        tokens=tokens,
-        tokens_before=tokens + verbatim,
-        max_tokens=min(SEGMENT_TOKENS, max(LEAST_TOKENS, aim)),
-    )
+    plan.topics = list(key_phrases(topics, TOPICS_MAX))
+    plan.commands = _commands(entries.values(), clean)
+    plan.previous = clean("\n\n".join(one.content for one in plan.chain[-PREVIOUS_SEGMENTS:]))[0]
+    aim = wanted.target_compression * sum(len(one.text) + 2 for one in plan.text.parts) / 4
+    plan.max_tokens = min(SEGMENT_TOKENS, max(LEAST_TOKENS, int(aim)))
+    plan.facts = _activity(entries.values(), session.info.cwd, clean)
+    plan.facts |= {"covering": (first, last), "leaf_id": name_at(state, rows[last])}
+    plan.facts["key_decisions"] = decisions(text for _, text in words)
 
 
 def _activity(entries: Iterable[Entry], cwd: str, clean: Redactor) -> dict[str, Any]:
@@ -198,7 +197,7 @@ def _activity(entries: Iterable[Entry], cwd: str, clean: Redactor) -> dict[str, 
     }
 
 
-def _commands(entries: Iterable[Entry], clean: Redactor) -> tuple[str, ...]:
+def _commands(entries: Iterable[Entry], clean: Redactor) -> list[str]:
     """Command lines that the agent or its user ran, the newest that differ."""
     found: dict[str, None] = {}
     for entry in entries:
@@ -209,14 +208,14 @@ def _commands(entries: Iterable[Entry], clean: Redactor) -> tuple[str, ...]:
             shown = clean_line(clean(line[: 10 * COMMAND_MAX])[0], COMMAND_MAX)
             found.pop(shown, None)
             found[shown] = None
-    return tuple(filter(None, found))[-COMMANDS_MAX:]
+    return list(filter(None, found))[-COMMANDS_MAX:]
 
 
 # -- answers -------------------------------------------------------------------------------------
 
 
 class Digests:
-    """Answers them."""
+    """Answers these methods."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -267,15 +266,15 @@ class Digests:
         """
         services = self._services
         row = services.rows.by_id(session_id)
+        nothing: dict[str, Any] = {"sessionId": session_id, "segment": None}
         off = self._off(row)
         if off and not manual:
-            return _nothing(session_id, off)
-        lock = self._locks.setdefault(session_id, asyncio.Lock())
-        async with lock:
+            return nothing | {"reason": off}
+        async with self._locks.setdefault(session_id, asyncio.Lock()):
             work = partial(plan_segment, settings=services.settings(), manual=manual)
             plan = await services.pool.read(session_id, None, work)
             if off or dry or plan.span is None:
-                return _nothing(session_id, off or plan.why) | plan.figures()
+                return nothing | {"reason": off or plan.why} | plan.figures()
             return await self._made(row, plan, manual=manual)
 
     async def _made(self, row: Row, plan: Plan, *, manual: bool) -> dict[str, Any]:
@@ -302,9 +301,9 @@ class Digests:
         await asyncio.to_thread(segments.store_segment, services.writer, home, session_id, segment)
         report = plan.figures(segment) | {
             "covering": list(segment.covering),
-            "topics": list(plan.topics),
+            "topics": plan.topics,
             "files": list(segment.files_modified),
-            "commands": list(plan.commands),
+            "commands": plan.commands,
             "decisions": list(segment.key_decisions),
             "model": summary.model,
             "costUsd": summary.spent.usd,
@@ -312,11 +311,5 @@ class Digests:
         logged = {"model": summary.model, "cost_usd": summary.spent.usd, "ms": summary.ms}
         services.events.say(Event.DIGEST_WRITTEN, started | logged)
         services.events.tell("digest.created", session_id, {"segmentId": segment.id, **report})
-        usage, notes = usage_of([summary]), list(summary.notes)
-        made = {"sessionId": session_id, "segment": segments.encode(segment)}
-        return made | report | {"usage": usage, "notes": notes}
-
-
-def _nothing(session_id: str, why: str) -> dict[str, Any]:
-    none = {"before": 0, "after": 0, "reduction": 0.0, "tokensSaved": 0}
-    return {"sessionId": session_id, "segment": None, **none, "reason": why}
+        made = {"sessionId": session_id, "segment": segments.encode(segment), **report}
+        return made | {"usage": usage_of([summary]), "notes": list(summary.notes)}

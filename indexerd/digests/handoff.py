@@ -1,10 +1,9 @@
 """The hand-off: one document from which a new session, in any agent, goes on with an old one.
 
 It is Markdown that needs nothing beside it, of at most `BYTES_MAX` bytes. Where all is too long,
-the oldest messages go first. Texts are other people's, and come from a transcript that anybody
-may have poisoned. Each line of theirs begins with `> `, or is one line in a row of facts; so no
-heading, fence or remark of theirs is one of the document, and where something was cut, the remark
-that says so stands outside of the quotation. Nothing is redacted here: the caller has done it.
+the oldest messages go first. Texts come from a transcript that anybody may have poisoned: each
+line of theirs begins with `> `, or is one line in a row of facts; so no heading, fence or remark
+of theirs is one of the document. Nothing is redacted here: the caller has done it.
 
 What surprised us: quoting makes texts longer, and by how much depends on them, so a text is cut
 until its quotation fits; and a resume command names a directory of any spelling, so one that
@@ -48,7 +47,7 @@ GO_ON = (
 
 @dataclass(frozen=True, slots=True)
 class Handoff:
-    """What the document tells. Texts are redacted already; times are ISO-8601."""
+    """What the document says. Texts are redacted already; times are ISO-8601."""
 
     session_id: str
     agent: str
@@ -81,7 +80,7 @@ def document(handoff: Handoff) -> str:
 
 
 def _before(handoff: Handoff) -> Iterator[str]:
-    """All that stands before the messages, part by part; empty parts are nothing to tell."""
+    """All that stands before the messages, part by part; some are empty."""
     yield f"# Hand-off: {inline(handoff.name or handoff.agent, NAME_MAX) or '-'}"
     yield GUIDE
     yield GO_ON
@@ -89,7 +88,11 @@ def _before(handoff: Handoff) -> Iterator[str]:
     names = [f"> - {inline(name, FACT_MAX)}" for name in handoff.instructions]
     yield _list("Instruction files to read first", names, NAMES_BYTES)
     by = f" (by {inline(handoff.summary_by, FACT_MAX)})" if handoff.summary_by else ""
-    text = _quotation(_without_files(handoff.summary), SUMMARY_BYTES)
+    summary = handoff.summary.rstrip()
+    for name in ("modified-files", "read-files"):  # they have a section of their own
+        head, found, rest = summary.rpartition(f"\n<{name}>\n")
+        summary = head.rstrip() if found and rest.endswith(f"</{name}>") else summary
+    text = _quotation(summary, SUMMARY_BYTES)
     yield f"## Summary{by}\n\n{text}" if text else ""
     said = (inline(one, _ITEM_MAX) for one in handoff.decisions)
     yield _list("Key decisions", [f"> - {one}" for one in said if one], DECISIONS_BYTES)
@@ -101,17 +104,17 @@ def _before(handoff: Handoff) -> Iterator[str]:
 
 
 def _origin(handoff: Handoff) -> str:
-    facts = (
-        ("agent", handoff.agent),
-        ("session", handoff.session_id),
-        ("name", handoff.name),
-        ("directory", handoff.cwd),
-        ("git branch", handoff.git_branch),
-        ("began", handoff.began),
-        ("last active", handoff.last_active),
-        ("handed over", handoff.written),
-    )
-    shown = [(name, inline(value, FACT_MAX)) for name, value in facts]
+    facts = {
+        "agent": handoff.agent,
+        "session": handoff.session_id,
+        "name": handoff.name,
+        "directory": handoff.cwd,
+        "git branch": handoff.git_branch,
+        "began": handoff.began,
+        "last active": handoff.last_active,
+        "handed over": handoff.written,
+    }
+    shown = ((name, inline(value, FACT_MAX)) for name, value in facts.items())
     lines = [f"- {name}: {value}" for name, value in shown if value]
     command = handoff.resume
     if not command or command != inline(command, _ITEM_MAX) or "`" in command:
@@ -125,18 +128,14 @@ def _id(handoff: Handoff) -> str:
 
 def _list(heading: str, lines: Iterable[str], most: int) -> str:
     """A section of items in so many bytes; how many did not fit is said."""
-    kept: list[str] = []
-    left_out = 0
+    kept, left_out = list[str](), 0
     for line in dict.fromkeys(lines):
         most -= _size(line) + 1
-        if most < 0:
-            left_out += 1
-        else:
-            kept.append(line)
-    if not kept and not left_out:
-        return ""
-    more = [*([""] if kept else []), f"(and {left_out} more)"] if left_out else []
-    return "\n".join([f"## {heading}", "", *kept, *more])
+        left_out += most < 0
+        kept += [line] if most >= 0 else []
+    if left_out:
+        kept += [*([""] if kept else []), f"(and {left_out} more)"]
+    return "\n".join([f"## {heading}", "", *kept]) if kept else ""
 
 
 def _paths(paths: Sequence[str], cwd: str) -> list[str]:
@@ -195,16 +194,6 @@ def _quotation(text: str, most: int) -> str:
     return ""
 
 
-def _without_files(summary: str) -> str:
-    """A summary without the lists of files that compactions end with: they have a section."""
-    text = summary.rstrip()
-    for name in ("modified-files", "read-files"):
-        head, found, rest = text.rpartition(f"\n<{name}>\n")
-        if found and rest.endswith(f"</{name}>"):
-            text = head.rstrip()
-    return text
-
-
 def _size(text: str) -> int:
     return len(text.encode("utf-8", "replace"))
 
@@ -224,35 +213,32 @@ _HERE = (".pi/SYSTEM.md", ".pi/APPEND_SYSTEM.md")  # of the directory alone
 def instruction_files(cwd: str, home: Path | None = None) -> list[str]:
     """Names of files that tell an agent how to work in a project, never what they say.
 
-    All that any agent reads, as whoever goes on may be another one: relative to `cwd`
-    (`../AGENTS.md`), the outermost first, so that what is nearest comes last and counts most.
-    Outside of a repository the walk up ends below the home directory, and outside of both at once:
-    a file that some stranger put into /tmp is no project's. Of links to one file the first counts.
+    All that any agent reads, as whoever goes on may be another one: relative to `cwd`, the
+    outermost first, so that what is nearest comes last and counts most. Outside of a repository
+    the walk up ends below the home directory, and outside of both at once: a file that some
+    stranger put into /tmp is no project's. Of links to one file the first counts.
     """
-    if not cwd.startswith("/") or "\0" in cwd:
+    if not cwd.startswith("/"):
         return []
-    start = "/" + os.path.normpath(cwd).lstrip("/")
-    levels = [start, *map(str, Path(start).parents)][:LEVELS_MAX]
-    top = str(home or Path.home())
-    root = next((at for at, one in enumerate(levels) if _stat(f"{one}/.git")), None)
-    if root is not None:
-        levels = levels[: root + 1]
-    else:
-        levels = (levels[: levels.index(top)] if top in levels else []) or [start]
+    start = Path(os.path.normpath(cwd))
+    levels = [start, *start.parents][:LEVELS_MAX]
+    top = home or Path.home()
+    end = next((at for at, one in enumerate(levels, 1) if _stat(one / ".git")), 0)
+    end = end or (levels.index(top) if top in levels else 0) or 1
     found: dict[tuple[int, int], str] = {}
-    for directory in reversed(levels):
+    for directory in reversed(levels[:end]):
         for name in _EVERYWHERE + (_HERE if directory == start else ()):
-            path = f"{directory.rstrip('/')}/{name}"
-            if (held := _stat(path)) is not None:
+            if (held := _stat(directory / name)) is not None:
+                shown = os.path.relpath(directory / name, start)
                 mark = "/" if stat.S_ISDIR(held.st_mode) else ""
-                found.setdefault((held.st_dev, held.st_ino), os.path.relpath(path, start) + mark)
+                found.setdefault((held.st_dev, held.st_ino), shown + mark)
     return list(found.values())[-NAMES_MAX:]
 
 
-def _stat(path: str) -> os.stat_result | None:
+def _stat(path: Path) -> os.stat_result | None:
     """What is at a path, links followed, if that is a file or a directory."""
     try:
-        found = os.stat(path)  # noqa: PTH116 - strings throughout
+        found = path.stat()
     except (OSError, ValueError):  # not there, not allowed, links in a circle, no name at all
         return None
     return found if stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode) else None

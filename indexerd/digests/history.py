@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from indexerd.digests.segments import Segment, chain_at, covered, encode, shown
-from indexerd.events import Entry, Kind
+from indexerd.events import Kind
 from indexerd.models.threads import Check
 from indexerd.privacy.patterns import lazy_pattern
 from indexerd.privacy.sanitize import clean_line
@@ -51,23 +51,30 @@ def history(session: OpenSession, check: Check, *, wanted: Digest, full: bool) -
     state = session.state
     rows = message_rows(state)
     chain = chain_at(state, session.home, session.info.session_id)
-    stand = shown(chain, len(rows), wanted.preserve_recent)  # for messages of the context
-    start = covered(stand if full else chain)
-    path_rows = rows_between(state.path(), rows, start, len(rows) - 1)
+    folded = shown(chain, len(rows), wanted.preserve_recent)  # in the context
+    start = covered(folded if full else chain)
+    path = rows_between(state.path(), rows, start, len(rows) - 1)
     head = text_limit(state, rows[start:], FULL_MAX) if full else LINE_LOOKED
-    keep = Keep(RESULT_MAX, head=head, tail=0, given=RESULT_MAX)
+    most = text_limit(state, path, FULL_MAX)
     recent, context = list[dict[str, Any]](), list[dict[str, Any]]()
-    with session.reading(check, keep) as read:
+    with session.reading(check, Keep(RESULT_MAX, head=head, tail=0, given=RESULT_MAX)) as read:
         if full and wanted.preserve_system:
             context += _system(state, rows, read)
-        if stand:
-            context.append(_said("user", earlier(stand), None))
-        most = text_limit(state, path_rows, FULL_MAX)
-        for one in _messages(state, rows, path_rows, read):
-            recent += [one.listed(full=full)] if one.n >= covered(chain) else []
+        if folded:
+            context.append({"role": "user", "text": earlier(folded), "entryId": None})
+        for n, own in _messages(rows, path):
+            entries = [read(row) for row in own if state.kind(row) in (Kind.USER, Kind.ASSISTANT)]
+            first, text = entries[0], "\n".join(filter(None, ("".join(e.texts) for e in entries)))
+            role = "user" if first.kind is Kind.USER else "assistant"
+            if n >= covered(chain):
+                line = text[:TEXT_MAX] if full else clean_line(text[:LINE_LOOKED], LINE_MAX)
+                one = {"n": n, "role": role, "text": line, "entryId": first.id}
+                one["at"] = first.timestamp
+                tools = [call.name for entry in entries for call in entry.tools if call.name]
+                recent.append(one | ({"tools": tools[:TOOLS_MAX]} if tools and not text else {}))
             if full:  # a message without words by its calls and results
-                text = one.text or serialize(context_messages(state, read, one.rows))[:most]
-                context += [_said(one.role, text, one.entries[0].id)] if text else []
+                text = text or serialize(context_messages(state, read, own))[:most]
+                context += [{"role": role, "text": text, "entryId": first.id}] if text else []
     found = {
         "sessionId": session.info.session_id,
         "leafId": state.leaf_id,
@@ -79,42 +86,12 @@ def history(session: OpenSession, check: Check, *, wanted: Digest, full: bool) -
     return found | ({"context": context} if full else {})
 
 
-class _Message(NamedTuple):
-    """One message: its place on the path, what is said in it, and all rows that belong to it."""
-
-    n: int
-    entries: list[Entry]
-    rows: list[int]
-
-    @property
-    def role(self) -> str:
-        """Whose it is."""
-        return "user" if self.entries[0].kind is Kind.USER else "assistant"
-
-    @property
-    def text(self) -> str:
-        """Its words; an answer on several lines is one."""
-        return "\n".join(filter(None, ("".join(one.texts) for one in self.entries)))
-
-    def listed(self, *, full: bool) -> dict[str, Any]:
-        """As `recent` has it; `tools` are those that an answer without words called."""
-        text, first = self.text, self.entries[0]
-        shown = text[:TEXT_MAX] if full else clean_line(text[:LINE_LOOKED], LINE_MAX)
-        found = {"n": self.n, "role": self.role, "text": shown, "entryId": first.id}
-        tools = [call.name for one in self.entries for call in one.tools if call.name and not text]
-        return found | {"at": first.timestamp} | ({"tools": tools[:TOOLS_MAX]} if tools else {})
-
-
-def _messages(
-    state: SessionState, rows: list[int], path_rows: list[int], read: Read
-) -> Iterator[_Message]:
-    """The messages of a part of the path, each up to the next one."""
+def _messages(rows: list[int], path: list[int]) -> Iterator[tuple[int, list[int]]]:
+    """The numbers of messages, and the rows of a part of the path that belong to each."""
     numbers = {row: n for n, row in enumerate(rows)}
-    starts = [at for at, row in enumerate(path_rows) if row in numbers]
-    for start, end in zip(starts, [*starts[1:], len(path_rows)], strict=False):
-        own = path_rows[start:end]
-        said = (row for row in own if state.kind(row) in (Kind.USER, Kind.ASSISTANT))
-        yield _Message(numbers[own[0]], list(map(read, said)), own)
+    starts = [at for at, row in enumerate(path) if row in numbers]
+    for start, end in zip(starts, [*starts[1:], len(path)], strict=False):
+        yield numbers[path[start]], path[start:end]
 
 
 def _system(state: SessionState, rows: list[int], read: Read) -> Iterator[dict[str, Any]]:
@@ -127,11 +104,7 @@ def _system(state: SessionState, rows: list[int], read: Read) -> Iterator[dict[s
             entry = read(row)
             role, text = role_of(entry), "".join(entry.as_sent)
             if role and text:
-                yield _said(role, text[:TEXT_MAX], entry.id)
-
-
-def _said(role: str, text: str, entry_id: str | None) -> dict[str, Any]:
-    return {"role": role, "text": text, "entryId": entry_id}
+                yield {"role": role, "text": text[:TEXT_MAX], "entryId": entry.id}
 
 
 def earlier(chain: Sequence[Segment]) -> str:

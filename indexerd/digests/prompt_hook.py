@@ -2,9 +2,8 @@
 
 It gets a JSON document about the task on its stdin, never a word of the conversation, and prints
 `{"context": ["…"], "prompt": "…"}`. It runs without a shell, in a process group of its own, with
-only what programs need of our environment: keys stay here. Its output is bounded and its stderr
-dropped. At the deadline, and when nobody waits any more, the whole group is killed: a child that it
-left behind may hold the output open.
+only what programs need of our environment: keys stay here. At the deadline, and when nobody waits
+any more, the whole group is killed: a child that it left behind may hold the output open.
 """
 
 from __future__ import annotations
@@ -12,12 +11,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import select
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from time import monotonic
 from typing import Annotated, Any
 
 import msgspec
@@ -29,7 +26,7 @@ OUTPUT_MAX = 64 * 1024  # bytes
 
 
 class Advice(msgspec.Struct, frozen=True):
-    """What a hook prints. `prompt` takes the place of the default instructions."""
+    """What a hook prints. `prompt` replaces the default instructions."""
 
     context: Annotated[tuple[str, ...], msgspec.Meta(max_length=50)] | None = None
     prompt: str | None = None
@@ -42,14 +39,14 @@ async def consult(
     seconds: float,
     env: Mapping[str, str] = os.environ,
 ) -> Advice:
-    """Ask a hook within `seconds`; one without a command has nothing to say.
+    """Ask a hook within `seconds`; without a command, return empty advice.
 
     IndexerdError says why it is of no use this time, in no word that it printed.
     """
     if not argv:
         return Advice()
     try:
-        process = subprocess.Popen(  # noqa: ASYNC220, S603 - the user's own; known to the finally below
+        process = subprocess.Popen(  # noqa: ASYNC220, S603 - the user's own, killed below
             argv,
             env={k: v for k, v in env.items() if k in ("PATH", "HOME", "LANG") or k[:4] == "XDG_"},
             stdin=subprocess.PIPE,
@@ -57,65 +54,47 @@ async def consult(
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-    except OSError as bad:
-        raise IndexerdError(f"it cannot be started: {os.strerror(bad.errno or 0)}") from None
-    except ValueError:  # a NUL in an argument
-        raise IndexerdError("its command line is none that the system takes") from None
+    except (OSError, ValueError) as bad:  # ValueError: a NUL in an argument
+        why = os.strerror(getattr(bad, "errno", None) or 22)
+        raise IndexerdError(f"it cannot be started: {why}") from None
     try:
         async with asyncio.timeout(seconds):
             document = json.dumps(payload).encode() + b"\n"
-            return _advice(await asyncio.to_thread(_talk, process, document, seconds))
+            return _advice(await asyncio.to_thread(_talk, process, document))
     except TimeoutError:
         raise IndexerdError(f"it took longer than {seconds:g} s") from None
     finally:
-        if process.returncode is None:
-            _kill(process)
+        _kill(process)
 
 
-def _talk(process: subprocess.Popen[bytes], document: bytes, seconds: float) -> bytes:
+def _talk(process: subprocess.Popen[bytes], document: bytes) -> bytes:
     """Hand over the document, which a hook need not read, and return what it printed."""
-    deadline = monotonic() + seconds
+    assert process.stdin and process.stdout  # noqa: S101, PT018 - for mypy: both are pipes
     with process:
-        assert process.stdin is not None  # noqa: S101 - for mypy: both are pipes
-        assert process.stdout is not None  # noqa: S101 - it was opened with a pipe
         with suppress(BrokenPipeError):
             process.stdin.write(document)
             process.stdin.close()
-        poll, output = select.poll(), b""
-        poll.register(process.stdout)
-        try:
-            while poll.poll(max(0, deadline - monotonic()) * 1000):
-                data = os.read(process.stdout.fileno(), OUTPUT_MAX)
-                output += data
-                if len(output) > OUTPUT_MAX:
-                    raise IndexerdError(f"it printed more than {OUTPUT_MAX} bytes")
-                if not data:
-                    process.wait(max(0.01, deadline - monotonic()))
-                    break
-            else:
-                raise TimeoutError
-        except subprocess.TimeoutExpired:
-            raise TimeoutError from None
-        finally:
-            if process.returncode is None:
-                _kill(process)
-    if process.returncode:
-        raise IndexerdError(f"it ended with code {process.returncode}")
+        output = process.stdout.read(OUTPUT_MAX + 1)
+        if len(output) > OUTPUT_MAX:
+            _kill(process)
+            raise IndexerdError(f"it printed more than {OUTPUT_MAX} bytes")
+        if process.wait():
+            raise IndexerdError(f"it ended with code {process.returncode}")
     return output
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    with suppress(ProcessLookupError, PermissionError):  # macOS says so of what has ended
-        os.killpg(process.pid, signal.SIGKILL)
+    if process.returncode is None:
+        with suppress(ProcessLookupError, PermissionError):  # macOS says so of what has ended
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def _advice(data: bytes) -> Advice:
     try:
         found = msgspec.json.decode(data, type=Advice)
     except msgspec.ValidationError as bad:
-        raise IndexerdError(
-            f"its output has another shape: {str(bad).partition(' - ')[0]}"
-        ) from None
+        shape = str(bad).partition(" - ")[0]
+        raise IndexerdError(f"its output has another shape: {shape}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise IndexerdError("its output is no JSON in UTF-8") from None
     context = (clean_text(one, OUTPUT_MAX) for one in found.context or ())

@@ -1,9 +1,8 @@
-"""The prompts that ask a model for a summary: of a segment, a past to go on from, a branch.
+"""The prompts that ask a model for a summary of a segment, of a context, or of a branch.
 
-The conversation stands between two lines with a nonce which its author could not know, and so
-does an earlier summary, which another hand may have written. The skeletons are those that pi's
-own summaries have, so that pi can go on from them, and merge them. A user's hook may add to the
-instructions, or take their place; the frame around them stays.
+The conversation stands between two lines with a nonce that its author could not know, and so does
+an earlier summary. The headings are those of pi's own summaries, so that pi can merge them. A
+user's hook may add to the instructions or replace them; the frame around them stays.
 """
 
 from __future__ import annotations
@@ -70,11 +69,10 @@ _CRITICAL = """
 ## Critical Context
 - (data, references, exact errors that are needed to go on; "(none)" if nothing)"""
 
-_FORM = """Use exactly these headings:
-
-{skeleton}
-
-Be brief in each. Keep paths, names of functions and error messages exactly as they are."""
+_FORM = (
+    f"Use exactly these headings:\n\n{_SKELETON}%s\n\n"
+    "Be brief in each. Keep paths, names of functions and error messages exactly as they are."
+)
 
 _CHECKPOINT = """\
 Write a checkpoint of this conversation from which another model can go on with the work without
@@ -111,8 +109,11 @@ class Wish(NamedTuple):
     """What the user, or the user's hook, wants otherwise."""
 
     focus: str = ""  # added to the instructions
-    instead: str = ""  # in the place of the instructions
+    instead: str = ""  # replaces them
     context: tuple[str, ...] = ()  # shown besides the conversation
+
+
+NO_WISH = Wish()
 
 
 def instructions(stretch: Stretch) -> str:
@@ -123,9 +124,8 @@ def instructions(stretch: Stretch) -> str:
     if stretch.kind == "turn":
         return _TURN
     if stretch.kind == "branch":
-        return _BRANCH + _FORM.format(skeleton=_SKELETON)
-    text = _UPDATE if stretch.previous else _CHECKPOINT
-    return text + _FORM.format(skeleton=_SKELETON + _CRITICAL)
+        return _BRANCH + _FORM % ""
+    return (_UPDATE if stretch.previous else _CHECKPOINT) + _FORM % _CRITICAL
 
 
 def summary_prompt(text: str, stretch: Stretch, nonce: str, wish: Wish) -> Prompt:

@@ -1,8 +1,8 @@
-"""Segments: summarized stretches of a path, as `<id>.digest.jsonl` keeps them, one a line.
+"""Segments: summaries of ranges of a path's messages, one a line of `<id>.digest.jsonl`.
 
-A segment belongs to a path, not to a file: it names the row of its last message, and where that
-row stands at the same position, all that came before it is the same, too. So branches share what
-they share, and lose nothing when one is left. Lines may have been written by any hand.
+A segment names the row of its last message. Where that row stands at the same position of a path,
+all that came before it is the same, too: so branches share the segments of what they share. Lines
+may have been written by any hand.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ToolUse(msgspec.Struct, frozen=True):
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
-    """The summary of a range of a path's messages, both ends included (S2.8)."""
+    """The summary of a range of messages, first and last included (S2.8)."""
 
     id: str
     covering: tuple[_Position, _Position] = msgspec.field(name="covering_messages")
@@ -65,23 +65,13 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     kind: Literal["segment", "branch"] = "segment"  # branch: of one that was left; in no chain
 
     @property
-    def first(self) -> int:
-        """Position of its first message."""
-        return self.covering[0]
-
-    @property
-    def last(self) -> int:
-        """Position of its last message."""
-        return self.covering[1]
-
-    @property
     def messages(self) -> int:
         """How many messages it covers."""
-        return self.last - self.first + 1
+        return self.covering[1] - self.covering[0] + 1
 
 
 def new_segment(text: str, model: str, seconds: float, **facts: Any) -> Segment:
-    """A segment that a model wrote just now, as whoever reads it will see it."""
+    """A segment that a model wrote just now, as readers will see it."""
     made = Segment(
         id=f"seg_{secrets.token_hex(6)}",
         content=text,
@@ -96,8 +86,8 @@ def new_segment(text: str, model: str, seconds: float, **facts: Any) -> Segment:
 def parse(stored: object) -> Segment | None:
     """Read a line of the sidecar; None where it cannot be used.
 
-    Id, range, content and leaf must be there. What else is absent or null is empty; what has a
-    wrong type makes the line unusable; what is unknown is passed over; what is too long is cut.
+    Id, range, content and leaf must be there; what has a wrong type makes the line unusable; what
+    is unknown is passed over; what is too long is cut.
     """
     if not isinstance(stored, Mapping):
         return None
@@ -121,7 +111,7 @@ def parse(stored: object) -> Segment | None:
         model=_line(found.model, ROW_NAME_MAX),
         leaf_id=_line(found.leaf_id, ROW_NAME_MAX),
     )
-    usable = found.first <= found.last and found.id and found.leaf_id and found.content
+    usable = found.messages > 0 and found.id and found.leaf_id and found.content
     return found if usable else None
 
 
@@ -142,10 +132,7 @@ def _lines(texts: Sequence[str], most: int, limit: int) -> tuple[str, ...]:
 
 
 def read_segments(home: Path | None, session_id: str, kind: str = "segment") -> list[Segment]:
-    """The stored segments of every path, or the summaries of branches.
-
-    AccessError or InvalidMetaError where they cannot be read.
-    """
+    """The stored segments of every path, or the summaries of branches."""
     lines = read_digest(home / digest_name(session_id)) if home else []
     return [one for line in lines if (one := parse(line)) is not None and one.kind == kind]
 
@@ -163,7 +150,7 @@ def require_room(home: Path, session_id: str) -> None:
 def store_segment(writer: MetaWriter, home: Path, session_id: str, segment: Segment) -> None:
     """Add a line to a session's sidecar; lines of other hands stay as they are.
 
-    The summary of a branch takes the place of an older one of it.
+    The summary of a branch replaces an older one of it.
     """
     mine = segment.kind, segment.leaf_id
     with _storing:  # all of it is read and written anew
@@ -185,18 +172,15 @@ def chain(state: SessionState, rows: Sequence[int], segments: Iterable[Segment])
     `rows` are the path's message rows. Where a hand made segments that overlap, those are taken
     that together reach furthest; of two that reach as far, the one that was stored later.
     """
-    likely = [one for one in segments if one.kind == "segment" and one.last < len(rows)]
-    if not likely:
-        return []
-    names = names_on(state, rows[-1], {rows[one.last] for one in likely})
+    likely = [one for one in segments if one.kind == "segment" and one.covering[1] < len(rows)]
+    names = names_on(state, rows[-1], {rows[one.covering[1]] for one in likely}) if likely else {}
     reach: dict[int, tuple[int, Segment]] = {}  # first -> how far one gets from there, and how
-    for one in sorted(likely, key=lambda one: -one.first):  # stable: stored later comes later
-        if names.get(rows[one.last]) != one.leaf_id:
-            continue
-        beyond = reach.get(one.last + 1)
-        far = beyond[0] if beyond else one.last
-        if one.first not in reach or far >= reach[one.first][0]:
-            reach[one.first] = (far, one)
+    for one in sorted(likely, key=lambda one: -one.covering[0]):  # stable: later comes later
+        first, last = one.covering
+        if names.get(rows[last]) == one.leaf_id:
+            far = reach[last + 1][0] if last + 1 in reach else last
+            if first not in reach or far >= reach[first][0]:
+                reach[first] = (far, one)
     found: list[Segment] = []
     while covered(found) in reach:
         found.append(reach[covered(found)][1])
@@ -210,7 +194,7 @@ def chain_at(state: SessionState, home: Path | None, session_id: str) -> list[Se
 
 def covered(chain: Sequence[Segment]) -> int:
     """How many messages, from the first on, a chain covers."""
-    return chain[-1].last + 1 if chain else 0
+    return chain[-1].covering[1] + 1 if chain else 0
 
 
 def shown(chain: Sequence[Segment], total: int, keep: int) -> list[Segment]:
@@ -218,4 +202,4 @@ def shown(chain: Sequence[Segment], total: int, keep: int) -> list[Segment]:
 
     It is all of it, unless the path became shorter, or more are to be kept than before.
     """
-    return [one for one in chain if one.last < total - max(0, keep)]
+    return [one for one in chain if one.covering[1] < total - keep]

@@ -1,8 +1,7 @@
 """`stats`: how full a session's context is, what would be compacted, and what it came to so far.
 
 The context's size is in tokens as the session's own agent counts it. Real counts win over
-estimates; `estimated` says that some of the tokens are estimates (a fourth of the characters:
-digests/compact_pi.py). Reads the lines of the context and of what segments cover; writes nothing.
+estimates; `estimated` says that some of the tokens are estimates (a fourth of the characters).
 
 A window comes from the settings, else from what the agent itself noted, else from a list of
 models. What surprised us: a list may be wrong about a model that is served with a larger window;
@@ -12,7 +11,7 @@ a context that was counted and does not fit proves it, and then the window is no
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from indexerd.digests import compact_codex, compact_opencode, compact_pi
 from indexerd.digests.segments import Segment, chain_at, covered
@@ -36,50 +35,54 @@ def stats(
     session: OpenSession, check: Check, row: Mapping[str, Any], settings: Digest
 ) -> dict[str, Any]:
     """The answer for one session; `row` is what the store has of it."""
-    warnings: list[str] = []
-    reserve = settings.reserve_tokens
+    reserve, warnings = settings.reserve_tokens, list[str]()
     with session.reading(check, COUNTED) as read:
-        tokens, counted, window, source = _measured(session, read, settings)
+        use = _measured(session, read, settings)
         totals = _totals(session, row) | _summarized(session, read, warnings)
     found: dict[str, Any] = {
         "sessionId": session.info.session_id,
-        "contextTokens": tokens,
-        "estimated": counted < tokens,
+        "contextTokens": use.tokens,
+        "estimated": use.counted < use.tokens,
         "reserve": reserve,
         "level": None,
         "shouldCompact": {},
     }
-    if window is not None:
-        found |= {"window": window, "windowSource": source}
-        found |= _fullness(tokens, window - reserve, reserve, warnings)
+    if use.window is not None:
+        found |= {"window": use.window, "windowSource": use.source}
+        found |= _fullness(use.tokens, use.window - reserve, reserve, warnings)
         # Codex records the part of a window that it uses; from anybody else it is the whole one.
-        limit = compact_codex.limit_of(window if source == "agent" else window * 95 // 100)
+        usable = use.window if use.source == "agent" else use.window * 95 // 100
+        limit = compact_codex.limit_of(usable)
         found["shouldCompact"] = {  # who would compact by itself (S1.25)
-            "pi": compact_pi.should_compact(tokens, window, reserve),
-            "codex": compact_codex.should_compact(tokens, limit),
-            "opencode": compact_opencode.should_compact(tokens, window),
+            "pi": compact_pi.should_compact(use.tokens, use.window, reserve),
+            "codex": compact_codex.should_compact(use.tokens, limit),
+            "opencode": compact_opencode.should_compact(use.tokens, use.window),
         }
     return found | {"totals": totals, "warnings": warnings}
 
 
 def outgrown(session: OpenSession, read: Read, settings: Digest) -> bool:
     """Whether a context leaves less than the reserve of its model's window, if known (S3.16)."""
-    tokens, _, window, _ = _measured(session, read, settings)
-    return window is not None and compact_pi.should_compact(tokens, window, settings.reserve_tokens)
+    use, reserve = _measured(session, read, settings), settings.reserve_tokens
+    return use.window is not None and compact_pi.should_compact(use.tokens, use.window, reserve)
 
 
-def _measured(
-    session: OpenSession, read: Read, settings: Digest
-) -> tuple[int, int, int | None, str]:
-    """Tokens of a context, and those counted; the window, and who says so."""
+class _Use(NamedTuple):
+    tokens: int  # of the context
+    counted: int  # of these, by a provider
+    window: int | None
+    source: str  # of the window
+
+
+def _measured(session: OpenSession, read: Read, settings: Digest) -> _Use:
     state = session.state
     tokens, counted = context_size(session.info.agent, state, context_entries(state, read))
     if settings.context_window:
-        return tokens, counted, settings.context_window, "settings"
+        return _Use(tokens, counted, settings.context_window, "settings")
     if state.context.window > 0:
-        return tokens, counted, state.context.window, "agent"
+        return _Use(tokens, counted, state.context.window, "agent")
     listed = window_of(*_model(state, read))
-    return tokens, counted, None if listed is None or counted > listed else listed, "list"
+    return _Use(tokens, counted, None if listed and counted > listed else listed, "list")
 
 
 def context_size(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
@@ -19,7 +20,7 @@ from typing import Any, Protocol
 
 from indexerd import errors
 from indexerd.digests.prompt_hook import consult
-from indexerd.digests.prompts import PREVIOUS_MAX, Wish, instructions, summary_prompt
+from indexerd.digests.prompts import NO_WISH, PREVIOUS_MAX, Wish, instructions, summary_prompt
 from indexerd.digests.transcript import Part, RedactedTranscript, take, without_oldest, words_in
 from indexerd.events import Prompt, Stretch
 from indexerd.logs import Event
@@ -39,12 +40,12 @@ CHUNK_BYTES = 200_000  # of one call: about 50,000 tokens
 LOCAL_BYTES = 8_000_000
 DROPPED_BYTES = 32_000  # what any model takes: if even that is too large, the oldest of it goes
 SMALLEST_BYTES = 2048  # a text that is too large for a model is halved, but not below this
-CHARS_PER_TOKEN = 8  # more than any model writes: a longer answer than this is none
+CHARS_PER_TOKEN = 8  # more than any model writes: a longer answer is not usable
 LEAST_TOKENS = 250  # that one of several chunks of a segment may take
 REFUSALS_MAX = 12  # of texts that were too large, for one summary
 PAUSE_SECONDS, LONGEST_PAUSE = 0.25, 4.0  # before a smaller text is tried
 
-# For somebody who asked: nobody tries it again by itself.
+# For somebody who asked: it is not tried again by itself.
 _HINTS: dict[type[errors.IndexerdError], str] = {
     errors.ProviderError: "try again later",
     errors.RefusedError: "try another model: [digest] model",
@@ -71,17 +72,17 @@ class Events(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What digests need of whoever runs them."""
+    """What digests need of the daemon."""
 
     rows: SessionRows
     pool: SessionReaderPool
     settings: Callable[[], Settings]
     models: Callable[[], list[Model]]  # of digests, in the user's order
     budget: Budget
-    record: Callable[[Mapping[str, Any]], Any]  # keeps a row of the audit trail
+    record: Callable[[Mapping[str, Any]], Any]  # appends a row to the audit trail
     writer: MetaWriter
     events: Events
-    on_history: Callable[[str], object]  # hears whose history was opened
+    on_history: Callable[[str], object]  # called with the session whose history was opened
     excluded: Callable[[], list[str]]  # globs of sessions that get no digests
     clock: Callable[[], float]
 
@@ -94,8 +95,7 @@ class Task:
     name: str  # segment, compaction or branch: as the audit calls it
     transcript: RedactedTranscript
     base: Stretch
-    focus: str = ""  # what the user wants it to dwell on
-    instead: str = ""  # the user's own instructions, in the place of ours
+    wish: Wish = NO_WISH
     strategy: str = ""
     covering: tuple[int, int] | None = None
     asked: bool = True  # by somebody; else it came by itself
@@ -103,7 +103,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A summary, and what there is to say about it."""
+    """A summary, and how it was made."""
 
     text: str
     model: str
@@ -129,8 +129,7 @@ async def summarize(services: Services, task: Task) -> Summary:
     """Summarize. Raises an error of the tree: then there is no summary."""
     if not task.transcript.parts:
         raise errors.SessionEmptyError("there is nothing in words to sum up")
-    started = perf_counter()
-    run = _Run(services, task)
+    started, run = perf_counter(), _Run(services, task)
     try:
         await run.consult_hook()
         text, model = await first_usable(services.models(), run.in_chunks)
@@ -143,36 +142,30 @@ async def summarize(services: Services, task: Task) -> Summary:
 
 
 class _Run:
-    """One task on its way."""
-
     def __init__(self, services: Services, task: Task) -> None:
         self._services, self._task = services, task
         self._settings = services.settings()
         self._clean = redactor(self._settings)
-        self._wish = Wish()
-        self._bytes = 0
         self.spent = Spent()
         self.notes: list[str] = []
-        self._redactions = dict(task.transcript.redactions)  # of all that the task sends
-        # What is redacted in an earlier summary was counted nowhere, if it was stored so. The kind
-        # that a mark names is not kept: another hand may have written it.
-        if earlier := len(re.findall(MARKER, task.base.previous[:PREVIOUS_MAX])):
-            self._redactions["earlier"] = earlier
+        self._redactions = Counter(task.transcript.redactions)  # of all that the task sends
+        # In an earlier summary, redacted when it was stored. The kind that a mark names is not
+        # counted: another hand may have written it.
+        earlier = len(re.findall(MARKER, task.base.previous[:PREVIOUS_MAX]))
+        self._redactions += Counter(earlier=earlier)
+        self._wish = Wish(self._safe(task.wish.focus), self._safe(task.wish.instead))
 
     def _safe(self, text: str) -> str:
-        """Redact a text, and count what was found."""
         clean, found = self._clean(text)
-        for kind, number in found.items():
-            self._redactions[kind] = self._redactions.get(kind, 0) + number
+        self._redactions.update(found)
         return clean
 
-    def _notify(self, event: Event, fields: dict[str, Any]) -> None:
+    def _log(self, event: Event, fields: dict[str, Any]) -> None:
         self._services.events.say(event, {"session": self._task.row["sessionId"], **fields})
 
     async def consult_hook(self) -> None:
         """Learn what the user wants otherwise; a hook that fails is passed over (S3.29)."""
         task, wanted = self._task, self._settings.digest
-        self._wish = Wish(self._safe(task.focus), self._safe(task.instead))
         payload = {
             "task": task.name,
             "strategy": task.strategy,
@@ -185,25 +178,22 @@ class _Run:
         try:
             advice = await consult(wanted.hook, payload, seconds=wanted.hook_seconds)
         except errors.IndexerdError as failed:
-            self._notify(Event.DIGEST_HOOK_FAILED, {"reason": str(failed)})
+            self._log(Event.DIGEST_HOOK_FAILED, {"reason": str(failed)})
             return
         instead = self._safe(advice.prompt or "") or self._wish.instead
-        context = tuple(map(self._safe, advice.context or ()))
-        self._wish = self._wish._replace(instead=instead, context=context)
+        self._wish = Wish(self._wish.focus, instead, tuple(map(self._safe, advice.context or ())))
 
     async def in_chunks(self, model: Model) -> str:
         """The summary by one model, in as many calls as its text takes."""
         task = self._task
         size = LOCAL_BYTES if model.key.startswith(LOCAL) else CHUNK_BYTES
         left, texts = list(task.transcript.parts), list[str]()
-        pause, dropped, cut, refusals = PAUSE_SECONDS, 0, 0, 0
+        dropped = cut = refusals = 0
         while left:
             chunk, rest = take(left, size)
-            prompt = self._prompt(chunk, texts, last=not rest)
             try:
-                texts.append(await self._ask(model, prompt))
+                texts.append(await self._ask(model, self._prompt(chunk, texts, last=not rest)))
             except errors.ContextTooLargeError:
-                refusals += 1
                 sent = sum(one.size for one in chunk)
                 if task.name != "segment" and len(chunk) > 1 and sent <= DROPPED_BYTES:
                     kept = without_oldest(chunk) or chunk[-1:]
@@ -213,10 +203,10 @@ class _Run:
                     raise
                 else:
                     size = sent // 2
-                if refusals > REFUSALS_MAX:
+                if refusals == REFUSALS_MAX:
                     raise
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, LONGEST_PAUSE)
+                await asyncio.sleep(min(PAUSE_SECONDS * 2**refusals, LONGEST_PAUSE))
+                refusals += 1
                 continue
             cut += chunk[0] != left[0]
             left = rest
@@ -244,12 +234,11 @@ class _Run:
             max_tokens=tokens,
         )
         text = "\n\n".join(one.text for one in chunk)
-        prompt = summary_prompt(text, stretch, secrets.token_hex(8), self._wish)
-        self._bytes = len(prompt.user.encode("utf-8", "replace"))
-        return prompt
+        return summary_prompt(text, stretch, secrets.token_hex(8), self._wish)
 
     async def _ask(self, model: Model, base: Prompt) -> str:
         most = CHARS_PER_TOKEN * base.max_output_tokens
+        size = len(base.user.encode("utf-8", "replace"))
 
         def read(reply: Reply) -> str | Rejected:
             # Cleaned first: characters that are not shown could stand within a secret.
@@ -258,9 +247,7 @@ class _Run:
                 return Rejected("it was cut off at its limit; be much briefer")
             if not text:
                 return Rejected("it was empty")
-            if len(text) > most:
-                return Rejected("it was far too long; be much briefer")
-            return text
+            return text if len(text) <= most else Rejected("it was far too long; be much briefer")
 
         def again(_reply: Reply, error: str) -> Prompt:
             problem = f"Your previous answer could not be used: {error}."
@@ -273,24 +260,23 @@ class _Run:
             seconds=lambda _error: self._settings.model.timeout_seconds,
             read=read,
             again=again,
-            report=self._report,
+            report=lambda attempt: self._report(attempt, size),
         )
 
-    def _report(self, attempt: Attempt) -> None:
-        """Keep what an attempt cost, and its row of the audit trail."""
+    def _report(self, attempt: Attempt, size: int) -> None:
         task = self._task
         if attempt.reply is not None:
             self.spent.add(attempt.reply, attempt.usd)
             fields = {"model": attempt.model, "attempt": attempt.number, "cost_usd": attempt.usd}
-            self._notify(Event.DIGEST_ATTEMPT, fields | {"ms": attempt.ms})
+            self._log(Event.DIGEST_ATTEMPT, fields | {"ms": attempt.ms})
         row = digest_row(
             task=task.name,
             by="user" if task.asked else "daemon",
             covering=task.covering,
             session_id=task.row["sessionId"],
             timestamp=iso(self._services.clock()),
-            bytes=self._bytes,
-            redactions=self._redactions,
+            bytes=size,
+            redactions=dict(self._redactions),
             **attempt.audit(),
         )
         self._services.record(row)

@@ -1,15 +1,14 @@
 """What of a conversation is summarized, and its text: redacted, in parts that stay whole (S3.28).
 
 Left out is what a machine put under the user's role: environments, instruction files, reminders,
-approvals, notes that a tool was run, "go on". Of what a human said, their own words stay, without
-what stood around them. Of Codex's calls, what asks for a permission is left out. What pi's
-extensions, commands and summaries say stays as it is: pi's own summaries are made of it.
+notes that a tool was run, "go on"; of Codex's calls, what asks for a permission. What pi's
+extensions, commands and summaries say stays: pi's own summaries are made of it.
 
 The parts (sessions/serialize.py) are redacted as one text, so that a secret that spans two
-messages is seen, and split again. Whose words a part is, is known from its message, and never
-read out of its text: a tool's output may hold lines that look like somebody's message. Between
-the parts stand numbers, in characters that are taken out of every text first; where redaction
-took such a mark away, two parts are one, which is nobody's unless both were the same one's.
+messages is seen, and split again. Whose words a part is, is known from its message, never from
+its text: a tool's output may hold lines that look like somebody's message. Between the parts
+stand their numbers, in characters that are taken out of every text first; where redaction took
+such a mark away, two parts become one.
 
 What surprised us: Codex may put the first prompt behind instructions, in one message; in a
 sub-agent's session nobody typed anything, and what its parent asked has the user's place.
@@ -32,26 +31,22 @@ from indexerd.sessions.context import ContextMessage
 from indexerd.sessions.serialize import arguments
 from indexerd.sessions.state import SessionState
 
-# What stays of texts that no human typed and no model answered (CUSTOM), by its beginnings: the
-# human's own commands and what they printed, another agent's messages.
+# Texts under CUSTOM that stay, by their beginnings: the human's own commands and their output.
 _CUSTOM = {"claude": ("<command-", "<bash-std"), "opencode": ()}
 _PARENTS = {"claude": Kind.TOOL, "codex": Kind.CUSTOM, "opencode": Kind.OTHER}
-_MACHINES = frozenset({Kind.OTHER, Kind.SYSTEM})
-_PROMPTS = frozenset({"system", "developer"})
 _APPROVALS = {"additional_permissions", "justification", "prefix_rule", "sandbox_permissions"}
 _APPROVALS |= {"with_escalated_permissions"}
 _OPENING, _CLOSING = "<system-reminder>", "</system-reminder>"
-_LEADING = lazy_pattern(rf"\s*{_OPENING}.*?{_CLOSING}\s*", re.DOTALL)
 
 # What Claude Code puts before and behind a summary.
 _CONTINUED = lazy_pattern(
     r"\s*This session is being continued from a previous conversation[^.\n]{0,200}\.\s*"
     r"(?:The (?:conversation is summarized below|summary below covers[^.:\n]{0,200})[.:]\s*)?"
 )
-_GO_ON = (
-    "\nPlease continue the conversation from where we left ",
-    "\nContinue the conversation from where it left ",
-    "\nIf you need specific details from before compaction",
+_GO_ON = lazy_pattern(
+    r"\n(?:Please continue the conversation from where we left "
+    r"|Continue the conversation from where it left "
+    r"|If you need specific details from before compaction)"
 )
 _GO_ON_MAX = 2000  # characters at the end among which that is looked for
 
@@ -63,8 +58,26 @@ def summarizable_messages(
     messages: Iterable[ContextMessage], state: SessionState, agent: str
 ) -> Iterator[ContextMessage]:
     """The messages that are summarized, in their order, each under the kind of who said it."""
-    keep = _Filter(state, agent)
-    return (one for message in messages for one in keep(message))
+    for one in messages:
+        role, kind = one.role, one.entry.kind
+        if role == "user":
+            found = _own(one) if kind is Kind.USER else _under_user(one, state, agent)
+        elif role == "assistant":
+            said = _as(one, Kind.ASSISTANT) if kind is Kind.COMPACTION else one
+            calls = map(_without_approvals, said.calls) if agent == "codex" else said.calls
+            found = replace(said, calls=tuple(calls))
+        elif role == "custom":
+            stays = "".join(one.texts).lstrip().startswith(_CUSTOM.get(agent, ("",)))
+            found = one if stays else None
+        elif role == "toolResult" and agent == "claude":
+            found = _without_reminders(one)
+        elif role == "compactionSummary":
+            found = replace(one, texts=(summary_words("".join(one.texts), agent),))
+        else:
+            machine = role in ("system", "developer") or kind in (Kind.OTHER, Kind.SYSTEM)
+            found = None if machine else one
+        if found is not None:
+            yield found
 
 
 def conversation(
@@ -82,10 +95,9 @@ def summary_words(text: str, agent: str) -> str:
         return text
     text = _unreminded(text)
     frame = _CONTINUED.match(text)
-    text = _unreminded(text[frame.end() :]) if frame else text
-    found = [text.find(one, max(0, len(text) - _GO_ON_MAX)) for one in _GO_ON]
-    ends = [at for at in found if at >= 0]
-    return text[: min(ends)].rstrip() if ends else text
+    text = text[frame.end() :] if frame else text
+    end = _GO_ON.search(text, max(0, len(text) - _GO_ON_MAX))
+    return text[: end.start()].rstrip() if end else text
 
 
 def speaker(message: ContextMessage) -> str:
@@ -95,58 +107,25 @@ def speaker(message: ContextMessage) -> str:
     return "assistant" if message.role == "assistant" else ""
 
 
-class _Filter:
-    """What stays of one session's messages."""
-
-    def __init__(self, state: SessionState, agent: str) -> None:
-        self._state, self._agent = state, agent
-        child = state.header is not None and state.header.subagent
-        self._parent = _PARENTS.get(agent) if child else None  # the kind of what a parent asks
-        self._human: dict[str, frozenset[str]] = {}  # by the id of a compaction
-
-    def __call__(self, message: ContextMessage) -> Iterator[ContextMessage]:
-        role, kind, agent = message.role, message.entry.kind, self._agent
-        if role == "user":
-            yield from [_own(message)] if kind is Kind.USER else self._under_user(message)
-        elif role == "assistant":
-            if kind is Kind.COMPACTION:
-                message = _as(message, Kind.ASSISTANT)
-            if message.calls and agent == "codex":
-                message = replace(message, calls=tuple(map(_without_approvals, message.calls)))
-            yield message
-        elif role == "custom":
-            if "".join(message.texts).lstrip().startswith(_CUSTOM.get(agent, ("",))):
-                yield message
-        elif role == "toolResult" and agent == "claude":
-            yield from _bare(message)
-        elif role == "compactionSummary":
-            words = summary_words("".join(message.texts), agent)
-            yield message if (words,) == message.texts else replace(message, texts=(words,))
-        elif role not in _PROMPTS and kind not in _MACHINES:
-            yield message
-
-    def _under_user(self, message: ContextMessage) -> Iterator[ContextMessage]:
-        """What stands under the user's role on an entry that is no human's."""
-        entry, held = message.entry, message.entry.compaction or Compaction()
-        if entry.kind is Kind.COMPACTION:  # what it brings along; some agents note who said it
-            retained = held.retained or ()
-            if entry.id not in self._human:
-                self._human[entry.id] = frozenset(one.text for one in retained if one.human)
-            human = "".join(message.texts) in self._human[entry.id]
-            if human or (retained and self._agent == "pi"):
-                yield _as(message, Kind.USER)
-            elif not held.whole:
-                yield message
-        elif entry.kind is self._parent:
-            yield from _bare(_as(message, Kind.USER))
-        elif entry.kind is Kind.OTHER and entry.sent is not None:
-            row = self._state.row(entry.id)  # the tree knows of words behind instructions
-            if row is not None and self._state.kind(row) is Kind.USER:
-                yield _own(_as(message, Kind.USER))
+def _under_user(message: ContextMessage, state: SessionState, agent: str) -> ContextMessage | None:
+    """What stays of words under the user's role on an entry that is no human's."""
+    entry, held = message.entry, message.entry.compaction or Compaction()
+    if entry.kind is Kind.COMPACTION:  # what it brings along; some agents note who said it
+        text, retained = "".join(message.texts), held.retained or ()
+        if (retained and agent == "pi") or any(one.human and one.text == text for one in retained):
+            return _as(message, Kind.USER)
+        return None if held.whole else message
+    child = state.header is not None and state.header.subagent
+    if child and entry.kind is _PARENTS.get(agent):
+        return _without_reminders(_as(message, Kind.USER))
+    if entry.kind is Kind.OTHER and entry.sent is not None:
+        row = state.row(entry.id)  # the tree knows of words behind instructions
+        if row is not None and state.kind(row) is Kind.USER:
+            return _own(_as(message, Kind.USER))
+    return None
 
 
 def _as(message: ContextMessage, kind: Kind) -> ContextMessage:
-    """The same, under the kind of who said it."""
     role = "user" if kind is Kind.USER else message.role
     return replace(message, role=role, entry=msgspec.structs.replace(message.entry, kind=kind))
 
@@ -158,36 +137,22 @@ def _own(message: ContextMessage) -> ContextMessage:
     return message
 
 
-def _bare(message: ContextMessage) -> Iterator[ContextMessage]:
-    """A message without reminders around its texts; nothing where those are all."""
+def _without_reminders(message: ContextMessage) -> ContextMessage | None:
     texts = tuple(map(_unreminded, message.texts))
     if texts == message.texts:
-        yield message
-    elif any(texts) or message.images:
-        yield replace(message, texts=tuple(filter(None, texts)))
+        return message
+    return replace(message, texts=texts) if any(texts) or message.images else None
 
 
 def _unreminded(text: str) -> str:
-    """A text without the reminders that it begins and ends with. Linear."""
-    if _OPENING not in text:
+    """A text without reminders. Linear."""
+    first, *rest = text.split(_OPENING)
+    if not rest:
         return text
-    start, end = 0, len(text)
-    while found := _LEADING.match(text, start):
-        start = found.end()
-    last = _trimmed(text, start, end)
-    while text.endswith(_CLOSING, start, last):
-        mark = text.rfind(_OPENING, start, last)
-        if mark < 0:
-            break
-        end = last = _trimmed(text, start, mark)
-    bare = text[start:end]
+    ends = ((one, *one.partition(_CLOSING)) for one in rest)
+    kept = (after if mark else _OPENING + whole for whole, _, mark, after in ends)
+    bare = "".join([first, *kept]).strip()
     return Clipped(bare, text.lost) if isinstance(text, Clipped) else bare
-
-
-def _trimmed(text: str, start: int, end: int) -> int:
-    while end > start and text[end - 1].isspace():
-        end -= 1
-    return end
 
 
 def _without_approvals(call: ToolCall) -> ToolCall:
@@ -227,11 +192,6 @@ class RedactedTranscript:
     parts: tuple[Part, ...] = ()
     redactions: dict[str, int] = field(default_factory=dict)
 
-    @property
-    def text(self) -> str:
-        """All of it."""
-        return "\n\n".join(one.text for one in self.parts)
-
 
 NO_PARTS = RedactedTranscript()
 
@@ -243,34 +203,28 @@ def redact_parts(
     roles, marked = list[str](), list[str]()
     for message, text in lines:
         number = f"{len(roles):b}".replace("0", _ZERO).replace("1", _ONE)
-        marked.append(_BEGIN + number + _END + _MARKS.sub("", text))
+        marked.append(f"{_BEGIN}{number}{_END}" + _MARKS.sub("", text))
         roles.append(speaker(message) if text.startswith(_WORDS) else "")
     if not marked:
         return NO_PARTS
     cleaned, counts = clean("\n\n".join(marked))
-    return RedactedTranscript(tuple(_split(cleaned, roles)), counts)
-
-
-def _split(cleaned: str, roles: Sequence[str]) -> Iterator[Part]:
     before, *split = _MARK.split(cleaned)
     numbers = [int(one.replace(_ZERO, "0").replace(_ONE, "1"), 2) for one in split[::2]]
     texts = split[1::2]
     if before:  # the first mark is gone: nothing stood before it
         numbers, texts = [0, *numbers], [before, *texts]
-    texts[:-1] = [one.removesuffix("\n\n") for one in texts[:-1]]
-    ends = [*numbers[1:], len(roles)]
-    for first, end, text in zip(numbers, ends, texts, strict=True):
+    parts = list[Part]()
+    for first, end, text in zip(numbers, [*numbers[1:], len(roles)], texts, strict=True):
         whose = set(roles[first:end])
-        yield Part(_MARKS.sub("", text), whose.pop() if len(whose) == 1 else "")
+        plain = _MARKS.sub("", text).removesuffix("" if end == len(roles) else "\n\n")
+        parts.append(Part(plain, whose.pop() if len(whose) == 1 else ""))
+    return RedactedTranscript(tuple(parts), counts)
 
 
 def words_in(parts: Iterable[Part]) -> tuple[tuple[str, str], ...]:
     """("user" | "assistant", words) of the parts that are messages."""
-    return tuple((one.role, one.text[len(_label(one.text)) :]) for one in parts if one.role)
-
-
-def _label(text: str) -> str:
-    return next((one for one in _WORDS if text.startswith(one)), "")
+    named = ((one, next((w for w in _WORDS if one.text.startswith(w)), "")) for one in parts)
+    return tuple((one.role, one.text[len(label) :]) for one, label in named if one.role)
 
 
 def take(parts: Sequence[Part], size: int) -> tuple[list[Part], list[Part]]:
@@ -299,7 +253,6 @@ def without_oldest(parts: Sequence[Part]) -> list[Part]:
 
 
 def _shortened(part: Part, size: int) -> Part:
-    """A part of so many bytes at most, but for a note where its middle was."""
     data = part.text.encode("utf-8", "replace")
     half = max(0, size // 2 - 64)
     head = data[:half].decode("utf-8", "ignore")

@@ -199,7 +199,7 @@ def _digests(session: OpenSession, story: Story, warnings: list[str]) -> list[di
         return []
     found = []
     for one in segments:
-        between = rows_between(path, rows, one.first, one.last)
+        between = rows_between(path, rows, *one.covering)
         if places := [story.places[row] for row in between if row in story.places]:
             found.append(encode(one) | {"from": places[0], "to": places[-1]})
     return found

@@ -13,12 +13,11 @@ from indexerd.digests.compact_opencode import (
     PRUNE_PROTECT,
     Pruned,
     estimate,
-    model_view,
     prune,
     pruned,
     should_compact,
 )
-from indexerd.events import Kind, ToolCall, ToolResult
+from indexerd.events import Kind
 from indexerd.sessions.context import ContextMessage
 from tests.sessions.speeches import calls, entry, gave, said
 
@@ -91,26 +90,6 @@ def test_pruning_keeps_to_its_bounds(talk: list[ContextMessage]) -> None:
         newer = [one.result.text for one in talk[places[-1] :] if one.result is not None]
         assert sum(estimate(said("user", one)) for one in newer) > PRUNE_PROTECT
     assert len(pruned(talk)) == len(talk)
-
-
-# -- what the model sees -------------------------------------------------------------------------
-
-
-def broken(stopped: str, text: str = "", *ids: str) -> ContextMessage:
-    """An answer that broke off."""
-    made = tuple(ToolCall("bash", id=one) for one in ids)
-    held = entry(Kind.ASSISTANT, stop_reason=stopped)
-    return ContextMessage("assistant", held, (text,) if text else (), ("hm",), made)
-
-
-def test_an_answer_with_an_error_is_not_seen() -> None:
-    """formats.md 4.6: nor what its tools gave; an aborted one is, if it says or calls anything."""
-    bad = broken("error", "half", "c1")
-    inside = ContextMessage("toolResult", bad.entry, ("r",), result=ToolResult("", "bash", "r"))
-    talk = [said("user", "a"), bad, inside, gave("c1", "r"), broken("aborted")]
-    assert model_view(talk) == talk[:1]
-    spoke, called = broken("aborted", "half"), broken("aborted", "", "c2")
-    assert model_view([spoke, called, gave("c2", "r")]) == [spoke, called, gave("c2", "r")]
 
 
 # -- tokens --------------------------------------------------------------------------------------

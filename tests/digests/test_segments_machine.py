@@ -108,10 +108,10 @@ class Session(RuleBasedStateMachine):
         rows = message_rows(self.state)
         at = 0
         for one in chain(self.state, rows, self.segments()):
-            assert one.first == at
-            at = one.last + 1
+            assert one.covering[0] == at
+            at = one.covering[1] + 1
             assert at <= len(rows)
-            assert one.content.split() == self.spoken(rows[one.first : at])
+            assert one.content.split() == self.spoken(rows[one.covering[0] : at])
 
     @invariant()
     def shared_is_reused(self) -> None:
@@ -124,12 +124,13 @@ class Session(RuleBasedStateMachine):
         true = [
             one
             for one in self.segments()
-            if one.kind == "segment" and one.content.split() == said[one.first : one.last + 1]
+            if one.kind == "segment"
+            and one.content.split() == said[one.covering[0] : one.covering[1] + 1]
         ]
         got = {0}
-        for one in sorted(true, key=lambda one: one.first):
-            if one.first in got:
-                got.add(one.last + 1)
+        for one in sorted(true, key=lambda one: one.covering[0]):
+            if one.covering[0] in got:
+                got.add(one.covering[1] + 1)
         return max(got)
 
     @invariant()
@@ -138,7 +139,9 @@ class Session(RuleBasedStateMachine):
         rows = message_rows(self.state)
         folded = shown(chain(self.state, rows, self.segments()), len(rows), self.keep)
         recent = list(range(covered(folded), len(rows)))
-        places = [at for one in folded for at in range(one.first, one.last + 1)] + recent
+        places = [
+            at for one in folded for at in range(one.covering[0], one.covering[1] + 1)
+        ] + recent
         assert places == list(range(len(rows)))
         newest = range(max(0, len(rows) - self.keep), len(rows))
         assert set(newest) <= set(recent)

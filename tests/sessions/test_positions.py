@@ -31,7 +31,7 @@ def segment(first: int, last: int, *, leaf: str | None = None, **more: Any) -> S
 
 def ranges(found: list[Segment]) -> list[tuple[int, int]]:
     """What they cover."""
-    return [(one.first, one.last) for one in found]
+    return [one.covering for one in found]
 
 
 # -- positions ------------------------------------------------------------------------------------
