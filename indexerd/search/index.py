@@ -21,7 +21,7 @@ import os
 import re
 import shutil
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -222,9 +222,15 @@ class TextIndex:
         self._hashes[session_id] = held
 
     def add_messages(
-        self, session_id: str, since: int, items: Iterable[Message], mark: str | None
-    ) -> None:
-        """Add messages behind row `since`; `mark` says how far the session was read then."""
+        self, session_id: str, since: int, items: Sequence[Message], mark: str | None
+    ) -> bool:
+        """Add messages behind row `since`; `mark` says how far the session was read then.
+
+        False where it says nothing new: then nothing is left to commit. An index run reads texts
+        whether or not there are new ones, and nothing commits after a dry run.
+        """
+        if not items and mark is not None and mark == self.mark(session_id):
+            return False
         if not self._fresh and ("message", session_id) not in self._added:
             self._delete(session_id, "message", since)  # what a crash left unaccounted for
         self._added.add(("message", session_id))
@@ -232,6 +238,7 @@ class TextIndex:
             if one.text.strip():
                 self._add(session_id, _message_document(session_id, one))
         self._marks[session_id] = mark
+        return True
 
     def drop_messages(self, session_id: str) -> None:
         """Drop a session's messages."""

@@ -291,10 +291,10 @@ class Texts:
             if drop:
                 self._index.owe_rebuild()
             packed = base64.b64encode(_encode(held)).decode("ascii")
-            self._index.add_messages(session_id, since, said, mark=f"{sign} {packed}")
+            if self._index.add_messages(session_id, since, said, mark=f"{sign} {packed}"):
+                self._read[session_id] = None
             if facts is not None:
                 self._publish(session_id, facts)
-        self._read[session_id] = None
         return part.last
 
     def _is_elsewhere(self, session_id: str) -> bool:

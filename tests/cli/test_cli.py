@@ -271,6 +271,7 @@ def test_a_dry_run_counts_and_sends_nothing(home: Home) -> None:
     assert plain.startswith("1 sessions, about ")
     assert plain.endswith("nothing was sent\n")
     assert (before, None) == (calls(), home.world.meta(home.due.id))
+    until(lambda: not home.world.call("status")["textPending"], "nothing left to commit", 5)
 
     assert home.ix("index", "--all").stdout == "1 sessions queued\n"
     home.world.wait_meta(home.due.id)
