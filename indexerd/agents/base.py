@@ -27,9 +27,8 @@ WORD_MAX = 64  # characters of a time that are kept
 TIME_MAX = 253_402_300_800_000  # ms since the epoch: the year 10000
 
 _UNKNOWN = -2  # the parent is named in `late`, and had not been seen when the entry came
-_NONE = -1  # no human message on the way
 _OPENINGS_KEPT = 64  # first messages of one tree that are remembered
-_KINDS: tuple[Kind, ...] = (*Kind, *[Kind.OTHER] * (KIND_MASK + 1 - len(Kind)))
+KINDS: tuple[Kind, ...] = (*Kind, *[Kind.OTHER] * (KIND_MASK + 1 - len(Kind)))
 IS_USER = bytes(packed & KIND_MASK == Kind.USER for packed in range(256))
 
 
@@ -134,6 +133,16 @@ class Tree(msgspec.Struct, array_like=True, eq=False, dict=True):
             above = index.get(parent, _UNKNOWN)
             if above == _UNKNOWN:
                 self.late[row] = parent
+        if entry_id and entry_id in index:
+            self.repeats = True
+        leaf = self.leaf
+        self.add_below(above, entry_id, code, offset, length)
+        self.leaf = row if entry_id else leaf
+        return row
+
+    def add_below(self, above: int, entry_id: str, code: int, offset: int, length: int) -> int:
+        """Add one entry below a row, with an id of its own; the leaf stays. Returns its row."""
+        row = len(self.ids)
         self.ids.append(entry_id)
         self.parents.append(above)
         self.offsets.append(offset)
@@ -142,10 +151,7 @@ class Tree(msgspec.Struct, array_like=True, eq=False, dict=True):
         self.ordinals.append(self.seen)
         self.seen += 1
         if entry_id:
-            if entry_id in index:
-                self.repeats = True
-            index[entry_id] = row
-            self.leaf = row
+            self.index[entry_id] = row
         return row
 
     def recode(self, row: int, code: int) -> None:
@@ -167,7 +173,7 @@ class Tree(msgspec.Struct, array_like=True, eq=False, dict=True):
 
     def kind(self, row: int) -> Kind:
         """What a row is."""
-        return _KINDS[self.codes[row] & KIND_MASK]
+        return KINDS[self.codes[row] & KIND_MASK]
 
     def parent(self, row: int) -> int:
         """The row above, or ROOT. An unknown or own parent makes a root (an orphan)."""
@@ -212,7 +218,7 @@ class Tree(msgspec.Struct, array_like=True, eq=False, dict=True):
         if not words:
             self.openings.clear()
             return
-        self.openings[self.asked(self.leaf)[1] if self.orderly else _NONE] = words
+        self.openings[self.asked(self.leaf)[1] if self.orderly else ROOT] = words
         if len(self.openings) > _OPENINGS_KEPT:  # the file's first stays
             del self.openings[next(islice(self.openings, 1, None))]
 
@@ -221,16 +227,16 @@ class Tree(msgspec.Struct, array_like=True, eq=False, dict=True):
         return array("I"), array("i")
 
     def asked(self, row: int) -> tuple[int, int]:
-        """Human messages from the root to a row, and the row of the first; orderly trees only."""
+        """Human messages from the root to a row, and the first one's row; orderly trees only."""
         if row < 0:
-            return 0, _NONE
+            return 0, ROOT
         sums, firsts = self._asked
         parents, codes = self.parents, self.codes
-        for one in range(len(sums), row + 1):
-            above = parents[one]
-            asked, first = (sums[above], firsts[above]) if above >= 0 else (0, _NONE)
-            if IS_USER[codes[one]]:
-                asked, first = asked + 1, one if first == _NONE else first
+        for at in range(len(sums), row + 1):
+            above = parents[at]
+            asked, first = (sums[above], firsts[above]) if above >= 0 else (0, ROOT)
+            if IS_USER[codes[at]]:
+                asked, first = asked + 1, at if first == ROOT else first
             sums.append(asked)
             firsts.append(first)
         return sums[row], firsts[row]

@@ -11,14 +11,14 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any, TypeVar, get_args
 
 import msgspec
 from msgspec import Raw, Struct
 
-from indexerd.agents.base import Oversize, Tree
+from indexerd.agents.base import TIME_MAX, Oversize, Tree
 from indexerd.events import Tokens
 from indexerd.privacy.redact import redact
 from indexerd.privacy.sanitize import clean_line, scrub
@@ -26,7 +26,6 @@ from indexerd.protocol.limits import FIRST_MESSAGE_MAX
 
 PREVIEWED = 20_000  # characters of a text that its preview looks at
 NOTHING = Raw(b"")
-NUMBERS = frozenset({int, float})  # True is an int, too
 # What begins a block that indexerd put before a prompt, and what ends it (references/inject.py).
 INJECTED = (
     "Referenced session summaries:",
@@ -41,13 +40,14 @@ _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|"(?s:.*)|[{}\[\]:,]|[^\s"{}\[\]:,]+')
 _STRING = re.compile(rb'"(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\["\\/bfnrt])*+')
 _CLOSERS = {b"{": b"}", b"[": b"]"}
 
+_L = TypeVar("_L")
 _S = TypeVar("_S", bound=Struct)
 _decode = msgspec.json.Decoder().decode
 
 
 def scan_lines(
-    tree: Tree, data: bytes, base: int, decode: Callable[[bytes], _S]
-) -> Iterator[tuple[_S, int, bytes]]:
+    tree: Tree, data: bytes, base: int, decode: Callable[[bytes], _L]
+) -> Iterator[tuple[_L, int, bytes]]:
     """The lines of a block that hold an object: decoded, their offset in the file, their bytes.
 
     A power cut can leave NULs where the end of a file was, and no newline after them: the next
@@ -78,26 +78,25 @@ def _past_hole(line: bytes) -> int:
 
 
 def from_ends(
-    tree: Tree, ends: Oversize, decode: Callable[[bytes], _S]
-) -> tuple[_S | None, int, bytes]:
-    """A line too long to hold as far as its beginning tells: decoded, its offset, its beginning."""
+    tree: Tree, ends: Oversize, decode: Callable[[bytes], _L], *behind: str
+) -> tuple[_L | None, int, bytes]:
+    """A line too long to hold, of its two ends: decoded, its offset, and as much of it as a line.
+
+    `behind`: fields that may stand behind what is long, and are looked for at its end.
+    """
     begin = _past_hole(ends.head)
     tree.oversized += not ends.readable
     text = close_truncated_json(ends.head[begin:])
+    known = as_dict(value(Raw(text)))
+    for key in behind:
+        pattern = rb'(?<!\\)"%s"\s*:\s*("(?:[^"\\]|\\.){0,2000}+"|true)' % key.encode()
+        found = re.findall(pattern, ends.tail, re.DOTALL)
+        if found and not known.get(key) and text.endswith(b"}"):
+            text = b'%s,"%s":%s}' % (text[:-1], key.encode(), found[-1])
     try:
         return decode(text), ends.offset + begin, text
     except ValueError:
         return None, ends.offset + begin, text
-
-
-def tail_value(tail: bytes, key: str) -> Any:
-    """The last string or `true` of that name before a line's end; None where there is none."""
-    pattern = rb'(?<!\\)"%s"\s*:\s*("(?:[^"\\]|\\.){0,2000}+"|true)' % key.encode()
-    found = re.findall(pattern, tail, re.DOTALL)
-    try:
-        return parse(found[-1]) if found else None
-    except ValueError:
-        return None
 
 
 # -- decoding ------------------------------------------------------------------------------------
@@ -110,9 +109,25 @@ def parse(line: bytes | Raw) -> Any:
     except (ValueError, RecursionError):
         pass
     try:
-        return json.loads(bytes(line).decode("utf-8", "replace"))
+        return _scrubbed(json.loads(bytes(line).decode("utf-8", "replace")))
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def _scrubbed(held: Any) -> Any:
+    if isinstance(held, dict):
+        return {scrub(key): _scrubbed(one) for key, one in held.items()}
+    if isinstance(held, list):
+        return [_scrubbed(one) for one in held]
+    return scrub(held) if isinstance(held, str) else held
+
+
+def parse_object(line: bytes) -> dict[str, Any]:
+    """The object that a line holds; ValueError for anything else."""
+    held = parse(line)
+    if isinstance(held, dict):
+        return held
+    raise ValueError("not an object")
 
 
 def value(raw: Raw) -> Any:
@@ -121,16 +136,6 @@ def value(raw: Raw) -> Any:
         return parse(raw)
     except ValueError:
         return None
-
-
-def mapping(raw: Raw) -> dict[str, Any]:
-    """What a field holds, if it is an object; else an empty one."""
-    return as_dict(value(raw)) if is_object(raw) else {}
-
-
-def is_object(raw: Raw) -> bool:
-    """Whether a field holds an object."""
-    return bytes(memoryview(raw)[:1]) == b"{"
 
 
 def as_dict(held: Any) -> dict[str, Any]:
@@ -144,8 +149,8 @@ def as_list(held: Any) -> list[Any]:
 
 
 def string(held: Any) -> str:
-    """The value if it is a string, scrubbed; else nothing."""
-    return scrub(held) if isinstance(held, str) else ""
+    """The value if it is a string; else nothing."""
+    return held if isinstance(held, str) else ""
 
 
 def decoder(shape: type[_S]) -> Callable[[bytes | Raw], _S]:
@@ -156,10 +161,7 @@ def decoder(shape: type[_S]) -> Callable[[bytes | Raw], _S]:
         try:
             return strictly(data)
         except (ValueError, RecursionError):
-            held = parse(data)
-        if isinstance(held, dict):
-            return pick(shape, held)
-        raise ValueError("not an object")
+            return pick(shape, parse_object(bytes(data)))
 
     return decode
 
@@ -167,92 +169,63 @@ def decoder(shape: type[_S]) -> Callable[[bytes | Raw], _S]:
 def pick(shape: type[_S], held: dict[str, Any]) -> _S:
     """The fields of a shape, out of a parsed object, as far as they have the right type."""
     found: dict[str, Any] = {}
-    for name, key, decode, nested, several in _fields(shape):
+    for name, key, kind, nested in _fields(shape):
         if key not in held:
             continue
         one = held[key]
-        text = json.dumps(scrub(one) if isinstance(one, str) else one).encode()
         try:
-            found[name] = Raw(text) if decode is None else decode(text)
+            raw = kind is Raw
+            found[name] = Raw(json.dumps(one).encode()) if raw else msgspec.convert(one, kind)
         except (ValueError, RecursionError):
-            if nested and not several and isinstance(one, dict):
+            if nested and isinstance(one, dict):
                 found[name] = pick(nested, one)
-            elif nested and several and isinstance(one, list):
-                found[name] = [pick(nested, inner) for inner in one if isinstance(inner, dict)]
     return shape(**found)
 
 
 @cache
-def _fields(shape: type[Struct]) -> list[tuple[str, str, Any, type[Struct] | None, bool]]:
-    """A shape's fields: name here, name in JSON, decoder, Struct in it, whether in a list."""
+def _fields(shape: type[Struct]) -> list[tuple[str, str, Any, type[Struct] | None]]:
+    """A shape's fields: name here, name in JSON, type, Struct in it."""
     found = []
     for one in msgspec.structs.fields(shape):
-        kinds = [one.type, *get_args(one.type)]
-        inner = [part for kind in kinds for part in get_args(kind)]
-        nested = [k for k in (*kinds, *inner) if isinstance(k, type) and issubclass(k, Struct)]
-        decode = None if one.type is Raw else msgspec.json.Decoder(one.type).decode
-        several = bool(nested) and nested[0] not in kinds
-        found.append((one.name, one.encode_name, decode, nested[0] if nested else None, several))
+        kinds = [kind for kind in (one.type, *get_args(one.type)) if isinstance(kind, type)]
+        nested = next((kind for kind in kinds if issubclass(kind, Struct)), None)
+        found.append((one.name, one.encode_name, one.type, nested))
     return found
 
 
-class Block(Struct):
-    """A block of a message's content; pictures and the like keep only their type."""
-
-    type: str = ""
-    text: str = ""
-    thinking: str = ""
-    id: str = ""
-    name: str = ""
-    is_error: bool | None = None
-    tool_use_id: str = ""
-    arguments: Raw = NOTHING
-    input: Raw = NOTHING
-    content: Raw = NOTHING
-
-
-_blocks = msgspec.json.Decoder(list[Block] | str).decode
-
-
-def blocks(content: Raw) -> list[Block]:
+def as_blocks(held: Any) -> list[dict[str, Any]]:
     """A message's content as blocks: a bare string, alone or in a list, is a block of text."""
-    try:
-        held = _blocks(content)
-    except (ValueError, RecursionError):
-        return as_blocks(value(content))
-    return [Block("text", held)] if isinstance(held, str) else held
-
-
-def as_blocks(held: Any) -> list[Block]:
-    """The same of a content that is parsed already."""
     return [
-        Block("text", scrub(one)) if isinstance(one, str) else pick(Block, one)
+        {"type": "text", "text": one} if isinstance(one, str) else one
         for one in (held if isinstance(held, list) else [held])
         if isinstance(one, str | dict)
     ]
 
 
-def texts_in(found: Iterable[Block]) -> list[str]:
+def texts_in(found: Iterable[dict[str, Any]]) -> list[str]:
     """The texts of blocks."""
-    return [one.text for one in found if one.type == "text"]
+    return [string(one.get("text")) for one in found if one.get("type") == "text"]
 
 
-def count(held: Any, most: int = _TOKENS_MAX) -> int:
+def number(held: Any, most: float = _TOKENS_MAX) -> int:
     """A number of things as a whole number; 0 for one that cannot be."""
-    return int(held) if type(held) in NUMBERS and 0 < held < most else 0
+    # True is an int, too.
+    return int(held) if type(held) in (int, float) and 0 < held < most else 0
+
+
+def time_ms(held: Any) -> int:
+    """A time in ms since the epoch; 0 for anything else."""
+    return number(held, TIME_MAX)
 
 
 def tokens_of(
-    counts: Sequence[Any], *, total: Any = 0, cost: Any = None, answer: str = ""
+    counts: Iterable[Any], *, total: Any = 0, cost: Any = None, answer: str = ""
 ) -> Tokens:
     """The tokens of a call: given, made, read from a cache, written to it; and what it cost."""
-    given, output, read, written = map(count, counts)
-    fine = type(cost) in NUMBERS and 0 <= cost < _USD_MAX
-    whole = count(total) or given + output + read + written
+    given, output, read, written = map(number, counts)
+    fine = type(cost) in (int, float) and 0 <= cost < _USD_MAX
+    whole = number(total) or given + output + read + written
     return Tokens(given, output, read, written, float(cost) if fine else None, answer, whole)
-
-
-# -- lines that are cut --------------------------------------------------------------------------
 
 
 def close_truncated_json(head: bytes) -> bytes:

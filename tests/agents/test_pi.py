@@ -217,7 +217,7 @@ def test_a_label_keeps_its_spaces(stored: str, shown: str | None) -> None:
 
 def test_all_that_a_summary_needs_is_read() -> None:
     """S1.24, S1.25: thoughts, arguments, pictures, results and token counts, as they are stored."""
-    given = {"path": "a", "edits": [{"oldText": "\ud83d"}]}
+    given = {"path": "a", "edits": [{"oldText": "b"}]}
     blocks = [
         {"type": "thinking", "thinking": "hm"},
         {"type": "toolCall", "id": "c", "name": "edit", "arguments": given},

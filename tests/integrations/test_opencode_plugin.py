@@ -11,10 +11,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import msgspec
 import pytest
 
-from indexerd.agents.opencode.messages import PROMPT, Line, said
+from indexerd.agents.opencode.human import PROMPT, said
 from indexerd.client import socket_path
 from tests.integrations.opencode_host import (
     ANSWERED,
@@ -353,5 +352,5 @@ def test_what_was_added_is_nobodys_word() -> None:
     """S0.7: our reader of opencode's sessions takes only what the user typed for a prompt."""
     own = {"type": "text", "text": TYPED}
     added = {"type": "text", "text": SUMMARY, "synthetic": True, "metadata": {"indexerd": {}}}
-    held = msgspec.convert({"type": "message", "role": "user", "parts": [own, added]}, Line)
+    held = {"type": "message", "role": "user", "parts": [own, added]}
     assert said(held, child=False, shell=False) == (PROMPT, TYPED, True)

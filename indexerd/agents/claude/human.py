@@ -28,8 +28,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from indexerd.agents.claude.lines import Line, Origin
-from indexerd.agents.lines import PREVIEWED, Block, blocks, safe_line
+from indexerd.agents.base import KINDS
+from indexerd.agents.claude.lines import Block, Line, Origin, blocks
+from indexerd.agents.lines import PREVIEWED, safe_line
 from indexerd.events import KIND_MASK, Kind, Turn, code
 
 PROMPT = code(Kind.USER, message=True)
@@ -43,7 +44,6 @@ ANSWERS = {turn: code(Kind.ASSISTANT, turn=turn, message=True) for turn in Turn}
 _QUIET = code(Kind.CUSTOM)  # said by a machine, and the model is not asked
 _SHELL = code(Kind.BASH)
 
-_KINDS = tuple(Kind)  # quicker than asking the enum
 _ENDS = {None: Turn.OPEN, "tool_use": Turn.OPEN, "pause_turn": Turn.OPEN}
 _PICTURES = frozenset({"image", "document"})
 _OUTPUT = (
@@ -78,7 +78,7 @@ class Said(NamedTuple):
     @property
     def kind(self) -> Kind:
         """The kind alone."""
-        return _KINDS[self.code & KIND_MASK]
+        return KINDS[self.code & KIND_MASK]
 
 
 def said(line: Line, *, child: bool = False) -> Said:

@@ -1,4 +1,4 @@
-"""One line of a Claude Code file, with only the fields that matter, and one too long to hold.
+"""One line of a Claude Code file, with only the fields that matter.
 
 Lines are long (prompts, tool results, base64 images repeat in several places) and little of them
 matters: large values stay raw until somebody asks for them.
@@ -8,10 +8,30 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
-from indexerd.agents.base import Oversize, Tree
-from indexerd.agents.lines import NOTHING, decoder, from_ends, tail_value
+from indexerd.agents.lines import NOTHING, as_blocks, decoder, pick, value
+
+# Fields that may stand behind what is long: a picture, a tool's result or a file.
+BEHIND = (
+    *("uuid", "timestamp", "cwd", "sessionId", "gitBranch", "requestSessionId", "isMeta"),
+    *("isCompactSummary", "isApiErrorMessage", "stop_reason"),
+)
+
+
+class Block(Struct):
+    """A block of a message's content; pictures and the like keep only their type."""
+
+    type: str = ""
+    text: str = ""
+    thinking: str = ""
+    id: str = ""
+    name: str = ""
+    is_error: bool | None = None
+    tool_use_id: str = ""
+    input: Raw = NOTHING
+    content: Raw = NOTHING
 
 
 class Message(Struct):
@@ -78,37 +98,17 @@ class Line(Struct, rename="camel"):
     agent_name: str | None = None
     summary: str | None = None
     leaf_uuid: str | None = None
+    stop_reason: str | None = field(default=None, name="stop_reason")  # out of a message, BEHIND
 
 
 decode = decoder(Line)
-_BEHIND = {  # what may stand behind what is long
-    "uuid": str,
-    "timestamp": str,
-    "cwd": str,
-    "sessionId": str,
-    "gitBranch": str,
-    "requestSessionId": str,
-    "isMeta": bool,
-    "isCompactSummary": bool,
-    "isApiErrorMessage": bool,
-}
+_blocks = msgspec.json.Decoder(list[Block] | str).decode
 
 
-def oversize_line(tree: Tree, ends: Oversize) -> tuple[Line, int]:
-    """A line as far as its two ends tell, and its offset.
-
-    What is long is a picture, a tool's result or a file. An id that stands between two long values
-    is lost: the line gets a made one, and the next line, which names an unknown parent, is put
-    below it all the same.
-    """
-    found, offset, _ = from_ends(tree, ends, decode)
-    line = found or Line()
-    for key, kind in _BEHIND.items():
-        name = "".join(f"_{one.lower()}" if one.isupper() else one for one in key)
-        held = None if getattr(line, name) else tail_value(ends.tail, key)
-        if isinstance(held, kind):
-            setattr(line, name, held)
-    if line.message is not None:
-        stop = tail_value(ends.tail, "stop_reason")
-        line.message.stop_reason = line.message.stop_reason or (stop if stop is not True else None)
-    return line, offset
+def blocks(content: Raw) -> list[Block]:
+    """A message's content as blocks: a bare string, alone or in a list, is a block of text."""
+    try:
+        held = _blocks(content)
+    except (ValueError, RecursionError):
+        return [pick(Block, one) for one in as_blocks(value(content))]
+    return [Block("text", held)] if isinstance(held, str) else held

@@ -20,24 +20,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from indexerd.agents.claude.human import INTERRUPTED, PROMPTED, Said, prompt_words, said, words
-from indexerd.agents.claude.lines import Line, decode
+from indexerd.agents.claude.lines import Block, Line, blocks, decode
 from indexerd.agents.claude.tree import HOOKS
-from indexerd.agents.lines import (
-    Block,
-    as_blocks,
-    as_dict,
-    as_list,
-    blocks,
-    count,
-    mapping,
-    parse,
-    string,
-    texts_in,
-    tokens_of,
-    value,
-)
+from indexerd.agents.lines import as_dict, as_list, number, parse, string, tokens_of, value
 from indexerd.events import Compaction, Entry, Kind, Tokens, ToolCall, ToolResult
-from indexerd.privacy.sanitize import scrub
 
 _DETAIL_MAX = 4096  # characters of what a call was for
 _READS = frozenset({"Read", "NotebookRead"})
@@ -46,6 +32,9 @@ _CALLS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 _DETAILS = (  # what a call was for, in the first of these that is there  # noqa: SIM905 - a table
     "command pattern file_path notebook_path path url query description prompt skill subject"
 ).split()
+_COUNTS = (
+    "input_tokens output_tokens cache_read_input_tokens cache_creation_input_tokens".split()  # noqa: SIM905 - a table
+)
 _TAGS = re.compile(r"<bash-input>(.*?)</bash-input>", re.DOTALL)
 _PRINTS = ("SessionStart", "UserPromptSubmit", "UserPromptExpansion")  # events; a tuple: any type
 
@@ -60,6 +49,7 @@ def read(data: bytes, entry_id: str) -> Entry:
     hook = held is not None and held.type in HOOKS
     sent = tuple(_of_hook(as_dict(parse(last)["attachment"]))) if hook else ()
     results = [block for block in content if asks and block.type == "tool_result"]
+    bad = [one for one in results if line.tool_denial_kind or one.is_error]
     role = (message.role or line.type) if message and (answers or asks) else None
     return Entry(
         id=entry_id or line.uuid,
@@ -69,18 +59,14 @@ def read(data: bytes, entry_id: str) -> Entry:
         timestamp=line.timestamp,
         texts=tuple(_texts(line, what, content)),
         tools=_tools(line, content),
-        failed=tuple(
-            one.tool_use_id
-            for one in results
-            if one.tool_use_id and (line.tool_denial_kind or one.is_error)
-        ),
+        failed=tuple([one.tool_use_id for one in bad if one.tool_use_id]),
         model=message.model or None if message else None,
         tokens=_tokens(line),
         # What the model let us see of its thoughts; those it kept to itself have no text.
         thinking=tuple([one.thinking for one in content if answers and one.thinking]),
         images=_images(line, what, content) if not answers else 0,
         results=tuple(
-            ToolResult(call=one.tool_use_id, text="".join(_result_texts(one))) for one in results
+            [ToolResult(call=one.tool_use_id, text="".join(_result_texts(one))) for one in results]
         ),
         sent=sent or None,
         sent_as="user" if sent or what.code == PROMPTED else None,
@@ -98,7 +84,7 @@ def _texts(line: Line, what: Said, content: list[Block]) -> list[str]:
         return [block.text for block in found if block.text]
     if what.kind is Kind.USER:
         return prompt_words(content)
-    texts = texts_in(content)
+    texts = [block.text for block in content if block.type == "text"]
     if what.kind is Kind.TOOL:
         texts += [text for block in content for text in _result_texts(block)]
     elif what.kind is Kind.COMPACTION:
@@ -109,17 +95,15 @@ def _texts(line: Line, what: Said, content: list[Block]) -> list[str]:
 
 
 def _result_texts(block: Block) -> list[str]:
-    if block.type != "tool_result":
-        return []
-    return [one.text for one in blocks(block.content)]
+    found = blocks(block.content) if block.type == "tool_result" else []
+    return [one.text for one in found]
 
 
 def _images(line: Line, what: Said, content: list[Block]) -> int:
     if what.queued and line.attachment is not None:
-        return sum([block.type == "image" for block in blocks(line.attachment.prompt)])
-    results = [block.content for block in content if block.type == "tool_result"]
-    inner = [one for held in results for one in as_blocks(as_list(value(held)))]
-    return sum([one.type == "image" for one in (*content, *inner)])
+        content = blocks(line.attachment.prompt)
+    inner = [blocks(one.content) for one in content if one.type == "tool_result"]
+    return sum([one.type == "image" for several in (content, *inner) for one in several])
 
 
 def _tools(line: Line, content: list[Block]) -> tuple[ToolCall, ...]:
@@ -136,10 +120,9 @@ def _call(block: Block) -> ToolCall:
     arguments, name = value(block.input), block.name
     given = as_dict(arguments)
     path = string(given.get("file_path")) or string(given.get("notebook_path"))
-    detail = next((one for one in map(given.get, _DETAILS) if one and isinstance(one, str)), "")
     return ToolCall(
         name=name,
-        detail=scrub(detail[:_DETAIL_MAX]),
+        detail=next(filter(None, (string(given.get(key)) for key in _DETAILS)), "")[:_DETAIL_MAX],
         id=block.id,
         reads=(path,) if path and name in _READS else (),
         writes=(path,) if path and name in _WRITES else (),
@@ -151,12 +134,10 @@ def _tokens(line: Line) -> Tokens | None:
     """What an answer cost, if its line says so."""
     if line.type != "assistant" or line.message is None:
         return None
-    usage = mapping(line.message.usage)
+    usage = as_dict(value(line.message.usage))
     if not usage and line.cost is None:
         return None
-    cached, made = "cache_read_input_tokens", "cache_creation_input_tokens"
-    counts = [usage.get(key) for key in ("input_tokens", "output_tokens", cached, made)]
-    return tokens_of(counts, cost=line.cost, answer=line.message.id)
+    return tokens_of(map(usage.get, _COUNTS), cost=line.cost, answer=line.message.id)
 
 
 # -- compactions and hooks -----------------------------------------------------------------------
@@ -165,20 +146,21 @@ def _tokens(line: Line) -> Tokens | None:
 def _compaction(before: bytes) -> Compaction:
     """What the line of its boundary says of a compaction: the first of the messages it kept."""
     try:
-        held = mapping(decode(before).compact_metadata)
+        held = as_dict(value(decode(before).compact_metadata))
     except ValueError:
         held = {}
     kept = as_dict(held.get("preservedSegment")).get("headUuid")
     ids = as_list(as_dict(held.get("preservedMessages")).get("uuids"))
     if not isinstance(kept, str) and ids:
         kept = ids[0]
-    return Compaction(kept=string(kept) or None, tokens_before=count(held.get("preTokens")) or None)
+    before_it = number(held.get("preTokens")) or None
+    return Compaction(kept=string(kept) or None, tokens_before=before_it)
 
 
 def _of_hook(held: dict[str, Any]) -> Iterator[str]:
     """The texts of a hook's attachment as the model gets them; wrong types read as absent."""
     for text in _hook_texts(held, string(held.get("hookName"))):
-        yield f"<system-reminder>\n{scrub(text)}\n</system-reminder>"
+        yield f"<system-reminder>\n{text}\n</system-reminder>"
 
 
 def _hook_texts(held: dict[str, Any], name: str) -> Iterator[str]:  # noqa: C901 - one kind each

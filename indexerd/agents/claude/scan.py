@@ -38,9 +38,9 @@ import msgspec
 
 from indexerd.agents.base import NOWHERE, PATH_MAX, WORD_MAX, Oversize, Tree
 from indexerd.agents.claude.human import OTHER, PROMPT, PROMPTED, Said, plan_of, preview, said
-from indexerd.agents.claude.lines import Line, decode, oversize_line
+from indexerd.agents.claude.lines import BEHIND, Line, blocks, decode
 from indexerd.agents.claude.tree import TALK, Memory, end_turn, put, put_aside
-from indexerd.agents.lines import blocks, safe_line, scan_lines
+from indexerd.agents.lines import from_ends, safe_line, scan_lines
 from indexerd.events import Header, Kind
 from indexerd.privacy.sanitize import scrub
 from indexerd.times import iso_ms
@@ -67,8 +67,15 @@ def scan(tree: Tree, data: bytes, base: int) -> None:
 
 
 def scan_oversize(tree: Tree, ends: Oversize) -> None:
-    """Take in a line too long to hold, from its two ends: the tree is whole (F8)."""
-    line, offset = oversize_line(tree, ends)
+    """Take in a line too long to hold, from its two ends: the tree is whole (F8).
+
+    An id that stands between two long values is lost: the line gets a made one, and the next line,
+    which names an unknown parent, is put below it all the same.
+    """
+    found, offset, _ = from_ends(tree, ends, decode, *BEHIND)
+    line = found or Line()
+    if line.message is not None:
+        line.message.stop_reason = line.message.stop_reason or line.stop_reason
     scanner = _Scanner(tree)
     scanner.take(line, offset, ends.readable)
     tree.memory = _encode(scanner.memory)

@@ -45,7 +45,7 @@ from indexerd.agents.claude.human import (
     Said,
 )
 from indexerd.agents.claude.lines import Line
-from indexerd.agents.lines import as_dict, as_list, mapping
+from indexerd.agents.lines import as_dict, as_list, value
 from indexerd.events import KIND_MASK, TURN_MASK, Kind, Turn
 
 TALK = frozenset({Kind.USER, Kind.ASSISTANT, Kind.TOOL, Kind.COMPACTION})  # what moves the leaf
@@ -117,8 +117,7 @@ def put(tree: Tree, memory: Memory, line: Line, what: Said, place: Place) -> int
     (offset, length), (start, end) = place, memory.boundary_at
     if what.code == SUMMARY and length and start >= 0 and end + 1 == offset:
         place = start, offset + length - start  # it is read with its boundary's line
-    row = _add(tree, key, above, what.code, place)
-    memory.tail = row
+    memory.tail = row = tree.add_below(above, key, what.code, *place)
     if line.attachment is not None and line.attachment.type in HOOKS:
         memory.hook = row
     if _is_boundary(line, what):
@@ -136,20 +135,13 @@ def put_aside(tree: Tree, line: Line, place: Place) -> None:
         return
     named = line.parent_uuid
     above = tree.index.get(named, ROOT) if isinstance(named, str) else ROOT
-    _add(tree, key, above, OTHER, place)
+    tree.add_below(above, key, OTHER, *place)
 
 
 def end_turn(tree: Tree) -> None:
     """The client says that the turn is over; old versions do not write why an answer ends."""
     if tree.leaf >= 0 and tree.codes[tree.leaf] & (KIND_MASK | TURN_MASK) == Kind.ASSISTANT:
         tree.recode(tree.leaf, ANSWERS[Turn.ENDED])
-
-
-def _add(tree: Tree, key: str, above: int, packed: int, place: Place) -> int:
-    leaf = tree.leaf
-    row = tree.add(key, tree.ids[above] if above >= 0 else None, packed, *place)
-    tree.leaf = leaf
-    return row
 
 
 def _lead(tree: Tree, memory: Memory, row: int, what: Said) -> None:
@@ -223,7 +215,7 @@ def _before_boundary(tree: Tree, memory: Memory, line: Line) -> int:
     The message that it names may be one that is logged again below its summary, and not be there
     yet: then another of those kept stands for it.
     """
-    held = mapping(line.compact_metadata)
+    held = as_dict(value(line.compact_metadata))
     segment, messages = held.get("preservedSegment"), held.get("preservedMessages")
     keeps = isinstance(segment, dict) or isinstance(messages, dict)
     rewound, memory.rewound = memory.rewound, False

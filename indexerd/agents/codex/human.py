@@ -12,13 +12,12 @@ import re
 import zlib
 from typing import NamedTuple
 
-from indexerd.agents.codex.lines import Item, texts_of
-from indexerd.agents.lines import Block, as_blocks, blocks, safe_line, string, value
+from indexerd.agents.codex.lines import Fields, texts_of
+from indexerd.agents.lines import as_blocks, safe_line, string
 
 _PICTURE = "[Image]"  # what codex itself shows for a message without words
 _SUMMARY_START = "Another language model started to solve this problem"
 _REQUEST = "## My request for Codex:"
-
 _TAG = re.compile(
     r"<(environment_context|user_instructions|skill|user_shell_command|turn_aborted"
     r"|subagent_notification|recommended_plugins|hook_prompt|codex_internal_context|goal_context"
@@ -47,11 +46,6 @@ class Said(NamedTuple):
     notices: tuple[str, ...] = ()
 
     @property
-    def human(self) -> bool:
-        """Whether a human said it, wherever in the file it stands."""
-        return bool(self.text) and not self.notices
-
-    @property
     def aborted(self) -> bool:
         """Whether it tells the model that the turn was interrupted."""
         return any(one.startswith("<turn_aborted>") for one in self.notices)
@@ -64,29 +58,28 @@ class Said(NamedTuple):
         return str(found[1] or found[2]).strip() if found else ""
 
 
-def said_in(content: list[Block]) -> Said:
-    """What a message's content says."""
-    pictured = any("image" in block.type.lower() for block in content)
+def said_in(content: list[Fields]) -> Said:
+    """What a message's content says. A human said it where there are no notices."""
+    pictured = any("image" in string(block.get("type")).lower() for block in content)
     rests, notices = [], []
     for text in texts_of(content):
         if pictured and _IMAGE_TAG.fullmatch(text):
             continue
         rest = _unwrapped(text)
-        if rest or not text.strip():
+        if rest:
             rests.append(rest)
-        else:
+        elif text.strip():
             notices.append(text.strip())
-    words = _request("\n".join(rest for rest in rests if rest))
+    words = _request("\n".join(rests))
     return Said(words or (_PICTURE if pictured and not notices else ""), tuple(notices))
 
 
-def said_by_event(event: Item) -> Said:
+def said_by_event(event: Fields) -> str:
     """What an event says that a user said: in full or as an item."""
-    if value(event.content) is not None:
-        return said_in(blocks(event.content))
-    pictured = any(value(one) for one in (event.images, event.local_images))
-    said = said_in(as_blocks(string(value(event.message))))
-    return said if said.text or not pictured else Said(_PICTURE)
+    if event.get("content") is not None:
+        return said_in(as_blocks(event["content"])).text
+    words = said_in(as_blocks(string(event.get("message")))).text
+    return words or (_PICTURE if event.get("images") or event.get("local_images") else "")
 
 
 def is_tagged(text: str) -> bool:
@@ -107,8 +100,8 @@ def preview(text: str) -> str:
 
 def summary_of(message: str) -> str:
     """A compaction's summary without the sentence that introduces it to the next model."""
-    head, newline, rest = message.partition("\n")
-    return rest.strip() if newline and head.startswith(_SUMMARY_START) else message.strip()
+    _, newline, rest = message.partition("\n")
+    return (rest if newline and message.startswith(_SUMMARY_START) else message).strip()
 
 
 def _request(text: str) -> str:

@@ -1,4 +1,4 @@
-"""One line of a Codex file, with only the fields that matter, and what a session_meta says.
+"""One line of a Codex file, with only the fields that a scan needs, and what a session_meta says.
 
 A line is `{timestamp, type, payload}`, newer with `ordinal`; the oldest files have the item
 itself on the line. The first session_meta of a file is its identity; later ones were copied from a
@@ -15,13 +15,14 @@ import msgspec
 from msgspec import Raw, Struct
 
 from indexerd.agents.base import PATH_MAX, WORD_MAX
-from indexerd.agents.lines import NOTHING, Block, as_dict, decoder, mapping, string, value
+from indexerd.agents.lines import NOTHING, as_dict, decoder, parse_object, string
 from indexerd.events import Base, Header
 
 NAME_MAX = 128  # characters of an id
 _BARE, _LEGACY, _PAGINATED = 1, 2, 3  # dialects
-_TEXTS = frozenset({"input_text", "output_text", "text"})  # and Text, and others yet to come
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
+Fields = dict[str, Any]  # of a payload
 
 
 class Counts(Struct):
@@ -42,56 +43,26 @@ class Info(Struct):
 
 
 class Item(Struct):
-    """What stands in a payload: a response item, an event, or an item within an event."""
+    """What stands in a payload: a response item, an event, or a turn's context."""
 
     type: str | None = None
     role: str | None = None
     id: str | None = None
     turn_id: str | None = None
-    call_id: str | None = None
-    name: str | None = None
     phase: str | None = None
-    content: Raw = NOTHING
-    arguments: Raw = NOTHING
-    input: Raw = NOTHING
-    action: Raw = NOTHING
     output: Raw = NOTHING
     summary: Raw = NOTHING  # of thoughts
-    # of events
-    message: Raw = NOTHING
-    images: Raw = NOTHING
-    local_images: Raw = NOTHING
     info: Info | None = None
-    item: Raw = NOTHING
-    error: Raw = NOTHING
-    changes: Raw = NOTHING
-    parsed_cmd: Raw = NOTHING
-    success: bool | None = None
-    status: str | None = None
-    exit_code: int | None = None
+    error: Any = None
     num_turns: int | None = None
     thread_id: str | None = None
     thread_name: str | None = None
     model_context_window: Any = None
-    # of turn_context and compacted
     cwd: str | None = None
-    model: str | None = None
-    effort: str | None = None
-    replacement_history: Raw = NOTHING
-    # of session_meta
-    model_provider: str | None = None  # newer ones say it of a turn, too
-    session_id: str | None = None
-    timestamp: str | None = None
-    source: Raw = NOTHING
-    thread_source: str | None = None
-    parent_thread_id: str | None = None
-    forked_from_id: str | None = None
-    history_base: Raw = NOTHING
-    git: Raw = NOTHING
 
 
 class Line(Struct):
-    """A whole line; `item` is what it holds, wherever that stands."""
+    """A whole line."""
 
     type: str | None = None
     timestamp: str | None = None
@@ -109,40 +80,41 @@ decode_item = decoder(Item)
 _decode_place = msgspec.json.Decoder(_Place).decode
 
 
-def item_of(field: Raw) -> Item:
-    """The item that a field holds; an empty one where it holds none."""
-    try:
-        return decode_item(field)
-    except ValueError:
-        return Item()
+def payload_of(data: bytes) -> Fields:
+    """What a line holds, in full: in its payload, or on the line itself."""
+    held = parse_object(data)
+    payload = held.get("payload")
+    return payload if isinstance(payload, dict) else held
 
 
-def texts_of(content: list[Block]) -> list[str]:
-    """The texts of a content."""
-    return [one.text for one in content if one.type in _TEXTS or one.type.lower().endswith("text")]
+def texts_of(content: list[Fields]) -> list[str]:
+    """The texts of a content: of input_text, output_text, Text, and others yet to come."""
+    texts = (one for one in content if string(one.get("type")).lower().endswith("text"))
+    return [string(one.get("text")) for one in texts]
 
 
-def images_in(content: list[Block]) -> int:
+def images_in(content: list[Fields]) -> int:
     """How many blocks of a content are pictures: input_image, local_image, localImage."""
-    return sum([one.type.endswith(("image", "Image")) for one in content])
+    return sum([string(one.get("type")).endswith(("image", "Image")) for one in content])
 
 
-def name_of(held: str | None) -> str:
+def name_of(held: Any) -> str:
     """An id as it may be kept; nothing where there is none."""
-    return held[:NAME_MAX] if held else ""
+    return string(held)[:NAME_MAX]
 
 
 # -- where a session comes from ------------------------------------------------------------------
 
 
-def meta_of(line: Line, data: bytes) -> Item | None:
+def meta_of(line: Line, data: bytes) -> Fields | None:
     """The session_meta that a line holds, in either form; None for any other line."""
     if line.type == "session_meta":
-        return line.payload
+        return payload_of(data) if line.payload else None
     if line.type is not None or line.payload is not None:
         return None
-    item = item_of(Raw(data))
-    return item if item.id is not None and item.timestamp is not None and not item.role else None
+    held = payload_of(data)
+    named = isinstance(held.get("id"), str) and isinstance(held.get("timestamp"), str)
+    return held if named and not string(held.get("role")) else None
 
 
 def base(data: bytes) -> Base | None:
@@ -151,7 +123,7 @@ def base(data: bytes) -> Base | None:
         meta = meta_of(decode(data), data)
     except ValueError:
         return None
-    held = mapping(meta.history_base) if meta else {}
+    held = as_dict(meta.get("history_base")) if meta else {}
     thread, end = held.get("thread_id"), held.get("end_byte_offset")
     if not isinstance(thread, str) or type(end) is not int or end <= 0:
         return None
@@ -168,29 +140,25 @@ def ordinal_of(data: bytes) -> int | None:
     return held if type(held) is int else None
 
 
-def header_of(meta: Item, line: Line, file: str) -> Header | None:
+def header_of(meta: Fields, line: Line, file: str) -> Header | None:
     """The header of the session whose first meta this is; None where it has no id."""
-    own = meta.id or meta.session_id or id_in(file)
+    own = string(meta.get("id")) or string(meta.get("session_id")) or id_in(file)
     if not own:
         return None
-    source = value(meta.source)
+    source = meta.get("source")
     kind = source if isinstance(source, str) else "user"
     agent = bool({"subagent", "internal"} & as_dict(source).keys())
     spawn = as_dict(as_dict(as_dict(source).get("subagent")).get("thread_spawn"))
-    parent = meta.forked_from_id or meta.parent_thread_id or string(spawn.get("parent_thread_id"))
+    parents = (meta.get("forked_from_id"), meta.get("parent_thread_id"))
+    parent = next(filter(None, map(string, (*parents, spawn.get("parent_thread_id")))), "")
     return Header(
         session_id=own[:PATH_MAX],
-        cwd=(meta.cwd or "")[:PATH_MAX],
-        created_at=(meta.timestamp or line.timestamp or "")[:WORD_MAX],
+        cwd=string(meta.get("cwd"))[:PATH_MAX],
+        created_at=(string(meta.get("timestamp")) or line.timestamp or "")[:WORD_MAX],
         version=_BARE if line.payload is None else _LEGACY if line.ordinal is None else _PAGINATED,
         parent_id=parent[:PATH_MAX] or None,
-        subagent=agent or (meta.thread_source or "") not in ("", "user", kind),
+        subagent=agent or string(meta.get("thread_source")) not in ("", "user", kind),
     )
-
-
-def branch_of(meta: Item) -> str:
-    """The git branch; nothing where the meta says nothing of git."""
-    return string(mapping(meta.git).get("branch"))[:PATH_MAX]
 
 
 def id_in(file: str) -> str:

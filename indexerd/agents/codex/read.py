@@ -7,127 +7,165 @@ What a human said comes without what was put around it, and `sent` is what the m
 compaction that brings the history it leaves is all of that history, in codex's own roles: the
 summary is in it, as a message of the user. Where an old one brings none, codex itself puts one
 together: the newest of what humans said, and then the summary, as a message of the user, too.
-
 Of the model's thoughts there is at most a summary; the rest of them is encrypted.
+
+**Files.** A patch that was applied is recorded with absolute paths, in all newer releases. Newest
+files (those whose lines have an `ordinal`) record every one, so there a call's own patch adds
+nothing; in others its headers count, and its output takes them back where it failed. What a shell
+command read or wrote is not guessed; codex's notes on commands that only show a file are taken.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import re
 from typing import Any
-
-import msgspec
-from msgspec import Raw
+from urllib.parse import unquote
 
 from indexerd.agents.codex.human import said_by_event, said_in, summary_of
-from indexerd.agents.codex.lines import Item, decode, images_in, item_of, name_of, texts_of
-from indexerd.agents.codex.tools import call_of, changed, failed, shown
-from indexerd.agents.lines import as_blocks, as_dict, as_list, blocks, is_object, string, value
+from indexerd.agents.codex.lines import Fields, images_in, name_of, texts_of
+from indexerd.agents.lines import as_blocks, as_dict, as_list, parse, parse_object, string
 from indexerd.events import Compaction, Entry, Kind, Retained, ToolCall, ToolResult
 
 NO_SUMMARY = "(no summary available)"  # codex's words
 _RETAINED_MAX = 10_000  # messages of a replaced history, the newest
+_DETAIL_MAX = 20_000  # characters
+_FILES_MAX = 500  # of one call
+_NAME_MAX = 200
 _ROLES = {"user": Kind.USER, "assistant": Kind.ASSISTANT}
 _RETAINED_ROLES = {Kind.TOOL: "toolResult", Kind.CUSTOM: "custom"}  # of what has none
-_Fields = dict[str, Any]  # of an entry
-_history = msgspec.json.Decoder(list[Raw]).decode
+_HEADER = re.compile(
+    r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.{1,4096})$", re.MULTILINE
+)
+_MOVED = re.compile(r"""\s*cd ["']?([^"'\s&;|$]{1,4096})["']? *&& *apply_?patch""")
+_ABOUT = ("path", "file_path", "query", "q", "pattern", "url", "uri", "ref_id", "input")
+_SHELL_FLAGS = frozenset({"-c", "-lc", "-Command", "/c"})
+
+# The openings of outputs, as JSON has them; what follows is another program's, and says nothing.
+_EXIT = re.compile(
+    rb'(?:Chunk ID: [^\\"]{0,64}\\n)?(?:Wall time: [^\\"]{0,64}\\n)?'
+    rb"(?:Process exited with code|Exit code:) (-?\d{1,10})"
+)
+_NOTHING = re.compile(
+    rb'(?:Wall time: [^\\"]{0,64}\\n)?(?:aborted(?: by user)?\b|apply_patch verification failed'
+    rb"|patch rejected|[\w ]{0,40}rejected by user|failed to parse function arguments"
+    rb"|unsupported call|execution error|failed in sandbox)"
+)
+_TEXT = re.compile(rb'\[?\s*(?:\{[^{}"]{0,8}(?:"type"\s*:\s*"\w{1,40}"\s*,\s*)?"text"\s*:\s*)?"')
+_CODE = re.compile(rb'\\?"exit_code\\?"\s*:\s*(-?\d{1,10})')
+_REFUSED = re.compile(rb'\\?"success\\?"\s*:\s*false')
+_ENDS = 400  # bytes of an output's beginning and end that are looked at
 
 
 def read(data: bytes, entry_id: str) -> Entry:
     """Parse one entry's line in full; ValueError where it holds no JSON object."""
-    line = decode(data)
-    item = line.payload or item_of(Raw(data))
-    envelope, inner = line.type or "", item.type or ""
+    line = parse_object(data)
+    payload, envelope = line.get("payload"), string(line.get("type"))
+    item = payload if isinstance(payload, dict) else line
+    inner = string(item.get("type"))
     named = envelope.endswith(("_item", "_msg")) and inner
-    fields: _Fields = {"kind": Kind.OTHER, "role": None, "type": inner if named else envelope}
-    look = _LINES.get(envelope) if line.payload else None
-    fields |= look(item) if look else _item(item, recorded=line.ordinal is not None)
-    own = entry_id or name_of(item.id)
-    return Entry(id=own, timestamp=line.timestamp or "", **fields)
+    fields: Fields = {"kind": Kind.OTHER, "role": None, "type": inner if named else envelope}
+    if item is line or envelope not in _LINES:
+        fields |= _item(item, recorded=type(line.get("ordinal")) is int)
+    else:
+        fields |= _LINES[envelope](item)
+    own = entry_id or name_of(item.get("id"))
+    return Entry(id=own, timestamp=string(line.get("timestamp")), **fields)
 
 
-# -- items -----------------------------------------------------------------------------------
+# -- items ---------------------------------------------------------------------------------------
 
 
-def _item(item: Item, *, recorded: bool = False) -> _Fields:
+def _item(item: Fields, *, recorded: bool = False) -> Fields:
     """An item; `recorded`: in a file that notes what its patches changed."""
-    kind = item.type or ""
-    if kind == "message" or (not kind and item.role is not None):
+    kind = string(item.get("type"))
+    if kind == "message" or (not kind and isinstance(item.get("role"), str)):
         return _message(item)
     if kind.endswith("_call"):
-        return {"kind": Kind.CALL, "tools": (call_of(item, recorded=recorded),)}
+        return {"kind": Kind.CALL, "tools": (_call(item, recorded=recorded),)}
     if kind.endswith(("_output", "_result")):
         return _output(item)
     if kind == "reasoning":
-        thoughts = tuple([text for text in texts_of(blocks(item.summary)) if text])
-        return {"role": "assistant", "thinking": thoughts}
+        thoughts = filter(None, texts_of(as_blocks(item.get("summary"))))
+        return {"role": "assistant", "thinking": tuple(thoughts)}
     return _inter_agent(item) if kind == "agent_message" else {}
 
 
-def _message(item: Item) -> _Fields:
-    content, role = blocks(item.content), item.role or ""
+def _message(item: Fields) -> Fields:
+    content, role = as_blocks(item.get("content")), string(item.get("role"))
     texts = tuple(texts_of(content))
-    fields: _Fields = {"role": role or None, "kind": _ROLES.get(role, Kind.SYSTEM), "texts": texts}
+    fields: Fields = {"role": role or None, "kind": _ROLES.get(role, Kind.SYSTEM), "texts": texts}
     if role == "user":
         said = said_in(content)
-        fields |= {"images": images_in(content), "kind": Kind.USER if said.human else Kind.OTHER}
+        human = said.text and not said.notices
+        fields |= {"images": images_in(content), "kind": Kind.USER if human else Kind.OTHER}
         fields |= _said(said.text, texts)
     return fields
 
 
-def _said(words: str, sent: tuple[str, ...]) -> _Fields:
+def _said(words: str, sent: tuple[str, ...]) -> Fields:
     """A human's words, and the texts that the model got where they are others."""
     if not words or (words,) == sent:
         return {"texts": sent}
     return {"texts": (words,), "sent": sent}
 
 
-def _output(item: Item) -> _Fields:
-    call, held = name_of(item.call_id), as_dict(value(item.output))
-    inner = as_blocks(held.get("output", held.get("content")))
-    found = inner if is_object(item.output) else blocks(item.output)
+def _output(item: Fields) -> Fields:
+    call, output = name_of(item.get("call_id")), item.get("output")
+    held = as_dict(output)
+    found = as_blocks(held.get("output", held.get("content")) if held else output)
     texts = tuple(texts_of(found))
     return {
         "kind": Kind.TOOL,
-        "failed": (call,) if call and failed(item.output) else (),
+        "failed": (call,) if call and failed(json.dumps(output).encode()) else (),
         "texts": texts,
         "images": images_in(found),
-        "results": (ToolResult(call, name_of(item.name), "".join(texts)),),
+        "results": (ToolResult(call, name_of(item.get("name")), "".join(texts)),),
     }
 
 
-# -- other lines -----------------------------------------------------------------------------
+def failed(output: bytes) -> bool:
+    """Whether a tool's output, as JSON, says that the call came to nothing."""
+    head, ends = output[:_ENDS], output[:_ENDS] + output[-_ENDS:]
+    if head.startswith(b'"{') and b"metadata" not in ends:
+        return False  # another program's JSON
+    if head.startswith((b"{", b'"{')):  # {"output": …, "metadata": {"exit_code": 1}}
+        code = _CODE.search(ends)
+        return int(code[1]) != 0 if code else _REFUSED.search(ends) is not None
+    opening = _TEXT.match(head)
+    if opening is None:
+        return False
+    code = _EXIT.match(head, opening.end())
+    return int(code[1]) != 0 if code else _NOTHING.match(head, opening.end()) is not None
 
 
-def _turn_context(payload: Item) -> _Fields:
+# -- other lines ---------------------------------------------------------------------------------
+
+
+def _turn_context(payload: Fields) -> Fields:
     return {
         "kind": Kind.SETTING,
-        "model": payload.model or None,
-        "provider": payload.model_provider or None,
-        "thinking_level": payload.effort or "",
+        "model": string(payload.get("model")) or None,
+        "provider": string(payload.get("model_provider")) or None,
+        "thinking_level": string(payload.get("effort")),
     }
 
 
-def _compacted(payload: Item) -> _Fields:
-    message = string(value(payload.message))
+def _compacted(payload: Fields) -> Fields:
+    message, history = string(payload.get("message")), payload.get("replacement_history")
     summary = summary_of(message)
-    retained = _retained(payload.replacement_history, message)
-    fields: _Fields = {"kind": Kind.COMPACTION, "texts": (summary,) if summary else ()}
-    if retained is not None:
-        return fields | {"compaction": Compaction(retained=retained, whole=True)}
+    fields: Fields = {"kind": Kind.COMPACTION, "texts": (summary,) if summary else ()}
+    if isinstance(history, list):
+        kept = Compaction(retained=_retained(history, message), whole=True)
+        return fields | {"compaction": kept}
     kept = Compaction(keeps_users=True, role="user")
     return fields | {"compaction": kept, "sent": (message or NO_SUMMARY,)}
 
 
-def _retained(history: Raw, summary: str) -> tuple[Retained, ...] | None:
+def _retained(history: list[Any], summary: str) -> tuple[Retained, ...]:
     """The messages that stay, as they are; which of them a human said, later compactions ask."""
-    try:
-        items = [item_of(one) for one in _history(history)[-_RETAINED_MAX:]]
-    except (ValueError, RecursionError):
-        return None
     found: list[Retained] = []
-    for one in items:
-        fields = _item(one)
+    for fields in map(_item, map(as_dict, history[-_RETAINED_MAX:])):
         kind = fields.get("kind", Kind.OTHER)
         role = fields.get("role") or _RETAINED_ROLES.get(kind)
         if role and "texts" in fields:
@@ -136,58 +174,129 @@ def _retained(history: Raw, summary: str) -> tuple[Retained, ...] | None:
     return tuple(found)
 
 
-def _event(event: Item) -> _Fields:
-    kind, item = event.type or "", event
+def _event(event: Fields) -> Fields:
+    kind = string(event.get("type"))
     if kind == "item_completed":
-        item = item_of(event.item)
-        kind = (item.type or "").lower()
-    look = _EVENTS.get(kind)
-    return look(item) if look else {}
+        event = as_dict(event.get("item"))
+        kind = string(event.get("type")).lower()
+    if kind in ("user_message", "usermessage"):
+        return _user(event)
+    if kind in ("filechange", "patch_apply_end"):
+        paths = changed(event)
+        if paths is not None:
+            return {"kind": Kind.CALL, "tools": (ToolCall("", writes=paths),)}
+        undone = name_of(event.get("call_id")) or name_of(event.get("id"))
+        return {"kind": Kind.CALL, "failed": (undone,) if undone else ()}
+    if kind in ("commandexecution", "exec_command_end"):
+        return {"kind": Kind.CALL, "tools": (ToolCall("", reads=shown(event)),)}
+    return {"kind": Kind.SETTING} if kind in ("task_started", "turn_started") else {}
 
 
-def _user(event: Item) -> _Fields:
-    words, content = said_by_event(event).text, value(event.content)
-    held = as_blocks(string(value(event.message)) if content is None else content)
-    beside = (as_list(value(one)) for one in (event.images, event.local_images))
+def _user(event: Fields) -> Fields:
+    words, content = said_by_event(event), event.get("content")
+    held = as_blocks(string(event.get("message")) if content is None else content)
+    beside = (as_list(event.get(key)) for key in ("images", "local_images"))
     images = sum(map(len, beside)) + (0 if content is None else images_in(held))
-    fields = {"kind": Kind.USER, "role": "user", "images": images}
+    fields: Fields = {"kind": Kind.USER, "role": "user", "images": images}
     return fields | _said(words, tuple(texts_of(held)) if words else ())
 
 
-def _changed(item: Item) -> _Fields:
-    paths = changed(item)
-    if paths is None:
-        undone = name_of(item.call_id) or name_of(item.id)
-        return {"kind": Kind.CALL, "failed": (undone,) if undone else ()}
-    return {"kind": Kind.CALL, "tools": (ToolCall("", writes=paths),)}
+def _inter_agent(payload: Fields) -> Fields:
+    return {"kind": Kind.CUSTOM, "texts": tuple(texts_of(as_blocks(payload.get("content"))))}
 
 
-def _shown(item: Item) -> _Fields:
-    return {"kind": Kind.CALL, "tools": (ToolCall("", reads=shown(item)),)}
-
-
-def _started(_event: Item) -> _Fields:
-    return {"kind": Kind.SETTING}
-
-
-def _inter_agent(payload: Item) -> _Fields:
-    return {"kind": Kind.CUSTOM, "texts": tuple(texts_of(blocks(payload.content)))}
-
-
-_Look = Callable[[Item], _Fields]
-_LINES: dict[str, _Look] = {
+_LINES = {
     "event_msg": _event,
     "turn_context": _turn_context,
     "compacted": _compacted,
     "inter_agent_communication": _inter_agent,
 }
-_EVENTS: dict[str, _Look] = {
-    "user_message": _user,
-    "usermessage": _user,
-    "filechange": _changed,
-    "patch_apply_end": _changed,
-    "commandexecution": _shown,
-    "exec_command_end": _shown,
-    "task_started": _started,
-    "turn_started": _started,
-}
+
+
+# -- what tools did ------------------------------------------------------------------------------
+
+
+def _call(item: Fields, *, recorded: bool) -> ToolCall:
+    """A call; `recorded`: what it changes is noted on a line of its own."""
+    kind, own = string(item.get("type")), string(item.get("call_id")) or string(item.get("id"))
+    name = (string(item.get("name")) or kind.removesuffix("_call"))[:_NAME_MAX]
+    # Arguments are stored as a text (of JSON, mostly), or an object.
+    fields = (item.get(key) for key in ("arguments", "input", "action"))
+    stored = next((held for held in fields if isinstance(held, str | dict)), None)
+    given = _given(stored)
+    script = _script(given)
+    patch = _patch(name, given, script)
+    place = _first(given, "workdir", "working_directory")
+    if patch and (moved := _MOVED.match(script)):
+        place = _joined(place, moved[1])
+    picture = string(given.get("path")) if name == "view_image" else ""
+    paths = dict.fromkeys(path.strip() for path in _HEADER.findall(patch))
+    writes = tuple(_joined(place, path) for path in list(paths)[:_FILES_MAX])
+    detail = ", ".join(writes) if patch and not script else script or _first(given, *_ABOUT)
+    return ToolCall(
+        name=name,
+        detail=detail[:_DETAIL_MAX],
+        id=own[:_NAME_MAX],
+        reads=(picture,) if picture else (),
+        writes=writes if not recorded else (),
+        arguments=stored,
+    )
+
+
+def changed(item: Fields) -> tuple[str, ...] | None:
+    """Files that a recorded patch changed; None where it was not applied."""
+    if item.get("success") is not True and string(item.get("status")).lower() != "completed":
+        return None
+    changes = as_dict(item.get("changes")).items()
+    paths = [one for path, change in changes for one in (path, as_dict(change).get("move_path"))]
+    return tuple(dict.fromkeys(filter(None, map(string, paths))))[:_FILES_MAX]
+
+
+def shown(item: Fields) -> tuple[str, ...]:
+    """Files that a finished command did nothing but show."""
+    code = item.get("exit_code")
+    noted = as_list(item.get("parsed_cmd")) if type(code) is int and code == 0 else []
+    reads = [one for one in map(as_dict, noted) if one.get("type") == "read"]
+    place = unquote(string(item.get("cwd")).removeprefix("file://"))
+    paths = [_joined(place, path) for one in reads if (path := string(one.get("path")))]
+    return tuple(dict.fromkeys(paths))[:_FILES_MAX]
+
+
+def _given(held: str | Fields | None) -> Fields:
+    """A call's arguments, however they are written; a text that is no JSON becomes `input`."""
+    if isinstance(held, str):
+        try:
+            inner = parse(held.encode("utf-8", "replace")) if held[:1] in "{[" else None
+        except ValueError:
+            inner = None
+        held = inner if isinstance(inner, dict) else {"input": held}
+    return held or {}
+
+
+def _script(given: Fields) -> str:
+    """The command line of a shell call: of `bash -lc SCRIPT` the script."""
+    command = given.get("command") or given.get("cmd")
+    if not isinstance(command, list):
+        return string(command)
+    words = [string(word) for word in command]
+    if len(words) > 2 and words[1] in _SHELL_FLAGS:  # noqa: PLR2004 - shell, flag, script
+        return words[2]
+    return " ".join(words)
+
+
+def _patch(name: str, given: Fields, script: str) -> str:
+    """The patch that a call applies: as its input, or within a shell's command."""
+    if name == "apply_patch":
+        return _first(given, "input", "patch", "patchText") or script
+    head = script[:_ENDS].lstrip()
+    applies = "*** Begin Patch" in script and ("apply_patch" in head or "applypatch" in head)
+    return script if applies else ""
+
+
+def _first(given: Fields, *keys: str) -> str:
+    """The first of these arguments that is a text."""
+    return next((one for key in keys if (one := string(given.get(key)))), "")
+
+
+def _joined(place: str, path: str) -> str:
+    return path if path.startswith("/") or not place else f"{place.rstrip('/')}/{path}"

@@ -5,6 +5,10 @@ messages, calls and their outputs, settings, compactions and records of changed 
 (formats.md §3, formats-observed.md). Of what is stored twice, one is passed over, and so is what
 tells nothing of the conversation; the newest sum of tokens is noted, and how full the context is.
 
+A codex file is a linear history, so a row hangs from the leaf. Its id is the item's own, else
+`L` and the line's ordinal, else `L` and the number of objects before it that are no headers,
+which is the same in a copy of the history. No two rows get one id.
+
 **What a human said, once.** Codex stores it as an item that the model sees, and as an event. In a
 file without such events the items count, less those that only give context. In a file that has
 them an item counts if an event confirms it, whichever comes first; an event without an item counts
@@ -12,16 +16,32 @@ itself. Some files have events of a few turns alone: of a turn in which no event
 an item counts once it is answered. A file shows by its first event that it has them: the items of
 that turn are doubted. What is asked in a sub-agent's or a review's thread was asked by a program;
 the first of it names the thread, unless it was copied from the parent's.
+
+**Turns.** A turn is known by its id, and its rows are marked with it: whatever codex does to its
+files, the turn's id stays (S3.6). How a turn ended is said by its last answer. Only where it ended
+without a word after its last question or tool, the line of its end gets a row, as an answer that is
+empty and counts as none. Where a file does not say where turns end, an answer ends one if no call
+waits for its output. A roll-back takes the newest turns back: the leaf moves to before them.
+
+**Copies.** Older forks, and sub-agents that were given their parent's context, open with a copy of
+another thread's lines. What these tell belongs to the path, and what they did and cost is the
+parent's. Ids of threads and turns tell when they were made: a turn that is older than the thread
+was copied, and the first that is younger is its own. Where ids do not tell, the times of lines do:
+a copy is written at once, and each of its lines bears that time, or the older one that it had. That
+counts only where a file says that it holds a copy: it names what it was forked from, or its second
+line is another thread's header. The migration to the newest dialect drops such headers.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
-from msgspec import Raw
+import msgspec
 
-from indexerd.agents.base import Oversize, Tree
-from indexerd.agents.codex import turns
+from indexerd.agents.base import PATH_MAX, ContextUse, Oversize, Tree
 from indexerd.agents.codex.human import (
     is_tagged,
     likeness,
@@ -30,27 +50,89 @@ from indexerd.agents.codex.human import (
     said_in,
     summary_of,
 )
-from indexerd.agents.codex.lines import Item, Line, decode, item_of, meta_of, texts_of
-from indexerd.agents.codex.rows import Rows
-from indexerd.agents.codex.tools import changed, failed, shown
-from indexerd.agents.lines import blocks, from_ends, safe_line, scan_lines, string, value
-from indexerd.events import Kind, Turn, code
+from indexerd.agents.codex.lines import (
+    Counts,
+    Fields,
+    Item,
+    Line,
+    decode,
+    decode_item,
+    header_of,
+    id_in,
+    meta_of,
+    name_of,
+    payload_of,
+    texts_of,
+)
+from indexerd.agents.codex.read import changed, failed, shown
+from indexerd.agents.lines import (
+    as_blocks,
+    as_dict,
+    from_ends,
+    number,
+    safe_line,
+    scan_lines,
+    string,
+)
+from indexerd.events import MESSAGE, Header, Kind, Turn, code
+from indexerd.times import iso_ms
 
+_ORDINAL_MAX = 1 << 32
+_AT_ONCE_MS = 1000  # between the first line of a copy and its last
+_TIMED = re.compile(r"([0-9a-f]{8})-([0-9a-f]{4})-7", re.IGNORECASE)  # a UUID of version 7
+_BY_TIME, _BY_TURN = 1, 2  # how it is known that what is read now was copied
 _UNANSWERED = frozenset({"web_search_call", "image_generation_call"})  # calls without an output
-_OTHER, _SYSTEM, _INTER_AGENT = code(Kind.OTHER), code(Kind.SYSTEM), code(Kind.CUSTOM)
-_CALL, _COMPACTION = code(Kind.CALL), code(Kind.COMPACTION)
-_TOOL, _TOOL_FAILED = code(Kind.TOOL), code(Kind.TOOL, turn=Turn.FAILED)
+_TALKS = frozenset({Kind.USER, Kind.ASSISTANT, Kind.TOOL})
+_ASKS = frozenset({Kind.USER, Kind.CUSTOM})  # a human, or another agent
+_LEADS = frozenset({Kind.SETTING, Kind.SYSTEM, Kind.OTHER})  # what a turn begins with
+_TOOL_FAILED = code(Kind.TOOL, turn=Turn.FAILED)
 _ANSWER = code(Kind.ASSISTANT, message=True)
 _LAST_ANSWER = code(Kind.ASSISTANT, turn=Turn.ENDED, message=True)
 _HUMAN, _PROGRAM = code(Kind.USER, message=True), code(Kind.CUSTOM, message=True)
+_Sums = tuple[int, int, int]  # tokens given, of these from a cache, made
+
+
+class Memory(msgspec.Struct, omit_defaults=True):
+    """What is remembered of one file; a file that goes on another's history begins anew."""
+
+    start: int = 0  # the first row of this file
+    thread: str = ""  # the session whose file this is
+    first_ms: int = 0  # the time of this file's first line
+    copies: int = 0  # _BY_TIME or _BY_TURN while copied lines are read
+    # tokens: codex goes on counting where a fork's history ends, or starts again
+    total: _Sums = (0, 0, 0)  # the newest sum
+    before: _Sums = (0, 0, 0)  # what others spent of it
+    past: _Sums = (0, 0, 0)  # spent before it started again
+    # turns
+    turn: str = ""  # id of the turn under way, where it has one
+    open: bool = False  # a turn is under way
+    ended: str = ""  # id of the newest turn that ended
+    began: int = 0  # the first row of the turn under way, or after the last one
+    failed: bool = False  # an error was reported in this turn
+    tasks: bool = False  # the file says where turns begin and end
+    pending: int = 0  # calls without an output
+    said: tuple[int, int] | None = None  # the turn's newest answer: row, likeness
+    # what a human said
+    events: bool = False  # the file says it in events, too
+    since: int = 0  # the first row of the turn, or after an answer that ended one
+    told: bool = False  # an event told of a message since then
+    doubted: tuple[int, int, str] | None = None  # an item that none did: row, likeness, preview
+    asked: tuple[int, int] | None = None  # the newest item: row, likeness
+    event: int | None = None  # likeness of an event whose item may still come
+    first: int | None = None  # likeness of the first of all
+    aborted: bool = False  # a notice of an interruption came since
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_recall = msgspec.msgpack.Decoder(Memory).decode
 
 
 def scan(tree: Tree, data: bytes, base: int) -> None:
     """Take in whole lines that stand at file offset `base`."""
-    rows = Rows(tree)
+    scanner = _Scanner(tree)
     for line, offset, text in scan_lines(tree, data, base, decode):
-        _take(rows, line, offset, len(text), text)
-    rows.done()
+        scanner.take(line, offset, len(text), text)
+    tree.memory = _encode(scanner.memory)
 
 
 def scan_oversize(tree: Tree, ends: Oversize) -> None:
@@ -59,256 +141,431 @@ def scan_oversize(tree: Tree, ends: Oversize) -> None:
     What makes a line long stands behind what tells what it is: images behind a prompt, an output
     behind its call's id, instructions behind the session's. So its beginning tells all.
     """
-    rows = Rows(tree)
+    scanner = _Scanner(tree)
     line, offset, text = from_ends(tree, ends, decode)
     if line is None:
         tree.bad_lines += 1
     else:
-        _take(rows, line, offset, ends.readable, text)
-    rows.done()
+        scanner.take(line, offset, ends.readable, text)
+    tree.memory = _encode(scanner.memory)
 
 
-def _take(rows: Rows, line: Line, offset: int, length: int, text: bytes) -> None:
-    """Take in one line. Each handler below says whether it made a row of it."""
-    tree, kind, item = rows.tree, line.type, line.payload
-    rows.line, rows.place = line, (offset, length)
-    named = kind == "session_meta" or (kind is None and tree.header is None)
-    meta = meta_of(line, text) if named else None
-    if meta is not None:
-        rows.meta(meta)
-    else:
-        if rows.memory.copies:
-            rows.comes()
-        take = _LINES.get(kind or "") if item else _item
-        if tree.header is None and not rows.known():
-            take = None
-        if take is None or not take(rows, item or item_of(Raw(text))):
-            tree.seen += 1
-    if rows.memory.copies:
-        rows.disown()
+class _Scanner:
+    """A tree, and the line that it takes in."""
 
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.memory = _recall(tree.memory) if tree.memory else Memory()
 
-# -- items -----------------------------------------------------------------------------------
-
-
-def _item(rows: Rows, item: Item) -> bool:
-    kind = item.type or ""
-    if kind == "message" or (not kind and item.role is not None):
-        if item.role == "user":
-            return _user_item(rows, item)
-        if item.role == "assistant":
-            _answer(rows, item)
+    def take(self, line: Line, offset: int, length: int, text: bytes) -> None:
+        """Take in one line; what makes no row of it counts as an object all the same."""
+        tree, kind, item = self.tree, line.type, line.payload
+        self.line, self.place, self.text = line, (offset, length), text
+        named = kind == "session_meta" or (kind is None and tree.header is None)
+        meta = meta_of(line, text) if named else None
+        if meta is not None:
+            self._meta(meta)
         else:
-            rows.add(_SYSTEM, item.id)
-    elif kind.endswith("_call"):
-        _call(rows, item)
-    elif kind.endswith(("_output", "_result")):
-        memory = rows.memory
-        memory.pending = max(0, memory.pending - 1)
-        late = memory.tasks and not memory.open  # then it opens no turn again
-        rows.add(_CALL if late else _TOOL_FAILED if failed(item.output) else _TOOL, item.id)
-    elif kind == "agent_message":  # another agent said it
-        rows.add(_INTER_AGENT, item.id)
-    elif kind == "reasoning" and bytes(item.summary).strip() not in (b"", b"[]", b"null"):
-        rows.add(_OTHER, item.id)  # what the model let be seen of its thoughts
-    else:
-        return False
-    return True
+            if self.memory.copies == _BY_TIME:
+                at = iso_ms(line.timestamp or "")
+                if not at or at > self.memory.first_ms + _AT_ONCE_MS:
+                    self.memory.copies = 0
+            rows = len(tree)
+            if tree.header is not None or self._known():
+                take = _LINES.get(kind or "") if item else _Scanner.item
+                if take is not None:
+                    take(self, item or decode_item(text))
+            tree.seen += len(tree) == rows
+        if self.memory.copies:  # all that was read so far was copied
+            self.memory.before, self.memory.past = self.memory.total, (0, 0, 0)
+            self._borrowed()
 
+    def _add(self, kind: int, own_id: str | None = None) -> int:
+        """A row for the line."""
+        tree, ordinal = self.tree, self.line.ordinal
+        name = own_id[:128] if own_id else ""
+        if not name or name in tree.index:
+            known = ordinal is not None and 0 <= ordinal < _ORDINAL_MAX
+            name = f"L{ordinal if known else tree.seen}"
+            name = name if name not in tree.index else f"L{name[1:]}.{len(tree)}"
+        tree.leaf = row = tree.add_below(tree.leaf, name, kind, *self.place)
+        if self.memory.turn:
+            tree.marks[self.memory.turn] = row
+        return row
 
-def _answer(rows: Rows, item: Item) -> None:
-    memory = rows.memory
-    if b"compaction_output" in bytes(rows.line.metadata):
-        rows.add(_OTHER, item.id)  # the summary, which the compaction tells as well
-        return
-    said_by_events = memory.tasks and memory.open
-    ends = not said_by_events and not memory.pending and item.phase != "commentary"
-    _answered(rows)
-    row = rows.add(_LAST_ANSWER if ends else _ANSWER, item.id)
-    if ends and not memory.tasks:
-        memory.since, memory.told = row + 1, False
-    memory.said = (row, likeness("".join(texts_of(blocks(item.content)))))
-    rows.active()
+    # -- whose file it is --------------------------------------------------------------------
 
+    def _meta(self, meta: Fields) -> None:
+        """Take in a header: the first is the file's own, others may bring news of it."""
+        tree, header, own = self.tree, self.tree.header, string(meta.get("id"))
+        branch = string(as_dict(meta.get("git")).get("branch"))[:PATH_MAX]
+        if header is None:
+            self._identify(header_of(meta, self.line, tree.file), branch)
+            if string(meta.get("forked_from_id")) and not as_dict(meta.get("history_base")):
+                self.memory.copies = _BY_TIME
+        elif own == header.session_id:
+            tree.header = replace(header, cwd=string(meta.get("cwd")) or header.cwd)
+            tree.git_branch = branch or tree.git_branch
+        else:
+            if len(tree) == self.memory.start:
+                self.memory.copies = _BY_TIME
+                if not header.parent_id:
+                    # Before forks named their origin, only the copy of its header told of it.
+                    tree.header = replace(header, parent_id=own or None)
+            return
+        tree.provider = name_of(meta.get("model_provider")) or tree.provider
 
-def _call(rows: Rows, item: Item) -> None:
-    memory = rows.memory
-    _answered(rows)
-    memory.pending += item.type not in _UNANSWERED
-    if not memory.tasks and memory.said is not None:
-        turns.answered(rows, memory.said[0], Turn.OPEN)
-    rows.add(_CALL, item.id)
+    def _known(self) -> bool:
+        """Whether this is a session; the file's name says so where no header does."""
+        thread = id_in(self.tree.file)
+        self._identify(header_of({"id": thread}, self.line, "") if thread else None, "")
+        return self.tree.header is not None
 
+    def _identify(self, header: Header | None, branch: str) -> None:
+        tree, old = self.tree, self.memory
+        tree.foreign = header is None
+        if header is None:
+            return
+        tree.header, tree.git_branch, start = header, branch, len(tree)
+        new = Memory(start=start, began=start, since=start, thread=header.session_id)
+        new.total = new.before = old.total
+        if old.thread == new.thread:  # a revert
+            new.before, new.past = old.before, old.past
+        else:
+            tree.name = None  # of the session whose history this one goes on from
+            self._borrowed()
+        new.first_ms = iso_ms(self.line.timestamp or "")
+        self.memory = new
 
-# -- what a human said -----------------------------------------------------------------------
+    def _borrowed(self) -> None:
+        tree = self.tree
+        tree.copied, tree.tokens = len(tree), None
+        if tree.header is not None and tree.header.subagent:
+            tree.first_user = ""  # it goes by what it was asked itself
 
+    def _in_directory(self, cwd: str) -> None:
+        """A line tells the working directory; it counts where the header does not."""
+        header = self.tree.header
+        if header is not None and not header.cwd and cwd:
+            self.tree.header = replace(header, cwd=cwd)
 
-def _user_item(rows: Rows, item: Item) -> bool:
-    """A message under the user's role; False for one that is known from its event."""
-    memory, said = rows.memory, said_in(blocks(item.content))
-    if not said.human and not (said.text and memory.first is None):
-        rows.add(_OTHER, item.id)
-        rows.in_directory(said.cwd)
-        memory.aborted |= said.aborted
-        return True
-    like = likeness(said.text)
-    if memory.event == like:
-        memory.event = None
-        return False
-    # After an interruption codex itself asks the first question again.
-    again = memory.aborted and memory.first == like
-    doubted = memory.events or again
-    row = rows.add(_OTHER if doubted else _asks(rows), item.id)
-    memory.asked, memory.aborted = (row, like), False
-    if not doubted:
-        _counts(rows, row, like, said.text)
-    elif not (again or memory.told or is_tagged(said.text)):
-        memory.doubted = (row, like, preview(said.text))
-    return True
+    # -- items -------------------------------------------------------------------------------
 
+    def item(self, item: Item) -> None:
+        """Take in what the model gets, or gave."""
+        kind, memory = item.type or "", self.memory
+        if kind == "message" or (not kind and item.role is not None):
+            if item.role == "user":
+                self._user_item(item)
+            elif item.role == "assistant":
+                self._answer(item)
+            else:
+                self._add(Kind.SYSTEM, item.id)
+        elif kind.endswith("_call"):
+            self._answered()
+            memory.pending += kind not in _UNANSWERED
+            if not memory.tasks and memory.said is not None:
+                self._ends_with(memory.said[0], Turn.OPEN)
+            self._add(Kind.CALL, item.id)
+        elif kind.endswith(("_output", "_result")):
+            memory.pending = max(0, memory.pending - 1)
+            late = memory.tasks and not memory.open  # then it opens no turn again
+            came = _TOOL_FAILED if failed(bytes(item.output)) else Kind.TOOL
+            self._add(Kind.CALL if late else came, item.id)
+        elif kind == "agent_message":  # another agent said it
+            self._add(Kind.CUSTOM, item.id)
+        elif kind == "reasoning" and bytes(item.summary).strip() not in (b"", b"[]", b"null"):
+            self._add(Kind.OTHER, item.id)  # what the model let be seen of its thoughts
 
-def _answered(rows: Rows) -> None:
-    """The model answers: it was asked, even where no event tells of it."""
-    if rows.memory.doubted is not None:
-        (row, like, words), rows.memory.doubted = rows.memory.doubted, None
-        rows.tree.recode(row, _asks(rows))
-        _counts(rows, row, like, words)
+    def _content(self) -> list[Fields]:
+        return as_blocks(payload_of(self.text).get("content"))
 
+    def _answer(self, item: Item) -> None:
+        memory = self.memory
+        if b"compaction_output" in bytes(self.line.metadata):
+            self._add(Kind.OTHER, item.id)  # the summary, which the compaction tells as well
+            return
+        said_by_events = memory.tasks and memory.open
+        ends = not said_by_events and not memory.pending and item.phase != "commentary"
+        self._answered()
+        row = self._add(_LAST_ANSWER if ends else _ANSWER, item.id)
+        if ends and not memory.tasks:
+            memory.since, memory.told = row + 1, False
+        memory.said = (row, likeness("".join(texts_of(self._content()))))
+        self._active()
 
-def _user_event(rows: Rows, event: Item, turn_id: str | None = None) -> bool:
-    """An event of what a human said; False where its item is there already."""
-    said = said_by_event(event)
-    if not said.text:
-        return False
-    turns.under_way(rows, turn_id)
-    memory, like = rows.memory, likeness(said.text)
-    memory.told, memory.doubted = True, None
-    if not memory.events:
-        _doubt_items(rows)
-    if memory.asked is not None and memory.asked[1] == like:
-        row, memory.asked = memory.asked[0], None
-        rows.tree.recode(row, _asks(rows))
-        _counts(rows, row, like, said.text)
-        return False
-    memory.event = like
-    _counts(rows, rows.add(_asks(rows), event.id), like, said.text)
-    return True
+    def _active(self) -> None:
+        self.tree.activity_ms = max(self.tree.activity_ms, iso_ms(self.line.timestamp or ""))
 
+    def compacted(self, _payload: Item) -> None:
+        """Take in a compaction."""
+        memory, summary = self.memory, summary_of(string(payload_of(self.text).get("message")))
+        if summary and memory.said is not None and memory.said[1] == likeness(summary):
+            self.tree.recode(memory.said[0], Kind.OTHER)  # the summary was an answer, too
+            memory.said = None
+        self._add(Kind.COMPACTION)
 
-def _asks(rows: Rows) -> int:
-    header = rows.tree.header
-    return _PROGRAM if header is not None and header.subagent else _HUMAN
+    def inter_agent(self, _payload: Item) -> None:
+        """Take in what another agent said."""
+        self._add(Kind.CUSTOM)
 
+    # -- what a human said -------------------------------------------------------------------
 
-def _doubt_items(rows: Rows) -> None:
-    tree, memory, asks = rows.tree, rows.memory, _asks(rows)
-    memory.events = True
-    for row in range(memory.since, len(tree)):
-        if tree.codes[row] == asks:
-            tree.recode(row, _OTHER)
-    if asks not in tree.codes[memory.start : memory.since]:
-        memory.first = None
-    if asks not in tree.codes[: memory.since]:
-        tree.first_user = ""
+    def _user_item(self, item: Item) -> None:
+        """Take in a message under the user's role, unless it is known from its event."""
+        memory, said = self.memory, said_in(self._content())
+        if not said.text or (said.notices and memory.first is not None):
+            self._add(Kind.OTHER, item.id)
+            self._in_directory(said.cwd)
+            memory.aborted |= said.aborted
+            return
+        like = likeness(said.text)
+        if memory.event == like:
+            memory.event = None
+            return
+        # After an interruption codex itself asks the first question again.
+        again = memory.aborted and memory.first == like
+        doubted = memory.events or again
+        row = self._add(Kind.OTHER if doubted else self._asks(), item.id)
+        memory.asked, memory.aborted = (row, like), False
+        if not doubted:
+            self._counts(row, like, preview(said.text))
+        elif not (again or memory.told or is_tagged(said.text)):
+            memory.doubted = (row, like, preview(said.text))
 
+    def _answered(self) -> None:
+        """The model answers: it was asked, even where no event tells of it."""
+        if self.memory.doubted is not None:
+            doubted, self.memory.doubted = self.memory.doubted, None
+            self.tree.recode(doubted[0], self._asks())
+            self._counts(*doubted)
 
-def _counts(rows: Rows, row: int, like: int, text: str) -> None:
-    """A row counts as what a human said."""
-    tree, memory = rows.tree, rows.memory
-    memory.pending, memory.said = 0, None
-    if memory.first is None:
-        memory.first = like
-    if not tree.first_user:
-        tree.first_user = preview(text)
-    if not memory.turn and tree.marks:
-        tree.marks[tree.ids[row]] = row  # what follows is of no turn, and not of the last one
-    rows.active()
+    def user_event(self, event: Item, turn_id: str | None = None) -> None:
+        """Take in an event of what a human said, unless its item is there already."""
+        payload = payload_of(self.text)
+        text = said_by_event(as_dict(payload.get("item")) if turn_id is not None else payload)
+        if not text:
+            return
+        self._under_way(turn_id)
+        memory, like = self.memory, likeness(text)
+        memory.told, memory.doubted = True, None
+        if not memory.events:
+            self._doubt_items()
+        if memory.asked is not None and memory.asked[1] == like:
+            row, memory.asked = memory.asked[0], None
+            self.tree.recode(row, self._asks())
+        else:
+            memory.event = like
+            row = self._add(self._asks(), event.id)
+        self._counts(row, like, preview(text))
 
+    def _asks(self) -> int:
+        header = self.tree.header
+        return _PROGRAM if header is not None and header.subagent else _HUMAN
 
-# -- other lines -----------------------------------------------------------------------------
+    def _doubt_items(self) -> None:
+        tree, memory, asks = self.tree, self.memory, self._asks()
+        memory.events = True
+        for row in range(memory.since, len(tree)):
+            if tree.codes[row] == asks:
+                tree.recode(row, Kind.OTHER)
+        if asks not in tree.codes[memory.start : memory.since]:
+            memory.first = None
+        if asks not in tree.codes[: memory.since]:
+            tree.first_user = ""
 
+    def _counts(self, row: int, like: int, words: str) -> None:
+        """A row counts as what a human said."""
+        tree, memory = self.tree, self.memory
+        memory.pending, memory.said = 0, None
+        if memory.first is None:
+            memory.first = like
+        if not tree.first_user:
+            tree.first_user = words
+        if not memory.turn and tree.marks:
+            tree.marks[tree.ids[row]] = row  # what follows is of no turn, and not of the last one
+        self._active()
 
-def _compacted(rows: Rows, payload: Item) -> bool:
-    memory, summary = rows.memory, summary_of(string(value(payload.message)))
-    if summary and memory.said is not None and memory.said[1] == likeness(summary):
-        rows.tree.recode(memory.said[0], _OTHER)  # the summary was an answer, too
-        memory.said = None
-    rows.add(_COMPACTION)
-    return True
+    # -- events ------------------------------------------------------------------------------
 
+    def event(self, event: Item) -> None:
+        """Take in an event, if it is of a known kind."""
+        take = _EVENTS.get(event.type or "")
+        if take is not None:
+            take(self, event)
 
-def _inter_agent(rows: Rows, _payload: Item) -> bool:
-    rows.add(_INTER_AGENT)
-    return True
+    def completed(self, event: Item) -> None:
+        """Take in an item of the newest dialect; most of them double a response item."""
+        item = as_dict(payload_of(self.text).get("item"))
+        kind, own = string(item.get("type")).lower(), Item(id=string(item.get("id")))
+        if kind == "usermessage":
+            self.user_event(own, event.turn_id or "")
+        elif (kind == "filechange" and changed(item) is not None) or (
+            kind == "commandexecution" and shown(item)
+        ):
+            self._add(Kind.CALL, own.id)
 
+    def executed(self, event: Item) -> None:
+        """Take in a finished command: it is a row if it tells what was read."""
+        if shown(payload_of(self.text)):
+            self._add(Kind.CALL, event.id)
 
-def _event(rows: Rows, event: Item) -> bool:
-    take = _EVENTS.get(event.type or "")
-    return take is not None and take(rows, event)
+    def patched(self, _event: Item) -> None:
+        """Take in the record of a patch."""
+        self._add(Kind.CALL)
 
+    def renamed(self, event: Item) -> None:
+        """Take in a title."""
+        if (event.thread_id or "") in ("", self.memory.thread):
+            self.tree.name = safe_line(event.thread_name or "") or None
 
-def _completed(rows: Rows, event: Item) -> bool:
-    """An item in the newest dialect; most of them double a response item."""
-    item = item_of(event.item)
-    kind = (item.type or "").lower()
-    if kind == "usermessage":
-        return _user_event(rows, item, event.turn_id)
-    if kind == "filechange" and changed(item) is not None:
-        rows.add(_CALL, item.id)
-        return True
-    return kind == "commandexecution" and _executed(rows, item)
-
-
-def _executed(rows: Rows, item: Item) -> bool:
-    """A finished command: its call and output are rows; this one is if it tells what was read."""
-    if not shown(item):
-        return False
-    rows.add(_CALL, item.id)
-    return True
-
-
-def _patched(rows: Rows, _event: Item) -> bool:
-    rows.add(_CALL)
-    return True
-
-
-def _renamed(rows: Rows, event: Item) -> bool:
-    if (event.thread_id or "") in ("", rows.memory.thread):
-        rows.tree.name = safe_line(event.thread_name or "") or None
-    return False
-
-
-def _counted(rows: Rows, event: Item) -> bool:
-    info = event.info
-    if info is not None:
+    def counted(self, event: Item) -> None:
+        """Take in how many tokens codex counts by now, and how many for the last call."""
+        info, memory = event.info, self.memory
+        if info is None:
+            return
         total, last = info.total_token_usage, info.last_token_usage
-        rows.context(used=last.total_tokens if last else None, window=info.model_context_window)
-        if total is not None:
-            rows.spent(total, last)
-    return False
+        self._context(last.total_tokens if last else None, info.model_context_window)
+        if total is None:
+            return
+        sums = _sums(total)
+        falls = any(new < old for new, old in zip(sums, memory.total, strict=True))
+        if falls or (last and sums == _sums(last) and sums != memory.total):
+            # A count that falls, or is all the last call's, began at nothing: `exec resume`.
+            memory.past, memory.before = self._spent(), (0, 0, 0)
+        memory.total = sums
+        given, cached, made = self._spent()
+        self.tree.tokens = max(0, given - cached), made, cached, 0
+
+    def _spent(self) -> _Sums:
+        past, before, total = self.memory.past, self.memory.before, self.memory.total
+        given, cached, made = (past[at] + total[at] - before[at] for at in range(3))
+        return given, cached, made
+
+    def _context(self, used: Any, window: Any) -> None:
+        """Note how full the model's context is, and how large; what is no number says nothing."""
+        held, new, size = self.tree.context, number(used), number(window)
+        if new or size:
+            at = len(self.tree) - 1 if new else held.at
+            self.tree.context = ContextUse(new or held.used, at, size or held.window)
+
+    # -- turns -------------------------------------------------------------------------------
+
+    def started(self, event: Item) -> None:
+        """A turn begins."""
+        name = name_of(event.turn_id)
+        if not name or name != self.memory.turn:
+            self._begin(name)
+        self.memory.tasks = True
+        self._context(None, event.model_context_window)
+        self._add(Kind.SETTING)
+
+    def turn_context(self, payload: Item) -> None:
+        """Take in what holds in a turn: its model, its directory."""
+        self._under_way(payload.turn_id)
+        self._in_directory(payload.cwd or "")
+        self._add(Kind.SETTING)
+
+    def _under_way(self, turn_id: str | None) -> None:
+        """A line names its turn: it is under way, unless it ended already."""
+        name = name_of(turn_id)
+        if name and name not in (self.memory.turn, self.memory.ended):
+            self._begin(name)
+
+    def _begin(self, name: str) -> None:
+        memory, header = self.memory, self.tree.header
+        born, made = _made_ms(memory.thread), _made_ms(name)
+        if header is not None and header.parent_id and born and made and made != born:
+            memory.copies = _BY_TURN if made < born else 0
+        memory.turn, memory.open, memory.failed = name, True, False
+        memory.began = memory.since = len(self.tree)
+        memory.said, memory.told, memory.doubted = None, False, None
+
+    def ended(self, event: Item) -> None:
+        """A turn ends; with an error, if one was reported or it was broken off."""
+        memory, name = self.memory, name_of(event.turn_id)
+        if name and (name == memory.ended or (memory.turn and name != memory.turn)):
+            return
+        wrong = event.type == "turn_aborted" or memory.failed or event.error is not None
+        memory.turn = memory.turn or name
+        self._say_end(Turn.FAILED if wrong else Turn.ENDED)
+        ended, leaf = memory.turn, self.tree.leaf
+        if ended and leaf >= memory.began:
+            self.tree.marks[ended] = leaf
+        self._begin("")
+        memory.open, memory.ended, memory.pending = False, ended, 0
+
+    def erred(self, _event: Item) -> None:
+        """An error ends the work; the turn's own end may still come."""
+        self.memory.failed = True
+        self._say_end(Turn.FAILED)
+
+    def _say_end(self, turn: Turn) -> None:
+        """Let the last answer of the turn say how it ended, or else a row of the line's own."""
+        tree = self.tree
+        for row in tree.up(tree.leaf):
+            if row < self.memory.began:
+                return
+            if tree.kind(row) in _TALKS:
+                if tree.kind(row) is Kind.ASSISTANT:
+                    self._ends_with(row, turn)
+                else:
+                    self._add(code(Kind.ASSISTANT, turn=turn))
+                return
+
+    def _ends_with(self, row: int, turn: Turn) -> None:
+        """Say how the turn stands after an answer."""
+        message = self.tree.codes[row] & MESSAGE
+        self.tree.recode(row, code(Kind.ASSISTANT, turn=turn) | message)
+
+    def rolled_back(self, event: Item) -> None:
+        """The newest turns are taken back: the leaf moves to before them, at most to the start."""
+        tree, count = self.tree, event.num_turns or 0
+        asked = [row for row in tree.up(tree.leaf) if tree.kind(row) in _ASKS] if count > 0 else []
+        if not asked:
+            return
+        ends = set(tree.marks.values())
+        above = tree.parent(asked[min(count, len(asked)) - 1])
+        while above >= 0 and tree.kind(above) in _LEADS and above not in ends:
+            above = tree.parent(above)
+        tree.leaf = above
+        self._begin("")
+        self.memory.open, self.memory.pending = False, 0
+        self.memory.asked = self.memory.event = None
 
 
-_Take = Callable[[Rows, Item], bool]
+def _sums(counts: Counts) -> _Sums:
+    given, cached, made = counts.input_tokens, counts.cached_input_tokens, counts.output_tokens
+    return number(given), number(cached), number(made)
+
+
+def _made_ms(name: str) -> int:
+    """When an id was made; 0 where it does not tell."""
+    found = _TIMED.match(name)
+    return int(found[1] + found[2], 16) if found else 0
+
+
+_Take = Callable[[_Scanner, Item], None]
 _LINES: dict[str, _Take] = {
-    "response_item": _item,
-    "request_item": _item,
-    "event_msg": _event,
-    "turn_context": turns.context,
-    "compacted": _compacted,
-    "inter_agent_communication": _inter_agent,
+    "response_item": _Scanner.item,
+    "request_item": _Scanner.item,
+    "event_msg": _Scanner.event,
+    "turn_context": _Scanner.turn_context,
+    "compacted": _Scanner.compacted,
+    "inter_agent_communication": _Scanner.inter_agent,
 }
 _EVENTS: dict[str, _Take] = {
-    "user_message": _user_event,
-    "item_completed": _completed,
-    "token_count": _counted,
-    "task_started": turns.started,
-    "turn_started": turns.started,
-    "task_complete": turns.completed,
-    "turn_complete": turns.completed,
-    "turn_aborted": turns.aborted,
-    "error": turns.erred,
-    "thread_rolled_back": turns.rolled_back,
-    "thread_name_updated": _renamed,
-    "patch_apply_end": _patched,
-    "exec_command_end": _executed,
+    "user_message": _Scanner.user_event,
+    "item_completed": _Scanner.completed,
+    "token_count": _Scanner.counted,
+    "task_started": _Scanner.started,
+    "turn_started": _Scanner.started,
+    "task_complete": _Scanner.ended,
+    "turn_complete": _Scanner.ended,
+    "turn_aborted": _Scanner.ended,
+    "error": _Scanner.erred,
+    "thread_rolled_back": _Scanner.rolled_back,
+    "thread_name_updated": _Scanner.renamed,
+    "patch_apply_end": _Scanner.patched,
+    "exec_command_end": _Scanner.executed,
 }

@@ -14,27 +14,25 @@ from hashlib import blake2b
 import msgspec
 
 from indexerd.agents.base import PATH_MAX, Oversize, Tree
-from indexerd.agents.lines import mapping, safe_line, scan_lines, string
-from indexerd.agents.opencode.messages import (
+from indexerd.agents.lines import as_dict, parse_object, safe_line, scan_lines, string, time_ms
+from indexerd.agents.opencode.human import (
     ANSWERS,
     PROMPT,
     PROMPTED,
     SUMMARY,
-    Line,
+    Fields,
     Said,
-    Time,
-    decode,
     is_shell_note,
-    ms,
-    overflowed,
-    prompt_words,
+    parts_of,
     said,
+    words,
 )
 from indexerd.events import Header, Kind, Turn
 from indexerd.times import iso_of_ms
 
 _DEFAULT = re.compile(r"(?:New|Child) session - \d{4}-\d\d-\d\dT[\d:.]{5,20}Z(?: \(fork #\d+\))?")
 _FORK = re.compile(r"(.+) \(fork #(\d{1,6})\)", re.DOTALL)
+_ATTACHED = "[Attached "  # what a copy of a prompt has in the place of its pictures
 _SETTLES = frozenset({Kind.ASSISTANT, Kind.COMPACTION, Kind.BASH})
 
 
@@ -62,12 +60,12 @@ _recall = msgspec.msgpack.Decoder(Memory).decode
 def scan(tree: Tree, data: bytes, base: int) -> None:
     """Take in whole lines that stand at offset `base`."""
     memory = _recall(tree.memory) if tree.memory else Memory()
-    for line, offset, text in scan_lines(tree, data, base, decode):
+    for line, offset, text in scan_lines(tree, data, base, parse_object):
         if tree.header is None:
             _header(tree, memory, line)
-        elif line.type == "message":
+        elif line.get("type") == "message":
             _message(tree, memory, line, offset, len(text))
-        elif line.type != "session":
+        elif line.get("type") != "session":
             tree.seen += 1
     tree.unsettled = len(tree) - memory.unsettled if memory.unsettled >= 0 else 0
     tree.memory = _encode(memory)
@@ -80,23 +78,24 @@ def scan_oversize(tree: Tree, ends: Oversize) -> None:
     tree.foreign = tree.foreign or (tree.header is None and ends.offset == 0)
 
 
-def _header(tree: Tree, memory: Memory, line: Line) -> None:
+def _header(tree: Tree, memory: Memory, line: Fields) -> None:
     """The first line: what the session is, or this is none (S1.3)."""
-    if tree.foreign or line.type != "session" or not line.id:
+    own, parent = string(line.get("id")), string(line.get("parentID"))
+    if tree.foreign or line.get("type") != "session" or not own:
         tree.foreign = True
         return
-    time, parent, revert = line.time or Time(), line.parent_id or "", mapping(line.revert)
-    tree.born_ms = ms(time.created)
-    tree.archived = ms(time.archived) > 0
+    time, revert = as_dict(line.get("time")), as_dict(line.get("revert"))
+    tree.born_ms = time_ms(time.get("created"))
+    tree.archived = time_ms(time.get("archived")) > 0
     tree.header = Header(
-        session_id=line.id[:PATH_MAX],
-        cwd=(line.directory or "")[:PATH_MAX],
+        session_id=own[:PATH_MAX],
+        cwd=string(line.get("directory"))[:PATH_MAX],
         created_at=iso_of_ms(tree.born_ms) if tree.born_ms else "",
-        version=2 if line.version == 2 else 1,  # noqa: PLR2004 - the schema's number
-        parent_id=(parent or line.fork_id or "")[:PATH_MAX] or None,
+        version=2 if line.get("schema") == 2 else 1,  # noqa: PLR2004 - the schema's number
+        parent_id=(parent or string(line.get("forkID")))[:PATH_MAX] or None,
         subagent=bool(parent),
     )
-    _title(tree, (line.title or "")[:PATH_MAX])
+    _title(tree, string(line.get("title"))[:PATH_MAX])
     memory.child = bool(parent)
     memory.revert = string(revert.get("messageID"))
     memory.within = bool(string(revert.get("partID")))
@@ -115,11 +114,11 @@ def _title(tree: Tree, title: str) -> None:
         tree.name = safe_line(title) or None
 
 
-def _message(tree: Tree, memory: Memory, line: Line, offset: int, length: int) -> None:
-    entry_id = line.id or ""
-    shell = bool(memory.shell) and line.parent_id == memory.shell
+def _message(tree: Tree, memory: Memory, line: Fields, offset: int, length: int) -> None:
+    entry_id = string(line.get("id"))
+    shell = bool(memory.shell) and line.get("parentID") == memory.shell
     what = said(line, child=memory.child, shell=shell)
-    if line.role == "user":
+    if line.get("role") == "user":
         what = _copied(memory, line, what)
     else:
         memory.copy = what.code == SUMMARY and memory.overflow
@@ -133,15 +132,17 @@ def _message(tree: Tree, memory: Memory, line: Line, offset: int, length: int) -
     memory.last = entry_id
 
 
-def _copied(memory: Memory, line: Line, what: Said) -> Said:
+def _copied(memory: Memory, line: Fields, what: Said) -> Said:
     """A prompt that did not fit is stored once more after the compaction: it counts once."""
-    parts = line.parts or []
+    parts = parts_of(line)
     if what.kind is Kind.CUSTOM and is_shell_note(parts):
-        memory.shell = line.id or ""
-    if what.kind is Kind.OTHER:
-        memory.overflow = overflowed(parts)
+        memory.shell = string(line.get("id"))
+    if what.kind is Kind.OTHER:  # a compaction is asked for
+        asked = (one for one in parts if one.get("type") == "compaction")
+        memory.overflow = any(one.get("overflow") is True for one in asked)
     if what.code == PROMPT:
-        digest = _digest("\n".join(prompt_words(parts)))
+        same = [text for text in words(parts) if not text.startswith(_ATTACHED)]
+        digest = _digest("\n".join(same))
         if memory.copy and digest == memory.prompt:
             what = Said(PROMPTED)
         memory.prompt = digest
@@ -149,32 +150,28 @@ def _copied(memory: Memory, line: Line, what: Said) -> Said:
     return what
 
 
-def _noticed(tree: Tree, memory: Memory, line: Line, what: Said, row: int) -> None:
+def _noticed(tree: Tree, memory: Memory, line: Fields, what: Said, row: int) -> None:
     """What else a message says."""
-    kind, time = what.kind, line.time or Time()
+    kind, time = what.kind, as_dict(line.get("time"))
+    at, created = time_ms(line.get("at")), time_ms(time.get("created"))
     if kind is Kind.USER or kind is Kind.ASSISTANT:
-        said_at = max(ms(line.at), ms(time.created), ms(time.completed))
-        tree.activity_ms = max(tree.activity_ms, said_at)
+        tree.activity_ms = max(tree.activity_ms, at, created, time_ms(time.get("completed")))
         memory.answer = row if kind is Kind.ASSISTANT else -1
     if kind is Kind.USER:
         if not tree.first_user:
             tree.first_user = safe_line(what.text)
         # A fork copies its messages under new ids, but with their times.
-        asked_at = ms(time.created) or ms(line.at)
-        tree.first = tree.first or _digest(f"{asked_at}\n{what.text}")
+        tree.first = tree.first or _digest(f"{created or at}\n{what.text}")
     if not what.settled:
         memory.unsettled = row if memory.unsettled < 0 else memory.unsettled
     elif kind in _SETTLES:
         memory.unsettled = -1
-    if line.role == "idle":
-        _idle(tree, memory, line.outcome == "succeeded")
-
-
-def _idle(tree: Tree, memory: Memory, succeeded: bool) -> None:
-    """The agent says that it stopped: whatever its last answer looks like, it is the last."""
-    memory.unsettled = -1
-    if memory.answer >= 0 and tree.codes[memory.answer] == ANSWERS[Turn.OPEN]:
-        tree.recode(memory.answer, ANSWERS[Turn.ENDED if succeeded else Turn.FAILED])
+    if line.get("role") == "idle":
+        # The agent says that it stopped: whatever its last answer looks like, it is the last.
+        memory.unsettled = -1
+        if memory.answer >= 0 and tree.codes[memory.answer] == ANSWERS[Turn.OPEN]:
+            succeeded = line.get("outcome") == "succeeded"
+            tree.recode(memory.answer, ANSWERS[Turn.ENDED if succeeded else Turn.FAILED])
 
 
 def _digest(text: str) -> str:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Raw
 
-from indexerd.agents.lines import as_dict, parse, value
+from indexerd.agents.lines import as_dict, value
 from indexerd.agents.pi.read import made_id
 from indexerd.events import Kind
 
@@ -99,9 +99,8 @@ def _kept(version: int, line: Line, above: str | None, moved: dict[str, str]) ->
         fields |= {"id": line.id, "parentId": above}
     elif "parentId" not in held or _value(held, "parentId") != above:
         fields["parentId"] = above
-    kept = _value(held, "firstKeptEntryId")
+    kept, index = _value(held, "firstKeptEntryId"), _value(held, "firstKeptEntryIndex")
     if line.kind is Kind.COMPACTION and version < 2:  # noqa: PLR2004 - pi's version
-        index = _value(fields, "firstKeptEntryIndex")
         if isinstance(index, int | float):
             del fields["firstKeptEntryIndex"]
             # The header is 0; an entry that comes later has no id yet.
@@ -128,20 +127,13 @@ def _resolved(labels: Iterable[Line]) -> dict[str, tuple[str, str | None]]:
     return found
 
 
-# -- JSON, field by field ------------------------------------------------------------------------
-
-
 def _fields(data: bytes | Raw) -> dict[str, Any]:
     """The fields of an object, each as its own bytes; nothing for what is no object."""
     try:
         return _decode(data)
     except (ValueError, RecursionError):
-        pass
-    try:
-        held = as_dict(parse(data))
-    except ValueError:
-        return {}
-    return {key: Raw(json.dumps(value).encode()) for key, value in held.items()}
+        held = as_dict(value(Raw(data)))  # half a surrogate pair, for one
+        return {key: Raw(json.dumps(one).encode()) for key, one in held.items()}
 
 
 def _value(held: dict[str, Any], key: str) -> Any:
@@ -149,9 +141,4 @@ def _value(held: dict[str, Any], key: str) -> Any:
 
 
 def _joined(fields: dict[str, Any]) -> bytes:
-    """A line of JSON; half a pair can be said in JSON, but not in UTF-8."""
-    try:
-        return msgspec.json.encode(fields) + b"\n"
-    except UnicodeEncodeError:
-        parsed = {k: value(one) if isinstance(one, Raw) else one for k, one in fields.items()}
-        return json.dumps(parsed, separators=(",", ":")).encode() + b"\n"
+    return msgspec.json.encode(fields) + b"\n"

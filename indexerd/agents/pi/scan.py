@@ -14,16 +14,14 @@ from typing import Any
 
 from msgspec import Struct
 
-from indexerd.agents.base import PATH_MAX, TIME_MAX, WORD_MAX, Oversize, Tree
+from indexerd.agents.base import PATH_MAX, WORD_MAX, Oversize, Tree
 from indexerd.agents.lines import (
-    NUMBERS,
     PREVIEWED,
     decoder,
     from_ends,
     safe_line,
     scan_lines,
-    string,
-    tail_value,
+    time_ms,
 )
 from indexerd.agents.pi.read import ROLES, TYPES, made_id, read
 from indexerd.events import MESSAGE, PAID, Header, Kind, Turn, code
@@ -32,7 +30,6 @@ from indexerd.protocol.limits import FIRST_MESSAGE_MAX
 from indexerd.times import iso_ms
 
 _VERSION_MAX = 1_000_000
-_USER = code(Kind.USER, message=True)
 _OPEN, _ENDED, _FAILED = (code(Kind.ASSISTANT, turn=turn, message=True) for turn in Turn)
 _ANSWERS = {"toolUse": _OPEN, "error": _FAILED, "aborted": _FAILED}
 _WRAPPED = re.compile(r"<(skill|file)\b[^>]{0,500}>.*?</\1>", re.DOTALL)
@@ -63,6 +60,7 @@ class Line(Struct, rename="camel"):
     target_id: str | None = None
     name: str | None = None
     label: str | None = None
+    stop_reason: str | None = None  # of a message whose line is too long to hold
     version: Any = None
     cwd: str | None = None
     parent_session: str | None = None
@@ -86,15 +84,13 @@ def scan_oversize(tree: Tree, ends: Oversize) -> None:
 
     Of a first human message only the words before a picture are known.
     """
-    found, offset, text = from_ends(tree, ends, _decode)
+    found, offset, text = from_ends(tree, ends, _decode, "id", "parentId", "stopReason")
     if tree.header is None:
         tree.foreign = True
         return
     line = found or Line()
-    line.id = line.id or string(tail_value(ends.tail, "id"))
-    line.parent_id = line.parent_id or string(tail_value(ends.tail, "parentId"))
     if line.message is not None:
-        line.message.stop_reason = string(tail_value(ends.tail, "stopReason"))
+        line.message.stop_reason = line.stop_reason
     if line.type != "session":
         _take(tree, line, offset, ends.readable, text)
 
@@ -108,12 +104,7 @@ def _take(tree: Tree, line: Line, offset: int, length: int, text: bytes) -> None
         row = len(tree)
         tree.add(made_id(row), made_id(row - 1) if row else None, packed, offset, length)
     if message is not None and message.role in ("user", "assistant") and kind == "message":
-        own = message.timestamp
-        at = (
-            int(own)
-            if type(own) in NUMBERS and 0 < own < TIME_MAX
-            else iso_ms(line.timestamp or "")
-        )
+        at = time_ms(message.timestamp) or iso_ms(line.timestamp or "")
         tree.activity_ms = max(tree.activity_ms, at)
         if message.role == "user" and not tree.first_user:
             tree.first_user = preview(read(text, "").text)
@@ -155,11 +146,10 @@ def _header(tree: Tree, line: Line) -> None:
 def _label(label: str) -> str:
     """A label that may be stored and shown, with the spaces around it, which pi keeps."""
     safe = redact(label[:PREVIEWED]).text
-    if safe.isprintable():
-        return safe[:FIRST_MESSAGE_MAX]
-    before, after = len(safe) - len(safe.lstrip(" ")), len(safe) - len(safe.rstrip(" "))
-    plain = safe_line(safe)
-    return (" " * before + plain + " " * after)[:FIRST_MESSAGE_MAX] if plain else ""
+    plain = safe if safe.isprintable() else safe_line(safe)
+    if plain != safe and plain:
+        plain = safe[: len(safe) - len(safe.lstrip(" "))] + plain + safe[len(safe.rstrip(" ")) :]
+    return plain[:FIRST_MESSAGE_MAX]
 
 
 def preview(text: str) -> str:
