@@ -199,10 +199,10 @@ def web(ref: str | None, listen: str | None, *, no_open: bool, beside_daemon: bo
 
 def _ready(app: App, path: str, running: Running, *, opening: bool) -> None:
     """Print where the view is, and open it."""
-    from indexerd.web.server import login_link, open_page
+    from indexerd.web.auth import login_link, open_page
 
     state_dir, own = app.places.state_dir, running.pid == os.getpid()
-    link = login_link(state_dir, running, path)
+    link = login_link(state_dir, running.url, path)
     if not as_json({"url": running.url, "link": link, "pid": running.pid}):
         put([link])
     if own:

@@ -2,9 +2,11 @@
 
 A link has a token that works once, within five minutes, and with the one server that it was made
 for: its hash is the name of an empty file in the state directory, which nobody else can write, and
-using it removes the file. It is exchanged for a cookie, which ends with the server. Requests by
-another host's name are refused, and so is what another site's page sends, but for a link that is
-followed; what changes anything must come from a page of ours, as JSON.
+using it removes the file. `web-open.html` (0600) leads a browser to a link, which so is in no
+process's arguments, where every user of the machine could read it; it goes with its token. The
+token is exchanged for a cookie, which ends with the server. Requests by another host's name are
+refused, and so is what another site's page sends, but for a link that is followed; what changes
+anything must come from a page of ours, as JSON.
 
 Cookies know no ports, so the cookie's name does. A strict cookie is not sent where a page of
 another site led here (a link in an exported page, a file in a browser): the refusal then has the
@@ -20,6 +22,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from hashlib import sha256
+from html import escape
 from pathlib import Path
 from urllib.parse import unquote_plus, urlsplit
 
@@ -28,11 +31,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from indexerd.disk import write_atomically
 from indexerd.errors import AccessError, UsageError
 from indexerd.web.pages import problem
 
 TOKEN_SECONDS = 300
 COOKIE_SECONDS = 30 * 86_400  # at most, should one server live so long
+OPEN_PAGE = "web-open.html"
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
@@ -46,19 +51,33 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "X-Frame-Options": "DENY",
 }
-_READS = frozenset({"GET", "HEAD"})
 _AGAIN = "run `indexerd web` again, and follow the address that it gives"
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'">
+<meta name="referrer" content="no-referrer">
+<meta http-equiv="refresh" content="0; url={0}">
+<title>indexerd</title>
+</head>
+<body><p><a href="{0}">Open the web view</a></p></body>
+</html>
+"""
 
 
-def issue_token(state_dir: Path, url: str) -> str:
-    """A token for the server at `url`; forgets those that nobody used in time."""
+def login_link(state_dir: Path, url: str, path: str = "/") -> str:
+    """An address of the server at `url` that lets a browser in, once and soon.
+
+    `path` may have a query. Tokens that nobody used in time are forgotten.
+    """
     for old in state_dir.glob("web-token-*"):
         with suppress(OSError):
             if time.time() - old.stat().st_mtime > TOKEN_SECONDS:
                 old.unlink()
     token = secrets.token_urlsafe(32)
     _token_file(state_dir, url, token).touch(mode=0o600, exist_ok=False)
-    return token
+    return f"{url}{path}{'&' if '?' in path else '?'}token={token}"
 
 
 def redeem_token(state_dir: Path, url: str, token: str) -> bool:
@@ -69,6 +88,7 @@ def redeem_token(state_dir: Path, url: str, token: str) -> bool:
         path.unlink()
     except OSError:
         return False
+    drop_page(state_dir, token)
     return time.time() - issued <= TOKEN_SECONDS
 
 
@@ -77,12 +97,27 @@ def _token_file(state_dir: Path, url: str, token: str) -> Path:
     return state_dir / f"web-token-{digest}"
 
 
+def open_page(state_dir: Path, address: str) -> Path:
+    """Write the page that leads a browser to an address."""
+    path = state_dir / OPEN_PAGE
+    write_atomically(path, _PAGE.format(escape(address)).encode("utf-8", "replace"))
+    return path
+
+
+def drop_page(state_dir: Path, words: str) -> None:
+    """Remove that page, if these words are in its address: another server's stays."""
+    path = state_dir / OPEN_PAGE
+    with suppress(OSError, ValueError):
+        if escape(words) in path.read_text():
+            path.unlink()
+
+
 class Auth:
     """The middleware of one server, and its cookie.
 
     `keep`: the cookie outlives the browser; not where each start has another port, and so another
     cookie, of which a browser would send more and more to everything on this machine.
-    `on_admitted` gets a token that was used, `on_error` what no page foresaw.
+    `on_error` gets what no page foresaw.
     """
 
     def __init__(
@@ -91,20 +126,16 @@ class Auth:
         state_dir: Path,
         *,
         keep: bool = False,
-        on_admitted: Callable[[str], None] = lambda _: None,
         on_error: Callable[[BaseException], None] = lambda _: None,
     ) -> None:
         parts = urlsplit(url)
-        port = parts.port or 80
         self._url, self._state_dir = url, state_dir
         self._hosts = {parts.netloc}
         if parts.hostname in {"127.0.0.1", "::1"}:  # what `localhost` may lead to
-            self._hosts.add(f"localhost:{port}")
-        if port == 80:  # noqa: PLR2004 - browsers leave it away
-            self._hosts |= {one.removesuffix(":80") for one in self._hosts}
-        self._name, self._cookie = f"indexerd-{port}", secrets.token_urlsafe(32)
+            self._hosts.add(f"localhost:{parts.port}")
+        self._name, self._cookie = f"indexerd-{parts.port}", secrets.token_urlsafe(32)
         self._max_age = f" Max-Age={COOKIE_SECONDS};" if keep else ""
-        self._on_admitted, self._on_error = on_admitted, on_error
+        self._on_error = on_error
 
     def protect(self, app: ASGIApp) -> ASGIApp:
         """The app behind these checks: for Starlette's `Middleware`."""
@@ -141,21 +172,21 @@ class Auth:
 
     def _refusal(self, request: Request) -> Response | None:
         """Refuse what no page of ours, and nobody who follows a link to one, would ask."""
-        headers = request.headers
+        headers, reads = request.headers, request.method in ("GET", "HEAD")
         hosts = [one.lower() for one in headers.getlist("host")]
         if len(hosts) != 1 or hosts[0] not in self._hosts:
             return _refused(request, "this address is not one of indexerd's")
-        reads = request.method in _READS
         mode, dest = headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")
         followed = reads and mode == "navigate" and dest == "document"
         if _from_elsewhere(request) and not followed:
             return _refused(request, "another page asked for this", hint="")
-        if not reads:
-            if headers.getlist("origin") != [f"http://{hosts[0]}"]:
-                return _refused(request, "this did not come from a page of indexerd", hint="")
-            kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-            if kind != "application/json":
-                return problem(request, UsageError("what is sent here is JSON", hint=""), 415)
+        if reads:
+            return None
+        if headers.getlist("origin") != [f"http://{hosts[0]}"]:
+            return _refused(request, "this did not come from a page of indexerd", hint="")
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            return problem(request, UsageError("what is sent here is JSON", hint=""), 415)
         return None
 
     def _identify(self, request: Request) -> Response | None:
@@ -170,19 +201,18 @@ class Auth:
         address += f"?{'&'.join(query)}" if any(query) else ""
         if tokens and request.method == "GET":
             token = unquote_plus(tokens[0].partition("=")[2])
-            fresh = len(tokens) == 1 and redeem_token(self._state_dir, self._url, token)
+            fresh = redeem_token(self._state_dir, self._url, token)
             if not fresh and not known:
                 return _refused(request, "this address has been used, or is old")
             answer = RedirectResponse(address, 303)
             if fresh:
-                self._on_admitted(token)
                 attributes = f"Path=/;{self._max_age} HttpOnly; SameSite=Strict"
                 answer.headers["Set-Cookie"] = f"{self._name}={self._cookie}; {attributes}"
                 # Not "cookies": those of every port of the host would go.
                 answer.headers["Clear-Site-Data"] = '"cache", "storage"'
             return answer
         # The assets ship with the program, and dress the refusal itself.
-        if known or (request.scope["path"].startswith("/static/") and request.method in _READS):
+        if known or request.scope["path"].startswith("/static/"):
             return None
         refused = _refused(request, "this browser is not known here")
         if _from_elsewhere(request):

@@ -1,15 +1,14 @@
 """The daemon as the web view uses it: questions, and its events for every open page.
 
 Each question has a connection of its own, so a daemon that was restarted is simply there again.
-What can be read without a daemon is read from what is stored where none answers. After one that did
-not answer in time, nobody asks it for `SILENT_SECONDS`: each page would wait anew.
+What can be read without a daemon is read from what is stored where none answers. Events are
+counted: a page says which was the last that it knows of, and hears whether it missed any.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -23,7 +22,6 @@ from indexerd.settings import Settings, read_config
 AT_ONCE = 8  # questions
 SECONDS = 20.0  # for one answer
 READ_SECONDS = 6.0  # for one that can be had without the daemon, which may wait 5 s for its scan
-SILENT_SECONDS = 10.0
 EVENTS_MAX = 256  # that a page has not taken yet; then it hears that some are lost
 PAUSES = (0.25, 5.0)  # seconds between tries to subscribe: the first, and the longest
 LOST = {"event": "lost"}
@@ -34,10 +32,7 @@ Event = dict[str, Any]
 
 
 class Daemon:
-    """Questions and events.
-
-    `stored(method, params)` answers what needs no daemon; it may block.
-    """
+    """Questions and events. `stored(method, params)` answers what needs no daemon; it may block."""
 
     def __init__(
         self,
@@ -48,17 +43,12 @@ class Daemon:
         stored: Callable[[str, dict[str, Any]], Any],
     ) -> None:
         self.where, self.env, self.home = where, env, home
-        self._subscribed = False
-        self._silent_until = 0.0
+        self.up = False
+        self.count = 0  # of the events so far
         self._stored = stored
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._pages: set[asyncio.Queue[Event | None]] = set()
         self._closed = False
-
-    @property
-    def up(self) -> bool:
-        """Whether a daemon runs, and did not fail to answer lately."""
-        return self._subscribed and time.monotonic() >= self._silent_until
 
     def settings(self) -> Settings:
         """The settings as the configuration is now; where it has mistakes, what still holds."""
@@ -68,18 +58,16 @@ class Daemon:
 
     async def call(self, method: str, params: Mapping[str, Any], seconds: float = SECONDS) -> Any:
         """Ask the daemon; errors as `Client` raises them."""
-        if time.monotonic() < self._silent_until:
-            raise DeadlineError("the daemon does not answer; nothing was changed")
 
         def ask() -> Any:
-            down: DaemonDownError | None = None
-            for path in socket_places(self.where, self.env):
+            down = DaemonDownError("no daemon answers")
+            for path in reversed(socket_places(self.where, self.env)):
                 try:
                     with Client(path, seconds) as client:
                         return client.call(method, params)
                 except DaemonDownError as bad:
-                    down = down or bad
-            raise down or DaemonDownError("no daemon answers")
+                    down = bad
+            raise down
 
         async with self._slots:
             return await asyncio.to_thread(ask)
@@ -87,25 +75,20 @@ class Daemon:
     async def read(self, method: str, params: Mapping[str, Any]) -> Any:
         """Ask the daemon, or read what is stored; for methods that change nothing."""
         try:
-            found = await self.call(method, params, READ_SECONDS)
-        except (DaemonDownError, DeadlineError) as bad:
-            if isinstance(bad, DeadlineError) and time.monotonic() >= self._silent_until:
-                self._silent_until = time.monotonic() + SILENT_SECONDS
-                self._tell({"event": "daemon", "up": False})
+            return await self.call(method, params, READ_SECONDS)
+        except (DaemonDownError, DeadlineError):
             return await asyncio.to_thread(self._stored, method, dict(params))
-        if self._silent_until:
-            self._silent_until = 0.0
-            self._tell({"event": "daemon", "up": self.up})
-        return found
 
     # -- events --------------------------------------------------------------------------
 
-    async def listen(self) -> AsyncIterator[Event]:
-        """Events from now on, `{"event": "daemon", "up"}` first, until `close`."""
+    async def listen(self, after: str) -> AsyncIterator[Event]:
+        """How the daemon is, whether events since number `after` are lost, and what comes."""
         queue: asyncio.Queue[Event | None] = asyncio.Queue(EVENTS_MAX)
-        queue.put_nowait({"event": "daemon", "up": self.up})
         self._pages.add(queue)
         try:
+            queue.put_nowait({"event": "daemon", "up": self.up, "number": self.count})
+            if after != str(self.count):
+                queue.put_nowait(LOST | {"number": self.count})
             while not self._closed and (event := await queue.get()) is not None:
                 yield event
         finally:
@@ -118,19 +101,19 @@ class Daemon:
 
     async def follow(self) -> None:
         """Keep subscribed until cancelled."""
-        pause, again = PAUSES[0], False
+        pause, missed = PAUSES[0], False
         while True:
             for path in socket_places(self.where, self.env):
                 with suppress(OSError, ValueError):  # nobody there, it hung up, or no JSON
-                    await self._subscription(path, again=again)
-                if self._subscribed:
-                    self._subscribed, again, pause = False, True, PAUSES[0]
+                    await self._subscription(path, missed=missed)
+                if self.up:
+                    self.up, missed, pause = False, True, PAUSES[0]
                     self._tell({"event": "daemon", "up": False})
                     break
             await asyncio.sleep(pause)
             pause = min(pause * 2, PAUSES[1])
 
-    async def _subscription(self, path: Path, *, again: bool) -> None:
+    async def _subscription(self, path: Path, *, missed: bool) -> None:
         """One connection, from its beginning to its end."""
         async with asyncio.timeout(SECONDS):
             reader, writer = await asyncio.open_unix_connection(path, limit=_LINE_MAX)
@@ -139,9 +122,9 @@ class Daemon:
             while line := await reader.readline():
                 message = json.loads(line)
                 if "result" in message:
-                    self._subscribed, self._silent_until = True, 0.0
+                    self.up = True
                     self._tell({"event": "daemon", "up": True})
-                    if again:  # pages missed what happened meanwhile
+                    if missed:
                         self._tell(LOST)
                 elif message.get("method") == "event":
                     params = message["params"]
@@ -151,9 +134,10 @@ class Daemon:
             writer.transport.abort()
 
     def _tell(self, event: Event | None) -> None:
+        self.count += 1
         for queue in self._pages:
             if queue.full():  # a page that takes none hears that some are lost
                 while not queue.empty():
                     queue.get_nowait()
-                queue.put_nowait(LOST)
-            queue.put_nowait(event)
+                queue.put_nowait(LOST | {"number": self.count})
+            queue.put_nowait(event and event | {"number": self.count})

@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -35,7 +35,7 @@ from indexerd.errors import IndexerdError
 from indexerd.events import Entry
 from indexerd.meta.context_sets import footer
 from indexerd.privacy.redact import for_people, redact
-from indexerd.privacy.sanitize import bare, scrub
+from indexerd.privacy.sanitize import bare
 from indexerd.sessions.positions import message_rows, rows_between
 from indexerd.sessions.state import ROOT
 from indexerd.sources.session_reader import OpenSession, read_here, reader
@@ -96,7 +96,9 @@ def document_of(
     """The document of an open session. ValueError: a line is no JSON."""
     state, cut = session.state, cutter(wish)
     rows = sorted(kept_rows(state))
-    room = next((one for one in ROOMS if _sum(state.lengths, rows, one) <= TOTAL_MAX), ROOMS[-1])
+    lengths = [state.lengths[row] for row in rows]
+    rooms = (room for room in ROOMS if sum(min(one, room) for one in lengths) <= TOTAL_MAX)
+    room = next(rooms, ROOMS[-1])
     with session.lines as lines:
         read = reader(session, lines)
         names: dict[str, str] = {}
@@ -112,17 +114,17 @@ def document_of(
         if row in story.places:
             tip["place"] = story.places[row]
     warnings = list(stored.get("warnings", ()))
-    if lost := sum(not state.lengths[row] for row in rows):
+    if lost := lengths.count(0):
         warnings.append(f"{lost} {'entry is' if lost == 1 else 'entries are'} too long to be read")
     digests = _digests(session, story, warnings)
     more = {"tips": tips, "digests": digests, "textMax": room, "warnings": warnings}
-    return _about(stored, story, wish, relatives, more)
+    return _about(stored, story, wish, relatives, **more)
 
 
 def without_entries(stored: Stored) -> Document:
     """The document of a session whose entries cannot be read: what is stored of it."""
     more = {"tips": [], "digests": [], "textMax": 0, "warnings": list(stored.get("warnings", ()))}
-    return _about(stored, Story([], [], ROOT, {}), Wish(), {}, more)
+    return _about(stored, Story([], [], ROOT, {}), Wish(), {}, **more)
 
 
 def relatives_in(family: Mapping[str, Any], session_id: str) -> dict[str, Any]:
@@ -139,10 +141,6 @@ def relatives_in(family: Mapping[str, Any], session_id: str) -> dict[str, Any]:
 
 
 # -- texts ---------------------------------------------------------------------------------------
-
-
-def _sum(lengths: Sequence[int], rows: list[int], room: int) -> int:
-    return sum(min(lengths[row], room) for row in rows)
 
 
 def _redacting(read: Callable[[int], Entry], wish: Wish) -> Callable[[int], Entry]:
@@ -206,8 +204,9 @@ def _digests(session: OpenSession, story: Story, warnings: list[str]) -> list[di
 
 
 def _about(
-    stored: Stored, story: Story, wish: Wish, relatives: Mapping[str, Any], more: Mapping[str, Any]
+    stored: Stored, story: Story, wish: Wish, relatives: Mapping[str, Any], **more: Any
 ) -> Document:
+    """What is known of a session, and its story."""
     row, meta, context = stored["session"], stored.get("meta"), stored.get("context") or {}
     row, cut = for_people(row) if wish.for_people else row, cutter(wish)
     about = {
@@ -226,43 +225,15 @@ def _about(
         "omitted": story.dropped,
         **more,
     }
-    nodes: list[dict[str, Any]] = msgspec.to_builtins(story.nodes)
-    for one in nodes:
-        one.pop("answer", None)
-    beats = msgspec.to_builtins(story.beats)
     # The texts of these were cut as they were read.
-    return {key: _fit(value, cut) for key, value in about.items()} | {
-        "beats": beats,
-        "nodes": nodes,
-    }
-
-
-# -- as JSON -------------------------------------------------------------------------------------
+    entries = {"beats": msgspec.to_builtins(story.beats), "nodes": msgspec.to_builtins(story.nodes)}
+    return {**_fit(about, cut), **entries}
 
 
 def to_json(document: Mapping[str, Any]) -> str:
-    """The document's text: an object's fields a line each, long lists one element a line."""
-
-    def shown(value: Any) -> str:
-        if not isinstance(value, list) or not value:
-            return compact_json(value)
-        return "[\n" + ",\n".join(map(compact_json, value)) + "\n]"
-
-    fields = (f"{json.dumps(key)}: {shown(value)}" for key, value in document.items())
-    return without_controls("{\n" + ",\n".join(fields) + "\n}\n")
-
-
-def compact_json(value: Any) -> str:
-    """A value as JSON in one line."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def without_controls(text: str) -> str:
-    r"""The same JSON, with what does not show or could act on a terminal written as `\uXXXX`."""
-    text = scrub(text)
-    if text.isprintable():
-        return text
-    odd = "".join(char for char in set(text) if not char.isprintable() and char != "\n")
-    if not odd:
-        return text
-    return re.sub(f"[{re.escape(odd)}]", lambda found: json.dumps(found[0])[1:-1], text)
+    """The document as JSON in one line, ASCII alone; a number that is none is null."""
+    try:
+        return json.dumps(document, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        held = json.loads(json.dumps(document), parse_constant=lambda _: None)
+        return json.dumps(held, separators=(",", ":"))

@@ -14,14 +14,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import re
 from collections.abc import Callable, Mapping
 from html import escape
 from importlib.resources import files
 from typing import Any
-
-import msgspec
 
 from indexerd.daemon.library import Library
 from indexerd.errors import IndexerdError
@@ -30,10 +27,8 @@ from indexerd.web.document import (
     Document,
     Stored,
     Wish,
-    compact_json,
     read_document,
     to_json,
-    without_controls,
 )
 from indexerd.web.markdown import markdown
 
@@ -42,7 +37,6 @@ PARTS = (
 )  # fmt: skip
 STEM_MAX, TITLE_MAX, DESCRIPTION_MAX = 60, 300, 2000  # characters
 _MARKS = ("TITLE", "POLICY", "STYLE", "HOME", "NAME", "DESCRIPTION", "DATA", "SCRIPT")
-_UNSAFE = {char: f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
 
 def export(
@@ -107,14 +101,10 @@ def session_page(
 
 
 def embedded(value: Any) -> str:
-    """A value as JSON that can stand in a script element; a number that is none is null."""
-    try:
-        text = msgspec.json.encode(value).decode()
-    except (TypeError, ValueError, OverflowError):  # half a character, or a number beyond 64 bits
-        text = compact_json(json.loads(compact_json(value), parse_constant=lambda _: None))
-    text = without_controls(text)
-    for char, written in _UNSAFE.items():  # on megabytes this is far quicker than a table
-        text = text.replace(char, written)
+    """A value as JSON that can stand in a script element."""
+    text = to_json(value)
+    for char in "<>&":  # on megabytes this is far quicker than a table
+        text = text.replace(char, f"\\u{ord(char):04x}")
     return text
 
 
@@ -126,5 +116,5 @@ def content_hash(text: str) -> str:
 FORMATS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "html": export_page,
     "md": markdown,
-    "json": to_json,
+    "json": lambda document: to_json(document) + "\n",
 }

@@ -10,7 +10,6 @@ would not fit a `since` that moves with the clock.
 
 from __future__ import annotations
 
-import posixpath
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -82,7 +81,7 @@ class Filters:
     def address(self, **changes: str) -> str:
         """The page with these changes; a change of filters begins at its first page."""
         changed = asdict(self) | {"before": ""} | changes
-        query = "&".join(f"{key}={encoded(value)}" for key, value in changed.items() if value)
+        query = "&".join(f"{key}={_encoded(value)}" for key, value in changed.items() if value)
         return f"/?{query}" if query else "/"
 
     def kept(self) -> list[tuple[str, str]]:
@@ -91,19 +90,16 @@ class Filters:
 
     def choices(self) -> dict[str, list[Shown]]:
         """The links that set or take back a filter."""
-
-        def choice(key: str, name: str, value: str, label: str, on: bool) -> Shown:
-            return {"key": key, "label": label, "href": self.address(**{name: value}), "on": on}
-
         agents = {name: name or "any" for name in ("", *ADAPTERS, self.agent)}
-        found = {
-            name: [choice(f"{name}:{k}", name, k, v, getattr(self, name) == k) for k, v in known]
-            for name, known in (("agent", agents.items()), ("since", SINCE.items()))
-        }
-        found["more"] = [
-            choice(name, name, "" if getattr(self, name) else "1", label, bool(getattr(self, name)))
-            for name, label in (("archived", "archived"), ("subagents", "sub-agents"))
-        ]
+        known = [("agent", "agent", value, label) for value, label in agents.items()]
+        known += [("since", "since", value, label) for value, label in SINCE.items()]
+        known += [("more", "archived", "1", "archived"), ("more", "subagents", "1", "sub-agents")]
+        found: dict[str, list[Shown]] = {}
+        for group, name, value, label in known:
+            on = getattr(self, name) == value
+            href = self.address(**{name: "" if on and group == "more" else value})
+            one = {"key": f"{name}:{value}", "label": label, "href": href, "on": on}
+            found.setdefault(group, []).append(one)
         return found
 
 
@@ -158,7 +154,7 @@ def footer_target(params: Mapping[str, str]) -> str | None:
     if not session_id or "applet" not in params:
         return None
     name = basename(params.get("path", "")[-PATH_MAX:])
-    find = f"?find={encoded(name)}" if params["applet"] == "text-editor" and name else ""
+    find = f"?find={_encoded(name)}" if params["applet"] == "text-editor" and name else ""
     return session_address(session_id) + find
 
 
@@ -167,8 +163,7 @@ def basename(path: str) -> str:
     return re.split(r"[/\\]", path.rstrip("/\\"))[-1]
 
 
-def encoded(text: str) -> str:
-    """Text as one part of an address."""
+def _encoded(text: str) -> str:
     return quote(scrub(text), safe="/")
 
 
@@ -182,15 +177,15 @@ class Home:
         """The page, or the way to where a context footer's link leads."""
         pairs = parse_qsl(request.url.query[:16_384], errors="replace")
         params = {key: scrub(value) for key, value in reversed(pairs)}
-        target = footer_target(params)
-        if target is not None:
+        if target := footer_target(params):
             return RedirectResponse(target, 303)
+        number = self._daemon.count
         typed, directories = Filters.of(params), dict[str, None]()
         if "project:" in typed.q:
             latest = await self._daemon.read("list", {"limit": PROJECTS_OF})
             directories = dict.fromkeys(one["cwd"] for one in latest["sessions"] if one["cwd"])
         filters = typed_filters(typed, ADAPTERS, str(self._daemon.home), directories)
-        shown: Shown = {"stretches": [], "hits": [], "following": "", "warnings": []}
+        shown: Shown = {"stretches": {}, "hits": [], "following": "", "warnings": []}
         problem: Shown | None = None
         try:
             shown |= await (self._search(filters) if filters.q else self._list(filters))
@@ -204,6 +199,7 @@ class Home:
             choices=filters.choices(),
             project=self._place(filters.project, filters)["path"] if filters.project else "",
             up=self._daemon.up,
+            number=number,
             problem=problem,
             most=HITS,
             **shown,
@@ -225,26 +221,15 @@ class Home:
         if filters.before:
             params["cursor"] = filters.before
         found = await self._daemon.read("list", params)
-        stretches: dict[str, dict[str, list[Shown]]] = {}
+        stretches: dict[str, dict[str, Shown]] = {}
         for row in found["sessions"]:
-            projects = stretches.setdefault(_stretch(row["modifiedAt"]), {})
-            projects.setdefault(row["cwd"] or "", []).append(line(row))
+            title, cwd = _stretch(row["modifiedAt"]), row["cwd"] or ""
+            project = {"place": self._place(cwd, filters), "lines": list[Shown]()}
+            projects = stretches.setdefault(title, {})
+            projects.setdefault(shown_path(cwd), project)["lines"].append(line(row))
         following = found.get("nextCursor")
         return {
-            "stretches": [
-                {
-                    "title": title,
-                    "projects": [
-                        {
-                            "key": f"{title}:{shown_path(cwd)}",
-                            "place": self._place(cwd, filters),
-                            "lines": lines,
-                        }
-                        for cwd, lines in projects.items()
-                    ],
-                }
-                for title, projects in stretches.items()
-            ],
+            "stretches": stretches,
             "following": filters.address(before=following) if following else "",
             "warnings": found.get("warnings", []),
         }
@@ -269,7 +254,7 @@ class Home:
         elif field == "files":
             words = basename("".join(text for text, _ in snippet).strip("…")).split()
         find = " ".join(dict.fromkeys(words))[:FIND_MAX]
-        spot = f"#target={encoded(entry)}" if entry else f"?find={encoded(find)}" if find else ""
+        spot = f"#target={_encoded(entry)}" if entry else f"?find={_encoded(find)}" if find else ""
         return {
             "href": shown["href"] + spot,
             "field": str(_FIELDS.get(field, field)) + _ROLES.get(str(hit.get("role")), ""),
@@ -286,8 +271,8 @@ class Home:
         is_whole = path == cwd  # else no address tells it either
         if home and (path == home or path.startswith(f"{home}/")):
             path = "~" + path[len(home) :]
-        name = posixpath.basename(path.rstrip("/")) or path
         href = filters.address(project=cwd) if is_whole and cwd != filters.project else ""
+        name = path.rstrip("/").rpartition("/")[2] or path
         return {"name": escape_path(name), "path": escape_path(path), "href": href}
 
 
@@ -315,10 +300,7 @@ def line(row: Row) -> Shown:
         "gist": "" if title.startswith(gist[:GIST_MAX]) else clean_line(gist, GIST_MAX),
         "moment": _moment(stamp),
         "touched": {"filesModified": "changed", "filesRead": "read"}.get(touched, ""),
-        "files": [
-            {"name": escape_path(basename(one)), "path": escape_path(one)}
-            for one in files[:FILES_SHOWN]
-        ],
+        "files": [(escape_path(basename(one)), escape_path(one)) for one in files[:FILES_SHOWN]],
         "more_files": len(files) - FILES_SHOWN,
         "behind": f"{behind} message{'' if behind == 1 else 's'} behind" if behind else "",
         # A command that would not show as it is, is not offered for pasting.
@@ -346,17 +328,16 @@ def _moment(stamp: str) -> Shown:
     now = _now()
     minutes = max(0, int((now - then).total_seconds())) // 60
     days = (now.date() - then.date()).days
-    if minutes < 60:  # noqa: PLR2004 - of an hour
-        ago = f"{minutes} min ago" if minutes else "just now"
-    elif minutes < 24 * 60:
-        ago = f"{minutes // 60} h ago"
+    if minutes < 24 * 60:
+        ago = f"{minutes // 60} h ago" if minutes >= 60 else f"{minutes} min ago"  # noqa: PLR2004
     elif days <= 1:
         ago = f"yesterday {then:%H:%M}"
     elif days < 7:  # noqa: PLR2004 - of a week
         ago = f"{days} days ago"
     else:
         ago = f"{then.day} {then:%b}" + ("" if then.year == now.year else f" {then.year}")
-    return {"iso": stamp, "full": f"{then:%a} {then.day} {then:%B %Y, %H:%M}", "ago": ago}
+    full = f"{then:%a} {then.day} {then:%B %Y, %H:%M}"
+    return {"iso": stamp, "full": full, "ago": ago if minutes else "just now"}
 
 
 def _stretch(stamp: str) -> str:

@@ -9,7 +9,6 @@ have answered under such an address before.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,13 +21,15 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from indexerd.errors import AccessError, AmbiguousError, IndexerdError, NotFoundError, UsageError
-from indexerd.web.export import PARTS, content_hash, embedded, read_static, session_page
+from indexerd.web.document import to_json
+from indexerd.web.export import PARTS, content_hash, read_static, session_page
 
 LIVE = "live-page.js"  # one script of these parts, so that a page waits for one answer
 LIVE_PARTS = (*PARTS, "family.js", "acts.js", "panel.js", "session.js", "live.js")
 MEDIA_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 FILES = frozenset({"view.css", "home.css", "home.js", "favicon.svg", LIVE})
-_STATUS = {NotFoundError: 404, AmbiguousError: 404, AccessError: 403, UsageError: 400}
+_STATUS = ((NotFoundError, 404), (AmbiguousError, 404), (AccessError, 403), (UsageError, 400))
+_PASSING = ("nodes", "exportedAt", "number")  # not among what makes a version
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,36 +88,25 @@ def live_page(document: Mapping[str, Any]) -> HTMLResponse:
 def changed(document: Mapping[str, Any], after: str) -> dict[str, Any]:
     """What a page needs that has the version `after` of a document, or "".
 
-    A version is `COUNT.HASH.HASH`, of the nodes and of the rest. The answer is `{version, base}`
-    where nothing is new, the whole document with its `version`, or, where a page's nodes are still
-    the first ones, that with those behind them alone: `{…, base, keep}`.
+    A version is `COUNT.HASH.HASH`, of the nodes and of the rest. The answer is `{version}` where
+    nothing is new, the whole document with its `version`, or, where a page's nodes are still the
+    first ones, that with those behind them alone: `{…, keep}`.
     """
     nodes = document["nodes"]
-    rest = {key: one for key, one in document.items() if key not in ("nodes", "exportedAt")}
+    rest = {key: one for key, one in document.items() if key not in _PASSING}
     version = f"{len(nodes)}.{_digest(nodes)}.{_digest(rest)}"
     if after == version:
-        return {"version": version, "base": after}
+        return {"version": version}
     count, _, digests = after.partition(".")
     keep = int(count) if re.fullmatch("[0-9]{1,9}", count) else len(nodes) + 1
     tail: dict[str, Any] = {}
     if keep <= len(nodes) and digests.startswith(f"{_digest(nodes[:keep])}."):
-        tail = {"base": after, "keep": keep, "nodes": nodes[keep:]}
+        tail = {"keep": keep, "nodes": nodes[keep:]}
     return {"version": version, **document, **tail}
 
 
 def _digest(value: Any) -> str:
-    return hashlib.blake2b(embedded(value).encode("utf-8", "replace"), digest_size=12).hexdigest()
-
-
-class JsonResponse(Response):
-    """JSON in which half a surrogate pair is replaced, and no error."""
-
-    media_type = "application/json"
-
-    def render(self, content: Any) -> bytes:
-        """Encode it."""
-        text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        return text.encode("utf-8", "replace")
+    return hashlib.blake2b(to_json(value).encode(), digest_size=12).hexdigest()
 
 
 def problem(request: Request, error: BaseException, status: int = 0) -> Response:
@@ -127,13 +117,16 @@ def problem(request: Request, error: BaseException, status: int = 0) -> Response
     if not isinstance(error, IndexerdError):
         error = IndexerdError("something went wrong in indexerd itself")
     usual = 503 if error.retryable else 500
-    ours = (code for kind, code in _STATUS.items() if isinstance(error, kind))
-    status = status or next(ours, usual)
+    status = status or next((code for kind, code in _STATUS if isinstance(error, kind)), usual)
     mode = request.headers.get("sec-fetch-mode")
     wants_page = mode == "navigate" if mode else "text/html" in request.headers.get("accept", "")
     if wants_page and request.method in ("GET", "HEAD"):
         title = HTTPStatus(status).phrase
         return render("problem.html", status, title=title, message=str(error), hint=error.hint)
     data = error.data()
-    body = {"error": {"code": data.pop("kind"), "message": str(error), **data}}
-    return JsonResponse(body, status)
+    return answer({"error": {"code": data.pop("kind"), "message": str(error), **data}}, status)
+
+
+def answer(value: Any, status: int = 200) -> Response:
+    """JSON for a script."""
+    return Response(to_json(value), status, media_type="application/json")

@@ -1,9 +1,7 @@
 """The web view's server: listens on loopback, says where in the state directory, ends on a signal.
 
 `web-PID.json` (0600) says where the server of that process listens; the process holds a lock on it,
-so a file that a killed server left is known by being free. `web-open.html` (0600) leads a browser
-to an address with its token, which so is in no process's arguments, where every user of the machine
-could read it; it goes once it has let somebody in.
+so a file that a killed server left is known by being free.
 
 uvicorn waits for open streams and passes on the signal that ended it. So the streams are ended
 first, and the signals are handled here.
@@ -22,8 +20,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
-from html import escape
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import uvicorn
@@ -32,25 +29,12 @@ from indexerd.daemon.process import make_private, raise_file_limit
 from indexerd.errors import AccessError, IndexerdError, UsageError, WriteError
 from indexerd.settings import listen_address
 from indexerd.web.app import make_app
-from indexerd.web.auth import Auth, issue_token
+from indexerd.web.auth import Auth, drop_page
 from indexerd.web.daemon import Daemon
 
-OPEN_PAGE = "web-open.html"
 GRACE_SECONDS = 2  # for answers under way, at the end
 CONNECTIONS_MAX = 256
 SWITCH_SECONDS = 0.0005  # a session that is read lets the event loop go first
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'">
-<meta name="referrer" content="no-referrer">
-<meta http-equiv="refresh" content="0; url={0}">
-<title>indexerd</title>
-</head>
-<body><p><a href="{0}">Open the web view</a></p></body>
-</html>
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,28 +66,16 @@ def serve(
         host, port = sock.getsockname()[:2]
         named = f"[{host}]" if sock.family == socket.AF_INET6 else host
         running = Running(f"http://{named}:{port}", os.getpid())
-        auth = Auth(
-            running.url,
-            state_dir,
-            keep=listen_address(listen)[1] != 0,
-            on_admitted=lambda token: _drop_page(state_dir, token),
-            on_error=on_error,
-        )
-        new, path = (state_dir / f"{dot}web-{running.pid}.json" for dot in (".", ""))
-        with _private(new) as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.write(file, json.dumps({"url": running.url, "pid": running.pid}).encode())
+        keep = listen_address(listen)[1] != 0
+        auth = Auth(running.url, state_dir, keep=keep, on_error=on_error)
+        with _announced(state_dir, running) as announce:
 
             def ready() -> None:
-                new.replace(path)
+                announce()
                 on_ready(running)
 
-            try:
-                asyncio.run(_run(daemon, auth, sock, ready, child=child))
-            finally:
-                for one in (new, path):
-                    one.unlink(missing_ok=True)
-                _drop_page(state_dir, f"{running.url}/")
+            asyncio.run(_run(daemon, auth, sock, ready, child=child))
+        drop_page(state_dir, f"{running.url}/")
     return 0
 
 
@@ -111,55 +83,34 @@ def find_running(state_dir: Path) -> Running | None:
     """A server of this state directory that runs now, the latest of several."""
     found: list[tuple[int, Running]] = []
     for path in state_dir.glob("web-*.json"):
-        with suppress(OSError, ValueError, KeyError, TypeError), path.open("rb") as file:
+        with suppress(OSError, ValueError, TypeError), path.open("rb") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
-                known = json.loads(file.read(4096))
-                running = Running(str(known["url"]), int(known["pid"]))
+                running = Running(**json.loads(file.read(4096)))
                 found.append((os.fstat(file.fileno()).st_mtime_ns, running))
             else:  # its process was killed
                 path.unlink()
     return max(found, key=lambda one: one[0])[1] if found else None
 
 
-def login_link(state_dir: Path, running: Running, path: str = "/") -> str:
-    """An address that lets a browser in, once and soon; `path` may have a query."""
-    token = issue_token(state_dir, running.url)
-    return f"{running.url}{path}{'&' if '?' in path else '?'}token={token}"
-
-
-def open_page(state_dir: Path, address: str) -> Path:
-    """Write the page that leads a browser to an address."""
-    path = state_dir / OPEN_PAGE
-    new = path.with_name(f".{OPEN_PAGE}.{os.getpid()}")
-    with _private(new) as file:
-        os.write(file, _PAGE.format(escape(address)).encode("utf-8", "replace"))
-    new.replace(path)
-    return path
-
-
-def _drop_page(state_dir: Path, words: str) -> None:
-    """Remove the page, if these words are in its address: another server's stays."""
-    path = state_dir / OPEN_PAGE
-    with suppress(OSError, ValueError):
-        if escape(words) in path.read_text():
-            path.unlink()
-
-
 @contextmanager
-def _private(path: Path) -> Iterator[int]:
-    """A new file of ours, open for writing."""
+def _announced(state_dir: Path, running: Running) -> Iterator[Callable[[], Path]]:
+    """Gives what makes the server known, by a file that is locked before it has its name."""
+    new, path = (state_dir / f"{dot}web-{running.pid}.json" for dot in (".", ""))
     try:
-        path.unlink(missing_ok=True)
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     except OSError as bad:
         kind = AccessError if isinstance(bad, PermissionError) else WriteError
-        raise kind(f"cannot write {path}: {bad.strerror}") from None
+        raise kind(f"cannot write {new}: {bad.strerror}") from None
     try:
-        yield file
+        fcntl.flock(file, fcntl.LOCK_EX)
+        os.write(file, json.dumps(asdict(running)).encode())
+        yield lambda: new.rename(path)
     finally:
         os.close(file)
+        for one in (new, path):
+            one.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -183,7 +134,7 @@ def _bound(listen: str) -> Iterator[socket.socket]:
 
 
 class _Server(uvicorn.Server):
-    """Says when it listens, and leaves signals to us."""
+    """Says when it listens, and leaves signals to `_run`."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
         super().__init__(config)
@@ -196,7 +147,7 @@ class _Server(uvicorn.Server):
             self._ready()
 
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override] # no generator
-        """Nothing: see `_run`."""
+        """Nothing."""
         return nullcontext()
 
 

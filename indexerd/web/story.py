@@ -67,7 +67,7 @@ class Node(msgspec.Struct, omit_defaults=True, rename="camel"):
     hidden: bool = False  # its author wants it hidden from people (S1.32)
     label: str | None = None
     active: bool = False  # on the path to the leaf
-    answer: str = ""  # what names the answer whose tokens these are; not in the JSON
+    answer: str = ""  # what names the answer whose tokens these are
 
 
 class Beat(msgspec.Struct, omit_defaults=True, rename="camel"):

@@ -79,6 +79,28 @@ def test_sessions_by_day_and_project_and_new_ones_without_reload(home: Served, t
     assert page.evaluate("window.kept") == 1
 
 
+@pytest.mark.parametrize("where", ["home", "session"])
+def test_what_happens_before_a_page_listens_comes_in(home: Served, tabs: Tabs, where: str) -> None:
+    """An event after the page was rendered and before its stream is open is not missed."""
+    title = name()
+    session = home.put()
+    page = tabs.context(home.running.origin, cookies=home.cookies).new_page()
+    streams: list[Route] = []
+    page.route("**/events*", lambda route: streams.append(route))  # noqa: PLW0108 - playwright marks it
+    with page.expect_request("**/events*"):
+        page.goto(home.running.origin + ("/" if where == "home" else f"/s/{session.id}"))
+    expect(page.locator("main")).to_contain_text("Where do alerts go?")
+    if where == "home":
+        titled(home, title)
+    else:
+        count = home.world.row(session.id)["messageCount"]
+        session.say("i", "h", "user", title, at=9)
+        until(lambda: home.world.row(session.id)["messageCount"] > count, "the message")
+    (stream,) = streams
+    stream.continue_()
+    expect(page.locator("main")).to_contain_text(title)
+
+
 def test_search_as_you_type(home: Served, tabs: Tabs) -> None:
     """Hits with what was found in them marked; the address has the search, and Escape ends it."""
     title = name()

@@ -13,8 +13,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from indexerd.web.auth import open_page
 from indexerd.web.pages import asset
-from indexerd.web.server import open_page
 from tests.browser.served import Placed, Served, served
 from tests.browser.site import site
 from tests.browser.tabs import Tabs

@@ -117,16 +117,10 @@ def test_one_path_from_its_root() -> None:
         ("kin", {"parent": "p1", "forks": ["f1", "f2"]}, "- Forks: `f1`, `f2`"),
         ("meta", {"summary": "# Goal\nAll."}, "## Summary\n\n> # Goal\n> All."),
         ("footer", "a.py <b>", "- Context: a.py \\<b\\>"),
+        ("digests", [{"covering_messages": [0, 4], "content": "# No"}], "0 to 4\n\n> # No\n"),
     ],
 )
 def test_what_is_known_of_the_session_comes_first(field: str, value: Any, line: str) -> None:
     """Facts, notes, relatives by id and the summary stand before the first ask."""
     told = markdown(document(node("user", "Go.", -1), **{field: value}))
     assert line in told[: told.index("## 1. Go.")]
-
-
-def test_digests_name_their_range() -> None:
-    """A digest is quoted below the messages that it covers."""
-    digest = {"covering_messages": [0, 4], "content": "- All was read.\n# Not ours"}
-    told = markdown(document(node("user", "Go.", -1), digests=[digest]))
-    assert "## Digest of messages 0 to 4\n\n> - All was read.\n> # Not ours\n" in told

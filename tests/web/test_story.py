@@ -139,31 +139,6 @@ def test_what_nobody_said_anything_below_is_no_branch() -> None:
     assert shape(told(*entries, leaf="c")) == [("ask", 0, ["a"]), ("work", 0, ["b", "d", "c"])]
 
 
-def test_rules_and_the_leaf_end_a_beat() -> None:
-    """Compactions and summaries of branches are beats of their own; so is what follows the leaf."""
-    entries = (
-        said("a", None, "user", "Go."),
-        said("b", "a", "assistant", "One."),
-        entry("compaction", "c", "b", summary="All before.", firstKeptEntryId="b", tokensBefore=9),
-        said("d", "c", "assistant", "Two."),
-        entry("branch_summary", "e", "d", fromId="x", summary="It was left."),
-        said("f", "e", "assistant", "Three."),
-        said("g", "f", "assistant", "Four."),
-    )
-    story = told(*entries, leaf="f")
-    assert [(kind, ids) for kind, _, ids in shape(story)] == [
-        ("ask", ["a"]),
-        ("work", ["b"]),
-        ("compaction", ["c"]),
-        ("work", ["d"]),
-        ("branch-summary", ["e"]),
-        ("work", ["f"]),
-        ("work", ["g"]),
-    ]
-    assert story.nodes[story.leaf].id == "f"
-    assert [beat.active for beat in story.beats][-2:] == [True, False]
-
-
 def test_labels_and_what_is_hidden() -> None:
     """S1.31, S1.32: labelled entries are named by their beat; a hidden message tells it nothing."""
     entries = (

@@ -208,7 +208,7 @@
     "index.started": "indexing", "index.retry": "indexing",
     "index.succeeded": "", "index.failed": "indexing failed",
   };
-  let stream = null;
+  let stream = null, known = document.body.dataset.number; // the last event that is in the page
   let timer = 0, wanted = false, looked = -GAP, moved = -CALM, held = false;
 
   function mark(session, word) {
@@ -243,8 +243,9 @@
 
   function listen() {
     if (stream || document.hidden || barred) return;
-    const mine = stream = new EventSource("/events");
+    const mine = stream = new EventSource(`/events?after=${known}`);
     mine.onmessage = (message) => {
+      known = message.lastEventId;
       const event = JSON.parse(message.data);
       if (event && typeof event.event === "string") hear(event);
     };

@@ -37,8 +37,7 @@
     try {
       const { version } = story.doc;
       const after = version ? `?after=${encodeURIComponent(version)}` : "";
-      let change = await get(`document${after}`);
-      if (change.base && change.base !== story.doc.version) change = await get("document");
+      const change = await get(`document${after}`);
       failures = 0;
       complain("");
       take(change);
@@ -113,26 +112,20 @@
 
   // -- events ---------------------------------------------------------------------------------
 
-  let source = null, tries = 0;
+  let source = null, tries = 0, known = story.doc.number; // the last event that is in the page
 
   // A browser has six connections to one server, and each listening page holds one.
   function deafen() {
     if (source) source.close();
     source = null;
-    tries++;
   }
 
   function listen() {
     if (source || locked || document.hidden) return;
-    source = new EventSource("/events");
-    source.onopen = () => {
-      if (tries) { // what happened meanwhile, nobody told
-        refresh();
-        panel.kin();
-      }
-      tries = 0;
-    };
-    source.onmessage = ({ data }) => {
+    source = new EventSource(`/events?after=${known}`);
+    source.onopen = () => { tries = 0; };
+    source.onmessage = ({ data, lastEventId }) => {
+      known = lastEventId;
       try {
         heard(JSON.parse(data));
       } catch {
@@ -206,6 +199,6 @@
   indexerd.live = { refresh };
   tell();
   setInterval(state, 60_000); // a turn grows old while nothing happens
-  if (!story.doc.version) refresh();
+  if (story.doc.problem) refresh();
   listen();
 })((window.indexerd ||= {}));

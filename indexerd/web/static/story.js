@@ -19,7 +19,7 @@
   const nameOf = (node, place) => node.id || `~${node.row ?? place}`;
   const name = (place) => nameOf(story.nodes[place], place);
 
-  function take({ keep = 0, base, ...doc }) {
+  function take({ keep = 0, ...doc }) {
     const old = new Map(story.nodes.slice(keep).map((node) => [node.row, node]));
     const { beats } = doc;
     const nodes = doc.nodes = [...story.nodes.slice(0, keep),
