@@ -28,7 +28,7 @@ def scan(agent: str, path: str) -> int:
     from indexerd.agents import ADAPTERS  # noqa: PLC0415 - nothing else here imports the package
     from indexerd.events import Kind  # noqa: PLC0415
     from indexerd.sessions.state import SessionState  # noqa: PLC0415
-    from indexerd.sources.sources import source_of  # noqa: PLC0415
+    from indexerd.sources.source import source_of  # noqa: PLC0415
 
     state, tail, more = SessionState(path), source_of(agent, path).tail(), True
     while more:

@@ -34,7 +34,7 @@ MAY_WRITE = {
     "integrations/changes.py": "an agent's configuration, where its user asked for it",
     "disk.py": "settings of the last good configuration, lock, log and telemetry",
     "models/journal.py": "the budget's journal",
-    "sources/perils.py": "the path of the file that is being read",
+    "sources/quarantine.py": "the path of the file that is being read",
     "meta/newfile.py": "a branch as a new session file, or an export, at its user's word",
     "store/integrity.py": "the store, made private before SQLite opens it; its checksum",
     "web/auth.py": "one-time tokens of the web view",

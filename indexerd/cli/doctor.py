@@ -96,7 +96,7 @@ def _trouble(path: Path) -> str | None:
 
 def _stores(settings: Settings) -> Iterator[Check]:
     from indexerd.settings import Settings as Defaults
-    from indexerd.sources.census import Census
+    from indexerd.sources.discovery import SessionDiscovery
     from indexerd.sources.stores import stores
 
     every = stores(settings, os.environ, Path.home())
@@ -114,10 +114,10 @@ def _stores(settings: Settings) -> Iterator[Check]:
             yield Check(agent, state, f"{first} is not there", "it is picked up when it appears")
         if not here:
             continue
-        census = Census()
-        census.renew(here)
-        found = census.scan(here)
-        blind = [*found.unreadable, *census.troubles.values()]
+        discovery = SessionDiscovery()
+        discovery.renew(here)
+        found = discovery.scan(here)
+        blind = [*found.unreadable, *discovery.troubles.values()]
         yield Check(
             agent,
             "bad" if blind else "ok",

@@ -81,13 +81,12 @@ def _need(extra: str, what: str, *packages: str) -> None:
         )
 
 
-def _daemon(app: App, *, once: bool) -> tuple[Daemon, Loaded]:
+def _daemon(app: App, *, once: bool, again: bool = False) -> tuple[Daemon, Loaded]:
     """A daemon that may begin, or one pass of it, and the settings it was given."""
     with loading():
         from indexerd import logs
         from indexerd.daemon.daemon import Daemon, Start
         from indexerd.daemon.process import make_private
-        from indexerd.daemon.unix_server import UnixServer  # noqa: F401 - loaded with the rest
 
     os.umask(0o077)
     places, loaded = app.places, app.loaded
@@ -99,7 +98,7 @@ def _daemon(app: App, *, once: bool) -> tuple[Daemon, Loaded]:
 
     set_logging(loaded.settings)
     view = _called(app, "web", "--beside-daemon", "--listen")
-    start = Start(places, loaded, os.environ, app.home, set_logging, view)
+    start = Start(places, loaded, os.environ, app.home, set_logging, view, again)
     try:
         return Daemon(start, watching=not once), loaded
     except WriteError as bad:  # a full disk: unlike 75, exit code 1 has systemd start us again
@@ -111,9 +110,12 @@ def run(*, once: bool) -> int:
     """Run the daemon in the foreground; --once for a single pass."""
     daemon, loaded = _daemon(current(), once=once)
     if not once:
-        from indexerd.daemon.unix_server import UnixServer
+        from indexerd.daemon.daemon import RESTART
 
-        return asyncio.run(daemon.serve(UnixServer))
+        code = asyncio.run(daemon.serve())
+        if code == RESTART:  # a cache was damaged: another daemon begins without it
+            code = asyncio.run(_daemon(current(), once=False, again=True)[0].serve())
+        return code
     report = asyncio.run(daemon.once())
     if loaded.problems:
         raise ConfigError(loaded.problems)

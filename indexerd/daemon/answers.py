@@ -29,7 +29,7 @@ from indexerd.search.names import NameIndex, Names, Scope
 from indexerd.search.ranking import search
 from indexerd.sessions.family import Link, by_age, depth_first, kept, member, relation
 from indexerd.sessions.family import Place as Member
-from indexerd.store.store import Page
+from indexerd.store.pages import Page
 
 if TYPE_CHECKING:
     from indexerd.meta.model import UserFile

@@ -3,7 +3,10 @@
 The order matters. The lock comes first, so that nothing of a running daemon is touched; the
 socket answers before systemd is told READY; the watchdog is fed only after the event loop and
 the reader thread have both just done something; and on the way out the session under way is
-dropped, the store brought up to date, the socket removed. That end has a deadline (`ending`).
+dropped, the store brought up to date, the socket removed. That end has a deadline.
+
+A cache that turns out to be damaged ends a daemon with RESTART: the next one in the same process
+begins with a new cache.
 """
 
 from __future__ import annotations
@@ -13,23 +16,21 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from indexerd import __version__
 from indexerd.daemon.answers import Answers
-from indexerd.daemon.caches import Caches
 from indexerd.daemon.event_bus import EventBus
 from indexerd.daemon.forgotten import Forgotten, GuardedWriter
 from indexerd.daemon.health import Status
 from indexerd.daemon.library import Library
 from indexerd.daemon.methods import Api, Services, SessionMethods
 from indexerd.daemon.once import Report, run_once
-from indexerd.daemon.pipeline import Pipeline
+from indexerd.daemon.pipeline import Pipeline, Reader
 from indexerd.daemon.process import (
     EndDeadline,
     Footprint,
@@ -40,13 +41,13 @@ from indexerd.daemon.process import (
     raise_file_limit,
 )
 from indexerd.daemon.purge import Purge
-from indexerd.daemon.reader import Reader
 from indexerd.daemon.sdnotify import Notifier
 from indexerd.daemon.sidecar import Contexts, Resumes, Sidecars
+from indexerd.daemon.unix_server import UnixServer
 from indexerd.daemon.web_supervisor import WebSupervisor
 from indexerd.digests.auto import AutoDigests
 from indexerd.disk import hold
-from indexerd.errors import IndexerdError, SessionUnreadableError, WriteError
+from indexerd.errors import DamagedError, IndexerdError, WriteError
 from indexerd.indexing.indexer import Indexer
 from indexerd.logs import Event, get_logger
 from indexerd.models.base import Model
@@ -55,34 +56,19 @@ from indexerd.models.registry import Models
 from indexerd.models.telemetry import Telemetry
 from indexerd.paths import Places
 from indexerd.references.injection_cache import InjectionCache
+from indexerd.search.index import TextIndex
 from indexerd.settings import Loaded, Settings, read_config, remember
-from indexerd.sources.perils import WHY, Perils
+from indexerd.sources.quarantine import Quarantine
 from indexerd.sources.stores import stores
 from indexerd.sources.watch import Watch
+from indexerd.store.store import StateStore
+from indexerd.times import iso
 
+RESTART = -1  # of `serve`: to be begun anew in this process, once
 TICK_SECONDS = 4.0  # between looks at socket file, watcher and watchdog
 SWITCH_SECONDS = 0.002  # a busy reader thread lets the loop have the interpreter after this
-
-
-class Server(Protocol):
-    """The socket, as far as its life goes."""
-
-    async def start(self) -> None:
-        """Listen."""
-        ...
-
-    async def check(self) -> bool:
-        """See to it that the socket file is in place."""
-        ...
-
-    async def close(self) -> None:
-        """End."""
-        ...
-
-
-ServerOf = Callable[
-    [Path, Any, Callable[[str], None], Callable[[str, BaseException], None]], Server
-]
+_FORMER = ("ledger.sqlite", "catalog.sqlite")  # what earlier versions kept instead of the store
+_CURE = "restart the daemon; where it comes again, look after the disk, and report it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +81,14 @@ class Start:
     home: Path
     set_logging: Callable[[Settings], None]
     view: Sequence[str] = ()  # the command of the web view; its address is put behind it
+    again: bool = False  # a cache was damaged, and this process began anew for it
 
 
 class Daemon:
     """All parts of one process, put together."""
 
     def __init__(self, start: Start, *, watching: bool = True) -> None:
-        places = start.places
+        places, self.log = start.places, get_logger()
         make_private(places.state_dir)
         _remember(start.loaded, places.state_dir)
         self._start = start
@@ -109,24 +96,21 @@ class Daemon:
         self._started = time.time()
         self._lock = hold(places.lock)
         self._state_dir = StateDirCheck(self._lock)
-        self.log = get_logger()
         self._reader = Reader()
         self._ending = EndDeadline(self._overdue)
-        self._since = min(self._started, last_at_work(places.store))
+        since = min(self._started, last_at_work(places.store))
         self.bus = EventBus(self.log, time.time)
-        self._caches = Caches(places, self.bus, partial(self._soon, Pipeline.mend), self._started)
-        self._store, self._texts = self._caches.store, self._caches.texts
-        self.budget = Budget(places.budget, self._settings, time.time, self.bus.say)
+        self._drop_former(places.state_dir)
+        self._store = StateStore(places.store, lambda why: self._damaged(places.store, why))
+        self._texts = TextIndex(places.search, self._store, self._damaged)
+        self.budget = Budget(places.budget, self._settings, time.time, self.bus.log)
         self.budget.load()
         self._forgotten = Forgotten(places.state_dir)
         self._writer = GuardedWriter(self._forgotten)
         self.telemetry = Telemetry(places.telemetry)
-        self.library = self._library(start)
-        self.library.files.exclusions.forgotten = self._forgotten
-        guard = Perils(places.state_dir / "reading", self._store, __version__, self._ended_us)
-        self.library.files.guard = self._perils = guard
+        self.library = self._library()
         self._claims = self._claim_roots()
-        self.pipeline = self._pipeline(start, watching=watching)
+        self.pipeline = self._pipeline(watching=watching)
         self.answers = Answers(
             self._texts,
             time.time,
@@ -134,14 +118,22 @@ class Daemon:
             behind=lambda: self.library.texts.unread,
         )
         self.pipeline.on_row = self.answers.row_changed
-        self._injected = InjectionCache(self._store, self._reader, time.time)
-        self._resumes = Resumes(self._store, self._reader, time.time)
-        self.web = self._web_supervisor()
-        more = (self.web.problems, self._state_dir.problems, self._caches.problems)
+        self._injected = InjectionCache(self._store, self.pipeline.read, time.time)
+        self._resumes = Resumes(self._store, self.pipeline.read, time.time)
+        self.web = WebSupervisor(
+            start.view,
+            listen=lambda: self._settings().web.listen if start.view else "",
+            env=start.env,
+            bus=self.bus,
+            clock=time.time,
+        )
+        more = (self.web.problems, self._state_dir.problems, self._cache_problems)
         self.status = Status(self.pipeline, self.budget, self._started, more)
-        self.api = self._api()
+        self.api = self._api(since)
 
-    def _api(self) -> Api:
+    # -- parts ---------------------------------------------------------------------------
+
+    def _api(self, since: float) -> Api:
         sidecars = Sidecars(self.pipeline, self.answers, self._writer)
         contexts = Contexts(
             sidecars,
@@ -152,7 +144,16 @@ class Daemon:
             clock=time.time,
         )
         sessions = SessionMethods(self._services(contexts.opened))
-        self.auto_digests = self._auto_digests(sessions)
+        self.auto_digests = self._auto_digests(sessions, since)
+        purge = Purge(
+            self.pipeline,
+            self.answers,
+            sidecars,
+            writer=self._writer,
+            forgotten=self._forgotten,
+            forget=(self._injected.forget, self._resumes.forget),
+            clock=time.time,
+        )
         return Api(
             self.pipeline,
             self.answers,
@@ -160,43 +161,49 @@ class Daemon:
             sessions=sessions,
             sidecars=sidecars,
             contexts=contexts,
-            purge=self._purge(sidecars),
-            status=self.status.tell,
+            purge=purge,
+            status=self.status.report,
             clock=time.time,
         )
 
-    def _library(self, start: Start) -> Library:
-        return Library(
+    def _library(self) -> Library:
+        start = self._start
+        library = Library(
             self._store,
             self._texts,
             stores=lambda: stores(self._settings(), start.env, start.home),
-            exclude=self._excluded,
-            report=lambda session, why: self.bus.say(
+            exclude=lambda: self._at_home(self._settings().privacy.exclude),
+            report=lambda session, why: self.bus.log(
                 Event.META_INVALID, {"session": session, "reason": why}
             ),
-            defect=self._set_aside,
+            defect=lambda path, bug: self.bus.defect(Event.SESSION_QUARANTINED, "", bug, path=path),
             patterns=lambda: self._settings().redact.extra_patterns,
         )
+        library.files.exclusions.forgotten = self._forgotten
+        self._quarantine = Quarantine(start.places.state_dir / "reading", self._store, __version__)
+        library.files.quarantine = self._quarantine
+        return library
 
-    def _pipeline(self, start: Start, *, watching: bool) -> Pipeline:
+    def _pipeline(self, *, watching: bool) -> Pipeline:
+        loaded = self._start.loaded
         indexer = Indexer(
             self.library,
-            reader=self._reader,
+            reader=lambda work, *args: self.pipeline.read(work, *args),  # noqa: PLW0108 - made later
             budget=self.budget,
             telemetry=self.telemetry,
             writer=self._writer,
             notify=self._attempted,
             clock=time.time,
         )
-        mode = start.loaded.settings.watch.mode if watching else "poll"
+        mode = loaded.settings.watch.mode if watching else "poll"
         return Pipeline(
             library=self.library,
             indexer=indexer,
-            watch=Watch(mode, lambda: self._soon(Pipeline.hint), time.time),
+            watch=Watch(mode, self._hint, time.time),
             bus=self.bus,
             read=self._reader,
-            loaded=start.loaded,
-            models=Models(start.loaded.settings, start.env),
+            loaded=loaded,
+            models=Models(loaded.settings, self._start.env),
             clock=time.time,
         )
 
@@ -204,7 +211,7 @@ class Daemon:
         return Services(
             answers=self.answers,
             library=self.library,
-            read=self._reader,
+            read=self.pipeline.read,
             settings=self._settings,
             models=self._models,
             summarizers=self._summarizers,
@@ -220,7 +227,7 @@ class Daemon:
             clock=time.time,
         )
 
-    def _auto_digests(self, sessions: SessionMethods) -> AutoDigests:
+    def _auto_digests(self, sessions: SessionMethods, since: float) -> AutoDigests:
         pipeline = self.pipeline
         made = AutoDigests(
             sessions.make_digest,
@@ -230,33 +237,13 @@ class Daemon:
             events=self.bus,
             clock=time.time,
             notes=self._store,
-            run=self._reader,
+            run=pipeline.read,
             ready=pipeline.scanned.wait,
-            since=self._since,
+            since=since,
         )
         pipeline.on_meeting = made.met
         pipeline.on_growth = made.grown
         return made
-
-    def _purge(self, sidecars: Sidecars) -> Purge:
-        return Purge(
-            self.pipeline,
-            self.answers,
-            sidecars,
-            writer=self._writer,
-            forgotten=self._forgotten,
-            forget=(self._injected.forget, self._resumes.forget),
-            clock=time.time,
-        )
-
-    def _web_supervisor(self) -> WebSupervisor:
-        return WebSupervisor(
-            self._start.view,
-            listen=lambda: self._settings().web.listen if self._start.view else "",
-            env=self._start.env,
-            bus=self.bus,
-            clock=time.time,
-        )
 
     def _models(self) -> list[Model]:
         """Models for a question: with a bad configuration none that leaves the machine (S0.26)."""
@@ -269,8 +256,7 @@ class Daemon:
         if not key:
             return self._models()
         model = self.pipeline.models.get(key)
-        off = self.pipeline.indexing_off
-        return [one for one in (model,) if not (off and one.remote)]
+        return [] if self.pipeline.indexing_off and model.remote else [model]
 
     def _claim_roots(self) -> list[Callable[[], None]]:
         """Two daemons with two state directories do not share a root (S0.41)."""
@@ -282,32 +268,47 @@ class Daemon:
         pipeline: Pipeline | None = getattr(self, "pipeline", None)
         return pipeline.settings if pipeline else self._start.loaded.settings
 
-    # -- parts' wishes -------------------------------------------------------------------
-
-    def _excluded(self) -> list[str]:
-        return self._at_home(self._settings().privacy.exclude)
-
     def _at_home(self, globs: list[str]) -> list[str]:
         home = str(self._start.home)
         return [home + one[1:] if one.startswith("~/") else one for one in globs]
-
-    def _set_aside(self, path: str, bug: Exception) -> None:
-        self.bus.defect(Event.SESSION_QUARANTINED, "", bug, path=path)
-
-    def _ended_us(self, path: str) -> None:
-        self._set_aside(path, SessionUnreadableError(WHY))
 
     def _attempted(self, event: Event, session_id: str, fields: dict[str, Any]) -> None:
         if event is Event.INDEX_RETRY:
             self.bus.retry(self.pipeline.known.get(session_id), session_id, fields)
         else:
-            self.bus.say(event, {"session": session_id, **fields})
+            self.bus.log(event, {"session": session_id, **fields})
 
-    def _soon(self, work: Callable[[Pipeline], None]) -> None:
-        """Have something done by the loop; called in any thread."""
+    def _hint(self) -> None:
+        """Have the loop look; called in any thread."""
         if self._loop is not None:
             with suppress(RuntimeError):  # the loop has ended
-                self._loop.call_soon_threadsafe(work, self.pipeline)
+                self._loop.call_soon_threadsafe(self.pipeline.hint)
+
+    # -- caches --------------------------------------------------------------------------
+
+    def _drop_former(self, directory: Path) -> None:
+        for name in _FORMER:
+            found = [one for one in directory.glob(f"{name}*") if one.is_file()]
+            for one in found:
+                with suppress(OSError):
+                    one.unlink()
+            if found:
+                self.bus.log(Event.CACHE_REPLACED, {"path": str(directory / name)})
+
+    def _damaged(self, path: Path, why: str) -> None:
+        self.bus.log(Event.CACHE_DAMAGED, {"path": str(path), "reason": why})
+        self._hint()
+
+    def _cache_problems(self) -> Iterator[dict[str, Any]]:
+        """What was made anew, and fails all the same, for `status`."""
+        if self._start.again and self.library.damaged:
+            cause = "a cache was made anew, and is damaged again"
+            told = {"cause": cause, "since": iso(self._started), "cure": _CURE}
+            yield {"code": "cache_damaged", **told}
+
+    def _begins_anew(self) -> bool:
+        """Whether damage ends this daemon: once, and not where the whole directory is gone."""
+        return not self._start.again and self._lock.stands()
 
     # -- life ----------------------------------------------------------------------------
 
@@ -319,57 +320,62 @@ class Daemon:
         finally:
             await self._end()
 
-    async def serve(self, server_of: ServerOf) -> int:
-        """Run until a signal; returns the exit code."""
+    async def serve(self) -> int:
+        """Run until a signal; returns the exit code, or RESTART."""
         self._loop = asyncio.get_running_loop()
         sys.setswitchinterval(SWITCH_SECONDS)
         raise_file_limit()
         self._footprint = Footprint()
         notifier = Notifier(self._start.env)
-        stopping = asyncio.Event()
-        failed = asyncio.Event()
+        stopping, failed = asyncio.Event(), asyncio.Event()
         self._signals(stopping)
-        server = server_of(self._start.places.socket, self.api.handle, self._rejected, self._defect)
+        socket = self._start.places.socket
+        server = UnixServer(socket, self.api.handle, self._rejected, self._defect)
         try:
             self._sweep()
-            self.bus.say(Event.DAEMON_STARTED, {"pid": os.getpid()})
-            for bad in self._start.loaded.problems:
-                self.bus.say(Event.CONFIG_INVALID, {"reason": f"{bad['key']}: {bad['message']}"})
-            self._warn_of_models()
+            self.bus.log(Event.DAEMON_STARTED, {"pid": os.getpid()})
+            self._warn()
             await server.start()
             notifier.ready("scanning")
-            self.bus.say(Event.DAEMON_READY, {"path": str(self._start.places.socket)})
-            tasks = [
-                asyncio.create_task(self.pipeline.run()),
-                asyncio.create_task(self.auto_digests.run()),
-                asyncio.create_task(self.web.run()),
-                asyncio.create_task(self._tend(server, notifier, failed)),
-                asyncio.create_task(stopping.wait()),
-                asyncio.create_task(failed.wait()),
+            self.bus.log(Event.DAEMON_READY, {"path": str(socket)})
+            parts: list[Coroutine[Any, Any, Any]] = [
+                self.pipeline.run(self._begins_anew),
+                self.pipeline.keep_time(),
+                self.auto_digests.run(),
+                self.web.run(),
+                self._tend(server, notifier, failed),
+                stopping.wait(),
+                failed.wait(),
             ]
+            tasks = [asyncio.create_task(one) for one in parts]
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            self._ending.begin(1 if failed.is_set() else 0)
-            notifier.stopping()
-            self.bus.say(Event.DAEMON_STOPPING, {})
+            code = 1 if failed.is_set() else 0
+            if self.library.damaged and not (stopping.is_set() or code) and self._begins_anew():
+                code = RESTART
+            else:
+                self._ending.begin(code)
+                notifier.stopping()
+                self.bus.log(Event.DAEMON_STOPPING, {})
             for task in tasks:
                 task.cancel()
-            ends = await asyncio.gather(*tasks, return_exceptions=True)
-            for end in ends:
-                if isinstance(end, Exception):
+            for end in await asyncio.gather(*tasks, return_exceptions=True):
+                if isinstance(end, Exception) and not (
+                    code == RESTART and isinstance(end, DamagedError)
+                ):
                     self.bus.defect(Event.DAEMON_STOPPING, "", end)
                     self._ending.begin(1)
                     return 1
-            return 1 if failed.is_set() else 0
+            return code
         finally:
             await server.close()
             await self._end()
-            self.bus.say(Event.DAEMON_STOPPED, {})
+            self.bus.log(Event.DAEMON_STOPPED, {})
 
     async def _end(self) -> None:
         await asyncio.to_thread(self.pipeline.watch.close)
         await self.pipeline.models.aclose()
-        await self.pipeline.read(self.library.close)
-        self._perils.close()
+        await self._reader(self.library.close)
+        self._quarantine.close()
         self._reader.close()
         for give_back in self._claims:
             give_back()
@@ -382,14 +388,14 @@ class Daemon:
                 if Path(store.meta).is_dir():
                     self._writer.sweep(Path(store.meta))
             except WriteError as bad:  # it cannot be written now; reading goes on
-                self.bus.say(Event.WATCH_DEGRADED, {"path": store.meta, "reason": str(bad)})
+                self.bus.log(Event.WATCH_DEGRADED, {"path": store.meta, "reason": str(bad)})
 
-    async def _tend(self, server: Server, notifier: Notifier, failed: asyncio.Event) -> None:
+    async def _tend(self, server: UnixServer, notifier: Notifier, failed: asyncio.Event) -> None:
         """Every few seconds: the reader answers, the socket file is there, the watcher lives."""
         pause = min(TICK_SECONDS, (notifier.watchdog_seconds or TICK_SECONDS * 4) / 4)
         pipeline = self.pipeline
         while True:
-            await pipeline.read(int)  # returns only if the reader thread gets on
+            await self._reader(int)  # returns only if the reader thread gets on
             if not pipeline.stalled():
                 notifier.watchdog()
             if pipeline.scanned.is_set():
@@ -406,7 +412,7 @@ class Daemon:
             if pipeline.watch.failing():
                 reason = "the watcher keeps dying: ending"
             if reason:
-                self.bus.say(Event.WATCH_DEGRADED, {"reason": reason})
+                self.bus.log(Event.WATCH_DEGRADED, {"reason": reason})
                 failed.set()
             await asyncio.sleep(pause)
 
@@ -429,31 +435,35 @@ class Daemon:
         """Read the configuration again; a bad one changes nothing (C3)."""
         loaded = await asyncio.to_thread(read_config, self._start.places, self._start.env)
         if loaded.problems:
-            for bad in loaded.problems:
-                reason = f"{bad['file']}: {bad['key']}: {bad['message']}"
-                self.bus.say(Event.CONFIG_INVALID, {"reason": reason})
+            self._log_problems(loaded)
             return
         self.budget.reset_denials()
         _remember(loaded, self._start.places.state_dir)
         self._start.set_logging(loaded.settings)
         await self.pipeline.reload(loaded, Models(loaded.settings, self._start.env))
         self.web.reload()
-        self.bus.say(Event.DAEMON_CONFIG_RELOADED, {})
+        self.bus.log(Event.DAEMON_CONFIG_RELOADED, {})
 
-    def _warn_of_models(self) -> None:
-        """Without a usable model nothing is indexed: say so once, naming the keys (S0.28)."""
+    def _log_problems(self, loaded: Loaded) -> None:
+        for bad in loaded.problems:
+            reason = f"{bad['file']}: {bad['key']}: {bad['message']}"
+            self.bus.log(Event.CONFIG_INVALID, {"reason": reason})
+
+    def _warn(self) -> None:
+        """Log each fault of the configuration, and that no model can be used (S0.26, S0.28)."""
+        self._log_problems(self._start.loaded)
         models = self.pipeline.models
         if not models.available():
             missing = "; ".join(f"{key}: {why}" for key, why in models.missing.items())
             reason = f"Missing configured model(s): {missing}"
-            self.bus.say(Event.CONFIG_INVALID, {"reason": reason})
+            self.bus.log(Event.CONFIG_INVALID, {"reason": reason})
 
     def _overdue(self) -> None:
         reason = "something hangs, and is not waited for any longer"
-        self.bus.say(Event.DAEMON_STOPPED, {"reason": reason})
+        self.bus.log(Event.DAEMON_STOPPED, {"reason": reason})
 
     def _rejected(self, why: str) -> None:
-        self.bus.say(Event.SOCKET_REJECTED, {"reason": why})
+        self.bus.log(Event.SOCKET_REJECTED, {"reason": why})
 
     def _defect(self, method: str, error: BaseException) -> None:
         if isinstance(error, Exception):

@@ -1,4 +1,4 @@
-"""What happened, told twice: to the log, and to whoever subscribed on the socket.
+"""What happened, for the log and for whoever subscribed on the socket.
 
 Also keeps each session's indexing status (S0.42), as a client shows it in the slot that
 `status_key` names and clears after `notification_auto_clear_ms` (S0.30). Never text of a
@@ -86,7 +86,7 @@ class EventBus:
 
         return end
 
-    def say(self, event: Event, fields: dict[str, Any]) -> None:
+    def log(self, event: Event, fields: dict[str, Any]) -> None:
         """To the log alone. Of a provider that fails again and again, once an outage (M5)."""
         if event is Event.MODEL_BREAKER_OPEN and not self._outages.begin(fields["model"]):
             return
@@ -94,7 +94,7 @@ class EventBus:
             fields = fields | {"count": self._outages.end(fields["model"])}
         self._log.log(_LEVELS.get(event, INFO), event, **fields)
 
-    def tell(self, event: str, session_id: str | None, fields: dict[str, Any]) -> None:
+    def publish(self, event: str, session_id: str | None, fields: dict[str, Any]) -> None:
         """To the subscribers alone."""
         if not self._listeners:
             return
@@ -113,7 +113,7 @@ class EventBus:
         with the reason for a part of the name.
         """
         told = {"reason": reason, "context": context} | ({"setName": name} if name else {})
-        self.tell(f"context.{reason}", session_id, told)
+        self.publish(f"context.{reason}", session_id, told)
 
     # -- files ---------------------------------------------------------------------------
 
@@ -121,65 +121,65 @@ class EventBus:
         """A session changed on disk."""
         change, card, session_id = update.change, update.card, update.session_id
         if card is None:
-            self.say(Event.SESSION_REMOVED, {"session": session_id})
+            self.log(Event.SESSION_REMOVED, {"session": session_id})
             was = change.was if change else None
             removed = {"sessionFile": was.file, "previousState": state_of(was)} if was else {}
-            self.tell("session.removed", session_id, {"state": "deleted", **removed})
+            self.publish("session.removed", session_id, {"state": "deleted", **removed})
             return
         if change is None or change.verdict is Verdict.SAME:
             if was_known:
                 told = {"sessionFile": card.file, **_lives(card, change.was if change else None)}
-                self.tell("session.updated", session_id, told)
+                self.publish("session.updated", session_id, told)
             self._renamed(update)
             return
         word = Event.SESSION_APPENDED if was_known else Event.SESSION_DISCOVERED
         if change.verdict.restart:
             word = Event.SESSION_RESET
-        self.say(word, {"session": session_id, "path": card.path})
+        self.log(word, {"session": session_id, "path": card.path})
         self._bad(card, change.was)
         for event, fields in _session_events(update, was_known=was_known):
-            self.tell(event, session_id, {"sessionFile": card.file, **fields})
+            self.publish(event, session_id, {"sessionFile": card.file, **fields})
 
     def _renamed(self, update: Update) -> None:
         """The agent keeps another name beside the session."""
         card, was = update.card, update.change.was if update.change else None
         if card is not None and was is not None and was.agent_title != card.agent_title:
             fields = {"name": card.agent_title, "previous": was.agent_title}
-            self.tell("session.renamed", update.session_id, {"sessionFile": card.file, **fields})
+            self.publish("session.renamed", update.session_id, {"sessionFile": card.file, **fields})
 
     def _bad(self, card: SessionInfo, was: SessionInfo | None) -> None:
         new = card.bad_lines - (was.bad_lines if was else 0)
         if new > 0 and self._bad_lines.admit(card.path, self._clock()) is not None:
             fields = {"session": card.session_id, "path": card.path, "count": card.bad_lines}
-            self.say(Event.SESSION_BAD_LINE, fields)
+            self.log(Event.SESSION_BAD_LINE, fields)
 
     def watching(self, health: Health) -> None:
         """How the watcher does, told where it is another than before."""
         old, self._health = self._health, health
         if old is None or (old.mode, old.watched) != (health.mode, health.watched):
             fields: dict[str, Any] = {"mode": health.mode, "count": health.watched}
-            self.say(Event.WATCH_ARMED, fields)
+            self.log(Event.WATCH_ARMED, fields)
         if health.overflows > (old.overflows if old else 0):
-            self.say(Event.WATCH_OVERFLOW, {"count": health.overflows})
+            self.log(Event.WATCH_OVERFLOW, {"count": health.overflows})
         if health.rebuilds > (old.rebuilds if old else 0):
             cause = f"the watcher's thread died, and was started anew, {health.rebuilds} times"
-            self.say(Event.WATCH_DEGRADED, {"reason": cause})
+            self.log(Event.WATCH_DEGRADED, {"reason": cause})
         known = {one.code for one in old.problems} if old else set()
         for one in health.problems:
             if one.code not in known:
                 event = Event.WATCH_LIMIT if one.code in _LIMITS else Event.WATCH_DEGRADED
-                self.say(event, {"reason": one.cause, "hint": one.cure})
+                self.log(event, {"reason": one.cause, "hint": one.cure})
 
     def socket(self, rejected: str) -> None:
         """What stands in our socket's place, or "": told where it is another than before (V10)."""
         if rejected and rejected != self._rejected:
-            self.say(Event.SOCKET_REJECTED, {"reason": rejected})
+            self.log(Event.SOCKET_REJECTED, {"reason": rejected})
         self._rejected = rejected
 
     def status(self, state: str) -> None:
         """The daemon's own state; subscribers hear of it when it changes."""
         if self._state and state != self._state:
-            self.tell("status.changed", None, {"state": state, "previous": self._state})
+            self.publish("status.changed", None, {"state": state, "previous": self._state})
         self._state = state
 
     # -- runs ----------------------------------------------------------------------------
@@ -187,32 +187,32 @@ class EventBus:
     def indexing(self, known: SessionRuntime, why: str) -> None:
         """A run begins."""
         self._status(known, "indexing", "⏳ indexing...")
-        self.say(Event.INDEX_STARTED, {"session": known.card.session_id, "reason": why})
-        self.tell("index.started", known.card.session_id, {"reason": why})
+        self.log(Event.INDEX_STARTED, {"session": known.card.session_id, "reason": why})
+        self.publish("index.started", known.card.session_id, {"reason": why})
 
     def retry(self, known: SessionRuntime | None, session_id: str, fields: dict[str, Any]) -> None:
         """A malformed answer is asked for again."""
         if known:
             text = f"⏳ indexing... (retry {fields['attempt']}/{fields['of']})"
             self._status(known, "indexing", text)
-        self.say(Event.INDEX_RETRY, {"session": session_id, **fields})
-        self.tell("index.retry", session_id, fields)
+        self.log(Event.INDEX_RETRY, {"session": session_id, **fields})
+        self.publish("index.retry", session_id, fields)
 
     def indexed(self, known: SessionRuntime, done: Done) -> None:
         """A run ended well."""
         if done.adopted:
             known.status = None
             fields = {"session": done.session_id, "reason": "written elsewhere"}
-            self.say(Event.INDEX_SKIPPED, fields)
+            self.log(Event.INDEX_SKIPPED, fields)
             told = {"model": done.model, "costUsd": done.usd, "adopted": True}
-            self.tell("index.succeeded", done.session_id, told)
+            self.publish("index.succeeded", done.session_id, told)
             return
         self._status(known, "succeeded", f"✅ session indexed ({format_usd(done.usd)})")
-        self.say(Event.META_WRITTEN, {"session": done.session_id, "path": done.directory})
+        self.log(Event.META_WRITTEN, {"session": done.session_id, "path": done.directory})
         spent = {"model": done.model, "cost_usd": done.usd}
-        self.say(Event.INDEX_SUCCEEDED, {"session": done.session_id, **spent})
+        self.log(Event.INDEX_SUCCEEDED, {"session": done.session_id, **spent})
         told = {"model": done.model, "costUsd": done.usd}
-        self.tell("index.succeeded", done.session_id, told)
+        self.publish("index.succeeded", done.session_id, told)
 
     def failed(self, known: SessionRuntime, error: IndexerdError, retry_at: float) -> None:
         """A run failed. One of many for one cause that was told of is a skip to the log (M5)."""
@@ -220,11 +220,11 @@ class EventBus:
         self._status(known, "failed", f"❌ index failed: {error}")
         fields = {"session": session_id, "reason": str(error)}
         if self._outages.holds(session_id, error, self._clock()):
-            self.say(Event.INDEX_SKIPPED, fields)
+            self.log(Event.INDEX_SKIPPED, fields)
         else:
-            self.say(Event.INDEX_FAILED, fields | {"kind": error.kind})
+            self.log(Event.INDEX_FAILED, fields | {"kind": error.kind})
         told = {"kind": error.kind, "message": str(error), "retryable": error.retryable}
-        self.tell("index.failed", session_id, told | {"retryAt": iso(retry_at)})
+        self.publish("index.failed", session_id, told | {"retryAt": iso(retry_at)})
 
     def defect(self, event: Event, session_id: str, bug: Exception, *, path: str = "") -> None:
         """Something is wrong with this program."""

@@ -1,43 +1,38 @@
-"""Every session file: where reading stopped, what it means, and which of two twins counts.
+"""Every session file: what is known of each, and which of several stands for a session.
 
-In: paths to look at, or a whole scan. Out: `Change` values, one for each session whose card is
-another than before. One thread uses this; nobody else touches a state. States are kept in
-memory for the sessions written to lately, all others sleep in the store: what lives in memory
-follows what is active, not what exists.
+In: paths to look at. Out: `Change` values, one for each session that is another than before. One
+thread uses this; nobody else touches a tree. Trees are kept in memory for the sessions used
+lately: what lives in memory follows what is active, not what exists.
 
 Nothing a file is called or holds may end the daemon: a defect that a file provokes sets that
 file aside until it changes. A file that the user excluded is not followed, and nothing of it
-is kept. A store that cannot be written costs no change: `owing` knows what is to be written (A3).
+is kept.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
-from itertools import filterfalse
+from contextlib import AbstractContextManager, nullcontext
 
 from indexerd.errors import IndexerdError, SessionUnreadableError
 from indexerd.privacy.exclusions import Exclusions
 from indexerd.sessions.duplicates import DuplicateResolver
-from indexerd.sessions.info import SessionInfo, unpack
+from indexerd.sessions.info import SessionInfo, pack, unpack
 from indexerd.sessions.state import SessionState
-from indexerd.sources import taking
-from indexerd.sources.cursor import Verdict
-from indexerd.sources.lineage import Lineage, take_in
-from indexerd.sources.memory import Inodes, Memory, Tracked
-from indexerd.sources.perils import Guard, Unguarded
+from indexerd.sources.cursor import Cursor, Verdict
+from indexerd.sources.forks import ForkResolver
+from indexerd.sources.quarantine import WHY, Quarantine
 from indexerd.sources.scan import Found
+from indexerd.sources.session_file import Change, SessionFile, rank
 from indexerd.sources.session_lines import SessionLines, session_lines
-from indexerd.sources.stores import Store, Takers
-from indexerd.sources.taking import Change
-from indexerd.store.store import StateStore
+from indexerd.sources.source import source_of
+from indexerd.sources.stores import SUFFIXES, Kind, Store
+from indexerd.sources.tail import Read
 
-__all__ = ["Change", "Files"]
-
-BATCH_BYTES = 16 * 1024 * 1024  # read before the caller gets its turn
-FILE_BYTES = 64 * 1024  # that opening a file counts for
-AT_ONCE = 32  # changes the caller gets at most: to tell of one takes the loop a fifth of a ms
-GLOBS = "exclude"  # the store's topic for the globs that its states were made under
+TREES_KEPT = 512  # sessions whose tree stays in memory: 4 KB each, but for long ones
+ROWS_KEPT = 400_000  # and entries of all these together
+FOLDERS_KEPT = 20_000
 
 
 class Files:
@@ -45,53 +40,56 @@ class Files:
 
     def __init__(
         self,
-        store: StateStore,
         *,
-        stores: Callable[[], list[Store]],
         since: Callable[[str], str | None],
         title: Callable[[str, str], str | None],
         exclude: Callable[[], list[str]],
         defect: Callable[[str, Exception], None],
     ) -> None:
         """`title(agent, session_id)`: names kept beside; `defect(path, bug)`: what is set aside."""
-        self._store = store
-        self._stores = stores
-        self._store_of = Takers(stores).of
         self._since = since
         self._title = title
-        self._lineage = Lineage(self._excluded)
-        self.exclusions = Exclusions(exclude)
         self._defect = defect
-        self._files: dict[str, Tracked] = {}
-        self.owners: DuplicateResolver[Tracked] = DuplicateResolver()
+        self._forks = ForkResolver(self._excluded)
+        self._stores: list[Store] = []
+        self._folders: dict[str, list[Store]] = {}
+        self._files: dict[str, SessionFile] = {}
+        self._awake: OrderedDict[str, int] = OrderedDict()  # paths, and entries of their trees
+        self.owners: DuplicateResolver[SessionFile] = DuplicateResolver()
+        self.exclusions = Exclusions(exclude)
         self.hidden: set[str] = set()  # sessions that the user excluded
-        self.guard: Guard = Unguarded()
-        self._inodes = Inodes()
-        self._memory = Memory(store)
-        self.owing = self._memory.owing
-        self._due: list[str] = []  # files to be read anew: what they begin with is another
+        self.quarantine: Quarantine | None = None
+        self.unstored: dict[str, None] = {}  # paths of which the store does not know all
+        self.due: dict[str, None] = {}  # paths to be read anew: what they begin with is another
+        self.woken: list[Change] = []  # what was found when a tree was read for somebody
 
     # -- questions -----------------------------------------------------------------------
 
     def card(self, session_id: str) -> SessionInfo | None:
-        """The card of a session's owner."""
+        """What is known of a session."""
         owner = self.owners.get(session_id)
         return owner.card if owner else None
 
     def problems(self) -> dict[str, str]:
         """Files that could not be read, and why."""
         files = list(self._files.values())  # another thread may ask while this one reads
-        lost = self._lineage.lost
-        problems = ((one.path, one.unreadable or one.problem or lost(one.card)) for one in files)
+        missing = self._forks.missing
+        problems = ((one.path, one.unreadable or one.problem or missing(one.card)) for one in files)
         return {path: problem for path, problem in problems if problem}
 
     def state(self, session_id: str) -> SessionState | None:
-        """The tree of a session, awake or out of the store; read anew where that fails."""
+        """The tree of a session; its file is read anew where it was let go."""
         owner = self.owners.get(session_id)
         if owner is None:
             return None
-        if owner.state is None and not self._memory.wake(owner) and not self._read_all(owner):
+        try:
+            while owner.state is None or owner.underway:
+                self._read(owner, wake=True)
+        except (SessionUnreadableError, FileNotFoundError):
             return None
+        if owner.verdict is not Verdict.SAME:  # it changed, and nobody has looked yet
+            self.woken += self._deal(owner)
+        self._keep(owner)
         return owner.state
 
     def is_moved(self, session_id: str) -> bool:
@@ -104,237 +102,224 @@ class Files:
         owner, state = self.owners.get(session_id), self.state(session_id)
         if owner is None or state is None:
             raise SessionUnreadableError("the session file is gone")
-        return session_lines(owner.agent, state, self._lineage.where)
+        return session_lines(owner.agent, state, self._forks.where)
 
-    def reread(self, session_id: str) -> list[Change]:
-        """A line that was taken on its looks is no JSON: read its file anew, parsing each one."""
-        owner = self.owners.get(session_id)
-        if owner is None or owner.strict:
-            return []
-        owner.begin_anew()
-        owner.strict = True
-        return self._deal(owner, Verdict.REWRITTEN) if self._read_all(owner) else []
+    def store_of(self, path: str) -> Store | None:
+        """The store that takes a path, remembered by directory: it is asked of every file."""
+        folder = path[: path.rfind("/") + 1]
+        held = self._folders.get(folder)
+        if held is None:
+            held = [one for one in self._stores if one.holds(f"{folder}x")]
+            if len(self._folders) < FOLDERS_KEPT:
+                self._folders[folder] = held
+        for store in held:
+            if path.endswith(SUFFIXES) if store.kind is Kind.FILES else store.takes(path):
+                return store
+        return None
 
-    def _read_all(self, file: Tracked) -> bool:
-        more = True
-        while more:
-            try:
-                _, _, more = self._read(file)
-            except (SessionUnreadableError, FileNotFoundError):
-                return False
-        return True
+    def is_there(self, path: str) -> bool:
+        """Whether there is something to read. A database is looked at only to be read."""
+        store = self.store_of(path)
+        if store is None:
+            return False
+        return store.kind is Kind.DATABASE or source_of(store.agent, path).look(path) is not None
 
     # -- taking changes in ---------------------------------------------------------------
 
-    def load(self) -> None:
+    def use(self, stores: list[Store]) -> None:
+        """The stores are these now."""
+        if stores != self._stores:
+            self._stores = stores
+            self._folders.clear()
+
+    def load(self, known: Iterable[tuple[str, Cursor, SessionInfo | None]]) -> None:
         """Take over what the store knows; nothing is read."""
         self.exclusions.renew()
-        globs = self.exclusions.packed()
-        renewed = self._store.notes(GLOBS).get("", b"") != globs
-        dropped = []
-        for path, cursor, card in self._store.cards(_card):
-            store = self._store_of(path)
+        forks = []
+        for path, cursor, card in known:
+            store = self.store_of(path)
             if store is None:
                 continue
-            if self.exclusions.match(path, *((card.cwd, card.session_id) if card else ("",))):
+            if self._barred(path, card):
                 self.hidden |= {card.session_id} if card else set()
-                dropped.append(path)
+                self.unstored[path] = None
                 continue
-            file = self._files[path] = Tracked(path, store.agent, cursor, card)
-            if renewed and card and card.is_heir:  # of what may be excluded now
-                file.begin_anew()
-                dropped.append(path)
-            self._inodes.keep(file, cursor)
-            self._lineage.note(store.agent, path)
-            file.rank = taking.rank(file.path, file.card, store)
+            file = self._files[path] = SessionFile(path, store.agent, cursor, card)
+            self._forks.add(store.agent, path)
+            file.rank = rank(path, card, store)
             self.owners.claim(file)
-        self.owing.forget(dropped)
-        self.owing.note(GLOBS, "", globs)
-        for file in self._files.values():
-            heir = file.card if file.card and file.card.is_heir else None
-            if heir is not None and self._lineage.know(file.path, heir):
-                file.begin_anew()  # what it lacks may have come just before the last end
+            if card is not None and card.is_heir:
+                forks.append(file)
+        for file in forks:
+            if file.card is not None:
+                self._forks.know(file.path, file.card)
+            file.begin_anew()  # what they begin with may have come, or been excluded, meanwhile
+
+    def stored(self, path: str) -> tuple[Cursor, bytes] | None:
+        """What the store is to know of a path; None where it is to know nothing."""
+        file = self._files.get(path)
+        if file is None or file.excluded or file.underway or (cursor := file.cursor) is None:
+            return None
+        return cursor, pack(file.card) if file.card else b""
 
     def reconsider(self) -> list[Change]:
-        """The globs may have changed: drop what is excluded now, follow what is not any more."""
+        """The exclusions may have changed: drop what is excluded now, follow what is not."""
+        if not self.exclusions.renew():
+            return []
         changes: list[Change] = []
-        renewed = self.exclusions.renew()
-        for file in list(self._files.values()) if renewed else ():
-            known = file.card or file
-            excluded = self.exclusions.match(file.path, known.cwd, known.session_id)
-            if file.excluded and not excluded:
+        for file in list(self._files.values()):
+            if file.excluded:
                 del self._files[file.path]  # met anew by the scan that follows
-            elif excluded and not file.excluded:
+            elif self._barred(file.path, file.card):
                 changes += self._hide(file)
             elif file.card is not None and file.card.is_heir:
                 self._renew([file.path])
-        if renewed:
-            self.owing.note(GLOBS, "", self.exclusions.packed())
         return changes
+
+    def _barred(self, path: str, card: SessionInfo | None) -> bool:
+        """Whether the user excluded a file of which so much is known."""
+        cwd, session_id = (card.cwd, card.session_id) if card else ("", "")
+        return self.exclusions.match(path, cwd, session_id)
 
     def _excluded(self, path: str, cwd: str) -> bool:
         """Whether the user excluded a file that another's history may begin in."""
         file = self._files.get(path)
-        if file is not None and file.session_id in self.exclusions.forgotten:
-            file = None  # forgotten for itself; its forks are what they were
-        return self.exclusions.match(path, cwd) or (file is not None and file.excluded)
+        hidden = file is not None and file.excluded
+        if hidden and any(one in path for one in self.exclusions.forgotten):
+            hidden = False  # one that was purged is forgotten for itself; its forks stay
+        return hidden or self.exclusions.match(path, cwd)
 
     def differing(self, found: Iterable[Found]) -> list[str]:
-        """Of a scan, the paths whose stat is not the cursor's, and those that waited for them."""
-        found, files = list(found), self._files
-        self.acquaint([one for one in found if one.path not in files])
-        return [
-            one.path for one in found if (file := files.get(one.path)) is None or file.differs(one)
-        ]
-
-    def acquaint(self, found: Iterable[Found]) -> None:
-        """These files are there: one of them may hold what another's history begins with."""
+        """Of a scan, the paths that are not as they were read; all are noted as being there."""
+        paths = []
         for one in found:
-            store = self._store_of(one.path)
-            if store is not None and one.path not in self._files:  # else it was noted when met
-                self._renew(self._lineage.note(store.agent, one.path))
+            file = self._files.get(one.path)
+            if file is None:
+                self.acquaint(one.path)
+            if file is None or file.differs(one):
+                paths.append(one.path)
+        return paths
 
-    def _renew(self, heirs: Iterable[str]) -> None:
-        """Have files read anew, with what they begin with."""
-        heirs = [path for path in heirs if path in self._files and not self._files[path].excluded]
-        for path in heirs:
-            self._files[path].begin_anew()
-        self._due += heirs
-        if heirs:
-            self.owing.forget(heirs)
+    def acquaint(self, path: str) -> None:
+        """A file is there: it may hold what another's history begins with."""
+        store = self.store_of(path)
+        if store is not None:
+            self._renew(self._forks.add(store.agent, path))
 
     def missing(self, found: Iterable[Found], unseen: Callable[[str], bool]) -> list[str]:
         """Known paths that a scan did not find, although it could have."""
         seen = {one.path for one in found}
         return [path for path in self._files if path not in seen and not unseen(path)]
 
-    def refresh(self, paths: Iterable[str]) -> Iterator[list[Change]]:
-        """Look at paths, those that exist first; yields in batches of a bounded read."""
-        present, gone = list[str](), list[str]()
-        for path in paths:
-            (present if self._is_there(path) else gone).append(path)
-        present += filter(self._is_there, taking.elsewhere(gone, self._stores()))
-        batch: list[Change] = []
-        amount = 0
-        renewed: set[str] = set()  # each file once: two may claim to begin in one another
-        while present or self._due:
-            again = []
-            due, self._due = dict.fromkeys(filter(self._is_there, self._due)), []
-            present += due.keys() - renewed
-            renewed |= due.keys()
-            for path in dict.fromkeys(present):
-                changes, size, more = self._refresh(path)
-                batch += changes
-                amount += FILE_BYTES + size
-                if more:
-                    again.append(path)
-                if amount >= BATCH_BYTES or len(batch) >= AT_ONCE:
-                    yield batch
-                    batch, amount = [], 0
-                    self._memory.rest()  # no state is stored before its row
-            present = again
-        for path in filterfalse(self._is_there, gone):  # one may be back since
-            batch += self._vanish(path)
-            if len(batch) >= AT_ONCE:
-                yield batch
-                batch = []
-        yield batch
-        self._memory.rest()
+    def elsewhere(self, path: str) -> Iterator[str]:
+        """Where a file that is gone would be, had its agent archived or compressed it, or both.
+
+        The archive may have been made for the first of them, and not be watched yet.
+        """
+        own = self.store_of(path)
+        if own is None or own.kind is not Kind.FILES or path not in self._files:
+            return
+        folder, _, name = path.rpartition("/")
+        other = name.removesuffix(".zst") if name.endswith(".zst") else f"{name}.zst"
+        yield f"{folder}/{other}"
+        for store in self._stores:
+            if store.archive and store.agent == own.agent and store is not own:
+                yield from (f"{store.sessions}/{one}" for one in (name, other))
+
+    def _renew(self, forks: Iterable[str]) -> None:
+        """Have files read anew, with what they begin with."""
+        for path in forks:
+            file = self._files.get(path)
+            if file is not None and not file.excluded:
+                file.begin_anew()
+                self.due[path] = None
 
     def recount(self, session_id: str) -> Change | None:
         """Make a session's card anew, where its meta file or its agent's name for it changed."""
         owner = self.owners.get(session_id)
-        if owner is None or owner.card is None or self._agrees(owner.agent, owner.card):
+        card = owner.card if owner else None
+        if owner is None or card is None:
             return None
-        if self.state(session_id) is None:
-            return None
-        return next(iter(self._deal(owner, Verdict.SAME)), None)
-
-    def _agrees(self, agent: str, card: SessionInfo) -> bool:
-        title = self._title(agent, card.session_id)
+        title = self._title(owner.agent, session_id)
         same = title is None or (card.agent_title or "") == title
-        return same and card.since == self._since(card.session_id)
-
-    def checkpoint(self) -> None:
-        """Bring the store up to date."""
-        self._memory.checkpoint()
+        if (same and card.since == self._since(session_id)) or self.state(session_id) is None:
+            return None
+        owner.verdict = Verdict.SAME
+        return next(iter(self._deal(owner)), None)
 
     # -- one file ------------------------------------------------------------------------
 
-    def _refresh(self, path: str) -> tuple[list[Change], int, bool]:
-        file, moved = self._files.get(path), False
+    def refresh(self, path: str) -> tuple[list[Change], int, bool]:
+        """Look at a file: what changed, how many bytes were read, and whether there is more."""
+        store, file = self.store_of(path), self._files.get(path)
         if file is None:
-            file, moved = self._meet(path)
-        if file is None or (file.aside and file.aside == file.look()):
-            return [], 0, False
-        if file.excluded and not taking.let_in(file, self.exclusions):
+            if store is None:
+                return [], 0, False
+            self.acquaint(path)
+            file = self._files[path] = SessionFile(path, store.agent)
+            file.excluded = self.exclusions.match(path, "")
+        if file.excluded or (file.aside and file.aside == file.look()):
             return [], 0, False
         try:
-            verdict, size, more = self._read(file)
-            if more or (verdict is Verdict.SAME and not (moved or file.unreadable)):
-                return [], size, more
-            file.healed()
-            return self._deal(file, verdict), size, False
+            read = self._read(file)
+            if read.more:
+                return [], read.bytes, True
+            file.unreadable, file.aside = "", None
+            if read.verdict is not Verdict.SAME:
+                return self._deal(file), read.bytes, False
         except FileNotFoundError:
-            return self._vanish(path), 0, False
+            return self.vanish(path), 0, False
         except IndexerdError as bad:
             file.failed(bad)
         except Exception as bug:  # noqa: BLE001 - one odd file must not end the daemon (V7)
-            self._set_aside(file, bug)
+            file.problem = f"set aside until it changes: {type(bug).__name__}"
+            file.aside = file.look()
+            file.begin_anew()
+            self._defect(path, bug)
         return [], 0, False
 
-    def _set_aside(self, file: Tracked, bug: Exception) -> None:
-        file.problem = f"set aside until it changes: {type(bug).__name__}"
-        file.aside, file.dirty = file.look(), False
-        file.begin_anew()
-        self._memory.drop(file.path)
-        self._defect(file.path, bug)
+    def _read(self, file: SessionFile, *, wake: bool = False) -> Read:
+        """Read what is new, noted as long as that lasts."""
+        guard, path = self.quarantine, file.path
+        if guard is not None and guard.bars(path, file.look):
+            if file.unreadable != WHY:
+                self._defect(path, SessionUnreadableError(WHY))
+            raise SessionUnreadableError(WHY)
+        before = file.cursor
+        with guard.reading(path) if guard else nullcontext():
+            read = file.read(self._forks, wake=wake)
+        if guard is not None and not read.more:
+            guard.cleared(path)
+        if read.verdict is not Verdict.SAME:
+            self._keep(file)
+            if before is not None and (after := file.cursor) is not None:
+                anew = file.verdict.restart
+                span = (before.offset, after.offset)
+                self._renew(self._forks.grown(file.agent, path, *span, anew=anew))
+        return read
 
-    def _read(self, file: Tracked) -> tuple[Verdict, int, bool]:
-        return self.guard.step(file.path, file.look, lambda: self._step(file))
-
-    def _step(self, file: Tracked) -> tuple[Verdict, int, bool]:
-        """Read what is new and take it into the state."""
-        if file.state is None and file.tail.cursor is not None and not self._memory.wake(file):
-            file.begin_anew()
-        held = file.tail.cursor
-        read = file.tail.read(file.path)
-        if read.verdict is Verdict.SAME:
-            return read.verdict, 0, False
-        state = file.state if held else None
-        if read.verdict.restart or read.whole or state is None or taking.is_blank(state):
-            file.strict = file.strict and not read.verdict.restart
-            state = file.state = taking.begin(file.agent, file.path, read.lines, self._lineage)
-        take_in(file.agent, state, read.lines)
-        if held is not None:
-            self._renew(self._lineage.changed(file, held.offset, anew=read.verdict.restart))
-        file.dirty = True
-        self._memory.keep(file)
-        self._inodes.keep(file)
-        return read.verdict, read.bytes, read.more
-
-    def _deal(self, file: Tracked, verdict: Verdict) -> list[Change]:
+    def _deal(self, file: SessionFile) -> list[Change]:
         """Make the file's new card; say what it changes, for its session and a former one."""
-        state, was = file.state, file.card
-        if state is None or file.tail.cursor is None:
+        state, was, verdict = file.state, file.card, file.verdict
+        file.verdict = Verdict.SAME
+        if state is None or file.cursor is None:
             return []
-        header, store = state.header, self._store_of(file.path)
+        header = state.header
         if header and self.exclusions.match(file.path, header.cwd, header.session_id):
             return self._hide(file)
-        card, file.problem = taking.made(file, state, store, self._since, self._title)
-        file.card, file.dirty = card, True
+        card = file.make_card(self.store_of(file.path), self._since, self._title)
+        self.unstored[file.path] = None
         changes = []
         if was is not None and (card is None or card.session_id != was.session_id):
             self.owners.disown(file, was.session_id)
             changes.append(self._lost(was))
             was = None
-        if card is not None:
-            file.rank = taking.rank(file.path, card, store) if store else ()
+        if card is not None and card != was:
             changes.append(self._own(file, card, verdict, was))
         return changes
 
     def _own(
-        self, file: Tracked, card: SessionInfo, verdict: Verdict, was: SessionInfo | None
+        self, file: SessionFile, card: SessionInfo, verdict: Verdict, was: SessionInfo | None
     ) -> Change:
         """Have a file claim its session; it may take it over from another (a revert in Codex)."""
         self.hidden.discard(card.session_id)
@@ -347,50 +332,29 @@ class Files:
             was, left = before, state.row(before.leaf_id) is None or state.left(before.leaf_id)
         return Change(card.session_id, owner, verdict, was, left)
 
-    def _hide(self, file: Tracked) -> list[Change]:
+    def _hide(self, file: SessionFile) -> list[Change]:
         """The user excluded this file: forget all that is known of it."""
-        was, session_id = file.card, file.hide()
-        self._memory.drop(file.path)
-        self.owing.forget([file.path])
-        self.hidden.add(session_id)
+        was, header = file.card, file.state.header if file.state else None
+        file.excluded, file.card = True, None
+        file.begin_anew()
+        self._awake.pop(file.path, None)
+        self.unstored[file.path] = None
+        if header is not None:
+            self.hidden.add(header.session_id)
         if was is None:
             return []
-        self.owners.disown(file, session_id)
+        self.hidden.add(was.session_id)
+        self.owners.disown(file, was.session_id)
         return [self._lost(was)]
 
-    def _meet(self, path: str) -> tuple[Tracked | None, bool]:
-        """A path never seen: a new file, or (True) a known one that was moved."""
-        store = self._store_of(path)
-        if store is None:
-            return None, False
-        old = self._inodes.find(store.agent, path)
-        file = self._files.get(old) if old else None
-        moved = file is not None and file.moved_to(path)
-        if old and file is not None and moved:
-            self._memory.wake(file, old)
-            if file.card:
-                self.owners.disown(file, file.card.session_id)
-            del self._files[old]
-            self._memory.drop(old)
-            self.owing.forget([old])
-            self._lineage.renamed(file.agent, old, path)
-            file.renamed(path, store.agent)
-            self._memory.keep(file)
-        else:
-            file = Tracked(path, store.agent)
-        self._renew(self._lineage.note(store.agent, path))
-        file.excluded = self.exclusions.match(path, file.card.cwd if file.card else "")
-        self._files[path] = file
-        return file, moved
-
-    def _vanish(self, path: str) -> list[Change]:
+    def vanish(self, path: str) -> list[Change]:
+        """A file is gone."""
         file = self._files.pop(path, None)
         if file is None:
             return []
-        self._memory.drop(path)
-        self.owing.forget([path])
-        self._lineage.drop(file.agent, path)
-        self._inodes.drop(file)
+        self._awake.pop(path, None)
+        self.unstored[path] = None
+        self._forks.drop(file.agent, path)
         if file.card is None:
             return []
         self.owners.disown(file, file.card.session_id)
@@ -399,9 +363,20 @@ class Files:
     def _lost(self, was: SessionInfo) -> Change:
         return Change(was.session_id, self.card(was.session_id), Verdict.SAME, was)
 
-    def _is_there(self, path: str) -> bool:
-        return taking.is_there(path, self._store_of(path))
+    def _keep(self, file: SessionFile) -> None:
+        """A tree is used now: let go of those that were not for longest."""
+        rows, awake = sum(self._awake.values()), self._awake
+        rows += len(file.state) if file.state is not None else 0
+        rows -= awake.pop(file.path, 0)
+        while awake and (len(awake) >= TREES_KEPT or rows > ROWS_KEPT):
+            path, count = awake.popitem(last=False)
+            rows -= count
+            old = self._files.get(path)
+            if old is not None and not old.underway:  # else a long line would be read twice
+                old.doze()
+        awake[file.path] = len(file.state) if file.state is not None else 0
 
 
-def _card(packed: bytes, path: str) -> SessionInfo | None:
+def known_file(packed: bytes, path: str) -> SessionInfo | None:
+    """What the store knows of a file."""
     return unpack(packed, path) if packed else None

@@ -47,7 +47,7 @@ class Status:
         bad = bool(self._budget.troubles()) or any(True for _ in self._problems())
         return self._word(bad=bad)
 
-    def tell(self) -> dict[str, Any]:
+    def report(self) -> dict[str, Any]:
         """The result of the `status` method."""
         problems = [*self._problems()]
         for code, (cause, cure) in self._budget.troubles().items():
@@ -120,7 +120,7 @@ def _set_up(pipeline: Pipeline, since: str) -> Problems:
 
 
 def _disk(pipeline: Pipeline, since: str) -> Problems:
-    for trouble in list(pipeline.troubles.values()):
+    for trouble in pipeline.troubles:
         cure = "free some space, or see who locks the file; it is tried again all the time"
         yield _problem("state_unwritable", trouble, since, cure)
     if pipeline.runner.indexer.unwritten:
@@ -140,9 +140,9 @@ def _roots(pipeline: Pipeline, since: str) -> Problems:
     scanned = pipeline.library.scanned
     for root, why in scanned.refused if scanned else ():
         yield _problem("root_refused", f"{escape_path(root)}: {why}", since, "name another root")
-    databases = pipeline.library.census.troubles
+    databases = pipeline.library.discovery.troubles
     for path, why in list(databases.items())[:SHOWN]:
-        cure = pipeline.library.census.cures.get(path, _LATER)
+        cure = pipeline.library.discovery.cures.get(path, _LATER)
         yield _problem("unreadable", f"{escape_path(path)}: {why}", since, cure)
     unseen = [path for path in (scanned.unreadable if scanned else ()) if path not in databases]
     for path in unseen[:SHOWN]:

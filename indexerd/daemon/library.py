@@ -1,26 +1,28 @@
-"""Session files, meta files and the store, kept in step. One thread uses this: the reader.
+"""What is known of all sessions, kept in step with their files. One thread uses this: the reader.
 
-In: paths that something hinted at, or the time for a scan. Out: `Update` values for the loop,
-each after the store shows what it says. Text for search is taken in as it is appended, or,
-at a first start, session by session in the background. While our own disk is full or locked the
-loop hears of every change all the same; rows and notes are owed then, `trouble` says so, and the
-next scan pays, whether or not a session has grown (A3).
+    scan, hinted -> queue of paths -> step: read, store (cursor, row: one transaction) -> Update
+
+The loop is given each `Update` after the store shows what it says. Where our own disk is full or
+locked the loop is given it all the same; what the store lacks stays noted here, `trouble` says
+why, and the next step tries again (A3). Text for search is read from the same lines, later.
 """
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from time import monotonic
 from typing import Any
 
 import msgspec
 
-from indexerd.daemon.files import Change, Files
+from indexerd.daemon.files import Files, known_file
 from indexerd.daemon.session_row import Rows
 from indexerd.errors import NotFoundError, StateError
-from indexerd.meta.cache import MetaCache, MetaStat
+from indexerd.meta.cache import TOPIC, MetaCache, MetaStat
 from indexerd.privacy.own_secrets import OwnSecrets
 from indexerd.search.index import TextIndex
 from indexerd.search.session_texts import Texts
@@ -28,15 +30,21 @@ from indexerd.sessions.duplicates import MARGIN_MS
 from indexerd.sessions.facts import Facts
 from indexerd.sessions.family import ParentIndex
 from indexerd.sessions.info import SessionInfo
-from indexerd.sources import taking
-from indexerd.sources.census import Census
+from indexerd.sources.discovery import PAUSE, SessionDiscovery
 from indexerd.sources.scan import ScanResult
+from indexerd.sources.session_file import Change
 from indexerd.sources.stores import SUFFIXES, Store
 from indexerd.store.store import StateStore
 
+STEP_BYTES = 4 << 20  # that one step reads before others get their turn
+FILE_BYTES = 64 * 1024  # that opening a file counts for
+QUEUE_TURN = 8
+AT_ONCE = 32  # changes of one step: to publish one takes the loop a fifth of a millisecond
+SETTLE_SECONDS = 0.02  # from a hint at a file that is not there to the look that believes it
+
 
 class Update(msgspec.Struct, frozen=True):
-    """What the loop learns of one session; the store shows it already, unless it is owed."""
+    """What the loop learns of one session; the store shows it already, unless there is trouble."""
 
     session_id: str
     card: SessionInfo | None
@@ -62,18 +70,12 @@ class Library:
         """`patterns()`: of the user's own secrets, which are not to be searched."""
         self.store = store
         self.index = index
-        self._made = store.made
         self._find_stores = stores
         self._stores: list[Store] = []
         self.metas = MetaCache(store, report)
-        self.census = Census()
+        self.discovery = SessionDiscovery()
         self.files = Files(
-            store,
-            stores=self.stores,
-            since=self.metas.since,
-            title=self.census.title,
-            exclude=exclude,
-            defect=defect,
+            since=self.metas.since, title=self.discovery.title, exclude=exclude, defect=defect
         )
         self._secrets = OwnSecrets(patterns)
         self.texts = Texts(
@@ -87,66 +89,59 @@ class Library:
         )
         self.scanned: ScanResult | None = None
         self.changed = 0  # counts up wherever `problems` of files may be others than before
-        self.absent: set[str] = set()  # paths of the last hints where nothing was
-        self._kin = ParentIndex()
-        self._rows = Rows(self.files, self.metas, store, self._kin, self.stores)
-        self._unshown: dict[str, None] = {}  # sessions whose row is owed to the store
-        self._bad: StateError | None = None  # why it is
+        self.trouble: StateError | None = None  # why the store lacks something
+        self._parents = ParentIndex()
+        self._rows = Rows(self.files, self.metas, store, self._parents, self.stores)
+        self._hinted: dict[str, None] = {}  # paths to look at
+        self._queue: dict[str, None] = {}  # likewise, after those
+        self._late: dict[str, float] = {}  # paths that were not there, and when to believe it
+        self._changes: dict[str, Change | None] = {}  # by session, since the last step
+        self._unshown: dict[str, None] = {}  # sessions whose row the store lacks
+        self._taken = 0  # of these
+        self._first = False  # the first scan is under way
+        self._alone: list[str] = []  # meta files that it found, and no session of theirs yet
         self._swept = b""  # the exclusions that gone sessions were compared with
 
-    # -- what is known -------------------------------------------------------------------
-
-    @property
-    def trouble(self) -> StateError | None:
-        """Why something that was read is not stored: then it is owed, and tried again."""
-        return self._bad or self.files.owing.trouble or self.metas.owing.trouble
+    # -- life ----------------------------------------------------------------------------
 
     def load(self) -> list[Update]:
         """Take over what the store knows; no session file is opened."""
-        try:
-            return self._load()
-        except StateError:
-            if not self.store.renew():
-                raise
-            return self._load()
-
-    def _load(self) -> list[Update]:
         self.find_stores()
-        self.files.load()
+        self.files.load(self.store.files(known_file))
         self.metas.load()
         cards = list(self.files.owners.cards())
-        self.census.named((one.agent, one.session_id, one.agent_title) for one in cards)
+        self.discovery.named((one.agent, one.session_id, one.agent_title) for one in cards)
         for card in cards:
-            self._kin.put(card.session_id, card)
-        self._fill()
-        self.changed += 1
-        return [Update(card.session_id, card, self.metas.get(card.session_id)) for card in cards]
-
-    def mend(self) -> bool:
-        """Make a store or an index anew that turned out to be damaged; whether that was done."""
-        self.store.renew()
-        if self._made == self.store.made and not self.index.damaged:
-            return False
-        self._rows.drop()
-        self._unshown, self._bad = {}, None
-        self._fill()
-        return True
-
-    def _fill(self) -> None:
-        """Have store and index show what is known."""
+            self._parents.put(card.session_id, card)
         new = self.index.open()
         excluded = self._unfollowed(lambda _: True)
         self._show([*self.files.hidden, *self._gone_and_excluded(), *excluded])
-        if new or self._made != self.store.made or not self.store.count():
-            ids = {card.session_id for card in self.files.owners.cards()} | set(self.metas.ids())
-            self._show(ids)
-        self._made = self.store.made
+        if new or not self.store.count():
+            self._show({card.session_id for card in cards} | set(self.metas.ids()))
         self._show(self.store.unindexed())
         self.store.renamed += 1  # rows were stored, and nobody was told
         self.texts.resume(self._newest_cards())
+        self.changed += 1
+        return [Update(card.session_id, card, self.metas.get(card.session_id)) for card in cards]
 
-    def _newest_cards(self) -> list[SessionInfo]:
-        return sorted(self.files.owners.cards(), key=lambda one: -one.modified_ms)
+    @property
+    def damaged(self) -> bool:
+        """Whether a cache is to be made anew, which a new start does."""
+        return self.store.damaged or self.index.damaged
+
+    def close(self) -> None:
+        """Store everything that can be stored, and let go: what cannot is read anew (A3)."""
+        with suppress(StateError):
+            self.step(0)
+        with suppress(StateError):
+            self.index.commit()
+        if self.index.damaged:
+            with suppress(StateError):
+                self.store.note("index", "name", None)
+        self.index.close()
+        self.store.close()
+
+    # -- what is known -------------------------------------------------------------------
 
     def stores(self) -> list[Store]:
         """Where sessions are, as of the last look."""
@@ -155,8 +150,9 @@ class Library:
     def find_stores(self) -> list[Store]:
         """Look again where sessions are: roots come, go, and are pointed elsewhere."""
         self._stores = self._find_stores()
+        self.files.use(self._stores)
         self._rows.drop()
-        self.census.renew(self._stores)
+        self.discovery.renew(self._stores)
         return self._stores
 
     def meta_dir(self, card: SessionInfo) -> str:
@@ -173,55 +169,281 @@ class Library:
             return stat.directory
         return self.meta_dir(card) if card else None
 
-    # -- taking changes in ---------------------------------------------------------------
+    def _newest_cards(self) -> list[SessionInfo]:
+        return sorted(self.files.owners.cards(), key=lambda one: -one.modified_ms)
 
-    def scan(self) -> Iterator[list[Update]]:
-        """Compare every session and meta file with what is known; newest files first."""
-        self.mend()
-        stores = self._stores
-        result = self.census.scan(stores)
-        homes = dict.fromkeys(one.meta for one in stores)
-        moved = self.metas.sweep(homes, self._belongs)
-        first = self.scanned is None
+    # -- what is to be looked at -----------------------------------------------------------
+
+    def scan(self) -> None:
+        """Compare every session and meta file with what is known; what differs is queued."""
+        stores, first = self._stores, self.scanned is None
+        result = self.discovery.scan(stores)
+        self._first = first
+        self._compare_metas()
         if first:  # a crash may have come between a meta file and the store
-            moved = list(dict.fromkeys([*moved, *self._miscounted()]))
-        self.scanned = replace(result, files=[])  # a tenth of all memory, and not asked for
+            self._mark(
+                one.session_id
+                for one in self.files.owners.cards()
+                if one.since != self.metas.since(one.session_id)
+            )
         self.texts.again()
-        yield self._metas_changed(moved)
-        yield self.reconsider()
-        yield self._retitled(self.census.retitled())
+        self.reconsider()
+        self._mark(self.discovery.retitled())
         wanted = set(self.files.differing(result.files))
-        changed = sorted(
+        found = sorted(
             (one for one in result.files if one.path in wanted), key=lambda one: -one.mtime_ns
         )
-        fresh = [one.path for one in changed]
         gone = self.files.missing(result.files, result.unseen)
-        yield from self._files_changed([*fresh, *gone])
-        if first and len(homes) > 1:  # only now is it known which root a session belongs to
-            yield self._metas_changed(self.metas.sweep(homes, self._belongs))
-        if first:
-            bad = self.files.problems()
-            lost = self._unfollowed(lambda path: path in bad or result.unseen(path))
-            yield self._updates(dict.fromkeys(lost))
-        self.files.owners.margin_ms = MARGIN_MS  # from now on an owner stays for a while
+        self._queue |= dict.fromkeys([*(one.path for one in found), *gone])
+        result.files = []  # a tenth of all memory, and not asked for
+        self.scanned = result
+        if not first:
+            self.files.owners.margin_ms = MARGIN_MS  # from now on an owner stays for a while
 
-    def reconsider(self) -> list[Update]:
+    def hinted(self, paths: Iterable[str]) -> list[Update]:
+        """Look at the paths of a watcher's hints; where nothing is, there may be in a moment."""
+        places, sessions, now = {store.meta for store in self._stores}, list[str](), monotonic()
+        for path in paths:
+            if path.rpartition("/")[0] in places and not path.endswith(SUFFIXES):
+                self._mark(filter(None, [self.metas.touched(path)]))
+            elif _is_blank(path) and self.files.store_of(path) is not None:
+                self._late.setdefault(path, now + SETTLE_SECONDS)
+            else:
+                sessions.append(path)
+        ready = [path for path, when in self._late.items() if when <= now]
+        for path in ready:
+            del self._late[path]
+        found = self.discovery.hinted([*sessions, *filter(None, ready)])
+        if self.discovery.late:  # of databases
+            self._late.setdefault("", now + PAUSE)
+        self._mark(found.titled)
+        self._hinted |= dict.fromkeys([*found.paths, *self.files.differing(found.sessions)])
+        return self.step()
+
+    @property
+    def late(self) -> float:
+        """When `hinted` is to be called again whether or not there are hints, by `monotonic`."""
+        return min(self._late.values(), default=math.inf)
+
+    def read_words(self) -> tuple[bool, bool]:
+        """Read some words; whether there is more in this pass, and at all."""
+        more = self.texts.some()
+        return more, self.texts.due
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is anything for `step` to do."""
+        waiting = self._hinted or self._queue or self._changes or self.files.due
+        return bool(waiting or self.files.woken or self._first)
+
+    @property
+    def scanning(self) -> bool:
+        """Whether what the last scan found is not all read yet."""
+        return bool(self._queue) or self._first
+
+    def reconsider(self) -> None:
         """The exclusions may have changed: drop what the user does not want read any more.
 
         So may the patterns of secrets: what is stored is made anew then, step by step.
         """
-        changes = {one.session_id: one for one in self.files.reconsider()}
+        self._note(self.files.reconsider())
         self._rows.drop()
         self.texts.reconsider(self._newest_cards)
-        return self._updates(changes | dict.fromkeys(self._gone_and_excluded()))
+        self._changes = dict.fromkeys(self._gone_and_excluded()) | self._changes
+
+    def written(self, session_id: str, directory: str) -> list[Update]:
+        """Our own writer has just written a session's meta file or sidecar."""
+        self.metas.reread(session_id, directory)
+        self._mark([session_id])
+        return self.step(0)
+
+    def reread(self, session_id: str) -> bool:
+        """Look at a session's file again, which is not what was read; whether that helps."""
+        owner = self.files.owners.get(session_id)
+        changes, more = list[Change](), owner is not None
+        while more and owner is not None:
+            found, _, more = self.files.refresh(owner.path)
+            changes += found
+        self._note(changes)
+        return bool(changes)
+
+    def only(self, agent: str, file: str, session_id: str) -> None:
+        """Read one session and its meta file, and no other."""
+        stores = [one for one in self.find_stores() if one.agent == agent]
+        boxed = any(one.sessions == file for one in stores)
+        path = f"{file}/{session_id}" if boxed else file
+        for meta in dict.fromkeys(one.meta for one in stores if one.takes(path)):
+            self.metas.reread(session_id, meta)
+        if agent == "codex":  # its history may begin in another file
+            for one in self.discovery.scan(stores).files:
+                self.files.acquaint(one.path)
+        self._queue[path] = None
+        while self.busy:
+            self.step()
+
+    # -- taking changes in -----------------------------------------------------------------
+
+    def step(self, size: int = STEP_BYTES) -> list[Update]:
+        """Read some of what is queued, store what changed, and say what did."""
+        gone: list[str] = []
+        while size > 0 and len(self._changes) < AT_ONCE and (path := self._next()) is not None:
+            if not self.files.is_there(path):
+                gone.append(path)
+                size -= FILE_BYTES // 16
+                continue
+            size -= FILE_BYTES + self._look(path)
+        if gone and (self._hinted or self.files.due):  # first what is there: it may be the same
+            self._queue = dict.fromkeys(gone) | self._queue
+        else:
+            for path in gone:
+                for other in filter(self.files.is_there, self.files.elsewhere(path)):
+                    self._look(other)
+                if not self.files.is_there(path):  # it may be back since
+                    self._note(self.files.vanish(path))
+        if self._first and not self._queue:
+            self._end_first_scan()
+        return self._flush()
+
+    def _next(self) -> str | None:
+        """The next path; now and then one that was not hinted at, however many hints there are."""
+        self._taken += 1
+        queues = [self._hinted, self.files.due, self._queue]
+        for queue in reversed(queues) if self._taken % QUEUE_TURN == 0 else queues:
+            if queue:
+                path = next(iter(queue))
+                del queue[path]
+                return path
+        return None
+
+    def _look(self, path: str) -> int:
+        changes, size, more = self.files.refresh(path)
+        self.changed += 1
+        if more:  # after all that was hinted
+            self._queue[path] = None
+        self._note(changes)
+        return size
+
+    def _end_first_scan(self) -> None:
+        """Only now is it known which root a session belongs to, and which were not met."""
+        self._first = False
+        self.files.owners.margin_ms = MARGIN_MS
+        self._compare_metas()
+        bad, result = self.files.problems(), self.scanned
+        unseen = result.unseen if result else bool
+        lost = self._unfollowed(lambda path: path in bad or bool(unseen(path)))
+        alone, self._alone = self._alone, []
+        self._changes = dict.fromkeys([*lost, *alone]) | self._changes
+
+    def _compare_metas(self) -> None:
+        """Compare every meta file with what is remembered of it."""
+
+        def belongs(session_id: str) -> str | None:
+            card = self.files.card(session_id)
+            return self.meta_dir(card) if card else None
+
+        homes = dict.fromkeys(one.meta for one in self._stores)
+        self._mark(self.metas.sweep(homes, belongs))
+
+    def _mark(self, session_ids: Iterable[str]) -> None:
+        """What lies beside these sessions is another."""
+        for session_id in list(session_ids):
+            if self._first and self.files.card(session_id) is None:
+                self._alone.append(session_id)
+                continue
+            change = self.files.recount(session_id)
+            if change is not None or session_id not in self._changes:
+                self._changes[session_id] = change
+
+    def _note(self, changes: Iterable[Change]) -> None:
+        for one in changes:
+            before = self._changes.get(one.session_id)
+            if before is not None and before.was is not None:  # two in one step
+                one = replace(one, was=before.was)  # noqa: PLW2901
+            self._changes[one.session_id] = one
+
+    def _flush(self) -> list[Update]:
+        """Store all that changed, in one transaction, and say what did."""
+        woken, self.files.woken = self.files.woken, []
+        self._note(woken)
+        changes, self._changes = self._changes, {}
+        self.changed += bool(changes)
+        kin: set[str] = set()
+        for session_id, change in changes.items():
+            kin |= self._parents.put(session_id, self.files.card(session_id))
+            if change is not None and change.card is not None:
+                self.texts.want([session_id])
+        owed = self._unshown
+        grown = {one for one, change in changes.items() if change and change.only_grew}
+        ids = owed | changes | dict.fromkeys(kin)
+        rows: dict[str, dict[str, Any]] = {}
+        if ids or self.files.unstored or self.metas.unstored:
+            try:
+                rows = self._store(ids, grown - kin - owed.keys())
+                self.trouble, self._unshown = None, {}
+            except StateError as bad:
+                self._rows.drop()
+                self.trouble, self._unshown, owed = bad, ids, {}
+        return [
+            Update(one, self.files.card(one), self.metas.get(one), changes.get(one), rows.get(one))
+            for one in owed | changes
+        ]
+
+    def _store(self, ids: Iterable[str], grown: Collection[str]) -> dict[str, dict[str, Any]]:
+        """One transaction: what is known of files and meta files, and the rows of these sessions.
+
+        Of those that have only `grown`, a part of the row is made anew.
+        """
+        files = {path: self.files.stored(path) for path in self.files.unstored}
+        metas = dict(self.metas.unstored)
+        with self.store.batch():
+            self.store.forget_files(path for path, held in files.items() if held is None)
+            self.store.put_files((path, *held) for path, held in files.items() if held)
+            for session_id, packed in metas.items():
+                self.store.note(TOPIC, session_id, packed)
+            rows = self._put_rows(ids, grown)
+        self.files.unstored.clear()
+        self.metas.unstored.clear()
+        return rows
+
+    # -- rows ------------------------------------------------------------------------------
+
+    def _put_rows(self, ids: Iterable[str], grown: Collection[str]) -> dict[str, dict[str, Any]]:
+        rows: list[tuple[dict[str, Any], str, tuple[str, ...]]] = []
+        for session_id in ids:
+            written = self._rows.of(session_id, grown=session_id in grown)
+            if written is None:
+                purged = session_id in self.files.exclusions.forgotten
+                self.index.forget(session_id, wholly=purged)
+            else:
+                written = self._secrets.written(written)
+                rows.append((written.row, written.summary, written.aliases))
+        self.index.put(rows)
+        return {row["sessionId"]: row for row, _, _ in rows}
+
+    def _show(self, ids: Iterable[str]) -> None:
+        """Make these sessions' rows anew."""
+        if not (ids := list(ids)):
+            return
+        self._unshown |= dict.fromkeys(ids)
+        try:
+            self._store(self._unshown, ())
+            self._unshown = {}
+        except StateError as bad:
+            self.trouble = bad
+
+    def _publish_facts(self, session_id: str, facts: Facts) -> None:
+        """Put what a session did into its row."""
+        written = self._rows.with_facts(session_id, facts)
+        if written is not None:
+            written = self._secrets.written(written)
+            self.index.put([(written.row, written.summary, written.aliases)])
 
     def _gone_and_excluded(self) -> list[str]:
         """Sessions whose file is gone, in a directory that the user does not want read."""
         exclusions, swept = self.files.exclusions, self._swept
         if exclusions.packed() == swept:
             return []
-        excluded = exclusions.match
-        gone = [one for one in self.store.names() if not one.live and excluded("", one.cwd)]
+        gone = [one for one in self.store.names() if not one.live and exclusions.match("", one.cwd)]
         self._swept = exclusions.packed()
         return [one.session_id for one in gone if self.files.card(one.session_id) is None]
 
@@ -236,165 +458,6 @@ class Library:
             for one, path, cwd in self.store.shown()
             if card(one) is None and (excluded(path, cwd, one) or not unseen(path))
         ]
-
-    def hinted(self, paths: Iterable[str], sudden: Iterable[str] = ()) -> Iterator[list[Update]]:
-        """Look at the paths of a watcher's hints; of the `sudden` ones where something is.
-
-        Where nothing is, or nothing in it, more may come in a moment: `absent` has these.
-        """
-        metas, sessions, sudden = [], [], set(sudden)
-        self.absent = {path for path in sudden if _is_blank(path)}
-        places = {store.meta for store in self._stores}
-        for path in (*paths, *(sudden - self.absent)):
-            if path.rpartition("/")[0] not in places or path.endswith(SUFFIXES):
-                sessions.append(path)
-            elif session_id := self.metas.touched(path):
-                metas.append(session_id)
-        if metas:
-            yield self._metas_changed(metas)
-        found = self.census.hinted(sessions)
-        if found.titled:
-            yield self._retitled(found.titled)
-        yield from self._files_changed([*found.paths, *self.files.differing(found.sessions)])
-
-    def only(self, agent: str, file: str, session_id: str) -> None:
-        """Read one session and its meta file, and no other."""
-        stores = [one for one in self.find_stores() if one.agent == agent]
-        boxed = any(one.sessions == file for one in stores)
-        path = f"{file}/{session_id}" if boxed else file
-        for meta in dict.fromkeys(one.meta for one in stores if one.takes(path)):
-            self.metas.reread(session_id, meta)
-        if agent == "codex":  # its history may begin in another file
-            self.files.acquaint(self.census.scan(stores).files)
-        for _ in self._files_changed([path]):
-            pass
-
-    def written(self, session_id: str, directory: str) -> list[Update]:
-        """Our own writer has just written a session's meta file or sidecar."""
-        self.metas.reread(session_id, directory)
-        return self._metas_changed([session_id])
-
-    def _belongs(self, session_id: str) -> str | None:
-        card = self.files.card(session_id)
-        return self.meta_dir(card) if card else None
-
-    def _miscounted(self) -> list[str]:
-        """Sessions whose card was counted from another leaf than their meta file names."""
-        return [
-            card.session_id
-            for card in self.files.owners.cards()
-            if card.since != self.metas.since(card.session_id)
-        ]
-
-    def _metas_changed(self, ids: list[str]) -> list[Update]:
-        changes = {session_id: self.files.recount(session_id) for session_id in ids}
-        return self._updates(changes)
-
-    def _retitled(self, ids: Iterable[str]) -> list[Update]:
-        changes = {one: self.files.recount(one) for one in ids}
-        return self._updates({one: change for one, change in changes.items() if change})
-
-    def _files_changed(self, paths: list[str]) -> Iterator[list[Update]]:
-        for changes in self.files.refresh(paths):
-            self.changed += bool(paths)
-            yield self._updates({change.session_id: change for change in changes})
-
-    def _updates(self, changes: dict[str, Change | None]) -> list[Update]:
-        others: set[str] = set()
-        self.changed += bool(changes)
-        for session_id, change in changes.items():
-            others |= self._kin.put(session_id, self.files.card(session_id))
-            if change is not None and change.card is not None:
-                self.texts.want([session_id])
-        owed, self._unshown = self._unshown, {}
-        grown = {one for one, change in changes.items() if taking.only_grew(change)} - others
-        rows = self._show(owed | changes, grown - owed.keys())
-        related = self._show(others - changes.keys())  # their parent is known now, or another
-        if rows is not None and related is not None:
-            self._bad = None
-        told = changes if rows is None else dict.fromkeys(owed) | changes
-        rows = rows or {}
-        return [
-            Update(
-                session_id,
-                self.files.card(session_id),
-                self.metas.get(session_id),
-                change,
-                rows.get(session_id),
-            )
-            for session_id, change in told.items()
-        ]
-
-    # -- rows ---------------------------------------------------------------------
-
-    def _show(
-        self, ids: Iterable[str], grown: Collection[str] = ()
-    ) -> dict[str, dict[str, Any]] | None:
-        """Bring rows up to date; None where the store takes none now, and they are owed.
-
-        Of those that have only `grown`, a part of the row is made anew.
-        """
-        ids = dict.fromkeys(ids)
-        if not ids:
-            return {}
-        try:
-            return self._publish(ids, grown)
-        except StateError as bad:
-            self._rows.drop()
-            self._bad = bad
-            self._unshown |= ids
-            return None
-
-    def _publish(self, ids: Iterable[str], grown: Collection[str]) -> dict[str, dict[str, Any]]:
-        """Bring the rows of these sessions up to date, in one transaction."""
-        rows: list[tuple[dict[str, Any], str, tuple[str, ...]]] = []
-        with self.store.batch():
-            for session_id in ids:
-                written = self._rows.of(session_id, grown=session_id in grown)
-                if written is None:
-                    purged = session_id in self.files.exclusions.forgotten
-                    self.index.forget(session_id, wholly=purged)
-                else:
-                    written = self._secrets.written(written)
-                    rows.append((written.row, written.summary, written.aliases))
-            self.index.put(rows)
-        return {row["sessionId"]: row for row, _, _ in rows}
-
-    def _publish_facts(self, session_id: str, facts: Facts) -> None:
-        """Put what a session did into its row."""
-        written = self._rows.with_facts(session_id, facts)
-        if written is not None:
-            written = self._secrets.written(written)
-            self.index.put([(written.row, written.summary, written.aliases)])
-
-    def reread(self, session_id: str) -> bool:
-        """Read a session anew, parsing every line; False where that was done before."""
-        changes = self.files.reread(session_id)
-        self.changed += 1
-        self._show(change.session_id for change in changes)
-        return bool(changes)
-
-    # -- the store ----------------------------------------------------------------------
-
-    def checkpoint(self) -> None:
-        """Make what was read survive a crash; raises StateError where something is owed still.
-
-        A file is read again after a crash as long as the store does not show what was read.
-        """
-        if self._bad is None:
-            self.files.checkpoint()
-        self.metas.checkpoint()
-        if self.trouble is not None:
-            raise self.trouble
-
-    def close(self) -> None:
-        """Store everything that can be stored, and let go: what cannot is read anew (A3)."""
-        with suppress(StateError):
-            self.checkpoint()
-        with suppress(StateError):
-            self.index.commit()
-        self.index.close()
-        self.store.close()
 
 
 def _is_blank(path: str) -> bool:

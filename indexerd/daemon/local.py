@@ -140,11 +140,11 @@ class LocalBackend:
 class _Silence:
     """An event bus that nobody listens to."""
 
-    def say(self, *_: object) -> None:
+    def log(self, *_: object) -> None:
         """Write nothing."""
 
-    def tell(self, *_: object) -> None:
-        """Tell nobody."""
+    def publish(self, *_: object) -> None:
+        """Pass on to nobody."""
 
     def defect(self, *_: object) -> None:
         """Write nothing."""

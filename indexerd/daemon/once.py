@@ -8,7 +8,6 @@ from typing import Any
 
 from indexerd.daemon.pipeline import Pipeline
 from indexerd.digests.auto import AutoDigests
-from indexerd.errors import StateError
 from indexerd.indexing.indexer import Done
 from indexerd.indexing.policy import Limits, Wait, decide
 from indexerd.indexing.runner import Failure
@@ -53,26 +52,14 @@ async def run_once(pipeline: Pipeline, digests: AutoDigests) -> Report:
     ticking = asyncio.create_task(pipeline.keep_time())
     try:
         await pipeline.scan()
-        await _read_all(pipeline)
+        while await pipeline.read(pipeline.library.texts.step):
+            pass
         await _settled(pipeline)
         await digests.settle()
     finally:
         ticking.cancel()
         await pipeline.stop()
-    await pipeline.read(pipeline.library.checkpoint)
     return _report(pipeline, digests)
-
-
-async def _read_all(pipeline: Pipeline) -> None:
-    """Read all words; where the index turns out to be damaged, into a new one."""
-    library = pipeline.library
-    try:
-        while await pipeline.read(library.texts.step):
-            pass
-    except StateError:
-        if not await pipeline.read(library.mend):
-            raise
-        await _read_all(pipeline)
 
 
 async def _settled(pipeline: Pipeline) -> None:

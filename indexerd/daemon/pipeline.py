@@ -1,25 +1,26 @@
-"""The whole flow: hints and scans in, meta files out, one way.
+"""The whole flow of one daemon, or of one `run --once`: two journeys, one way.
 
-    watch -> library (tail, skim, state, store) -> policy -> jobs -> indexer -> library
+    append: watch -> library (tail, agent, state, store: cursor and row in one transaction)
+            -> _learn -> bus -> unix server
+    index:  policy -> queue -> indexer (transcript, model, check, meta file) -> library -> bus
 
-Three loops run side by side: one follows the files (`WatchLoop`), one keeps the time of waiting
-decisions, one does what may wait (search text, checkpoints). Blocking work on files is done by
-one reader thread, in bounded steps. Nothing here is stored: a restart comes to the same decisions
-again.
+One loop follows the files and reads words for the search index, one keeps the time of waiting
+decisions. Blocking work on files is done by one reader thread, in bounded steps. Nothing here is
+stored: a restart comes to the same decisions again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any
+from time import monotonic
+from typing import Any, TypeVar
 
-from indexerd.daemon.background import Background
 from indexerd.daemon.event_bus import EventBus
 from indexerd.daemon.library import Library, Update
-from indexerd.daemon.reader import Reader
-from indexerd.daemon.watch_loop import WatchLoop
 from indexerd.errors import (
     AlreadyRunningError,
     ConfigError,
@@ -28,6 +29,7 @@ from indexerd.errors import (
     ModelUnavailableError,
     NotFoundError,
     SessionEmptyError,
+    StateError,
 )
 from indexerd.events import Turn
 from indexerd.indexing.indexer import Done, Indexer
@@ -40,16 +42,40 @@ from indexerd.models.base import Model
 from indexerd.models.registry import Models
 from indexerd.settings import Loaded, Settings
 from indexerd.sources.cursor import Verdict
+from indexerd.sources.stores import watched
 from indexerd.sources.watch import Watch
 
 FORCE_PATIENCE = 60.0  # seconds a forced run waits for the end of a turn
 DAY = 86_400
 AT_ONCE = 200  # sessions that are taken in, or decided on, before the loop gets its turn
 LONGEST_PAUSE = 30.0  # seconds between two looks at the clock
+RESCAN_GAP = 1.0  # between two scans
+REST_MAX = 0.05  # after a look at hints, which rests as long as it took: the next sees more
+RETRY_SECONDS = 2.0  # until what our own disk did not take is tried again
+GATHER, GATHER_MAX = 2.0, 1.0  # until words are read again: times as long as it took; seconds
+HINTS_FIRST = 0.25  # seconds that words wait while there is always something to look at
+STALL_SECONDS = 60.0  # that one step of the reader may take
+
+_T = TypeVar("_T")
+
+
+class Reader:
+    """The one thread that reads files: trees, the store and index writes are its own."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="reader")
+
+    async def __call__(self, work: Callable[..., _T], *args: Any) -> _T:
+        """Do one piece of work in order; it should be bounded, others wait."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
+
+    def close(self) -> None:
+        """Wait for what is under way, and end the thread."""
+        self._thread.shutdown()
 
 
 class Pipeline:
-    """The flow of one daemon, or of one `run --once`."""
+    """The flow."""
 
     def __init__(
         self,
@@ -63,14 +89,14 @@ class Pipeline:
         models: Models,
         clock: Callable[[], float],
     ) -> None:
-        self.read = read
+        self.reader = read
         self.library = library
         self.runner = Runner(
             indexer=indexer,
             store=library.store,
             written=library.written,
             listener=bus,
-            read=read,
+            read=self.read,
             clock=clock,
         )
         self.watch = watch
@@ -80,23 +106,19 @@ class Pipeline:
         self.known: dict[str, SessionRuntime] = {}
         self.jobs = JobQueue(loaded.settings.index.concurrency)
         self.scanned = asyncio.Event()
+        self.last_scan_at = 0.0  # when the last scan ended, in seconds since the epoch
         self.on_row: Callable[[str, dict[str, Any] | None], None] = lambda _id, _row: None
         self.on_growth: Callable[[str], None] = lambda _id: None
         self.on_meeting: Callable[[str], None] = self.on_growth  # of what was there before us
         self.now = clock  # seconds since the epoch
         self._started = clock()
-        self._wake = asyncio.Event()
-        self._watch_loop = WatchLoop(
-            library=library,
-            watch=watch,
-            bus=bus,
-            read=read,
-            settings=lambda: self.settings,
-            clock=clock,
-            learn=self._learn,
-            owed=self.owe,
-        )
-        self._later = Background(library, read, self._stored, self._watch_loop.calm)
+        self._dirty = asyncio.Event()  # something is to be looked at
+        self._scan_at = self._hints_at = self._words_at = self._retry_at = 0.0  # monotonic
+        self._busy_until = math.inf  # of the step under way
+        self._scanning = False
+        self._words_due = True
+        self._words_trouble = ""
+        self._wake = asyncio.Event()  # a decision is to be made sooner
         self._reminders = Reminders()
         self._running: dict[str, asyncio.Task[None]] = {}
         self._lasting = False  # what is not done now is done later: not in `run --once`
@@ -112,26 +134,29 @@ class Pipeline:
         return bool(self.loaded.problems)
 
     @property
-    def last_scan_at(self) -> float:
-        """When the last scan ended, in seconds since the epoch; 0 before the first."""
-        return self._watch_loop.last_scan_at
-
-    @property
-    def troubles(self) -> dict[str, str]:
+    def troubles(self) -> list[str]:
         """What is wrong with our own disk: each thing once."""
-        return {why: why for why in self._watch_loop.troubles.values()}
+        bad = self.library.trouble
+        return list(dict.fromkeys(filter(None, (str(bad) if bad else "", self._words_trouble))))
 
-    # -- loops ---------------------------------------------------------------------------
+    async def read(self, work: Callable[..., _T], *args: Any) -> _T:
+        """Do work in the reader's thread; what it came upon is looked at then."""
+        try:
+            return await self.reader(work, *args)
+        finally:
+            if self.library.index.pending:  # words, which are to be found
+                self._owe_words()
+            if self.library.busy or self._words_due:
+                self._dirty.set()
 
-    async def run(self) -> None:
-        """Run until cancelled."""
+    # -- following the files -----------------------------------------------------------------
+
+    async def run(self, begins_anew: Callable[[], bool]) -> None:
+        """Run until cancelled; ends by itself where a cache is damaged and `begins_anew()`."""
         self._lasting = True
         await self.start()
         try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._watch_loop.run(self.scan))
-                group.create_task(self.keep_time())
-                group.create_task(self._background())
+            await self._follow(begins_anew)
         finally:
             await self.stop()
 
@@ -156,19 +181,87 @@ class Pipeline:
         await asyncio.gather(*running, return_exceptions=True)
 
     def hint(self) -> None:
-        """Something may have changed; called by the watcher's thread through the loop."""
-        self._watch_loop.hint()
+        """Something may have changed."""
+        self._dirty.set()
+
+    def rescan(self) -> None:
+        """Hints alone will not tell all: compare everything again, soon."""
+        self._scan_at = min(self._scan_at, monotonic() + RESCAN_GAP)
+        self._dirty.set()
 
     def stalled(self) -> bool:
         """Whether following the files has come to a halt: then the watchdog is not fed (V2)."""
-        return self._watch_loop.stalled()
+        return monotonic() > self._busy_until
+
+    def owe(self) -> None:
+        """Words are still to be read, or to be taken out of our files."""
+        self._owe_words()
+        self._dirty.set()
+
+    def _owe_words(self) -> None:
+        if not self._words_due:
+            self._words_due, self._words_at = True, max(self._words_at, monotonic())
+
+    async def _follow(self, begins_anew: Callable[[], bool]) -> None:
+        while not (self.library.damaged and begins_anew()):
+            try:
+                await self._do_next()
+            except StateError as bad:  # our own disk must not end it
+                self._note_trouble(bad)
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def _do_next(self) -> None:
+        """Look at what was hinted first, then at what a scan queued, then read words."""
+        library, now = self.library, monotonic()
+        self._dirty.clear()
+        if now >= self._scan_at and not self._scanning:
+            self._scanning = True
+            await self._begin_scan()
+        words = self._words_due and now >= self._words_at and self.scanned.is_set()
+        if words and now >= self._words_at + HINTS_FIRST:
+            await self._read_words()
+        elif now >= self._hints_at and await self._take_hints():
+            self._hints_at = monotonic() + min(monotonic() - now, REST_MAX)
+        elif library.busy or (library.trouble and now >= self._retry_at):
+            await self._turn(library.step)
+        elif self._scanning and not library.scanning:
+            self._scanning = False
+            await self._end_scan()
+        elif words:
+            await self._read_words()
+        else:
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """Wait for a hint, or the next moment at which there is something to do."""
+        times = [math.inf if self._scanning else self._scan_at, self.library.late]
+        times += [self._hints_at] if self._hints_at > monotonic() else []
+        times += [self._retry_at] if self.library.trouble else []
+        times += [self._words_at] if self._words_due and self.scanned.is_set() else []
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, min(times) - monotonic())):
+                await self._dirty.wait()
 
     async def scan(self) -> None:
-        """One reconciling scan; after the first one decisions are made."""
-        await self._watch_loop.scan()
-        self.bus.say(Event.WATCH_RESCAN, {"count": len(self.known)})
-        if self.library.texts.unread:  # of a file that was away, and is as it was
-            self._later.wake()
+        """One reconciling scan, to its end."""
+        await self._begin_scan()
+        while self.library.busy or self.library.scanning:
+            await self._turn(self.library.step)
+        await self._end_scan()
+
+    async def _begin_scan(self) -> None:
+        """Watch first, list second."""
+        self._scan_at = monotonic() + self.settings.watch.rescan_seconds
+        stores = await self._step(self.library.find_stores)
+        await asyncio.to_thread(self.watch.arm, *watched(stores))
+        self.bus.watching(self.watch.health())
+        self.watch.take()  # what it hinted so far, the scan sees
+        await self._step(self.library.scan)
+
+    async def _end_scan(self) -> None:
+        self.last_scan_at = self.now()
+        self._owe_words()  # a file that was away may be back, as it was
+        self.bus.log(Event.WATCH_RESCAN, {"count": len(self.known)})
         if not self.scanned.is_set():
             self.scanned.set()
             for number, session_id in enumerate(list(self.known)):
@@ -176,42 +269,56 @@ class Pipeline:
                 if number % AT_ONCE == 0:
                     await asyncio.sleep(0)
 
-    async def keep_time(self) -> None:
-        """Decide again on every session whose moment has come."""
-        while True:
-            now = self.now()
-            for session_id in self._reminders.due(now):
-                self._consider(session_id)
-            self._wake.clear()
-            # Never long: the clock may be set, and a laptop may sleep.
-            next_at = self._reminders.next_at
-            pause = LONGEST_PAUSE if next_at is None else min(next_at - now, LONGEST_PAUSE)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(max(pause, 0.001)):
-                    await self._wake.wait()
+    async def _take_hints(self) -> bool:
+        """Look at what was hinted; whether there was anything."""
+        hints = self.watch.take()
+        if hints.rescan:
+            self.rescan()
+        if not hints.paths and self.library.late > monotonic():
+            return False
+        await self._turn(self.library.hinted, hints.paths)
+        return True
 
-    async def _background(self) -> None:
-        """What may wait."""
-        await self.scanned.wait()
-        await self._later.run()
+    async def _turn(self, work: Callable[..., list[Update]], *args: Any) -> None:
+        """Read and store a part of what is queued, and tell of it."""
+        before = self.library.trouble
+        self._learn(await self._step(work, *args))
+        if bad := self.library.trouble:
+            self._retry_at = monotonic() + RETRY_SECONDS
+            if not before:
+                self.bus.log(Event.WATCH_DEGRADED, {"reason": str(bad)})
 
-    def mend(self) -> None:
-        """A cache turned out to be damaged: the next scan makes it anew, soon."""
-        self._watch_loop.rescan()
+    async def _read_words(self) -> None:
+        """Read words for the search index, for a bounded time; then let appends gather."""
+        began, pause = monotonic(), RETRY_SECONDS
+        try:
+            more, self._words_due = await self._step(self.library.read_words)
+            pause = 0.0 if more else min(GATHER * (monotonic() - began), GATHER_MAX)
+            self._words_trouble = ""
+        except StateError as bad:
+            self._note_trouble(bad)
+        self._words_at = monotonic() + pause
 
-    def owe(self) -> None:
-        """Something is still to be stored, or scoured: it is tried again."""
-        self._later.wake()
+    def _note_trouble(self, bad: StateError) -> None:
+        if not self._words_trouble:
+            self.bus.log(Event.WATCH_DEGRADED, {"reason": str(bad)})
+        self._words_trouble, self._words_due = str(bad), True
 
-    async def _stored(self, work: Coroutine[Any, Any, None]) -> bool:
-        await self._watch_loop.guarded("store", work)
-        return "store" not in self._watch_loop.troubles
+    async def _step(self, work: Callable[..., _T], *args: Any) -> _T:
+        """One bounded step of the reader; the watchdog is not fed while it hangs."""
+        self._busy_until = monotonic() + STALL_SECONDS
+        try:
+            return await self.reader(work, *args)
+        finally:
+            self._busy_until = math.inf
 
     # -- decisions -----------------------------------------------------------------------
 
     def _learn(self, updates: list[Update]) -> None:
         """Take in what the library found, tell whoever listens, and decide again."""
         now = self.now()
+        if updates:
+            self._owe_words()
         for update in updates:
             card, key = update.card, update.session_id
             known = self.known.get(key)
@@ -230,8 +337,6 @@ class Pipeline:
             if self.scanned.is_set():
                 self.bus.session(update, was_known=known is not None)
             self._consider(key)
-        if updates:
-            self._later.wake()
 
     def _forget(self, session_id: str) -> None:
         """A session's file is gone; should it come back, what failed has not been forgotten."""
@@ -279,7 +384,7 @@ class Pipeline:
         if exclusions.forbid(card.path, card.cwd, session_id):
             return
         if forced or (self._takers(known) and not self._held(known)):
-            self.bus.say(Event.INDEX_QUEUED, {"session": session_id, "reason": why})
+            self.bus.log(Event.INDEX_QUEUED, {"session": session_id, "reason": why})
             self.jobs.offer(Job(session_id, why, known.card.modified_ms, forced))
             self._pump()
 
@@ -309,6 +414,20 @@ class Pipeline:
             until = min(until, known.forced.until)
         if self._reminders.remind(known.card.session_id, until):
             self._wake.set()
+
+    async def keep_time(self) -> None:
+        """Decide again on every session whose moment has come."""
+        while True:
+            now = self.now()
+            for session_id in self._reminders.due(now):
+                self._consider(session_id)
+            self._wake.clear()
+            # Never long: the clock may be set, and a laptop may sleep.
+            next_at = self._reminders.next_at
+            pause = LONGEST_PAUSE if next_at is None else min(next_at - now, LONGEST_PAUSE)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(pause, 0.001)):
+                    await self._wake.wait()
 
     def decide_due(self) -> bool:
         """Decide on every session not tried yet whose moment has come; says whether one runs."""
@@ -342,7 +461,7 @@ class Pipeline:
                 updates = await self.runner.run(known, job, self.settings, usable)
                 if updates:  # what came meanwhile waits anew, not since before this run (W10)
                     known.open_since = began
-                self._take(updates)
+                self._learn(updates)
         finally:
             self.jobs.done(session_id)
             self._running.pop(session_id, None)
@@ -383,22 +502,16 @@ class Pipeline:
 
     async def rewritten(self, session_id: str, directory: str) -> None:
         """A sidecar was written by us."""
-        self._take(await self.read(self.library.written, session_id, directory))
-
-    def _take(self, updates: list[Update]) -> None:
-        """What our own writing changed; what could not be stored of it is stored by a scan."""
-        self._learn(updates)
-        if self.library.trouble is not None:
-            self._watch_loop.rescan()
+        self._learn(await self.read(self.library.written, session_id, directory))
 
     async def reconsider(self) -> None:
         """What is not to be read is another now: drop that, and look for what may be read.
 
         Raises StateError where it could not be dropped yet; that is tried again.
         """
-        self._learn(await self.read(self.library.reconsider))
-        self._watch_loop.rescan()  # roots and exclusions may be others
-        self._later.wake()  # as may the secrets that are not to be searched
+        await self.read(self.library.reconsider)
+        self._learn(await self.read(self.library.step, 0))
+        self.rescan()  # roots and exclusions may be others
         if self.library.trouble is not None:
             raise self.library.trouble
 
@@ -406,7 +519,8 @@ class Pipeline:
         """Take new settings; what waited for a model or a price waits no longer."""
         old, self.loaded, self.models = self.models, loaded, models
         self.jobs.concurrency = loaded.settings.index.concurrency
-        await self._watch_loop.guarded("files", self.reconsider())  # before anything is sent
+        with suppress(StateError):
+            await self.reconsider()  # before anything is sent
         for number, (session_id, known) in enumerate(list(self.known.items())):
             await self.runner.lift(known)
             self._consider(session_id)

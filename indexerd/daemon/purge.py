@@ -146,7 +146,7 @@ class Purge:
         if transcript:
             gone, kept = await asyncio.to_thread(_take_away, held.transcripts, meant.row)
         told = {"session": session_id, "count": len(removed) + len(gone), "by": by}
-        pipeline.bus.say(Event.SESSION_PURGED, told | {"transcript": bool(gone)})
+        pipeline.bus.log(Event.SESSION_PURGED, told | {"transcript": bool(gone)})
         found = {
             "sessionId": session_id,
             "removed": [*map(str, removed), *map(str, gone)],

@@ -140,7 +140,7 @@ class Sidecars:
         new = self._answers.by_id(session_id)
         if asked.title is not UNSET:
             renamed = {"name": new["name"], "previous": row["name"]}
-            self._pipeline.bus.tell("session.renamed", session_id, renamed)
+            self._pipeline.bus.publish("session.renamed", session_id, renamed)
         return new | {"warnings": warnings} if warnings else new
 
     async def part(self, row: Row) -> None:
@@ -287,7 +287,7 @@ class Contexts:
             row |= {"contextChanged": True, "setName": name, "timestamp": iso(self._clock())}
             await asyncio.to_thread(self._record, row)
             if name not in sets.KNOWN:  # S4.2
-                self._bus.say(Event.CONTEXT_UNKNOWN_SET, {"session": session_id})
+                self._bus.log(Event.CONTEXT_UNKNOWN_SET, {"session": session_id})
 
     async def resume(self, asked: params.ResumeContext) -> Row:
         """The block for the first message after a resume, once."""

@@ -110,7 +110,7 @@ class WebSupervisor:
         told = clean_line((await child.stdout.readline()).decode("utf-8", "replace"), REASON_MAX)
         if told:
             self._trouble = None
-            self._bus.say(Event.WEB_STARTED, {"pid": child.pid, "url": told})
+            self._bus.log(Event.WEB_STARTED, {"pid": child.pid, "url": told})
         return told
 
     async def _moved(self, address: str, end: asyncio.Task[str]) -> bool:
@@ -127,7 +127,7 @@ class WebSupervisor:
     def _failed(self, why: str) -> None:
         self._failures += 1
         self._trouble = (why, self._clock())
-        self._bus.say(Event.WEB_ENDED, {"reason": why})
+        self._bus.log(Event.WEB_ENDED, {"reason": why})
 
 
 async def _last_words(child: Process) -> str:

@@ -149,8 +149,8 @@ class AutoDigests:
     def _fail(self, session_id: str, bad: IndexerdError) -> None:
         told = {"kind": bad.kind, "message": str(bad), "retryable": bad.retryable}
         logged = {"session": session_id, "reason": str(bad), "kind": bad.kind}
-        self._events.say(Event.DIGEST_FAILED, logged)
-        self._events.tell("digest.failed", session_id, told)
+        self._events.log(Event.DIGEST_FAILED, logged)
+        self._events.publish("digest.failed", session_id, told)
         self.failed[session_id] = Failure(bad.kind, bad.retryable)
         self._failures[session_id] += 1
         failures = self._failures[session_id]

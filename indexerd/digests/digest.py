@@ -284,7 +284,7 @@ class Digests:
         await asyncio.to_thread(segments.require_room, home, session_id)
         first, last = facts["covering"]
         started = {"session": session_id, "count": last - first + 1}
-        services.events.say(Event.DIGEST_STARTED, started)
+        services.events.log(Event.DIGEST_STARTED, started)
         base = Stretch(
             "segment",
             (),
@@ -309,7 +309,7 @@ class Digests:
             "costUsd": summary.spent.usd,
         }
         logged = {"model": summary.model, "cost_usd": summary.spent.usd, "ms": summary.ms}
-        services.events.say(Event.DIGEST_WRITTEN, started | logged)
-        services.events.tell("digest.created", session_id, {"segmentId": segment.id, **report})
+        services.events.log(Event.DIGEST_WRITTEN, started | logged)
+        services.events.publish("digest.created", session_id, {"segmentId": segment.id, **report})
         made = {"sessionId": session_id, "segment": segments.encode(segment), **report}
         return made | {"usage": usage_of([summary]), "notes": list(summary.notes)}

@@ -60,10 +60,10 @@ Row = dict[str, Any]
 class Events(Protocol):
     """The part of the event bus that digests use."""
 
-    def say(self, event: Event, fields: dict[str, Any]) -> None:
+    def log(self, event: Event, fields: dict[str, Any]) -> None:
         """Write to the log."""
 
-    def tell(self, event: str, session_id: str | None, fields: dict[str, Any]) -> None:
+    def publish(self, event: str, session_id: str | None, fields: dict[str, Any]) -> None:
         """Send to the subscribers."""
 
     def defect(self, event: Event, session_id: str, bug: Exception) -> None:
@@ -161,7 +161,7 @@ class _Run:
         return clean
 
     def _log(self, event: Event, fields: dict[str, Any]) -> None:
-        self._services.events.say(event, {"session": self._task.row["sessionId"], **fields})
+        self._services.events.log(event, {"session": self._task.row["sessionId"], **fields})
 
     async def consult_hook(self) -> None:
         """Learn what the user wants otherwise; a hook that fails is passed over (S3.29)."""

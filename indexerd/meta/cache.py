@@ -18,7 +18,6 @@ from indexerd.errors import AccessError, InvalidMetaError
 from indexerd.meta.model import MetaFile
 from indexerd.meta.reader import read_meta, read_user, scan, session_of
 from indexerd.paths import META_SUFFIX, USER_SUFFIX
-from indexerd.store.owing import Owing
 from indexerd.store.store import StateStore
 
 TOPIC = "brief"
@@ -45,7 +44,7 @@ class MetaCache:
     def __init__(self, store: StateStore, report: Callable[[str, str], None]) -> None:
         """`report(session_id, problem)` is called once for an invalid meta file (S0.38)."""
         self._store = store
-        self.owing = Owing(store)
+        self.unstored: dict[str, bytes | None] = {}  # what the store is to know of sessions
         self._report = report
         self._stats: dict[str, MetaStat] = {}
 
@@ -124,7 +123,7 @@ class MetaCache:
         stamps = _stamps(directory, session_id) if directory else (None, None)
         if directory is None or stamps == (None, None):
             self._stats.pop(session_id, None)
-            self.owing.note(TOPIC, session_id, None)
+            self.unstored[session_id] = None
             return
         meta, problem = meta_or_problem(session_id, directory)
         user = None  # an invalid sidecar counts as missing, and is never written over
@@ -141,11 +140,7 @@ class MetaCache:
         )
         if problem and not (old and old.problem == problem):
             self._report(session_id, problem)
-        self.owing.note(TOPIC, session_id, msgspec.msgpack.encode(stat))
-
-    def checkpoint(self) -> None:
-        """Bring the store up to date; raises StateError where it cannot be written."""
-        self.owing.settle()
+        self.unstored[session_id] = msgspec.msgpack.encode(stat)
 
     def meta(self, session_id: str) -> MetaFile | None:
         """A session's meta file, read now; None when there is no valid one."""

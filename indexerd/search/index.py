@@ -99,7 +99,6 @@ class TextIndex:
         self._directory = directory
         self._report = report
         self._readonly = readonly
-        self._made = -1  # the store that it belongs to
         self._name = ""
         self._end()
 
@@ -124,7 +123,7 @@ class TextIndex:
             if found:
                 self._take(name)
             return False
-        if self._index is not None and self._made == self.store.made and not self.damaged:
+        if self._index is not None and not self.damaged:
             return False
         self._end()
         is_whole = found and not self.damaged
@@ -140,7 +139,7 @@ class TextIndex:
             self.store.begin_index(name)
             self._name, self._fresh = name, True
         self._sweep()
-        self.damaged, self._made = False, self.store.made
+        self.damaged = False
         return not is_whole
 
     def _take(self, name: str) -> None:

@@ -28,7 +28,7 @@ from indexerd.agents.lines import safe_line
 from indexerd.errors import SessionUnreadableError
 from indexerd.privacy.sanitize import scrub
 from indexerd.sources import foreign_db
-from indexerd.sources.cursor import Look, Verdict, glance
+from indexerd.sources.cursor import Look, is_same
 from indexerd.sources.tail import Tail, look
 from indexerd.times import iso_ms
 
@@ -114,7 +114,7 @@ class _Index:
         if now is None:
             gone, self._tail, self.said = bool(self.said), Tail(), {}
             return gone
-        if held is not None and glance(held, now) is Verdict.SAME:
+        if held is not None and is_same(held, now):
             return False
         with suppress(SessionUnreadableError, FileNotFoundError):
             more = True

@@ -1,11 +1,8 @@
 """How far a file was read, and whether what is on disk now still continues it.
 
-A cursor holds the file's identity (device, inode), its last seen size and mtime, the offset
-just after the last newline read, and two fingerprints: of the file's first bytes and of the
-bytes just before the offset. Size alone lies (a migration rewrites in place and grows), an
-inode alone lies (ext4 hands out a freed one at once), mtime alone lies (it can be set).
-
-`glance` compares with a stat only; `judge` with the bytes, once a glance said "look".
+Size alone lies (a migration rewrites in place and grows), an inode alone lies (ext4 hands out a
+freed one at once), mtime alone lies (it can be set). So a cursor holds all of these and two
+fingerprints: of the file's first bytes, and of the bytes just before the offset.
 """
 
 from __future__ import annotations
@@ -24,7 +21,6 @@ class Verdict(StrEnum):
     """What a file is, compared with the cursor."""
 
     SAME = "same"  # nothing to read
-    LOOK = "look"  # a glance does not tell
     CONTINUE = "continue"  # read on from the offset
     TRUNCATED = "truncated"  # the rest: read from 0
     REPLACED = "replaced"
@@ -64,13 +60,10 @@ def fingerprint(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=8).digest()
 
 
-def glance(cursor: Cursor, look: Look) -> Verdict:
-    """Compare with a stat alone; an unchanged stat needs no open."""
-    if (look.dev, look.ino) != (cursor.dev, cursor.ino):
-        return Verdict.LOOK
-    if look.size == cursor.size and look.mtime_ns == cursor.mtime_ns:
-        return Verdict.SAME
-    return Verdict.LOOK
+def is_same(cursor: Cursor, look: Look) -> bool:
+    """Whether the stat is unchanged, so that the file need not be opened."""
+    seen = (look.dev, look.ino, look.size, look.mtime_ns)
+    return seen == (cursor.dev, cursor.ino, cursor.size, cursor.mtime_ns)
 
 
 def judge(cursor: Cursor, look: Look, head: bytes, tail: bytes) -> Verdict:
@@ -84,8 +77,3 @@ def judge(cursor: Cursor, look: Look, head: bytes, tail: bytes) -> Verdict:
         moved = (look.dev, look.ino) != (cursor.dev, cursor.ino)
         return Verdict.REPLACED if moved else Verdict.REWRITTEN
     return Verdict.CONTINUE
-
-
-def tail_start(offset: int) -> int:
-    """Where the fingerprinted bytes before `offset` begin."""
-    return max(0, offset - TAIL_BYTES)

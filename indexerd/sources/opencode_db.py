@@ -43,7 +43,7 @@ from indexerd.sources.opencode_lines import (
 )
 from indexerd.sources.opencode_schema import Schema, schema_of
 from indexerd.sources.scan import Found
-from indexerd.sources.tail import BUDGET, Read
+from indexerd.sources.tail import Read
 
 MESSAGES_MAX = 500_000  # of one session
 PARTS_MAX = 100_000  # of one message
@@ -241,7 +241,7 @@ class Tail:
     def __init__(self, cursor: Cursor | None = None) -> None:
         self.cursor = cursor
 
-    def read(self, path: str, budget: int = BUDGET) -> Read:  # noqa: ARG002 - a session is whole
+    def read(self, path: str) -> Read:
         """The whole session if its signature is another. FileNotFoundError when it is gone."""
         place, _, session_id = path.rpartition("/")
         main = files_of(place).main

@@ -40,7 +40,7 @@ from indexerd.sources.opencode_lines import (
     session_line,
 )
 from indexerd.sources.scan import Found
-from indexerd.sources.tail import BUDGET, Read, opened
+from indexerd.sources.tail import Read, opened
 
 RECORD_MAX = 64 * 1024 * 1024  # bytes of one record
 NAMES_MAX = 200_000  # of one directory
@@ -106,7 +106,7 @@ class Tail:
     def __init__(self, cursor: Cursor | None = None) -> None:
         self.cursor = cursor
 
-    def read(self, path: str, budget: int = BUDGET) -> Read:  # noqa: ARG002 - a session is whole
+    def read(self, path: str) -> Read:
         """The whole session if its signature is another. FileNotFoundError when it is gone."""
         now, held = look(path), self.cursor
         if now is None:

@@ -1,11 +1,8 @@
 """The reconciling stat scan: the truth that file events only hint at.
 
-In: directories in which agents keep session files. Out: every regular file of the wanted
-suffix below them, as (path, dev, ino, size, mtime), and what could not be looked at.
-
-Never: opens a file, follows a symbolic link below a root (a root itself may be one), enters a
-directory twice, raises for what it finds. A path is text with surrogate escapes, as `os.fsdecode`
-makes it, so that names of any bytes survive.
+Never opens a file, follows a symbolic link below a root (a root itself may be one), or raises for
+what it finds. A path is text with surrogate escapes, as `os.fsdecode` makes it, so that names of
+any bytes survive.
 
 What surprised us: on ext4 a deleted and recreated directory gets its old inode number back, so
 (dev, ino) alone never proves that something is the same. A name can be listed in a directory
@@ -16,7 +13,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -24,11 +21,9 @@ from indexerd.paths import within
 
 MAX_DEPTH = 32  # levels below a root; agents use four at most
 MAX_FILES = 500_000
-MAX_NAMED = 100  # paths listed in a result; the rest is only counted
+MAX_NAMED = 100  # unreadable directories that a result names
 
 Identity = tuple[int, int]  # (dev, ino)
-Arrivals = dict[str, frozenset[str]]  # names that are awaited, by directory
-_TYPE, _REGULAR = 0o170000, stat.S_IFREG  # of a mode: what `stat.S_ISREG` compares
 
 
 class Found(NamedTuple):
@@ -51,7 +46,7 @@ class Roots:
     refused: tuple[tuple[str, str], ...] = ()  # (as asked for, why)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ScanResult:
     """What one scan saw.
 
@@ -59,13 +54,18 @@ class ScanResult:
     `unreadable` nor under a missing root, and the scan is not `partial`.
     """
 
-    files: list[Found]
-    directories: int  # entered
-    skipped: int  # links, pipes, sockets, devices, directories with the wanted suffix
-    unreadable: tuple[str, ...]  # or too deep; the first MAX_NAMED of them
-    missing: tuple[str, ...]
-    refused: tuple[tuple[str, str], ...]
-    partial: bool  # something was left out that no list here names: a bound was met
+    files: list[Found] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)  # or too deep
+    missing: list[str] = field(default_factory=list)
+    refused: tuple[tuple[str, str], ...] = ()
+    partial: bool = False  # something was left out that no list here names: a bound was met
+
+    def deny(self, path: str) -> None:
+        """Note a directory whose content is unknown."""
+        if len(self.unreadable) < MAX_NAMED:
+            self.unreadable.append(path)
+        else:
+            self.partial = True
 
     def unseen(self, path: str) -> bool:
         """Whether it could not have seen a path, so that its absence tells nothing."""
@@ -84,7 +84,6 @@ def resolve(roots: Iterable[str]) -> Roots:
     missing: list[str] = []
     denied: list[str] = []
     refused: list[tuple[str, str]] = []
-    seen: set[Identity] = set()
     for root in dict.fromkeys(roots):
         try:
             path = os.path.realpath(root)
@@ -95,17 +94,16 @@ def resolve(roots: Iterable[str]) -> Roots:
         except OSError:  # no permission, a dead mount, a loop of links
             denied.append(path)
             continue
-        reason = _refusal(root, path, status)
-        if reason:
+        identity = (status.st_dev, status.st_ino)
+        if reason := _refusal(root, path, status):
             refused.append((root, reason))
-        elif (status.st_dev, status.st_ino) not in seen:
-            seen.add((status.st_dev, status.st_ino))
-            real[path] = (status.st_dev, status.st_ino)
+        elif identity not in real.values():
+            real[path] = identity
     outer = {path: one for path, one in real.items() if not any(_covers(o, path) for o in real)}
     return Roots(outer, tuple(missing), tuple(denied), tuple(refused))
 
 
-def arrivals(missing: Iterable[str]) -> Arrivals:
+def arrivals(missing: Iterable[str]) -> dict[str, set[str]]:
     """Where what is missing would begin to appear: in the nearest directories, by these names."""
     found: dict[str, set[str]] = {}
     for root in missing:
@@ -116,7 +114,7 @@ def arrivals(missing: Iterable[str]) -> Arrivals:
             path = os.path.dirname(path)  # noqa: PTH120 - bytes that are no UTF-8 are kept
         directory, name = os.path.split(path)
         found.setdefault(directory, set()).add(name)
-    return {directory: frozenset(names) for directory, names in found.items()}
+    return found
 
 
 def _refusal(root: str, path: str, status: os.stat_result) -> str:
@@ -127,9 +125,7 @@ def _refusal(root: str, path: str, status: os.stat_result) -> str:
         return "the root of the file system is not a session directory"
     if path == os.path.realpath(os.path.expanduser("~")):  # noqa: PTH111 - as above
         return "the home directory is not a session directory"
-    if not stat.S_ISDIR(status.st_mode):
-        return "not a directory"
-    return ""
+    return "" if stat.S_ISDIR(status.st_mode) else "not a directory"
 
 
 def _covers(outer: str, path: str) -> bool:
@@ -140,29 +136,56 @@ def _covers(outer: str, path: str) -> bool:
     return len(names) <= MAX_DEPTH and all(enters(name) for name in names)
 
 
-def scan(
-    roots: Iterable[str], *, suffix: str | tuple[str, ...] = ".jsonl", skip: Collection[str] = ()
-) -> ScanResult:
+def scan(roots: Iterable[str], suffix: str | tuple[str, ...] = ".jsonl") -> ScanResult:
     """Stat every file that ends in `suffix` below `roots`; order is not defined.
 
-    `skip` holds absolute directories that are not entered (the daemon's own output). Names that
-    start with a dot are passed over, files as well as directories.
+    Names that start with a dot are passed over, files as well as directories.
     """
     found = resolve(roots)
-    walk = _Walk(suffix, frozenset(os.path.realpath(path) for path in skip))
-    for path in found.real:
-        walk.below(path)
+    result = ScanResult(missing=[*found.missing], refused=found.refused)
     for path in found.denied:
-        walk.deny(path)
-    return ScanResult(
-        files=walk.files,
-        directories=walk.directories,
-        skipped=walk.skipped,
-        unreadable=tuple(walk.unreadable),
-        missing=found.missing,
-        refused=found.refused,
-        partial=walk.partial,
-    )
+        result.deny(path)
+    for root in found.real:
+        stack = [(root, 0)]
+        while stack:
+            path, depth = stack.pop()
+            if len(result.files) >= MAX_FILES:
+                result.partial = True
+            elif depth > MAX_DEPTH:
+                result.deny(path)
+            else:
+                try:
+                    stack += [(inner, depth + 1) for inner in _list(path, suffix, result)]
+                except (FileNotFoundError, NotADirectoryError):
+                    continue  # vanished, or was replaced, since it was listed
+                except OSError:
+                    result.deny(path)
+    return result
+
+
+def _list(path: str, suffix: str | tuple[str, ...], result: ScanResult) -> list[str]:
+    """Take the files of one directory; return the directories in it."""
+    inner: list[str] = []
+    with os.scandir(path) as entries:
+        for entry in entries:
+            name = entry.name
+            if name.startswith("."):
+                continue
+            if not name.endswith(suffix):
+                if entry.is_dir(follow_symlinks=False) and enters(name):
+                    inner.append(entry.path)
+                continue
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue  # deleted since it was listed (F18)
+            except OSError:
+                result.deny(path)
+                continue
+            if stat.S_ISREG(status.st_mode):
+                seen = entry.path, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+                result.files.append(tuple.__new__(Found, seen))  # twice as quick as `Found(…)`
+    return inner
 
 
 def tree(top: str, before: Callable[[str], bool]) -> Iterator[tuple[str, list[str]]]:
@@ -187,73 +210,3 @@ def tree(top: str, before: Callable[[str], bool]) -> Iterator[tuple[str, list[st
         except OSError:  # vanished, or may not be read: the scan says which
             continue
         yield path, names
-
-
-class _Walk:
-    """One scan in progress."""
-
-    def __init__(self, suffix: str | tuple[str, ...], skip: frozenset[str]) -> None:
-        self.files: list[Found] = []
-        self.directories = 0
-        self.skipped = 0
-        self.unreadable: dict[str, None] = {}
-        self.partial = False
-        self._suffix = suffix
-        self._skip = skip
-
-    def below(self, root: str) -> None:
-        """Walk one tree without recursion; a link is never followed, so there are no loops."""
-        stack = [(root, 0)]
-        while stack:
-            path, depth = stack.pop()
-            if path in self._skip:
-                continue
-            if len(self.files) >= MAX_FILES:
-                self.partial = True
-                continue
-            if depth > MAX_DEPTH:
-                self.deny(path)
-                continue
-            try:
-                stack.extend([(inner, depth + 1) for inner in self._look(path)])
-            except (FileNotFoundError, NotADirectoryError):
-                continue  # vanished, or was replaced, since it was listed
-            except OSError:
-                self.deny(path)
-
-    def deny(self, path: str) -> None:
-        """Note a directory whose content is unknown."""
-        if len(self.unreadable) < MAX_NAMED:
-            self.unreadable[path] = None
-        elif path not in self.unreadable:
-            self.partial = True
-
-    def _look(self, path: str) -> list[str]:
-        """Take the files of one directory; return the directories in it."""
-        inner: list[str] = []
-        suffix, take = self._suffix, self._take
-        with os.scandir(path) as entries:
-            self.directories += 1
-            for entry in entries:
-                name = entry.name
-                if name.startswith("."):
-                    continue
-                if name.endswith(suffix):
-                    take(entry, path)
-                elif entry.is_dir(follow_symlinks=False) and enters(name):
-                    inner.append(entry.path)
-        return inner
-
-    def _take(self, entry: os.DirEntry[str], directory: str) -> None:
-        try:
-            status = entry.stat(follow_symlinks=False)
-        except FileNotFoundError:
-            return  # deleted since it was listed (F18)
-        except OSError:
-            self.deny(directory)
-            return
-        if status.st_mode & _TYPE == _REGULAR:
-            seen = entry.path, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
-            self.files.append(tuple.__new__(Found, seen))  # twice as quick as to call `Found`
-        else:
-            self.skipped += 1

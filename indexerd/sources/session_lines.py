@@ -15,8 +15,7 @@ from indexerd.agents.lines import close_truncated_json, parse
 from indexerd.errors import SessionUnreadableError
 from indexerd.sessions.state import SessionState
 from indexerd.sources.lines import LINE_MAX
-from indexerd.sources.source import Lines
-from indexerd.sources.sources import source_of
+from indexerd.sources.source import Lines, source_of
 
 BRIEF = 1024 * 1024  # bytes that are kept of a line too long to be held
 PICTURE_MAX = 16 * BRIEF  # bytes of such a line that are looked through for pictures

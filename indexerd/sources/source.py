@@ -10,8 +10,10 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from indexerd.sources import opencode_db, opencode_tree, zst
+from indexerd.sources import tail as plain
 from indexerd.sources.cursor import Cursor, Look
-from indexerd.sources.tail import BUDGET, Read
+from indexerd.sources.tail import Read
 
 
 class Lines(Protocol):
@@ -27,12 +29,7 @@ class Tailing(Protocol):
 
     cursor: Cursor | None
 
-    @property
-    def pending(self) -> int:
-        """Bytes of an unfinished line that were read."""
-        ...
-
-    def read(self, path: str, budget: int = BUDGET) -> Read:
+    def read(self, path: str) -> Read:
         """Read what is new. FileNotFoundError when it is gone, else SessionUnreadableError."""
         ...
 
@@ -51,3 +48,24 @@ class Source(Protocol):
     def lines(self, path: str) -> AbstractContextManager[Lines]:
         """Open a session to read single lines; SessionUnreadableError when that fails."""
         ...
+
+
+class _Plain:
+    """A file to which lines are appended."""
+
+    look = staticmethod(plain.look)
+    tail = staticmethod(plain.Tail)
+    lines = staticmethod(plain.lines_of)
+
+
+PLAIN: Source = _Plain()
+ZST: Source = zst
+DATABASE: Source = opencode_db
+TREE: Source = opencode_tree
+
+
+def source_of(agent: str, path: str) -> Source:
+    """What reads this session."""
+    if agent == "opencode":
+        return TREE if path.endswith(".json") else DATABASE
+    return ZST if path.endswith(".zst") else PLAIN

@@ -1,12 +1,9 @@
 """Reading what was appended to a file, and nothing else.
 
-In: a path and the cursor of the last time (or None). Out: a `Read` with whole lines and the
-next cursor. The file is opened read-only, never through a symlink, be it the last name of the
-path or a directory on the way, never blocking on a FIFO, and closed again at once: thousands of
-sessions cost no descriptors. A reading is bounded, so that a huge file takes turns with the
-others; the partial line at its end is kept in memory by the caller's LineBuffer, and the cursor
-never points past a line that is not finished. A long reading goes on while its lines are taken,
-so that no more than a chunk of it is in memory.
+The file is opened read-only, never through a symlink, be it the last name of the path or a
+directory on the way, never blocking on a FIFO, and closed again at once: thousands of sessions
+cost no descriptors. One reading takes a megabyte at most, so that a huge file takes turns with
+the others; the cursor never points past a line that is not finished.
 
 A cursor's fingerprints are taken from the very bytes that were handed out, never read a second
 time: a file rewritten between two reads would otherwise vouch for lines that it no longer holds.
@@ -16,7 +13,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Generator, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -29,60 +26,28 @@ from indexerd.sources.cursor import (
     Look,
     Verdict,
     fingerprint,
-    glance,
+    is_same,
     judge,
-    tail_start,
 )
 from indexerd.sources.lines import Block, LineBuffer
 
-CHUNK = 1 << 20  # large enough to be quick, small enough to stay in cache
-AT_ONCE = CHUNK  # bytes of a reading that are read before it is handed out
-PENDING_CHECKED = TAIL_BYTES  # of an unfinished line, before it is read on
-BUDGET = 16 * CHUNK  # bytes one reading takes before others get their turn
+CHUNK = 1 << 20  # bytes of one reading
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NO_LINKS = getattr(os, "O_NOFOLLOW_ANY", 0)  # macOS: one flag for all names of a path
 _STEP = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 
 
-_Pieces = list[Block | Oversize]
-
-
-class Rest:
-    """Pieces of a long reading, read as they are taken. The first is there without a loop, too."""
-
-    __slots__ = ("_held", "_more")
-
-    def __init__(self, held: _Pieces, more: Iterator[_Pieces]) -> None:
-        self._held, self._more = held, more
-
-    def __iter__(self) -> Iterator[Block | Oversize]:
-        """All that were not taken yet; one that was only looked at comes again."""
-        while self._held or self._next():
-            yield self._held[0]
-            del self._held[0]
-
-    def _next(self) -> bool:
-        for found in self._more:
-            if found:
-                self._held = found
-                return True
-        return False
-
-
 @dataclass(slots=True)
 class Read:
-    """What one reading found. `more` says that the budget ended it, not the file.
-
-    What a long reading found is known when all its lines were taken. Before that the cursor is
-    where it was: one that is left in the middle has taken nothing.
+    """What one reading found. `more` says that the file goes on.
 
     `whole` says that the lines are all there are, although the session goes on: a database gives
     no others. Whoever keeps state makes it anew from them.
     """
 
     verdict: Verdict
-    lines: _Pieces | Rest = field(default_factory=list)
+    lines: Iterable[Block | Oversize] = field(default_factory=list)
     more: bool = False
     bytes: int = 0
     whole: bool = False
@@ -95,27 +60,21 @@ def opened(path: str, *, own: bool = False) -> Iterator[int]:
     No name of the path may be a link (X4); of a file of our `own` only the last may not, as our
     directories are where their user has put them.
     """
-    fd = _open(path, own=own)
     try:
+        fd = os.open(path, _FLAGS) if own else _open_without_links(path)
+    except FileNotFoundError:
+        raise
+    except OSError as bad:
+        raise unreadable("open", bad) from None
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise SessionUnreadableError("not a regular file")
         yield fd
     finally:
         os.close(fd)
 
 
-def _open(path: str, *, own: bool = False) -> int:
-    try:
-        fd = os.open(path, _FLAGS) if own else _by_no_link(path)
-    except FileNotFoundError:
-        raise
-    except OSError as bad:
-        raise SessionUnreadableError(f"cannot open: {bad.strerror}", upstream=_errno(bad)) from None
-    if stat.S_ISREG(os.fstat(fd).st_mode):
-        return fd
-    os.close(fd)
-    raise SessionUnreadableError("not a regular file")
-
-
-def _by_no_link(path: str) -> int:
+def _open_without_links(path: str) -> int:
     """Open a path as it is meant, whatever its directories have become since it was found.
 
     Where the kernel says that the file is at that path, it is not reached by links. That costs
@@ -130,14 +89,10 @@ def _by_no_link(path: str) -> int:
     except OSError:
         pass  # there is no /proc
     os.close(fd)
-    return _step_by_step(path)
-
-
-def _step_by_step(path: str) -> int:
-    *way, name = path.split("/")
+    *directories, name = path.split("/")
     held = os.open("/" if path.startswith("/") else ".", _STEP)
     try:
-        for one in filter(None, way):
+        for one in filter(None, directories):
             inner = os.open(one, _STEP, dir_fd=held)
             os.close(held)
             held = inner
@@ -146,8 +101,10 @@ def _step_by_step(path: str) -> int:
         os.close(held)
 
 
-def _errno(bad: OSError) -> str:
-    return os.strerror(bad.errno or 0)
+def unreadable(what: str, bad: OSError) -> SessionUnreadableError:
+    """The error for a session whose file system refuses something."""
+    why = os.strerror(bad.errno or 0)
+    return SessionUnreadableError(f"cannot {what}: {bad.strerror}", upstream=why)
 
 
 def look(path: str) -> Look | None:
@@ -156,154 +113,86 @@ def look(path: str) -> Look | None:
         found = os.lstat(path)
     except OSError:
         return None
-    if not stat.S_ISREG(found.st_mode):
-        return None
+    return look_of(found) if stat.S_ISREG(found.st_mode) else None
+
+
+def look_of(found: os.stat_result) -> Look:
+    """The part of a stat that cursors care about."""
     return Look(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
-
-
-class _Ends:
-    """The bytes that a cursor's fingerprints are of."""
-
-    __slots__ = ("head", "tail")
-
-    def __init__(self, head: bytes, tail: bytes) -> None:
-        self.head, self.tail = head, tail
-
-    def note(self, pieces: _Pieces) -> None:
-        """These were handed out."""
-        for one in pieces:
-            first, last = (one.data, one.data) if isinstance(one, Block) else (one.head, one.tail)
-            if len(self.head) < HEAD_BYTES:
-                self.head = (self.head + first[:HEAD_BYTES])[:HEAD_BYTES]
-            self.tail = (self.tail + last[-TAIL_BYTES:])[-TAIL_BYTES:]
 
 
 class Tail:
     """One file's reading position: the cursor, and the bytes of a line not yet finished."""
 
-    __slots__ = ("_going", "_lines", "cursor")
+    __slots__ = ("_lines", "cursor")
 
     def __init__(self, cursor: Cursor | None = None) -> None:
         self.cursor = cursor
         self._lines = LineBuffer(cursor.offset if cursor else 0)
-        self._going: Generator[_Pieces, None, None] | None = None  # a long reading
 
-    @property
-    def pending(self) -> int:
-        """Bytes of the unfinished last line that were read."""
-        return self._lines.pending
-
-    def read(self, path: str, budget: int = BUDGET) -> Read:
+    def read(self, path: str) -> Read:
         """Read what is new. FileNotFoundError when the file is gone.
 
         A verdict that restarts comes with the lines from the file's start: whoever keeps state
-        must drop it before taking them in. A reading that fails has taken nothing: the next one
-        begins at the cursor again. A long one that fails later ends there, with `more`.
+        must drop it before taking them in. A reading that fails has taken nothing.
         """
-        if self._going is not None:
-            self._going.close()  # it may have been left in the middle
-        found = Read(Verdict.SAME)
-        self._going = self._read(_open(path), found, budget)
-        try:
-            pieces = next(self._going, None)
-        except OSError as bad:
-            raise SessionUnreadableError(
-                f"cannot read: {bad.strerror}", upstream=_errno(bad)
-            ) from None
-        if pieces is not None:
-            found.lines = Rest(pieces, self._going)
-        return found
-
-    def _read(self, fd: int, found: Read, budget: int) -> Generator[_Pieces, None, None]:
-        """Read; what is more than `AT_ONCE` comes in turns, and the file stays open meanwhile."""
-        done = False
-        try:
-            now = _look_at(fd)
-            found.verdict, head, before = self._compare(fd, now)
-            if found.verdict is not Verdict.SAME:
-                if found.verdict is not Verdict.CONTINUE:
-                    self._lines, head, before = LineBuffer(0), b"", b""
-                ends = _Ends(head, before)
-                yield from self._turns(fd, now, found, ends, budget)
-                self._stand(now, ends)
-            done = True
-        finally:
-            os.close(fd)
-            if not done:
-                self._lines = LineBuffer(self.cursor.offset if self.cursor else 0)
-
-    def _turns(
-        self, fd: int, now: Look, found: Read, ends: _Ends, budget: int
-    ) -> Iterator[_Pieces]:
-        pieces: _Pieces = []
-        position, due = self._lines.offset + self._lines.pending, AT_ONCE
-        while position < now.size and found.bytes < budget:
-            if found.bytes >= due:
-                yield pieces
-                pieces, due = [], 0
+        with opened(path) as fd:
+            now = look_of(os.fstat(fd))
             try:
-                data = os.pread(fd, min(CHUNK, now.size - position), position)
-            except OSError:
-                if due:
-                    raise
-                found.more = True  # the next reading fails
-                break
-            if not data:
-                break
-            position += len(data)
-            found.bytes += len(data)
-            made = self._lines.feed(data)
-            ends.note(made)
-            pieces += made
-        found.more = found.more or (position < now.size and found.bytes >= budget)
-        if due:
-            found.lines = pieces
-        else:
-            yield pieces
+                return self._read(fd, now)
+            except OSError as bad:
+                raise unreadable("read", bad) from None
 
-    def _stand(self, now: Look, ends: _Ends) -> None:
-        """What was handed out is taken: the cursor goes behind it."""
-        whole = self._lines.offset + self._lines.pending >= now.size
+    def _read(self, fd: int, now: Look) -> Read:
+        verdict, head, before = self._compare(fd, now)
+        if verdict is Verdict.SAME:
+            return Read(verdict)
+        lines, start = self._lines, self._lines.offset + self._lines.pending
+        if verdict is not Verdict.CONTINUE:
+            lines, start, head, before = LineBuffer(), 0, b"", b""
+        data = os.pread(fd, max(0, min(CHUNK, now.size - start)), start)
+        more = bool(data) and start + len(data) < now.size
+        pieces = lines.feed(data)
+        for one in pieces:
+            first, last = (one.data, one.data) if isinstance(one, Block) else (one.head, one.tail)
+            head = (head + first[: HEAD_BYTES - len(head)]) if len(head) < HEAD_BYTES else head
+            before = (before + last[-TAIL_BYTES:])[-TAIL_BYTES:]
+        whole = lines.offset + lines.pending >= now.size
+        self._lines = lines
         self.cursor = Cursor(
             dev=now.dev,
             ino=now.ino,
             size=now.size,
-            mtime_ns=now.mtime_ns if whole else -1,  # -1: the next glance must look
-            offset=self._lines.offset,
-            head_len=len(ends.head),
-            head_hash=fingerprint(ends.head),
-            tail_hash=fingerprint(ends.tail),
+            mtime_ns=now.mtime_ns if whole else -1,  # -1: the next comparison must look
+            offset=lines.offset,
+            head_len=len(head),
+            head_hash=fingerprint(head),
+            tail_hash=fingerprint(before),
         )
+        return Read(verdict, pieces, more, len(data))
 
     def _compare(self, fd: int, now: Look) -> tuple[Verdict, bytes, bytes]:
         """The verdict, and the bytes that the cursor's fingerprints are of."""
         held = self.cursor
         if held is None:
             return Verdict.CONTINUE, b"", b""
-        reading_on = self._lines.offset + self._lines.pending < held.size
-        if glance(held, now) is Verdict.SAME and not reading_on:
+        position = self._lines.offset + self._lines.pending
+        if is_same(held, now) and position >= held.size:
             return Verdict.SAME, b"", b""
-        head = os.pread(fd, held.head_len, 0)
-        start = tail_start(held.offset)
-        before = os.pread(fd, held.offset - start, start)
-        verdict = judge(held, now, head, before)
+        verdict, head, before = compare(fd, held, now)
         if verdict is Verdict.CONTINUE and self._lines.pending:
-            last = self._lines.last(PENDING_CHECKED)
-            position = self._lines.offset + self._lines.pending
+            last = self._lines.last(TAIL_BYTES)
             if os.pread(fd, len(last), position - len(last)) != last:
                 verdict = Verdict.REWRITTEN  # the unfinished line is not what it was
         return verdict, head, before
 
 
-def _look_at(fd: int) -> Look:
-    found = os.fstat(fd)
-    return Look(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
-
-
-def read_span(path: str, offset: int, length: int) -> bytes:
-    """One line's bytes, by where it stands."""
-    with opened(path) as fd:
-        return os.pread(fd, length, offset)
+def compare(fd: int, held: Cursor, now: Look) -> tuple[Verdict, bytes, bytes]:
+    """Compare an open file with a cursor; also the bytes that its fingerprints are of."""
+    head = os.pread(fd, held.head_len, 0)
+    start = max(0, held.offset - TAIL_BYTES)
+    before = os.pread(fd, held.offset - start, start)
+    return judge(held, now, head, before), head, before
 
 
 class Lines:
@@ -317,9 +206,7 @@ class Lines:
         try:
             return os.pread(self._fd, length, offset)
         except OSError as bad:
-            raise SessionUnreadableError(
-                f"cannot read: {bad.strerror}", upstream=_errno(bad)
-            ) from None
+            raise unreadable("read", bad) from None
 
 
 @contextmanager

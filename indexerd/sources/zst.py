@@ -1,14 +1,10 @@
 """Compressed sessions (`*.jsonl.zst`): the same lines, at their places in the decompressed stream.
 
-Whoever compresses a session writes a new file, so nothing is ever appended to one. A file whose
-stat is another than the cursor's is decompressed from its start: as far as the cursor's offset
-only to compare, from there on to hand out lines; if what was read before is not there any more,
-all of it is handed out again. A cursor's device, inode, size and time are the compressed file's,
-its offset and fingerprints the decompressed stream's.
-
-A few bytes can stand for endless ones. So the window, the stream and what is held at a time are
-bounded, whatever a file claims. The decoder is an extra (`indexerd[zst]`): without it these
-sessions are listed as unreadable, with the cure.
+Whoever compresses a session writes a new file, so nothing is ever appended to one: a file whose
+stat is another than the cursor's is read from its start. A few bytes can stand for endless ones,
+so the window, the stream and what is held at a time are bounded, whatever a file claims. The
+decoder is an extra (`indexerd[zst]`): without it these sessions are listed as unreadable, with
+the cure.
 """
 
 from __future__ import annotations
@@ -21,30 +17,48 @@ from typing import IO
 
 from indexerd.agents.base import Oversize
 from indexerd.errors import SessionUnreadableError
-from indexerd.sources.cursor import (
-    HEAD_BYTES,
-    TAIL_BYTES,
-    Cursor,
-    Look,
-    Verdict,
-    fingerprint,
-    glance,
-)
-from indexerd.sources.cursor import judge as judge_bytes
+from indexerd.sources.cursor import Cursor, Verdict, is_same
 from indexerd.sources.lines import Block, LineBuffer
-from indexerd.sources.tail import CHUNK, Read, look, opened
+from indexerd.sources.tail import CHUNK, Read, look, look_of, opened, unreadable
 
-__all__ = ["ZstLines", "ZstTail", "lines", "look", "tail"]
+__all__ = ["lines", "look", "tail"]
 
-BUDGET = 64 * CHUNK  # of decompressed bytes; going on costs the way back to where it stopped
 TOTAL_MAX = 1 << 30  # decompressed bytes of one session
 WINDOW_MAX = 1 << 26  # what the decoder may have to hold; codex's own files need 2 MiB
 KEPT_MAX = 64 * CHUNK  # decompressed bytes that random access holds
 
 
-def tail(cursor: Cursor | None = None) -> ZstTail:
-    """A reading position."""
-    return ZstTail(cursor)
+class ZstTail:
+    """One compressed session's reading position: all or nothing."""
+
+    __slots__ = ("cursor",)
+
+    def __init__(self, cursor: Cursor | None = None) -> None:
+        self.cursor = cursor
+
+    def read(self, path: str) -> Read:
+        """Read it, if it is another; its lines come as they are decompressed.
+
+        FileNotFoundError when the file is gone. SessionUnreadableError may come between lines.
+        """
+        with opened(path) as fd:
+            now = look_of(os.fstat(fd))
+            if self.cursor is not None and is_same(self.cursor, now):
+                return Read(Verdict.SAME)
+            _Stream(fd)  # raises where there is no decoder
+        self.cursor = Cursor(now.dev, now.ino, now.size, now.mtime_ns, 0, 0, b"", b"")
+        return Read(Verdict.CONTINUE, _blocks(path), bytes=now.size, whole=True)
+
+
+tail = ZstTail
+
+
+def _blocks(path: str) -> Iterator[Block | Oversize]:
+    buffer = LineBuffer()
+    with opened(path) as fd:
+        stream = _Stream(fd)
+        while data := stream.read(CHUNK):
+            yield from buffer.feed(data)
 
 
 @contextmanager
@@ -55,78 +69,6 @@ def lines(path: str) -> Iterator[ZstLines]:
             yield ZstLines(fd)
     except FileNotFoundError:
         raise SessionUnreadableError("the session file is gone") from None
-
-
-class ZstTail:
-    """One compressed session's reading position."""
-
-    __slots__ = ("cursor", "pending")
-
-    def __init__(self, cursor: Cursor | None = None) -> None:
-        self.cursor = cursor
-        self.pending = 0  # bytes of an unfinished last line; they are read again
-
-    def read(self, path: str, budget: int = BUDGET) -> Read:
-        """Read what is new, at least a line. FileNotFoundError when the file is gone.
-
-        A reading that fails with SessionUnreadableError has taken nothing.
-        """
-        with opened(path) as fd:
-            found = os.fstat(fd)
-            now = Look(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
-            if self.cursor is not None and glance(self.cursor, now) is Verdict.SAME:
-                return Read(Verdict.SAME)
-            stream = _Stream(fd)
-            verdict, head, before = self._compare(stream, now)
-            if verdict.restart:
-                stream = _Stream(fd)
-            return self._take(stream, now, Read(verdict), (head, before), budget)
-
-    def _compare(self, stream: _Stream, now: Look) -> tuple[Verdict, bytes, bytes]:
-        """Go to the cursor's offset; the verdict, and the bytes its fingerprints are of."""
-        held = self.cursor
-        if held is None:
-            return Verdict.CONTINUE, b"", b""
-        head = before = b""
-        while stream.position < held.offset:
-            data = stream.read(held.offset - stream.position)
-            if not data:
-                break
-            head = (head + data)[:HEAD_BYTES]
-            before = (before + data)[-TAIL_BYTES:]
-        there = Look(now.dev, now.ino, stream.position, now.mtime_ns)
-        verdict = judge_bytes(held, there, head[: held.head_len], before)
-        return (verdict, b"", b"") if verdict.restart else (verdict, head, before)
-
-    def _take(
-        self, stream: _Stream, now: Look, found: Read, ends: tuple[bytes, bytes], budget: int
-    ) -> Read:
-        buffer = LineBuffer(stream.position)
-        data, pieces = b"-", list[Block | Oversize]()
-        while found.bytes < budget or not pieces:  # never stop within the first line
-            data = stream.read(CHUNK)
-            if not data:
-                break
-            found.bytes += len(data)
-            pieces += buffer.feed(data)
-        found.lines, found.more = pieces, bool(data)
-        head, before = ends
-        for piece in pieces:
-            first, last = _ends(piece)
-            head = (head + first)[:HEAD_BYTES]
-            before = (before + last)[-TAIL_BYTES:]
-        self.pending = buffer.pending
-        self.cursor = Cursor(
-            dev=now.dev,
-            ino=now.ino,
-            size=now.size,
-            mtime_ns=-1 if found.more else now.mtime_ns,  # -1: the next glance must look
-            offset=buffer.offset,
-            head_len=len(head),
-            head_hash=fingerprint(head),
-            tail_hash=fingerprint(before),
-        )
-        return found
 
 
 class ZstLines:
@@ -140,10 +82,9 @@ class ZstLines:
     def at(self, offset: int, length: int) -> bytes:
         """The bytes there; shorter when the stream ends before."""
         length = min(length, TOTAL_MAX)
-        within = offset - self._start
-        if within < 0 or within + length > len(self._held):
+        if not self._start <= offset <= offset + length <= self._start + len(self._held):
             self._hold(offset, length)
-            within = offset - self._start
+        within = offset - self._start
         return self._held[within : within + length]
 
     def _hold(self, offset: int, length: int) -> None:
@@ -154,10 +95,7 @@ class ZstLines:
         while stream.position < start and stream.read(start - stream.position):
             pass
         self._start, held = stream.position, bytearray()
-        while len(held) < wanted:
-            data = stream.read(wanted - len(held))
-            if not data:
-                break
+        while len(held) < wanted and (data := stream.read(wanted - len(held))):
             held += data
         self._held = bytes(held)
 
@@ -177,7 +115,7 @@ class _Stream:
         except self._fault as bad:
             raise SessionUnreadableError("zstd cannot decompress it", upstream=str(bad)) from None
         except OSError as bad:
-            raise SessionUnreadableError(f"cannot read: {bad.strerror}") from None
+            raise unreadable("read", bad) from None
         self.position += len(data)
         if self.position > TOTAL_MAX:
             raise SessionUnreadableError(
@@ -197,10 +135,3 @@ def _decoder(source: IO[bytes]) -> tuple[Callable[[int], bytes], type[Exception]
     decoder = zstandard.ZstdDecompressor(max_window_size=WINDOW_MAX)
     reader = decoder.stream_reader(source, read_size=CHUNK, read_across_frames=True)
     return reader.read, zstandard.ZstdError
-
-
-def _ends(piece: Block | Oversize) -> tuple[bytes, bytes]:
-    """As much of a piece's beginning and end as fingerprints can need."""
-    if isinstance(piece, Block):
-        return piece.data[:HEAD_BYTES], piece.data[-TAIL_BYTES:]
-    return piece.head[:HEAD_BYTES], piece.tail[-TAIL_BYTES:]

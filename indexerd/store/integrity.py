@@ -17,6 +17,7 @@ import zlib
 from contextlib import suppress
 from pathlib import Path
 
+from indexerd.disk import sync_names
 from indexerd.errors import AccessError, DamagedError, IndexerdError, StateError, WriteError
 
 _ACCESS = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM})
@@ -42,11 +43,6 @@ def _code(bad: BaseException) -> int:
     return -1 if found is None else int(found) & 0xFF
 
 
-def is_access(bad: BaseException) -> bool:
-    """Whether the file may not be opened, or is not there."""
-    return _code(bad) in _ACCESS
-
-
 def is_trouble(bad: BaseException) -> bool:
     """Whether the place is at fault (a full disk, a lock, a right), or we, and not the file."""
     if isinstance(bad, sqlite3.Error):
@@ -60,7 +56,7 @@ def named(bad: BaseException) -> str:
     return str(getattr(bad, "sqlite_errorname", None) or type(bad).__name__)
 
 
-def ours(bad: BaseException) -> StateError:
+def state_error(bad: BaseException) -> StateError:
     """What a failure of the store means to a user."""
     if isinstance(bad, StateError) and not isinstance(bad, DamagedError):
         return bad
@@ -69,7 +65,7 @@ def ours(bad: BaseException) -> StateError:
         return DamagedError(f"the store is damaged: {named(bad)}", hint=hint)
     if isinstance(bad, OSError):
         return AccessError(f"the store cannot be opened: {bad.strerror}")
-    kind = AccessError if is_access(bad) else WriteError
+    kind = AccessError if _code(bad) in _ACCESS else WriteError
     return kind(f"the store cannot be used now: {bad}")
 
 
@@ -95,35 +91,30 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _opened(path: Path) -> int:
-    """A descriptor of the file; DamagedError where it, or what is beside it, is no file."""
-    if any(beside(path, suffix).is_dir() for suffix in _SIDES):
-        raise DamagedError("a directory beside it")
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
-    try:
-        fd = os.open(path, flags, 0o600)  # SQLite gives its side files the same mode
-    except OSError as bad:
-        if bad.errno in _NO_FILE or (bad.errno == errno.ENOENT and path.is_symlink()):
-            raise DamagedError("not a file") from bad
-        raise
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise DamagedError("not a file")
-    return fd
-
-
 class Checksum:
     """What one file was after its last checkpoint.
 
-    Its own descriptor is closed after SQLite let go of the file: closing any descriptor of a file
-    ends all locks that a process has on it.
+    Its own descriptor is opened before SQLite's and closed after it: closing any descriptor of a
+    file ends all locks that a process has on it.
     """
 
     def __init__(self, path: Path) -> None:
         """Raises OSError where it can be neither opened nor made; DamagedError if it is no file."""
         self._sum, self._log = beside(path, ".sum"), beside(path, "-wal")
-        self._fd = _opened(path)
-        if not os.fstat(self._fd).st_size:  # it was deleted, and what was beside it is of no file
+        if any(beside(path, suffix).is_dir() for suffix in _SIDES):
+            raise DamagedError("a directory beside it")
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+        try:
+            self._fd = os.open(path, flags, 0o600)  # SQLite gives its side files the same mode
+        except OSError as bad:
+            if bad.errno in _NO_FILE or (bad.errno == errno.ENOENT and path.is_symlink()):
+                raise DamagedError("not a file") from bad
+            raise
+        found = os.fstat(self._fd)
+        if not stat.S_ISREG(found.st_mode):
+            self.close()
+            raise DamagedError("not a file")
+        if not found.st_size:  # it was deleted, and what is beside it belongs to no file
             for suffix in _SIDES:
                 beside(path, suffix).unlink(missing_ok=True)
 
@@ -139,11 +130,7 @@ class Checksum:
         """Before anything is written to the file itself: durably, a crash may come in between."""
         if self._sum.exists():
             self._sum.unlink()
-            folder = os.open(self._sum.parent, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            sync_names(self._sum.parent)
 
     @property
     def logged(self) -> int:

@@ -8,23 +8,31 @@ from __future__ import annotations
 
 import base64
 import json
-import sqlite3
+from dataclasses import dataclass
 from hashlib import blake2b
+from typing import Any
 
 from indexerd.errors import UsageError
 from indexerd.privacy.sanitize import scrub
 from indexerd.times import iso_ms
 
 _SEAL_SIZE = 8
-_FEW = 500  # sessions below a directory that are sorted rather than walked through
 
-Conditions = tuple[list[str], list[str | int]]
-_BELOW = "(cwd = ? OR cwd >= ? AND cwd < ?)"
-_NUMBERS = """SELECT json_group_array(no) FROM (
-    SELECT no FROM session INDEXED BY session_cwd WHERE cwd = ?
-    UNION ALL SELECT no FROM session INDEXED BY session_cwd WHERE cwd >= ? AND cwd < ? LIMIT ?)"""
-_MANY = "SELECT 1 FROM session WHERE agent = ? LIMIT 1 OFFSET ?"
-_OF_AGENT = """SELECT json_group_array(no) FROM (SELECT no FROM session WHERE agent = ? LIMIT ?)"""
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some rows, and what to ask for the next ones with; None where there are none.
+
+    `texts` are the rows in JSON: who passes them on need not read them.
+    """
+
+    texts: tuple[str, ...]
+    next_cursor: str | None = None
+
+    @property
+    def rows(self) -> tuple[dict[str, Any], ...]:
+        """The rows themselves."""
+        return tuple(json.loads(text) for text in self.texts)
 
 
 def sealed(modified: int, session_id: str, filters: str) -> str:
@@ -53,13 +61,17 @@ def _seal(place: bytes, filters: str) -> bytes:
     return blake2b(text, digest_size=_SEAL_SIZE, person=b"indexerd page").digest()
 
 
-def conditions(agent: str | None, cwd: str | None, since: str | None) -> Conditions:
+def conditions(
+    agent: str | None, cwd: str | None, since: str | None
+) -> tuple[list[str], list[str | int]]:
     """What limits sessions to an agent's, to those below a directory, to those changed since."""
     where: list[str] = []
     values: list[str | int] = []
     if cwd is not None:
-        where.append(_BELOW)
-        values += _bounds(cwd)
+        # All that begins with `/a/b/` lies between that and `/a/b0`: 0 comes after the slash.
+        base = scrub(cwd).rstrip("/")
+        where.append("(cwd = ? OR cwd >= ? AND cwd < ?)")
+        values += [base or "/", base + "/", base + "0"]
     if agent is not None:
         where.append("agent = ?")
         values.append(scrub(agent))
@@ -70,23 +82,3 @@ def conditions(agent: str | None, cwd: str | None, since: str | None) -> Conditi
         where.append("modified >= ?")
         values.append(moment)
     return where, values
-
-
-def index_for(db: sqlite3.Connection, agent: str | None, cwd: str | None) -> tuple[str, Conditions]:
-    """By which index the sessions of a list are gone through, and what that takes."""
-    few: list[tuple[str, tuple[str | int, ...]]] = []
-    if cwd is not None:
-        few.append((_NUMBERS, (*_bounds(cwd), _FEW)))
-    if agent is not None and db.execute(_MANY, (scrub(agent), _FEW)).fetchone() is None:
-        few.append((_OF_AGENT, (scrub(agent), _FEW)))
-    for sql, values in few:
-        numbers = db.execute(sql, values).fetchone()[0]
-        if len(json.loads(numbers)) < _FEW:
-            return "NOT INDEXED", (["no IN (SELECT value FROM json_each(?))"], [numbers])
-    return "INDEXED BY session_listed", ([], [])
-
-
-def _bounds(cwd: str) -> tuple[str, str, str]:
-    # All that begins with `/a/b/` lies between that and `/a/b0`: 0 comes after the slash.
-    base = scrub(cwd).rstrip("/")
-    return base or "/", base + "/", base + "0"

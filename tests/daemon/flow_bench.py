@@ -11,8 +11,7 @@ from typing import Any, cast
 
 from indexerd.daemon.event_bus import EventBus, Log
 from indexerd.daemon.library import Library
-from indexerd.daemon.pipeline import Pipeline
-from indexerd.daemon.reader import Reader
+from indexerd.daemon.pipeline import Pipeline, Reader
 from indexerd.indexing.indexer import Indexer
 from indexerd.logs import get_logger
 from indexerd.meta.writer import MetaWriter
@@ -21,9 +20,8 @@ from indexerd.models.registry import Models
 from indexerd.models.telemetry import Telemetry
 from indexerd.settings import Index, Loaded, Settings
 from indexerd.settings import Watch as Watching
-from indexerd.sources.hints import Hints
 from indexerd.sources.stores import Store
-from indexerd.sources.watch import Health, Watch
+from indexerd.sources.watch import Health, Hints, Watch
 from tests.e2e.world import PATIENCE, Session
 from tests.store.rows import caches
 
@@ -79,14 +77,14 @@ class Flow:
             report=lambda *_: None,
             defect=_no_defect,
         )
-        self.budget = Budget(root / "budget.jsonl", lambda: self.settings, self.clock, self.bus.say)
+        self.budget = Budget(root / "budget.jsonl", lambda: self.settings, self.clock, self.bus.log)
         self.indexer = Indexer(
             self.library,
             reader=self.reader,
             budget=self.budget,
             telemetry=Telemetry(root / "telemetry.jsonl"),
             writer=MetaWriter(),
-            notify=lambda event, session, told: self.bus.say(event, {"session": session, **told}),
+            notify=lambda event, session, told: self.bus.log(event, {"session": session, **told}),
             clock=self.clock,
         )
         self.pipeline = Pipeline(

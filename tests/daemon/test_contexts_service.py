@@ -80,7 +80,7 @@ def test_a_session_that_has_only_just_begun_is_waited_for(
             await asyncio.sleep(0)
         assert not asked.done()
         shop.session(LATER)
-        shop.bus.tell("session.created", LATER, {})
+        shop.bus.publish("session.created", LATER, {})
         assert (await asked)["text"] == "Set files: 1 items"
 
     run(work())

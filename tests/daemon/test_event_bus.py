@@ -85,7 +85,7 @@ OPEN = {"model": "google/flash", "reason": "401"}
 @pytest.mark.parametrize("error", [DENIED, BUSY, RESTS, ModelUnavailableError("refuses us")])
 def test_one_cause_of_many_failures_is_told_of_once(heard: Heard, error: IndexerdError) -> None:
     """M5: twenty due sessions, an hour, twenty again: two warnings, and every event."""
-    heard.bus.say(Event.MODEL_BREAKER_OPEN, OPEN)
+    heard.bus.log(Event.MODEL_BREAKER_OPEN, OPEN)
     for _ in range(2):
         heard.fail(error)
         heard.now += 3600
@@ -96,7 +96,7 @@ def test_one_cause_of_many_failures_is_told_of_once(heard: Heard, error: Indexer
     assert len(failed) == 40
     assert {one["sessionId"] for one in failed} == {f"s{number}" for number in range(20)}
 
-    heard.bus.say(Event.MODEL_BREAKER_CLOSED, {"model": "google/pro"})
+    heard.bus.log(Event.MODEL_BREAKER_CLOSED, {"model": "google/pro"})
     assert heard.lines[-1][2] == {"model": "google/pro", "count": 20}
     heard.fail(error)
     assert heard.count(Event.INDEX_FAILED) == 21
@@ -105,22 +105,22 @@ def test_one_cause_of_many_failures_is_told_of_once(heard: Heard, error: Indexer
 def test_an_outage_is_told_of_once_however_often_it_is_tried(heard: Heard) -> None:
     """M4, M5: trials that fail open the breaker again; another model of it is other bus."""
     for _ in range(12):
-        heard.bus.say(Event.MODEL_BREAKER_OPEN, OPEN)
+        heard.bus.log(Event.MODEL_BREAKER_OPEN, OPEN)
     assert heard.count(Event.MODEL_BREAKER_OPEN) == 1
-    heard.bus.say(Event.MODEL_BREAKER_OPEN, OPEN | {"model": "google/pro"})
-    heard.bus.say(Event.MODEL_BREAKER_OPEN, OPEN | {"model": "openai/any"})
+    heard.bus.log(Event.MODEL_BREAKER_OPEN, OPEN | {"model": "google/pro"})
+    heard.bus.log(Event.MODEL_BREAKER_OPEN, OPEN | {"model": "openai/any"})
     assert heard.count(Event.MODEL_BREAKER_OPEN) == 3
 
-    heard.bus.say(Event.MODEL_BREAKER_CLOSED, {"model": "google/flash"})
-    heard.bus.say(Event.MODEL_BREAKER_OPEN, OPEN)
-    heard.bus.say(Event.MODEL_BREAKER_OPEN, OPEN | {"model": "openai/any"})
+    heard.bus.log(Event.MODEL_BREAKER_CLOSED, {"model": "google/flash"})
+    heard.bus.log(Event.MODEL_BREAKER_OPEN, OPEN)
+    heard.bus.log(Event.MODEL_BREAKER_OPEN, OPEN | {"model": "openai/any"})
     assert heard.count(Event.MODEL_BREAKER_OPEN) == 4
 
 
 def test_a_provider_that_rests_since_before_the_start_is_one_outage(heard: Heard) -> None:
     """M3, M5: it is told of by its name; what its models then say of it is nothing new."""
-    heard.bus.say(Event.MODEL_BREAKER_OPEN, {"model": "google", "reason": "it rests"})
-    heard.bus.say(Event.MODEL_BREAKER_OPEN, OPEN)
+    heard.bus.log(Event.MODEL_BREAKER_OPEN, {"model": "google", "reason": "it rests"})
+    heard.bus.log(Event.MODEL_BREAKER_OPEN, OPEN)
     assert heard.count(Event.MODEL_BREAKER_OPEN) == 1
 
 
@@ -135,7 +135,7 @@ def test_a_provider_that_rests_since_before_the_start_is_one_outage(heard: Heard
 )
 def test_what_is_a_sessions_own_is_told_of_each_time(heard: Heard, error: IndexerdError) -> None:
     """M5: an outage hides nothing that has another cause."""
-    heard.bus.say(Event.MODEL_BREAKER_OPEN, OPEN)
+    heard.bus.log(Event.MODEL_BREAKER_OPEN, OPEN)
     heard.fail(DENIED)
     heard.fail(error)
     assert heard.count(Event.INDEX_FAILED) == 21

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from indexerd.daemon.reader import Reader
+from indexerd.daemon.pipeline import Reader
 from indexerd.daemon.trees import read_alone
 from tests.e2e.clients import ClaudeSession, CodexThread
 from tests.models.digest_bench import Bench, Services

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from indexerd.errors import OutputInvalidError
-from indexerd.meta.cache import MetaCache
+from indexerd.meta.cache import TOPIC, MetaCache
 from indexerd.models.attempts import ATTEMPTS
 from indexerd.models.base import Finish, Reply, Tokens
 from indexerd.models.scripted import Scripted
@@ -126,6 +126,8 @@ def test_a_broken_meta_file_is_told_of_once_and_written_anew(bench: Bench, kind:
         shelf.touched(str(path))
     assert len(heard) == 1
     assert list(shelf.problems()) == [bench.session.id]
+    for session_id, packed in shelf.unstored.items():
+        ledger.note(TOPIC, session_id, packed)
     again = MetaCache(ledger, lambda _session, why: heard.append(why))  # after a restart
     again.load()
     again.sweep([str(bench.metas)], lambda _session: None)

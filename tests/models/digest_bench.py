@@ -15,7 +15,7 @@ from typing import Any
 from indexerd.daemon.answers import Answers
 from indexerd.daemon.event_bus import EventBus
 from indexerd.daemon.library import Library
-from indexerd.daemon.reader import Reader
+from indexerd.daemon.pipeline import Reader
 from indexerd.daemon.trees import open_session as opened
 from indexerd.daemon.trees import read_alone
 from indexerd.digests.digest import Digests

@@ -51,8 +51,10 @@ class Place:
 
     def scan(self) -> None:
         """One reconciling scan."""
-        for _ in self.library.scan():
-            pass
+        self.library.find_stores()
+        self.library.scan()
+        while self.library.busy:
+            self.library.step()
 
     def read(self, most: int = 1000) -> None:
         """Do what may wait: all of it, or some steps."""
@@ -131,7 +133,6 @@ def test_an_end_in_the_middle_forgets_nothing(place: Place, steps: int) -> None:
     place.read()
     place.sessions[0].path.unlink()
     place.scan()
-    place.library.checkpoint()
     place.patterns = [PATTERN]
     place.library.reconsider()
     place.read(steps)
@@ -146,7 +147,6 @@ def test_the_same_patterns_are_no_reason_to_read_again(place: Place) -> None:
     place.patterns = [PATTERN, "another"]
     place.restart()
     place.read()
-    place.library.checkpoint()
     place.patterns = ["another", PATTERN, PATTERN]
     place.restart()
     assert place.library.texts.unread == 0

@@ -13,7 +13,7 @@ from typing import Any, cast
 from indexerd.daemon.answers import Place, is_fork, stored
 from indexerd.daemon.event_bus import EventBus
 from indexerd.daemon.methods import stored_methods
-from indexerd.daemon.reader import Reader
+from indexerd.daemon.pipeline import Reader
 from indexerd.daemon.sidecar import Contexts, Resumes, Sidecars
 from indexerd.errors import (
     NotFoundError,

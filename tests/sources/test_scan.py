@@ -1,9 +1,6 @@
 """The reconciling scan, on real files."""
 
 import os
-import socket
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -11,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexerd.sources import scan as module
-from indexerd.sources.scan import MAX_DEPTH, Roots, resolve, scan, tree
+from indexerd.sources.scan import resolve, scan, tree
 
 
 def touch(path, text="{}\n"):
@@ -26,22 +23,6 @@ def paths(result):
     found = [one.path for one in result.files]
     assert len(found) == len(set(found))
     return {Path(path) for path in found}
-
-
-def test_files_as_they_are(tmp_path):
-    """Each file of the suffix, with what stat says; nothing else."""
-    one = touch(tmp_path / "p" / "one.jsonl", "x" * 10)
-    two = touch(tmp_path / "p" / "q" / "r" / "two.jsonl", "")
-    for other in ("p/one.json", "p/jsonl", ".s.jsonl", ".hidden/s.jsonl", "p/.q/s.jsonl"):
-        touch(tmp_path / other)
-    result = scan([str(tmp_path)])
-    assert paths(result) == {one, two}
-    for found in result.files:
-        status = os.stat(found.path)
-        assert found[1:] == (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-    assert result.directories == 4
-    assert (result.skipped, result.unreadable, result.missing) == (0, (), ())
-    assert (result.refused, result.partial) == ((), False)
 
 
 def test_suffixes(tmp_path):
@@ -80,57 +61,6 @@ def test_the_longest_name(tmp_path):
     """255 bytes are a name like any other (W14)."""
     long = touch(tmp_path / ("n" * 249 + ".jsonl"))
     assert paths(scan([str(tmp_path)])) == {long}
-
-
-def test_links_are_not_followed(tmp_path):
-    """Links to files are counted; links to directories, loops among them, are passed over (X2)."""
-    outside = touch(tmp_path / "outside" / "s.jsonl")
-    root = tmp_path / "root"
-    mine = touch(root / "mine.jsonl")
-    (root / "passwd.jsonl").symlink_to("/etc/passwd")
-    (root / "outside.jsonl").symlink_to(outside)
-    (root / "mine-again.jsonl").symlink_to(mine)
-    (root / "nowhere.jsonl").symlink_to(tmp_path / "nowhere")
-    (root / "itself.jsonl").symlink_to("itself.jsonl")
-    (root / "outside").symlink_to(outside.parent)
-    (root / "up").symlink_to("..")
-    (root / "dir.jsonl").symlink_to(outside.parent)
-    result = scan([str(root)])
-    assert paths(result) == {mine}
-    assert result.skipped == 6
-    assert result.directories == 1
-
-
-def test_only_regular_files(tmp_path):
-    """Pipes, sockets, devices and directories of the suffix are counted at once (X3)."""
-    os.mkfifo(tmp_path / "pipe.jsonl")
-    touch(tmp_path / "directory.jsonl" / "inner.jsonl")
-    expected = 3
-    try:
-        os.mknod(tmp_path / "zero.jsonl", 0o20600, os.makedev(1, 5))
-        expected = 4
-    except PermissionError:  # only root makes devices
-        pass
-    here = os.getcwd()
-    with socket.socket(socket.AF_UNIX) as server:
-        os.chdir(tmp_path)  # sun_path is short
-        try:
-            server.bind("socket.jsonl")
-        finally:
-            os.chdir(here)
-        result = scan([str(tmp_path)])
-    assert result.files == []
-    assert result.skipped == expected
-
-
-def test_a_file_becomes_a_link(tmp_path):
-    """What was swapped for a link is a link at the next scan (X4)."""
-    path = touch(tmp_path / "s.jsonl")
-    assert paths(scan([str(tmp_path)])) == {path}
-    path.unlink()
-    path.symlink_to("/etc/passwd")
-    result = scan([str(tmp_path)])
-    assert (result.files, result.skipped) == ([], 1)
 
 
 def test_root_may_be_a_link(tmp_path):
@@ -177,44 +107,6 @@ def test_roots_that_are_refused(tmp_path, monkeypatch):
     assert paths(scan([str(inner.parent)])) == {inner}
 
 
-def test_missing_roots(tmp_path):
-    """They are named as they were asked for; the others are scanned (W5)."""
-    path = touch(tmp_path / "there" / "s.jsonl")
-    missing = [str(tmp_path / "not"), str(path / "below"), "/nul\0"]
-    result = scan([missing[0], str(path.parent), *missing[1:]])
-    assert paths(result) == {path}
-    assert result.missing == tuple(missing)
-    assert scan([]).files == []
-    assert resolve([]) == Roots()
-
-
-def test_a_root_in_a_loop_of_links(tmp_path):
-    """It is not missing, but its content is unknown."""
-    (tmp_path / "loop").symlink_to("loop")
-    result = scan([str(tmp_path / "loop")])
-    assert (result.missing, result.unreadable) == ((), (str(tmp_path / "loop"),))
-
-
-def test_skipped_directories(tmp_path):
-    """Our own output inside a root is not entered, whatever way it is named (C6)."""
-    path = touch(tmp_path / "sessions" / "s.jsonl")
-    touch(tmp_path / "sessions-meta" / "deep" / "s.digest.jsonl")
-    (tmp_path / "link").symlink_to("sessions-meta")
-    for skip in ("sessions-meta", "sessions-meta/", "link"):
-        assert paths(scan([str(tmp_path)], skip=[f"{tmp_path}/{skip}"])) == {path}
-    assert scan([str(tmp_path / "link")], skip=[str(tmp_path / "link")]).files == []
-
-
-def test_unreadable_directories():
-    """Directories that may not be listed, searched or reached are named (F19)."""
-    child = Path(__file__).with_name("watch_child.py")
-    with tempfile.TemporaryDirectory() as directory:
-        Path(directory).chmod(0o755)
-        words = [sys.executable, str(child), "denied_scan", directory, "inotify"]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=50, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
 STIR = """
 import os, sys
 os.chdir(sys.argv[1])
@@ -229,31 +121,6 @@ while True:
             os.unlink(f"{name}/{n}.jsonl")
         os.rmdir(name)
 """
-
-
-def test_files_that_vanish(tmp_path):
-    """What goes while we look is no error, be it a file or a directory (F18)."""
-    words = [sys.executable, "-c", STIR, str(tmp_path)]
-    with subprocess.Popen(words, stdout=subprocess.PIPE) as stirring:
-        try:
-            stirring.stdout.readline()
-            for _ in range(1500):
-                result = scan([str(tmp_path)])
-                assert (result.unreadable, result.partial) == ((), False)
-        finally:
-            stirring.kill()
-
-
-def test_depth_is_bounded(tmp_path):
-    """Deeper than any agent goes is left out, and said."""
-    deepest = tmp_path.joinpath(*["d"] * MAX_DEPTH)
-    path = touch(deepest / "s.jsonl")
-    result = scan([str(tmp_path)])
-    assert (paths(result), result.partial) == ({path}, False)
-    touch(deepest / "d" / "s.jsonl")
-    result = scan([str(tmp_path)])
-    assert (paths(result), result.unreadable) == ({path}, (str(deepest / "d"),))
-    assert not result.partial  # it is known what was not seen, and all else that is gone is gone
 
 
 def test_numbers_are_bounded(tmp_path, monkeypatch):

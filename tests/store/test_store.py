@@ -5,14 +5,13 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from indexerd.errors import DamagedError, StateError, UsageError, WriteError
+from indexerd.errors import StateError, UsageError, WriteError
 from indexerd.search.names import known
-from indexerd.sources.cursor import Cursor
 from indexerd.store.store import StateStore
 from tests.store.rows import row
 
@@ -69,17 +68,6 @@ def test_texts_are_to_be_indexed_until_they_are(store: StateStore) -> None:
     assert (store.unindexed(), store.mark("a")) == (("a",), None)
 
 
-def test_a_cursor_and_its_state_are_stored_together(store: StateStore) -> None:
-    """A1: and a path need be no text."""
-    cursor, path = Cursor(1, 2, 3, 4, 5, 5, b"h", b"t"), "/w/\udcff.jsonl"
-    store.put_files([(path, cursor, b"card", b"state")])
-    store.put_files([(path, cursor, b"card 2", None)])
-    assert store.cards() == [(path, cursor, b"card 2")]
-    assert store.state(path) == b"state"
-    store.forget_files([path])
-    assert (store.cards(), store.state(path)) == ([], None)
-
-
 def test_notes_are_kept_by_topic_and_trimmed(store: StateStore) -> None:
     """The greatest values stay."""
     for n in range(5):
@@ -88,29 +76,6 @@ def test_notes_are_kept_by_topic_and_trimmed(store: StateStore) -> None:
     store.trim("topic", 2)
     assert store.notes("topic") == {"k3": b"3", "k4": b"4"}
     assert store.noted("other", "k") == b"x"
-
-
-def test_a_batch_is_all_or_nothing(store: StateStore) -> None:
-    """A3: also where somebody looks away from a write that failed in it."""
-
-    def fails(db: sqlite3.Connection) -> None:
-        db.execute("INSERT INTO note VALUES ('t', 'k', 'a')")
-        raise WriteError("no space is left on the device")
-
-    def together(*, looked_away: bool) -> None:
-        with store.batch():
-            put(store, row("a"))
-            assert store.get("a")
-            if looked_away:
-                with suppress(WriteError):
-                    store.write(fails)
-            else:
-                store.write(fails)
-
-    for looked_away in (False, True):
-        with pytest.raises(WriteError):
-            together(looked_away=looked_away)
-        assert store.get("a") is None
 
 
 def test_a_lock_is_trouble_and_no_damage(store: StateStore, tmp_path: Path) -> None:
@@ -125,43 +90,6 @@ def test_a_lock_is_trouble_and_no_damage(store: StateStore, tmp_path: Path) -> N
         other.execute("ROLLBACK")
     assert not store.damaged
     assert put(store, row("b")) == ["b"]
-
-
-def test_values_that_are_not_what_was_stored_are_damage(tmp_path: Path) -> None:
-    """V6: it is told once; `renew` sets the file aside, and begins an empty one, once."""
-    told: list[str] = []
-    store = StateStore(tmp_path / "store.sqlite", told.append)
-    put(store, row("a"))
-    with closing(sqlite3.connect(tmp_path / "store.sqlite")) as other:
-        other.execute("UPDATE record SET row = x'ff'")
-        other.commit()
-    for _ in range(2):
-        with pytest.raises(DamagedError):
-            store.get("a")
-    assert (len(told), store.damaged) == (1, True)
-    assert store.renew()
-    assert (store.get("a"), store.made) == (None, 2)
-    assert (tmp_path / "store.sqlite.aside").exists()
-    store.fold()
-    assert not (tmp_path / "store.sqlite.aside").exists()
-    assert not store.renew()
-    store.close()
-
-
-@pytest.mark.parametrize("at", [100, 5000, 9000, 20_000])
-def test_a_byte_that_changed_is_found_at_the_start(tmp_path: Path, at: int) -> None:
-    """V6: also one that SQLite does not notice; a file that was deleted is no damage."""
-    path, told = tmp_path / "store.sqlite", list[str]()
-    with closing(StateStore(path)) as store:
-        put(store, *(row(f"s{n}", n) for n in range(40)))
-    data = bytearray(path.read_bytes())
-    data[at] ^= 1
-    path.write_bytes(data)
-    with closing(StateStore(path, told.append)) as store:
-        assert (len(told), store.count(), store.made) == (1, 0, 1)
-    path.unlink()
-    with closing(StateStore(path, told.append)) as store:
-        assert (len(told), store.made) == (1, 1)
 
 
 def test_who_only_looks_gets_an_empty_store_and_a_problem(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from indexerd.errors import IndexerdError
-from indexerd.sources.perils import STARTS
+from indexerd.sources.quarantine import STARTS
 from tests.e2e.world import Session, World, ends_well, until
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(120)]  # several starts

@@ -1,8 +1,7 @@
 """All sessions there are, in files and in databases, and what agents keep beside them.
 
-In: the stores, or the paths that a watcher hinted at. Out: sessions with what tells a changed
-one from an unchanged one, paths to look at, ids that have another name. It remembers, for each
-database, how far it looked. What cannot be read is named, and hides nothing of what can.
+It remembers, for each database, how far it looked. What cannot be read is named, and hides
+nothing of what can.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from indexerd.errors import SessionUnreadableError
 from indexerd.meta.reader import DIGEST_SUFFIX
@@ -23,6 +22,7 @@ from indexerd.sources.stores import SUFFIXES, Kind, Store
 # Seconds between two looks at a database: a turn writes to it many times a second, and each time
 # the sessions it touched are read anew.
 PAUSE = 0.5
+_INDEX = "session_index.jsonl"  # Codex's names, which stand among no sessions
 
 
 @dataclass(slots=True)
@@ -34,28 +34,29 @@ class Hinted:
     titled: set[str] = field(default_factory=set)
 
 
-class Census:
+class SessionDiscovery:
     """Looks where sessions are. One thread uses this."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock` is in seconds, from anywhere."""
         self._clock = clock
         self.troubles: dict[str, str] = {}  # database -> why it cannot be read
         self.cures: dict[str, str] = {}  # the same -> what helps, where that is known
+        self.late: set[str] = set()  # databases that were hinted at within the last PAUSE
         self._metas: frozenset[str] = frozenset()
-        self._held: dict[str, Database | Tree] = {}
+        self._databases: dict[str, Database | Tree] = {}
         self._names: dict[str, Names] = {}
         self._looked: dict[str, float] = {}
-        self.late: set[str] = set()  # databases that were looked at only a moment ago
 
     def renew(self, stores: list[Store]) -> None:
         """The stores are these now."""
         self._metas = frozenset(one.meta for one in stores)
-        wanted = {one.sessions: one for one in stores if one.kind is not Kind.FILES}
-        self._held = {
-            path: self._held.get(path) or _holder(store) for path, store in wanted.items()
+        held = self._databases
+        self._databases = {
+            one.sessions: held.get(one.sessions) or _database(one)
+            for one in stores
+            if one.kind is not Kind.FILES
         }
-        self.troubles = {path: why for path, why in self.troubles.items() if path in wanted}
+        self.troubles = {key: why for key, why in self.troubles.items() if key in self._databases}
         roots = {one.beside for one in stores if one.agent == "codex"}
         self._names = {root: self._names.get(root) or Names(root) for root in sorted(roots)}
 
@@ -78,30 +79,24 @@ class Census:
 
     def scan(self, stores: list[Store]) -> ScanResult:
         """Every session of every store."""
-        files = [one for one in stores if one.kind is Kind.FILES]
-        result = scan([one.sessions for one in files], suffix=SUFFIXES)
-        ours = (one for one in result.files if one.path.endswith(DIGEST_SUFFIX))
-        digests = {one.path for one in ours if self._is_ours(one.path)}
-        found = (
-            [one for one in result.files if one.path not in digests] if digests else result.files
-        )
-        blind, missing = list(result.unreadable), list(result.missing)
-        for path, held in self._held.items():
+        result = scan([one.sessions for one in stores if one.kind is Kind.FILES], SUFFIXES)
+        if any(one.path.endswith(DIGEST_SUFFIX) for one in result.files):
+            result.files = [one for one in result.files if not self._is_ours(one.path)]
+        for path, held in self._databases.items():
             place = path.rpartition("/")[0] if isinstance(held, Database) else path
             sessions = self._sessions(path)
             if not sessions and not os.path.isdir(place):  # noqa: PTH112 - paths here are text
-                missing.append(place)  # moved, or not mounted: that tells nothing of its sessions
+                result.missing.append(place)  # moved, or not mounted: that tells nothing
             elif sessions is None:
-                blind.append(path)
+                result.unreadable.append(path)
             else:
-                found += sessions
-        return replace(result, files=found, unreadable=tuple(blind), missing=tuple(missing))
+                result.files += sessions
+        return result
 
     def hinted(self, paths: Iterable[str]) -> Hinted:
         """Make something of a watcher's hints."""
         made = Hinted()
-        databases = dict.fromkeys(self.late)
-        names: dict[str, None] = {}
+        databases, roots = dict.fromkeys(self.late), dict[str, None]()
         for path in paths:
             where, _, name = path.rpartition("/")
             if self._is_ours(path):
@@ -109,10 +104,10 @@ class Census:
             if path.endswith(SUFFIXES) and name != _INDEX:
                 made.paths.append(path)
             elif where in self._names:
-                names[where] = None
+                roots[where] = None
             else:
-                databases |= dict.fromkeys(one for one in self._held if _about(path, one))
-        for root in names:
+                databases |= dict.fromkeys(one for one in self._databases if _about(path, one))
+        for root in roots:
             made.titled |= self._names[root].refresh()
         now = self._clock()
         self.late = {one for one in databases if now - self._looked.get(one, -PAUSE) < PAUSE}
@@ -128,7 +123,7 @@ class Census:
     def _sessions(self, path: str) -> list[Found] | None:
         """All sessions of a database; None where it cannot be read."""
         try:
-            found = self._held[path].sessions()
+            found = self._databases[path].sessions()
         except FileNotFoundError:
             found = []
         except SessionUnreadableError as bad:
@@ -140,18 +135,16 @@ class Census:
         return found
 
     def _touched(self, path: str) -> list[Found]:
-        held = self._held[path]
+        held = self._databases.get(path)
         try:
-            found = held.touched() if isinstance(held, Database) else None
+            if isinstance(held, Database) and (found := held.touched()) is not None:
+                return found
         except (SessionUnreadableError, FileNotFoundError):
             return []  # the next scan says what is wrong
-        return self._sessions(path) or [] if found is None else found
+        return self._sessions(path) or [] if held else []
 
 
-_INDEX = "session_index.jsonl"
-
-
-def _holder(store: Store) -> Database | Tree:
+def _database(store: Store) -> Database | Tree:
     return Database(store.sessions) if store.kind is Kind.DATABASE else Tree(store.beside)
 
 

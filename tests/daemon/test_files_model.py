@@ -1,0 +1,166 @@
+"""Session files that do more than grow, in any order, against a fresh reading of the same bytes.
+
+What a stat and the bytes before the cursor cannot tell is left out: a file that is rewritten to
+the same size has another mtime.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule
+
+from indexerd.daemon.files import Files, known_file
+from indexerd.sources import tail
+from indexerd.sources.stores import Store
+
+IDS = ("0b0c6a4e-1111-7000-8000-00000000000a", "0b0c6a4e-2222-7000-8000-00000000000b")
+NAMES = ("a.jsonl", "b.jsonl")
+TICK = 10**9
+
+
+def entry(number: int, parent: int | None, text: str) -> bytes:
+    """A user message of pi."""
+    held = {"id": f"{number:08x}", "parentId": f"{parent:08x}" if parent else None}
+    message = {"role": "user", "content": text}
+    stamp = {"type": "message", "timestamp": "2026-11-21T10:00:00.000Z"}
+    return json.dumps(stamp | held | {"message": message}).encode() + b"\n"
+
+
+def header(session_id: str) -> bytes:
+    """The first line of a session of pi."""
+    held = {"type": "session", "version": 3, "id": session_id, "cwd": "/w"}
+    return json.dumps(held | {"timestamp": "2026-11-21T10:00:00.000Z"}).encode() + b"\n"
+
+
+entries = st.lists(
+    st.builds(entry, st.integers(1, 9), st.none() | st.integers(1, 9), st.sampled_from("ab")),
+    max_size=4,
+).map(b"".join)
+contents = st.builds(lambda one, rest: header(one) + rest, st.sampled_from(IDS), entries)
+torn = st.sampled_from([b"", b"{", entry(1, None, "torn")[:40], b"\xc3", b"\r", b"not JSON\n"])
+names = st.sampled_from(NAMES)
+
+
+class FilesMachine(RuleBasedStateMachine):
+    """Two files of one store, and what is known of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.place = TemporaryDirectory()
+        self.sessions = Path(self.place.name) / "--w--"
+        self.sessions.mkdir()
+        self.clock = 1_790_000_000 * TICK
+        self.chunk, tail.CHUNK = tail.CHUNK, 64
+        self.files = self.fresh()
+
+    def teardown(self) -> None:
+        """Leave nothing behind."""
+        tail.CHUNK = self.chunk
+        self.place.cleanup()
+
+    def fresh(self) -> Files:
+        """A process that knows nothing yet."""
+        files = Files(
+            since=lambda _id: None, title=lambda *_: None, exclude=list, defect=self.no_defect
+        )
+        files.use([Store("pi", self.place.name, f"{self.place.name}/meta")])
+        return files
+
+    def no_defect(self, path: str, bug: Exception) -> None:
+        """Nothing here may set a file aside."""
+        raise AssertionError(path) from bug
+
+    def changed(self, path: Path) -> None:
+        """Give the file an mtime that it never had."""
+        self.clock += TICK
+        if path.exists():
+            os.utime(path, ns=(self.clock, self.clock))
+
+    @rule(name=names, data=entries, rest=torn)
+    def append(self, name: str, data: bytes, rest: bytes) -> None:
+        """Whole lines, perhaps the end of one that was begun, and the beginning of another."""
+        with (self.sessions / name).open("ab") as out:
+            out.write(data + rest)
+        self.changed(self.sessions / name)
+
+    @rule(name=names, share=st.integers(0, 100))
+    def truncate(self, name: str, share: int) -> None:
+        """F10: cut anywhere, in the middle of a line too."""
+        path = self.sessions / name
+        if path.exists():
+            os.truncate(path, path.stat().st_size * share // 100)
+        self.changed(path)
+
+    @rule(name=names, data=contents, rest=torn)
+    def rewrite(self, name: str, data: bytes, rest: bytes) -> None:
+        """F11: the same inode, other bytes, shorter or longer."""
+        (self.sessions / name).write_bytes(data + rest)
+        self.changed(self.sessions / name)
+
+    @rule(name=names, data=contents)
+    def rename_over(self, name: str, data: bytes) -> None:
+        """F13: another file takes the name."""
+        other = self.sessions / "other"
+        other.write_bytes(data)
+        other.replace(self.sessions / name)
+        self.changed(self.sessions / name)
+
+    @rule(name=names)
+    def delete(self, name: str) -> None:
+        """F12: gone; what comes next has, as a rule, the inode that was freed."""
+        (self.sessions / name).unlink(missing_ok=True)
+
+    @rule(name=names)
+    def touch(self, name: str) -> None:
+        """F20: the mtime moves, nothing else."""
+        self.changed(self.sessions / name)
+
+    @rule()
+    def let_go(self) -> None:
+        """The trees are dropped from memory."""
+        for path in map(str, self.sessions.iterdir()):
+            file = self.files._files.get(path)
+            if file is not None and not file.underway:
+                file.doze()
+
+    @rule()
+    def restart(self) -> None:
+        """F2: the process ends; what the store holds is all that is left of it."""
+        kept = {str(one): self.files.stored(str(one)) for one in map(self.sessions.joinpath, NAMES)}
+        self.files = self.fresh()
+        self.files.load(
+            (path, held[0], known_file(held[1], path)) for path, held in kept.items() if held
+        )
+
+    @rule(steps=st.integers(1, 3))
+    def look_a_little(self, steps: int) -> None:
+        """Some bounded readings, which may end in the middle of a file."""
+        for name in NAMES:
+            for _ in range(steps):
+                self.files.refresh(str(self.sessions / name))
+
+    @rule()
+    def look(self) -> None:
+        """Everything is read: what is known is what a fresh process finds."""
+        fresh = self.fresh()
+        for files in (self.files, fresh):
+            for name in NAMES:
+                more = True
+                while more:
+                    _, _, more = files.refresh(str(self.sessions / name))
+        for session_id in IDS:
+            card = self.files.card(session_id)
+            if card is not None and b"\n" not in Path(card.path).read_bytes():
+                continue  # S1.11: emptied, to be written anew; the session stays as it was
+            assert card == fresh.card(session_id)
+        assert self.files.problems() == fresh.problems()
+
+
+TestFiles = FilesMachine.TestCase
+TestFiles.settings = settings(max_examples=150, stateful_step_count=25, deadline=None)
