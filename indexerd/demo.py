@@ -12,13 +12,11 @@ import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from indexerd.client import Client
 
 SECONDS = 30.0  # that any one step may take
-NAMED = 2  # of the demo's first sessions: the third is too short
-_T = TypeVar("_T")
 
 CACHE = """
 Design a cache for the forecast results in src/forecast.py.|A dictionary by city and day.
@@ -26,13 +24,6 @@ How long does an entry live?|Fifteen minutes: the grid is refreshed every quarte
 What about eviction?|We decided to evict the least recently used entry, and to keep at most 512.
 Should it survive a restart?|Yes: we will use one SQLite table behind it, in write-ahead mode.
 How do we test expiry without sleeping?|With an injected clock that the test moves past the limit.
-"""
-DEPLOY = """
-The nightly deploy to staging fails since Tuesday, find out why.|The runner's disk is full.
-Can we cap the build cache?|Yes. We chose a limit of 10 GB in deploy/runner.toml, oldest first.
-Is ticket OPS-412 about the same?|It is: OPS-412 reports the same error on the second runner.
-Apply it there as well.|Applied to both runners, and the deploy passed.
-Write a note for the team.|The note is in docs/runbook.md, under disk space.
 """
 SHORT = "What does this repository do?|It serves weather forecasts."
 LIVE = """
@@ -48,33 +39,29 @@ def write_session(home: Path, cwd: str, talk: str) -> str:
     """Write a session as pi does, a question and its answer a line; returns its id."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     session_id, last = str(uuid.uuid4()), None
-    entries: list[dict[str, Any]] = [
-        {"type": "session", "version": 3, "id": session_id, "timestamp": now, "cwd": cwd}
-    ]
-    for line in talk.strip().splitlines():
-        for role, text in zip(("user", "assistant"), line.split("|"), strict=True):
-            message: dict[str, Any] = {"role": role, "content": [{"type": "text", "text": text}]}
-            if role == "assistant":
-                message["stopReason"] = "stop"
-            entry = {"type": "message", "id": uuid.uuid4().hex[:8], "parentId": last}
-            entries.append({**entry, "timestamp": now, "message": message})
-            last = entry["id"]
+    header = {"type": "session", "version": 3, "id": session_id, "timestamp": now, "cwd": cwd}
+    lines = [json.dumps(header)]
+    for text in talk.strip().replace("\n", "|").split("|"):
+        message: dict[str, Any] = {"role": "user", "content": [{"type": "text", "text": text}]}
+        if len(lines) % 2 == 0:
+            message |= {"role": "assistant", "stopReason": "stop"}
+        entry = {"type": "message", "id": uuid.uuid4().hex[:8], "parentId": last}
+        lines.append(json.dumps({**entry, "timestamp": now, "message": message}))
+        last = entry["id"]
     folder = home / ".pi/agent/sessions" / f"--{cwd.strip('/').replace('/', '-')}--"
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{now.replace(':', '-').replace('.', '-')}_{session_id}.jsonl"
-    with path.open("a", encoding="utf-8") as file:
-        file.writelines(json.dumps(one) + "\n" for one in entries)
+    name = f"{now.replace(':', '-').replace('.', '-')}_{session_id}.jsonl"
+    (folder / name).write_text("\n".join(lines) + "\n")
     return session_id
 
 
-def until(what: str, found: Callable[[], _T | None]) -> _T:
+def until(what: str, found: Callable[[], object]) -> None:
     """Ask again and again until there is an answer."""
     end = time.monotonic() + SECONDS
-    while not (answer := found()):
+    while not found():
         if time.monotonic() > end:
             raise SystemExit(f"demo: {what} did not happen within {SECONDS:.0f} s")
         time.sleep(0.05)
-    return answer
 
 
 def say(*lines: str, title: str = "") -> None:
@@ -84,28 +71,21 @@ def say(*lines: str, title: str = "") -> None:
     sys.stdout.flush()
 
 
-def _indexed(daemon: Client) -> int:
-    """How many sessions have a meta file."""
-    return sum(row["indexed"] for row in daemon.call("list")["sessions"])
-
-
 def show(home: Path, daemon: Client) -> None:
     """Show what a running daemon does."""
-    metas = home / ".pi/agent/sessions-meta"
-    until("the first indexing", lambda: _indexed(daemon) == NAMED)
+    until("the first indexing", lambda: any(r["indexed"] for r in daemon.call("list")["sessions"]))
     rows = daemon.call("list")["sessions"]
     names = (f"{one['name']}   [{one['nameSource']}]  {', '.join(one['tags'])}" for one in rows)
-    say(*names, title="Two of three sessions are long enough to be named (5 of your messages)")
+    say(*names, title="One of three sessions is long enough to be named (5 of your messages)")
 
     session_id, began = write_session(home, "/work/shop", LIVE), time.monotonic()
-    path = metas / f"{session_id}.meta.json"
+    path = home / ".pi/agent/sessions-meta" / f"{session_id}.meta.json"
     until("the meta file", path.exists)
     meta = json.loads(path.read_bytes())
     took = f"{time.monotonic() - began:.1f} s after its last turn (quiet time 1 s included), in"
     shown = json.dumps({key: meta[key] for key in ("name", "description", "tags")}, indent=2)
-    say(
-        took, f"{path}:", shown, meta["summary"], title="A session appears while the daemon watches"
-    )
+    title = "A session appears while the daemon watches"
+    say(took, f"{path}:", shown, meta["summary"], title=title)
 
     name = "-".join(meta["name"].split()).lower()
     found = daemon.call("resolve", {"ref": name})
@@ -137,7 +117,7 @@ def main() -> int:
             "INDEXERD_INDEX__QUIET_SECONDS": "1.0",
             "INDEXERD_LOG__LEVEL": "warning",
         }
-        for cwd, talk in (("/work/weather", CACHE), ("/work/weather", DEPLOY), ("/work", SHORT)):
+        for cwd, talk in (("/work/weather", CACHE), ("/work", SHORT), ("/work/shop", SHORT)):
             write_session(home, cwd, talk)
         say(f"A home with three pi sessions, in {folder}")
         process = subprocess.Popen([sys.executable, "-m", "indexerd", "run"], env=env)

@@ -99,10 +99,8 @@ class Lock:
         """Whether the file of that name is still ours; if not, a second daemon can start."""
         try:
             return os.path.samestat(os.fstat(self._fd), self.path.lstat())
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        except OSError:
-            return True
+        except OSError as bad:
+            return not isinstance(bad, FileNotFoundError | NotADirectoryError)
 
     def release(self) -> None:
         """Free the lock; a second call does nothing. The file stays, without its note."""
@@ -122,16 +120,20 @@ def hold(path: Path) -> Lock:
         make_directory(path.parent)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | _SAFE, 0o600)
     except OSError as bad:
-        raise _denied(path, bad) from bad
+        raise _denied(path, bad) from None
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        regular = stat.S_ISREG(os.fstat(fd).st_mode)
-    except OSError as bad:
-        busy = isinstance(bad, BlockingIOError)
-        error = _running(path, os.pread(fd, 256, 0)) if busy else _denied(path, bad)
+    except BlockingIOError:
+        found, who = _HOLDER.fullmatch(os.pread(fd, 256, 0)), "another process"
         os.close(fd)
-        raise error from None
-    if not regular:
+        if found and lives(int(found[1])):
+            who = f"another indexerd (pid {int(found[1])}, since {found[2].decode()})"
+        hint = "stop it first, or set INDEXERD_STATE_DIR to another place"
+        raise AlreadyRunningError(f"{who} holds {path}", hint=hint) from None
+    except OSError as bad:
+        os.close(fd)
+        raise _denied(path, bad) from None
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
         raise AccessError(f"{path} is not a regular file", hint="move it out of the way")
     with suppress(OSError):  # a full disk must not keep lookups from being served
@@ -150,26 +152,15 @@ def _denied(path: Path, bad: OSError) -> AccessError:
     return AccessError(message, hint=hint, upstream=name)
 
 
-def _running(path: Path, note: bytes) -> AlreadyRunningError:
-    found, who = _HOLDER.fullmatch(note), "another process"
-    if found and lives(int(found[1])):
-        who = f"another indexerd (pid {int(found[1])}, since {found[2].decode()})"
-    return AlreadyRunningError(
-        f"{who} holds {path}", hint="stop it first, or set INDEXERD_STATE_DIR to another place"
-    )
-
-
 def lives(pid: int) -> bool:
     """Whether a process of that number exists, whosever it is."""
-    if pid <= 0:
-        return False
     try:
         os.kill(pid, 0)
     except PermissionError:
         return True
     except (ProcessLookupError, OverflowError):
         return False
-    return True
+    return pid > 0
 
 
 # -- one writer at a time in a directory ------------------------------------------------------
@@ -178,9 +169,8 @@ def lives(pid: int) -> bool:
 class DirectoryLocks:
     """One holder of a directory at a time. `wait` is how long another one is waited for, seconds.
 
-    The flock is on the directory itself: nothing is left in it. Threads are ordered by a lock of
-    their own. Where flock is not to be had (some network file systems), only threads exclude each
-    other.
+    The flock is on the directory itself: nothing is left in it. Where flock is not to be had (some
+    network file systems), only threads exclude each other.
     """
 
     def __init__(self, wait: float) -> None:
@@ -192,25 +182,22 @@ class DirectoryLocks:
         """Hold the directory open as `fd`; WriteError when another one keeps it too long."""
         threads = self._threads.setdefault(directory, threading.Lock())
         deadline = time.monotonic() + self._wait
-        busy = WriteError(
-            f"{directory} is locked by another process",
-            hint="lslocks or lsof shows which; it is tried again",
-            upstream="EAGAIN",
-        )
-        if not threads.acquire(timeout=self._wait):
-            raise busy
+        locked = threads.acquire(timeout=self._wait)
         try:
-            while not _flocked(fd):
+            while not (locked and _flocked(fd)):
                 if time.monotonic() >= deadline:
-                    raise busy
+                    raise WriteError(
+                        f"{directory} is locked by another process",
+                        hint="lslocks or lsof shows which; it is tried again",
+                        upstream="EAGAIN",
+                    )
                 time.sleep(POLL_SECONDS)
-            try:
-                yield
-            finally:  # a forked child may have a copy of the descriptor, so closing is not enough
-                with suppress(OSError):
-                    fcntl.flock(fd, fcntl.LOCK_UN)
-        finally:
-            threads.release()
+            yield
+        finally:  # a forked child may have a copy of the descriptor, so closing is not enough
+            with suppress(OSError):
+                fcntl.flock(fd, fcntl.LOCK_UN)
+            if locked:
+                threads.release()
 
 
 def _flocked(fd: int) -> bool:

@@ -22,6 +22,7 @@ import sys
 import traceback
 from collections import OrderedDict
 from collections.abc import Mapping, MutableMapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
@@ -48,7 +49,6 @@ TEXT_MAX = 500  # characters of one value
 LINE_MAX = 4000  # bytes; a pipe takes this much whole, or not at all
 _READ_MAX = 2000  # characters of one value that are looked at
 _KEY_MAX = 64
-_BITS_MAX = 63  # of a number; more is not a number to every reader
 _ITEMS_MAX = 20  # of a list or a mapping
 _LEAST_KEYS = 4  # ts, level, event, cut
 _FRAMES_MAX = 12
@@ -148,14 +148,13 @@ def configure(
     `fmt` is `json`, `console`, or `auto`: console on a terminal.
     """
     terminal = stderr is not None and not stderr.closed and stderr.isatty()
-    colours = terminal and not env.get("NO_COLOR") and env.get("TERM") != "dumb"
     console = None
     if fmt == "console" or (fmt == "auto" and terminal):
+        colours = terminal and not env.get("NO_COLOR") and env.get("TERM") != "dumb"
         console = structlog.dev.ConsoleRenderer(
             colors=colours, timestamp_key="ts", sort_keys=False, pad_event_to=22
         )
-    file = RotatingFile(log_file, limit=LIMIT_BYTES, keep=KEPT_FILES) if log_file else None
-    outputs = _Outputs(file, stderr, console, env.get("JOURNAL_STREAM"))
+    outputs = _Outputs(log_file, stderr, console, env.get("JOURNAL_STREAM"))
     structlog.configure(
         processors=[_entry],
         wrapper_class=structlog.make_filtering_bound_logger(level),
@@ -170,9 +169,7 @@ def configure(
 # -- from event to entry ----------------------------------------------------------------------
 
 
-def _entry(
-    _logger: Any, level: str, facts: EventDict
-) -> tuple[tuple[dict[str, Any]], dict[str, Any]]:
+def _entry(_: Any, level: str, facts: EventDict) -> tuple[tuple[dict[str, Any]], dict[str, Any]]:
     """Make the line's object: known keys first, every value bounded."""
     error = facts.pop("exc_info", None)
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -189,8 +186,7 @@ def _bounded(value: Any, depth: int = 2) -> Any:  # noqa: PLR0911 - one for each
         case None | bool():
             return value
         case int():
-            bits = value.bit_length()
-            return value if bits <= _BITS_MAX else f"<{bits} bits>"
+            return value if abs(value) < 1 << 63 else f"<{value.bit_length()} bits>"
         case float():
             return value if math.isfinite(value) else str(value)
         case bytes():
@@ -207,13 +203,9 @@ def _bounded(value: Any, depth: int = 2) -> Any:  # noqa: PLR0911 - one for each
     return f"<{type(value).__name__}>"
 
 
-def _text(text: str) -> str:
-    return _safe(text[:_READ_MAX])
-
-
 @lru_cache(256)  # the same sessions, paths and keys are said over and over
-def _safe(text: str) -> str:
-    safe = escape_path(redact(text).text)
+def _text(text: str) -> str:
+    safe = escape_path(redact(text[:_READ_MAX]).text)
     return safe if len(safe) <= TEXT_MAX else safe[: TEXT_MAX - 1] + "…"
 
 
@@ -229,18 +221,16 @@ def _words(error: BaseException) -> str:
 def _traced(error: BaseException) -> dict[str, Any]:
     """An error, and where it and its causes came from: file names and lines, and no values."""
     trace: list[str] = []
-    cause: BaseException | None = error
-    for _ in range(_CAUSES_MAX):
-        if cause is None:
-            break
+    causes: list[BaseException] = [error]
+    for cause in causes:  # grows as it is read
         trace.append(_words(cause))
         for frame, line in list(traceback.walk_tb(cause.__traceback__))[-_FRAMES_MAX:]:
             place = "/".join(Path(frame.f_code.co_filename).parts[-2:])
             trace.append(f"{place}:{line} {frame.f_code.co_name}")
-        if isinstance(cause, BaseExceptionGroup):
-            cause = cause.exceptions[0]
-        else:
-            cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+        hidden = cause.__suppress_context__
+        more = cause.__cause__ or (None if hidden else cause.__context__)
+        more = cause.exceptions[0] if isinstance(cause, BaseExceptionGroup) else more
+        causes += [more] if more and len(causes) < _CAUSES_MAX else []
     return {"error": _words(error), "trace": trace}
 
 
@@ -252,21 +242,22 @@ class _Outputs:
 
     def __init__(
         self,
-        file: RotatingFile | None,
+        log_file: Path | None,
         stderr: TextIO | None,
         console: structlog.dev.ConsoleRenderer | None,
         journal: str | None,
     ) -> None:
-        self._file, self._stderr, self._console = file, stderr, console
+        self._file = (
+            RotatingFile(log_file, limit=LIMIT_BYTES, keep=KEPT_FILES) if log_file else None
+        )
+        self._stderr, self._console = stderr, console
         self._fd: int | None = None  # stays None for a stream in memory
         self._in_journal = self._stalled = False
-        try:
+        with suppress(OSError, ValueError):
             if stderr is not None:
                 self._fd = stderr.fileno()
                 status = os.fstat(self._fd)
                 self._in_journal = journal == f"{status.st_dev}:{status.st_ino}"
-        except (OSError, ValueError):
-            self._fd = None
 
     def put(self, entry: dict[str, Any]) -> None:
         line = json.dumps(entry, ensure_ascii=False, allow_nan=False)

@@ -8,8 +8,7 @@ Whoever writes sets is trusted little. An item is stored as it is given, or refu
 characters that do not show, or that end a line, would have to be changed. A set's name begins a
 line of the block, and is a plain word that is no role's. A sidecar may have been written by hand,
 so that what is *shown* is made harmless and bounded once more, and the block counts what it does
-not list. A file is listed by its own name or not at all. A secret is stored as it is given, with a
-warning (S2.21).
+not list. A secret is stored as it is given, with a warning (S2.21).
 
 What surprised us: a set may hold a name twice. `replace` takes what it is given; only `merge` is a
 union.
@@ -112,36 +111,27 @@ def name_of(name: Any) -> str:
     found = name.strip(" ")
     if not _is_name(found):
         raise UsageError(
-            f"setName has at most {NAME_MAX} characters, and begins with a letter or a digit",
+            f"setName has at most {NAME_MAX} characters, begins with a letter or a digit, and is"
+            " no speaker's",
             hint="letters, digits, spaces and _ - . / may be in it",
-        )
-    if _is_role(found):
-        raise UsageError(
-            f"setName cannot be {found!r}: it would stand before a text as its speaker",
-            hint="name what is in the set",
         )
     return found
 
 
 def distinct(names: Iterable[Any]) -> None:
     """Raise UsageError where two of these are the same name."""
-    known: set[str] = set()
-    for name in map(name_of, names):
-        if name in known:
-            raise UsageError(f"the set {name!r} is named twice")
-        known.add(name)
+    known = list(map(name_of, names))
+    if twice := [name for at, name in enumerate(known) if name in known[:at]]:
+        raise UsageError(f"the set {twice[0]!r} is named twice")
 
 
 def _is_name(text: str) -> bool:
-    """Whether it is of the right letters; some of Unicode's are drawn as nothing."""
-    return len(text) <= NAME_MAX and bool(_NAME.fullmatch(text)) and harmless(text) == text
-
-
-def _is_role(name: str) -> bool:
-    """Whether a line that begins with this name could be taken for what somebody said."""
-    words = re.findall(r"[^\W_]+", unicodedata.normalize("NFKC", name).casefold())
+    """Whether it is of the right letters, and a line that begins with it is nobody's words."""
+    words = re.findall(r"[^\W_]+", unicodedata.normalize("NFKC", text[:NAME_MAX]).casefold())
     roles = [one for one in words if _ROLE.fullmatch(one)]
-    return bool(roles) and all(one in roles or _SAID.fullmatch(one) for one in words)
+    if roles and all(one in roles or _SAID.fullmatch(one) for one in words):
+        return False  # some of Unicode's letters are drawn as nothing: so `harmless`
+    return len(text) <= NAME_MAX and bool(_NAME.fullmatch(text)) and harmless(text) == text
 
 
 def _is_plain(text: str) -> bool:
@@ -155,40 +145,35 @@ def apply(context: Sets, change: Change) -> Outcome:
 
     Sets that a hand made too large may shrink step by step, and lose nothing by a merge.
     """
-    old = list(context.get(change.name, ()))
-    known = ", ".join(KNOWN)
-    warnings: tuple[str, ...] = ()
-    if change.name not in KNOWN:
-        warnings = (f"unknown set {change.name!r}; the known ones are {known}",)
-    if change.mode == "merge" and not change.items:
-        text = f"Nothing to merge into {change.name}: {len(old)} items"
-        return Outcome(_copy(context), text, changed=False, warnings=warnings)
-    items, given = list(change.items), set(change.items)
+    name, old, warnings = change.name, list(context.get(change.name, ())), list[str]()
+    current = {key: list(items) for key, items in context.items() if items}
+    if name not in KNOWN:
+        warnings.append(f"unknown set {name!r}; the known ones are {', '.join(KNOWN)}")
+    items, done = list(change.items), "Set"
     if change.mode == "merge":
-        items = list(dict.fromkeys([*old, *items]))
-        room = max(SET_MAX, len(dict.fromkeys(old)))
-        items, rest = items[:room], items[room:]
-        if rest:
-            names = ", ".join(map(quotable, rest))
-            warnings += (f"not stored, as a set holds at most {SET_MAX} items: {names}",)
+        if not items:
+            text = f"Nothing to merge into {name}: {len(old)} items"
+            return Outcome(current, text, changed=False, warnings=tuple(warnings))
+        union, done = list(dict.fromkeys([*old, *items])), "Merged"
+        room = max(SET_MAX, len(set(old)))
+        items = union[:room]
+        if rest := ", ".join(map(quotable, union[room:])):
+            warnings.append(f"not stored, as a set holds at most {SET_MAX} items: {rest}")
     for place, item in enumerate(items, 1):
-        warnings += secret_warnings(item, f"item {place} of {change.name}") if item in given else ()
-    new = _copy(context)
-    if items:
-        new[change.name] = items
-    else:
-        new.pop(change.name, None)
-    if TOTAL_MAX < _count(new) > _count(context):
+        if item in change.items:
+            warnings += secret_warnings(item, f"item {place} of {name}")
+    new = {**current, name: items}
+    if not items:
+        del new[name]
+    count = sum(map(len, new.values()))
+    if TOTAL_MAX < count > sum(map(len, current.values())):
         raise ContextTooLargeError(
-            f"Context too large ({_count(new)} items, max {TOTAL_MAX}). Remove some items first.",
+            f"Context too large ({count} items, max {TOTAL_MAX}). Remove some items first.",
             hint="replace a set with no items to clear it",
         )
-    changed = new != _copy(context)
-    if not items:
-        return Outcome(new, f"Cleared {change.name}", changed, warnings)
-    if change.mode == "merge":
-        return Outcome(new, f"Merged {change.name}: {len(items)} items", changed, warnings)
-    return Outcome(new, f"Set {change.name}: {len(items)} items", warnings=warnings)
+    text = f"{done} {name}: {len(items)} items" if items else f"Cleared {name}"
+    changed = new != current or (done == "Set" and bool(items))
+    return Outcome(new, text, changed, tuple(warnings))
 
 
 def replace_all(value: Any) -> Outcome:
@@ -201,15 +186,7 @@ def replace_all(value: Any) -> Outcome:
     for name, items in (value or {}).items():
         outcome = apply(new, change_of(name, items))
         new, warnings = outcome.context, warnings + outcome.warnings
-    return Outcome(new, f"Set context: {_count(new)} items", warnings=warnings)
-
-
-def _copy(context: Sets) -> Context:
-    return {name: list(items) for name, items in context.items() if items}
-
-
-def _count(context: Sets) -> int:
-    return sum(len(items) for items in context.values())
+    return Outcome(new, f"Set context: {sum(map(len, new.values()))} items", warnings=warnings)
 
 
 # -- showing -------------------------------------------------------------------------------------
@@ -238,47 +215,44 @@ def resume_block(
     if hint := _on_a_line(hint):
         text += f"Environment hint: {hint}\n"
     shown, missing = context_text(context, exists)
-    if shown:
-        text += f"\n{shown}\n"
-    return text + "---\n\n", missing
+    return text + (f"\n{shown}\n" if shown else "") + "---\n\n", missing
 
 
 def context_text(context: Sets, exists: Callable[[str], bool]) -> tuple[str, int]:
     """The sets as an agent reads them, and how many of the files are gone (S4.16, S4.17)."""
     parts, missing, strange = list[str](), 0, 0
     for name, (items, rest) in _shown(context).items():
-        if name == "files":
-            text, missing = _files_text(items, rest, exists)
-            parts.append(text)
-            continue
-        if not _is_name(name) or _is_role(name):
-            strange += 1
-            continue
         shown = list(map(_on_a_line, items))
-        text = f"{name}: {', '.join(shown)}"
-        if name == "applet":
+        if name == "files":
+            there = [item for item in items if exists(item)]
+            missing = len(items) - len(there)
+            text = _files_text(there, missing, rest)
+        elif name == "applet":
             text = f"Last applet: {shown[0] if shown else ''}"
             text += f" ({', '.join(shown[1:])})" if shown[1:] else ""
-        parts.append(text.rstrip() + (f" ({rest} item(s) more, not listed)" if rest else ""))
+        elif _is_name(name):
+            text = f"{name}: {', '.join(shown)}"
+        else:
+            strange += 1
+            continue
+        more = f" ({rest} item(s) more, not listed)" if rest and name != "files" else ""
+        parts.append(text.rstrip() + more)
     if strange:
         parts.append(f"({strange} set(s) not shown: no names that a set can have)")
     return "\n\n".join(parts), missing
 
 
-def _files_text(items: list[str], rest: int, exists: Callable[[str], bool]) -> tuple[str, int]:
-    """The files that are there, each by its true name; the others are counted."""
-    there = [item for item in items if exists(item)]
-    missing = len(items) - len(there)
-    marked = [inline(item, ITEM_MAX) for item in there if not _is_harmless(item)]
+def _files_text(there: list[str], missing: int, rest: int) -> str:
+    """Each file by its true name; the others are counted."""
     lines = ["Relevant files:", *(f"- {item}" for item in there if _is_harmless(item))]
     if missing:
         lines.append(f"({missing} file(s) no longer exist)")
-    if marked:
+    if marked := [inline(item, ITEM_MAX) for item in there if not _is_harmless(item)]:
         names = ", ".join(marked)
         lines.append(f"({len(marked)} file(s) not listed, for marks in their names: {names})")
     if rest:
         lines.append(f"({rest} file(s) more, not listed)")
-    return "\n".join(lines), missing
+    return "\n".join(lines)
 
 
 def _shown(context: Sets) -> dict[str, tuple[list[str], int]]:
@@ -308,10 +282,8 @@ def _on_a_line(text: str) -> str:
 
 def _is_harmless(item: str) -> bool:
     """Whether an item can stand in a prompt as it is."""
-    if not _is_plain(item) or _TEMPLATE.search(item):
-        return False
     drawn = item.translate(_DRAWN).replace("<(", "((")  # a shell's; no tag begins so
-    return harmless(drawn) == drawn
+    return _is_plain(item) and not _TEMPLATE.search(item) and harmless(drawn) == drawn
 
 
 def footer(context: Sets, cwd: str) -> dict[str, Any]:
@@ -333,9 +305,7 @@ def footer(context: Sets, cwd: str) -> dict[str, Any]:
     words += [f"[{slug}]"] if slug else []
     text = clean_line(SEPARATOR.join(words), FOOTER_MAX)
     found: dict[str, Any] = {"files": named, "more": more, "text": text}
-    if slug:
-        found["applet"] = {"slug": slug, "params": params}
-    return found
+    return found | ({"applet": {"slug": slug, "params": params}} if slug else {})
 
 
 def absolute(cwd: str, item: str) -> str:

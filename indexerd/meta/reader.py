@@ -1,12 +1,10 @@
 """Reading meta directories: meta files, the user's sidecars, digests, and what is there.
 
-Checked values or errors of our tree come out, whatever is on the disk. Nothing is changed or
-moved: an invalid file counts as missing and stays where it is (S0.38, S0.39, A10), until a
-successful run writes it anew. Missing is no error. What cannot be read (EACCES, a directory, a
-FIFO, a symbolic link) is an AccessError, not a missing file: a run that cannot see the old file
-must not pay for a new one (S0.40). The type is judged on the open descriptor, and the open neither
-follows a link nor waits for a FIFO's writer (X2, X3). A meta directory itself may be a symbolic
-link: people keep such things elsewhere.
+Nothing is changed or moved: an invalid file counts as missing and stays where it is (S0.38, S0.39,
+A10), until a successful run writes it anew. What cannot be read (EACCES, a directory, a FIFO, a
+symbolic link) is an AccessError, not a missing file: a run that cannot see the old file must not
+pay for a new one (S0.40). The type is judged on the open descriptor, and the open neither follows
+a link nor waits for a FIFO's writer (X2, X3). A meta directory itself may be a symbolic link.
 
 What surprised us: the id inside a file is not compared with the file's name, as upstream does not
 either; ask for the file of the session you mean.
@@ -144,23 +142,15 @@ def session_of(name: str) -> tuple[str, Literal["meta", "user"]] | None:
 
 def _read(path: Path) -> bytes | None:
     """Read a regular file: one byte more than allowed at most, so that it can be refused."""
-    parts: list[bytes] = []
-    left = META_BYTES_MAX + 1
     try:
-        fd = os.open(path, OPEN_FLAGS)
-        try:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
+        with open(path, "rb", opener=lambda name, _: os.open(name, OPEN_FLAGS)) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise AccessError(f"{path} is not a regular file", hint="move it out of the way")
-            while left > 0 and (part := os.read(fd, min(left, 1 << 16))):
-                parts.append(part)
-                left -= len(part)
-        finally:
-            os.close(fd)
+            return file.read(META_BYTES_MAX + 1)
     except _MISSING:
         return None
     except OSError as bad:
         raise _access_error(bad, path) from bad
-    return b"".join(parts)
 
 
 def _access_error(bad: OSError, path: Path) -> AccessError:

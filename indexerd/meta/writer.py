@@ -3,31 +3,24 @@
 A write is a new file beside the target (`.<id>.<pid>.<n>.tmp`, created O_EXCL, 0600), written
 whole, fsynced, renamed over the target, and the directory fsynced. What that is worth:
 
-* When a call returns, the content is on the disk, as far as fsync says the truth: neither kill -9
-  nor a power cut takes it away. That holds for `changed=False` too: content found equal that this
-  process has not itself made durable is fsynced before anyone is told that it is there.
-* A reader sees the old file or the new one, whole. It never sees a part, and never finds nothing.
-* kill -9 or a power cut inside a call leaves the old file or the new one, whole, and at most one
-  temporary file under a name that readers and watchers ignore; `sweep` removes it.
-* A failure before the rename leaves the old file untouched and removes the temporary one. A
-  failure after it (fsync of the directory) leaves the new file in place, durable or not. Both
-  raise WriteError. No descriptor is fsynced again after a failed fsync: the kernel has marked its
-  pages clean and would say yes. The next call writes from the start.
-* Writers in this and in other processes go one at a time per directory: a flock on the directory
-  itself, which covers every session in it, leaves no lock file in the user's directory, and is
-  freed by the kernel with its holder. Where flock is not to be had (some network file systems)
-  only the threads of one MetaWriter exclude each other.
-* `expect` guards against writers that know nothing of the flock, as the older pi extension does.
+* When a call returns, the content is on the disk, as far as fsync says the truth. That holds for
+  `changed=False` too: content found equal is fsynced before anyone is told that it is there.
+* A reader sees the old file or the new one, whole. kill -9 or a power cut inside a call leaves one
+  of them, and at most one temporary file, which readers ignore and `sweep` removes.
+* A failure before the rename leaves the old file untouched; one after it (fsync of the directory)
+  leaves the new file in place, durable or not. Both raise WriteError. No descriptor is fsynced
+  again after a failed fsync: the kernel has marked its pages clean and would say yes.
+* Writers in this and in other processes go one at a time per directory (`DirectoryLocks`).
+* `expect` guards against writers that know nothing of the lock, as the older pi extension does.
   It is compared at the start and again right before the rename; a foreign rename within the
   microseconds between those last two calls is not seen.
 
-Not promised: modes, owners, extended attributes and times of the old file (the new one is ours,
-0600), and anything on a file system that cannot fsync a directory.
+Not promised: modes, owners, extended attributes and times of the old file, and anything on a file
+system that cannot fsync a directory.
 
 Names are built from checked ids and used relative to an open directory (X1). The directory may
 be a symbolic link, and is created 0700 where it is missing; a link in the target's place is
-replaced, not followed; a hard link is replaced, its other names keep the old content; a
-directory, FIFO, socket or device there is an error that names it.
+replaced, not followed; a directory, FIFO, socket or device there is an error that names it.
 """
 
 from __future__ import annotations
@@ -188,17 +181,15 @@ class MetaWriter:
                 upstream="EFBIG",
             )
         with _reported(path), self._locked(path.parent, create=True) as fd:
-            found = _version(fd, path)
+            found, wanted = _version(fd, path), expect
             if found is not None and found.size == len(data) and _reads_as(fd, path.name, data):
                 if path not in self._doubtful:
                     self._secure(fd, path)
                     return Written(path, len(data), changed=False, stamp=found)
-                # Ours already, renamed before an fsync failed: that is no conflict.
-                result = self._replace(fd, path, data, found)
+                wanted = found  # ours already, renamed before an fsync failed: that is no conflict
             elif expect is not ... and found != expect:
                 return Conflict(path, found)
-            else:
-                result = self._replace(fd, path, data, expect)
+            result = self._replace(fd, path, data, wanted)
             if isinstance(result, Conflict) and expect is ...:
                 raise WriteError(f"{path} was changed by another program")
             return result

@@ -9,6 +9,7 @@ At most 20,000 characters are searched for one key.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from indexerd.privacy.patterns import lazy_pattern
@@ -19,6 +20,7 @@ _EDGE = lazy_pattern(
     r"|PuTTY-User-Key-File-\d(?:: ?[\w-]{1,40}+)?)"
     r"|(?P<end>-----? ?END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}|Private-MAC: [0-9a-f]*+)"
 )
+_LEAD_MAX = 200  # characters of what a log puts before each line
 _LONG = 16  # characters; a shorter word is data only beside a longer one
 _EOL = r"[\n\r\x0b\x0c\u2028\u2029]\+?|\\++[nr]"
 _LOGGED = (  # what stands before a whole line of data: a time, a level, a program's name
@@ -60,7 +62,8 @@ def private_keys(text: str) -> Iterator[tuple[int, int]]:
             if edge and whole:
                 last = edge.end()
             else:
-                last = next(_data(text, start, min(limit, start + _KEY_SPAN)))[1]
+                end = min(limit, start + _KEY_SPAN)
+                last = next(_data(text, start, end, _lead(text, opened.start())))[1]
             floor = max(start, last)
             if last:
                 yield opened.start(), last
@@ -70,31 +73,48 @@ def private_keys(text: str) -> Iterator[tuple[int, int]]:
         if edge is not None and edge["begin"]:
             opened = edge
         elif edge is not None:
-            *_, (first, _) = _data(text, max(floor, edge.start() - _KEY_SPAN), edge.start())
+            begin, lead = max(floor, edge.start() - _KEY_SPAN), _lead(text, edge.start())
+            *_, (first, _) = _data(text, begin, edge.start(), lead)
             if first >= 0:
                 yield first, edge.end()
             floor = edge.end()
 
 
-def _data(text: str, at: int, end: int) -> Iterator[tuple[int, int]]:
+def _lead(text: str, at: int) -> re.Pattern[str] | None:
+    """What stands before this place on its line, with any numbers: a log's time, level, name."""
+    begin = max(0, at - _LEAD_MAX)
+    start = max((end.end() for end in _LINE_END.finditer(text, begin, at)), default=begin)
+    parts = re.split(r"([0-9]+|[ \t]+)", text[start:at])
+    if (start == begin and begin) or not "".join(parts).strip():
+        return None
+    kinds = {True: "[0-9]{1,30}+", False: "[ \t]{1,30}+"}
+    found = (kinds[p[0].isdigit()] if n % 2 else re.escape(p) for n, p in enumerate(parts))
+    return re.compile("\n?" + "".join(found))
+
+
+def _data(text: str, at: int, end: int, lead: re.Pattern[str] | None) -> Iterator[tuple[int, int]]:
     """Of each stretch up to a word that is no key's: where its data begins and ends; or -1, 0."""
     first, last, before, beside = -1, 0, -1, False  # `before`: a short word, data if a long follows
+    ends = _ENDS.match(text, at, end)
     while at < end:
+        led = lead.match(text, ends.end(), end) if lead and ends else None
+        at = led.end() if led else at
         gap = _GAP.match(text, at, end)
         at = gap.end() if gap else at
         word = _WORD.match(text, at, end)
         at = word.end() if word else at + 1
+        ends = _ENDS.match(text, at, end)
         if word:
             is_long = len(word[0]) >= _LONG
             odd = _MIXED.search(word[0]) is not None
-            ends = _ENDS.match(text, at, end) is not None
             if is_long or (beside and (odd or ends)):
                 if first < 0:
                     first = word.start() if before < 0 else before
                 last, beside = at, is_long
                 continue
             beside = False
-            if odd or (ends and gap and _LINE_END.search(text, gap.start(), gap.end())):
+            new = led or (gap and _LINE_END.search(text, gap.start(), gap.end()))
+            if odd or (ends and new):
                 before = word.start()
                 continue
         if at <= end:

@@ -9,7 +9,7 @@ import pytest
 
 from indexerd.errors import IndexerdError
 from tests.e2e.privacy.secret_places import tool
-from tests.e2e.world import World
+from tests.e2e.world import World, until
 from tests.fakes.openai_server import OpenAIServer
 from tests.sessions.canaries import WORD, pem
 
@@ -77,3 +77,31 @@ def test_a_key_without_its_end_is_in_no_prompt(world: World) -> None:
                 assert len(told()) > before, method
         leaked = [one.body for one in server.requests if WORD.encode() in one.body]
     assert leaked == []
+
+
+LOGS = (
+    "2024-01-01 12:00:{n:02} INFO  {line}",
+    "2024-01-01 12:00:00,{n:03} info {line}",
+    "web-1  | {line}",
+    "Jan 01 12:00:00 host app[{n}]: {line}",
+)
+
+
+@pytest.mark.parametrize("lost", ["the first", "the last", "neither"])
+def test_a_logged_key_goes_with_its_short_last_line(world: World, lost: str) -> None:
+    """S2.21: whether its first or its last line was lost; what was logged after it stays."""
+    first, *data, last = pem().split("\n")
+    short = "Zq8kXf5uW4A=="
+    lines = [*data, short] if lost == "the first" else [first, *data, short]
+    lines += [] if lost == "the last" else [last]
+    session = world.session()
+    for log in LOGS:
+        shown = [log.format(n=n, line=one) for n, one in enumerate([*lines, "It is ready."])]
+        session.turn("\n".join(["What does it log?", "", *shown]))
+    with world.daemon():
+        until(lambda: world.row(session.id).get("leafId") == session.last, "the session")
+        sent = world.call("as_sent", ref=session.id)["user"]
+    assert sent.count("It is ready.") == len(LOGS)
+    assert sent.count("[redacted:private-key]") == len(LOGS)
+    assert WORD not in sent
+    assert short not in sent
