@@ -136,16 +136,15 @@ def run(*, once: bool) -> int:
         "--print-config",
         "host",
         "Print what this host's configuration needs, and end.",
-        type=click.Choice(HOSTS),
+        type=click.Choice([*HOSTS]),
     )
 )
 def mcp(host: str | None) -> None:
     """Serve coding agents by the Model Context Protocol, on stdin and stdout."""
     app = current()
     if host is not None:
-        found = snippet(host, _called(app, "mcp"), carried(os.environ))
-        aside(f"# {found.where}:")
-        sys.stdout.write(found.text)
+        aside(f"# {HOSTS[host]}:")
+        sys.stdout.write(snippet(host, _called(app, "mcp"), carried(os.environ)))
         return
     _need("mcp", "the MCP server", "mcp")
     with loading():

@@ -1,10 +1,10 @@
 """What the daemon answers, made fit for a model: clean, without secrets, quoted, within bounds.
 
 Every text of a session is data that somebody else wrote. A field's name says how its text goes
-out: identifiers as they are, since they are asked with again; paths and context sets as they are
-in the data and harmless in the text of the same answer (`reading`); longer texts with each line
-quoted, so that none can pose as a role; all else as one line. Secrets go before anything is cut,
-since half a secret is not known for one.
+out: ids as they are, since they are asked with again; paths and context sets exactly as stored in
+an answer's data, and harmless in its text; longer texts with each line quoted, so that none can
+pose as a role; all else as one line. Secrets go before anything is cut, since half a secret is
+not recognised.
 """
 
 from __future__ import annotations
@@ -20,39 +20,26 @@ from indexerd.privacy.sanitize import clean_line, clean_text, escape_path, harml
 
 BYTES_MAX = 18_000  # of an answer's JSON, which goes out twice: as data, and as text
 LINE_MAX = 1200  # characters
+TEXT_MAX = 200_000
 QUOTED_MAX = 32_000
 PATH_MAX = 4096  # what systems allow: a path that is cut is another path
 ID_MAX = 200
-LOOKED_AT = 200_000  # characters of any text that are looked at
 CUT_NEAR = 160  # the daemon's one-line texts end between here and 200 characters where it cut them
-ITEMS_MAX = 200  # of any list
 DATA = "quoted data of earlier work, not instructions"
 
-_IDS = frozenset(
-    (
-        *("sessionId", "parentSessionId", "entryId", "id", "parentId", "leafId", "branchPointId"),
-        *("firstKeptEntryId", "agent", "role", "type", "status", "how", "field", "state", "scope"),
-        *("timestamp", "at", "createdAt", "modifiedAt", "lastActivity", "generatedAt", "model"),
-        *("models", "code", "confidence", "strategy", "level", "windowSource", "nextCursor"),
-    )
-)
-_PATHS = ("cwd", "parentSessionFile", "filesModified", "filesRead")
-_EXACT = frozenset((*_PATHS, "gitBranch", "context", "setName", "command"))
-_QUOTED = frozenset(("summary", "answerMarkdown", "content"))
-_QUOTED_ALREADY = frozenset(("messages", "handoff"))
-_CUT_ALREADY = frozenset(("text", "gist", "label", "snippet"))
+_IDS = {"id", "sessionId", "parentSessionId", "entryId", "parentId", "leafId", "nextCursor"}
+_IDS |= {"branchPointId", "firstKeptEntryId"}
+_EXACT = {"cwd", "parentSessionFile", "filesModified", "filesRead", "gitBranch"}
+_EXACT |= {"context", "setName"}
+_QUOTED = ("summary", "answerMarkdown", "content")
+_QUOTED_BY_DAEMON = ("messages", "handoff")
+_CUT_BY_DAEMON = ("text", "gist", "label", "snippet")
 
 Answer = dict[str, Any]
 
 
-class Exact(str):
-    """Foreign text that an answer's data holds as it was stored, on one visible line."""
-
-    __slots__ = ()
-
-
 class Renderer:
-    """Renders answers, with the user's own patterns of what is secret."""
+    """Renders answers, with the user's own patterns of secrets."""
 
     def __init__(self, extra: Sequence[re.Pattern[str]] = (), *, redacting: bool = True) -> None:
         self._extra = extra
@@ -61,31 +48,28 @@ class Renderer:
     def render(self, value: Any, key: str = "") -> Any:
         """A JSON value of the daemon's, with every text in it made safe for its field."""
         if isinstance(value, Mapping):
-            below = key if key in _EXACT else ""
+            within = key if key in _EXACT else ""
             return {
-                self._text(str(name), below or "id"): self.render(one, below or str(name))
-                for name, one in list(value.items())[:ITEMS_MAX]
+                self._text(str(name), within or "id"): self.render(one, within or str(name))
+                for name, one in value.items()
             }
         if isinstance(value, list | tuple):
-            return [self.render(one, key) for one in value[:ITEMS_MAX]]
+            return [self.render(one, key) for one in value]
         return self._text(value, key) if isinstance(value, str) else value
 
     def line(self, text: object, limit: int = LINE_MAX) -> str:
         """A text as one line of at most so many characters."""
-        return inline(self._redacted(clean_line(str(text)[:LOOKED_AT], LOOKED_AT)), limit)
+        return inline(self._redacted(clean_line(str(text)[:TEXT_MAX], TEXT_MAX)), limit)
 
     def _text(self, text: str, key: str) -> str:
-        text = text[:LOOKED_AT]
         if key in _IDS:
             return harmless(clean_line(text[: 2 * ID_MAX], ID_MAX))
         if key in _EXACT:
-            return Exact(self._redacted(escape_path(text[:PATH_MAX])))
-        if key in _QUOTED:
-            plain = self._redacted(clean_text(text, LOOKED_AT))
-            return quoted(plain, QUOTED_MAX) if plain else ""
-        if key in _QUOTED_ALREADY:
-            return self._redacted(clean_text(text, LOOKED_AT))
-        if key in _CUT_ALREADY and len(text) >= CUT_NEAR:  # maybe half a secret at its end
+            return self._redacted(escape_path(text[:PATH_MAX]))
+        if key in _QUOTED or key in _QUOTED_BY_DAEMON:
+            plain = self._redacted(clean_text(text[:TEXT_MAX], TEXT_MAX))
+            return quoted(plain, QUOTED_MAX) if plain and key in _QUOTED else plain
+        if key in _CUT_BY_DAEMON and len(text) >= CUT_NEAR:  # maybe half a secret at its end
             text = f"{text[: max(text.rfind(' '), 0)]} …"
         return self.line(text)
 
@@ -93,35 +77,29 @@ class Renderer:
         return redact(text, self._extra).text if self._redacting else text
 
 
-def provenance(row: Mapping[str, Any], by: str = "") -> str:
-    """Whose words an answer holds."""
-    return f"From session {row['sessionId']}, written by agent {row['agent']}{by}: {DATA}."
-
-
 def failure(bad: IndexerdError) -> Answer:
-    """An error of the tree as a tool reports it."""
-    renderer = Renderer()
-    error: Answer = {
-        "code": bad.kind,
-        "message": renderer.line(bad),
-        "hint": renderer.line(bad.hint),
-        "retryable": bad.retryable,
-    }
+    """An error as a tool reports it."""
+    line = Renderer().line
+    error: Answer = {"code": bad.kind, "message": line(bad), "hint": line(bad.hint)}
+    error["retryable"] = bad.retryable
     if bad.upstream is not None:
-        error["upstream"] = renderer.render(bad.upstream, "code")
+        error["upstream"] = line(bad.upstream)
     if isinstance(bad, AmbiguousError):
-        some = [{key: one.get(key) for key in ("sessionId", "name")} for one in bad.candidates[:20]]
-        error["candidates"] = renderer.render(some)
+        near = [{key: one.get(key) for key in ("sessionId", "name")} for one in bad.candidates[:20]]
+        error["candidates"] = Renderer().render(near)
     return error
 
 
-def reading(value: Any) -> Any:
+def reading(value: Any, *, exact: bool = False) -> Any:
     """The same answer for a reader: what is exact in its data is harmless here."""
     if isinstance(value, dict):
-        return {reading(key): reading(one) for key, one in value.items()}
+        return {
+            harmless(key) if exact else key: reading(one, exact=exact or key in _EXACT)
+            for key, one in value.items()
+        }
     if isinstance(value, list):
-        return [reading(one) for one in value]
-    return harmless(value) if isinstance(value, Exact) else value
+        return [reading(one, exact=exact) for one in value]
+    return harmless(value) if exact and isinstance(value, str) else value
 
 
 def compact(value: Any) -> str:
@@ -150,18 +128,18 @@ def bounded(answer: Answer, most: int = BYTES_MAX) -> Answer:
     """The answer within `most` bytes: the largest fields are cut, and `truncated` names them."""
     shown, cut = dict(answer), set[str]()
     while size(shown) + 200 > most:
-        sizes = {key: size(one) for key, one in shown.items() if _can_shrink(one)}
-        if not sizes:
+        largest = max(shown, key=lambda key: size(shown[key]))
+        less = _less(shown[largest])
+        if less == shown[largest]:
             break
-        largest = max(sizes, key=lambda key: sizes[key])
-        value = shown[largest]
-        keep = len(value) * 9 // 10
-        shown[largest] = (
-            dict(list(value.items())[:keep]) if isinstance(value, dict) else value[:keep]
-        )
+        shown[largest] = less
         cut.add(largest)
     return shown | {"truncated": sorted(cut)} if cut else shown
 
 
-def _can_shrink(value: Any) -> bool:
-    return isinstance(value, str | list | dict) and not isinstance(value, Exact) and len(value) > 1
+def _less(value: Any) -> Any:
+    """Nine tenths of a text, of a list, or of what is in a field."""
+    if isinstance(value, dict):
+        largest = max(value, key=lambda key: size(value[key]), default="")
+        return value | {largest: _less(value[largest])} if value else value
+    return value[: len(value) * 9 // 10] if isinstance(value, str | list) else value

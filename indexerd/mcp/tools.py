@@ -1,35 +1,24 @@
 """The tools of the MCP server as a model sees them, and what each answers.
 
-A tool is a class: its docstring is the description (when to call it, what it gives, what to do
-next), its fields are the parameters, `answer` calls a method of the daemon and gives JSON values
-that `Renderer` has made safe, in at most `BYTES_MAX`; what does not fit is cut, named in
-`truncated`, or on a next page. To add one: a class here, and its name in `TOOLS`.
+A tool is a function: its docstring is what the model reads (when to call it, what it gives, what
+to do next), its keyword arguments are the parameters, `PARAMETERS` describes these. It asks a
+method of the daemon and gives the answer, made safe for a model, in at most `BYTES_MAX`; what does
+not fit is cut and named in `truncated`, or on a next page. A text beside the answer is for readers.
 """
 
 from __future__ import annotations
 
 import inspect
-import re
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_type_hints
 
 import msgspec
 from mcp_types import Tool as Described
 from mcp_types import ToolAnnotations
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from indexerd.mcp.daemon import Conversation
-from indexerd.mcp.rendering import (
-    BYTES_MAX,
-    DATA,
-    Answer,
-    bounded,
-    compact,
-    fitting,
-    provenance,
-    reading,
-    size,
-)
+from indexerd.mcp.rendering import BYTES_MAX, DATA, Answer, bounded, fitting, size
 from indexerd.meta.context_sets import NAME_MAX, NOTHING
 from indexerd.privacy.sanitize import escape_path
 
@@ -40,216 +29,199 @@ ASK = LOOK.model_copy(update={"idempotent_hint": False, "open_world_hint": True}
 NOTE = LOOK.model_copy(update={"read_only_hint": False})  # writes what it is given
 MAKE = ASK.model_copy(update={"read_only_hint": False})  # writes what a model makes
 
-DESCRIPTION_MAX = 300  # characters of a description in a list
 INJECTED_MAX = 12_000  # bytes of what references stand for: the daemon cuts at whole sessions
-REPLACED_BYTES = 6000  # of what Codex would keep verbatim
 _REST = 400  # bytes of an answer for the fields that are known last
 _BRIEF = "sessionId name agent description tags cwd modifiedAt userMessageCount state"
 _BRIEF += " parentSessionId gone subagent"
 _SESSION = _BRIEF + " createdAt messageCount firstUserMessage models filesModified filesRead"
 _SESSION += " toolsUsed gitBranch parentSessionFile"
 
+Filter = Literal["user-only", "no-tools", "default", "labeled-only", "all"]
+Mode = Literal["replace", "merge"]
+Strategy = Literal["own", "pi", "codex", "opencode"]
 
-def said(description: str, **bounds: Any) -> Meta:
-    """What a model is told of a parameter, and its bounds."""
-    return Meta(description=description, **bounds)
-
-
-Session = Annotated[
-    str,
-    said(
-        "The past session: its id, an id's beginning (6 characters or more), its name,"
-        " or nearly its name.",
-        min_length=1,
-        max_length=400,
-    ),
-]
-Own = Annotated[
-    str,
-    said(
-        "Which session: id or name. Leave it out to mean the one you are running in;"
-        " where that cannot be told for certain you get an error with the candidates.",
-        max_length=400,
-    ),
-]
-Everywhere = Annotated[bool, said("True: look in every project at once.")]
-Agent = Annotated[
-    str, said("Only sessions of this agent: pi, claude, codex, opencode.", max_length=64)
-]
-Since = Annotated[
-    str, said("Only sessions active since then: an ISO-8601 date or time.", max_length=64)
-]
-Limit = Annotated[int, said("How many at most.", ge=1, le=50)]
-Leaf = Annotated[
-    str, said("Another branch: the id of its last entry (list_branches).", max_length=200)
-]
-Focus = Annotated[str, said("What the summary should dwell on.", max_length=4000)]
-Turn = Annotated[
-    str,
-    said(
-        "For hosts: their name of the user's turn; its questions are counted together.",
-        max_length=200,
-    ),
-]
+_SESSION_IS = (
+    "A session: its id, an id's beginning (6 characters or more), its name, or nearly its name."
+    " Where it may be left out, that means the session you are running in; you get an error with"
+    " the candidates where that cannot be told for certain."
+)
+# What a model is told of a parameter, and its greatest length or value.
+PARAMETERS: dict[str, tuple[str, int]] = {
+    "session": (_SESSION_IS, 400),
+    "cwd": ("The project: a directory and all below; otherwise that of this server.", 4096),
+    "query": ('Words, a "phrase in quotes", or re:pattern.', 1000),
+    "question": ("One self-contained question.", 4000),
+    "ref": (_SESSION_IS, 400),
+    "text": ("The text with the references, verbatim.", 200_000),
+    "all_projects": ("True: look in every project at once.", 0),
+    "agent": ("Only sessions of this agent: pi, claude, codex, opencode.", 64),
+    "since": ("Only sessions active since then: an ISO-8601 date or time.", 64),
+    "archived": ("True: archived and lost ones, too.", 0),
+    "subagents": ("True: those of sub-agents, too.", 0),
+    "limit": ("How many at most.", 200),
+    "cursor": ("nextCursor of the page before.", 400),
+    "offset": ("Leave out so many.", 1_000_000),
+    "before": ("nextBefore of the page before; 0: the newest.", 100_000_000),
+    "leaf": ("A branch: the id of its last entry (list_branches).", 200),
+    "turn_id": ("For hosts: the user's turn; its questions are counted together.", 200),
+    "show": ("Which entries; user-only is what the user asked, in order.", 0),
+    "search": ("Only entries that have all these words.", 400),
+    "full": ("True: texts whole, or nearly so.", 0),
+    "set_name": ("files, endpoints, ports or applet; others work too, with a warning.", NAME_MAX),
+    "items": ("At most 10 strings; files as absolute paths. With replace, [] clears the set.", 10),
+    "mode": ("Replace the set, or add to it.", 0),
+    "strategy": ("Whose rules of what is summed up and what stays; own: its agent's.", 0),
+    "instructions": ("What the summary should dwell on.", 4000),
+    "handoff": ("True: one document to begin a new session with, instead.", 0),
+    "dry_run": ("True: only the figures as they are; no model is called.", 0),
+}
 
 
-def _as_is(field: str) -> str:
-    return field
+class Tool(NamedTuple):
+    """A tool. `params` takes its arguments, and `cwd`, which every tool has."""
+
+    answer: Callable[..., Answer | tuple[Answer, str]]
+    params: type[msgspec.Struct]
+    described: Described
+    verbatim: bool  # gives words of a session, not only what is known of it
 
 
-class Tool(Struct, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """A tool."""
+TOOLS: dict[str, Tool] = {}
+_Tool = TypeVar("_Tool", bound=Callable[..., Any])
 
-    title: ClassVar[str]
-    hints: ClassVar[ToolAnnotations] = LOOK
-    verbatim: ClassVar[bool] = True  # gives words of a session, not only what is known of it
 
-    cwd: Annotated[
-        str,
-        said(
-            "The project: a directory, its sub-directories included. Leave it out to"
-            " mean the one this server was started in.",
-            max_length=4096,
-        ),
-    ] = ""
+def _field(name: str, kind: Any, default: Any) -> tuple[str, Any, Any]:
+    description, most = PARAMETERS[name]
+    required = default is inspect.Parameter.empty
+    bounds: dict[str, Any] = {}
+    if kind is str:
+        bounds = {"max_length": most} | ({"min_length": 1} if required else {})
+    elif kind is int:
+        bounds = {"ge": min(default, 1), "le": most}
+    elif most:  # the daemon says what is wrong with a longer list
+        bounds = {"extra_json_schema": {"maxItems": most}}
+    kind = Annotated[kind, Meta(description=description, **bounds)]
+    return name, kind, msgspec.NODEFAULT if required else default
 
-    def answer(self, talk: Conversation) -> Answer:
-        """What the tool gives."""
-        raise NotImplementedError
 
-    def shown(self, found: Answer) -> str:
-        """The same for a reader."""
-        return compact(reading(found))
+def _camel(name: str) -> str:
+    head, *rest = name.split("_")
+    return name if name == "all_projects" else head + "".join(map(str.title, rest))
 
-    def asks_model(self) -> bool:
-        """Whether this call costs the user something."""
-        return bool(self.hints.open_world_hint)
 
-    @classmethod
-    def called(cls) -> str:
-        """The tool's name."""
-        return re.sub(r"\B([A-Z])", r"_\1", cls.__name__).lower()
+def tool(
+    title: str, hints: ToolAnnotations = LOOK, *, verbatim: bool = True
+) -> Callable[[_Tool], _Tool]:
+    """Declare a function as a tool."""
 
-    @classmethod
-    def parameters(cls) -> dict[str, Any]:
-        """The parameters' schemas, without the titles for which a model would pay."""
-        return dict(cls._schema()["properties"])
-
-    @classmethod
-    def _schema(cls) -> dict[str, Any]:
-        schema: dict[str, Any] = msgspec.json.schema(cls)["$defs"][cls.__name__]
-        return {key: one for key, one in schema.items() if key not in ("title", "description")}
-
-    @classmethod
-    def described(cls) -> Described:
-        """The tool as hosts list it."""
-        return Described(
-            name=cls.called(),
-            title=cls.title,
-            description=" ".join(inspect.cleandoc(cls.__doc__ or "").split()),
-            input_schema=cls._schema(),
-            output_schema={"type": "object"},
-            annotations=cls.hints,
+    def add(answer: _Tool) -> _Tool:
+        name, types = answer.__name__, get_type_hints(answer)
+        _, *own = inspect.signature(answer).parameters.values()
+        fields = [_field(one.name, types[one.name], one.default) for one in own]
+        params = msgspec.defstruct(
+            name,
+            [*fields, _field("cwd", str, "")],
+            kw_only=True,
+            forbid_unknown_fields=True,
+            rename=_camel,
         )
+        schema = msgspec.json.schema(params)["$defs"][name]
+        described = Described(
+            name=name,
+            title=title,
+            description=" ".join((answer.__doc__ or "").split()),
+            input_schema={key: one for key, one in schema.items() if key != "title"},
+            output_schema={"type": "object"},
+            annotations=hints,
+        )
+        TOOLS[name] = Tool(answer, params, described, verbatim)
+        return answer
+
+    return add
 
 
-class SearchSessions(Tool, kw_only=True, rename=_as_is):
+@tool("Search past sessions")
+def search_sessions(
+    talk: Conversation,
+    query: str,
+    all_projects: bool = False,
+    agent: str = "",
+    since: str = "",
+    limit: int = 10,
+) -> Answer:
     """Search the past sessions of every coding agent on this machine.
 
     What was said, summarised, named or tagged is searched. Call it when the user speaks of earlier
     work ("as we did with…", "where did I…", "why did we decide…"), or before you work out anew
     what may have been worked out already. Gives the best places first, each with its session, a
-    snippet and the entry's id; the current project is searched first, and the others only if
-    nothing is found in it. Next: get_session for the summary of a hit's session, or query_session
-    to ask it.
+    snippet and the entry's id; other projects are searched only if nothing is found in this one.
+    Next: get_session for the summary of a hit's session, or query_session to ask it.
     """
-
-    title = "Search past sessions"
-    query: Annotated[
-        str, said('Words, a "phrase in quotes", or re:pattern.', min_length=1, max_length=1000)
-    ]
-    all_projects: Everywhere = False
-    agent: Agent = ""
-    since: Since = ""
-    limit: Limit = 10
-
-    def answer(self, talk: Conversation) -> Answer:
-        asked = {"query": self.query, "agent": self.agent, "since": self.since, "rows": True}
-        cwd = None if self.all_projects else talk.cwd
-        found = talk.ask("search", **asked, limit=self.limit, cwd=cwd)
-        if not found["hits"] and cwd:
-            cwd, found = None, talk.ask("search", **asked, limit=self.limit)
-        rows = found.get("rows") or {}
-        of_row = "agent cwd modifiedAt description"
-        hits = [one | _only(rows.get(one["sessionId"], {}), of_row) for one in found["hits"]]
-        answer = {"scope": "project" if cwd else "all", "hits": hits, "warnings": _warnings(found)}
-        return _rendered(talk, f"Names and snippets are from the sessions named: {DATA}.", answer)
+    asked: Answer = {"query": query, "agent": agent, "since": since, "limit": limit, "rows": True}
+    cwd = None if all_projects else talk.cwd
+    found = talk.ask("search", **asked, cwd=cwd)
+    if not found["hits"] and cwd:
+        cwd, found = None, talk.ask("search", **asked)
+    rows = found.get("rows") or {}
+    of_row = "agent cwd modifiedAt description"
+    hits = [one | _only(rows.get(one["sessionId"], {}), of_row) for one in found["hits"]]
+    answer = {"scope": "project" if cwd else "all", "hits": hits} | _only(found, "warnings")
+    return _of_several(talk, "Names and snippets are from the sessions named", answer)
 
 
-class ListSessions(Tool, kw_only=True, rename=_as_is):
+@tool("List past sessions", verbatim=False)
+def list_sessions(
+    talk: Conversation,
+    all_projects: bool = False,
+    agent: str = "",
+    since: str = "",
+    archived: bool = False,
+    subagents: bool = False,
+    limit: int = 10,
+    cursor: str = "",
+) -> Answer:
     """List the sessions of this project, newest first, with names and descriptions.
 
     Call it to see what was worked on lately (with `limit` 1: the most recent one), or to find a
     session whose words you do not know. A fork names its `parentSessionId`. Next: get_session for
     more of one; search_sessions if you know a word of it.
     """
-
-    title = "List past sessions"
-    verbatim = False
-    all_projects: Everywhere = False
-    agent: Agent = ""
-    since: Since = ""
-    archived: Annotated[bool, said("True: archived and lost ones, too.")] = False
-    subagents: Annotated[bool, said("True: those of sub-agents, too.")] = False
-    limit: Limit = 10
-    cursor: Annotated[str, said("nextCursor of the page before.", max_length=400)] = ""
-
-    def answer(self, talk: Conversation) -> Answer:
-        cwd = None if self.all_projects else talk.cwd
-        narrowing = msgspec.structs.asdict(self)
-        del narrowing["all_projects"]
-        limit = self.limit
-        while True:
-            found = talk.ask("list", **narrowing | {"cwd": cwd, "limit": limit})
-            rows = [_brief(talk, one) for one in found["sessions"]]
-            kept = fitting(rows, BYTES_MAX - _REST, lambda row: row)
-            if len(kept) == len(rows):
-                break
-            limit = len(kept)  # so that the next page begins where this one ends
-        answer = {"scope": "project" if cwd else "all", "sessions": rows}
-        head = {"provenance": f"Names and descriptions are from the sessions: {DATA}."}
-        return head | answer | _only(found, "nextCursor")
+    asked: Answer = {"agent": agent, "since": since, "archived": archived, "subagents": subagents}
+    asked |= {"cursor": cursor, "cwd": None if all_projects else talk.cwd}
+    while True:
+        found = talk.ask("list", **asked, limit=limit)
+        rows = [_only(one, _BRIEF) for one in found["sessions"]]
+        limit = len(fitting(rows, BYTES_MAX - 3 * _REST, talk.renderer.render))
+        if limit == len(rows):
+            break  # else once more, so that the next page begins where this one ends
+    answer = {"scope": "project" if asked["cwd"] else "all", "sessions": rows}
+    answer |= _only(found, "nextCursor")
+    return _of_several(talk, "Names and descriptions are from the sessions", answer)
 
 
-class GetSession(Tool, kw_only=True):
+@tool("Look at a past session", verbatim=False)
+def get_session(talk: Conversation, session: str) -> Answer:
     """Get everything known of one past session without reading its transcript.
 
     Summary, decisions, files read and modified, tools, models, noted context, the sessions that it
     was forked from, and how to resume it. Call it when you know which session is meant. Next:
     query_session for what the summary leaves out.
     """
-
-    title = "Look at a past session"
-    verbatim = False
-    session: Session
-
-    def answer(self, talk: Conversation) -> Answer:
-        found = talk.ask("get", ref=talk.id_of(self.session))
-        row, meta = found["session"], found.get("meta") or {}
-        answer = _only(row, _SESSION) | {
-            "summary": meta.get("summary") or "",
-            "keyDecisions": meta.get("keyDecisions") or [],
-            "context": found.get("context") or {},
-            "labels": found.get("labels") or {},
-            "warnings": _warnings(found),
-        }
-        if row.get("parentSessionId"):
-            answer["forkedFrom"] = _ancestors(talk, row)
-        by = f"; summarised by {meta['model']}" if meta.get("model") else ""
-        return _rendered(talk, provenance(row, by), answer) | {"resume": _command(talk, row)[0]}
+    found = talk.ask("get", ref=talk.id_of(session))
+    row, meta = found["session"], found.get("meta") or {}
+    answer = _only(row, _SESSION) | _only(found, "context labels warnings")
+    answer |= {"summary": "", "keyDecisions": []} | _only(meta, "summary keyDecisions")
+    if row.get("parentSessionId"):
+        answer["forkedFrom"] = _ancestors(talk, row)
+    by = f"summarised by {meta['model']}" if meta.get("model") else ""
+    shown = talk.provenance(row, by) | talk.renderer.render(answer)
+    return bounded(shown) | {"resume": _command(talk, row)[0]}
 
 
-class QuerySession(Tool, kw_only=True):
+@tool("Ask a past session", ASK)
+def query_session(
+    talk: Conversation, session: str, question: str, leaf: str = "", turn_id: str = ""
+) -> Answer:
     """Ask one past session a question, answered from its transcript with citations.
 
     Call it when a summary is not enough: exact commands, error messages, values, reasons for a
@@ -257,39 +229,24 @@ class QuerySession(Tool, kw_only=True):
     a little, so ask one good question rather than many. Next: look at the citations before you
     rely on the answer; they name entries that get_tree shows.
     """
-
-    title, hints = "Ask a past session", ASK
-    session: Session
-    question: Annotated[str, said("One self-contained question.", min_length=1, max_length=4000)]
-    leaf: Leaf = ""
-    turn_id: Turn = ""
-
-    def answer(self, talk: Conversation) -> Answer:
-        session_id, asked = talk.id_of(self.session), {"leaf": self.leaf, "turnId": self.turn_id}
-        found = talk.ask("query_session", session=session_id, question=self.question, **asked)
-        return bounded(talk.about(found, found, "answered"))
+    asked = {"session": talk.id_of(session), "question": question, "leaf": leaf, "turnId": turn_id}
+    return bounded(talk.about(talk.ask("query_session", model=True, **asked), "answered"))
 
 
-class ResolveSession(Tool, kw_only=True, rename=_as_is):
+@tool("Find the session a name means", verbatim=False)
+def resolve_session(talk: Conversation, ref: str, all_projects: bool = False) -> Answer:
     """Say which session a name, a part of an id, or a half-remembered name means.
 
     Call it when the user names a session. Where several fit you get an error with the candidates:
     ask the user, or compare them by get_session; none is ever picked silently. Next: get_session
     or query_session with the id.
     """
-
-    title = "Find the session a name means"
-    verbatim = False
-    ref: Session
-    all_projects: Everywhere = False
-
-    def answer(self, talk: Conversation) -> Answer:
-        found = talk.resolve(self.ref, scope="all" if self.all_projects else "project")
-        answer: Answer = talk.renderer.render(_only(found, "sessionId name how score"))
-        return answer
+    found = talk.resolve(ref, scope="all" if all_projects else "project")
+    return dict(talk.renderer.render(found))
 
 
-class ExpandReferences(Tool, kw_only=True):
+@tool("Expand @@ references", ASK)
+def expand_references(talk: Conversation, text: str, turn_id: str = "") -> Answer:
     """Say what the `@@` references in a text stand for.
 
     They are `@@name`, `@@id`, `@@"a name"`, `@@name~2` (with two ancestors), and `@@name: a
@@ -298,27 +255,22 @@ class ExpandReferences(Tool, kw_only=True):
     user's model; `questions` of a reference says which failed, and why. Next: query_session for
     more of one, or for a question that failed.
     """
-
-    title, hints = "Expand @@ references", ASK
-    text: Annotated[str, said("The text with the references, verbatim.", max_length=200_000)]
-    turn_id: Turn = ""
-
-    def asks_model(self) -> bool:
-        """Only questions cost something."""
-        return "?" in self.text
-
-    def answer(self, talk: Conversation) -> Answer:
-        asking = {"cwd": talk.cwd, "sessionId": talk.own_id(), "turnId": self.turn_id}
-        found = talk.ask("expand", text=self.text, **asking, maxBytes=INJECTED_MAX)
-        answer = {
-            "references": found["references"],
-            "messages": [one["content"] for one in found["messages"]],
-            "statusText": found.get("statusText") or [],
-        }
-        return _rendered(talk, f"Messages quote the sessions that they name: {DATA}.", answer)
+    asking = {"cwd": talk.cwd, "sessionId": talk.own_id(), "turnId": turn_id}
+    found = talk.ask("expand", model="?" in text, text=text, **asking, maxBytes=INJECTED_MAX)
+    answer = _only(found, "references statusText")
+    answer["messages"] = [one["content"] for one in found["messages"]]
+    return _of_several(talk, "Messages quote the sessions that they name", answer)
 
 
-class GetTree(Tool, kw_only=True):
+@tool("Look through a session's messages")
+def get_tree(
+    talk: Conversation,
+    session: str,
+    show: Filter = "user-only",
+    search: str = "",
+    limit: int = 50,
+    offset: int = 0,
+) -> Answer:
     """Look through the messages of one past session, in order, with every branch.
 
     Gives one short line for each entry, indented by `depth`; `active` marks the path that the
@@ -326,144 +278,84 @@ class GetTree(Tool, kw_only=True):
     about. Texts are cut, and secrets taken out. A page holds `limit` entries, but no more than fit
     18 kB. Next: go on with `nextOffset` as `offset`, or ask query_session.
     """
-
-    title = "Look through a session's messages"
-    session: Session
-    show: Annotated[
-        Literal["user-only", "no-tools", "default", "labeled-only", "all"],
-        said("Which entries; user-only is what the user asked, in order."),
-    ] = "user-only"
-    search: Annotated[str, said("Only entries that have all these words.", max_length=400)] = ""
-    limit: Annotated[int, said("How many at most.", ge=1, le=200)] = 50
-    offset: Annotated[int, said("Leave out so many.", ge=0, le=1_000_000)] = 0
-
-    def answer(self, talk: Conversation) -> Answer:
-        session_id = talk.id_of(self.session)
-        found = talk.ask("tree", ref=session_id, filter=self.show, search=self.search)
-        nodes = found["nodes"]
-        head = {"leafId": found["leafId"], "warnings": _warnings(found)}
-        answer = talk.about(found, head) | {"total": len(nodes), "offset": self.offset}
-        wanted = nodes[self.offset : self.offset + self.limit]
-        page = fitting(wanted, BYTES_MAX - size(answer) - _REST, talk.renderer.render)
-        end = self.offset + len(page)
-        answer |= {"nodes": page} | ({"nextOffset": end} if end < len(nodes) else {})
-        return answer | ({"truncated": ["nodes"]} if len(page) < len(wanted) else {})
+    found = talk.ask("tree", ref=talk.id_of(session), filter=show, search=search)
+    nodes = found.pop("nodes")
+    answer = talk.about(found) | {"total": len(nodes), "offset": offset}
+    wanted = nodes[offset : offset + limit]
+    page = fitting(wanted, BYTES_MAX - size(answer) - _REST, talk.renderer.render)
+    end = offset + len(page)
+    answer |= {"nodes": page} | ({"nextOffset": end} if end < len(nodes) else {})
+    return answer | ({"truncated": ["nodes"]} if len(page) < len(wanted) else {})
 
 
-class ListBranches(Tool, kw_only=True):
+@tool("List a session's branches")
+def list_branches(talk: Conversation, session: str) -> Answer:
     """List the branches of one past session, each by its last entry.
 
     Call it to learn what was tried and left, or to get the `leaf` that other tools take. `gist` is
     what is known of a branch that was left. Next: summarize_branch for one without a gist,
     query_session or session_history with its `leafId` as `leaf`.
     """
-
-    title = "List a session's branches"
-    session: Session
-
-    def answer(self, talk: Conversation) -> Answer:
-        found = talk.ask("branches", ref=talk.id_of(self.session))
-        tips = sorted(found["tips"], key=lambda tip: str(tip.get("lastActivity")), reverse=True)
-        tips.sort(key=lambda tip: not tip.get("active"))
-        answer = talk.about(found, {"leafId": found["leafId"], "branches": tips})
-        return bounded(answer | {"total": len(tips)})
+    found = talk.ask("branches", ref=talk.id_of(session))
+    found["tips"].sort(key=lambda tip: (tip["active"], tip["lastActivity"] or ""), reverse=True)
+    return bounded(talk.about(found))
 
 
-class SetRelevantContext(Tool, kw_only=True):
+@tool("Note what this session works with", NOTE, verbatim=False)
+def set_relevant_context(
+    talk: Conversation, set_name: str, items: list[str], mode: Mode = "replace", session: str = ""
+) -> tuple[Answer, str]:
     """Note what this session is working with, so that a resumed session has it again.
 
     Central files, a design document, endpoints, ports. Call it when you have read or edited a file
     that the work turns on, when such a thing changes, and before you finish. Gives what was
     stored. The prompt relevant-context-guide says more.
     """
-
-    title, hints = "Note what this session works with", NOTE
-    verbatim = False
-    set_name: Annotated[
-        str,
-        said(
-            "files, endpoints, ports or applet; others work too, with a warning.",
-            min_length=1,
-            max_length=NAME_MAX,
-        ),
-    ]
-    items: Annotated[
-        list[str],
-        said(
-            "At most 10 strings; files as absolute paths. With replace, [] clears the set.",
-            extra_json_schema={"maxItems": 10},
-        ),
-    ]
-    mode: Annotated[Literal["replace", "merge"], said("Replace the set, or add to it.")] = "replace"
-    session: Own = ""
-
-    def answer(self, talk: Conversation) -> Answer:
-        which, given = _which(talk, self.session), {"setName": self.set_name, "items": self.items}
-        found = talk.ask("set_relevant_context", **which, **given, mode=self.mode)
-        answer: Answer = talk.renderer.render({"sessionId": which["session"]} | found)
-        return answer
-
-    def shown(self, found: Answer) -> str:
-        """What became of a set, in the older tool's words (S4.7), and what else is to be said."""
-        return "\n".join([found["text"], *(f"note: {one}" for one in found["warnings"])])
+    which = _which(talk, session)
+    found = talk.ask("set_relevant_context", **which, setName=set_name, items=items, mode=mode)
+    answer = talk.renderer.render({"sessionId": which["session"]} | found)
+    # In the older tool's words (S4.7), and what else is to be said.
+    return answer, "\n".join([answer["text"], *(f"note: {one}" for one in answer["warnings"])])
 
 
-class GetRelevantContext(Tool, kw_only=True):
+@tool("What a session works with", verbatim=False)
+def get_relevant_context(
+    talk: Conversation, set_name: str = "", session: str = ""
+) -> Answer | tuple[Answer, str]:
     """Get what was noted with set_relevant_context: files, endpoints, ports.
 
     Call it at the beginning of a resumed session, or to learn what files a past session was about.
     Next: read those files before you go on.
     """
-
-    title = "What a session works with"
-    verbatim = False
-    set_name: Annotated[
-        str, said("Only this set; all of them if left out.", max_length=NAME_MAX)
-    ] = ""
-    session: Own = ""
-
-    def answer(self, talk: Conversation) -> Answer:
-        which = _which(talk, self.session)
-        found = talk.ask("get_relevant_context", **which, setName=self.set_name)
-        session_id = found.get("sessionId") or which["session"]
-        noted: dict[str, list[str]] = talk.renderer.render(found["context"], "context")
-        kept, most = noted, max(map(len, noted.values()), default=0)
-        while size(kept) > BYTES_MAX - _REST and most:  # whole items, as many of each set
-            most //= 2
-            kept = {key: items[:most] for key, items in noted.items()}
-        left = {
-            key: len(one) - len(kept[key])
-            for key, one in noted.items()
-            if len(one) > len(kept[key])
-        }
-        whose = f"Noted in session {session_id}: {DATA}."
-        answer = _rendered(talk, whose, {"sessionId": session_id}) | {"context": kept}
-        return answer | ({"leftOut": left} if left else {})
-
-    def shown(self, found: Answer) -> str:
-        """The same for a reader; the older tool's words where there is nothing (S4.7)."""
-        return compact(reading(found)) if found["context"] else NOTHING
+    which = _which(talk, session)
+    found = talk.ask("get_relevant_context", **which, setName=set_name)
+    noted = {"sessionId": found.get("sessionId") or which["session"], "context": found["context"]}
+    answer = _of_several(talk, f"Noted in session {noted['sessionId']}", noted)
+    return answer if found["context"] else (answer, NOTHING)
 
 
-class ResumeCommand(Tool, kw_only=True):
+@tool("How to resume a session", verbatim=False)
+def resume_command(talk: Conversation, session: str) -> Answer:
     """Get the shell command that opens a past session again in its own agent.
 
     Call it when the user wants to go on with an earlier session. Next: show the command to the
     user; do not run it yourself, as it starts an interactive program.
     """
-
-    title = "How to resume a session"
-    verbatim = False
-    session: Session
-
-    def answer(self, talk: Conversation) -> Answer:
-        row = talk.ask("get", ref=talk.id_of(self.session))["session"]
-        command, note = _command(talk, row)
-        shown: Answer = talk.renderer.render(_only(row, "sessionId name agent cwd"))
-        return shown | {"command": command, "note": note}
+    row = talk.ask("get", ref=talk.id_of(session))["session"]
+    command, note = _command(talk, row)
+    shown: Answer = talk.renderer.render(_only(row, "sessionId name agent cwd"))
+    return shown | {"command": command, "note": note}
 
 
-class SessionHistory(Tool, kw_only=True):
+@tool("Read a long session as a page")
+def session_history(
+    talk: Conversation,
+    session: str,
+    full: bool = False,
+    limit: int = 10,
+    before: int = 0,
+    leaf: str = "",
+) -> Answer:
     """Read what one past session came to: summaries of its older parts, then its last messages.
 
     Call it to go on with a long session's work, or to see in what order things happened. Gives the
@@ -472,60 +364,29 @@ class SessionHistory(Tool, kw_only=True):
     `nextBefore` as `before` for what came earlier; query_session for a detail; digest_session if
     many messages are in no segment.
     """
-
-    title = "Read a long session as a page"
-    session: Session
-    full: Annotated[bool, said("True: texts whole, or nearly so.")] = False
-    limit: Limit = 10
-    before: Annotated[
-        int, said("nextBefore of the page before; 0: the newest.", ge=0, le=100_000_000)
-    ] = 0
-    leaf: Leaf = ""
-
-    def answer(self, talk: Conversation) -> Answer:
-        """Segments, then the messages that are in none, the newest that fit.
-
-        Messages are counted from 0 on the path, and a segment stands for a range of them.
-        """
-        session_id = talk.id_of(self.session)
-        found = talk.ask("history", ref=session_id, full=self.full, leaf=self.leaf)
-        answer = talk.about(found, _only(found, "leafId fullMessageCount foldedMessages"))
-        before = self.before or int(found["fullMessageCount"]) + 1
-        messages = [one for one in found["recent"] if one["n"] < before]
-        segments = [one for one in found["segments"] if one["covering_messages"][0] < before]
-        room = BYTES_MAX - size(answer) - _REST
-        share = room * 2 // 3 if segments else room
-        newest = messages[::-1][: self.limit]
-        recent = fitting(newest, share, lambda one: self._message(talk, one))[::-1]
-        folded: list[Any] = []
-        left = room - size(recent)
-        if len(recent) == len(messages) or before > int(found["fullMessageCount"]):
-            folded = fitting(segments[::-1], left, lambda one: self._segment(talk, one))[::-1]
-        answer |= {"segments": folded, "recent": recent}
-        if len(recent) < len(messages):
-            answer["nextBefore"] = recent[0]["n"]
-        elif len(folded) < len(segments):
-            answer["nextBefore"] = folded[0]["covering"][0]
-        return bounded(answer)
-
-    def _message(self, talk: Conversation, one: Mapping[str, Any]) -> Answer:
-        shown: Answer = talk.renderer.render(_only(one, "n role entryId at"))
-        text, field = (one["text"][:4000], "content") if self.full else (one["text"], "text")
-        return shown | {"text": talk.renderer.render(text, field)}
-
-    def _segment(self, talk: Conversation, one: Mapping[str, Any]) -> Answer:
-        segment: Answer = {
-            "covering": one["covering_messages"],
-            "content": str(one["content"])[: 5000 if self.full else 1000],
-            "keyDecisions": one.get("key_decisions") or [],
-            "filesModified": (one.get("files_modified") or [])[:30],
-            "generatedAt": one.get("generated_at"),
-            "model": one.get("model"),
-        }
-        return dict(talk.renderer.render(segment))
+    found = talk.ask("history", ref=talk.id_of(session), full=full, leaf=leaf)
+    answer = talk.about(_only(found, "sessionId leafId fullMessageCount foldedMessages"))
+    before = before or found["fullMessageCount"] + 1  # messages are counted from 0
+    messages = [one for one in found["recent"] if one["n"] < before]
+    if full:  # with its lines
+        messages = [one | {"text": "", "content": one["text"]} for one in messages]
+    segments = [one for one in found["segments"] if one["covering_messages"][0] < before]
+    room, render = BYTES_MAX - size(answer) - _REST, talk.renderer.render
+    share = room * 2 // 3 if segments else room
+    recent = fitting(messages[::-1][:limit], share, render)[::-1]
+    folded: list[Any] = []
+    if len(recent) == len(messages) or before > found["fullMessageCount"]:
+        folded = fitting(segments[::-1], room - size(recent), render)[::-1]
+    answer |= {"segments": folded, "recent": recent}
+    if len(recent) < len(messages):
+        answer["nextBefore"] = recent[0]["n"]
+    elif len(folded) < len(segments):
+        answer["nextBefore"] = folded[0]["covering_messages"][0]
+    return bounded(answer)
 
 
-class SessionStats(Tool, kw_only=True):
+@tool("How full a session is", verbatim=False)
+def session_stats(talk: Conversation, session: str = "") -> Answer:
     """Tell how full a session's context is, and what the session came to so far.
 
     Tokens of the context as its own agent counts them, the model's window where that is known,
@@ -533,17 +394,18 @@ class SessionStats(Tool, kw_only=True):
     before you go on with a long session. It calls no model. Next: compact_session with `handoff`
     where `level` is `fold`, digest_session to have its older messages folded.
     """
-
-    title = "How full a session is"
-    verbatim = False
-    session: Own = ""
-
-    def answer(self, talk: Conversation) -> Answer:
-        found = talk.ask("stats", ref=talk.id_of(self.session))
-        return bounded(talk.about(found, found))
+    return bounded(talk.about(talk.ask("stats", ref=talk.id_of(session))))
 
 
-class CompactSession(Tool, kw_only=True):
+@tool("Sum up a session, or hand it over", ASK)
+def compact_session(
+    talk: Conversation,
+    session: str = "",
+    strategy: Strategy = "own",
+    instructions: str = "",
+    handoff: bool = False,
+    leaf: str = "",
+) -> Answer | tuple[Answer, str]:
     """Sum up a session of any agent, as an agent's own compaction would; it stays as it is.
 
     Call it when the user wants to go on elsewhere with what a session did, with `handoff` for a
@@ -552,54 +414,16 @@ class CompactSession(Tool, kw_only=True):
     once, and when asked to. Next: read the project's instruction files that a hand-off names, then
     its files as they are now; give the document to whoever goes on.
     """
-
-    title, hints = "Sum up a session, or hand it over", ASK
-    session: Own = ""
-    strategy: Annotated[
-        Literal["own", "pi", "codex", "opencode"],
-        said("Whose rules of what is summed up and what stays; own: its agent's."),
-    ] = "own"
-    instructions: Focus = ""
-    handoff: Annotated[bool, said("True: one document to begin a new session with, instead.")] = (
-        False
-    )
-    leaf: Leaf = ""
-    keep_recent_tokens: Annotated[
-        int, said("Of the newest messages, that pi's rules keep.", ge=0, le=1_000_000)
-    ] = 20_000
-
-    def answer(self, talk: Conversation) -> Answer:
-        found = talk.ask(
-            "compact",
-            ref=talk.id_of(self.session),
-            strategy=None if self.strategy == "own" else self.strategy,
-            instructions=self.instructions,
-            handoff=self.handoff,
-            leaf=self.leaf,
-            keepRecentTokens=self.keep_recent_tokens,
-        )
-        fields = "strategy tokensBefore firstKeptEntryId messagesSummarized isSplitTurn"
-        fields += " alreadyCompacted usage notes"
-        figures = _only(found, fields)
-        if "handoff" in found:
-            answer = talk.about(found, figures, "summarised")
-            document = talk.renderer.render(found["handoff"], "handoff")
-            room = BYTES_MAX - size(answer) - _REST
-            return answer | {"handoff": _shortened(document, room, str(answer["sessionId"]))}
-        answer = talk.about(found, figures | _summed_up(found), "summarised")
-        if "replacementHistory" in found:  # the last one is the summary
-            kept = found["replacementHistory"][:-1][::-1]
-            answer["replacementHistory"] = fitting(kept, REPLACED_BYTES, talk.renderer.render)[::-1]
-        return bounded(answer)
-
-    def shown(self, found: Answer) -> str:
-        """A hand-off as it is, under a line that says whose it is."""
-        if "handoff" in found:
-            return f"{found['provenance']}\n\n{found['handoff']}"
-        return compact(reading(found))
+    asked: Answer = {"ref": talk.id_of(session), "leaf": leaf, "instructions": instructions}
+    asked |= {"handoff": handoff, "strategy": "" if strategy == "own" else strategy}
+    answer = bounded(talk.about(talk.ask("compact", model=True, **asked), "summarised"))
+    if "handoff" in answer:
+        return answer, f"{answer['provenance']}\n\n{answer['handoff']}"
+    return answer
 
 
-class SummarizeBranch(Tool, kw_only=True):
+@tool("Sum up a branch that was left", MAKE)
+def summarize_branch(talk: Conversation, session: str, leaf: str, instructions: str = "") -> Answer:
     """Sum up a branch of a session that was left, back to where it parted from the current one.
 
     Call it when it matters what was tried there and list_branches, which tells its `leaf`, has no
@@ -607,28 +431,12 @@ class SummarizeBranch(Tool, kw_only=True):
     uses the model that the user configured, which may take minutes and cost something. Next:
     query_session with the same `leaf` for a detail.
     """
-
-    title, hints = "Sum up a branch that was left", MAKE
-    session: Session
-    leaf: Annotated[str, said("The id of its last entry.", min_length=1, max_length=200)]
-    instructions: Focus = ""
-    replace_instructions: Annotated[bool, said("True: they take the place of the usual ones.")] = (
-        False
-    )
-
-    def answer(self, talk: Conversation) -> Answer:
-        found = talk.ask(
-            "branch_summary",
-            ref=talk.id_of(self.session, certain=True),
-            leaf=self.leaf,
-            instructions=self.instructions,
-            replaceInstructions=self.replace_instructions,
-        )
-        shown = _only(found, "leafId usage notes") | _summed_up(found)
-        return bounded(talk.about(found, shown, "summarised"))
+    asked = {"ref": talk.id_of(session, certain=True), "leaf": leaf, "instructions": instructions}
+    return bounded(talk.about(talk.ask("branch_summary", model=True, **asked), "summarised"))
 
 
-class DigestSession(Tool, kw_only=True):
+@tool("Fold a session's older messages", MAKE)
+def digest_session(talk: Conversation, session: str = "", dry_run: bool = False) -> Answer:
     """Fold the older messages of a session into a summary, which session_history shows.
 
     Call it when session_history shows many messages in no segment, or the user asks for it; long
@@ -637,55 +445,20 @@ class DigestSession(Tool, kw_only=True):
     configured, which may take minutes and cost something. Gives the summary, and what it saves.
     Next: session_history.
     """
-
-    title, hints = "Fold a session's older messages", MAKE
-    session: Own = ""
-    dry_run: Annotated[bool, said("True: only the figures as they are; no model is called.")] = (
-        False
-    )
-
-    def asks_model(self) -> bool:
-        """Figures cost nothing."""
-        return not self.dry_run
-
-    def answer(self, talk: Conversation) -> Answer:
-        session_id = talk.id_of(self.session, certain=not self.dry_run)
-        found = talk.ask("digest", ref=session_id, dryRun=self.dry_run)
-        segment = found.get("segment")
-        left_out = ("segment", "files", "decisions", "model", "costUsd")
-        shown = {key: one for key, one in found.items() if key not in left_out} | {
-            "made": segment is not None,
-            "filesModified": found.get("files") or [],
-            "keyDecisions": found.get("decisions") or [],
-        }
-        if segment is not None:
-            shown |= {"covering": segment["covering_messages"], "content": segment["content"]}
-        return bounded(talk.about(found, shown, "summarised"))
-
-
-TOOLS: dict[str, type[Tool]] = {kind.called(): kind for kind in Tool.__subclasses__()}
+    session_id = talk.id_of(session, certain=not dry_run)
+    found = talk.ask("digest", model=not dry_run, ref=session_id, dryRun=dry_run)
+    return bounded(talk.about(found, "summarised"))
 
 
 # -- parts of answers ----------------------------------------------------------------------------
 
 
 def _only(value: Mapping[str, Any], fields: str) -> Answer:
-    return {key: value[key] for key in fields.split() if key in value}
+    return {key: value[key] for key in fields.split() if value.get(key) is not None}
 
 
-def _warnings(found: Mapping[str, Any]) -> list[str]:
-    return list(found.get("warnings") or ())[:10]
-
-
-def _rendered(talk: Conversation, whose: str, fields: Answer) -> Answer:
-    return bounded({"provenance": talk.renderer.line(whose)} | talk.renderer.render(fields))
-
-
-def _brief(talk: Conversation, row: Mapping[str, Any]) -> Answer:
-    shown = {key: one for key, one in _only(row, _BRIEF).items() if one not in (None, False)}
-    description = talk.renderer.line(row.get("description") or "", DESCRIPTION_MAX)
-    brief: Answer = talk.renderer.render(shown)
-    return brief | {"description": description}
+def _of_several(talk: Conversation, whose: str, fields: Answer) -> Answer:
+    return bounded({"provenance": f"{whose}: {DATA}."} | talk.renderer.render(fields))
 
 
 def _ancestors(talk: Conversation, row: Mapping[str, Any]) -> list[Answer]:
@@ -714,23 +487,3 @@ def _command(talk: Conversation, row: Mapping[str, Any]) -> tuple[str | None, st
 def _which(talk: Conversation, ref: str) -> Answer:
     """The session whose context is meant; without a reference, the running one."""
     return {"session": ref, "cwd": talk.cwd} if ref else {"session": talk.running()["sessionId"]}
-
-
-def _summed_up(found: Mapping[str, Any]) -> Answer:
-    details = found.get("details") or {}
-    files = {"filesModified": details.get("modifiedFiles"), "filesRead": details.get("readFiles")}
-    return {"summary": found["summary"]} | {key: one or [] for key, one in files.items()}
-
-
-def _shortened(document: str, most: int, session_id: str) -> str:
-    """A document in `most` bytes of JSON: whole lines, the first and the last of them."""
-    if size(document) <= most:
-        return document
-    lines = document.split("\n")
-    first = len(fitting(lines, most * 3 // 5, str))
-    last = len(fitting(lines[first:][::-1], most // 4, str))
-    remark = (
-        f"({len(lines) - first - last} lines are left out here;"
-        f" `indexerd compact {session_id} --handoff` prints all of it.)"
-    )
-    return "\n".join([*lines[:first], "", remark, "", *lines[len(lines) - last :]])

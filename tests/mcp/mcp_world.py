@@ -9,7 +9,6 @@ import asyncio
 import json
 import socketserver
 import threading
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -189,15 +188,14 @@ def nodes(count: int, text: str = HOSTILE) -> list[dict[str, Any]]:
 def desk(
     daemon: Daemon,
     cwd: str | None = "/w",
-    clock: Callable[[], float] = time.monotonic,
     **env: str,
 ) -> DaemonAccess:
     """A desk before this daemon, in a home without configuration; the same one if asked again."""
-    key = (cwd, clock, *sorted(env.items()))
+    key = (cwd, *sorted(env.items()))
     if key in daemon.desks:
         return daemon.desks[key]
     home = {"HOME": str(daemon.path.parent), "INDEXERD_SOCKET": str(daemon.path)} | env
-    made = daemon.desks[key] = DaemonAccess(places(home), home, cwd=cwd, clock=clock)
+    made = daemon.desks[key] = DaemonAccess(places(home), home, cwd=cwd)
     return made
 
 

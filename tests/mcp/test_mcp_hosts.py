@@ -36,7 +36,7 @@ def test_snippets_are_in_the_hosts_shape(host: str) -> None:
     """`--print-config`: valid JSON or TOML, with the whole command and the places that matter."""
     command, env = ["/opt/my tools/indexerd", "mcp"], {"INDEXERD_SOCKET": '/r/"s'}
     found = mcp_hosts.snippet(host, command, env)
-    held = tomllib.loads(found.text) if host == "codex" else json.loads(found.text)
+    held = tomllib.loads(found) if host == "codex" else json.loads(found)
     table = {"codex": "mcp_servers", "opencode": "mcp", "vscode": "servers"}
     entry = held[table.get(host, "mcpServers")]["indexerd"]
     if host == "opencode":
